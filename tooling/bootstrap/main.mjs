@@ -1,0 +1,234 @@
+import { delimiter, join } from "node:path";
+import { browserAdvice, canInstallBrowser, findBrowser, installBrowser } from "./browser.mjs";
+import { findPnpm, installPackages, installPnpm, isInstalled, pnpmVersion } from "./pnpm.mjs";
+import { chosenServer, fetchRoutes, firstServer, lookRoutes, noServer } from "./redis.mjs";
+import { cacheDir, childEnv, readManifest, root, SetupError } from "./repo.mjs";
+import { capture, host, Interrupted, listenForSignals, show, throwIfStopped } from "./run.mjs";
+import { alone, say, step } from "./steps.mjs";
+import { removeResults, sum, tallyLine, tallyOf } from "./tally.mjs";
+import { verify } from "./verify.mjs";
+
+/** @typedef {(env: NodeJS.ProcessEnv, args: string[]) => Promise<number>} Task */
+
+/** @type {Record<string, { redis: boolean, run: Task }>} */
+const tasks = {
+  setup: { redis: true, run: (env) => build(env) },
+  build: { redis: false, run: build },
+  typecheck: { redis: false, run: (env, args) => turbo(env, ["typecheck", ...args]) },
+  lint: { redis: false, run: lint },
+  format: { redis: false, run: (env) => show("prettier", ["--write", "--log-level=warn", "."], { cwd: root, env }) },
+  test: { redis: true, run: test },
+  verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
+  demo: { redis: true, run: demo },
+  pnpm: { redis: false, run: (env, args) => show("pnpm", args, { cwd: root, env }) },
+};
+
+/** @param {string[]} argv */
+export async function main([name = "", ...args]) {
+  const task = Object.hasOwn(tasks, name) ? tasks[name] : undefined;
+  if (task === undefined) {
+    say(`Unknown task "${name}". There are: ${Object.keys(tasks).join(", ")}.\n`);
+    process.exitCode = 1;
+    return;
+  }
+  listenForSignals();
+  try {
+    // `pnpm install` is how a changed manifest gets its lockfile, so it cannot wait for a frozen install.
+    const env = name === "pnpm" ? await preparePnpm(childEnv()) : await prepare(task.redis);
+    process.exitCode = await task.run(env, args);
+  } catch (error) {
+    process.exitCode = report(error, name, args);
+  }
+}
+
+/**
+ * @param {unknown} error
+ * @param {string} name
+ * @param {string[]} args
+ */
+function report(error, name, args) {
+  if (error instanceof Interrupted) return name === "demo" && !args.includes("--smoke") ? 0 : error.exitCode;
+  say(`\n${error instanceof SetupError ? error.message : error instanceof Error ? error.stack : String(error)}\n`);
+  return 1;
+}
+
+/**
+ * Makes sure of everything that a task needs, and returns the environment that its programs run in.
+ * @param {boolean} wantsRedis
+ */
+async function prepare(wantsRedis) {
+  let env = await preparePnpm(childEnv());
+  if (!isInstalled()) {
+    await alone(async () => {
+      if (!isInstalled()) await step("packages by the lockfile", () => installPackages(env));
+    });
+  }
+  if (wantsRedis) env = await prepareRedis(env);
+  throwIfStopped();
+  return env;
+}
+
+/** @param {NodeJS.ProcessEnv} env */
+async function preparePnpm(env) {
+  if (findPnpm() === undefined) {
+    await alone(async () => {
+      if (findPnpm() === undefined) await step(`pnpm ${pnpmVersion()}`, () => installPnpm(env));
+    });
+  }
+  return withPath(env, findPnpm() ?? "", join(root, "node_modules", ".bin"));
+}
+
+/** @param {NodeJS.ProcessEnv} env */
+async function prepareRedis(env) {
+  /** @type {string[]} */
+  const tried = ["REDIS_SERVER_BIN: not set"];
+  const place = { env, cacheDir };
+  let server = (await chosenServer(env)) ?? (await firstServer(place, lookRoutes, tried));
+  server ??= await alone(() =>
+    step(
+      "a Redis server",
+      () => firstServer(place, fetchRoutes, tried),
+      (found) => (found === undefined ? "none" : `${found.product} ${found.version}`),
+    ),
+  );
+  if (server === undefined) throw noServer(tried);
+  say(`set-up: ${server.product} ${server.version} at ${server.bin}\n`);
+  return { ...env, REDIS_SERVER_BIN: server.bin };
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} folders
+ * @returns {NodeJS.ProcessEnv}
+ */
+const withPath = (env, ...folders) => ({ ...env, PATH: [...folders, env["PATH"]].join(delimiter) });
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+const turbo = (env, args) => show("turbo", ["run", ...args], { cwd: root, env });
+
+/**
+ * Silent unless something fails; what is built already costs only turbo's look at the files.
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} [args]
+ */
+async function build(env, args = []) {
+  const work = async () => {
+    const done = await capture("turbo", ["run", "build", "--output-logs=errors-only", ...args], { cwd: root, env });
+    if (done.code !== 0) throw new SetupError(`The build failed:\n${done.output.trim()}`);
+    return /(\d+) cached, (\d+) total/.exec(done.output);
+  };
+  await alone(() => step("build", work, (counts) => (counts && counts[1] === counts[2] ? "up to date" : "done")));
+  return 0;
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+async function lint(env, args) {
+  await build(env); // type-aware rules read the packages' built types
+  return show("oxlint", ["--type-aware", "--deny-warnings", ...args], { cwd: root, env });
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args Passed to turbo: `--filter @kit/lock`, and after a `--` to vitest.
+ */
+async function test(env, args) {
+  const testEnv = await prepareBrowser(env, args);
+  const chosen = await testedWorkspaces(testEnv, args);
+  removeResults(chosen.map(({ folder }) => folder));
+  /** @type {string[]} */
+  const troubles = [];
+  try {
+    await build(testEnv, ["--continue", ...beforeDashes(args)]);
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    say(`\n${error.message}\n`); // what did build is tested nevertheless
+    troubles.push("a build failed, see above");
+  }
+  const code = await turbo(testEnv, ["test", "--only", "--concurrency=1", "--continue", "--output-logs=full", ...args]);
+  return summarize(chosen, code, troubles);
+}
+
+/** @param {string[]} args */
+const beforeDashes = (args) => (args.includes("--") ? args.slice(0, args.indexOf("--")) : args);
+
+/**
+ * @param {readonly { name: string, folder: string }[]} chosen
+ * @param {number} turboCode
+ * @param {string[]} troubles
+ */
+function summarize(chosen, turboCode, troubles) {
+  const parts = chosen.map(({ name, folder }) => ({ name, tally: tallyOf(folder) }));
+  if (turboCode !== 0 && parts.every(({ tally }) => tally.failed === 0)) {
+    troubles.push(`turbo ended with ${turboCode} although no test failed`);
+  }
+  if (troubles.length > 0) {
+    parts.push({ name: "the run", tally: { passed: 0, failed: troubles.length, skipped: 0, failures: troubles } });
+  }
+  const total = sum(parts.map(({ tally }) => tally));
+  const lines = parts.flatMap(({ name, tally }) => [
+    `${name}: ${tallyLine(tally)}`,
+    ...tally.failures.map((failure) => `  failed: ${failure}`),
+  ]);
+  const forbidden = total.skipped > 0 && isCI();
+  if (forbidden) lines.push("In CI a skipped test counts as a failure of the run.");
+  process.stdout.write(`\n${lines.join("\n")}\n\n${tallyLine(total)}\n`);
+  return total.failed > 0 || forbidden ? 1 : 0;
+}
+
+const isCI = () => !["", "0", "false", undefined].includes(process.env["CI"]);
+
+/**
+ * The workspaces whose tests turbo would run for these arguments.
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+async function testedWorkspaces(env, args) {
+  const plan = ["run", "test", "--dry=json", ...beforeDashes(args)];
+  const { code, stdout, output } = await capture("turbo", plan, { cwd: root, env });
+  if (code !== 0) throw new SetupError(`turbo cannot plan the tests:\n${output.trim()}`);
+  /** @type {{ tasks: { task: string, package: string, directory: string, command: string }[] }} */
+  const planned = JSON.parse(stdout);
+  return planned.tasks
+    .filter(({ task, command }) => task === "test" && command !== "<NONEXISTENT>")
+    .map(({ package: name, directory }) => ({ name, folder: join(root, directory) }));
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+async function prepareBrowser(env, args) {
+  let browser = findBrowser(env);
+  // A filtered run wants a quick answer on one package; it does not install a browser.
+  if (browser === undefined && args.length === 0 && canInstallBrowser(env)) {
+    browser = await alone(() =>
+      step(
+        "Chromium for the browser tests",
+        () => installBrowser(env),
+        (path) => path ?? "none",
+      ),
+    );
+  }
+  if (browser !== undefined) return { ...env, CHROMIUM_PATH: browser };
+  say(`${browserAdvice}\n`);
+  return env;
+}
+
+const demoFolder = join(root, "apps", "marketplace");
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+async function demo(env, args) {
+  await build(env, [`--filter=${readManifest(demoFolder).name}`]);
+  const leash = join(root, "tooling", "bootstrap", "leash.mjs");
+  const program = [`--import=${leash}`, join(demoFolder, "dist", "main.js"), ...args];
+  return host(process.execPath, program, { cwd: root, env });
+}

@@ -1,0 +1,45 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { pnpmPinFolder, pnpmVersion } from "../pnpm.mjs";
+import { readManifest, root, workspaces } from "../repo.mjs";
+
+const read = (...path: string[]) => readFileSync(join(root, ...path), "utf8");
+
+it("the pnpm that the bootstrap installs is the one that the repository names", () => {
+  expect(readManifest(root).packageManager).toBe(`pnpm@${pnpmVersion()}`);
+  const lock = JSON.parse(read("tooling", "bootstrap", "pnpm", "package-lock.json"));
+  expect(lock.packages["node_modules/pnpm"].version).toBe(pnpmVersion());
+});
+
+it("pnpm itself is locked for linux, macOS and Windows, by hash", () => {
+  const { packages } = JSON.parse(readFileSync(join(pnpmPinFolder, "package-lock.json"), "utf8"));
+  for (const platform of ["linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64", "win32-x64"]) {
+    expect(packages[`node_modules/@pnpm/exe.${platform}`]).toMatchObject({
+      version: pnpmVersion(),
+      integrity: expect.stringMatching(/^sha512-/),
+    });
+  }
+});
+
+it("no lockfile holds an address, so every registry and mirror serves it", () => {
+  expect(readFileSync(join(pnpmPinFolder, "package-lock.json"), "utf8")).not.toMatch(/https?:|"resolved"/);
+  expect(read("pnpm-lock.yaml")).not.toMatch(/https?:|tarball:/);
+});
+
+it("every tool is pinned to one exact version", () => {
+  const catalog = /^catalog:\n((?: {2}.*\n)+)/m.exec(read("pnpm-workspace.yaml"))?.[1] ?? "";
+  const pins = catalog
+    .trim()
+    .split("\n")
+    .map((line) => line.trim());
+  expect(pins.filter((pin) => !/^"?[@\w./-]+"?: (npm:[@\w./-]+@)?\d+\.\d+\.\d+$/.test(pin))).toEqual([]);
+  expect(pins.length).toBeGreaterThan(15);
+});
+
+it("every published package promises the Node floor that the bootstrap asks for", () => {
+  expect(read("tooling", "bootstrap", "bootstrap.mjs")).toContain("minor >= 19");
+  const published = workspaces().filter(({ manifest }) => manifest.private !== true);
+  expect(published.map(({ manifest }) => manifest.engines?.["node"])).toEqual(published.map(() => ">=20.19"));
+  expect(readManifest(root).engines?.["node"]).toBe(">=20.19");
+});

@@ -1,0 +1,103 @@
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { brokenLinks } from "./checks/links.mjs";
+import { measureSizes } from "./checks/sizes.mjs";
+import { root, SetupError, workspaces } from "./repo.mjs";
+import { capture } from "./run.mjs";
+import { seconds } from "./steps.mjs";
+
+/**
+ * A check resolves to what it has to say for itself in one line; it fails by returning what is wrong.
+ * @typedef {{ note?: string, problem?: string }} Verdict
+ * @typedef {(env: NodeJS.ProcessEnv) => Promise<Verdict>} Check
+ */
+
+/** @type {(command: string, ...args: string[]) => Check} */
+const program =
+  (command, ...args) =>
+  async (env) => {
+    const { code, output } = await capture(command, args, { cwd: root, env });
+    return code === 0 ? {} : { problem: output.trim() || `${command} ended with ${code}` };
+  };
+
+/** @type {Record<string, Check>} */
+const checks = {
+  "lint (oxlint, type-aware)": program("turbo", "run", "//#oxlint", "--output-logs=errors-only"),
+  "format (prettier)": program(
+    "prettier",
+    "--check",
+    "--log-level=warn",
+    "--cache",
+    "--cache-location=.cache/prettier",
+    ".",
+  ),
+  "types (tsc)": program("turbo", "run", "typecheck", "--output-logs=errors-only", "--continue"),
+  "manifests (sherif)": program("sherif", "--fail-on-warnings", "--ignore-rule=packages-without-package-json"),
+  "unused code and dependencies (knip)": program("knip"),
+  "packages as published (publint, attw)": checkPackages,
+  sizes: async () => {
+    const { facts, problems } = await measureSizes(publicPackages());
+    return problems.length === 0 ? { note: facts.join(", ") } : { problem: problems.join("\n") };
+  },
+  "links in documents": async () => {
+    const broken = brokenLinks(root);
+    return broken.length === 0 ? {} : { problem: broken.join("\n") };
+  },
+};
+
+const publicPackages = () => workspaces().filter(({ manifest }) => manifest.private !== true);
+
+/**
+ * Runs every check, also after one has failed, with one line for each.
+ * @param {NodeJS.ProcessEnv} env
+ * @param {readonly string[]} [words] Only the checks whose names hold one of these.
+ */
+export async function verify(env, words = []) {
+  const chosen = Object.entries(checks).filter(
+    ([name]) => words.length === 0 || words.some((word) => name.includes(word)),
+  );
+  if (chosen.length === 0)
+    throw new SetupError(`No check is named so. There are:\n  ${Object.keys(checks).join("\n  ")}`);
+  let failed = 0;
+  for (const [name, check] of chosen) {
+    const start = performance.now();
+    const { problem, note } = await check(env);
+    if (problem !== undefined) failed += 1;
+    const line = `${problem === undefined ? "ok    " : "FAILED"}  ${name} (${seconds(start)})`;
+    process.stdout.write(`${note === undefined ? line : `${line}: ${note}`}\n`);
+    if (problem !== undefined) process.stdout.write(`${problem.replace(/^/gm, "        ")}\n`);
+  }
+  process.stdout.write(failed === 0 ? "All checks passed.\n" : `${failed} checks failed.\n`);
+  return failed === 0 ? 0 : 1;
+}
+
+/** Packs each public package and judges the tarball, since that is what a user gets. @type {Check} */
+async function checkPackages(env) {
+  const folder = mkdtempSync(join(tmpdir(), "kit-pack-"));
+  try {
+    const verdicts = await Promise.all(publicPackages().map((one) => checkPackage(one, folder, env)));
+    const problems = verdicts.flat();
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * @param {ReturnType<typeof workspaces>[number]} one
+ * @param {string} parent
+ * @param {NodeJS.ProcessEnv} env
+ */
+async function checkPackage({ folder, manifest }, parent, env) {
+  const target = join(parent, manifest.name.replace("/", "-"));
+  const packed = await capture("pnpm", ["pack", "--pack-destination", target], { cwd: folder, env });
+  const tarball = packed.code === 0 ? readdirSync(target).find((name) => name.endsWith(".tgz")) : undefined;
+  if (tarball === undefined) return [`${manifest.name}: pnpm pack failed: ${packed.output.trim()}`];
+  const path = join(target, tarball);
+  const runs = await Promise.all([
+    capture("publint", ["--strict", path], { cwd: folder, env }),
+    capture("attw", [path, "--no-emoji"], { cwd: folder, env }),
+  ]);
+  return runs.filter(({ code }) => code !== 0).map(({ output }) => `${manifest.name}:\n${output.trim()}`);
+}
