@@ -1,0 +1,98 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+
+/** A request that waits at the {@link Gate}. */
+export interface HeldRequest {
+  /** Resolves once the request is at the gate; the server has not seen it. */
+  readonly reached: Promise<void>;
+  /** Lets it through. */
+  release(): void;
+}
+
+/**
+ * A relay in front of one Redis server that lets a test strike between two round trips of unchanged code: it counts the
+ * requests of a client, holds the one a test waits for, and can cut the client off as a crash would.
+ *
+ * A request is what the client wrote before it next waited for a reply, so a pipeline is one. Meant for a client that
+ * has one call in flight.
+ */
+export class Gate implements AsyncDisposable {
+  /** Round trips since the last {@link reset}. */
+  requests = 0;
+  /** Runs before each request is forwarded; the request waits for it. */
+  before: (text: string) => Promise<void> | void = () => undefined;
+  readonly #server: Server;
+  readonly #sockets: Set<Socket> = new Set();
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  /** Opens a gate to the server on 127.0.0.1:`port`. */
+  static async open(port: number): Promise<Gate> {
+    const server = createServer();
+    const gate = new Gate(server);
+    server.on("connection", (client) => gate.#relay(client, port));
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    return gate;
+  }
+
+  /** Where the client under test connects. */
+  get url(): string {
+    return `redis://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** Counts from 0 again; called once the client is ready, so that its handshake does not count. */
+  reset(): void {
+    this.requests = 0;
+  }
+
+  /** Holds the next request whose bytes match. Others pass. */
+  hold(pattern: RegExp): HeldRequest {
+    let release = (): void => undefined;
+    const released = new Promise<void>((resolve) => (release = resolve));
+    const reached = new Promise<void>((resolve) => {
+      this.before = async (text) => {
+        if (!pattern.test(text)) return;
+        this.before = () => undefined;
+        resolve();
+        await released;
+      };
+    });
+    return { reached, release };
+  }
+
+  /** Ends every connection at once. What is held is lost, as if its sender had crashed before sending it. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.cut();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+
+  #relay(client: Socket, port: number): void {
+    const server = connect(port, "127.0.0.1");
+    for (const socket of [client, server]) {
+      socket.setNoDelay(true);
+      this.#sockets.add(socket);
+      // A reset is one of the ways a test ends a connection; the close that follows is what counts.
+      socket.on("error", () => undefined);
+      socket.on("close", () => this.#sockets.delete(socket));
+    }
+    client.on("close", () => server.destroy());
+    server.on("close", () => client.destroy());
+    server.on("data", (reply) => client.write(reply));
+    let previous = Promise.resolve();
+    client.on("data", (request) => {
+      previous = previous.then(async () => {
+        this.requests += 1;
+        await this.before(request.toString("latin1"));
+        if (!server.destroyed) server.write(request);
+      });
+    });
+  }
+}

@@ -1,0 +1,34 @@
+export { type ClassicKeys, classicKeys } from "./keys.js";
+export {
+  acquireLock,
+  acquireLockBySet,
+  acquireLockWithTimeout,
+  acquireOwnerlessLock,
+  releaseLock,
+  releaseOwnerlessLock,
+} from "./lock.js";
+export {
+  itemLock,
+  listItem,
+  type ListResult,
+  MARKET_LOCK,
+  type MarketOptions,
+  type OwnerlessLockOptions,
+  purchaseItem,
+  purchaseItemWithItemLock,
+  purchaseItemWithLock,
+  purchaseItemWithoutLock,
+  purchaseItemWithOwnerlessLock,
+  type PurchaseResult,
+} from "./market.js";
+export {
+  checkToken,
+  cleanSessions,
+  cleanSessionsOnce,
+  type CleanOptions,
+  SESSIONS_KEPT,
+  updateToken,
+  updateTokenPipeline,
+  VIEWED_KEPT,
+} from "./session.js";
+export { type WatchAttempt, watchLoop, type WatchOutcome } from "./transaction.js";

@@ -1,0 +1,40 @@
+/** The names of the classic keys. */
+export interface ClassicKeys {
+  /** string, the token of the holder. */
+  lock(name: string): string;
+  /** ZSET, `<item>.<seller>` scored by price. */
+  readonly market: string;
+  /** A row of `market`. Ambiguous when an id holds a dot. */
+  marketMember(itemId: string, sellerId: string): string;
+  /** hash with `name` and `funds`. */
+  user(userId: string): string;
+  /** SET of item ids. */
+  inventory(userId: string): string;
+  /** hash, token to user. */
+  readonly login: string;
+  /** ZSET, token scored by the time it was last seen. */
+  readonly recent: string;
+  /** ZSET, item scored by the time it was viewed, one key per token. */
+  viewed(token: string): string;
+  /** ZSET, item scored by minus its number of views, so that rank 0 is the most viewed. */
+  readonly views: string;
+}
+
+/**
+ * Gives the classic key names, each behind `prefix`.
+ *
+ * The classic code has no prefix; one that holds a `{hash tag}` gives a race or a test its own copy of the market.
+ */
+export function classicKeys(prefix = ""): ClassicKeys {
+  return {
+    lock: (name) => `${prefix}lock:${name}`,
+    market: `${prefix}market:`,
+    marketMember: (itemId, sellerId) => `${itemId}.${sellerId}`,
+    user: (userId) => `${prefix}users:${userId}`,
+    inventory: (userId) => `${prefix}inventory:${userId}`,
+    login: `${prefix}login:`,
+    recent: `${prefix}recent:`,
+    viewed: (token) => `${prefix}viewed:${token}`,
+    views: `${prefix}viewed:`,
+  };
+}

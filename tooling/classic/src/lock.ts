@@ -1,0 +1,134 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { classicKeys } from "./keys.js";
+import { execute } from "./transaction.js";
+
+/** The pause of every waiter between two tries, as the classic code has it. */
+const POLL_MS = 1;
+
+/**
+ * Row 10: `SETNX lock:<name> <uuid>`, tried each millisecond until `acquireTimeoutMs` has passed. Resolves to the
+ * token, or null.
+ *
+ * Known faults: no time limit on the lock, so that a crashed holder keeps it for ever; every waiter polls, in no order;
+ * no fencing token.
+ */
+export async function acquireLock(
+  redis: Redis,
+  name: string,
+  acquireTimeoutMs = 10_000,
+  prefix = "",
+): Promise<string | null> {
+  const key = classicKeys(prefix).lock(name);
+  const token = randomUUID();
+  const end = Date.now() + acquireTimeoutMs;
+  while (Date.now() < end) {
+    if ((await redis.setnx(key, token)) === 1) return token;
+    await sleep(POLL_MS);
+  }
+  return null;
+}
+
+/**
+ * Rows 10 and 11: `WATCH`, `GET`, and if it is still our token `MULTI DEL EXEC`. Resolves to false when the lock was
+ * no longer ours. Needs a connection of its own, as all that uses `WATCH`.
+ *
+ * Known faults: three round trips (four with the acquire); retried at once and without bound for as long as anyone
+ * touches the key, an `EXPIRE` of a waiter included; false comes only after the work was done.
+ */
+export async function releaseLock(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
+  const key = classicKeys(prefix).lock(name);
+  for (;;) {
+    await redis.watch(key);
+    if ((await redis.get(key)) !== token) {
+      await redis.unwatch();
+      return false;
+    }
+    if ((await execute(redis.multi().del(key))) !== null) return true;
+  }
+}
+
+/**
+ * Row 11: as {@link acquireLock}, then `EXPIRE`; a waiter that finds the lock without a time limit gives it its own.
+ * Released by {@link releaseLock}.
+ *
+ * Known faults: a crash between `SETNX` and `EXPIRE` is mended only if somebody happens to wait; whole seconds, rounded
+ * up; the holder never learns that the lock has lapsed; a waiter's limit also lands on the lock of an untimed holder.
+ */
+export async function acquireLockWithTimeout(
+  redis: Redis,
+  name: string,
+  acquireTimeoutMs = 10_000,
+  lockTimeoutSeconds = 10,
+  prefix = "",
+): Promise<string | null> {
+  const key = classicKeys(prefix).lock(name);
+  const token = randomUUID();
+  const lockSeconds = Math.ceil(lockTimeoutSeconds);
+  const end = Date.now() + acquireTimeoutMs;
+  while (Date.now() < end) {
+    if ((await redis.setnx(key, token)) === 1) {
+      await redis.expire(key, lockSeconds);
+      return token;
+    }
+    if ((await redis.ttl(key)) < 0) await redis.expire(key, lockSeconds);
+    await sleep(POLL_MS);
+  }
+  return null;
+}
+
+/**
+ * Row 11, the later way: `SET lock:<name> <uuid> EX <seconds> NX`, tried each millisecond. Released by
+ * {@link releaseLock}.
+ *
+ * Known faults: as {@link acquireLockWithTimeout}, without the crash window and without the repair.
+ */
+export async function acquireLockBySet(
+  redis: Redis,
+  name: string,
+  acquireTimeoutMs = 10_000,
+  lockTimeoutSeconds = 10,
+  prefix = "",
+): Promise<string | null> {
+  const key = classicKeys(prefix).lock(name);
+  const token = randomUUID();
+  const end = Date.now() + acquireTimeoutMs;
+  while (Date.now() < end) {
+    if ((await redis.set(key, token, "EX", Math.ceil(lockTimeoutSeconds), "NX")) === "OK") return token;
+    await sleep(POLL_MS);
+  }
+  return null;
+}
+
+/**
+ * The lock people write first: `SETNX` without an owner, then `EXPIRE`, tried each millisecond. Released by
+ * {@link releaseOwnerlessLock}.
+ *
+ * Known faults, the four classic symptoms: a holder that was too slow releases the lock of the next one; nobody notices
+ * a crashed holder, and one that crashed before `EXPIRE` stays for ever; then several hold it; each believes it is
+ * alone.
+ */
+export async function acquireOwnerlessLock(
+  redis: Redis,
+  name: string,
+  acquireTimeoutMs = 10_000,
+  lockTimeoutSeconds = 10,
+  prefix = "",
+): Promise<boolean> {
+  const key = classicKeys(prefix).lock(name);
+  const end = Date.now() + acquireTimeoutMs;
+  while (Date.now() < end) {
+    if ((await redis.setnx(key, "1")) === 1) {
+      await redis.expire(key, Math.ceil(lockTimeoutSeconds));
+      return true;
+    }
+    await sleep(POLL_MS);
+  }
+  return false;
+}
+
+/** Deletes the lock, whoever holds it by now. */
+export async function releaseOwnerlessLock(redis: Redis, name: string, prefix = ""): Promise<void> {
+  await redis.del(classicKeys(prefix).lock(name));
+}

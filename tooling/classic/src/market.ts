@@ -1,0 +1,249 @@
+import type { ChainableCommander, Redis } from "ioredis";
+import { type ClassicKeys, classicKeys } from "./keys.js";
+import { acquireLock, acquireOwnerlessLock, releaseLock, releaseOwnerlessLock } from "./lock.js";
+import { execute, watchLoop } from "./transaction.js";
+
+/** The one lock of the classic market. */
+export const MARKET_LOCK = "market:";
+
+/** Options of the market functions. */
+export interface MarketOptions {
+  /** Put before every key. @default "" */
+  readonly prefix?: string;
+  /** How long to retry, or to wait for the lock. @default 5_000 to list, 10_000 to buy */
+  readonly timeoutMs?: number;
+}
+
+/** How a listing ended; `retries` counts the transactions that another client's write undid. */
+export interface ListResult {
+  readonly outcome: "listed" | "notInInventory" | "timedOut";
+  readonly retries: number;
+}
+
+/** How a purchase ended; `retries` counts the transactions that another client's write undid. */
+export interface PurchaseResult {
+  readonly outcome: "bought" | "notForSale" | "priceChanged" | "cannotAfford" | "timedOut";
+  readonly retries: number;
+}
+
+/** What a buyer reads before it decides. */
+interface Offer {
+  /** As `ZSCORE` replies it: a double printed as text. */
+  readonly price: string | null;
+  readonly funds: string | null;
+}
+
+/** Who buys what from whom. */
+interface Sale {
+  readonly keys: ClassicKeys;
+  readonly buyerId: string;
+  readonly itemId: string;
+  readonly sellerId: string;
+}
+
+/**
+ * Row 39: `WATCH inventory:<seller>`, `SISMEMBER`, then `MULTI ZADD market: SREM inventory EXEC`, retried for 5 s.
+ *
+ * Known faults: no back-off; `<item>.<seller>` is ambiguous when ids hold dots, and a clash replaces another's row; the
+ * price is a float.
+ */
+export async function listItem(
+  redis: Redis,
+  itemId: string,
+  sellerId: string,
+  price: number,
+  { prefix = "", timeoutMs = 5_000 }: MarketOptions = {},
+): Promise<ListResult> {
+  const keys = classicKeys(prefix);
+  const inventory = keys.inventory(sellerId);
+  const result = await watchLoop<ListResult["outcome"]>(
+    redis,
+    [inventory],
+    async () => {
+      if ((await redis.sismember(inventory, itemId)) !== 1) return { value: "notInInventory" };
+      const transaction = redis.multi();
+      transaction.zadd(keys.market, price, keys.marketMember(itemId, sellerId)).srem(inventory, itemId);
+      return { value: "listed", transaction };
+    },
+    timeoutMs,
+  );
+  return { outcome: result.done ? result.value : "timedOut", retries: result.retries };
+}
+
+/**
+ * Row 40: `WATCH market: users:<buyer>`, `ZSCORE`, `HGET funds`; refused unless the price is the one the buyer saw and
+ * can be paid; then `MULTI HINCRBY HINCRBY SADD ZREM EXEC`, retried for 10 s.
+ *
+ * Known faults: any other listing or sale undoes it, so that every other sale is a retry; prices are floats, compared
+ * as text (`97.50` is not `97.5`), and charged without their fraction.
+ */
+export async function purchaseItem(
+  redis: Redis,
+  buyerId: string,
+  itemId: string,
+  sellerId: string,
+  seenPrice: string | number,
+  { prefix = "", timeoutMs = 10_000 }: MarketOptions = {},
+): Promise<PurchaseResult> {
+  const sale = { keys: classicKeys(prefix), buyerId, itemId, sellerId };
+  const result = await watchLoop<PurchaseResult["outcome"]>(
+    redis,
+    [sale.keys.market, sale.keys.user(buyerId)],
+    async () => {
+      const offer = await readOffer(redis, sale);
+      const value = decide(offer, String(seenPrice));
+      return value === "bought" ? { value, transaction: queueSale(redis.multi(), sale, offer) } : { value };
+    },
+    timeoutMs,
+  );
+  return { outcome: result.done ? result.value : "timedOut", retries: result.retries };
+}
+
+/**
+ * Row 40, under one lock on the whole market (row 10's lock): both reads in one trip, then the four writes in another.
+ *
+ * Known faults: those of the lock; the price the buyer saw is dropped, so that it pays whatever is asked by now; the
+ * writes are not guarded, so that a buyer by {@link purchaseItem} can sell the same item in between; fractions dropped.
+ */
+export async function purchaseItemWithLock(
+  redis: Redis,
+  buyerId: string,
+  itemId: string,
+  sellerId: string,
+  { prefix = "", timeoutMs = 10_000 }: MarketOptions = {},
+): Promise<PurchaseResult> {
+  return await buyUnderLock(redis, MARKET_LOCK, { buyerId, itemId, sellerId }, prefix, timeoutMs);
+}
+
+/**
+ * Row 40, under a lock on the one item.
+ *
+ * Known faults: those of {@link purchaseItemWithLock}; and the lock does not guard the buyer's funds, so that a buyer
+ * who buys two items at once overspends.
+ */
+export async function purchaseItemWithItemLock(
+  redis: Redis,
+  buyerId: string,
+  itemId: string,
+  sellerId: string,
+  { prefix = "", timeoutMs = 10_000 }: MarketOptions = {},
+): Promise<PurchaseResult> {
+  const lockName = itemLock(itemId, sellerId);
+  return await buyUnderLock(redis, lockName, { buyerId, itemId, sellerId }, prefix, timeoutMs);
+}
+
+/** The name of the lock that {@link purchaseItemWithItemLock} takes. */
+export function itemLock(itemId: string, sellerId: string): string {
+  return `${MARKET_LOCK}${itemId}.${sellerId}`;
+}
+
+/** Options of {@link purchaseItemWithOwnerlessLock}. */
+export interface OwnerlessLockOptions extends MarketOptions {
+  /** When the lock lapses by itself, in whole seconds. @default 10 */
+  readonly lockTimeoutSeconds?: number;
+}
+
+/**
+ * A buy under `SETNX` without owner, on the whole market, at the price the buyer saw.
+ *
+ * Known faults: those of the lock; once it has lapsed or was deleted by a slow holder, the writes meet no guard and the
+ * item is sold again.
+ */
+export async function purchaseItemWithOwnerlessLock(
+  redis: Redis,
+  buyerId: string,
+  itemId: string,
+  sellerId: string,
+  seenPrice: string | number,
+  { prefix = "", timeoutMs = 10_000, lockTimeoutSeconds = 10 }: OwnerlessLockOptions = {},
+): Promise<PurchaseResult> {
+  if (!(await acquireOwnerlessLock(redis, MARKET_LOCK, timeoutMs, lockTimeoutSeconds, prefix))) {
+    return { outcome: "timedOut", retries: 0 };
+  }
+  try {
+    return await purchaseItemWithoutLock(redis, buyerId, itemId, sellerId, seenPrice, { prefix });
+  } finally {
+    await releaseOwnerlessLock(redis, MARKET_LOCK, prefix);
+  }
+}
+
+/**
+ * A buy with no guard at all: `ZSCORE`, `HGET`, then `HINCRBY`, `HINCRBY`, `SADD`, `ZREM`, one plain command after the
+ * other.
+ *
+ * Known faults: buyers that read before the first one wrote all get the item; a buyer of several spends the same money
+ * on each; a crash in the middle takes money without giving the item.
+ */
+export async function purchaseItemWithoutLock(
+  redis: Redis,
+  buyerId: string,
+  itemId: string,
+  sellerId: string,
+  seenPrice: string | number,
+  { prefix = "" }: Pick<MarketOptions, "prefix"> = {},
+): Promise<PurchaseResult> {
+  const keys = classicKeys(prefix);
+  const offer = await readOffer(redis, { keys, buyerId, itemId, sellerId });
+  const outcome = decide(offer, String(seenPrice));
+  if (outcome === "bought") {
+    const price = charged(offer);
+    await redis.hincrby(keys.user(sellerId), "funds", price);
+    await redis.hincrby(keys.user(buyerId), "funds", -price);
+    await redis.sadd(keys.inventory(buyerId), itemId);
+    await redis.zrem(keys.market, keys.marketMember(itemId, sellerId));
+  }
+  return { outcome, retries: 0 };
+}
+
+async function buyUnderLock(
+  redis: Redis,
+  lockName: string,
+  ids: Omit<Sale, "keys">,
+  prefix: string,
+  timeoutMs: number,
+): Promise<PurchaseResult> {
+  const sale = { keys: classicKeys(prefix), ...ids };
+  const token = await acquireLock(redis, lockName, timeoutMs, prefix);
+  if (token === null) return { outcome: "timedOut", retries: 0 };
+  try {
+    const reads = redis.multi();
+    reads.zscore(sale.keys.market, sale.keys.marketMember(sale.itemId, sale.sellerId));
+    reads.hget(sale.keys.user(sale.buyerId), "funds");
+    const [price, funds] = (await execute(reads)) as [string | null, string | null];
+    const outcome = decide({ price, funds }, price);
+    if (outcome === "bought") await execute(queueSale(redis.multi(), sale, { price, funds }));
+    return { outcome, retries: 0 };
+  } finally {
+    await releaseLock(redis, lockName, token, prefix);
+  }
+}
+
+async function readOffer(redis: Redis, { keys, itemId, sellerId, buyerId }: Sale): Promise<Offer> {
+  const price = await redis.zscore(keys.market, keys.marketMember(itemId, sellerId));
+  const funds = await redis.hget(keys.user(buyerId), "funds");
+  return { price, funds };
+}
+
+function decide({ price, funds }: Offer, seenPrice: string | null): PurchaseResult["outcome"] {
+  if (price === null) return "notForSale";
+  if (price !== seenPrice) return "priceChanged";
+  return Number(price) > Math.trunc(Number(funds)) ? "cannotAfford" : "bought";
+}
+
+/** Funds are integers (`HINCRBY`), so the fraction of a price is never paid. */
+function charged({ price }: Offer): number {
+  return Math.trunc(Number(price));
+}
+
+function queueSale(
+  transaction: ChainableCommander,
+  { keys, buyerId, itemId, sellerId }: Sale,
+  offer: Offer,
+): ChainableCommander {
+  const price = charged(offer);
+  return transaction
+    .hincrby(keys.user(sellerId), "funds", price)
+    .hincrby(keys.user(buyerId), "funds", -price)
+    .sadd(keys.inventory(buyerId), itemId)
+    .zrem(keys.market, keys.marketMember(itemId, sellerId));
+}

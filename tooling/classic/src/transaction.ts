@@ -1,0 +1,54 @@
+import type { ChainableCommander, Redis } from "ioredis";
+
+/** What one attempt of {@link watchLoop} decided after its reads. */
+export interface WatchAttempt<T> {
+  /** The value the loop resolves to once this attempt stands. */
+  readonly value: T;
+  /** The writes, queued by `redis.multi()` and not yet sent. Absent: nothing to write, `UNWATCH` and stop. */
+  readonly transaction?: ChainableCommander;
+}
+
+/** How a {@link watchLoop} ended; `retries` counts the `EXEC`s that another client's write undid. */
+export type WatchOutcome<T> =
+  | { readonly done: true; readonly value: T; readonly retries: number }
+  | { readonly done: false; readonly retries: number };
+
+/**
+ * Row 8: runs `WATCH`, the reads of `attempt`, then `MULTI … EXEC`, again and again until an `EXEC` stands or
+ * `timeoutMs` has passed.
+ *
+ * Needs a connection of its own: `WATCH` belongs to the connection, and so does every `EXEC` of a neighbour.
+ *
+ * Known faults: a lost attempt starts the next at once, with neither back-off nor jitter, so that attempts per commit
+ * grow with the number of contenders; past the time limit the work is dropped.
+ */
+export async function watchLoop<T>(
+  redis: Redis,
+  keys: readonly string[],
+  attempt: () => Promise<WatchAttempt<T>>,
+  timeoutMs = 5_000,
+): Promise<WatchOutcome<T>> {
+  const end = Date.now() + timeoutMs;
+  let retries = 0;
+  while (Date.now() < end) {
+    await redis.watch(...keys);
+    const { value, transaction } = await attempt();
+    if (transaction === undefined) {
+      await redis.unwatch();
+      return { done: true, value, retries };
+    }
+    if ((await execute(transaction)) !== null) return { done: true, value, retries };
+    retries += 1;
+  }
+  return { done: false, retries };
+}
+
+/** Sends queued commands; the replies, or null when a watched key changed. The first failed command rejects. */
+export async function execute(commands: ChainableCommander): Promise<unknown[] | null> {
+  const replies = await commands.exec();
+  if (replies === null) return null;
+  return replies.map(([error, reply]) => {
+    if (error !== null) throw error;
+    return reply;
+  });
+}
