@@ -1,0 +1,348 @@
+import { commandOf62, type KeyPositions, type OptionLimits } from "./commands.js";
+import { declarations, freeNames, isIdentifier, isText, redisCalls, tokenize, type Token } from "./lua.js";
+
+/** A script as `contract` judges it. */
+export interface ScriptContract {
+  /** The script's name; its last part, after a dot, is the name of the file without `.lua`. */
+  readonly name: string;
+  /** The text of the `.lua` file; or several, libraries first and the script itself last. */
+  readonly source: string | readonly string[];
+  /** Names of KEYS in order; a last one written `...leases` takes the rest. */
+  readonly keys: readonly string[];
+  /** Names of ARGV in order, likewise. */
+  readonly args: readonly string[];
+}
+
+/** Runs one raw command: a server of `startRedis`, one of its nodes, or an ioredis client. */
+export interface CommandRunner {
+  call(command: string, ...args: string[]): Promise<unknown>;
+}
+
+/**
+ * Judges Lua scripts by their text and by a server, and returns what is wrong with them, one sentence each: an empty
+ * list means that all is well.
+ *
+ * Each script begins with a header, and its body with one binding for each operand:
+ *
+ * ```lua
+ * -- extend.lua - push the lease forward, but only for the holder that owns it.
+ * --
+ * -- KEYS[1]  lease    string   the lock; its value is the holder's token
+ * -- ARGV[1]  token    string   token given out by acquire
+ * -- ARGV[2]  leaseMs  integer  new time to live, milliseconds
+ * --
+ * -- Reply     1  extended
+ * --           0  not held by this token
+ * local lease = KEYS[1]
+ * local token = ARGV[1]
+ * local leaseMs = tonumber(ARGV[2])
+ * ```
+ *
+ * The names of header, spec and bindings must be the same, in order; a rest operand `...leases` has the header line
+ * `-- KEYS[n]  leases  string  ...` and the binding `local leases = KEYS` or `{ unpack(KEYS, 2) }`. Every operand is
+ * used, KEYS and ARGV appear nowhere else, no global is read or written, and all commands and options are among what
+ * Redis 6.2 had. The server must accept the whole text.
+ *
+ * A library begins with `-- name.lua - sentence`, says `-- Needs a, b` for the names of earlier sources that it uses
+ * and `-- Defines f` for those that it gives, and knows nothing of KEYS and ARGV.
+ *
+ * No key may be built in Lua. That is judged by sight: the key argument of a command must not be a text, contain `..`
+ * or a call other than `unpack`, nor be a local that was given ARGV, a concatenation or the result of a call.
+ * Parameters of functions are trusted, and so are the keys of commands that count them (`ZUNION`, `XREAD`).
+ *
+ * @example
+ * expect(await contract(scripts, redis.server)).toEqual([]);
+ */
+export async function contract(scripts: readonly ScriptContract[], redis: CommandRunner): Promise<string[]> {
+  const problems: string[] = [];
+  for (const script of scripts) {
+    const sources = typeof script.source === "string" ? [script.source] : script.source;
+    const text = sources.join("\n");
+    const found = [...checkSources(script, sources), ...(await checkLoad(text, redis))];
+    problems.push(...found.map((problem) => `${script.name}: ${problem}`));
+  }
+  return problems;
+}
+
+async function checkLoad(text: string, redis: CommandRunner): Promise<string[]> {
+  return redis.call("SCRIPT", "LOAD", text).then(
+    () => [],
+    (error: unknown) => [`the server does not load it: ${error instanceof Error ? error.message : String(error)}`],
+  );
+}
+
+function checkSources(script: ScriptContract, sources: readonly string[]): string[] {
+  const problems: string[] = [];
+  const given = new Set<string>();
+  sources.slice(0, -1).forEach((source) => {
+    problems.push(...checkLibrary(source, given));
+    for (const { name } of declarations(tokenize(source))) given.add(name);
+  });
+  const main = sources.at(-1) ?? "";
+  return [...problems, ...checkMain(script, main, given)];
+}
+
+// The header -----------------------------------------------------------------------------------------------------
+
+interface Operand {
+  readonly list: string;
+  readonly position: string;
+  readonly name: string;
+  readonly shape: string;
+}
+
+interface Header {
+  readonly file: string | undefined;
+  readonly lines: readonly string[];
+  readonly operands: readonly Operand[];
+}
+
+const KEY_TYPES = new Set(["string", "list", "set", "zset", "hash", "stream", "any"]);
+
+function parseHeader(source: string): Header {
+  const all = source.split("\n");
+  const end = all.findIndex((line) => !line.startsWith("--"));
+  const lines = end < 0 ? all : all.slice(0, end);
+  const operands = lines.flatMap((line) => {
+    const match = /^--\s+(KEYS|ARGV)\[([^\]]*)\]\s+(\S+)\s+(\S+)\s+\S/.exec(line);
+    const [, list = "", position = "", name = "", shape = ""] = match ?? [];
+    return match ? [{ list, position, name, shape }] : [];
+  });
+  return { file: /^-- ([\w.-]+)\.lua - \S/.exec(lines[0] ?? "")?.[1], lines, operands };
+}
+
+function checkHeader(script: ScriptContract, header: Header): string[] {
+  const problems: string[] = [];
+  const wanted = script.name.split(".").at(-1) ?? "";
+  if (header.file === undefined) problems.push(`the first line is not "-- ${wanted}.lua - what it does"`);
+  else if (header.file !== wanted && header.file !== script.name) {
+    problems.push(`the header calls it ${header.file}.lua, the script ${wanted}`);
+  }
+  const broken = header.lines.filter((line) => /^--\s+(KEYS|ARGV)\[/.test(line)).length - header.operands.length;
+  if (broken > 0) problems.push(`${broken} operand line(s) of the header lack name, type or meaning`);
+  problems.push(...checkOperands("KEYS", script.keys, header), ...checkOperands("ARGV", script.args, header));
+  const lists = header.operands.map(({ list }) => list).join(" ");
+  if (/ARGV.*KEYS/.test(lists)) problems.push("the header lists ARGV before KEYS");
+  for (const { name, shape } of header.operands.filter(({ list }) => list === "KEYS")) {
+    if (!KEY_TYPES.has(shape)) problems.push(`the header gives key ${name} the type "${shape}", which Redis has not`);
+  }
+  const reply = header.lines.findIndex((line) => /^--\s+Reply\b/.test(line));
+  const replyText =
+    reply < 0
+      ? ""
+      : header.lines
+          .slice(reply)
+          .join("")
+          .replace(/--|Reply/g, "");
+  if (!replyText.trim()) problems.push("the header does not say what it replies");
+  return problems;
+}
+
+function checkOperands(list: string, spec: readonly string[], header: Header): string[] {
+  const inHeader = header.operands.filter((operand) => operand.list === list);
+  const headerNames = inHeader.map(({ name }) => name).join(", ");
+  const specNames = spec.map(plainName).join(", ");
+  if (headerNames !== specNames) return [`${list} of the header are (${headerNames}), of the spec (${specNames})`];
+  return inHeader.flatMap(({ position, name }, index) => {
+    const wanted = isRest(spec[index]) ? "n" : String(index + 1);
+    return position === wanted ? [] : [`the header gives ${name} as ${list}[${position}], not ${list}[${wanted}]`];
+  });
+}
+
+const isRest = (name: string | undefined): boolean => name?.startsWith("...") ?? false;
+const plainName = (name: string): string => name.replace(/^\.\.\./, "");
+
+// The body -------------------------------------------------------------------------------------------------------
+
+function checkMain(script: ScriptContract, source: string, given: ReadonlySet<string>): string[] {
+  const header = parseHeader(source);
+  const problems = checkHeader(script, header);
+  if (source.startsWith("#!")) problems.push("it begins with #!, which only Redis 7 understands");
+  const { bound, rest } = splitBindings(source.split("\n").slice(header.lines.length));
+  const wanted = [
+    ...script.keys.map((name, index) => ({ list: "KEYS", name, index })),
+    ...script.args.map((name, index) => ({ list: "ARGV", name, index })),
+  ].map(({ list, name, index }) => ({ name: plainName(name), form: bindingForm(list, name, index) }));
+  wanted.forEach(({ name, form }, index) => {
+    const line = bound[index];
+    if (line === undefined) problems.push(`operand ${name} is not bound at the top of the body`);
+    else if (!form.test(line)) problems.push(`"${line}" stands where ${name} should be bound`);
+  });
+  for (const line of bound.slice(wanted.length)) problems.push(`"${line}" binds an operand that the spec has not`);
+
+  const tokens = tokenize(rest);
+  const operands = wanted.map(({ name }) => name);
+  for (const list of usesOfOperandLists(tokens)) problems.push(`it uses ${list} outside the bindings`);
+  for (const name of operands) {
+    if (!tokens.some((token) => isText(token, name))) problems.push(`operand ${name} is not used`);
+  }
+  const keyNames = new Set(script.keys.map(plainName));
+  const untrusted = operands.filter((name) => !keyNames.has(name));
+  problems.push(...checkNames(tokens, new Set([...given, ...operands])), ...checkCalls(tokens, untrusted));
+  return problems;
+}
+
+function splitBindings(lines: readonly string[]): { bound: string[]; rest: string } {
+  const bound: string[] = [];
+  let at = 0;
+  for (; at < lines.length; at += 1) {
+    const line = (lines[at] ?? "").replace(/\s*--.*$/, "").trim();
+    if (line === "") continue;
+    if (!line.startsWith("local ") || usesOfOperandLists(tokenize(line)).length === 0) break;
+    bound.push(line);
+  }
+  return { bound, rest: lines.slice(at).join("\n") };
+}
+
+/** What the binding of an operand looks like: a key as it is, an argument also inside one expression. */
+function bindingForm(list: string, name: string, index: number): RegExp {
+  const start = `^local ${plainName(name)} = `;
+  if (isRest(name)) return new RegExp(`${start}(?:${list}|\\{ ?unpack\\(${list}, ${index + 1}\\) ?\\})$`);
+  const operand = `${list}\\[${index + 1}\\]`;
+  return new RegExp(
+    list === "KEYS" ? `${start}${operand}$` : `${start}(?:(?!KEYS|ARGV).)*${operand}(?:(?!KEYS|ARGV).)*$`,
+  );
+}
+
+const usesOfOperandLists = (tokens: readonly Token[]): string[] =>
+  ["KEYS", "ARGV"].filter((list) => tokens.some((token) => isText(token, list)));
+
+const BUILT_IN: readonly string[] = (
+  "redis cjson cmsgpack bit struct string table math tonumber tostring type pairs ipairs next select unpack error " +
+  "assert pcall xpcall rawget rawset rawequal setmetatable getmetatable"
+).split(" ");
+
+// As of 6.2; redis.acl_check_cmd, REDIS_VERSION and register_function came with 7.0.
+const REDIS_MEMBERS = new Set(
+  (
+    "call pcall error_reply status_reply sha1hex log LOG_DEBUG LOG_VERBOSE LOG_NOTICE LOG_WARNING setresp set_repl " +
+    "REPL_ALL REPL_AOF REPL_REPLICA REPL_SLAVE REPL_NONE replicate_commands breakpoint debug"
+  ).split(" "),
+);
+
+function checkNames(tokens: readonly Token[], given: ReadonlySet<string>): string[] {
+  const own = declarations(tokens).map(({ name }) => name);
+  const free = freeNames(tokens, new Set([...own, ...given, ...BUILT_IN, "KEYS", "ARGV"]));
+  const problems = [...free].map(([name, use]) => `it ${use === "written" ? "writes" : "reads"} the global ${name}`);
+  tokens.forEach((token, at) => {
+    if (!isText(tokens[at - 2], "redis") || !isText(tokens[at - 1], ".") || REDIS_MEMBERS.has(token.text)) return;
+    problems.push(`it uses redis.${token.text}, which Redis 6.2 had not`);
+  });
+  return problems;
+}
+
+// Libraries ------------------------------------------------------------------------------------------------------
+
+function checkLibrary(source: string, given: ReadonlySet<string>): string[] {
+  const header = parseHeader(source);
+  const name = header.file === undefined ? "a library" : `library ${header.file}.lua`;
+  const problems: string[] = [];
+  if (header.file === undefined) problems.push(`the first line is not "-- name.lua - what it does"`);
+  const tokens = tokenize(source);
+  const own = new Set(declarations(tokens).map((declaration) => declaration.name));
+  const needs = listed(header, "Needs");
+  const defines = listed(header, "Defines");
+  if (defines.length === 0) problems.push(`the header does not say what it defines`);
+  for (const need of needs) {
+    if (!given.has(need)) problems.push(`it needs ${need}, which no source before it gives`);
+    if (!tokens.some((token) => isText(token, need))) problems.push(`it does not use ${need}, which it needs`);
+  }
+  for (const defined of defines) if (!own.has(defined)) problems.push(`it does not define ${defined}`);
+  for (const list of usesOfOperandLists(tokens)) problems.push(`it uses ${list}`);
+  problems.push(...checkNames(tokens, new Set(needs)), ...checkCalls(tokens, []));
+  return problems.map((problem) => `${name}: ${problem}`);
+}
+
+function listed(header: Header, word: string): string[] {
+  const line = header.lines.find((text) => new RegExp(`^--\\s+${word}\\b`).test(text)) ?? "";
+  return line.replace(/^--\s+\w+/, "").match(/\w+/g) ?? [];
+}
+
+// Commands -------------------------------------------------------------------------------------------------------
+
+function checkCalls(tokens: readonly Token[], untrusted: readonly string[]): string[] {
+  const { calls, hidden } = redisCalls(tokens);
+  const problems = hidden > 0 ? ["it passes redis or redis.call on, so that nobody sees which commands it runs"] : [];
+  const tainted = taintedNames(tokens, untrusted);
+  for (const { args } of calls) {
+    const [first, ...rest] = args;
+    if (first?.length !== 1 || first[0]?.kind !== "string") {
+      problems.push(`it runs a command by a name that is no text: redis.call(${show(first ?? [])}, ...)`);
+      continue;
+    }
+    problems.push(...checkCommand(first[0].text, rest, tainted));
+  }
+  return problems;
+}
+
+function checkCommand(name: string, args: readonly (readonly Token[])[], tainted: ReadonlySet<string>): string[] {
+  const command = commandOf62(name.toLowerCase());
+  if (!command) return [`Redis 6.2 has no ${name} for scripts`];
+  return [
+    ...checkOptions(name, args, command.limits),
+    ...keyArguments(args, command.keys)
+      .filter((arg) => isBuilt(arg, tainted))
+      .map((arg) => `${name} gets a key that is not one of KEYS: ${show(arg)}`),
+  ];
+}
+
+function checkOptions(name: string, args: readonly (readonly Token[])[], limits: OptionLimits): string[] {
+  const { max = Infinity, only, never = [] } = limits;
+  const problems: string[] = [];
+  if (args.length > max) problems.push(`${name} took ${max} arguments in Redis 6.2, not ${args.length}`);
+  const words = args.map((arg) =>
+    arg.length === 1 && arg[0]?.kind === "string" ? arg[0].text.toUpperCase() : undefined,
+  );
+  const strange = words.filter(
+    (word, index) =>
+      word !== undefined &&
+      ((index > 0 && never.includes(word)) ||
+        (only && index >= only.from && !isNumeric(word) && !only.words.includes(word))),
+  );
+  for (const word of strange) problems.push(`${name} had no option ${String(word)} in Redis 6.2`);
+  if (name.toUpperCase() === "SET" && words.includes("NX") && words.includes("GET")) {
+    problems.push("SET did not take NX and GET together in Redis 6.2");
+  }
+  return problems;
+}
+
+const isNumeric = (text: string): boolean => text !== "" && !Number.isNaN(Number(text));
+
+function keyArguments(args: readonly (readonly Token[])[], keys: KeyPositions | undefined): (readonly Token[])[] {
+  if (!keys) return [];
+  const to = keys.to < 0 ? args.length + keys.to : keys.to;
+  return args.filter((_, index) => index >= keys.from && index <= to && (index - keys.from) % keys.step === 0);
+}
+
+/** Locals that hold something else than a key given in KEYS, as far as can be seen. */
+function taintedNames(tokens: readonly Token[], untrusted: readonly string[]): Set<string> {
+  const tainted = new Set(untrusted);
+  const all = declarations(tokens);
+  // Each round passes the taint on by one assignment, wherever that stands.
+  for (let size = -1; size !== tainted.size;) {
+    size = tainted.size;
+    for (const { name, value } of all) if (value && isBuilt(value, tainted)) tainted.add(name);
+  }
+  return tainted;
+}
+
+const HARMLESS_CALLS = ["unpack", "ipairs", "pairs"];
+
+/** Whether an expression makes a value of its own, rather than picking among given ones. */
+function isBuilt(expression: readonly Token[], tainted: ReadonlySet<string>): boolean {
+  if (expression.length === 1 && expression[0]?.kind === "string") return true;
+  let indexDepth = 0;
+  return expression.some((token, at) => {
+    if (isText(token, "[")) indexDepth += 1;
+    if (isText(token, "]")) indexDepth -= 1;
+    // Which of several keys is picked may depend on anything.
+    if (indexDepth > 0) return false;
+    if (isText(token, "..")) return true;
+    const before = expression[at - 1];
+    if (isText(token, "(") && isIdentifier(before)) return !HARMLESS_CALLS.includes(before?.text ?? "");
+    return isIdentifier(token) && !isText(before, ".", ":") && tainted.has(token.text);
+  });
+}
+
+const show = (tokens: readonly Token[]): string =>
+  tokens.map(({ kind, text }) => (kind === "string" ? `"${text}"` : text)).join(" ");

@@ -1,0 +1,63 @@
+/** How long and how often `eventually` looks. */
+export interface EventuallyOptions {
+  /**
+   * How long to go on, in milliseconds. A longer time costs only a failing test.
+   * @default 5000
+   */
+  readonly timeoutMs?: number;
+  /**
+   * Pause between two looks, in milliseconds.
+   * @default 10
+   */
+  readonly intervalMs?: number;
+}
+
+/**
+ * Runs `check` until it neither throws nor rejects, and returns what it returned.
+ *
+ * For what becomes true in its own time: it takes the place of a fixed sleep. A check that hangs is given up at
+ * `timeoutMs` too, but cannot be stopped.
+ *
+ * @throws {Error} `timeoutMs` passed; `cause` is the last failure of the check.
+ *
+ * @example
+ * await eventually(async () => assert.equal(await redis.llen("jobs"), 0));
+ */
+export async function eventually<T>(check: () => T | Promise<T>, options: EventuallyOptions = {}): Promise<T> {
+  const { timeoutMs = 5_000, intervalMs = 10 } = options;
+  const startedAt = performance.now();
+  const remaining = () => timeoutMs - (performance.now() - startedAt);
+  let tries = 0;
+  let last: unknown;
+  for (;;) {
+    tries += 1;
+    try {
+      return await within(Math.max(0, remaining()), check);
+    } catch (error) {
+      // The deadline cutting a look short says less than what an earlier look found.
+      if (!(error instanceof Unanswered) || last === undefined) last = error;
+    }
+    if (remaining() <= 0) break;
+    await new Promise((resolve) => setTimeout(resolve, Math.min(intervalMs, Math.max(0, remaining()))));
+  }
+  const reason = last instanceof Error ? last.message : String(last);
+  throw new Error(`Not so within ${timeoutMs} ms (${tries} ${tries === 1 ? "try" : "tries"}): ${reason}`, {
+    cause: last,
+  });
+}
+
+class Unanswered extends Error {
+  override readonly name = "Unanswered";
+}
+
+async function within<T>(ms: number, check: () => T | Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const deadline = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Unanswered("the check itself did not finish")), ms);
+  });
+  try {
+    return await Promise.race([check(), deadline]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,195 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+
+import { AdminConnection } from "./resp.js";
+
+// Loading a large data set on a busy machine is the slowest start there is.
+const START_TIMEOUT_MS = 30_000;
+// A start takes about 25 ms; looking each 2 ms adds little to it and costs one refused connection each.
+const START_POLL_MS = 2;
+const LOG_LINES = 15;
+
+/** Whether a node's process answers, is stopped by SIGSTOP, or is gone. */
+export type RedisNodeState = "running" | "paused" | "stopped";
+
+/** One server process, which a test may strike. */
+export interface RedisNode {
+  /** Always 127.0.0.1. */
+  readonly host: string;
+  /** The same through every restart. */
+  readonly port: number;
+  /** The process now, or the last one if it is stopped. */
+  readonly pid: number;
+  /** As far as it was changed through this object. */
+  readonly state: RedisNodeState;
+  /** Sends one raw command over the test kit's own connection, once. Error replies reject. Texts are UTF-8. */
+  call(...command: string[]): Promise<unknown>;
+  /** Sends a signal to the process. */
+  signal(signal: NodeJS.Signals): void;
+  /** SIGKILL, and waits until the process is gone. Does nothing if it is. */
+  kill(): Promise<void>;
+  /** SIGSTOP: connections stay open and nothing is answered. */
+  pause(): void;
+  /** SIGCONT. */
+  resume(): void;
+  /**
+   * Starts the process again, with the same port and data folder, and waits until it answers (a Cluster may need
+   * longer to be whole). Does nothing if it runs.
+   */
+  start(): Promise<void>;
+}
+
+export interface NodeOptions {
+  readonly binary: string;
+  readonly port: number;
+  readonly dir: string;
+  readonly args: readonly string[];
+  readonly password: string | undefined;
+}
+
+/** A start that failed because another process took the port first: worth another try. */
+export class PortTakenError extends Error {
+  override readonly name = "PortTakenError";
+}
+
+export class ServerNode implements RedisNode {
+  readonly host = "127.0.0.1";
+  readonly port: number;
+  readonly #options: NodeOptions;
+  readonly #admin: AdminConnection;
+  #child: ChildProcess | undefined;
+  #ended: Promise<void> = Promise.resolve();
+  #pid = 0;
+  #state: RedisNodeState = "stopped";
+
+  constructor(options: NodeOptions) {
+    this.#options = options;
+    this.port = options.port;
+    this.#admin = new AdminConnection(this.host, this.port, options.password);
+  }
+
+  get pid(): number {
+    return this.#pid;
+  }
+
+  get state(): RedisNodeState {
+    return this.#state;
+  }
+
+  call(...command: string[]): Promise<unknown> {
+    return this.#admin.call(command);
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    if (this.#state === "stopped") return;
+    process.kill(this.#pid, signal);
+    if (signal === "SIGSTOP") this.#state = "paused";
+    if (signal === "SIGCONT") this.#state = "running";
+  }
+
+  async kill(): Promise<void> {
+    this.killNow();
+    // Otherwise a process with nothing else to do would end here, before the server has.
+    this.#child?.ref();
+    await this.#ended;
+    this.#child?.unref();
+  }
+
+  /** The part of `kill` that is left to a process which is ending itself. */
+  killNow(): void {
+    if (!this.#child || this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    // The child is the server, or a wrapper script around it that outlives it by a moment.
+    for (const pid of new Set([this.#pid, this.#child.pid ?? 0])) {
+      try {
+        if (pid > 0) process.kill(pid, "SIGKILL");
+      } catch {
+        // gone already
+      }
+    }
+  }
+
+  pause(): void {
+    this.signal("SIGSTOP");
+  }
+
+  resume(): void {
+    this.signal("SIGCONT");
+  }
+
+  async start(): Promise<void> {
+    if (this.#state !== "stopped") return;
+    const deadline = performance.now() + START_TIMEOUT_MS;
+    for (;;) {
+      try {
+        return await this.launch();
+      } catch (error) {
+        // A stranger's connection may hold the port for a moment; a node's port cannot change any more.
+        if (!(error instanceof PortTakenError) || performance.now() > deadline) throw error;
+        await delay(50);
+      }
+    }
+  }
+
+  /** One try to start. */
+  async launch(): Promise<void> {
+    const { binary, port, dir, args } = this.#options;
+    await mkdir(dir, { recursive: true });
+    const log = openSync(join(dir, "server.log"), "a");
+    const base = ["--bind", this.host, "--port", String(port), "--dir", dir, "--daemonize", "no"];
+    const child = spawn(binary, [...base, ...args], { stdio: ["ignore", log, log] });
+    closeSync(log);
+    child.unref();
+    this.#child = child;
+    this.#pid = child.pid ?? 0;
+    let spawnError: Error | undefined;
+    this.#ended = new Promise((resolve) => {
+      const end = () => {
+        if (this.#child === child) this.#state = "stopped";
+        resolve();
+      };
+      child.once("exit", end);
+      child.once("error", (error) => {
+        spawnError = error;
+        end();
+      });
+    });
+    let hasEnded = false;
+    void this.#ended.then(() => (hasEnded = true));
+    const deadline = performance.now() + START_TIMEOUT_MS;
+    while (!(await this.#answers())) {
+      if (hasEnded) throw await this.#startError(spawnError?.message ?? `it ended with code ${child.exitCode}`);
+      if (performance.now() > deadline) {
+        await this.kill();
+        throw await this.#startError(`it did not answer within ${START_TIMEOUT_MS} ms`);
+      }
+      await delay(START_POLL_MS);
+    }
+    this.#state = "running";
+  }
+
+  close(): void {
+    this.#admin.close();
+  }
+
+  /** Whether *our* server answers: another one may have been quicker on the port, but it has not our data folder. */
+  async #answers(): Promise<boolean> {
+    try {
+      const [info, dir] = await Promise.all([this.call("INFO", "server"), this.call("CONFIG", "GET", "dir")]);
+      if ((dir as string[])[1] !== this.#options.dir) return false;
+      this.#pid = Number(/process_id:(\d+)/.exec(String(info))?.[1] ?? this.#pid);
+      return (await this.call("PING")) === "PONG";
+    } catch {
+      return false;
+    }
+  }
+
+  async #startError(reason: string): Promise<Error> {
+    const log = await readFile(join(this.#options.dir, "server.log"), "utf8").catch(() => "");
+    const tail = log.trimEnd().split("\n").slice(-LOG_LINES).join("\n");
+    const message = `${this.#options.binary} did not start on ${this.host}:${this.port}: ${reason}\n${tail}`;
+    return /already in use|Failed listening/i.test(tail) ? new PortTakenError(message) : new Error(message);
+  }
+}

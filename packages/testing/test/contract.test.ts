@@ -1,0 +1,314 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+
+import { contract, startRedis, type RedisServer, type ScriptContract } from "../src/index.js";
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await startRedis();
+});
+afterAll(async () => {
+  await server.stop();
+});
+
+const HEADER = `-- extend.lua - push the lease forward, but only for the holder that owns it.
+--
+-- KEYS[1]  lease    string   the lock; its value is the holder's token
+-- ARGV[1]  token    string   token given out by acquire
+-- ARGV[2]  leaseMs  integer  new time to live, milliseconds
+--
+-- Reply     1  extended
+--           0  not held by this token: expired, or taken over
+`;
+const BINDINGS = `local lease = KEYS[1]
+local token = ARGV[1]
+local leaseMs = tonumber(ARGV[2]) -- milliseconds
+`;
+const BODY = `
+if redis.call("GET", lease) ~= token then return 0 end
+return redis.call("PEXPIRE", lease, leaseMs)
+`;
+const extend: ScriptContract = {
+  name: "lock.extend",
+  source: HEADER + BINDINGS + BODY,
+  keys: ["lease"],
+  args: ["token", "leaseMs"],
+};
+
+const problemsOf = (changes: Partial<ScriptContract>) => contract([{ ...extend, ...changes }], server);
+
+/** The problems of the script with another body (or other lines in it). */
+const ofBody = (body: string) =>
+  problemsOf({ source: `${HEADER}${BINDINGS}${body}\nreturn { token, leaseMs, lease }` });
+
+describe("contract", () => {
+  it("finds nothing wrong with a script that keeps it", async () => {
+    expect(await contract([extend], server)).toEqual([]);
+  });
+
+  it("accepts any client as the server", async () => {
+    expect(await contract([extend], server.nodes[0]!)).toEqual([]);
+    expect(await contract([extend], server.client())).toEqual([]);
+  });
+
+  it("names the script of each problem", async () => {
+    const two = [extend, { ...extend, name: "lock.push" }];
+    expect(await contract(two, server)).toEqual(["lock.push: the header calls it extend.lua, the script push"]);
+  });
+
+  it.each([
+    ["no file line", HEADER.replace("extend.lua - ", ""), `the first line is not "-- extend.lua - what it does"`],
+    [
+      "no meaning of an operand",
+      HEADER.replace("token given out by acquire", ""),
+      "1 operand line(s) of the header lack",
+    ],
+    [
+      "another name",
+      HEADER.replace("token    string", "owner    string"),
+      "ARGV of the header are (owner, leaseMs), of the spec (token, leaseMs)",
+    ],
+    ["another number", HEADER.replace("ARGV[2]", "ARGV[3]"), "the header gives leaseMs as ARGV[3], not ARGV[2]"],
+    [
+      "no key type",
+      HEADER.replace("lease    string ", "lease    text   "),
+      `the header gives key lease the type "text"`,
+    ],
+    ["no reply", HEADER.replace(/-- Reply[^]*/, ""), "the header does not say what it replies"],
+    ["an empty reply", HEADER.replace(/-- Reply[^]*/, "-- Reply\n"), "the header does not say what it replies"],
+    ["ARGV first", HEADER.replace(/(-- KEYS.*\n)([^]*)(--\n-- Reply)/, "$2$1$3"), "the header lists ARGV before KEYS"],
+  ])("finds a header with %s", async (_, header, problem) => {
+    expect(await problemsOf({ source: header + BINDINGS + BODY })).toContainEqual(
+      expect.stringContaining(`lock.extend: ${problem}`),
+    );
+  });
+
+  it.each([
+    [
+      "is missing",
+      BINDINGS.replace(/local leaseMs.*\n/, "local leaseMs = 1\n"),
+      "operand leaseMs is not bound at the top of the body",
+    ],
+    [
+      "has another name",
+      BINDINGS.replace("local token", "local owner"),
+      `"local owner = ARGV[1]" stands where token should be bound`,
+    ],
+    [
+      "has another position",
+      BINDINGS.replace("ARGV[2]", "ARGV[1]"),
+      `"local leaseMs = tonumber(ARGV[1])" stands where leaseMs`,
+    ],
+    ["is out of order", BINDINGS.split("\n").reverse().join("\n").trim() + "\n", "stands where lease should be bound"],
+    ["changes a key", BINDINGS.replace("KEYS[1]", `KEYS[1] .. ":x"`), "stands where lease should be bound"],
+    [
+      "is one too many",
+      `${BINDINGS}local extra = ARGV[3]\n`,
+      `"local extra = ARGV[3]" binds an operand that the spec has not`,
+    ],
+  ])("finds a binding that %s", async (_, bindings, problem) => {
+    expect(await problemsOf({ source: HEADER + bindings + BODY })).toContainEqual(expect.stringContaining(problem));
+  });
+
+  it("finds KEYS and ARGV outside the bindings, but not in texts and comments", async () => {
+    expect(await ofBody(`redis.call("TIME")\nlocal a = redis.call("GET", KEYS[1])`)).toContainEqual(
+      "lock.extend: it uses KEYS outside the bindings",
+    );
+    expect(await ofBody(`if #ARGV > 2 then return 0 end`)).toEqual(["lock.extend: it uses ARGV outside the bindings"]);
+    expect(await ofBody(`local a = "KEYS[1]" -- ARGV[1]\n--[[ KEYS\nKEYS ]] local b = [[ARGV]]`)).toEqual([]);
+  });
+
+  it("finds an operand that is not used", async () => {
+    const body = `return redis.call("PEXPIRE", lease, leaseMs) -- token`;
+    expect(await problemsOf({ source: HEADER + BINDINGS + body })).toEqual(["lock.extend: operand token is not used"]);
+  });
+
+  it("finds a shebang", async () => {
+    expect(await problemsOf({ source: `#!lua\n${HEADER}${BINDINGS}${BODY}` })).toContainEqual(
+      "lock.extend: it begins with #!, which only Redis 7 understands",
+    );
+  });
+
+  it("finds what the server does not load", async () => {
+    const [problem, ...others] = await ofBody("if then");
+    expect(others).toEqual([]);
+    expect(problem).toMatch(/^lock\.extend: the server does not load it: ERR Error compiling script/);
+  });
+
+  it.each([
+    ["count = 1", "it writes the global count"],
+    ["function helper() end", "it writes the global helper"],
+    ["local a = undefinedName", "it reads the global undefinedName"],
+    ["local a = os.time()", "it reads the global os"],
+    [`local a = redis.acl_check_cmd("GET", lease)`, "it uses redis.acl_check_cmd, which Redis 6.2 had not"],
+  ])("finds the globals of %s", async (line, problem) => {
+    expect(await ofBody(line)).toEqual([`lock.extend: ${problem}`]);
+  });
+
+  it("knows locals, parameters, loop variables, fields and methods for what they are", async () => {
+    const body = `
+local function pick(a, b) return a or b end
+local t = { name = 1, ["other"] = 2, pick }
+t.field = pick(t.name, #token)
+t["x"], t.y = 1, 2
+local plain
+plain = token:sub(1, 2)
+for i, each in ipairs({ 1 }) do t[i] = each end
+for n = 1, 2 do t[n] = function(inner) return inner end end`;
+    expect(await ofBody(body)).toEqual([]);
+  });
+
+  it.each([
+    [`redis.call("LMPOP", 1, lease, "LEFT")`, "Redis 6.2 has no LMPOP for scripts"],
+    [`redis.call("CONFIG", "GET", "*")`, "Redis 6.2 has no CONFIG for scripts"],
+    [`redis.pcall("PEXPIRE", lease, leaseMs, "GT")`, "PEXPIRE took 2 arguments in Redis 6.2, not 3"],
+    [`redis.call("SET", lease, token, "IFEQ", token)`, "SET had no option IFEQ in Redis 6.2"],
+    [`redis.call("set", lease, token, "nx", "get")`, "SET did not take NX and GET together in Redis 6.2"],
+    [`redis.call("ZRANK", lease, token, "WITHSCORE")`, "ZRANK took 2 arguments in Redis 6.2, not 3"],
+    [`redis.call("HSCAN", lease, 0, "NOVALUES")`, "HSCAN had no option NOVALUES in Redis 6.2"],
+    [`redis.call("XADD", lease, "KEEPREF", "*", "a", "b")`, "XADD had no option KEEPREF in Redis 6.2"],
+    [`redis.call("BITOP", "DIFF", lease, lease)`, "BITOP had no option DIFF in Redis 6.2"],
+  ])("finds what is newer than Redis 6.2 in %s", async (line, problem) => {
+    expect(await ofBody(line)).toEqual([`lock.extend: ${problem}`]);
+  });
+
+  it("takes the options that Redis 6.2 had", async () => {
+    const body = `
+redis.call("SET", lease, "LOCKED", "PX", leaseMs, "NX")
+redis.call("ZADD", lease, "GT", "CH", "1", "LATER")
+redis.call("ZRANGE", lease, "-inf", "(5", "BYSCORE", "LIMIT", "0", "1")
+redis.call("XADD", lease, "NOMKSTREAM", "MAXLEN", "~", 10, "*", "ACKNOWLEDGED", token)
+redis.call("HSET", lease, "GT", "IFEQ")
+redis.call("GETEX", lease, "PERSIST")
+redis.call("TIME")`;
+    expect(await ofBody(body)).toEqual([]);
+  });
+
+  it("finds commands that nobody can see", async () => {
+    expect(await ofBody(`local cmd = "GET"\nredis.call(cmd, lease)`)).toEqual([
+      "lock.extend: it runs a command by a name that is no text: redis.call(cmd, ...)",
+    ]);
+    const passedOn = ["lock.extend: it passes redis or redis.call on, so that nobody sees which commands it runs"];
+    expect(await ofBody("local run = redis.call")).toEqual(passedOn);
+    expect(await ofBody("local r = redis")).toEqual(passedOn);
+  });
+
+  it.each([
+    [`redis.call("GET", lease .. ":meta")`, `lease .. ":meta"`],
+    [`redis.call("GET", "fixed")`, `"fixed"`],
+    [`redis.call("GET", token)`, "token"],
+    [`redis.call("GET", string.format("%s", lease))`, `string . format ( "%s" , lease )`],
+    [`redis.call("RENAME", lease, lease .. ":2")`, `lease .. ":2"`],
+    [`redis.call("DEL", lease, token)`, "token"],
+    [`local meta = lease .. ":meta"\nredis.call("GET", meta)`, "meta"],
+    [`local meta = lease\n  .. ":meta"\nlocal same = meta\nredis.call("GET", same)`, "same"],
+    [`local id = redis.call("LPOP", lease)\nredis.call("DEL", id)`, "id"],
+    [`for _, id in ipairs(redis.call("SMEMBERS", lease)) do redis.call("DEL", id) end`, "id"],
+  ])("finds the key built in %s", async (line, shown) => {
+    const command = /redis\.call\("(\w+)"[^]*$/.exec(line.split("\n").at(-1)!.split(" do ").at(-1)!)?.[1];
+    expect(await ofBody(line)).toContainEqual(`lock.extend: ${command} gets a key that is not one of KEYS: ${shown}`);
+  });
+
+  it("lets a script pick among its keys, pass them to functions and build values", async () => {
+    const body = `
+local function read(key) return redis.call("GET", key) end
+local chosen = lease
+redis.call("SET", chosen, token .. ":" .. leaseMs)
+redis.call("PUBLISH", token .. ":channel", read(lease))`;
+    expect(await ofBody(body)).toEqual([]);
+  });
+
+  describe("with rest operands", () => {
+    const header = `-- free.lua - drop many leases.
+-- KEYS[1]  index   zset    who holds what
+-- KEYS[n]  leases  string  one for each token, in the same order
+-- ARGV[n]  tokens  string  what each lease must hold
+-- Reply    number of leases dropped
+`;
+    const body = `for i, token in ipairs(tokens) do
+  if redis.call("GET", leases[i]) == token then redis.call("DEL", leases[i]) end
+  redis.call("ZREM", index, token)
+end
+redis.call("UNLINK", unpack(leases))
+return #leases`;
+    const free = (bindings: string): ScriptContract => ({
+      name: "free",
+      source: header + bindings + body,
+      keys: ["index", "...leases"],
+      args: ["...tokens"],
+    });
+
+    it("accepts the list itself and a slice of it", async () => {
+      const slice = "local index = KEYS[1]\nlocal leases = { unpack(KEYS, 2) }\nlocal tokens = ARGV\n";
+      const list = "local index = KEYS[1]\nlocal leases = KEYS\nlocal tokens = ARGV\n";
+      expect(await contract([free(slice), free(list)], server)).toEqual([]);
+    });
+
+    it("finds a slice from another position, and a rest that the header numbers", async () => {
+      const wrong = "local index = KEYS[1]\nlocal leases = { unpack(KEYS, 3) }\nlocal tokens = ARGV\n";
+      expect(await contract([free(wrong)], server)).toEqual([
+        `free: "local leases = { unpack(KEYS, 3) }" stands where leases should be bound`,
+      ]);
+      const fine = free("local index = KEYS[1]\nlocal leases = KEYS\nlocal tokens = ARGV\n");
+      const numbered = { ...fine, source: String(fine.source).replace("KEYS[n]", "KEYS[2]") };
+      expect(await contract([numbered], server)).toEqual(["free: the header gives leases as KEYS[2], not KEYS[n]"]);
+    });
+  });
+
+  describe("with libraries", () => {
+    const clock = `-- clock.lua - the server's time.
+--
+-- Defines nowMs
+local function nowMs()
+  local time = redis.call("TIME")
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+`;
+    const due = `-- due.lua - whether an instant has come.
+-- Needs nowMs
+-- Defines isDue
+local function isDue(at) return at <= nowMs() end
+`;
+    const body = `if isDue(leaseMs) then return { lease, token } end\nreturn 0`;
+    const withSources = (...libraries: string[]) => problemsOf({ source: [...libraries, HEADER + BINDINGS + body] });
+
+    it("accepts libraries in an order that gives each what it needs", async () => {
+      expect(await withSources(clock, due)).toEqual([]);
+    });
+
+    it("finds a library before what it needs, and a script without its library", async () => {
+      expect(await withSources(due, clock)).toEqual([
+        "lock.extend: library due.lua: it needs nowMs, which no source before it gives",
+      ]);
+      expect(await withSources(clock)).toEqual(["lock.extend: it reads the global isDue"]);
+    });
+
+    it.each([
+      [
+        "no first line",
+        clock.replace("clock.lua - ", ""),
+        `a library: the first line is not "-- name.lua - what it does"`,
+      ],
+      [
+        "no Defines",
+        clock.replace("-- Defines nowMs\n", ""),
+        "library clock.lua: the header does not say what it defines",
+      ],
+      [
+        "a false Defines",
+        clock.replace("Defines nowMs", "Defines nowMs, later"),
+        "library clock.lua: it does not define later",
+      ],
+      ["an idle Needs", due.replace("nowMs()", "1"), "library due.lua: it does not use nowMs, which it needs"],
+      ["a hidden need", due.replace("-- Needs nowMs\n", ""), "library due.lua: it reads the global nowMs"],
+      ["KEYS", due.replace("at <=", "#KEYS <="), "library due.lua: it uses KEYS"],
+      [
+        "a newer command",
+        clock.replace(`"TIME"`, `"EXPIRETIME", "k"`),
+        "library clock.lua: Redis 6.2 has no EXPIRETIME for scripts",
+      ],
+    ])("finds a library with %s", async (_, library, problem) => {
+      const libraries = library.includes("due.lua") || library.includes("isDue") ? [clock, library] : [library, due];
+      expect(await withSources(...libraries)).toContainEqual(`lock.extend: ${problem}`);
+    });
+  });
+});

@@ -1,0 +1,2 @@
+// The examples are test files themselves.
+import "../examples/basket.js";
