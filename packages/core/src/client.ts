@@ -1,0 +1,168 @@
+/** What a command takes. Buffers keep their bytes; numbers must be safe integers. */
+export type RedisArgument = string | number | Buffer;
+
+/**
+ * The few members that kit asks of a client.
+ *
+ * Any ioredis 5.4+ or 6 `Redis` or `Cluster` fits, whichever copy of ioredis it comes from: the type is structural, so
+ * two installed versions do not clash.
+ */
+export interface RedisLike {
+  readonly status: string;
+  call(command: string, ...args: RedisArgument[]): Promise<unknown>;
+  connect(): Promise<void>;
+  disconnect(): void;
+  duplicate(...overrides: never[]): RedisLike;
+  on(event: string, listener: (...args: unknown[]) => void): unknown;
+  off(event: string, listener: (...args: unknown[]) => void): unknown;
+}
+
+/** A single-server client with the members that only core uses; ioredis' `Redis` has them all. */
+export interface NodeClient extends RedisLike {
+  readonly options: {
+    readonly host?: string;
+    readonly port?: number;
+    readonly path?: string;
+    readonly db?: number;
+    readonly keyPrefix?: string;
+    enableReadyCheck?: boolean;
+  };
+  readonly stream?: {
+    destroy(): void;
+    readonly destroyed?: boolean;
+    readonly writable?: boolean;
+    readonly bytesRead?: number;
+  };
+  subscribe(channel: string): Promise<unknown>;
+}
+
+/** Where a server listens. */
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+interface ClusterClient extends RedisLike {
+  readonly options: { readonly keyPrefix?: string; readonly natMap?: unknown };
+  /** Per slot the nodes that serve it, the master first, as `host:port`. */
+  readonly slots: readonly (readonly string[] | undefined)[];
+  nodes(role: "all" | "master"): NodeClient[];
+}
+
+/** Whether the caller's client routes by slot. What the *server* is, is asked of the server (`Runtime.isCluster`). */
+const isClusterClient = (client: RedisLike): client is ClusterClient =>
+  typeof (client as Partial<ClusterClient>).nodes === "function";
+
+/** The connections behind a client: itself, or one per known node. */
+export const connectionsOf = (client: RedisLike): NodeClient[] =>
+  isClusterClient(client) ? client.nodes("all") : [client as NodeClient];
+
+/**
+ * Whether a command handed over now goes out at once. A client may call itself ready for a moment after the other side
+ * hung up, and would then keep the command for its next connection.
+ */
+export const isReady = (client: RedisLike): boolean =>
+  client.status === "ready" && (client as NodeClient).stream?.writable !== false;
+
+/**
+ * Whether the client has given up. A Cluster that ended may say `close`, since each of its connections reports once more
+ * after the end; right after a loss it says so too, so this is for who does not hear its events.
+ */
+export const hasEnded = (client: RedisLike): boolean =>
+  client.status === "end" || (client.status === "close" && isClusterClient(client));
+
+/** What the client puts in front of each key. */
+export const keyPrefixOf = (client: RedisLike): string =>
+  (client as Partial<ClusterClient | NodeClient>).options?.keyPrefix ?? "";
+
+/** The node that serves `slot` as far as the client knows: `host:port`; of a single server nothing needs to be known. */
+export const nodeOfSlot = (client: RedisLike, slot: number): string =>
+  isClusterClient(client) ? (client.slots[slot]?.[0] ?? "") : "";
+
+/** An address that a Cluster node told, as this client reaches it. */
+export const reachable = (client: RedisLike, address: Address): Address => {
+  const map = isClusterClient(client) ? client.options.natMap : undefined;
+  const told = `${address.host}:${String(address.port)}`;
+  const found: unknown =
+    typeof map === "function"
+      ? (map as (key: string) => unknown)(told)
+      : (map as Record<string, unknown> | undefined)?.[told];
+  return (found as Address | null | undefined) ?? address;
+};
+
+/** `host:port` (or the socket's path) of a client's server, for messages. Never credentials. */
+export const addressOf = (client: RedisLike): string => {
+  const [node] = connectionsOf(client);
+  if (!node) return "the cluster";
+  const { path, host, port } = node.options;
+  return path ?? `${host ?? "127.0.0.1"}:${String(port ?? 6379)}`;
+};
+
+/** How long a connection of ours may take from its first packet to the last word of the handshake. */
+export const handshakeMs = 2_000;
+
+/** What every connection has that is ours. */
+export const ownSettings: {
+  readonly connectTimeout: number;
+  readonly disconnectTimeout: number;
+  readonly maxLoadingRetryTime: number;
+  readonly maxRetriesPerRequest: number;
+} = {
+  connectTimeout: handshakeMs,
+  // A server that loads its data is looked at twice a second.
+  maxLoadingRetryTime: 500,
+  // What was cut already must not keep a closing process alive.
+  disconnectTimeout: 100,
+  // A command whose reply is lost is reported at once and never sent again behind our back: who has an operation id
+  // resends it himself.
+  maxRetriesPerRequest: 0,
+};
+
+// What a caller may have set for its own commands and ours must not inherit: their end is the gate's business.
+const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
+
+/** The same for a Cluster client, whose own way to send again is to wait and try another node. */
+export const ownClusterSettings: { readonly retryDelayOnFailover: number } = { retryDelayOnFailover: 0 };
+
+/** A client of our own with the caller's settings. */
+export const duplicateClient = (client: RedisLike): RedisLike => {
+  const duplicate = client.duplicate.bind(client) as (...overrides: unknown[]) => RedisLike;
+  return isClusterClient(client)
+    ? duplicate([], { ...ownClusterSettings, redisOptions: duplicateSettings })
+    : duplicate(duplicateSettings);
+};
+
+/**
+ * A plain connection to one server of the caller's client, with the caller's credentials and TLS settings.
+ * On a Cluster: to `address` if given, else to any master. Not connected yet, and never connected twice: whatever the
+ * server kept for it would be gone.
+ */
+export const duplicateNode = (client: RedisLike, overrides: Record<string, unknown>, address?: Address): NodeClient => {
+  const settings = {
+    ...duplicateSettings,
+    lazyConnect: true,
+    // A half-made lane must never run what was meant for a live one.
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    autoResubscribe: false,
+    keyPrefix: keyPrefixOf(client),
+    enableAutoPipelining: false,
+    enableReadyCheck: false,
+    readOnly: false,
+    retryStrategy: null,
+    ...overrides,
+    ...address,
+  };
+  const masters = isClusterClient(client) ? client.nodes("master") : [client as NodeClient];
+  const model = masters[Math.floor(Math.random() * masters.length)];
+  if (!model) throw new Error("no master is known");
+  return (model.duplicate as (options: object) => RedisLike)(settings) as NodeClient;
+};
+
+/**
+ * Ends a connection that went silent, so that the next call gets a fresh one. `disconnect()` would wait for the other
+ * side to close too, which a half-open link never does.
+ */
+export const destroySocket = (connection: NodeClient): void => {
+  connection.stream?.destroy();
+};

@@ -1,0 +1,54 @@
+/** Quartz drifts by 0.01 %; a hundred times that covers a slewed clock and a busy host. */
+const drift = 0.01;
+/** Milliseconds are what both sides count in, so each end may be off by one. */
+const roundingMs = 2;
+
+/** How long a span of server time surely lasts at least on our own clock; a span into the past is negative. */
+export const surely = (spanMs: number): number => spanMs * (spanMs < 0 ? 1 + drift : 1 - drift) - roundingMs;
+
+interface Sample {
+  readonly sentAt: number;
+  readonly serverMs: number;
+}
+
+/**
+ * What a server's instants are *at least* on our own monotonic clock.
+ *
+ * A reply that carries the server's time S, to a command sent at local t0, tells that the server's clock showed S no
+ * earlier than t0. So a server instant E comes no earlier than t0 + (E − S), less drift. No assumption about one-way
+ * delays or about our wall clock enters.
+ */
+export class ServerClock {
+  #best: Sample | undefined;
+  #last: Sample | undefined;
+
+  /** Takes in a reply: `sentAt` as `performance.now()` gave it just before the command was sent. */
+  observe(sentAt: number, serverMs: number, receivedAt: number = performance.now()): void {
+    this.#last = { sentAt, serverMs };
+    const best = this.#best && this.#boundBy(this.#best, serverMs);
+    // The sample with the shortest way to the server is the tightest, until drift has eaten its lead. One that says the
+    // server cannot show yet what it has just shown is void: somebody set the server's clock.
+    if (best === undefined || best > receivedAt || best <= this.#boundBy(this.#last, serverMs)) this.#best = this.#last;
+  }
+
+  /** The earliest local instant (monotonic) at which the server's clock can show `serverMs`; undefined before a reply. */
+  earliest(serverMs: number): number | undefined {
+    if (!this.#best || !this.#last) return undefined;
+    return Math.max(this.#boundBy(this.#best, serverMs), this.#boundBy(this.#last, serverMs));
+  }
+
+  /** What the server's clock shows at a local instant, at most by the error of one round trip; undefined before a reply. */
+  serverMsAt(localAt: number): number | undefined {
+    return this.#last && Math.ceil(this.#last.serverMs + (localAt - this.#last.sentAt));
+  }
+
+  /** Forgets everything: behind the next connection may be another server. */
+  reset(): void {
+    this.#best = undefined;
+    this.#last = undefined;
+  }
+
+  #boundBy(sample: Sample, serverMs: number): number {
+    return sample.sentAt + surely(serverMs - sample.serverMs);
+  }
+}

@@ -1,0 +1,388 @@
+import type { ChainableCommander, ClusterNode, RedisCommander, RedisOptions } from "ioredis";
+import {
+  connectionsOf,
+  destroySocket,
+  duplicateNode,
+  isReady,
+  type NodeClient,
+  ownClusterSettings,
+  ownSettings,
+  type RedisLike,
+} from "./client.js";
+import { atDeadline, Deadline, onAbort } from "./deadline.js";
+import {
+  isReplyError,
+  KitError,
+  KitUnavailableError,
+  originOf,
+  reasonOf,
+  replyOf,
+  safeCause,
+  serverError,
+} from "./errors.js";
+import { reconnectMs } from "./lane.js";
+import { integerOption, signalOption, textOption } from "./options.js";
+import { superviseClient } from "./owned.js";
+import { pause } from "./retry.js";
+import { retain, type Runtime } from "./runtime.js";
+
+/** How to connect. */
+export interface ConnectOptions {
+  /**
+   * `redis:`, `rediss:`, `unix:`, `redis+sentinel:` or `redis+cluster:` (the last two also with `rediss+`).
+   *
+   * @default the environment's `REDIS_URL`, else `redis://127.0.0.1:6379`
+   */
+  readonly url?: string | undefined;
+  /**
+   * How long to wait for a server that answers, in milliseconds. The default leaves the error a moment to arrive within
+   * two seconds.
+   *
+   * @default 1900
+   */
+  readonly deadlineMs?: number | undefined;
+  /** Rejects with `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * What `CLIENT LIST` shows.
+   *
+   * @default "kit"
+   */
+  readonly connectionName?: string | undefined;
+  /** Further ioredis options (`tls`, for example), for each connection. They win over what the URL says. */
+  readonly options?: RedisOptions | undefined;
+}
+
+/**
+ * A client made by `connect()`: all commands of ioredis, and a `close()`. Works with every kit package, and for commands
+ * of your own. One type for a single server, Sentinel and Cluster, so that callers do not change when the server does.
+ */
+export type Connection = RedisCommander &
+  RedisLike &
+  AsyncDisposable & {
+    /** Lets commands in flight finish (at most two seconds) and ends the connection. Idempotent; never rejects. */
+    close(): Promise<void>;
+    /** Ends the connection at once; commands in flight reject. */
+    disconnect(): void;
+    /** `close()`. */
+    quit(): Promise<"OK">;
+    /** Commands that go out together. On a Cluster all their keys must lie in one slot. */
+    pipeline(): ChainableCommander;
+    /** Commands that are executed together (MULTI/EXEC). On a Cluster all their keys must lie in one slot. */
+    multi(): ChainableCommander;
+  };
+
+type Target =
+  | { readonly kind: "single"; readonly settings: RedisOptions }
+  | { readonly kind: "cluster"; readonly nodes: ClusterNode[]; readonly settings: RedisOptions };
+
+const urlForm = /^(?<scheme>[a-z+]+):\/\/(?:(?<user>[^@/]*)@)?(?<hosts>[^/?]*)(?<path>\/[^?]*)?(?:\?(?<query>.*))?$/i;
+const schemes = new Set([
+  "redis",
+  "rediss",
+  "redis+sentinel",
+  "rediss+sentinel",
+  "redis+cluster",
+  "rediss+cluster",
+  "unix",
+]);
+const example = "redis://127.0.0.1:6379";
+/** Between two looks at a server that is loading its data. */
+const loadingPauseMs = 50;
+
+const badTarget = (why: string): KitError => new KitError("KIT_TARGET", `Cannot connect: ${why}. Example: ${example}`);
+
+const decoded = (text: string): string => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw badTarget("the address holds a broken percent-escape");
+  }
+};
+
+const hostList = (hosts: string, defaultPort: number): { host: string; port: number }[] =>
+  hosts.split(",").map((entry) => {
+    // No "@": what precedes it would be part of a password, and hosts stand in messages.
+    const [, host, port] = /^(\[[0-9a-f:.%]+\]|[^:@\s\p{C}]*)(?::(\d+))?$/iu.exec(entry) ?? [];
+    const number = port === undefined ? defaultPort : Number(port);
+    if (host === undefined || number < 1 || number > 65_535) throw badTarget("a host or port is malformed");
+    return { host: decoded(host.replace(/^\[|\]$/g, "")) || "127.0.0.1", port: number };
+  });
+
+const database = (text: string | undefined): number | undefined => {
+  if (text === undefined || text === "") return undefined;
+  if (!/^\d{1,5}$/.test(text)) throw badTarget("the database must be a number");
+  return Number(text);
+};
+
+/** What a URL says. No error of it repeats the URL: it may hold a password. */
+const parseTarget = (url: string): Target => {
+  const unix = /^unix:(?:\/\/)?(?<path>\/[^?]*)(?:\?db=(?<db>.*))?$/.exec(url)?.groups;
+  if (unix) {
+    const db = database(unix["db"]);
+    return { kind: "single", settings: { path: decoded(unix["path"] ?? ""), ...(db === undefined ? {} : { db }) } };
+  }
+  const parts = urlForm.exec(url)?.groups;
+  const scheme = parts?.["scheme"]?.toLowerCase() ?? "";
+  if (!parts || !schemes.has(scheme)) throw badTarget(`the address must begin with one of ${[...schemes].join(": ")}:`);
+  if (parts["query"]) throw badTarget("options stand in `options`, not behind a question mark");
+  const settings: RedisOptions = {};
+  const [, user, password] = /^([^:]*)(?::(.*))?$/s.exec(parts["user"] ?? "") ?? [];
+  if (password) {
+    // Without a name ioredis 5 sends the old form of AUTH, and prints when the server wants no password.
+    settings.username = user ? decoded(user) : "default";
+    settings.password = decoded(password);
+  } else if (user) settings.username = decoded(user);
+  if (scheme.startsWith("rediss")) settings.tls = {};
+  const path = (parts["path"] ?? "").slice(1);
+  if (path.includes("@")) throw badTarget("user name and password must be percent-encoded");
+  const hosts = parts["hosts"] ?? "";
+  if (scheme.endsWith("+cluster")) {
+    if (path !== "" && path !== "0") throw badTarget("a Cluster has only database 0");
+    return { kind: "cluster", nodes: hostList(hosts, 6379), settings };
+  }
+  if (scheme.endsWith("+sentinel")) {
+    const [name, db] = path.split("/");
+    if (!name)
+      throw badTarget("the Sentinel address must end with the master's name, as in redis+sentinel://h1,h2/name");
+    const number = database(db);
+    if (number !== undefined) settings.db = number;
+    return { kind: "single", settings: { ...settings, sentinels: hostList(hosts, 26379), name: decoded(name) } };
+  }
+  const [address, ...others] = hostList(hosts, 6379);
+  if (!address || others.length > 0) throw badTarget("only Sentinel and Cluster addresses have several hosts");
+  const number = database(path);
+  if (number !== undefined) settings.db = number;
+  return { kind: "single", settings: { ...settings, ...address } };
+};
+
+const describe = (target: Target): string => {
+  const list = (nodes: readonly { host?: string; port?: number }[]): string =>
+    nodes.map(({ host, port }) => `${host ?? ""}:${String(port)}`).join(", ");
+  if (target.kind === "cluster") return list(target.nodes as { host: string; port: number }[]);
+  const { path, sentinels, host, port } = target.settings;
+  return (
+    path ??
+    (sentinels ? list(sentinels as { host: string; port: number }[]) : list([{ host: host ?? "", port: port ?? 0 }]))
+  );
+};
+
+/** No further try can mend these. */
+const isFinal = (error: unknown): boolean => {
+  if (isReplyError(error)) return /^(NOAUTH|WRONGPASS|NOPERM|ERR invalid password)/.test(replyOf(error.message));
+  const { code } = error as { code?: unknown };
+  return typeof code === "string" && /CERT|SELF_SIGNED|UNABLE_TO_VERIFY|ERR_TLS|ERR_SSL/.test(code);
+};
+
+// ioredis 6 types a client by its reply mapping; which one is the caller's choice and does not matter to us.
+type Settings = Omit<RedisOptions, "replyMapping">;
+
+const make = async (target: Target, settings: Settings): Promise<RedisLike> => {
+  // ioredis costs 30–45 ms to load, so only who connects pays for it.
+  const { Cluster, Redis } = await import("ioredis");
+  if (target.kind === "single") {
+    const options: Settings = { ...settings, retryStrategy: reconnectMs };
+    return new Redis(options);
+  }
+  return new Cluster(target.nodes, {
+    ...ownClusterSettings,
+    lazyConnect: true,
+    clusterRetryStrategy: reconnectMs,
+    redisOptions: settings,
+  });
+};
+
+/**
+ * Connects, and resolves once the server answers.
+ *
+ * `target` is a URL or options: `redis://user:password@host:port/db`, `rediss:` with TLS, `unix:/path`,
+ * `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`. Without one, the environment's `REDIS_URL`, else
+ * `redis://127.0.0.1:6379`.
+ *
+ * The client reconnects for ever, with jittered waits of at most two seconds; a connection that goes silent under a kit
+ * call is replaced; a client that gave up is connected again. A command of yours whose reply is lost rejects (ioredis
+ * would send it a second time); one given while the connection is down waits for the next try. Close it with `close()`,
+ * or `await using`.
+ *
+ * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message names host, port and cause.
+ * @throws {KitError} `KIT_AUTH`: it refused the credentials. `KIT_TARGET`: the address makes no sense.
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ *
+ * @example
+ * const redis = await connect("redis://127.0.0.1:6379");
+ * await redis.set("greeting", "hello");
+ * await redis.close();
+ */
+export const connect = async (target?: string | URL | ConnectOptions): Promise<Connection> => {
+  const options = optionsOf(target);
+  const { url: givenUrl = process.env["REDIS_URL"] || example, deadlineMs = 1_900, connectionName = "kit" } = options;
+  const url = textOption("url", givenUrl, 4_096);
+  integerOption("deadlineMs", deadlineMs, 1);
+  const signal = signalOption("signal", options.signal);
+  textOption("connectionName", connectionName, 64);
+  signal?.throwIfAborted();
+  // From here on, since loading ioredis takes its time too.
+  const deadline = Deadline.in(deadlineMs);
+  const parsed = parseTarget(url);
+  const settings = { ...parsed.settings, ...ownSettings, connectionName, lazyConnect: true, ...options.options };
+  // ioredis prints when it may not ask INFO whether the server is loading its data. So we ask first, and it from then on
+  // if it may. It asks Sentinel's masters for their role, too, and a Cluster's nodes are asked by others besides.
+  const asksItself =
+    settings.enableReadyCheck ?? (parsed.kind === "cluster" || parsed.settings.sentinels !== undefined);
+  const client = await make(parsed, { ...settings, enableReadyCheck: asksItself });
+  const end = superviseClient(client);
+  // Held until close(), so that a script run on it finds the gate standing.
+  const runtime = retain(client);
+  try {
+    await firstReady(client, describe(parsed), deadlineMs, deadline, signal);
+    if (!asksItself && settings.enableReadyCheck === undefined)
+      (client as NodeClient).options.enableReadyCheck = await untilLoaded(runtime, describe(parsed), deadline, signal);
+  } catch (error) {
+    runtime.release();
+    end();
+    throw error;
+  }
+  let isEnded = false;
+  const endNow = (): void => {
+    if (isEnded) return;
+    isEnded = true;
+    runtime.release();
+    end();
+  };
+  let closing: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    closing ??= finish(client).finally(endNow);
+    return closing;
+  };
+  const disconnect = client.disconnect.bind(client) as (reconnect: boolean) => void;
+  return Object.assign(client, {
+    close,
+    [Symbol.asyncDispose]: close,
+    quit: () => close().then(() => "OK" as const),
+    // Without these two a caller's own ending would look like an accident, and be mended. ioredis itself calls it with
+    // true, to connect anew.
+    disconnect: (reconnect = false) => (reconnect || isEnded ? disconnect(reconnect) : endNow()),
+  }) as unknown as Connection;
+};
+
+const optionsOf = (target: string | URL | ConnectOptions | undefined): ConnectOptions => {
+  if (typeof target === "string") return { url: target };
+  if (target instanceof URL) return { url: target.href };
+  if (target !== undefined && (typeof target !== "object" || target === null))
+    throw new TypeError(`Expected a URL or options to connect to, got ${typeof target}`);
+  return target ?? {};
+};
+
+/** Waits for the replies of what was sent. */
+const finish = async (client: RedisLike): Promise<void> => {
+  // A reply comes behind those of all commands before it.
+  const pings = connectionsOf(client)
+    .filter(isReady)
+    .map((connection) => connection.call("PING"));
+  await new Promise<void>((resolve) => {
+    const cancel = atDeadline(Deadline.in(2_000), resolve);
+    void Promise.allSettled(pings).then(() => {
+      cancel();
+      resolve();
+    });
+  });
+};
+
+/** Waits while the server reads its data from disk. Resolves with whether it may be asked for that at all. */
+const untilLoaded = async (
+  { gate }: Runtime,
+  address: string,
+  deadline: Deadline,
+  signal: AbortSignal | undefined,
+): Promise<boolean> => {
+  const what = `Connecting to ${address}`;
+  for (;;)
+    try {
+      const info = await gate.run("INFO", ["persistence"], {
+        what,
+        mutates: false,
+        idempotent: true,
+        deadline,
+        signal,
+      });
+      if (!/^loading:1\r?$/m.test(String(info))) return true;
+      if (deadline.remainingMs <= loadingPauseMs)
+        throw new KitUnavailableError(`Redis at ${address} is still loading its data from disk`, address);
+      await pause(loadingPauseMs, signal);
+    } catch (error) {
+      if (!isReplyError(error)) throw error;
+      const failure = serverError(error, what);
+      if (failure.code === "KIT_NO_PERMISSION" || /unknown command/.test(error.message)) return false;
+      throw failure;
+    }
+};
+
+const firstReady = (
+  client: RedisLike,
+  address: string,
+  deadlineMs: number,
+  deadline: Deadline,
+  signal: AbortSignal | undefined,
+): Promise<void> =>
+  new Promise((resolve, reject) => {
+    let lastError: unknown;
+    let stopAsking: (() => void) | undefined;
+    let isSettled = false;
+    const settle = (outcome: () => void): void => {
+      isSettled = true;
+      stopAsking?.();
+      cancelDeadline();
+      stopListening();
+      client.off("ready", onReady);
+      client.off("error", onError);
+      client.off("node error", onError);
+      outcome();
+    };
+    const onReady = (): void => settle(resolve);
+    const onError = (error: unknown): void => {
+      if (isSettled) return;
+      const origin = originOf(error);
+      const isVague = aftermath.test(String((origin as Error | undefined)?.message));
+      if (lastError === undefined && isVague && !stopAsking) stopAsking = askOneNode(client, onError);
+      if (lastError === undefined || !isVague) lastError = origin;
+      if (isFinal(lastError)) settle(() => reject(finalError(lastError, address)));
+    };
+    const cancelDeadline = atDeadline(deadline, () =>
+      settle(() => {
+        const seconds = (deadlineMs / 1_000).toFixed(1);
+        const reason = lastError === undefined ? "no answer" : reasonOf(lastError);
+        const message = `No Redis at ${address} after ${seconds} s (${reason}). Is it running?`;
+        reject(new KitUnavailableError(message, address, lastError === undefined ? undefined : safeCause(lastError)));
+      }),
+    );
+    const stopListening = onAbort(signal, () => queueMicrotask(() => settle(() => reject(signal?.reason as Error))));
+    client.on("ready", onReady);
+    client.on("error", onError);
+    // Of a Cluster only.
+    client.on("node error", onError);
+    client.connect().catch(onError);
+  });
+
+/** Of a Cluster that cannot be reached ioredis tells no more than this; of any other connection it has told why before. */
+const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;
+
+/** Connects to one node by itself, since that says why it fails. Returns what ends it. */
+const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {
+  try {
+    const node = duplicateNode(client, {});
+    node.on("error", onError);
+    const end = (): void => {
+      node.disconnect();
+      destroySocket(node);
+    };
+    node.connect().then(end, () => undefined);
+    return end;
+  } catch {
+    return () => undefined;
+  }
+};
+
+const finalError = (error: unknown, address: string): KitError => {
+  if (isReplyError(error)) return serverError(error, `Connecting to ${address}`);
+  return new KitUnavailableError(`No trusted connection to ${address} (${reasonOf(error)})`, address, safeCause(error));
+};

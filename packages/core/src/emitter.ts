@@ -1,0 +1,47 @@
+import { EventEmitter } from "node:events";
+
+/**
+ * Typed events of one object. Without a listener nothing is thrown (also not for `error`) and nothing prints; a listener
+ * that throws does not harm the object, its error surfaces as an uncaught exception.
+ */
+export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]>> {
+  readonly #emitter = new EventEmitter();
+
+  constructor() {
+    // Eleven listeners are no leak, and a library prints no warnings.
+    this.#emitter.setMaxListeners(0);
+  }
+
+  /** Calls `listener` at every `event`. */
+  on<Name extends keyof Events & string>(event: Name, listener: (...args: Events[Name]) => void): this {
+    this.#emitter.on(event, listener as never);
+    return this;
+  }
+
+  /** Takes a listener off. */
+  off<Name extends keyof Events & string>(event: Name, listener: (...args: Events[Name]) => void): this {
+    this.#emitter.off(event, listener as never);
+    return this;
+  }
+
+  /** Calls `listener` at the next `event` only. */
+  once<Name extends keyof Events & string>(event: Name, listener: (...args: Events[Name]) => void): this {
+    this.#emitter.once(event, listener as never);
+    return this;
+  }
+
+  protected emit<Name extends keyof Events & string>(event: Name, ...args: Events[Name]): void {
+    for (const listener of this.#emitter.rawListeners(event))
+      try {
+        Reflect.apply(listener, this, args);
+      } catch (error) {
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+  }
+
+  protected hasListeners(event: keyof Events & string): boolean {
+    return this.#emitter.listenerCount(event) > 0;
+  }
+}

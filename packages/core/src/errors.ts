@@ -1,0 +1,204 @@
+import type { RedisArgument } from "./client.js";
+
+/**
+ * Codes of errors that any kit package can raise. They are stable; messages are not.
+ *
+ * - `KIT_UNAVAILABLE`: no server answered in time; a change that was asked for was not made
+ * - `KIT_UNKNOWN_OUTCOME`: a change was sent and its reply is lost; it may or may not have been made
+ * - `KIT_KEY_TYPE`: a key of ours holds another type of data
+ * - `KIT_SERVER_FULL`: the server is at `maxmemory`
+ * - `KIT_READONLY`: the server is a replica
+ * - `KIT_LOADING`: the server is still reading its data from disk
+ * - `KIT_BUSY`: the server is running somebody's long script
+ * - `KIT_CLUSTER`: the Cluster is down, resharding, or could not route the command
+ * - `KIT_AUTH`: the server wants other credentials
+ * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or touch a key or channel
+ * - `KIT_NOSCRIPT`: the server forgot a script between two tries
+ * - `KIT_LAYOUT`: the data was written by a newer version of the package
+ * - `KIT_CONFLICT`: an optimistic transaction lost every try until its time was over
+ * - `KIT_CLOSED`: the object was closed
+ * - `KIT_NAME`: a name cannot become part of a key
+ * - `KIT_TARGET`: an address for `connect()` cannot be understood
+ * - `KIT_SERVER`: any other error of the server
+ */
+export type KitErrorCode =
+  | "KIT_UNAVAILABLE"
+  | "KIT_UNKNOWN_OUTCOME"
+  | "KIT_KEY_TYPE"
+  | "KIT_SERVER_FULL"
+  | "KIT_READONLY"
+  | "KIT_LOADING"
+  | "KIT_BUSY"
+  | "KIT_CLUSTER"
+  | "KIT_AUTH"
+  | "KIT_NO_PERMISSION"
+  | "KIT_NOSCRIPT"
+  | "KIT_LAYOUT"
+  | "KIT_CONFLICT"
+  | "KIT_CLOSED"
+  | "KIT_NAME"
+  | "KIT_TARGET"
+  | "KIT_SERVER";
+
+// Shared by all installed copies of this package.
+const brand = Symbol.for("kit.error");
+
+/**
+ * The base of every error that kit raises. Facts are fields; `cause` is the origin, stripped of commands, arguments and
+ * credentials.
+ */
+export class KitError extends Error {
+  override name = "KitError";
+  /** What happened, stable across versions; packages add their own codes. */
+  readonly code: string;
+  /** Whether the same call may succeed later without any change by the caller. */
+  readonly retryable: boolean;
+
+  constructor(code: string, message: string, options: { cause?: unknown; retryable?: boolean } = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.retryable = options.retryable ?? false;
+    Object.defineProperty(this, brand, { value: true });
+  }
+
+  /** Whether `error` is kit's, also when it comes from another installed copy of this package. */
+  static is(error: unknown): error is KitError {
+    return typeof error === "object" && error !== null && brand in error;
+  }
+}
+
+/** No server answered within the deadline, and nothing was changed. */
+export class KitUnavailableError extends KitError {
+  override name = "KitUnavailableError";
+  /** Where the server was expected: `host:port` or a socket's path. */
+  readonly address: string;
+
+  constructor(message: string, address: string, cause?: unknown, retryable = true) {
+    super("KIT_UNAVAILABLE", message, { cause, retryable });
+    this.address = address;
+  }
+}
+
+/**
+ * A change was sent, but its reply did not come: it may or may not have been made. Whoever needs to know asks again with
+ * the same operation id, which has one effect however often it is sent.
+ */
+export class KitUnknownOutcomeError extends KitError {
+  override name = "KitUnknownOutcomeError";
+  /** The operation id of the change. */
+  readonly op: string | undefined;
+
+  /** `retryable`: whether the change has one effect however often it is asked for. */
+  constructor(message: string, op: string | undefined, cause?: unknown, retryable: boolean = op !== undefined) {
+    super("KIT_UNKNOWN_OUTCOME", message, { cause, retryable });
+    this.op = op;
+  }
+}
+
+/** A key that belongs to kit holds another type of data. */
+export class KitKeyTypeError extends KitError {
+  override name = "KitKeyTypeError";
+  /** The key, as the server knows it; undefined when it could not be found out. */
+  readonly key: string | undefined;
+  /** The type found there. */
+  readonly found: string | undefined;
+
+  constructor(message: string, key: string | undefined, found: string | undefined, cause?: unknown) {
+    super("KIT_KEY_TYPE", message, { cause });
+    this.key = key;
+    this.found = found;
+  }
+}
+
+/** An optimistic transaction was overtaken by others at every try. Nothing was changed. */
+export class KitConflictError extends KitError {
+  override name = "KitConflictError";
+  readonly attempts: number;
+
+  constructor(message: string, attempts: number) {
+    super("KIT_CONFLICT", message, { retryable: true });
+    this.attempts = attempts;
+  }
+}
+
+/** The object was closed before the call, or while it waited. */
+export class KitClosedError extends KitError {
+  override name = "KitClosedError";
+
+  constructor(what: string) {
+    super("KIT_CLOSED", `${what} is closed`);
+  }
+}
+
+/**
+ * A copy of `error` that is safe to log. ioredis hangs the command with its arguments on reply errors (passwords and
+ * payloads among them), and the server quotes arguments of unknown commands.
+ */
+export const safeCause = (error: unknown): Error => {
+  const origin = error instanceof Error ? error : new Error(String(error));
+  const copy = new Error(origin.message.replace(/,? with args beginning with:.*/s, ""));
+  copy.name = origin.name;
+  const { code } = origin as { code?: unknown };
+  if (typeof code === "string") Object.assign(copy, { code });
+  // Its first line is the message, unredacted, and the rest is the inside of a socket handler.
+  copy.stack = `${copy.name}: ${copy.message}`;
+  return copy;
+};
+
+/** A Cluster client hides what its nodes said. */
+export const originOf = (error: unknown): unknown =>
+  (error as { lastNodeError?: unknown } | null)?.lastNodeError ?? error;
+
+/** The words in which an error's reason fits into one sentence: `ECONNREFUSED`, or the message. */
+export const reasonOf = (error: unknown): string => {
+  const cause = safeCause(originOf(error)) as Error & { code?: string };
+  return cause.code ?? cause.message.replace(/\.$/, "");
+};
+
+const serverCodes: readonly (readonly [RegExp, KitErrorCode, string, boolean])[] = [
+  [/^OOM\b/, "KIT_SERVER_FULL", "the server is at its memory limit (maxmemory)", true],
+  [/^READONLY\b/, "KIT_READONLY", "the server is a read-only replica", true],
+  [/^(LOADING|MASTERDOWN)\b/, "KIT_LOADING", "the server is not serving its data yet", true],
+  [/^(BUSY|UNKILLABLE)\b/, "KIT_BUSY", "the server is busy with a long script", true],
+  [/^(CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/, "KIT_CLUSTER", "the Cluster could not serve it", true],
+  [
+    /^(CROSSSLOT|(ERR )?Script attempted to access)/,
+    "KIT_CLUSTER",
+    "its keys do not lie in one slot of the Cluster",
+    false,
+  ],
+  [/^(NOREPLICAS|MISCONF)\b/, "KIT_SERVER", "the server takes no writes for now", true],
+  [/^(NOAUTH|WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
+  // The second form is what a script is told.
+  [
+    /^(NOPERM\b|(ERR )?The user executing the script)/,
+    "KIT_NO_PERMISSION",
+    "the ACL user is not permitted to do this",
+    false,
+  ],
+  [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server forgot the script between two tries", true],
+  [/^KIT_LAYOUT\b/, "KIT_LAYOUT", "its data was written by a newer version of this package", false],
+];
+
+/**
+ * What the server itself said, without the frames around it. Redis 6.2 wraps an error inside a script into
+ * `ERR Error running script (call to f_…): @user_script:5: -OOM …`; later versions append `script: …`.
+ */
+export const replyOf = (message: string): string =>
+  message
+    .replace(/^ERR Error running script.*?@user_script: ?\d+: -?(?=[A-Z])/s, "")
+    .replace(/ script: [0-9a-f]{40}.*$/s, "");
+
+export const isReplyError = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
+
+/** A typed error for what the server replied to `what`. WRONGTYPE is named by the caller, who knows the keys. */
+export const serverError = (error: Error, what: string): KitError => {
+  const reply = replyOf(error.message);
+  const cause = safeCause(error);
+  for (const [pattern, code, reason, retryable] of serverCodes)
+    if (pattern.test(reply)) return new KitError(code, `${what} failed: ${reason}`, { cause, retryable });
+  return new KitError("KIT_SERVER", `${what} failed: ${replyOf(cause.message)}`, { cause });
+};
+
+/** The bytes of an argument list matter to nobody who reads an error; the names of keys do. */
+export const namesOf = (keys: readonly RedisArgument[]): string => keys.map(String).join(", ");

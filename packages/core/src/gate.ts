@@ -1,0 +1,270 @@
+import {
+  addressOf,
+  connectionsOf,
+  destroySocket,
+  hasEnded,
+  isReady,
+  type NodeClient,
+  type RedisArgument,
+  type RedisLike,
+} from "./client.js";
+import { atDeadline, onAbort, Deadline } from "./deadline.js";
+import {
+  isReplyError,
+  type KitError,
+  KitUnavailableError,
+  KitUnknownOutcomeError,
+  originOf,
+  reasonOf,
+  safeCause,
+} from "./errors.js";
+import { isOwned } from "./owned.js";
+import { pause } from "./retry.js";
+
+/** What the gate must know of a command to name its outcome. */
+export interface Call {
+  /** The command in words, for messages: `lock.acquire of kit:lock:{x}:lease`. */
+  readonly what: string;
+  /** Whether it changes anything: only then can its outcome be unknown. */
+  readonly mutates: boolean;
+  /** Whether it has one effect however often it is sent; then a lost reply is asked for again within the deadline. */
+  readonly idempotent: boolean;
+  readonly op?: string | undefined;
+  readonly deadline: Deadline;
+  readonly signal?: AbortSignal | undefined;
+  /** Whether it is still worth sending; asked each time before it is sent. */
+  readonly isWanted?: (() => boolean) | undefined;
+}
+
+/** A connection that answered nothing for this long is deaf; where less is known it is asked, and given as long. */
+const deafMs = 500;
+
+// ioredis has no codes for these; both majors say them with the same words.
+const neverSent =
+  /^(Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready)/;
+/** A Cluster client that does not send again what was lost has seen nothing but refusals. */
+const onlyRefused = /^Too many Cluster redirections/;
+
+type Outcome = { readonly reply: unknown } | { readonly error: unknown } | "late";
+
+/**
+ * The only place where a command is handed to a client.
+ *
+ * The client is waited for until it is `ready`: in its offline queue a command could run long after its caller has
+ * given up. From then on three things can happen, and each has a name: a reply, an error reply, or no reply (outcome
+ * unknown if the command changes anything). Whatever happens, the promise settles by the deadline.
+ */
+export class Gate {
+  readonly client: RedisLike;
+  readonly #waiting = new Set<() => void>();
+  readonly #readyListeners = new Set<() => void>();
+  readonly #dropListeners = new Set<() => void>();
+  #lastError: unknown;
+  #hasEnded = false;
+
+  constructor(client: RedisLike) {
+    this.client = client;
+  }
+
+  /** Puts our listeners on the client. Its `error` listener also keeps ioredis from printing. */
+  attach(): void {
+    this.#hasEnded = hasEnded(this.client);
+    this.client.on("error", this.#onError);
+    this.client.on("ready", this.#onReady);
+    this.client.on("close", this.#onDrop);
+    this.client.on("end", this.#onEnd);
+    this.client.on("connecting", this.#onConnecting);
+    // Of a Cluster only: another server may stand behind a slot from now on.
+    this.client.on("-node", this.#onDrop);
+  }
+
+  detach(): void {
+    this.client.off("error", this.#onError);
+    this.client.off("ready", this.#onReady);
+    this.client.off("close", this.#onDrop);
+    this.client.off("end", this.#onEnd);
+    this.client.off("connecting", this.#onConnecting);
+    this.client.off("-node", this.#onDrop);
+  }
+
+  /** Calls `listener` each time the client became ready again. Returns what takes it off. */
+  onReady(listener: () => void): () => void {
+    this.#readyListeners.add(listener);
+    return () => this.#readyListeners.delete(listener);
+  }
+
+  /** Calls `listener` each time the connection was lost. Returns what takes it off. */
+  onDrop(listener: () => void): () => void {
+    this.#dropListeners.add(listener);
+    return () => this.#dropListeners.delete(listener);
+  }
+
+  /**
+   * Sends one command and resolves with its raw reply.
+   *
+   * @throws the client's own reply error, for the caller to translate (it knows the keys).
+   * @throws {KitUnavailableError} never sent, or nothing to be uncertain about.
+   * @throws {KitUnknownOutcomeError} sent, changes something, and the reply is lost.
+   */
+  async run(command: string, args: readonly RedisArgument[], call: Call): Promise<unknown> {
+    let maybeSent = false;
+    for (;;) {
+      if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#silence(call, maybeSent);
+      if (call.isWanted?.() === false) throw this.#silence(call, maybeSent);
+      const { stream } = this.client as NodeClient;
+      const sentAt = performance.now();
+      const heard = stream?.bytesRead;
+      const outcome = await this.#send(command, args, call);
+      if (outcome === "late") {
+        const isDeaf = stream?.bytesRead === heard && performance.now() - sentAt >= deafMs;
+        if (isOwned(this.client)) this.#replaceDeaf(isDeaf);
+        throw this.#silence(call, true);
+      }
+      if ("reply" in outcome) return outcome.reply;
+      const { error } = outcome;
+      if (isReplyError(error) || (call.signal?.aborted && error === call.signal.reason)) throw error;
+      this.#lastError = error;
+      const sent = !this.#wasRefused(error);
+      maybeSent ||= sent;
+      if (sent && !call.idempotent) throw this.#silence(call, true);
+      // A client may call itself ready for a moment after its socket went: do not spin on it.
+      await pause(Math.min(10, Math.max(call.deadline.remainingMs, 0)), call.signal);
+      if (call.deadline.remainingMs <= 0) throw this.#silence(call, maybeSent);
+    }
+  }
+
+  /**
+   * Resolves once the client can take a command.
+   *
+   * @throws {KitUnavailableError} it could not before the deadline, or has ended.
+   */
+  async ready(call: Call): Promise<void> {
+    if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#silence(call, false);
+  }
+
+  #send(command: string, args: readonly RedisArgument[], call: Call): Promise<Outcome> {
+    if (call.signal?.aborted) return Promise.resolve({ error: call.signal.reason });
+    return new Promise((resolve) => {
+      const settle = (outcome: Outcome): void => {
+        cancelDeadline();
+        stopListening();
+        resolve(outcome);
+      };
+      const cancelDeadline = atDeadline(call.deadline, () => settle("late"));
+      const stopListening = onAbort(call.signal, () => settle({ error: call.signal?.reason }));
+      this.client.call(command, ...args).then(
+        (reply) => settle({ reply }),
+        (error: unknown) => settle({ error }),
+      );
+    });
+  }
+
+  #wasRefused(error: unknown): boolean {
+    if (!(error instanceof Error)) return false;
+    return neverSent.test(error.message) || (onlyRefused.test(error.message) && isOwned(this.client));
+  }
+
+  /** Resolves with whether the client became ready before the deadline. */
+  #untilReady(call: Call): Promise<boolean> {
+    call.signal?.throwIfAborted();
+    return new Promise((resolve, reject) => {
+      const settle = (ready: boolean): void => {
+        this.#waiting.delete(look);
+        cancelDeadline();
+        stopListening();
+        resolve(ready);
+      };
+      const look = (): void => {
+        if (isReady(this.client)) settle(true);
+        // A borrowed client that ended stays ended; ours is being connected again.
+        else if (this.#hasEnded && !isOwned(this.client)) settle(false);
+      };
+      const cancelDeadline = atDeadline(call.deadline, () => settle(false));
+      const stopListening = onAbort(call.signal, () => {
+        this.#waiting.delete(look);
+        cancelDeadline();
+        reject(call.signal?.reason as Error);
+      });
+      this.#waiting.add(look);
+      if (this.client.status === "wait") this.client.connect().catch(() => undefined);
+      look();
+    });
+  }
+
+  #silence(call: Call, maybeSent: boolean): KitError {
+    const address = addressOf(this.client);
+    const cause = this.#lastError === undefined ? undefined : safeCause(this.#lastError);
+    const reason = cause ? ` (${reasonOf(cause)})` : "";
+    if (maybeSent && call.mutates)
+      return new KitUnknownOutcomeError(
+        `${call.what} was sent to ${address}, but its reply is lost${reason}: it may or may not have happened`,
+        call.op,
+        cause,
+        call.idempotent || call.op !== undefined,
+      );
+    if (this.#hasEnded && !isOwned(this.client))
+      return new KitUnavailableError(
+        `${call.what} was not sent: the client for ${address} has ended${reason}`,
+        address,
+        cause,
+        // Its owner ended it; only its owner can connect it again.
+        false,
+      );
+    return new KitUnavailableError(
+      `No answer from Redis at ${address} in time${reason}: ${call.what} was not done`,
+      address,
+      cause,
+    );
+  }
+
+  #replaceDeaf(isDeaf: boolean): void {
+    const connections = connectionsOf(this.client);
+    // Which node of a Cluster it was is not known here, and a short deadline proves nothing yet: ask.
+    if (connections.length === 1 && connections[0] && isDeaf) destroySocket(connections[0]);
+    else for (const connection of connections) void probe(connection);
+  }
+
+  readonly #onError = (error: unknown): void => {
+    this.#lastError = originOf(error);
+  };
+
+  readonly #onReady = (): void => {
+    this.#lastError = undefined;
+    for (const look of [...this.#waiting]) look();
+    for (const listener of this.#readyListeners) listener();
+  };
+
+  readonly #onEnd = (): void => {
+    this.#hasEnded = true;
+    this.#onDrop();
+  };
+
+  readonly #onConnecting = (): void => {
+    this.#hasEnded = false;
+  };
+
+  readonly #onDrop = (): void => {
+    for (const look of [...this.#waiting]) look();
+    for (const listener of this.#dropListeners) listener();
+  };
+}
+
+const probed = new WeakSet<NodeClient>();
+
+/** Asks a connection whether it is deaf, and then ends it. Of many calls that are late at once, one asks for all. */
+const probe = async (connection: NodeClient): Promise<void> => {
+  if (!isReady(connection) || probed.has(connection)) return;
+  probed.add(connection);
+  await new Promise<void>((resolve) => {
+    const cancel = atDeadline(Deadline.in(deafMs), () => {
+      destroySocket(connection);
+      resolve();
+    });
+    const answered = (): void => {
+      cancel();
+      resolve();
+    };
+    connection.call("PING").then(answered, answered);
+  });
+  probed.delete(connection);
+};

@@ -1,0 +1,79 @@
+import type { RedisLike } from "./client.js";
+import { addressOf } from "./client.js";
+import { Deadline } from "./deadline.js";
+import { isReplyError, type KitError, serverError } from "./errors.js";
+import { integerOption } from "./options.js";
+import { Runtime, withRuntime } from "./runtime.js";
+
+/** What one look at the server and our connections shows. */
+export interface Health {
+  /** Whether the server answered in time. */
+  readonly ok: boolean;
+  /** Why not. */
+  readonly error: KitError | undefined;
+  /** Where: `host:port` or a socket's path. */
+  readonly address: string;
+  /** How the client sees its connection: ioredis' status. */
+  readonly connection: string;
+  /** Milliseconds from asking to the answer. */
+  readonly roundTripMs: number | undefined;
+  /** `redis` or `valkey`; undefined where INFO is not permitted. */
+  readonly server: "redis" | "valkey" | undefined;
+  /** The server's version. */
+  readonly version: string | undefined;
+  /** `standalone`, `sentinel` or `cluster`, as the server says. */
+  readonly mode: string | undefined;
+  /** Whether pushed messages arrive: undefined while nothing has needed them. */
+  readonly pushes: "open" | "forbidden" | "down" | undefined;
+}
+
+/**
+ * Looks at the server and at our connections to it. Resolves within `deadlineMs` (2 s), also when nobody answers.
+ *
+ * @example
+ * const { ok, roundTripMs } = await health(redis);
+ */
+export const health = async (redis: RedisLike | Runtime, deadlineMs = 2_000): Promise<Health> => {
+  integerOption("deadlineMs", deadlineMs, 1);
+  return redis instanceof Runtime
+    ? look(redis, deadlineMs)
+    : withRuntime(redis, (runtime) => look(runtime, deadlineMs));
+};
+
+const look = async (runtime: Runtime, deadlineMs: number): Promise<Health> => {
+  const { client, gate, inbox } = runtime;
+  const deadline = Deadline.in(deadlineMs);
+  const facts = { address: addressOf(client), pushes: inbox.state };
+  const startedAt = performance.now();
+  try {
+    await gate.run("PING", [], { what: "PING", mutates: false, idempotent: true, deadline });
+    const roundTripMs = performance.now() - startedAt;
+    const info = await gate
+      .run("INFO", ["server"], { what: "INFO", mutates: false, idempotent: true, deadline })
+      .then(String, () => "");
+    const field = (name: string): string | undefined => new RegExp(`^${name}:(.*?)\\r?$`, "m").exec(info)?.[1];
+    const valkey = field("valkey_version");
+    return {
+      ...facts,
+      ok: true,
+      error: undefined,
+      connection: client.status,
+      roundTripMs,
+      server: info === "" ? undefined : valkey ? "valkey" : "redis",
+      version: valkey ?? field("redis_version"),
+      mode: field("server_mode") ?? field("redis_mode"),
+    };
+  } catch (failure) {
+    const error = isReplyError(failure) ? serverError(failure, "PING") : (failure as KitError);
+    return {
+      ...facts,
+      ok: false,
+      error,
+      connection: client.status,
+      roundTripMs: undefined,
+      server: undefined,
+      version: undefined,
+      mode: undefined,
+    };
+  }
+};

@@ -1,0 +1,65 @@
+import { KitError } from "./errors.js";
+import { textOption } from "./options.js";
+
+const longestNameBytes = 512;
+// What would move the hash tag, part the key, or wreck a terminal; and the sign that escapes.
+// eslint-disable-next-line no-control-regex
+const special = /[%{}:\u0000-\u001f\u007f]/g;
+
+const escapeName = (name: string): string => {
+  if (typeof name !== "string" || name.length === 0)
+    throw new KitError("KIT_NAME", `A name must be text of 1 to ${String(longestNameBytes)} bytes, got ${typeof name}`);
+  if (name.length > longestNameBytes || Buffer.byteLength(name) > longestNameBytes)
+    throw new KitError("KIT_NAME", `A name may have at most ${String(longestNameBytes)} bytes in UTF-8`);
+  // Half a surrogate pair becomes U+FFFD on the wire: two names would become one key.
+  if (/\p{Surrogate}/u.test(name)) throw new KitError("KIT_NAME", "A name must be well-formed Unicode");
+  return name.replace(
+    special,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`,
+  );
+};
+
+/** Builds the keys of one package: `<prefix>:<package>:{<name>}:<part>`. */
+export interface Keyspace {
+  /**
+   * The key of one part of a named thing. All parts of a name share a hash tag, so they lie in one slot of a Cluster.
+   * Different names give different keys: braces, colons, percent signs and control characters are escaped.
+   *
+   * @throws {KitError} `KIT_NAME`: the name is empty, over 512 bytes, or not well-formed Unicode.
+   */
+  key(name: string, part: string): string;
+}
+
+/**
+ * The keys of `packageName` under `prefix`.
+ *
+ * @throws {TypeError | RangeError} `prefix` is not 1 to 64 characters, or has braces, white space or control characters.
+ */
+export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
+  const head = `${checkPrefix(prefix)}:${packageName}:{`;
+  return { key: (name, part) => `${head}${escapeName(name)}}:${part}` };
+};
+
+/** @throws {TypeError | RangeError} it cannot stand in front of a hash tag. */
+export const checkPrefix = (prefix: string): string => {
+  textOption("prefix", prefix, 64);
+  if (/[{}\s\p{C}]/u.test(prefix))
+    throw new RangeError("Expected `prefix` to have no braces, white space or control characters");
+  return prefix;
+};
+
+const crcTable = Uint16Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte << 8;
+  for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
+  return crc & 0xffff;
+});
+
+/** The Cluster slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key, modulo 16384. */
+export const slotOf = (key: string): number => {
+  const open = key.indexOf("{");
+  const close = open < 0 ? -1 : key.indexOf("}", open + 1);
+  const tag = close > open + 1 ? key.slice(open + 1, close) : key;
+  let crc = 0;
+  for (const byte of Buffer.from(tag)) crc = ((crc << 8) & 0xffff) ^ (crcTable[((crc >> 8) ^ byte) & 0xff] ?? 0);
+  return crc % 16384;
+};

@@ -1,0 +1,123 @@
+import { destroySocket, handshakeMs, type NodeClient } from "./client.js";
+import { KitClosedError, reasonOf } from "./errors.js";
+import { backoffMs } from "./retry.js";
+
+/** Reconnection of what we own: quick at first, spread out, never slower than 2 s. */
+export const reconnectMs = (attempt: number): number => Math.max(20, backoffMs(attempt + 1, 50, 2_000));
+
+/**
+ * Destroys a socket that was connected but never became ready: the server, or the way to it, went silent in the
+ * handshake, and no limit of ioredis covers that. Returns what takes the watch off.
+ */
+export const watchHandshake = (connection: NodeClient): (() => void) => {
+  let timer: NodeJS.Timeout | undefined;
+  const onConnect = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => destroySocket(connection), handshakeMs);
+    timer.unref();
+  };
+  const onSettled = (): void => clearTimeout(timer);
+  connection.on("connect", onConnect);
+  connection.on("ready", onSettled);
+  connection.on("close", onSettled);
+  return () => {
+    clearTimeout(timer);
+    connection.off("connect", onConnect);
+    connection.off("ready", onSettled);
+    connection.off("close", onSettled);
+  };
+};
+
+/** What a lane tells its user. */
+export interface LaneEvents {
+  /** Connected, or connected again: whatever state the server kept for the old connection is gone. */
+  readonly ready: (client: NodeClient) => void;
+  /** The connection is lost; the lane is connecting again by itself. */
+  readonly down: (reason: string) => void;
+}
+
+/**
+ * A connection of our own beside the caller's client, for what must not share: subscribing, blocking, WATCH.
+ *
+ * Opened on demand and kept. When it ends, for whatever reason but our own `close()`, another is made with back-off: on
+ * a Cluster perhaps to another node, since `make` chooses again.
+ */
+export class Lane {
+  readonly #make: () => NodeClient;
+  readonly #events: LaneEvents;
+  #client: NodeClient | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #attempt = 0;
+  #closed = false;
+  #lastError: unknown;
+
+  constructor(make: () => NodeClient, events: LaneEvents) {
+    this.#make = make;
+    this.#events = events;
+  }
+
+  /** The live connection; undefined while there is none. */
+  get client(): NodeClient | undefined {
+    return this.#client?.status === "ready" ? this.#client : undefined;
+  }
+
+  /** Starts connecting, if it has not. */
+  open(): void {
+    if (this.#closed) throw new KitClosedError("The connection");
+    if (!this.#client && !this.#timer) this.#connect();
+  }
+
+  /** The connection is good for what it is meant for: the next failure counts as the first. */
+  proven(): void {
+    this.#attempt = 0;
+  }
+
+  /** Drops a connection that went silent; another one follows. */
+  kill(): void {
+    if (this.#client) destroySocket(this.#client);
+  }
+
+  /** Ends it for good. */
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    const client = this.#client;
+    this.#client = undefined;
+    client?.disconnect();
+    // A half-open link would not let it end by itself.
+    if (client) destroySocket(client);
+  }
+
+  #connect(): void {
+    this.#timer = undefined;
+    let client: NodeClient;
+    try {
+      client = this.#make();
+    } catch (error) {
+      this.#again(error);
+      return;
+    }
+    this.#client = client;
+    client.on("error", (error) => {
+      this.#lastError = error;
+    });
+    const stopWatching = watchHandshake(client);
+    client.on("ready", () => {
+      if (client === this.#client) this.#events.ready(client);
+    });
+    client.on("end", () => {
+      stopWatching();
+      if (client !== this.#client) return;
+      this.#client = undefined;
+      this.#again(this.#lastError);
+    });
+    client.connect().catch(() => undefined);
+  }
+
+  #again(error: unknown): void {
+    if (this.#closed) return;
+    this.#events.down(error === undefined ? "the connection ended" : reasonOf(error));
+    this.#timer = setTimeout(() => this.#connect(), reconnectMs(++this.#attempt));
+    this.#timer.unref();
+  }
+}

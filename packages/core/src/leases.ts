@@ -1,0 +1,174 @@
+/** A right that ends at an instant of our monotonic clock unless it is renewed before. */
+export interface ScheduledLease {
+  /** Leases of one group are renewed in one script: all of a single server, those of one slot on a Cluster. */
+  readonly group: string;
+  /** When to renew (monotonic ms); Infinity: not at all, or a renewal is under way. */
+  renewAt: number;
+  /** When it may have ended (monotonic ms). */
+  deadlineAt: number;
+  /** How far ahead of `renewAt` it may be taken along with others. */
+  readonly renewSlackMs: number;
+  /** Renews several of one group; each one's `renewAt` is Infinity until its renewer sets it again. */
+  renewAll(leases: readonly this[]): void;
+  /** The deadline passed without a renewal. */
+  lapse(): void;
+}
+
+interface Entry {
+  readonly lease: ScheduledLease;
+  index: number;
+}
+
+const maxBatch = 100;
+/** While anything is scheduled we look at the clocks this often: a machine that slept is noticed within it. */
+const maxSleepMs = 1_000;
+/** Wall and monotonic clock part by this much only when the machine slept, or somebody set the time. */
+const maxDivergenceMs = 1_000;
+
+const wallLead = (): number => performance.timeOrigin + performance.now() - wallNow();
+// The one use of the wall clock in kit: to notice that the monotonic one stood still. Nothing is timed by it.
+// oxlint-disable-next-line no-restricted-properties
+const wallNow = (): number => Date.now();
+
+/** One heap of instants and one timer for all leases of a client. */
+export class LeaseScheduler {
+  readonly #heap: Entry[] = [];
+  readonly #entries = new Map<ScheduledLease, Entry>();
+  #timer: NodeJS.Timeout | undefined;
+  #timerAt = Infinity;
+  #lead = wallLead();
+
+  get size(): number {
+    return this.#heap.length;
+  }
+
+  add(lease: ScheduledLease): void {
+    if (this.#heap.length === 0) this.#lead = wallLead();
+    const entry = { lease, index: this.#heap.length };
+    this.#heap.push(entry);
+    this.#entries.set(lease, entry);
+    this.#rise(entry);
+    this.#arm();
+  }
+
+  /** To be called after `renewAt` or `deadlineAt` changed. */
+  changed(lease: ScheduledLease): void {
+    const entry = this.#entries.get(lease);
+    if (!entry) return;
+    this.#rise(entry);
+    this.#sink(entry);
+    this.#arm();
+  }
+
+  remove(lease: ScheduledLease): void {
+    const entry = this.#entries.get(lease);
+    if (!entry) return;
+    this.#entries.delete(lease);
+    const last = this.#heap.pop();
+    if (last && last !== entry) {
+      this.#heap[entry.index] = last;
+      last.index = entry.index;
+      this.#rise(last);
+      this.#sink(last);
+    }
+    if (this.#heap.length === 0) {
+      clearTimeout(this.#timer);
+      this.#timer = undefined;
+      this.#timerAt = Infinity;
+    }
+  }
+
+  /** Renews everything now: the clocks, or the server, are not what they were. */
+  renewNow(): void {
+    const now = performance.now();
+    for (const { lease } of [...this.#heap])
+      if (lease.renewAt !== Infinity) {
+        lease.renewAt = now;
+        this.changed(lease);
+      }
+  }
+
+  #tick(): void {
+    this.#timer = undefined;
+    this.#timerAt = Infinity;
+    try {
+      this.#work();
+    } finally {
+      // Also when a lease of somebody threw: the others' time goes on.
+      this.#arm();
+    }
+  }
+
+  #work(): void {
+    const lead = wallLead();
+    if (Math.abs(lead - this.#lead) > maxDivergenceMs) {
+      this.#lead = lead;
+      this.renewNow();
+    }
+    const now = performance.now();
+    const due = new Map<string, ScheduledLease[]>();
+    for (let entry = this.#heap[0]; entry && at(entry) <= now; entry = this.#heap[0]) {
+      const { lease } = entry;
+      if (lease.deadlineAt <= now) {
+        this.remove(lease);
+        lease.lapse();
+      } else this.#take(lease, due);
+    }
+    // Those that are nearly due go along, so that many leases cost few commands.
+    if (due.size > 0)
+      for (const { lease } of [...this.#heap])
+        if (lease.renewAt - lease.renewSlackMs <= now && due.has(lease.group)) this.#take(lease, due);
+    for (const leases of due.values())
+      for (let start = 0; start < leases.length; start += maxBatch) {
+        const batch = leases.slice(start, start + maxBatch);
+        batch[0]?.renewAll(batch);
+      }
+  }
+
+  #take(lease: ScheduledLease, due: Map<string, ScheduledLease[]>): void {
+    lease.renewAt = Infinity;
+    this.changed(lease);
+    const group = due.get(lease.group);
+    if (group) group.push(lease);
+    else due.set(lease.group, [lease]);
+  }
+
+  #arm(): void {
+    const [first] = this.#heap;
+    if (!first) return;
+    const now = performance.now();
+    const next = Math.min(at(first), now + maxSleepMs);
+    if (this.#timer && this.#timerAt <= next) return;
+    clearTimeout(this.#timer);
+    this.#timerAt = next;
+    // Rounded down: a deadline is better seen a millisecond early than late; an early look arms again.
+    this.#timer = setTimeout(() => this.#tick(), Math.max(0, Math.floor(next - now)));
+    this.#timer.unref();
+  }
+
+  #rise(entry: Entry): void {
+    while (entry.index > 0) {
+      const parent = this.#heap[(entry.index - 1) >> 1];
+      if (!parent || at(parent) <= at(entry)) return;
+      this.#swap(parent, entry);
+    }
+  }
+
+  #sink(entry: Entry): void {
+    for (;;) {
+      const left = this.#heap[2 * entry.index + 1];
+      const right = this.#heap[2 * entry.index + 2];
+      const least = right && left && at(right) < at(left) ? right : left;
+      if (!least || at(entry) <= at(least)) return;
+      this.#swap(entry, least);
+    }
+  }
+
+  #swap(a: Entry, b: Entry): void {
+    [a.index, b.index] = [b.index, a.index];
+    this.#heap[a.index] = a;
+    this.#heap[b.index] = b;
+  }
+}
+
+const at = ({ lease }: Entry): number => Math.min(lease.renewAt, lease.deadlineAt);

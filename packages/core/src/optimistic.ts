@@ -1,0 +1,253 @@
+import type { RedisArgument, RedisLike } from "./client.js";
+import { Deadline } from "./deadline.js";
+import {
+  isReplyError,
+  KitClosedError,
+  KitConflictError,
+  type KitError,
+  KitUnavailableError,
+  KitUnknownOutcomeError,
+  namesOf,
+  serverError,
+} from "./errors.js";
+import { integerOption, signalOption } from "./options.js";
+import type { ExclusiveConnection } from "./pool.js";
+import { backoffMs, pause } from "./retry.js";
+import { Runtime, withRuntime } from "./runtime.js";
+
+/** One try of an optimistic transaction, on a connection that nobody else uses meanwhile. */
+export interface Transaction {
+  /** Reads on the watching connection. What it returns may be stale by the time of EXEC; then EXEC does nothing. */
+  call(command: string, ...args: RedisArgument[]): Promise<unknown>;
+  /** Puts a write into the transaction that is executed after the attempt has returned. */
+  queue(command: string, ...args: RedisArgument[]): void;
+}
+
+/** How long an optimistic transaction may go on. */
+export interface OptimisticOptions {
+  /**
+   * No try begins later than this many milliseconds after the call.
+   *
+   * @default 5000
+   */
+  readonly waitMs?: number | undefined;
+  /** Ends the wait between two tries, with `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What an optimistic transaction came to. */
+export interface OptimisticResult<T> {
+  /** What the last attempt returned. */
+  readonly value: T;
+  /** How many attempts it took. */
+  readonly attempts: number;
+}
+
+const commandDeadlineMs = 2_000;
+const baseMs = 2;
+const capMs = 100;
+
+/** What would end or replace the watch, or the connection, behind our back. */
+const reserved = new Set([
+  "MULTI",
+  "EXEC",
+  "DISCARD",
+  "UNWATCH",
+  "RESET",
+  "QUIT",
+  "SELECT",
+  "SUBSCRIBE",
+  "PSUBSCRIBE",
+  "SSUBSCRIBE",
+]);
+
+/**
+ * Reads, decides and writes, all or nothing, if none of `keys` changed in between: WATCH, `attempt`, MULTI, the queued
+ * writes, EXEC.
+ *
+ * Runs on a connection of its own (at most eight per client, opened on demand): on a shared one, others' commands would
+ * fall between WATCH and EXEC. When a key changed, `attempt` runs again after a jittered wait that doubles up to 100 ms;
+ * so it must have no effects but what it queues. It wins by luck, not in turn: on a busy key prefer a lock. On a Cluster
+ * all keys must lie in one slot. An attempt that queues nothing ends without EXEC.
+ *
+ * A connection that breaks or goes silent before EXEC was sent costs one more try. A write that only fails while it is
+ * executed (a type that does not fit, and was not looked at) does not undo the others: Redis does not roll back.
+ *
+ * @throws {KitConflictError} `waitMs` passed and every try was overtaken; nothing was changed.
+ * @throws {KitUnavailableError} no connection within `waitMs`; nothing was changed.
+ * @throws {KitUnknownOutcomeError} the connection broke with EXEC under way.
+ * @throws what `attempt` throws; nothing was changed.
+ *
+ * @example
+ * await optimistic(redis, ["stock"], async (tx) => {
+ *   const left = Number(await tx.call("GET", "stock"));
+ *   if (left > 0) tx.queue("DECR", "stock");
+ *   return left > 0;
+ * });
+ */
+export const optimistic = async <T>(
+  redis: RedisLike | Runtime,
+  keys: readonly string[],
+  attempt: (transaction: Transaction) => Promise<T>,
+  options: OptimisticOptions = {},
+): Promise<OptimisticResult<T>> => {
+  const { waitMs = 5_000 } = options;
+  integerOption("waitMs", waitMs, 0);
+  const signal = signalOption("signal", options.signal);
+  const [first] = keys;
+  if (first === undefined) throw new RangeError("Expected `keys` to name at least one key");
+  const run = (runtime: Runtime): Promise<OptimisticResult<T>> =>
+    untilUndisturbed({ runtime, keys, first, signal, deadline: Deadline.in(waitMs) }, attempt);
+  return redis instanceof Runtime ? run(redis) : withRuntime(redis, run);
+};
+
+interface Terms {
+  readonly runtime: Runtime;
+  readonly keys: readonly string[];
+  readonly first: string;
+  readonly signal: AbortSignal | undefined;
+  readonly deadline: Deadline;
+}
+
+type Attempt<T> = (transaction: Transaction) => Promise<T>;
+
+const untilUndisturbed = async <T>(terms: Terms, attempt: Attempt<T>): Promise<OptimisticResult<T>> => {
+  const { signal, deadline } = terms;
+  for (let attempts = 1; ; attempts++) {
+    signal?.throwIfAborted();
+    const outcome = await once(terms, attempt);
+    if ("value" in outcome) return { value: outcome.value, attempts };
+    const wait = backoffMs(attempts + 1, baseMs, capMs);
+    if (wait >= deadline.remainingMs) throw outcome.failure ?? overtaken(terms.keys, attempts);
+    await pause(wait, signal);
+  }
+};
+
+const overtaken = (keys: readonly string[], attempts: number): KitConflictError =>
+  new KitConflictError(
+    `The transaction on ${namesOf(keys)} was overtaken at all of ${String(attempts)} tries`,
+    attempts,
+  );
+
+/** One try: its value, or why another may be made (no failure: a watched key changed). */
+type Try<T> = { readonly value: T } | { readonly failure: KitError | undefined };
+
+const once = async <T>(terms: Terms, attempt: Attempt<T>): Promise<Try<T>> => {
+  const connection = await borrow(terms);
+  const what = `The transaction on ${namesOf(terms.keys)}`;
+  let isClean = false;
+  try {
+    // Nothing was executed yet, so what concerns the connection or the slot may be tried again.
+    const watched = await attemptOn(connection, connection.call("WATCH", terms.keys, commandDeadlineMs), what);
+    if ("failure" in watched) return watched;
+    const queued: Write[] = [];
+    const tried = await run(connection, queued, attempt);
+    if ("failure" in tried) return tried;
+    if (queued.length === 0) {
+      // The attempt has decided on what it read; how the watch ends does not matter to anybody.
+      isClean = await connection.call("UNWATCH", [], commandDeadlineMs).then(
+        () => true,
+        () => false,
+      );
+      return tried;
+    }
+    const replies = await attemptOn(connection, execute(connection, queued, what), what);
+    if ("failure" in replies) return replies;
+    isClean = true;
+    if (replies.value === null) return { failure: undefined };
+    const refused = (replies.value as unknown[]).find(isReplyError);
+    if (refused)
+      throw serverError(refused, `A write of the transaction on ${namesOf(terms.keys)} (its other writes stand)`);
+    return tried;
+  } finally {
+    connection.giveBack(isClean);
+  }
+};
+
+const borrow = async ({ runtime, first, keys, deadline, signal }: Terms): Promise<ExclusiveConnection> => {
+  const what = `A connection for the transaction on ${namesOf(keys)}`;
+  // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
+  await runtime.gate.ready({ what, mutates: false, idempotent: true, deadline, signal });
+  return await runtime.exclusive.take(first, deadline, signal);
+};
+
+type Write = readonly [string, ...RedisArgument[]];
+
+/** Runs the caller's code; whatever it throws is its own, unless the connection broke under it. */
+const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt: Attempt<T>): Promise<Try<T>> => {
+  let lost: KitError | undefined;
+  let isOver = false;
+  const check = (command: string): void => {
+    if (isOver) throw new KitClosedError("The transaction");
+    if (reserved.has(command.toUpperCase())) throw new RangeError(`Expected no ${command} inside a transaction`);
+  };
+  const transaction: Transaction = {
+    call: async (command, ...args) => {
+      check(command);
+      try {
+        return await connection.call(command, args, commandDeadlineMs);
+      } catch (error) {
+        if (isReplyError(error)) throw serverError(error, command);
+        lost = error as KitError;
+        throw error;
+      }
+    },
+    queue: (command, ...args) => {
+      check(command);
+      queued.push([command, ...args]);
+    },
+  };
+  try {
+    const value = await attempt(transaction);
+    return lost ? { failure: lost } : { value };
+  } catch (error) {
+    if (lost) return { failure: lost };
+    throw error;
+  } finally {
+    isOver = true;
+  }
+};
+
+/** What we send ourselves: a lost connection, or a slot that moved, costs a try; anything else is the result. */
+const attemptOn = async (
+  connection: ExclusiveConnection,
+  reply: Promise<unknown>,
+  what: string,
+): Promise<Try<unknown>> => {
+  try {
+    return { value: await reply };
+  } catch (error) {
+    if (error instanceof KitUnavailableError) {
+      connection.misrouted("");
+      return { failure: error };
+    }
+    if (!isReplyError(error)) throw error;
+    const failure = serverError(error, what);
+    if (failure.code !== "KIT_CLUSTER" || !failure.retryable) throw failure;
+    connection.misrouted(error.message);
+    return { failure };
+  }
+};
+
+/** MULTI, the writes and EXEC go out together; a write that the server refuses makes EXEC fail as a whole. */
+const execute = async (connection: ExclusiveConnection, queued: readonly Write[], what: string): Promise<unknown> => {
+  const sent = [["MULTI"] as Write, ...queued].map(([command, ...args]) =>
+    connection.call(command, args, commandDeadlineMs).then(
+      () => undefined,
+      (error: unknown) => error,
+    ),
+  );
+  try {
+    return await connection.call("EXEC", [], commandDeadlineMs, true);
+  } catch (error) {
+    if (error instanceof KitUnknownOutcomeError)
+      throw new KitUnknownOutcomeError(
+        `${what} was sent, but its reply is lost: it may or may not have happened`,
+        undefined,
+        error.cause,
+      );
+    // EXECABORT does not say why; the command that was refused does.
+    const refused = (await Promise.all(sent)).find(isReplyError);
+    throw isReplyError(error) && refused ? refused : error;
+  }
+};

@@ -1,0 +1,67 @@
+const show = (value: unknown): string => {
+  if (value === null) return "`null` (null)";
+  // An object's own text may be anything, a secret too.
+  const isPlain = typeof value !== "object" && typeof value !== "function";
+  const text =
+    typeof value === "string"
+      ? JSON.stringify(value)
+      : isPlain
+        ? String(value as number | bigint | symbol | undefined)
+        : Object.prototype.toString.call(value);
+  return `\`${text.length > 80 ? `${text.slice(0, 80)}…` : text}\` (${typeof value})`;
+};
+
+/**
+ * Checks an option that must be an integer in a range, and returns it.
+ *
+ * @throws {TypeError} it is not a number.
+ * @throws {RangeError} it is not an integer, or out of range.
+ */
+export const integerOption = (
+  name: string,
+  value: unknown,
+  min: number,
+  max: number = Number.MAX_SAFE_INTEGER,
+): number => {
+  const wanted =
+    max === Number.MAX_SAFE_INTEGER
+      ? `an integer from ${String(min)}`
+      : `an integer from ${String(min)} to ${String(max)}`;
+  if (typeof value !== "number") throw new TypeError(`Expected \`${name}\` to be ${wanted}, got ${show(value)}`);
+  if (!Number.isSafeInteger(value) || value < min || value > max)
+    throw new RangeError(`Expected \`${name}\` to be ${wanted}, got ${show(value)}`);
+  return value;
+};
+
+/** @throws {TypeError} it is not a boolean. */
+export const booleanOption = (name: string, value: unknown): boolean => {
+  if (typeof value !== "boolean") throw new TypeError(`Expected \`${name}\` to be a boolean, got ${show(value)}`);
+  return value;
+};
+
+/**
+ * @throws {TypeError} it is not text.
+ * @throws {RangeError} it is empty or longer than `maxLength` characters.
+ */
+export const textOption = (name: string, value: unknown, maxLength: number): string => {
+  if (typeof value !== "string") throw new TypeError(`Expected \`${name}\` to be a string, got ${show(value)}`);
+  if (value.length === 0 || value.length > maxLength)
+    throw new RangeError(
+      `Expected \`${name}\` to have 1 to ${String(maxLength)} characters, got ${String(value.length)}`,
+    );
+  return value;
+};
+
+/** @throws {TypeError} it is neither undefined nor an AbortSignal. */
+export const signalOption = (name: string, value: unknown): AbortSignal | undefined => {
+  if (value !== undefined && !(value instanceof AbortSignal))
+    throw new TypeError(`Expected \`${name}\` to be an AbortSignal, got ${show(value)}`);
+  return value;
+};
+
+/** @throws {TypeError} it is not a client that kit can use. */
+export const assertClient = (name: string, value: unknown): void => {
+  const client = value as { call?: unknown; duplicate?: unknown; on?: unknown } | null | undefined;
+  if (typeof client?.call !== "function" || typeof client.duplicate !== "function" || typeof client.on !== "function")
+    throw new TypeError(`Expected \`${name}\` to be an ioredis Redis or Cluster, got ${show(value)}`);
+};

@@ -1,0 +1,175 @@
+import {
+  type Address,
+  addressOf,
+  destroySocket,
+  duplicateNode,
+  keyPrefixOf,
+  type NodeClient,
+  nodeOfSlot,
+  reachable,
+  type RedisArgument,
+  type RedisLike,
+} from "./client.js";
+import { atDeadline, Deadline, onAbort } from "./deadline.js";
+import { KitClosedError, KitUnavailableError } from "./errors.js";
+import { Gate } from "./gate.js";
+import { slotOf } from "./keyspace.js";
+import { watchHandshake } from "./lane.js";
+
+const maxConnections = 8;
+
+/** A connection that one borrower has for itself. */
+export interface ExclusiveConnection {
+  /** Whether it is lost; then so is everything that was WATCHed on it. */
+  readonly isBroken: boolean;
+  /**
+   * One command.
+   *
+   * @throws the client's reply error.
+   * @throws {KitUnavailableError} the connection broke, or is silent; with `mutates` only if nothing was sent.
+   * @throws {KitUnknownOutcomeError} the same, with `mutates`, once it was sent.
+   */
+  call(command: string, args: readonly RedisArgument[], deadlineMs: number, mutates?: boolean): Promise<unknown>;
+  /** Learns from what the server complained (`MOVED 866 host:port`) where the slot lives, or that we do not know. */
+  misrouted(complaint: string): void;
+  /** Ends the loan. An unclean connection (WATCH, MULTI or a command still open on it) is closed. */
+  giveBack(isClean: boolean): void;
+}
+
+/**
+ * A few connections that are lent out one borrower at a time. They never reconnect: what was watched on a connection is
+ * gone with it, so a reconnected one would let a transaction through unguarded. On a Cluster each is a plain connection
+ * to the node of the slot, for the same reason: a redirection would execute what was not watched there.
+ */
+export class ExclusivePool {
+  readonly #client: RedisLike;
+  readonly #idle: { readonly connection: NodeClient; readonly address: string }[] = [];
+  readonly #queue: { readonly admit: () => void; readonly refuse: () => void }[] = [];
+  /** What nodes said about slots since the client last looked. */
+  readonly #told = new Map<number, Address>();
+  readonly #all = new Set<NodeClient>();
+  #lent = 0;
+  #closed = false;
+
+  constructor(client: RedisLike) {
+    this.#client = client;
+  }
+
+  /** Lends a connection to the node that serves `key`; waits its turn while all are lent, first come first served. */
+  async take(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
+    if (this.#closed) throw new KitClosedError("The connection pool");
+    if (this.#lent >= maxConnections) await this.#turn(deadline, signal);
+    else this.#lent++;
+    try {
+      const slot = slotOf(keyPrefixOf(this.#client) + key);
+      const address = this.#told.get(slot) ?? addressFrom(nodeOfSlot(this.#client, slot));
+      const name = address ? `${address.host}:${String(address.port)}` : "";
+      return this.#lend(this.#reuse(name) ?? this.#make(address), name, slot);
+    } catch (error) {
+      this.#pass();
+      throw error;
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const { refuse } of [...this.#queue]) refuse();
+    for (const connection of this.#all) this.#discard(connection);
+  }
+
+  #turn(deadline: Deadline, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const settle = (outcome: () => void): void => {
+        const place = this.#queue.indexOf(mine);
+        if (place >= 0) this.#queue.splice(place, 1);
+        cancelDeadline();
+        stopListening();
+        outcome();
+      };
+      const mine = {
+        admit: () => settle(resolve),
+        refuse: () => settle(() => reject(new KitClosedError("The connection pool"))),
+      };
+      this.#queue.push(mine);
+      const cancelDeadline = atDeadline(deadline, () =>
+        settle(() => {
+          const message = `All ${String(maxConnections)} connections for transactions were busy until the time was over`;
+          reject(new KitUnavailableError(message, addressOf(this.#client)));
+        }),
+      );
+      const stopListening = onAbort(signal, () => queueMicrotask(() => settle(() => reject(signal?.reason as Error))));
+    });
+  }
+
+  /** The place of who is done goes straight to who has waited longest. */
+  #pass(): void {
+    const [next] = this.#queue;
+    if (next) next.admit();
+    else this.#lent--;
+  }
+
+  #reuse(address: string): NodeClient | undefined {
+    const place = this.#idle.findIndex((idle) => idle.address === address && idle.connection.status === "ready");
+    return place < 0 ? undefined : this.#idle.splice(place, 1)[0]?.connection;
+  }
+
+  #make(address: Address | undefined): NodeClient {
+    // Idle ones to other nodes make room, so that the bound holds.
+    if (this.#all.size >= maxConnections) this.#discard(this.#idle[0]?.connection);
+    const connection = duplicateNode(this.#client, { connectionName: "kit:exclusive" }, address);
+    this.#all.add(connection);
+    watchHandshake(connection);
+    // ioredis prints errors that nobody listens to, also those of an idle connection.
+    connection.on("error", () => undefined);
+    connection.on("end", () => this.#forget(connection));
+    return connection;
+  }
+
+  #discard(connection: NodeClient | undefined): void {
+    if (!connection) return;
+    this.#forget(connection);
+    connection.disconnect();
+    destroySocket(connection);
+  }
+
+  #forget(connection: NodeClient): void {
+    this.#all.delete(connection);
+    const place = this.#idle.findIndex((idle) => idle.connection === connection);
+    if (place >= 0) this.#idle.splice(place, 1);
+  }
+
+  #lend(connection: NodeClient, address: string, slot: number): ExclusiveConnection {
+    const gate = new Gate(connection);
+    gate.attach();
+    let isReturned = false;
+    return {
+      get isBroken() {
+        return connection.status !== "ready";
+      },
+      call: (command, args, deadlineMs, mutates = false) =>
+        gate.run(command, args, { what: command, mutates, idempotent: false, deadline: Deadline.in(deadlineMs) }),
+      misrouted: (complaint) => {
+        const [, host = "", port] = /^MOVED \d+ (.*):(\d+)$/.exec(complaint) ?? [];
+        // A node that does not know its own name means: where you found me.
+        const own = connection.options.host ?? "127.0.0.1";
+        const told = { host: host === "" || host === "?" ? own : host, port: Number(port) };
+        if (port === undefined) this.#told.delete(slot);
+        else this.#told.set(slot, reachable(this.#client, told));
+      },
+      giveBack: (isClean) => {
+        if (isReturned) return;
+        isReturned = true;
+        gate.detach();
+        if (isClean && !this.#closed && connection.status === "ready") this.#idle.push({ connection, address });
+        else this.#discard(connection);
+        this.#pass();
+      },
+    };
+  }
+}
+
+/** `host:port`, where the host may be an IPv6 address. */
+const addressFrom = (node: string): Address | undefined => {
+  const colon = node.lastIndexOf(":");
+  return colon < 0 ? undefined : { host: node.slice(0, colon), port: Number(node.slice(colon + 1)) };
+};

@@ -1,0 +1,155 @@
+import { duplicateClient, keyPrefixOf, nodeOfSlot, type RedisLike } from "./client.js";
+import { ServerClock } from "./clock.js";
+import { Deadline } from "./deadline.js";
+import { isReplyError, KitClosedError, serverError } from "./errors.js";
+import { Gate } from "./gate.js";
+import { Inbox } from "./inbox.js";
+import { checkPrefix, slotOf } from "./keyspace.js";
+import { LeaseScheduler } from "./leases.js";
+import { assertClient, booleanOption } from "./options.js";
+import { superviseClient } from "./owned.js";
+import { ExclusivePool } from "./pool.js";
+
+/** How a package hangs itself on a client. */
+export interface RetainOptions {
+  /**
+   * What all keys and channels begin with.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Works on a duplicate of the client instead of the client itself. Costs a connection; gains that a connection which
+   * goes silent is replaced, which cannot be done to a client that belongs to somebody else.
+   *
+   * @default false
+   */
+  readonly isolate?: boolean | undefined;
+}
+
+const runtimes = new WeakMap<RedisLike, Map<string, Runtime>>();
+
+/**
+ * What core keeps for one client object and prefix, shared by all packages that work on it: the gate for commands, the
+ * server's clock, the inbox, the connections for WATCH, the leases. Made by `retain()`, gone with the last `release()`.
+ */
+export class Runtime {
+  readonly client: RedisLike;
+  readonly prefix: string;
+  readonly gate: Gate;
+  readonly inbox: Inbox;
+  readonly exclusive: ExclusivePool;
+  readonly leases: LeaseScheduler = new LeaseScheduler();
+  readonly #clocks = new Map<string, ServerClock>();
+  readonly #onGone: () => void;
+  #holders = 0;
+  #cluster: Promise<boolean> | undefined;
+  #isCluster = true;
+
+  constructor(client: RedisLike, prefix: string, onGone: () => void) {
+    this.client = client;
+    this.prefix = prefix;
+    this.gate = new Gate(client);
+    this.inbox = new Inbox(client, prefix, (channel) => this.#mayPublish(channel));
+    this.exclusive = new ExclusivePool(client);
+    this.#onGone = onGone;
+    this.gate.attach();
+    this.gate.onDrop(() => this.#clocks.clear());
+  }
+
+  hold(): this {
+    this.#holders++;
+    return this;
+  }
+
+  /** Lets go; the last one to do so closes what is ours. Never the caller's client. */
+  release(): void {
+    if (--this.#holders > 0) return;
+    this.inbox.close();
+    this.exclusive.close();
+    this.gate.detach();
+    this.#onGone();
+  }
+
+  /**
+   * Whether the server is a Cluster: asked once, never guessed from the client's class. Where INFO is forbidden the
+   * answer is true, since a Cluster allows less.
+   */
+  isCluster(deadlineMs: number): Promise<boolean> {
+    this.#cluster ??= this.#askCluster(deadlineMs).catch((error: unknown) => {
+      this.#cluster = undefined;
+      throw error;
+    });
+    return this.#cluster;
+  }
+
+  /** The clock of the node that serves `key`; to be asked anew each time, since slots move. */
+  clockOf(key: string): ServerClock {
+    const node = nodeOfSlot(this.client, slotOf(keyPrefixOf(this.client) + key));
+    let clock = this.#clocks.get(node);
+    if (!clock) this.#clocks.set(node, (clock = new ServerClock()));
+    return clock;
+  }
+
+  /** Leases with the same group can be renewed in one script. */
+  groupOf(key: string): string {
+    return this.#isCluster ? String(slotOf(key)) : "";
+  }
+
+  /** Only the server's refusal counts; whoever waits may try when it cannot be asked. */
+  async #mayPublish(channel: string): Promise<boolean> {
+    const call = { what: "PUBLISH", mutates: false, idempotent: true, deadline: Deadline.in(2_000) };
+    return await this.gate.run("PUBLISH", [channel, ""], call).then(
+      () => true,
+      (error: unknown) => !(isReplyError(error) && /^(NOPERM|ERR unknown command)/.test(error.message)),
+    );
+  }
+
+  async #askCluster(deadlineMs: number): Promise<boolean> {
+    const what = "INFO cluster";
+    const call = { what, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
+    try {
+      const info = String(await this.gate.run("INFO", ["cluster"], call));
+      this.#isCluster = !info.includes("cluster_enabled:0");
+    } catch (error) {
+      if (!isReplyError(error)) throw error;
+      if (!/^(NOPERM|ERR unknown command)/.test(error.message)) throw serverError(error, what);
+      this.#isCluster = true;
+    }
+    return this.#isCluster;
+  }
+}
+
+/**
+ * Hangs a package on `redis`. Whoever retains must `release()`.
+ *
+ * @throws {TypeError | RangeError} an option or the client is not what it should be.
+ */
+export const retain = (redis: RedisLike, options: RetainOptions = {}): Runtime => {
+  assertClient("redis", redis);
+  const { prefix: givenPrefix = "kit", isolate = false } = options;
+  const prefix = checkPrefix(givenPrefix);
+  if (booleanOption("isolate", isolate)) {
+    if (redis.status === "end") throw new KitClosedError("The client");
+    const own = duplicateClient(redis);
+    return new Runtime(own, prefix, superviseClient(own)).hold();
+  }
+  let byPrefix = runtimes.get(redis);
+  if (!byPrefix) runtimes.set(redis, (byPrefix = new Map()));
+  let runtime = byPrefix.get(prefix);
+  if (!runtime) {
+    runtime = new Runtime(redis, prefix, () => byPrefix.delete(prefix));
+    byPrefix.set(prefix, runtime);
+  }
+  return runtime.hold();
+};
+
+/** Runs one operation on a client that no package retains, and leaves nothing on it. */
+export const withRuntime = async <T>(redis: RedisLike, operation: (runtime: Runtime) => Promise<T>): Promise<T> => {
+  const runtime = retain(redis);
+  try {
+    return await operation(runtime);
+  } finally {
+    runtime.release();
+  }
+};

@@ -1,0 +1,168 @@
+import { createHash } from "node:crypto";
+import type { RedisArgument, RedisLike } from "./client.js";
+import { Deadline } from "./deadline.js";
+import { isReplyError, KitKeyTypeError, namesOf, replyOf, safeCause, serverError } from "./errors.js";
+import type { Gate } from "./gate.js";
+import { Runtime, withRuntime } from "./runtime.js";
+
+/** `...leases` stands for any number of keys or arguments, at the end of the list. */
+type Operands<Names extends readonly string[], Value> = {
+  readonly [Name in Names[number] as Name extends `...${infer Rest}` ? Rest : Name]: Name extends `...${string}`
+    ? readonly Value[]
+    : Value;
+};
+
+/** What a script is made of. */
+export interface ScriptSpec<Keys extends readonly string[], Args extends readonly string[], Reply> {
+  /** `<package>.<script>`, for messages and traces. */
+  readonly name: string;
+  /** The Lua text, or several that are joined: shared definitions first, the script itself last. */
+  readonly source: string | readonly string[];
+  /** The names of KEYS in order, as the script's header and bindings have them. The last may be `...rest`. */
+  readonly keys: Keys;
+  /** The names of ARGV in order. The last may be `...rest`. */
+  readonly args: Args;
+  /**
+   * Whether it changes nothing. Then a lost reply is not an unknown outcome.
+   *
+   * @default false
+   */
+  readonly readonly?: boolean;
+  /**
+   * Whether sending it twice has the effect of sending it once. Then core asks again when a connection breaks.
+   *
+   * @default `readonly`
+   */
+  readonly idempotent?: boolean;
+  /** Turns the raw reply into what callers get. */
+  readonly reply: (raw: unknown) => Reply;
+}
+
+/** How one call of a script behaves. */
+export interface RunOptions {
+  /**
+   * The promise settles within this many milliseconds.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+  /** Rejects the call with `signal.reason`; what was sent may still happen. */
+  readonly signal?: AbortSignal | undefined;
+  /** The operation id that an unknown outcome reports. */
+  readonly op?: string | undefined;
+  /** Asked each time before it is sent (it may have waited for a connection, or a reply was lost); false ends the call. */
+  readonly isWanted?: (() => boolean) | undefined;
+}
+
+/** A Lua script with named operands. */
+export interface Script<Keys extends readonly string[], Args extends readonly string[], Reply> {
+  readonly name: string;
+  readonly source: string;
+  readonly sources: readonly string[];
+  readonly keys: Keys;
+  readonly args: Args;
+  /**
+   * Runs it as one atomic step: by its hash, and by its text if the server does not know it (any more).
+   *
+   * On a Cluster all keys must lie in one slot. Settles by the deadline, always.
+   *
+   * @throws {KitUnavailableError} no server in time; nothing was changed.
+   * @throws {KitUnknownOutcomeError} it was sent and the reply is lost.
+   * @throws {KitKeyTypeError} a key holds another type; nothing was changed.
+   * @throws {KitError} any other error of the server, by its code.
+   */
+  run(
+    redis: RedisLike | Runtime,
+    keys: Operands<Keys, string>,
+    args: Operands<Args, RedisArgument>,
+    options?: RunOptions,
+  ): Promise<Reply>;
+}
+
+const defaultDeadlineMs = 2_000;
+
+const positions = <Value>(names: readonly string[], values: Readonly<Record<string, unknown>>): Value[] => {
+  const list: Value[] = [];
+  for (const name of names)
+    if (name.startsWith("...")) list.push(...(values[name.slice(3)] as Value[]));
+    else list.push(values[name] as Value);
+  return list;
+};
+
+/** Defines a script once, at module level. Nothing is sent until it runs. */
+export const defineScript = <const Keys extends readonly string[], const Args extends readonly string[], Reply>(
+  spec: ScriptSpec<Keys, Args, Reply>,
+): Script<Keys, Args, Reply> => {
+  const { name, keys: keyNames, args: argNames, readonly = false, idempotent = readonly } = spec;
+  const sources = typeof spec.source === "string" ? [spec.source] : spec.source;
+  const source = sources.join("\n");
+  const sha = createHash("sha1").update(source).digest("hex");
+
+  const runOn = async (
+    gate: Gate,
+    keys: readonly string[],
+    args: readonly RedisArgument[],
+    { deadlineMs = defaultDeadlineMs, signal, op, isWanted }: RunOptions,
+  ): Promise<Reply> => {
+    const what = `${name} of ${namesOf(keys.slice(0, 3))}`;
+    const deadline = Deadline.in(deadlineMs);
+    const call = { what, mutates: !readonly, idempotent, op, deadline, signal, isWanted };
+    const operands = [keys.length, ...keys, ...args];
+    try {
+      try {
+        return spec.reply(await gate.run("EVALSHA", [sha, ...operands], call));
+      } catch (error) {
+        if (!isReplyError(error) || !error.message.startsWith("NOSCRIPT")) throw error;
+        return spec.reply(await gate.run("EVAL", [source, ...operands], call));
+      }
+    } catch (error) {
+      if (!isReplyError(error)) throw error;
+      if (replyOf(error.message).startsWith("WRONGTYPE")) throw await keyTypeError(gate, what, source, keys, error);
+      throw serverError(error, what);
+    }
+  };
+
+  return {
+    name,
+    source,
+    sources,
+    keys: keyNames,
+    args: argNames,
+    run: (redis, keys, args, options = {}) => {
+      const keyList = positions<string>(keyNames, keys);
+      const argList = positions<RedisArgument>(argNames, args);
+      return redis instanceof Runtime
+        ? runOn(redis.gate, keyList, argList, options)
+        : withRuntime(redis, (runtime) => runOn(runtime.gate, keyList, argList, options));
+    },
+  };
+};
+
+/** The types that a script's header promises, key by key: `-- KEYS[1]  lease  string  …`; `KEYS[n]` is all the rest. */
+const expectedTypes = (source: string): ((position: number) => string | undefined) => {
+  const types = new Map<string, string>();
+  for (const [, position = "", type = ""] of source.matchAll(/^-- KEYS\[(\d+|n)\]\s+\S+\s+(\w+)/gm))
+    types.set(position, type);
+  return (position) => types.get(String(position)) ?? types.get("n");
+};
+
+/** Redis does not say which key was of the wrong type; the header says what each should have been. */
+const keyTypeError = async (
+  gate: Gate,
+  what: string,
+  source: string,
+  keys: readonly string[],
+  error: Error,
+): Promise<KitKeyTypeError> => {
+  const expected = expectedTypes(source);
+  const cause = safeCause(error);
+  const deadline = Deadline.in(500);
+  for (const [index, key] of keys.entries()) {
+    const call = { what: `TYPE of ${key}`, mutates: false, idempotent: true, deadline };
+    const found = await gate.run("TYPE", [key], call).catch(() => undefined);
+    const wanted = expected(index + 1);
+    if (typeof found === "string" && found !== "none" && wanted !== undefined && found !== wanted)
+      return new KitKeyTypeError(`${what} failed: ${key} holds a ${found}, not a ${wanted}`, key, found, cause);
+  }
+  return new KitKeyTypeError(`${what} failed: a key holds another type of data`, undefined, undefined, cause);
+};

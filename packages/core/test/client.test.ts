@@ -1,0 +1,46 @@
+import { Cluster, Redis } from "ioredis";
+import { describe, expect, it } from "vitest";
+import { addressOf, hasEnded, isReady, keyPrefixOf, nodeOfSlot, reachable } from "../src/client.js";
+
+const single = new Redis({ lazyConnect: true, host: "h", port: 7, password: "canary", keyPrefix: "app:" });
+const node = { host: "10.0.0.1", port: 7001 };
+const mapped = { host: "127.0.0.1", port: 17_001 };
+const cluster = (natMap?: unknown): Cluster =>
+  new Cluster([node], {
+    lazyConnect: true,
+    ...(natMap === undefined ? {} : { natMap: natMap as Record<string, never> }),
+  });
+
+describe("what core reads of a client", () => {
+  it("is the address, without credentials", () => {
+    expect(addressOf(single)).toBe("h:7");
+    expect(addressOf(new Redis({ lazyConnect: true, path: "/run/r.sock" }))).toBe("/run/r.sock");
+    expect(addressOf(cluster())).toBe("the cluster");
+  });
+
+  it("is the key prefix, wherever it stands", () => {
+    expect(keyPrefixOf(single)).toBe("app:");
+    expect(keyPrefixOf(new Cluster([node], { lazyConnect: true, redisOptions: { keyPrefix: "c:" } }))).toBe("c:");
+    expect(keyPrefixOf(cluster())).toBe("");
+  });
+
+  it("is that a client which never connected is neither ready nor ended", () => {
+    expect([single, cluster()].map((client) => [isReady(client), hasEnded(client)])).toEqual([
+      [false, false],
+      [false, false],
+    ]);
+  });
+
+  it("is no node, of a single server and of an unknown slot", () => {
+    expect([nodeOfSlot(single, 1), nodeOfSlot(cluster(), 1)]).toEqual(["", ""]);
+  });
+
+  it("is the way to a node, mapped as the caller said", () => {
+    const byName = { "10.0.0.1:7001": mapped };
+    const byCall = (key: string): unknown => (key === "10.0.0.1:7001" ? mapped : null);
+    expect([byName, byCall].map((map) => reachable(cluster(map), node))).toEqual([mapped, mapped]);
+    const other = { host: "10.0.0.2", port: 7001 };
+    expect([byName, byCall, undefined].map((map) => reachable(cluster(map), other))).toEqual([other, other, other]);
+    expect(reachable(single, node)).toEqual(node);
+  });
+});

@@ -1,0 +1,550 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import * as vitest from "vitest";
+import { describe, expect, it, vi } from "vitest";
+import { Redis } from "ioredis";
+import { eventually, FaultProxy, startRedis, useRedis } from "@kit/testing";
+import { connect, type ConnectOptions } from "../src/connect.js";
+import { KitError, KitUnavailableError } from "../src/errors.js";
+import { defineScript } from "../src/script.js";
+import { bare, connectionsNamed, own, proxied, rejection, runProgram, timed, until } from "./harness.js";
+
+const redis = useRedis(vitest);
+
+const echo = defineScript({
+  name: "test.echo",
+  source: "local value = ARGV[1]\nreturn value",
+  keys: [],
+  args: ["value"],
+  readonly: true,
+  reply: String,
+});
+
+/** A port of loopback where nobody listens. */
+const deadPort = async (): Promise<number> => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+};
+
+describe("connect: targets", () => {
+  it("takes a URL, a URL object, options, or the environment's REDIS_URL", async () => {
+    const former = process.env["REDIS_URL"];
+    redis.defer(() => {
+      if (former === undefined) delete process.env["REDIS_URL"];
+      else process.env["REDIS_URL"] = former;
+    });
+    process.env["REDIS_URL"] = redis.url;
+    for (const target of [redis.url, new URL(redis.url), { url: redis.url }, {}, undefined]) {
+      const client = await connect(target);
+      expect(await client.ping()).toBe("PONG");
+      await client.close();
+    }
+  });
+
+  it("selects the database of the path, and names the connection", async () => {
+    const client = await own(redis, { url: `${redis.url}/3`, connectionName: "shop" });
+    expect(await client.client("INFO")).toMatch(/ name=shop .*db=3 /);
+  });
+
+  it("passes further ioredis options on, which win", async () => {
+    const client = await own(redis, { options: { db: 2, keyPrefix: "pre:" } });
+    await client.set(redis.prefix, "1", "PX", 60_000);
+    expect(await client.client("INFO")).toContain(" db=2 ");
+    expect(await client.call("EXISTS", redis.prefix)).toBe(1);
+    await client.call("DEL", redis.prefix);
+  });
+
+  it("reaches a server on a unix socket", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "kit-core-"));
+    const path = join(folder, "r.sock");
+    const server = await startRedis({ args: ["--unixsocket", path] });
+    redis.defer(async () => {
+      await server.stop();
+      rmSync(folder, { recursive: true });
+    });
+    for (const url of [`unix:${path}`, `unix://${path}`, `unix://${path}?db=4`]) {
+      const client = await connect(url);
+      expect(await client.client("INFO")).toContain(url.includes("db=4") ? " db=4 " : " db=0 ");
+      await client.close();
+    }
+    await server.stop();
+    expect((await rejection(connect({ url: `unix:${path}`, deadlineMs: 100 }))).message).toContain(
+      `${path} after 0.1 s (E`,
+    );
+  });
+
+  it("reaches a master through Sentinel", async () => {
+    const sentinel = await startSentinel(redis.server.nodes[0]!.port);
+    const client = await connect(
+      `redis+sentinel://127.0.0.1:${String(sentinel.port)},127.0.0.1:${String(await deadPort())}/shop/5`,
+    );
+    expect(await client.client("INFO")).toContain(" db=5 ");
+    await client.close();
+    const error = await rejection(
+      connect({ url: `redis+sentinel://127.0.0.1:${String(sentinel.port)}/nobody`, deadlineMs: 300 }),
+    );
+    expect(error).toBeInstanceOf(KitUnavailableError);
+    expect(error.message).toContain(`127.0.0.1:${String(sentinel.port)}`);
+  });
+
+  it.each([
+    ["no scheme", "localhost:6379"],
+    ["another scheme", "http://canary.example"],
+    ["an unencoded @ in the password", "redis://:p@canary@127.0.0.1"],
+    ["an unencoded / in the password", "redis://u:12/canary@127.0.0.1"],
+    ["the same towards Sentinel", "redis+sentinel://u:12/canary@127.0.0.1"],
+    ["a broken escape", "redis://:canary%zz@127.0.0.1"],
+    ["a port that is none", "redis://canary:port"],
+    ["a port too large", "redis://canary:65536"],
+    ["port zero", "redis://canary:0"],
+    ["a database that is none", "redis://127.0.0.1/canary"],
+    ["two hosts of a single server", "redis://canary,b"],
+    ["a Cluster with a database", "redis+cluster://canary/3"],
+    ["Sentinel without a master's name", "redis+sentinel://canary"],
+    ["options behind a question mark", "redis://127.0.0.1?password=canary"],
+    ["a control character", "redis://canary\u0000"],
+    ["a space", "redis://canary .example"],
+  ])("refuses a URL with %s, without repeating it", async (_, url) => {
+    const error = await rejection(connect(url));
+    expect(error).toMatchObject({ code: "KIT_TARGET", name: "KitError" });
+    expect(bare(error)).not.toMatch(/canary[^-]|u:12/);
+    expect(error.message).toContain("Example: redis://127.0.0.1:6379");
+  });
+
+  it.each([
+    ["a number", 6379, TypeError],
+    ["null", null, TypeError],
+    ["an empty URL", { url: "" }, RangeError],
+    ["a URL of five thousand characters", { url: `redis://${"h".repeat(5_000)}` }, RangeError],
+    ["a deadline of 0", { deadlineMs: 0 }, RangeError],
+    ["a deadline as text", { deadlineMs: "2s" }, TypeError],
+    ["a signal that is none", { signal: {} }, TypeError],
+    ["an empty connection name", { connectionName: "" }, RangeError],
+  ])("refuses %s", async (_, target, kind) => {
+    expect(await rejection(connect(target as ConnectOptions))).toBeInstanceOf(kind);
+  });
+});
+
+describe("connect: TLS", () => {
+  it("trusts the authority that it is given, and says why it does not trust another", async () => {
+    const file = (name: string): string => fileURLToPath(new URL(`tls/loopback.${name}`, import.meta.url));
+    const port = await deadPort();
+    const server = await startRedis({
+      args: [
+        "--tls-port",
+        String(port),
+        "--tls-cert-file",
+        file("crt"),
+        "--tls-key-file",
+        file("key"),
+        "--tls-ca-cert-file",
+        file("crt"),
+        "--tls-auth-clients",
+        "no",
+      ],
+    });
+    redis.defer(() => server.stop());
+    const url = `rediss://127.0.0.1:${String(port)}`;
+    const ca = readFileSync(file("crt"));
+    const client = await connect({ url, options: { tls: { ca } } });
+    expect(await client.ping()).toBe("PONG");
+    await client.close();
+
+    const startedAt = performance.now();
+    const error = await rejection(connect(url));
+    expect(error).toBeInstanceOf(KitUnavailableError);
+    expect(error.message).toMatch(new RegExp(`127\\.0\\.0\\.1:${String(port)} \\(DEPTH_ZERO_SELF_SIGNED_CERT\\)`));
+    expect(performance.now() - startedAt).toBeLessThan(1_500);
+
+    // A plain server where TLS was asked for.
+    const plain = await rejection(connect({ url: redis.url.replace("redis:", "rediss:"), deadlineMs: 500 }));
+    expect(plain).toBeInstanceOf(KitUnavailableError);
+  });
+});
+
+describe("connect: no server", () => {
+  it("rejects with host, port and cause, within two seconds", async () => {
+    const port = await deadPort();
+    const startedAt = performance.now();
+    const error = await rejection(connect(`redis://127.0.0.1:${String(port)}`));
+    const took = performance.now() - startedAt;
+    expect(error).toBeInstanceOf(KitUnavailableError);
+    expect(error.message).toBe(`No Redis at 127.0.0.1:${String(port)} after 1.9 s (ECONNREFUSED). Is it running?`);
+    expect(error).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: true, address: `127.0.0.1:${String(port)}` });
+    expect((error.cause as Error).message).toContain("ECONNREFUSED");
+    expect(took).toBeGreaterThan(1_800);
+    expect(took).toBeLessThan(2_000 + slackMs);
+  });
+
+  it("names the cause also when the deadline is short", async () => {
+    const port = await deadPort();
+    for (const url of [`redis://127.0.0.1:${String(port)}`, `redis+cluster://127.0.0.1:${String(port)}`])
+      expect((await rejection(connect({ url, deadlineMs: 100 }))).message).toContain("(ECONNREFUSED)");
+  });
+
+  it("rejects in time when the server accepts and says nothing", async () => {
+    const server = createServer((socket) => socket.on("error", () => undefined)).listen(0, "127.0.0.1");
+    const open = new Set<{ destroy(): void }>();
+    server.on("connection", (socket) => open.add(socket));
+    await new Promise((resolve) => server.once("listening", resolve));
+    redis.defer(() => {
+      for (const socket of open) socket.destroy();
+      return new Promise((resolve) => server.close(resolve));
+    });
+    const { port } = server.address() as AddressInfo;
+    const url = `redis://127.0.0.1:${String(port)}`;
+    expect((await rejection(connect({ url, deadlineMs: 300 }))).message).toBe(
+      `No Redis at 127.0.0.1:${String(port)} after 0.3 s (no answer). Is it running?`,
+    );
+  });
+
+  it("prints nothing and exits by itself, whatever the kind of target", async () => {
+    const port = await deadPort();
+    const targets = [
+      "redis://127.0.0.1:P",
+      "rediss://127.0.0.1:P",
+      "unix:/nowhere/r.sock",
+      "redis+sentinel://127.0.0.1:P/m",
+      "redis+cluster://127.0.0.1:P",
+    ];
+    const source = `
+      import { connect } from "./dist/index.js";
+      const results = await Promise.allSettled(${JSON.stringify(targets.map((target) => target.replace("P", String(port))))}.map((url) => connect({ url, deadlineMs: 700 })));
+      process.exitCode = results.every(({ reason }) => reason?.code === "KIT_UNAVAILABLE") ? 7 : 1;
+      process.on("exit", () => process.exitCode);`;
+    const { stdout, stderr, code, ms } = await runProgram(source);
+    expect({ stdout, stderr, code }).toEqual({ stdout: "", stderr: "", code: 7 });
+    expect(ms).toBeLessThan(6_000);
+  });
+
+  it("waits for a server that comes up meanwhile", async () => {
+    const server = await startRedis();
+    redis.defer(() => server.stop());
+    const [node] = server.nodes;
+    await node!.kill();
+    const connecting = connect({ url: server.url, deadlineMs: 10_000 });
+    await node!.start();
+    const client = await connecting;
+    expect(await client.ping()).toBe("PONG");
+    await client.close();
+  });
+
+  it("rejects with the signal's reason, before and while it waits", async () => {
+    const url = `redis://127.0.0.1:${String(await deadPort())}`;
+    await expect(connect({ url, signal: AbortSignal.abort(new Error("early")) })).rejects.toThrow("early");
+    const controller = new AbortController();
+    const connecting = connect({ url, deadlineMs: 20_000, signal: controller.signal });
+    setImmediate(() => controller.abort(new Error("late")));
+    const startedAt = performance.now();
+    await expect(connecting).rejects.toThrow("late");
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+  });
+
+  it("says that a server is loading its data, and waits for it when there is time", async () => {
+    const server = await startRedis({
+      persistence: "snapshot",
+      args: ["--key-load-delay", "200", "--loading-process-events-interval-bytes", "1024"],
+    });
+    redis.defer(() => server.stop());
+    await server.call("EVAL", "for i = 1, 8000 do redis.call('SET', 'k' .. i, string.rep('x', 100)) end", "0");
+    await server.call("SAVE");
+    await server.nodes[0]!.kill();
+    const starting = server.nodes[0]!.start();
+    let loading: (KitError & Record<string, unknown>) | undefined;
+    await eventually(
+      async () => {
+        const error = await rejection(connect({ url: server.url, deadlineMs: 150 }));
+        if (!error.message.includes("loading")) throw new Error(error.message);
+        loading = error;
+      },
+      { intervalMs: 1 },
+    );
+    expect(loading).toBeInstanceOf(KitUnavailableError);
+    const client = await connect({ url: server.url, deadlineMs: 20_000 });
+    expect(await client.dbsize()).toBe(8_000);
+    await client.close();
+    await starting;
+  });
+});
+
+// What this machine may be late by beside the promise itself, when others use it.
+const slackMs = 400;
+
+describe("connect: credentials", () => {
+  it("logs in by password, by name and password, and by an escaped one", async () => {
+    const server = await startRedis({ password: "pa:ss/w@rd" });
+    redis.defer(() => server.stop());
+    await server.call("ACL", "SETUSER", "ada", "on", ">s?cret", "~*", "&*", "+@all");
+    const host = `127.0.0.1:${String(server.nodes[0]!.port)}`;
+    for (const [login, user] of [
+      [":pa%3Ass%2Fw%40rd", "default"],
+      ["default:pa%3Ass%2Fw%40rd", "default"],
+      ["ada:s%3Fcret", "ada"],
+    ]) {
+      const client = await connect(`redis://${login!}@${host}`);
+      expect(await client.acl("WHOAMI")).toBe(user);
+      await client.close();
+    }
+  });
+
+  it("rejects wrong or missing credentials at once, and typed", async () => {
+    const server = await startRedis({ password: "right" });
+    redis.defer(() => server.stop());
+    const host = `127.0.0.1:${String(server.nodes[0]!.port)}`;
+    for (const login of [":canary-password@", "canary-user:canary-password@", ""]) {
+      const startedAt = performance.now();
+      const error = await rejection(connect({ url: `redis://${login}${host}`, deadlineMs: 10_000 }));
+      expect(error).toMatchObject({ code: "KIT_AUTH", retryable: false });
+      expect(error.message).toContain(host);
+      expect(bare(error)).not.toContain("canary");
+      expect(performance.now() - startedAt).toBeLessThan(3_000);
+    }
+  });
+
+  it("prints nothing in this process either, with either major of ioredis, where no password is wanted", async () => {
+    const spies = (["log", "warn", "error"] as const).map((method) => vi.spyOn(console, method));
+    const client = await connect(redis.url.replace("redis://", "redis://:secret@"));
+    expect(await client.ping()).toBe("PONG");
+    await client.close();
+    expect(spies.flatMap((spy) => spy.mock.calls)).toEqual([]);
+    vi.restoreAllMocks();
+  });
+
+  it("prints nothing where a password is given and none is wanted, nor where INFO is forbidden", async () => {
+    const server = await startRedis();
+    redis.defer(() => server.stop());
+    await server.call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-info");
+    const host = `127.0.0.1:${String(server.nodes[0]!.port)}`;
+    for (const login of [":secret@", "default:secret@", "ada:pw@"]) {
+      const { stdout, stderr, code } = await runProgram(`
+        import { connect } from "./dist/index.js";
+        const client = await connect("redis://${login}${host}");
+        if ((await client.ping()) === "PONG") await client.close();`);
+      expect({ stdout, stderr, code }).toEqual({ stdout: "", stderr: "", code: 0 });
+    }
+  });
+});
+
+describe("connect: close", () => {
+  it("lets what is in flight finish, is idempotent, and leaves no connection", async () => {
+    const client = await connect({ url: redis.url, connectionName: "closing" });
+    const replies = Array.from({ length: 200 }, (_, index) => client.call("ECHO", String(index)));
+    await Promise.all([client.close(), client.close(), client[Symbol.asyncDispose]()]);
+    expect(await Promise.all(replies)).toEqual(replies.map((_, index) => String(index)));
+    await until(async () => (await connectionsNamed(redis, "closing")).length === 0);
+    expect(client.status).toBe("end");
+  });
+
+  it("lets gathered commands finish too", async () => {
+    const client = await connect({ url: redis.url, options: { enableAutoPipelining: true } });
+    const replies = Array.from({ length: 20 }, (_, index) => client.echo(String(index)));
+    await client.close();
+    expect(await Promise.all(replies)).toHaveLength(20);
+  });
+
+  it("gives up on a silent server after two seconds", async () => {
+    const proxy = await proxied(redis);
+    const client = await connect(proxy.url);
+    proxy.down.hole = true;
+    const took = await timed(client.close());
+    expect(took).toBeGreaterThan(1_900);
+    expect(took).toBeLessThan(2_100 + slackMs);
+  });
+
+  it("does not come back after the caller's own quit or disconnect", async () => {
+    for (const ending of ["quit", "disconnect"] as const) {
+      const client = await connect({ url: redis.url, connectionName: "ending" });
+      await client[ending]();
+      await until(() => client.status === "end");
+      const error = await rejection(echo.run(client, {}, { value: "x" }));
+      expect(error.message).toContain("has ended");
+      expect(error).toBeInstanceOf(KitUnavailableError);
+      expect(await connectionsNamed(redis, "ending")).toEqual([]);
+      await client.close();
+    }
+  });
+
+  it("lets the process exit by itself, at once, also with Redis gone or silent", async () => {
+    const server = await startRedis();
+    redis.defer(() => server.stop());
+    const program = (before: string): string => `
+      import { connect, defineScript } from "./dist/index.js";
+      const client = await connect("${server.url}");
+      ${before}
+      await client.close();
+      process.stdout.write(String(performance.now()));
+      process.on("exit", () => process.stdout.write(" " + String(performance.now())));`;
+    const { port, pid } = server.nodes[0]!;
+    expect(port).toBeGreaterThan(0);
+    for (const before of [
+      "await client.ping();",
+      "process.kill(PID, 'SIGSTOP');",
+      "process.kill(PID, 'SIGKILL'); await new Promise((resolve) => client.once('reconnecting', resolve));",
+    ]) {
+      const { stdout, stderr, code } = await runProgram(program(before.replace("PID", String(pid))));
+      expect({ stderr, code }).toEqual({ stderr: "", code: 0 });
+      const [closedAt, exitedAt] = stdout.split(" ").map(Number);
+      expect(exitedAt! - closedAt!).toBeLessThan(500);
+      if (before.includes("SIGSTOP")) server.nodes[0]!.resume();
+    }
+  });
+});
+
+describe("connect: supervision", () => {
+  it("connects a client again that ended without us", async () => {
+    const client = await own(redis);
+    Redis.prototype.disconnect.call(client as unknown as Redis);
+    await until(() => client.status === "end");
+    expect(await echo.run(client, {}, { value: "again" })).toBe("again");
+    expect(await client.ping()).toBe("PONG");
+  });
+
+  it("works again after the server was killed and came back, within a second", async () => {
+    const client = await own(redis);
+    const [node] = redis.server.nodes;
+    await node!.kill();
+    await until(() => client.status !== "ready");
+    await node!.start();
+    const startedAt = performance.now();
+    expect(await echo.run(client, {}, { value: "x" }, { deadlineMs: 5_000 })).toBe("x");
+    expect(performance.now() - startedAt).toBeLessThan(2_000 + slackMs);
+  });
+
+  it("rejects a caller's own command whose reply is lost, and runs it once", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    proxy.down.cutNext = 1;
+    await expect(client.incr(redis.prefix)).rejects.toThrow("max retries per request");
+    await until(() => client.status === "ready");
+    expect(await client.get(redis.prefix)).toBe("1");
+    await client.del(redis.prefix);
+  });
+
+  it("replaces the socket of a silent server, so that the next call after it heals works", async () => {
+    const client = await own(redis, { connectionName: "silent" });
+    const [before] = await connectionsNamed(redis, "silent");
+    const [node] = redis.server.nodes;
+    node!.pause();
+    const calls = Array.from({ length: 5 }, () => timed(echo.run(client, {}, { value: "x" }, { deadlineMs: 700 })));
+    for (const took of await Promise.all(calls)) expect(took).toBeLessThan(800 + slackMs);
+    node!.resume();
+    expect(await echo.run(client, {}, { value: "x" })).toBe("x");
+    await until(async () => {
+      const now = await connectionsNamed(redis, "silent");
+      return now.length === 1 && now[0] !== before;
+    });
+  });
+
+  it("replaces a half-open link, also one that fell silent during the handshake", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    proxy.down.hole = true;
+    // The first call finds the link silent; the second one's link is silent from its first word.
+    for (const deadlineMs of [600, 600]) {
+      const startedAt = performance.now();
+      const error = await rejection(echo.run(client, {}, { value: "x" }, { deadlineMs }));
+      expect(error).toBeInstanceOf(KitUnavailableError);
+      expect(performance.now() - startedAt).toBeLessThan(700 + slackMs);
+    }
+    await until(() => client.status === "connect");
+    // Only new connections work: nobody resets the silent ones, as heal() would.
+    const other = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => other.close());
+    (client as unknown as Redis).options.port = other.port;
+    expect(await echo.run(client, {}, { value: "x" }, { deadlineMs: 8_000 })).toBe("x");
+  });
+
+  it("keeps a socket whose server is merely slow when the deadline was short", async () => {
+    const client = await own(redis, { connectionName: "slow" });
+    const before = await connectionsNamed(redis, "slow");
+    await echo.run(client, {}, { value: "x" });
+    const spin = `local function now() local t = redis.call("TIME") return t[1] * 1000 + t[2] / 1000 end
+      local over = now() + 250
+      repeat until now() > over`;
+    const spinning = redis.server.call("EVAL", spin, "0");
+    // Behind the script, which the server reads first: it came first.
+    await until(
+      async () => (await Promise.race([redis.client.ping().then(() => "free"), nextTurn("busy")])) === "busy",
+    );
+    expect(await rejection(echo.run(client, {}, { value: "x" }, { deadlineMs: 20 }))).toMatchObject({
+      code: "KIT_UNAVAILABLE",
+    });
+    await spinning;
+    expect(await echo.run(client, {}, { value: "x" })).toBe("x");
+    expect(await connectionsNamed(redis, "slow")).toEqual(before);
+  });
+});
+
+/** Resolves after ten milliseconds: a free server has answered by then, one that computes has not. */
+const nextTurn = <T>(value: T): Promise<T> => new Promise((resolve) => setTimeout(resolve, 10, value));
+
+describe("connect: secrets", () => {
+  it("leaks neither password nor payload into any error", async () => {
+    const server = await startRedis({ password: "canary-password" });
+    redis.defer(() => server.stop());
+    const proxy = await FaultProxy.start({ port: server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = await connect({
+      url: `redis://:canary-password@127.0.0.1:${String(proxy.port)}`,
+      deadlineMs: 2_000,
+    });
+    redis.defer(() => client.close());
+    const failing = (source: string): Promise<unknown> =>
+      defineScript({ name: "test.fail", source, keys: ["a"], args: ["b"], reply: String }).run(
+        client,
+        { a: "k" },
+        { b: "canary-payload" },
+        { deadlineMs: 300 },
+      );
+    const errors = [
+      await rejection(failing("return redis.call('NOPE', ARGV[1])")),
+      await rejection(failing("return redis.call('INCRBY', KEYS[1], 'x')")),
+      await rejection(failing("this is no lua")),
+    ];
+    proxy.down.cutNext = 1;
+    errors.push(await rejection(failing("return redis.call('SET', KEYS[1], ARGV[1], 'PX', 10000)")));
+    proxy.down.hole = true;
+    errors.push(await rejection(failing("return redis.call('SET', KEYS[1], ARGV[1], 'PX', 10000)")));
+    proxy.heal();
+    await server.call("CONFIG", "SET", "requirepass", "other");
+    proxy.resetAll();
+    errors.push(await rejection(failing("return 1")));
+    errors.push(
+      await rejection(connect({ url: `redis://:canary-password@127.0.0.1:${String(proxy.port)}`, deadlineMs: 300 })),
+    );
+    for (const error of errors) {
+      expect(KitError.is(error)).toBe(true);
+      expect(bare(error)).not.toContain("canary");
+    }
+  });
+});
+
+/** A Sentinel that watches the master `shop`. */
+const startSentinel = async (masterPort: number): Promise<{ port: number }> => {
+  const { spawn } = await import("node:child_process");
+  const { writeFileSync } = await import("node:fs");
+  const folder = mkdtempSync(join(tmpdir(), "kit-sentinel-"));
+  const port = await deadPort();
+  const config = join(folder, "sentinel.conf");
+  writeFileSync(
+    config,
+    `port ${String(port)}\nbind 127.0.0.1\ndir ${folder}\nsentinel monitor shop 127.0.0.1 ${String(masterPort)} 1\n`,
+  );
+  const child = spawn(process.env["REDIS_SERVER_BIN"] ?? "redis-server", [config, "--sentinel"], { stdio: "ignore" });
+  redis.defer(async () => {
+    child.kill("SIGKILL");
+    await new Promise((resolve) => child.once("exit", resolve));
+    rmSync(folder, { recursive: true });
+  });
+  const probe = new Redis(port, "127.0.0.1", { retryStrategy: () => 20 });
+  probe.on("error", () => undefined);
+  await eventually(() => probe.ping());
+  probe.disconnect();
+  return { port };
+};

@@ -1,0 +1,117 @@
+import { getEventListeners } from "node:events";
+import { describe, expect, it, vi } from "vitest";
+import { atDeadline, Deadline, onAbort } from "../src/deadline.js";
+
+const block = (ms: number): void => {
+  const until = performance.now() + ms;
+  while (performance.now() < until);
+};
+
+describe("Deadline", () => {
+  it("counts down on the monotonic clock", () => {
+    const now = vi.spyOn(Date, "now").mockReturnValue(0);
+    const deadline = Deadline.in(1_000);
+    now.mockReturnValue(10_000_000);
+    expect(deadline.remainingMs).toBeGreaterThan(900);
+    expect(deadline.remainingMs).toBeLessThanOrEqual(1_000);
+    now.mockRestore();
+  });
+});
+
+describe("atDeadline", () => {
+  it("calls at the deadline, not before", async () => {
+    const deadline = Deadline.in(30);
+    await new Promise<void>((resolve) => atDeadline(deadline, resolve));
+    expect(deadline.remainingMs).toBeLessThanOrEqual(1);
+    expect(deadline.remainingMs).toBeGreaterThan(-1_000);
+  });
+
+  it("calls soon when the deadline has passed already", async () => {
+    const startedAt = performance.now();
+    await new Promise<void>((resolve) => atDeadline(Deadline.in(-5), resolve));
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
+  });
+
+  it("lets what came meanwhile be read first after a blocked event loop", async () => {
+    const { port1, port2 } = new MessageChannel();
+    const order: string[] = [];
+    port2.on("message", () => order.push("message"));
+    const late = new Promise<void>((resolve) =>
+      atDeadline(Deadline.in(5), () => {
+        order.push("late");
+        resolve();
+      }),
+    );
+    port1.postMessage(1);
+    block(20);
+    await late;
+    port1.close();
+    expect(order).toEqual(["message", "late"]);
+  });
+
+  it("is not called once cancelled, also between the timer and the turn that it waits", async () => {
+    let calls = 0;
+    const cancel = atDeadline(Deadline.in(1), () => calls++);
+    block(5);
+    // Timers run before this immediate; ours was set after it.
+    await new Promise(setImmediate);
+    cancel();
+    await new Promise(setImmediate);
+    await new Promise(setImmediate);
+    expect(calls).toBe(0);
+  });
+
+  it("waits for a deadline beyond what a timer can hold", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance", "setImmediate"] });
+    let calls = 0;
+    const days = 24 * 3_600_000;
+    atDeadline(Deadline.in(40 * days), () => calls++);
+    await vi.advanceTimersByTimeAsync(39 * days);
+    expect(calls).toBe(0);
+    await vi.advanceTimersByTimeAsync(1.1 * days);
+    expect(calls).toBe(1);
+    vi.useRealTimers();
+  });
+});
+
+describe("onAbort", () => {
+  it("puts one listener on a signal, however many wait, and takes it off with the last", () => {
+    const { signal } = new AbortController();
+    const stops = Array.from({ length: 100 }, () => onAbort(signal, () => undefined));
+    expect(getEventListeners(signal, "abort")).toHaveLength(1);
+    for (const stop of stops) stop();
+    expect(getEventListeners(signal, "abort")).toHaveLength(0);
+  });
+
+  it("calls everybody once, save who stopped", () => {
+    const controller = new AbortController();
+    const called: number[] = [];
+    const stops = [0, 1, 2].map((index) => onAbort(controller.signal, () => called.push(index)));
+    stops[1]?.();
+    controller.abort();
+    controller.abort();
+    expect(called).toEqual([0, 2]);
+    expect(getEventListeners(controller.signal, "abort")).toHaveLength(0);
+  });
+
+  it("calls at once when the signal has aborted", () => {
+    let calls = 0;
+    onAbort(AbortSignal.abort(), () => calls++);
+    expect(calls).toBe(1);
+  });
+
+  it("tells one listener twice registered apart", () => {
+    const controller = new AbortController();
+    let calls = 0;
+    const listener = (): number => calls++;
+    const stop = onAbort(controller.signal, listener);
+    onAbort(controller.signal, listener);
+    stop();
+    controller.abort();
+    expect(calls).toBe(1);
+  });
+
+  it("does nothing without a signal", () => {
+    expect(onAbort(undefined, () => expect.fail("called"))).toBeTypeOf("function");
+  });
+});

@@ -1,0 +1,180 @@
+import { inspect } from "node:util";
+import { describe, expect, it } from "vitest";
+import {
+  isReplyError,
+  KitClosedError,
+  KitConflictError,
+  KitError,
+  KitKeyTypeError,
+  KitUnavailableError,
+  KitUnknownOutcomeError,
+  reasonOf,
+  replyOf,
+  safeCause,
+  serverError,
+} from "../src/errors.js";
+
+const sha = "f2a6c4a8a5d8f7f2f2b5cf1f0b7d5f2e1a0c9d3b";
+
+const replyError = (message: string): Error => Object.assign(new Error(message), { name: "ReplyError" });
+
+/** As each server puts an error that arose inside a script. */
+const forms: readonly [server: string, wrap: (reply: string) => string][] = [
+  ["plain, outside a script", (reply) => reply],
+  ["Redis 7", (reply) => `${reply} script: ${sha}, on @user_script:12.`],
+  ["Redis 6.2", (reply) => `ERR Error running script (call to f_${sha}): @user_script:12: ${reply} `],
+  [
+    "Redis 6.2, shared errors",
+    (reply) => `ERR Error running script (call to f_${sha}): @user_script:12: @user_script: 12: -${reply}`,
+  ],
+  ["Redis 6.0", (reply) => `ERR Error running script (call to f_${sha}): @user_script: 12: -${reply}`],
+];
+
+const replies: readonly [reply: string, code: string, retryable: boolean][] = [
+  ["OOM command not allowed when used memory > 'maxmemory'.", "KIT_SERVER_FULL", true],
+  ["READONLY You can't write against a read only replica.", "KIT_READONLY", true],
+  ["LOADING Redis is loading the dataset in memory", "KIT_LOADING", true],
+  ["MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", "KIT_LOADING", true],
+  ["BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", "KIT_BUSY", true],
+  ["UNKILLABLE Sorry the script already executed write commands", "KIT_BUSY", true],
+  ["CLUSTERDOWN Hash slot not served", "KIT_CLUSTER", true],
+  ["TRYAGAIN Multiple keys request during rehashing of slot", "KIT_CLUSTER", true],
+  ["MOVED 866 127.0.0.1:7001", "KIT_CLUSTER", true],
+  ["ASK 866 127.0.0.1:7001", "KIT_CLUSTER", true],
+  ["CROSSSLOT Keys in request don't hash to the same slot", "KIT_CLUSTER", false],
+  ["ERR Script attempted to access a non local key in a cluster node", "KIT_CLUSTER", false],
+  ["NOREPLICAS Not enough good replicas to write.", "KIT_SERVER", true],
+  [
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+    "KIT_SERVER",
+    true,
+  ],
+  ["NOAUTH Authentication required.", "KIT_AUTH", false],
+  ["WRONGPASS invalid username-password pair or user is disabled.", "KIT_AUTH", false],
+  ["NOPERM this user has no permissions to access one of the keys used as arguments", "KIT_NO_PERMISSION", false],
+  ["ERR The user executing the script can't run this command or subcommand", "KIT_NO_PERMISSION", false],
+  ["NOSCRIPT No matching script. Please use EVAL.", "KIT_NOSCRIPT", true],
+  ["KIT_LAYOUT lock 2", "KIT_LAYOUT", false],
+  ["ERR value is not an integer or out of range", "KIT_SERVER", false],
+];
+
+describe("serverError", () => {
+  for (const [form, wrap] of forms)
+    it(`knows every reply in the form of ${form}`, () => {
+      const found = replies.map(([reply]) => {
+        const { code, retryable } = serverError(replyError(wrap(reply)), "x");
+        return [reply, code, retryable];
+      });
+      expect(found).toEqual(replies);
+    });
+
+  it("says what failed and keeps the reply as the cause", () => {
+    const error = serverError(replyError("OOM command not allowed"), "lock.acquire of kit:lock:{x}:lease");
+    expect(error.message).toBe(
+      "lock.acquire of kit:lock:{x}:lease failed: the server is at its memory limit (maxmemory)",
+    );
+    expect((error.cause as Error).message).toBe("OOM command not allowed");
+  });
+
+  it("does not take a word in the middle of a reply for its code", () => {
+    expect(serverError(replyError("ERR user_script:1: saw OOM and READONLY"), "x").code).toBe("KIT_SERVER");
+  });
+});
+
+describe("replyOf", () => {
+  it("takes both frames off a WRONGTYPE", () => {
+    const reply = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    expect(forms.map(([, wrap]) => replyOf(wrap(reply)).trim())).toEqual(forms.map(() => reply));
+  });
+
+  it("leaves any other message alone", () => {
+    expect(replyOf("ERR syntax error")).toBe("ERR syntax error");
+  });
+});
+
+describe("safeCause", () => {
+  it("keeps name, message and code, and nothing that hangs on the error", () => {
+    const origin = Object.assign(replyError("WRONGPASS invalid"), {
+      code: "EX",
+      command: { name: "auth", args: ["default", "canary-1"] },
+      previousErrors: [new Error("canary-2")],
+    });
+    origin.stack = "ReplyError: canary-3";
+    const copy = safeCause(origin);
+    expect(copy).toMatchObject({ name: "ReplyError", message: "WRONGPASS invalid", code: "EX" });
+    expect(inspect(copy, { depth: 9, showHidden: true })).not.toContain("canary");
+  });
+
+  it("drops the arguments that a server quotes", () => {
+    const origin = replyError("ERR unknown command 'nope', with args beginning with: 'canary' 'b' ");
+    expect(safeCause(origin).message).toBe("ERR unknown command 'nope'");
+  });
+
+  it("makes an error of whatever was thrown", () => {
+    expect(safeCause("plain")).toBeInstanceOf(Error);
+    expect(safeCause(undefined).message).toBe("undefined");
+  });
+});
+
+describe("reasonOf", () => {
+  it("is the code where there is one, else the message", () => {
+    expect(reasonOf(Object.assign(new Error("connect ECONNREFUSED 127.0.0.1:1"), { code: "ECONNREFUSED" }))).toBe(
+      "ECONNREFUSED",
+    );
+    expect(reasonOf(new Error("Connection is closed."))).toBe("Connection is closed");
+  });
+
+  it("is what a Cluster's node said, not that all failed", () => {
+    const lastNodeError = Object.assign(new Error("x"), { code: "ECONNREFUSED" });
+    expect(reasonOf(Object.assign(new Error("Failed to refresh slots cache."), { lastNodeError }))).toBe(
+      "ECONNREFUSED",
+    );
+  });
+});
+
+describe("KitError", () => {
+  const all = [
+    new KitError("KIT_NAME", "m"),
+    new KitUnavailableError("m", "127.0.0.1:1"),
+    new KitUnknownOutcomeError("m", "op-1"),
+    new KitKeyTypeError("m", "k", "list"),
+    new KitConflictError("m", 3),
+    new KitClosedError("The lock"),
+  ];
+
+  it("names its class, also in a stack trace", () => {
+    expect(all.map(({ name }) => name)).toEqual(all.map((error) => error.constructor.name));
+  });
+
+  it("is recognised when it comes from another copy of the package", async () => {
+    const copy = "../src/errors.js?copy";
+    const other = (await import(copy)) as typeof import("../src/errors.js");
+    const foreign = new other.KitConflictError("m", 1);
+    expect(foreign).not.toBeInstanceOf(KitError);
+    expect(KitError.is(foreign)).toBe(true);
+  });
+
+  it("is not mistaken for anything else", () => {
+    expect([new Error("x"), { code: "KIT_NAME" }, null, undefined, "KIT_NAME"].map(KitError.is)).toEqual(
+      Array(5).fill(false),
+    );
+    expect(all.every(KitError.is)).toBe(true);
+  });
+
+  it("calls an unknown outcome retryable only when a repeat has one effect", () => {
+    expect(new KitUnknownOutcomeError("m", "op").retryable).toBe(true);
+    expect(new KitUnknownOutcomeError("m", undefined).retryable).toBe(false);
+  });
+
+  it("has no cause unless there was one", () => {
+    expect("cause" in new KitError("KIT_NAME", "m")).toBe(false);
+  });
+});
+
+describe("isReplyError", () => {
+  it("goes by the name, since each ioredis brings its own class", () => {
+    expect(isReplyError(replyError("x"))).toBe(true);
+    expect(isReplyError(new Error("x"))).toBe(false);
+    expect(isReplyError({ name: "ReplyError" })).toBe(false);
+  });
+});

@@ -1,0 +1,225 @@
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { Cluster } from "ioredis";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { KitUnavailableError } from "../src/errors.js";
+import { slotOf } from "../src/keyspace.js";
+import { optimistic } from "../src/optimistic.js";
+import { retain } from "../src/runtime.js";
+import { gateBehaviour } from "./gate-behaviour.js";
+import { connectionsNamed, endMigrations, own, rejection, timed, until } from "./harness.js";
+import { addOnce, append, putAll, read } from "./scripts.js";
+
+const redis = useRedis(vitest, { mode: "cluster" });
+
+const slackMs = 600;
+
+/** A key of this test that the given node serves. */
+const keyOn = (node: number): string => {
+  for (let number = 0; ; number++) {
+    const key = `${redis.prefix}:${String(number)}`;
+    if (Math.floor(slotOf(key) / 5461.4) === node) return key;
+  }
+};
+
+/** The shared client learns of a node that came back only when a command needs it. */
+const knownAgain = async (): Promise<void> => {
+  await eventually(() => Promise.all([0, 1, 2].map((node) => redis.client.exists(keyOn(node)))), { timeoutMs: 15_000 });
+};
+
+gateBehaviour(redis);
+
+describe("gate on a Cluster", () => {
+  it("says so, typed, when keys do not share a slot", async () => {
+    const error = await rejection(
+      putAll.run(redis.client, { first: keyOn(0), others: [keyOn(1)] }, { ttlMs: 1_000, values: ["a", "b"] }),
+    );
+    expect(error).toMatchObject({ code: "KIT_CLUSTER", retryable: false });
+  });
+
+  it("keeps deadlines while one node is silent, and works on the others meanwhile and on it afterwards", async () => {
+    const client = await own(redis);
+    const keys = [0, 1, 2].map(keyOn);
+    for (const key of keys) await append.run(client, { key }, { value: "-" });
+    const [node] = redis.server.nodes;
+    node!.pause();
+    const silent = rejection(append.run(client, { key: keys[0]! }, { value: "x" }, { deadlineMs: 600 }));
+    const took = timed(silent);
+    for (const key of keys.slice(1)) expect(await append.run(client, { key }, { value: "x" })).toBe(2);
+    expect(await silent).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    expect(await took).toBeLessThan(700 + slackMs);
+    const again = timed(read.run(client, { key: keys[0]! }, {}, { deadlineMs: 300 }));
+    expect(await again).toBeLessThan(400 + slackMs);
+    node!.resume();
+    await eventually(() => read.run(client, { key: keys[0]! }, {}, { deadlineMs: 500 }), { timeoutMs: 15_000 });
+    for (const key of keys.slice(1)) expect(await read.run(client, { key }, {})).toBe("-x");
+  });
+
+  it("replaces the connection to the deaf node only", async () => {
+    const client = await own(redis);
+    const keys = [0, 1, 2].map(keyOn);
+    for (const key of keys) await append.run(client, { key }, { value: "-" });
+    const connections = (
+      client as unknown as { nodes(role: string): { options: { port: number }; stream: { destroyed: boolean } }[] }
+    ).nodes("all");
+    const streams = new Map(connections.map(({ options, stream }) => [options.port, stream]));
+    const [node] = redis.server.nodes;
+    node!.pause();
+    await rejection(append.run(client, { key: keys[0]! }, { value: "x" }, { deadlineMs: 200 }));
+    await until(() => streams.get(node!.port)!.destroyed);
+    node!.resume();
+    expect(redis.server.nodes.slice(1).map(({ port }) => streams.get(port)!.destroyed)).toEqual([false, false]);
+  });
+
+  it("runs a change once whose reply is lost, and asks again for one that is idempotent", async () => {
+    const client = await own(redis);
+    const key = keyOn(0);
+    const [node] = redis.server.nodes;
+    await append.run(client, { key }, { value: "-" });
+    // Each connection is cut right behind the request: the server runs it, and its reply meets a closed socket.
+    for (let round = 0; round < 10; round++) {
+      const connection = (
+        client as unknown as { nodes(role: string): { options: { port: number }; stream: { destroy(): void } }[] }
+      )
+        .nodes("master")
+        .find(({ options }) => options.port === node!.port);
+      const running = addOnce.run(client, { key: `{${key}}:z` }, { op: `op-${String(round)}` }, { deadlineMs: 5_000 });
+      setImmediate(() => connection?.stream.destroy());
+      expect(await running).toBe(round + 1);
+    }
+  });
+
+  it("runs a change once whose reply is lost, and calls its outcome unknown", async () => {
+    const proxies = await Promise.all(redis.server.nodes.map(({ port }) => FaultProxy.start({ port })));
+    redis.defer(() => Promise.all(proxies.map((proxy) => proxy.close())));
+    const natMap = Object.fromEntries(
+      redis.server.nodes.map(({ host, port }, index) => [
+        `${host}:${String(port)}`,
+        { host, port: proxies[index]!.port },
+      ]),
+    );
+    // The caller's own settings would send it again; those of a duplicate do not.
+    const runtime = retain(redis.connect({}, { natMap }), { isolate: true });
+    const keys = [0, 1, 2].map(keyOn);
+    for (const key of keys) await append.run(runtime, { key }, { value: "-" });
+    for (const [index, key] of keys.entries()) {
+      proxies[index]!.down.cutNext = 1;
+      const error = await rejection(append.run(runtime, { key }, { value: "x" }, { deadlineMs: 5_000 }));
+      expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", retryable: false });
+      expect(await redis.client.get(key)).toBe("-x");
+    }
+    expect(await optimistic(runtime, [keys[1]!], (tx) => tx.call("GET", keys[1]!))).toEqual({
+      value: "-x",
+      attempts: 1,
+    });
+    // A node that the client knows nothing of yet is told by MOVED, by its own address; the way leads through its proxy.
+    const client = runtime.client as unknown as { slots: string[][] };
+    client.slots[slotOf(keys[1]!)] = client.slots[slotOf(keys[0]!)]!;
+    const accepted = proxies[1]!.stats.accepted;
+    for (const id of await connectionsNamed(redis, "kit:exclusive"))
+      await redis.server.nodes[1]!.call("CLIENT", "KILL", "ID", id.split("#")[1]!).catch(() => undefined);
+    await until(async () => (await connectionsNamed(redis, "kit:exclusive")).length === 0);
+    const moved = await optimistic(runtime, [keys[1]!], (tx) => tx.call("GET", keys[1]!));
+    expect(moved).toEqual({ value: "-x", attempts: 2 });
+    expect(proxies[1]!.stats.accepted).toBeGreaterThan(accepted);
+    runtime.release();
+  });
+
+  it("waits for a killed node to come back, and never runs late what it gave up", async () => {
+    const client = await own(redis);
+    const keys = [0, 1, 2].map(keyOn);
+    for (const key of keys) await append.run(client, { key }, { value: "-" });
+    const [node] = redis.server.nodes;
+    await node!.kill();
+    const error = await rejection(append.run(client, { key: keys[0]! }, { value: "x" }, { deadlineMs: 400 }));
+    expect(["KIT_UNAVAILABLE", "KIT_UNKNOWN_OUTCOME", "KIT_CLUSTER"]).toContain(error.code);
+    await node!.start();
+    await eventually(() => read.run(client, { key: keys[0]! }, {}, { deadlineMs: 500 }), { timeoutMs: 15_000 });
+    expect(await read.run(client, { key: keys[0]! }, {})).toBe("");
+    await knownAgain();
+  });
+
+  it("follows a slot that moves while scripts run on it", async () => {
+    const client = await own(redis);
+    const key = keyOn(1);
+    const slot = slotOf(key);
+    const [, source, target] = redis.server.nodes;
+    const ids = await Promise.all([source, target].map(async (node) => String(await node!.call("CLUSTER", "MYID"))));
+    await addOnce.run(client, { key }, { op: "before" });
+    let number = 0;
+    let isMoving = true;
+    const running = (async () => {
+      while (isMoving)
+        expect(await addOnce.run(client, { key }, { op: `op-${String(number++)}` }, { deadlineMs: 5_000 })).toBe(
+          number + 1,
+        );
+    })();
+    for (const [from, to, fromId, toId] of [
+      [source!, target!, ids[0]!, ids[1]!],
+      [target!, source!, ids[1]!, ids[0]!],
+    ] as const) {
+      await to.call("CLUSTER", "SETSLOT", String(slot), "IMPORTING", fromId);
+      await from.call("CLUSTER", "SETSLOT", String(slot), "MIGRATING", toId);
+      await from.call("MIGRATE", to.host, String(to.port), key, "0", "5000");
+      const seen = number;
+      await until(() => number > seen + 5);
+      await to.call("CLUSTER", "SETSLOT", String(slot), "NODE", toId);
+      await from.call("CLUSTER", "SETSLOT", String(slot), "NODE", toId);
+      const later = number;
+      await until(() => number > later + 5);
+    }
+    isMoving = false;
+    await running;
+    await endMigrations(redis);
+    expect(await client.call("ZCARD", key)).toBe(number + 1);
+  });
+
+  it("keeps one clock per node, and forgets it when the node goes", async () => {
+    const client = await own(redis);
+    const runtime = retain(client);
+    const [first, second] = [keyOn(0), keyOn(1)];
+    for (const key of [first, second, keyOn(2)]) await read.run(client, { key }, {});
+    runtime.clockOf(first).observe(performance.now(), 1_000);
+    expect(runtime.clockOf(`{${first}}:other`).earliest(1_000)).toBeDefined();
+    expect(runtime.clockOf(second).earliest(1_000)).toBeUndefined();
+    await redis.server.nodes[0]!.kill();
+    await until(() => runtime.clockOf(first).earliest(1_000) === undefined);
+    await redis.server.nodes[0]!.start();
+    runtime.release();
+    await knownAgain();
+  });
+
+  it("connects a client again that ended without us, and says at once that a borrowed one has", async () => {
+    const client = await own(redis);
+    const key = keyOn(0);
+    Cluster.prototype.disconnect.call(client as unknown as Cluster);
+    await until(() => client.status !== "ready");
+    expect(await read.run(client, { key }, {}, { deadlineMs: 10_000 })).toBe("");
+    const borrowed = redis.connect();
+    await Promise.all([0, 1, 2].map((node) => borrowed.exists(keyOn(node))));
+    borrowed.disconnect();
+    await until(() => borrowed.status !== "ready");
+    const startedAt = performance.now();
+    // ioredis says first `end`, then `close` again: once while it ends, then when all has settled.
+    for (let round = 0; round < 3; round++) {
+      const error = await rejection(read.run(borrowed, { key }, {}, { deadlineMs: 10_000 }));
+      expect(error.message).toContain("has ended");
+      await until(() => borrowed.nodes("all").length === 0);
+      await new Promise(setImmediate);
+    }
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+  });
+
+  it("rejects in time when the whole Cluster is gone, and works again when it is back", async () => {
+    const client = await own(redis);
+    const key = keyOn(0);
+    await read.run(client, { key }, {});
+    await Promise.all(redis.server.nodes.map((node) => node.kill()));
+    const startedAt = performance.now();
+    expect(await rejection(read.run(client, { key }, {}, { deadlineMs: 500 }))).toBeInstanceOf(KitUnavailableError);
+    expect(performance.now() - startedAt).toBeLessThan(600 + slackMs);
+    await Promise.all(redis.server.nodes.map((node) => node.start()));
+    await eventually(() => read.run(client, { key }, {}, { deadlineMs: 500 }), { timeoutMs: 15_000 });
+    await knownAgain();
+  });
+});

@@ -1,0 +1,313 @@
+import { getEventListeners } from "node:events";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { startRedis, useRedis } from "@kit/testing";
+import { gateBehaviour } from "./gate-behaviour.js";
+import { KitUnavailableError, KitUnknownOutcomeError } from "../src/errors.js";
+import { retain } from "../src/runtime.js";
+import { defineScript } from "../src/script.js";
+import { bare, callsOf, own, proxied, rejection, until } from "./harness.js";
+import { addOnce, append, read } from "./scripts.js";
+
+const redis = useRedis(vitest);
+
+const slackMs = 400;
+
+gateBehaviour(redis);
+
+describe("gate: a client that is not ready", () => {
+  it("connects a lazy client, and waits for one that is connecting", async () => {
+    const key = redis.prefix;
+    for (const client of [redis.connect({ lazyConnect: true }), redis.connect()])
+      expect(await read.run(client, { key }, {})).toBe("");
+  });
+
+  it("never runs a command later that could not be sent in time", async () => {
+    const server = await startRedis({ persistence: "always" });
+    redis.defer(() => server.stop());
+    const [node] = server.nodes;
+    const borrowed = server.client({ retryStrategy: () => 10, maxRetriesPerRequest: null });
+    borrowed.on("error", () => undefined);
+    const owned = await own(redis, { url: server.url });
+    await borrowed.ping();
+    await node!.kill();
+    await until(() => borrowed.status !== "ready" && owned.status !== "ready");
+    for (const client of [borrowed, owned]) {
+      const startedAt = performance.now();
+      const error = await rejection(append.run(client, { key: "ghost" }, { value: "x" }, { deadlineMs: 150 }));
+      expect(error).toBeInstanceOf(KitUnavailableError);
+      expect(error.message).toMatch(
+        /^No answer from Redis at 127\.0\.0\.1:\d+ in time \(ECONNREFUSED\): test\.append of ghost was not done$/,
+      );
+      expect(performance.now() - startedAt).toBeLessThan(250 + slackMs);
+    }
+    await node!.start();
+    for (const client of [borrowed, owned]) {
+      await until(() => client.status === "ready");
+      expect(await client.call("EXISTS", "ghost")).toBe(0);
+    }
+    borrowed.disconnect();
+  });
+
+  it("says at once that a borrowed client has ended", async () => {
+    const client = redis.connect();
+    await client.ping();
+    client.disconnect();
+    await until(() => client.status === "end");
+    const startedAt = performance.now();
+    const error = await rejection(read.run(client, { key: redis.prefix }, {}, { deadlineMs: 10_000 }));
+    expect(error).toBeInstanceOf(KitUnavailableError);
+    expect(error.message).toContain("has ended");
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
+  });
+
+  it("does not hand a command to a socket that is closing: it would run after the next connect", async () => {
+    const client = redis.connect({ retryStrategy: () => 400 });
+    await client.ping();
+    // As between the end of the stream and its close: ioredis still says ready, and would keep the command.
+    client.stream.end();
+    expect(client.status).toBe("ready");
+    const error = await rejection(append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 100 }));
+    expect(error).toBeInstanceOf(KitUnavailableError);
+    await until(() => client.status === "ready");
+    expect(await client.get(redis.prefix)).toBeNull();
+  });
+});
+
+describe("gate: lost replies", () => {
+  it("asks again for an idempotent script: one effect, one answer", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    await addOnce.run(client, { key: redis.prefix }, { op: "warm" });
+    for (let round = 0; round < 20; round++) {
+      proxy.down.cutNext = 1;
+      expect(
+        await addOnce.run(client, { key: redis.prefix }, { op: `op-${String(round)}` }, { deadlineMs: 5_000 }),
+      ).toBe(round + 2);
+    }
+    expect(proxy.stats.resets).toBe(20);
+    expect(await redis.client.zcard(redis.prefix)).toBe(21);
+    await redis.client.del(redis.prefix);
+  });
+
+  it("calls the outcome of any other change unknown, with its operation id, and changes once", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    await append.run(client, { key: redis.prefix }, { value: "-" });
+    for (let round = 0; round < 10; round++) {
+      proxy.down.cutNext = 1;
+      const error = await rejection(
+        append.run(client, { key: redis.prefix }, { value: "x" }, { op: `op-${String(round)}`, deadlineMs: 5_000 }),
+      );
+      expect(error).toBeInstanceOf(KitUnknownOutcomeError);
+      expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: `op-${String(round)}`, retryable: true });
+      await until(() => client.status === "ready");
+    }
+    expect(await redis.client.get(redis.prefix)).toBe(`-${"x".repeat(10)}`);
+    await redis.client.del(redis.prefix);
+  });
+
+  it("calls a silent server's outcome unknown at the deadline", async () => {
+    const client = await own(redis);
+    await append.run(client, { key: redis.prefix }, { value: "-" });
+    const [node] = redis.server.nodes;
+    node!.pause();
+    const startedAt = performance.now();
+    const error = await rejection(append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 600 }));
+    expect(performance.now() - startedAt).toBeLessThan(700 + slackMs);
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: undefined, retryable: false });
+    // Its socket was replaced by one that is not ready yet: the next call is not sent at all.
+    const next = addOnce.run(client, { key: `${redis.prefix}:z` }, { op: "o" }, { deadlineMs: 300, op: "o" });
+    expect(await rejection(next)).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    node!.resume();
+    await until(() => client.status === "ready");
+    expect(await client.call("EXISTS", `${redis.prefix}:z`)).toBe(0);
+    await redis.client.del(redis.prefix);
+  });
+
+  it("calls a lost read unavailable, since nothing can have happened", async () => {
+    const client = await own(redis);
+    const [node] = redis.server.nodes;
+    await read.run(client, { key: redis.prefix }, {});
+    node!.pause();
+    expect(await rejection(read.run(client, { key: redis.prefix }, {}, { deadlineMs: 200 }))).toBeInstanceOf(
+      KitUnavailableError,
+    );
+    node!.resume();
+  });
+
+  it("does not send again what is no longer wanted", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    await addOnce.run(client, { key: redis.prefix }, { op: "warm" });
+    proxy.down.cutNext = 1;
+    let asked = 0;
+    const error = await rejection(
+      addOnce.run(client, { key: redis.prefix }, { op: "o" }, { op: "o", isWanted: () => ++asked === 1 }),
+    );
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: "o", retryable: true });
+    expect(asked).toBe(2);
+    const unwanted = await rejection(
+      addOnce.run(redis.client, { key: redis.prefix }, { op: "never" }, { isWanted: () => false }),
+    );
+    expect(unwanted.code).toBe("KIT_UNAVAILABLE");
+    expect(await redis.client.zscore(redis.prefix, "never")).toBeNull();
+    await redis.client.del(redis.prefix);
+  });
+});
+
+describe("gate: a blocked event loop", () => {
+  it("reads the reply that is in the socket, however late it is", async () => {
+    const client = await own(redis);
+    await append.run(client, { key: redis.prefix }, { value: "-" });
+    for (let round = 0; round < 5; round++) {
+      const running = append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 30 });
+      const wake = performance.now() + 120;
+      while (performance.now() < wake);
+      await running;
+    }
+    expect(await client.get(redis.prefix)).toBe("-xxxxx");
+    await client.del(redis.prefix);
+  });
+});
+
+describe("gate: abort", () => {
+  const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+
+  it("sends nothing when the signal has aborted already", async () => {
+    const before = await callsOf(redis, "evalsha");
+    await expect(
+      append.run(
+        redis.client,
+        { key: redis.prefix },
+        { value: "x" },
+        { signal: AbortSignal.abort(new Error("early")) },
+      ),
+    ).rejects.toThrow("early");
+    expect(await redis.client.exists(redis.prefix)).toBe(0);
+    expect(await callsOf(redis, "evalsha")).toBe(before);
+  });
+
+  it("leaves no listener on a signal that never aborts", async () => {
+    const { signal } = new AbortController();
+    await Promise.all(Array.from({ length: 20 }, () => read.run(redis.client, { key: redis.prefix }, {}, { signal })));
+    await read.run(redis.connect({ lazyConnect: true }), { key: redis.prefix }, {}, { signal });
+    expect(getEventListeners(signal, "abort")).toHaveLength(0);
+  });
+
+  it("rejects with the reason in flight and while it waits, and leaves neither timer nor listener", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    await read.run(client, { key: redis.prefix }, {});
+    const before = timers();
+    proxy.down.latencyMs = 200;
+    const controllers = [new AbortController(), new AbortController()];
+    const inFlight = read.run(
+      client,
+      { key: redis.prefix },
+      {},
+      { signal: controllers[0]!.signal, deadlineMs: 60_000 },
+    );
+    setImmediate(() => controllers[0]!.abort(new Error("in flight")));
+    await expect(inFlight).rejects.toThrow("in flight");
+    proxy.refuse = true;
+    proxy.resetAll();
+    await until(() => client.status !== "ready");
+    const waiting = read.run(client, { key: redis.prefix }, {}, { signal: controllers[1]!.signal, deadlineMs: 60_000 });
+    setImmediate(() => controllers[1]!.abort(new Error("waiting")));
+    await expect(waiting).rejects.toThrow("waiting");
+    for (const { signal } of controllers) expect(getEventListeners(signal, "abort")).toHaveLength(0);
+    proxy.refuse = false;
+    proxy.heal();
+    await until(() => client.status === "ready");
+    await until(() => timers() <= before);
+  });
+});
+
+describe("gate: listeners and deadlines", () => {
+  it("leaves no listener on a borrowed client, and never closes it", async () => {
+    const client = redis.connect();
+    await client.ping();
+    const count = (): number => client.eventNames().reduce((sum, name) => sum + client.listenerCount(name), 0);
+    const before = count();
+    await Promise.all(Array.from({ length: 50 }, () => read.run(client, { key: redis.prefix }, {})));
+    expect(count()).toBe(before);
+    const runtimes = [retain(client), retain(client), retain(client, { prefix: "other" })];
+    expect(count()).toBeGreaterThan(before);
+    for (const runtime of runtimes) runtime.release();
+    expect(count()).toBe(before);
+    expect(client.status).toBe("ready");
+  });
+
+  it("only rejects on a borrowed client: its silent socket stays", async () => {
+    const proxy = await proxied(redis);
+    const client = redis.connect({ host: "127.0.0.1", port: proxy.port });
+    await client.ping();
+    const { stream } = client;
+    proxy.down.hole = true;
+    await rejection(read.run(client, { key: redis.prefix }, {}, { deadlineMs: 700 }));
+    await rejection(read.run(client, { key: redis.prefix }, {}, { deadlineMs: 100 }));
+    expect(client.stream).toBe(stream);
+    expect(stream.destroyed).toBe(false);
+  });
+
+  it("replaces the silent socket of an isolated duplicate, and closes that with the last user", async () => {
+    const proxy = await proxied(redis);
+    const client = redis.connect({ host: "127.0.0.1", port: proxy.port, connectionName: "isolated" });
+    await client.ping();
+    const runtime = retain(client, { isolate: true });
+    expect(runtime.client).not.toBe(client);
+    expect(await read.run(runtime, { key: redis.prefix }, {})).toBe("");
+    const { stream } = runtime.client as typeof client;
+    proxy.down.hole = true;
+    await rejection(read.run(runtime, { key: redis.prefix }, {}, { deadlineMs: 600 }));
+    await until(() => stream.destroyed);
+    proxy.heal();
+    expect(await read.run(runtime, { key: redis.prefix }, {}, { deadlineMs: 5_000 })).toBe("");
+    runtime.release();
+    await until(() => runtime.client.status === "end");
+  });
+
+  it("keeps deadlines of many calls at once", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    await client.ping();
+    proxy.down.hole = true;
+    const late = await Promise.all(
+      Array.from({ length: 300 }, async (_, index) => {
+        const dueAt = performance.now() + 100 + index;
+        await rejection(read.run(client, { key: redis.prefix }, {}, { deadlineMs: 100 + index }));
+        return performance.now() - dueAt;
+      }),
+    );
+    expect(Math.min(...late)).toBeGreaterThan(-2);
+    expect(Math.max(...late)).toBeLessThan(100 + slackMs);
+  });
+
+  it("asks once whether the connection is deaf, however many calls are late", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    await read.run(client, { key: redis.prefix }, {});
+    proxy.down.latencyMs = 150;
+    const pings = await callsOf(redis, "ping");
+    const calls = Array.from({ length: 50 }, () => read.run(client, { key: redis.prefix }, {}, { deadlineMs: 50 }));
+    for (const call of calls) expect(await rejection(call)).toBeInstanceOf(KitUnavailableError);
+    expect(await read.run(client, { key: redis.prefix }, {})).toBe("");
+    expect((await callsOf(redis, "ping")) - pings).toBe(1);
+    expect(proxy.stats.accepted).toBe(1);
+  });
+
+  it("carries no argument in its errors", async () => {
+    const client = await own(redis);
+    const bad = defineScript({
+      name: "test.bad",
+      source: "return redis.call('NOPE', ARGV[1])",
+      keys: ["key"],
+      args: ["value"],
+      reply: String,
+    });
+    const error = await rejection(bad.run(client, { key: redis.prefix }, { value: "canary" }));
+    expect(bare(error)).not.toContain("canary");
+    expect(error.message).toContain(`test.bad of ${redis.prefix} failed`);
+  });
+});

@@ -1,0 +1,89 @@
+import type { RedisMode, TestRedis } from "@kit/testing";
+import { describe, expect, it } from "vitest";
+import type { RedisLike } from "../src/client.js";
+import { Deadline } from "../src/deadline.js";
+import { health } from "../src/health.js";
+import type { Inbox } from "../src/inbox.js";
+import { retain } from "../src/runtime.js";
+import { connectionsNamed, until } from "./harness.js";
+
+/** The inbox of a runtime on `client`, let go after the test. */
+export const openInbox = async (redis: TestRedis<RedisMode>, client: RedisLike, isOpen = true): Promise<Inbox> => {
+  const runtime = retain(client, { prefix: redis.prefix });
+  redis.defer(() => runtime.release());
+  if (isOpen && !(await runtime.inbox.open(Deadline.in(5_000)))) throw new Error("the inbox did not open");
+  return runtime.inbox;
+};
+
+export const publish = (redis: TestRedis<RedisMode>, inbox: Inbox, message: string): Promise<unknown> =>
+  redis.server.call("PUBLISH", inbox.channel, message);
+
+/** What holds on a single server and on a Cluster. */
+export const inboxBehaviour = (redis: TestRedis<RedisMode>): void => {
+  describe("inbox: delivery", () => {
+    it("delivers each message to who expects its id, and to nobody else", async () => {
+      const inbox = await openInbox(redis, redis.client);
+      const heard: string[] = [];
+      inbox.expect("a", (payload) => heard.push(`a ${payload}`));
+      inbox.expect("b", (payload) => heard.push(`b ${payload}`));
+      inbox.expect("c", (payload) => heard.push(`c ${payload}`));
+      inbox.forget("c");
+      for (const message of ["b\t1", "x\t1", "a\tmore\ttabs", "c\t1", "no tab", "", "a\t", "a\té😀\n"])
+        await publish(redis, inbox, message);
+      await until(() => heard.length >= 4);
+      expect(heard).toEqual(["b 1", "a more\ttabs", "a ", "a é😀\n"]);
+    });
+
+    it("uses one connection for one client, opened on first use, and none after the last release", async () => {
+      const client = redis.connect();
+      const first = retain(client, { prefix: redis.prefix });
+      const second = retain(client, { prefix: redis.prefix });
+      expect(second).toBe(first);
+      expect(await connectionsNamed(redis, "kit:inbox")).toHaveLength(0);
+      expect(first.inbox.state).toBeUndefined();
+      await Promise.all([first.inbox.open(Deadline.in(5_000)), second.inbox.open(Deadline.in(5_000))]);
+      expect(await connectionsNamed(redis, "kit:inbox")).toHaveLength(1);
+      expect((await health(first)).pushes).toBe("open");
+      first.release();
+      expect(first.inbox.isOpen).toBe(true);
+      second.release();
+      await until(async () => (await connectionsNamed(redis, "kit:inbox")).length === 0);
+      await expect(first.inbox.open(Deadline.in(100))).rejects.toMatchObject({ code: "KIT_CLOSED" });
+    });
+
+    it("hears its channel also on a client with a key prefix", async () => {
+      const client = redis.connect({ keyPrefix: "app:" });
+      await client.ping();
+      const inbox = await openInbox(redis, client);
+      const heard: string[] = [];
+      inbox.expect("a", (payload) => heard.push(payload));
+      await publish(redis, inbox, "a\t1");
+      await until(() => heard.length === 1);
+      expect(inbox.channel.startsWith(`${redis.prefix}:inbox:`)).toBe(true);
+    });
+
+    it("is a channel of its own for each prefix and each client", async () => {
+      const channels = [redis.client, redis.client, redis.connect()].map((client, index) => {
+        const runtime = retain(client, { prefix: `${redis.prefix}${String(index)}` });
+        redis.defer(() => runtime.release());
+        return runtime.inbox.channel;
+      });
+      expect(new Set(channels).size).toBe(3);
+    });
+
+    it("survives answers to its pings in subscriber mode", async () => {
+      const inbox = await openInbox(redis, redis.client);
+      await Promise.all([inbox.check(), inbox.check(), inbox.check()]);
+      expect(inbox.isOpen).toBe(true);
+    });
+
+    it("stops waiting when the signal aborts, and goes on opening", async () => {
+      const controller = new AbortController();
+      const inbox = await openInbox(redis, redis.client, false);
+      const opening = inbox.open(Deadline.in(60_000), controller.signal);
+      controller.abort();
+      expect(await opening).toBe(false);
+      await until(() => inbox.isOpen);
+    });
+  });
+};

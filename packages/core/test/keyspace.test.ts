@@ -1,0 +1,129 @@
+import fc from "fast-check";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { useRedis } from "@kit/testing";
+import { checkPrefix, keyspace, slotOf } from "../src/keyspace.js";
+
+const redis = useRedis(vitest, { args: ["--cluster-enabled", "yes"] });
+
+const hostile = fc
+  .oneof(
+    fc.string({ unit: "binary", minLength: 1, maxLength: 100 }),
+    fc.string({
+      unit: fc.constantFrom("{", "}", ":", "%", "7", "B", "\0", "\n", "\u007f", "a"),
+      minLength: 1,
+      maxLength: 12,
+    }),
+    fc.string({ unit: "grapheme", minLength: 1, maxLength: 40 }),
+  )
+  .filter((name) => Buffer.byteLength(name) <= 512);
+const part = fc.constantFrom("lease", "queue", "fence");
+
+describe("keyspace", () => {
+  it("gives different keys to different names and parts", () => {
+    const keys = keyspace("lock");
+    fc.assert(
+      fc.property(hostile, part, hostile, part, (name, one, other, two) => {
+        expect(keys.key(name, one) === keys.key(other, two)).toBe(name === other && one === two);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("gives another key to a name that is written as an escaped one", () => {
+    const keys = keyspace("lock");
+    fc.assert(
+      fc.property(hostile, (name) => {
+        const escaped = /\{(.*)\}/s.exec(keys.key(name, "lease"))![1]!;
+        fc.pre(Buffer.byteLength(escaped) <= 512);
+        expect(keys.key(escaped, "lease") === keys.key(name, "lease")).toBe(escaped === name);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("puts one tag into a key, without braces or control characters, and the part behind it", () => {
+    fc.assert(
+      fc.property(hostile, part, (name, partName) => {
+        const key = keyspace("lock", "app").key(name, partName);
+        expect(key).toMatch(/^app:lock:\{[^{}:]+\}:[a-z]+$/);
+        // eslint-disable-next-line no-control-regex
+        expect(key).not.toMatch(/[\u0000-\u001f\u007f]/);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("keeps all parts of a name in one slot, the server's own", async () => {
+    const names = fc.sample(hostile, { numRuns: 300, seed: 7 });
+    for (const name of names) {
+      const key = keyspace("lock").key(name, "lease");
+      expect(slotOf(key)).toBe(slotOf(keyspace("lock").key(name, "queue")));
+      expect(await redis.server.call("CLUSTER", "KEYSLOT", key)).toBe(slotOf(key));
+    }
+  });
+
+  it("reads plain names as they are", () => {
+    expect(keyspace("queue").key("mail/Ünïcode 😀", "waiting")).toBe("kit:queue:{mail/Ünïcode 😀}:waiting");
+  });
+
+  it("escapes what would move the tag, part the key, or wreck a terminal", () => {
+    expect(keyspace("lock").key("a{b}:c%\n\0\u007f", "lease")).toBe("kit:lock:{a%7Bb%7D%3Ac%25%0A%00%7F}:lease");
+  });
+
+  it.each([
+    ["empty", ""],
+    ["ten megabytes", "x".repeat(10_000_000)],
+    ["513 bytes", "x".repeat(513)],
+    ["513 bytes in fewer characters", "é".repeat(257)],
+    ["half a surrogate pair", "a\ud800"],
+    ["the other half", "\udc00a"],
+    ["a number", 42 as unknown as string],
+    ["null", null as unknown as string],
+    ["an object with a toString", { toString: () => "x" } as unknown as string],
+  ])("refuses a name that is %s", (_, name) => {
+    expect(() => keyspace("lock").key(name, "lease")).toThrow(expect.objectContaining({ code: "KIT_NAME" }));
+  });
+
+  it("does not repeat a refused name", () => {
+    const name = `canary${"x".repeat(600)}`;
+    expect(() => keyspace("lock").key(name, "lease")).toThrow(/^(?!.*canary)/);
+  });
+
+  it("takes a name of 512 bytes", () => {
+    expect(keyspace("lock").key("x".repeat(512), "lease")).toContain("x".repeat(512));
+  });
+});
+
+describe("slotOf", () => {
+  it("agrees with the server on any key, tagged or not", async () => {
+    const keys = fc.sample(
+      fc.oneof(
+        fc.string({ unit: fc.constantFrom("{", "}", "a", "b", "é", "😀"), maxLength: 12 }),
+        fc.string({ maxLength: 30 }),
+      ),
+      { numRuns: 500, seed: 3 },
+    );
+    for (const key of ["", "{}", "{}a", "a{}{b}", "{{a}}", "}{a}", "{a", ...keys])
+      expect([key, slotOf(key)]).toEqual([key, await redis.server.call("CLUSTER", "KEYSLOT", key)]);
+  });
+});
+
+describe("checkPrefix", () => {
+  it("takes what can stand in front of a tag", () => {
+    expect(["kit", "a", "my-app:v2", "é".repeat(64)].map(checkPrefix)).toEqual([
+      "kit",
+      "a",
+      "my-app:v2",
+      "é".repeat(64),
+    ]);
+  });
+
+  it.each(["", "a{b", "a}b", "a b", "a\nb", "a\0", "x".repeat(65)])("refuses %j", (prefix) => {
+    expect(() => checkPrefix(prefix)).toThrow(RangeError);
+  });
+
+  it("refuses what is no text", () => {
+    expect(() => checkPrefix(7 as unknown as string)).toThrow(TypeError);
+  });
+});

@@ -1,0 +1,107 @@
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { eventually, useRedis } from "@kit/testing";
+import { slotOf } from "../src/keyspace.js";
+import { optimistic } from "../src/optimistic.js";
+import { retain } from "../src/runtime.js";
+import { connectionsNamed, endMigrations, own, rejection } from "./harness.js";
+import { increment, optimisticBehaviour } from "./optimistic-behaviour.js";
+
+const redis = useRedis(vitest, { mode: "cluster" });
+
+optimisticBehaviour(redis);
+
+const keyOn = (node: number): string => {
+  for (let number = 0; ; number++) {
+    const key = `${redis.prefix}:${String(number)}`;
+    if (Math.floor(slotOf(key) / 5461.4) === node) return key;
+  }
+};
+
+describe("optimistic on a Cluster", () => {
+  it("goes to the node of the slot at once, and stays within its bound over all nodes", async () => {
+    const client = await own(redis);
+    const runtime = retain(client);
+    redis.defer(() => runtime.release());
+    for (let round = 0; round < 3; round++)
+      for (const node of [0, 1, 2]) expect((await increment(runtime, keyOn(node))).attempts).toBe(1);
+    const ports = (await connectionsNamed(redis, "kit:exclusive")).map((id) => Number(id.split("#")[0]));
+    expect(new Set(ports)).toEqual(new Set(redis.server.nodes.map(({ port }) => port)));
+    expect(ports).toHaveLength(3);
+    await Promise.all(Array.from({ length: 60 }, (_, index) => increment(runtime, keyOn(index % 3))));
+    expect((await connectionsNamed(redis, "kit:exclusive")).length).toBeLessThanOrEqual(8);
+  });
+
+  it("refuses keys of several slots, typed", async () => {
+    const error = await rejection(optimistic(redis.client, [keyOn(0), keyOn(1)], () => Promise.resolve()));
+    expect(error).toMatchObject({ code: "KIT_CLUSTER", retryable: false });
+  });
+
+  it("applies nothing unguarded while its slot moves, and finds the new owner", async () => {
+    const client = await own(redis);
+    const key = keyOn(0);
+    const slot = String(slotOf(key));
+    const [source, target] = redis.server.nodes;
+    const [sourceId, targetId] = await Promise.all(
+      [source!, target!].map(async (node) => String(await node.call("CLUSTER", "MYID"))),
+    );
+    const move = async (from: typeof source, to: typeof source, fromId: string, toId: string): Promise<void> => {
+      await to!.call("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
+      await from!.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
+      await from!.call("MIGRATE", to!.host, String(to!.port), key, "0", "5000");
+      await to!.call("CLUSTER", "SETSLOT", slot, "NODE", toId);
+      await from!.call("CLUSTER", "SETSLOT", slot, "NODE", toId);
+    };
+    await redis.client.set(key, "0", "PX", 60_000);
+    let runs = 0;
+    const { value } = await optimistic(
+      client,
+      [key],
+      async (tx) => {
+        const seen = Number(await tx.call("GET", key));
+        if (++runs === 1) {
+          // Between WATCH and EXEC the slot moves, and somebody writes at its new home.
+          await move(source, target, sourceId!, targetId!);
+          await target!.call("INCRBY", key, "7");
+        }
+        tx.queue("SET", key, seen + 100, "PX", 60_000);
+        return seen;
+      },
+      { waitMs: 10_000 },
+    );
+    expect(value).toBe(7);
+    expect(runs).toBe(2);
+    expect(await redis.client.get(key)).toBe("107");
+    await move(target, source, targetId!, sourceId!);
+    expect((await increment(client, key)).value).toBe(108);
+    await endMigrations(redis);
+  });
+
+  it("waits while a slot is between two nodes, and then goes on", async () => {
+    const client = await own(redis);
+    const key = keyOn(1);
+    const slot = String(slotOf(key));
+    const [, source, target] = redis.server.nodes;
+    const [sourceId, targetId] = await Promise.all(
+      [source!, target!].map(async (node) => String(await node.call("CLUSTER", "MYID"))),
+    );
+    await target!.call("CLUSTER", "SETSLOT", slot, "IMPORTING", sourceId!);
+    await source!.call("CLUSTER", "SETSLOT", slot, "MIGRATING", targetId!);
+    expect(await rejection(increment(client, key, 200))).toMatchObject({ code: "KIT_CLUSTER", retryable: true });
+    const waiting = increment(client, key, 20_000);
+    await source!.call("CLUSTER", "SETSLOT", slot, "STABLE");
+    await target!.call("CLUSTER", "SETSLOT", slot, "STABLE");
+    expect((await waiting).value).toBe(1);
+  });
+
+  it("finds the node again after it was killed and came back", async () => {
+    const client = await own(redis);
+    const key = keyOn(2);
+    await increment(client, key);
+    await redis.server.nodes[2]!.kill();
+    expect(["KIT_UNAVAILABLE", "KIT_CLUSTER"]).toContain((await rejection(increment(client, key, 300))).code);
+    await redis.server.nodes[2]!.start();
+    expect((await increment(client, key, 20_000)).value).toBe(1);
+    await eventually(() => redis.client.exists(key), { timeoutMs: 15_000 });
+  });
+});

@@ -1,0 +1,229 @@
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { watchLoop } from "@tooling/classic";
+import { useRedis } from "@kit/testing";
+import { KitUnknownOutcomeError } from "../src/errors.js";
+import { optimistic } from "../src/optimistic.js";
+import { callsOf, connectionsNamed, own, proxied, rejection, runProgram, until } from "./harness.js";
+import { increment, optimisticBehaviour } from "./optimistic-behaviour.js";
+
+const redis = useRedis(vitest);
+
+optimisticBehaviour(redis);
+
+/** Ends the connections that WATCH, as an administrator would. */
+const killExclusive = async (): Promise<void> => {
+  for (const id of await connectionsNamed(redis, "kit:exclusive"))
+    await redis.server.call("CLIENT", "KILL", "ID", id.split("#")[1]!);
+};
+
+describe("optimistic: processes", () => {
+  it("loses no update of eight processes on one key", async () => {
+    const source = `
+      import { connect, optimistic } from "./dist/index.js";
+      const client = await connect({ url: "${redis.url}", deadlineMs: 20_000 });
+      const key = "${redis.prefix}";
+      for (let round = 0; round < 40; round++)
+        await optimistic(client, [key], async (tx) => {
+          const next = Number(await tx.call("GET", key)) + 1;
+          tx.queue("SET", key, next, "PX", 60_000);
+        }, { waitMs: 60_000 });
+      await client.close();`;
+    const finished = await Promise.all(Array.from({ length: 8 }, () => runProgram(source)));
+    expect(finished.map(({ stdout, stderr, code }) => ({ stdout, stderr, code }))).toEqual(
+      Array(8).fill({ stdout: "", stderr: "", code: 0 }),
+    );
+    expect(await redis.client.get(redis.prefix)).toBe("320");
+  });
+});
+
+describe("optimistic: broken connections", () => {
+  it("tries again when the connection is killed between WATCH and EXEC, and applies nothing unguarded", async () => {
+    const client = await own(redis);
+    await redis.client.set(redis.prefix, "0", "PX", 60_000);
+    let runs = 0;
+    const { value, attempts } = await optimistic(client, [redis.prefix], async (tx) => {
+      const seen = Number(await tx.call("GET", redis.prefix));
+      if (++runs <= 5) {
+        // Both: what was watched changes, and who watched it is gone.
+        await redis.client.incr(redis.prefix);
+        await killExclusive();
+        if (runs % 2 === 0) await until(async () => (await connectionsNamed(redis, "kit:exclusive")).length === 0);
+      }
+      tx.queue("SET", redis.prefix, seen + 100, "PX", 60_000);
+      return seen;
+    });
+    expect({ value, attempts }).toEqual({ value: 5, attempts: 6 });
+    expect(await redis.client.get(redis.prefix)).toBe("105");
+  });
+
+  it("tries again when the connection is killed under a read of the attempt", async () => {
+    const client = await own(redis);
+    let runs = 0;
+    const { attempts } = await optimistic(client, [redis.prefix], async (tx) => {
+      if (++runs === 1) await killExclusive();
+      await tx.call("GET", redis.prefix);
+      tx.queue("SET", redis.prefix, "x", "PX", 60_000);
+    });
+    expect(attempts).toBe(2);
+  });
+
+  it("loses no update through a storm of CLIENT KILL", async () => {
+    const client = await own(redis);
+    let isOver = false;
+    let unknown = 0;
+    let done = 0;
+    const storm = (async () => {
+      while (!isOver) {
+        await killExclusive();
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+    })();
+    const worker = async (): Promise<void> => {
+      for (let round = 0; round < 20; round++)
+        await increment(client, redis.prefix).then(
+          () => done++,
+          (error: unknown) => {
+            if (!(error instanceof KitUnknownOutcomeError)) throw error;
+            unknown++;
+          },
+        );
+    };
+    await Promise.all(Array.from({ length: 6 }, worker));
+    isOver = true;
+    await storm;
+    const total = Number(await redis.client.get(redis.prefix));
+    expect(done + unknown).toBe(120);
+    expect(total).toBeGreaterThanOrEqual(done);
+    expect(total).toBeLessThanOrEqual(done + unknown);
+  });
+
+  it("calls the outcome unknown when EXEC's reply is lost", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    const losing = optimistic(client, [redis.prefix], async (tx) => {
+      await tx.call("GET", redis.prefix);
+      proxy.down.cutNext = 1;
+      tx.queue("SET", redis.prefix, "x", "PX", 60_000);
+    });
+    const error = await rejection(losing);
+    expect(error).toBeInstanceOf(KitUnknownOutcomeError);
+    expect(error).toMatchObject({ retryable: false, op: undefined });
+    expect(error.message).toBe(
+      `The transaction on ${redis.prefix} was sent, but its reply is lost: it may or may not have happened`,
+    );
+    expect(await redis.client.get(redis.prefix)).toBe("x");
+  });
+
+  it("tries again on a fresh connection when its own goes silent before EXEC", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    await increment(client, redis.prefix);
+    let runs = 0;
+    const result = await optimistic(
+      client,
+      [redis.prefix],
+      async (tx) => {
+        if (++runs === 1) proxy.down.hole = true;
+        const reading = tx.call("GET", redis.prefix);
+        if (runs === 1) setTimeout(() => proxy.heal(), 300);
+        await reading;
+        tx.queue("SET", redis.prefix, "x", "PX", 60_000);
+      },
+      { waitMs: 10_000 },
+    );
+    expect(result.attempts).toBeGreaterThan(1);
+    expect(await redis.client.get(redis.prefix)).toBe("x");
+  });
+
+  it("says that no server answered when there is none, within waitMs", async () => {
+    const client = await own(redis);
+    const [node] = redis.server.nodes;
+    await node!.kill();
+    const startedAt = performance.now();
+    expect(await rejection(increment(client, redis.prefix, 300))).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
+    await node!.start();
+  });
+
+  it("does not give a dead idle connection out", async () => {
+    const client = await own(redis);
+    await increment(client, redis.prefix);
+    await killExclusive();
+    await until(async () => (await connectionsNamed(redis, "kit:exclusive")).length === 0);
+    expect((await increment(client, redis.prefix)).value).toBe(2);
+  });
+});
+
+describe("optimistic against the classic loop", () => {
+  /** A key that somebody else writes between every WATCH and EXEC. */
+  const busyFor = 400;
+
+  const classicTries = async (key: string): Promise<number> => {
+    const client = redis.connect();
+    const before = await callsOf(redis, "watch");
+    await watchLoop(
+      client,
+      [key],
+      async () => {
+        await redis.client.set(key, Math.random(), "PX", 60_000);
+        return { value: 0, transaction: client.multi().set(key, "ours", "PX", 60_000) };
+      },
+      busyFor,
+    );
+    return (await callsOf(redis, "watch")) - before;
+  };
+
+  const kitTries = async (key: string): Promise<number> => {
+    const client = await own(redis);
+    const before = await callsOf(redis, "watch");
+    const losing = optimistic(
+      client,
+      [key],
+      async (tx) => {
+        await redis.client.set(key, Math.random(), "PX", 60_000);
+        tx.queue("SET", key, "ours", "PX", 60_000);
+      },
+      { waitMs: busyFor },
+    );
+    await rejection(losing);
+    return (await callsOf(redis, "watch")) - before;
+  };
+
+  const bound = 40;
+
+  it("row 8: the tries on a busy key are bounded by the back-off", async () => {
+    expect(await kitTries(redis.prefix)).toBeLessThan(bound);
+  });
+
+  it("row 8: the classic loop hammers the same key, so the bound tells them apart", async () => {
+    expect(await classicTries(redis.prefix)).toBeGreaterThan(bound);
+  });
+
+  it("row 8: work that was overtaken is reported, where the classic loop drops it", async () => {
+    const key = redis.prefix;
+    const client = await own(redis);
+    const losing = optimistic(
+      client,
+      [key],
+      async (tx) => {
+        await redis.client.set(key, Math.random(), "PX", 60_000);
+        tx.queue("SET", key, "ours", "PX", 60_000);
+      },
+      { waitMs: 50 },
+    );
+    expect(await rejection(losing)).toMatchObject({ code: "KIT_CONFLICT" });
+  });
+
+  it("row 8: writes of neighbours on the shared connection do not slip in", async () => {
+    const client = await own(redis);
+    await redis.client.set(redis.prefix, "0", "PX", 60_000);
+    const neighbours = Array.from({ length: 200 }, () => client.call("INCR", `${redis.prefix}:other`));
+    const [results] = await Promise.all([
+      Promise.all(Array.from({ length: 20 }, () => increment(client, redis.prefix))),
+      ...neighbours,
+    ]);
+    expect(new Set(results.map(({ value }) => value)).size).toBe(20);
+    await redis.client.pexpire(`${redis.prefix}:other`, 60_000);
+  });
+});

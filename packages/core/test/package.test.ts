@@ -1,0 +1,104 @@
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { expectTypeOf } from "vitest";
+import { describe, expect, it } from "vitest";
+import { Cluster, Redis } from "ioredis";
+import * as kit from "../src/index.js";
+import { runProgram } from "./harness.js";
+
+const require = createRequire(import.meta.url);
+const values = [
+  "Deadline",
+  "KitClosedError",
+  "KitConflictError",
+  "KitError",
+  "KitKeyTypeError",
+  "KitUnavailableError",
+  "KitUnknownOutcomeError",
+  "TypedEmitter",
+  "backoffMs",
+  "booleanOption",
+  "connect",
+  "defineScript",
+  "health",
+  "integerOption",
+  "keyspace",
+  "newToken",
+  "onAbort",
+  "optimistic",
+  "pause",
+  "retain",
+  "retry",
+  "signalOption",
+  "slotOf",
+  "surely",
+  "textOption",
+  "traced",
+];
+
+describe("the package", () => {
+  it("exports exactly this, in both formats", () => {
+    expect(Object.keys(kit).sort()).toEqual(values);
+    expect(Object.keys(require("../dist/index.cjs") as object).sort()).toEqual(values);
+  });
+
+  it("takes clients of any ioredis by their shape", () => {
+    expectTypeOf<Redis>().toExtend<kit.RedisLike>();
+    expectTypeOf<Cluster>().toExtend<kit.RedisLike>();
+    expectTypeOf<kit.Connection>().toExtend<kit.RedisLike>();
+    expectTypeOf<{ status: string }>().not.toExtend<kit.RedisLike>();
+    // The assertions above are the compiler's; this one is for the runner, which wants to see one.
+    expect(Redis).toBeTypeOf("function");
+  });
+
+  it("types the operands of a script by their names", () => {
+    const script = kit.defineScript({
+      name: "t.t",
+      source: "return 1",
+      keys: ["a", "...rest"],
+      args: ["n"],
+      reply: Number,
+    });
+    type Keys = Parameters<typeof script.run>[1];
+    expectTypeOf<Keys>().toEqualTypeOf<{ readonly a: string; readonly rest: readonly string[] }>();
+    expectTypeOf<Awaited<ReturnType<typeof script.run>>>().toEqualTypeOf<number>();
+    // @ts-expect-error a misspelt operand does not compile
+    const wrong: Keys = { a: "k", others: [] };
+    expect(Object.keys(wrong)).toContain("others");
+  });
+
+  it("loads within 30 ms, and without ioredis", async () => {
+    const source = `
+      const startedAt = performance.now();
+      await import("./dist/index.js");
+      const took = performance.now() - startedAt;
+      const { createRequire } = await import("node:module");
+      const loaded = Object.keys(createRequire(import.meta.url).cache ?? {}).concat(Object.keys((await import("node:module")).default._cache));
+      process.stdout.write(JSON.stringify({ took, ioredis: loaded.filter((file) => /ioredis/.test(file)).length }));`;
+    const runs: { took: number; ioredis: number }[] = [];
+    for (let round = 0; round < 7; round++)
+      runs.push(JSON.parse((await runProgram(source)).stdout) as { took: number; ioredis: number });
+    expect(runs.map(({ ioredis }) => ioredis)).toEqual(Array(7).fill(0));
+    // The quickest: what the others take more is the machine's.
+    expect(Math.min(...runs.map(({ took }) => took))).toBeLessThan(30);
+  });
+
+  it("weighs at most 15 KB, minified and compressed", () => {
+    const source = `
+      const { transformSync } = require(require.resolve("esbuild", { paths: [require.resolve("tsup")] }));
+      const code = require("fs").readFileSync("dist/index.js", "utf8");
+      const { code: small } = transformSync(code, { minify: true, format: "esm" });
+      process.stdout.write(String(require("zlib").gzipSync(small, { level: 9 }).length));`;
+    const bytes = Number(execFileSync(process.execPath, ["-e", source], { encoding: "utf8" }));
+    expect(bytes).toBeGreaterThan(5_000);
+    expect(bytes).toBeLessThan(15_000);
+  });
+
+  it("depends on nothing but its peer ioredis, and says whose code it carries", () => {
+    const manifest = JSON.parse(readFileSync("package.json", "utf8")) as Record<string, Record<string, string>>;
+    expect(manifest["dependencies"]).toBeUndefined();
+    expect(readFileSync("dist/LICENSE-uuid.md", "utf8")).toContain("MIT");
+    expect(Object.keys(manifest["peerDependencies"]!)).toEqual(["ioredis"]);
+  });
+});

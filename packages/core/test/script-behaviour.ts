@@ -1,0 +1,56 @@
+import type { RedisMode, TestRedis } from "@kit/testing";
+import { describe, expect, it } from "vitest";
+import { retain } from "../src/runtime.js";
+import { own } from "./harness.js";
+import { addOnce, putAll, read } from "./scripts.js";
+
+/** What holds on a single server and on a Cluster. */
+export const scriptBehaviour = (redis: TestRedis<RedisMode>): void => {
+  describe("script operands", () => {
+    it("go by name, whatever the order of the object", async () => {
+      const base = `{${redis.prefix}}`;
+      const keys = { others: [`${base}2`, `${base}3`], first: `${base}1` };
+      const args = { values: ["a", "bb", "ccc"], ttlMs: 60_000 };
+      expect(await putAll.run(redis.client, keys, args)).toEqual([1, 2, 3]);
+      expect(
+        await Promise.all([1, 2, 3].map((number) => read.run(redis.client, { key: `${base}${String(number)}` }, {}))),
+      ).toEqual(["a", "bb", "ccc"]);
+    });
+
+    it("may be no rest at all", async () => {
+      expect(
+        await putAll.run(redis.client, { first: redis.prefix, others: [] }, { ttlMs: 60_000, values: ["a"] }),
+      ).toEqual([1]);
+    });
+
+    it("keep bytes, line ends and astral characters", async () => {
+      const text = "\r\n\0\u{1f600}é$-1\r\n";
+      await putAll.run(redis.client, { first: redis.prefix, others: [] }, { ttlMs: 60_000, values: [text] });
+      expect(await read.run(redis.client, { key: redis.prefix }, {})).toBe(text);
+    });
+  });
+
+  describe("script on each kind of client", () => {
+    it("runs on a borrowed client, on one of connect(), on a runtime and on an isolated one", async () => {
+      const owned = await own(redis);
+      const runtime = retain(redis.client);
+      const isolated = retain(redis.client, { isolate: true });
+      for (const [index, client] of [redis.client, owned, runtime, isolated].entries())
+        expect(await addOnce.run(client, { key: redis.prefix }, { op: String(index) })).toBe(index + 1);
+      runtime.release();
+      isolated.release();
+    });
+  });
+
+  describe("runtime", () => {
+    it("asks the server once whether it is a Cluster", async () => {
+      const runtime = retain(redis.client, { prefix: redis.prefix });
+      const answers = await Promise.all([runtime.isCluster(2_000), runtime.isCluster(2_000), runtime.isCluster(2_000)]);
+      expect(new Set(answers)).toEqual(new Set([redis.server.mode === "cluster"]));
+      const groups = new Set(["{a}1", "{b}1", "{c}1"].map((key) => runtime.groupOf(key)));
+      expect(groups.size).toBe(redis.server.mode === "cluster" ? 3 : 1);
+      expect(runtime.groupOf("{a}1")).toBe(runtime.groupOf("{a}2"));
+      runtime.release();
+    });
+  });
+};

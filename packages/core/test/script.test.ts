@@ -1,0 +1,310 @@
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { contract, startRedis, useRedis } from "@kit/testing";
+import { KitError, KitKeyTypeError } from "../src/errors.js";
+import { defineScript } from "../src/script.js";
+import { bare, callsOf, own, rejection, until } from "./harness.js";
+import { addOnce, append, putAll, read } from "./scripts.js";
+import { scriptBehaviour } from "./script-behaviour.js";
+
+const redis = useRedis(vitest);
+
+scriptBehaviour(redis);
+
+const write = defineScript({
+  name: "test.write",
+  source: `-- KEYS[1]  key  string  x
+local key = KEYS[1]
+return redis.call("SET", key, "x", "PX", 10000)`,
+  keys: ["key"],
+  args: [],
+  reply: String,
+});
+
+describe("defineScript", () => {
+  it("keeps the contract that the test kit checks", async () => {
+    expect(
+      await contract(
+        [append, addOnce, read, putAll].map(({ name, source, keys, args }) => ({ name, source, keys, args })),
+        redis.server,
+      ),
+    ).toEqual([]);
+  });
+
+  it("joins shared definitions and the script, in order", async () => {
+    const joined = defineScript({
+      name: "test.joined",
+      source: ["local function twice(n) return 2 * n end", "return twice(tonumber(ARGV[1]))"],
+      keys: [],
+      args: ["n"],
+      readonly: true,
+      reply: Number,
+    });
+    expect(joined.sources).toHaveLength(2);
+    expect(await joined.run(redis.client, {}, { n: 21 })).toBe(42);
+  });
+
+  it("sends the hash, and the text once per server", async () => {
+    await redis.server.call("SCRIPT", "FLUSH");
+    const before = { eval: await callsOf(redis, "eval"), evalsha: await callsOf(redis, "evalsha") };
+    for (let index = 0; index < 10; index++) await append.run(redis.client, { key: redis.prefix }, { value: "x" });
+    expect((await callsOf(redis, "eval")) - before.eval).toBe(1);
+    expect((await callsOf(redis, "evalsha")) - before.evalsha).toBe(10);
+  });
+
+  it("raises no error through a storm of SCRIPT FLUSH", async () => {
+    const key = redis.prefix;
+    let isOver = false;
+    let flushes = 0;
+    const storm = (async () => {
+      while (!isOver) {
+        await redis.server.call("SCRIPT", "FLUSH");
+        flushes++;
+      }
+    })();
+    const texts = await callsOf(redis, "eval");
+    for (let round = 0; round < 100; round++)
+      await Promise.all(
+        Array.from({ length: 20 }, (_, index) =>
+          addOnce.run(redis.client, { key }, { op: `${String(round)}-${String(index)}` }),
+        ),
+      );
+    isOver = true;
+    await storm;
+    expect(await redis.client.zcard(key)).toBe(2_000);
+    expect(flushes).toBeGreaterThan(50);
+    expect((await callsOf(redis, "eval")) - texts).toBeGreaterThan(20);
+  });
+
+  it("knows a new server without the script", async () => {
+    const client = await own(redis);
+    await append.run(client, { key: redis.prefix }, { value: "x" });
+    const [node] = redis.server.nodes;
+    await node!.kill();
+    await node!.start();
+    expect(await append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 5_000 })).toBe(1);
+  });
+
+  it("passes a reply decoder's own error on", async () => {
+    const picky = defineScript({
+      name: "test.picky",
+      source: "return 1",
+      keys: [],
+      args: [],
+      reply: () => {
+        throw new KitError("KIT_LAYOUT", "newer");
+      },
+    });
+    expect(await rejection(picky.run(redis.client, {}, {}))).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+
+  it("refuses what is no client", async () => {
+    for (const client of [undefined, null, {}, "redis://"])
+      expect(await rejection(read.run(client as never, { key: "k" }, {}))).toBeInstanceOf(TypeError);
+  });
+});
+
+/** Each fault of a server, made for real, and what it must come out as. */
+const faults: readonly {
+  readonly name: string;
+  readonly args?: readonly string[];
+  readonly strike: (call: (...command: string[]) => Promise<unknown>) => Promise<unknown>;
+  readonly login?: string;
+  readonly expected: { readonly code: string; readonly retryable: boolean };
+}[] = [
+  {
+    name: "a server at its memory limit",
+    strike: (call) => call("CONFIG", "SET", "maxmemory", "1"),
+    expected: { code: "KIT_SERVER_FULL", retryable: true },
+  },
+  {
+    name: "a read-only replica",
+    strike: (call) => call("REPLICAOF", "127.0.0.1", "1"),
+    expected: { code: "KIT_READONLY", retryable: true },
+  },
+  {
+    name: "a replica without its master's data",
+    args: ["--replica-serve-stale-data", "no"],
+    strike: (call) => call("REPLICAOF", "127.0.0.1", "1"),
+    expected: { code: "KIT_LOADING", retryable: true },
+  },
+  {
+    name: "too few replicas",
+    strike: (call) => call("CONFIG", "SET", "min-replicas-to-write", "1"),
+    expected: { code: "KIT_SERVER", retryable: true },
+  },
+  {
+    name: "a user who may not run scripts",
+    login: "ada:pw",
+    strike: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-@scripting"),
+    expected: { code: "KIT_NO_PERMISSION", retryable: false },
+  },
+  {
+    name: "a user who may not run a command of the script",
+    login: "ada:pw",
+    strike: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-set"),
+    expected: { code: "KIT_NO_PERMISSION", retryable: false },
+  },
+  {
+    name: "a user who may not touch the key",
+    login: "ada:pw",
+    strike: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~other:*", "&*", "+@all"),
+    expected: { code: "KIT_NO_PERMISSION", retryable: false },
+  },
+];
+
+describe("script errors", () => {
+  it.each(faults)("come out typed and name the key: $name", async ({ args = [], strike, login, expected }) => {
+    const server = await startRedis({ args });
+    redis.defer(() => server.stop());
+    if (login) await strike((...command) => server.call(...command));
+    const url = login ? server.url.replace("redis://", `redis://${login}@`) : server.url;
+    const client = await own(redis, { url });
+    if (!login) await strike((...command) => server.call(...command));
+    const error = await rejection(write.run(client, { key: "kit:t:{x}:lease" }, {}));
+    expect(error).toMatchObject({ name: "KitError", ...expected });
+    expect(error.message).toContain("test.write of kit:t:{x}:lease failed: ");
+    expect(error.cause).toMatchObject({ name: "ReplyError" });
+  });
+
+  it("come out typed from a server that is loading its data", async () => {
+    const server = await startRedis({
+      persistence: "snapshot",
+      args: ["--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024"],
+    });
+    redis.defer(() => server.stop());
+    await server.call("EVAL", "for i = 1, 3000 do redis.call('SET', 'k' .. i, string.rep('x', 100)) end", "0");
+    await server.call("SAVE");
+    const client = server.client({ enableReadyCheck: false, retryStrategy: () => 5 });
+    client.on("error", () => undefined);
+    await client.ping();
+    await server.nodes[0]!.kill();
+    const starting = server.nodes[0]!.start();
+    let found: KitError | undefined;
+    await until(async () => {
+      found = (await write
+        .run(client, { key: "k" }, {}, { deadlineMs: 200 })
+        .catch((error: unknown) => error)) as KitError;
+      return found.code === "KIT_LOADING";
+    });
+    expect(found).toMatchObject({ code: "KIT_LOADING", retryable: true });
+    await starting;
+  });
+
+  it("come out typed from a server busy with somebody's script", async () => {
+    const server = await startRedis({ args: ["--busy-reply-threshold", "50"] });
+    redis.defer(() => server.stop());
+    const client = await own(redis, { url: server.url });
+    await write.run(client, { key: "k" }, {});
+    const endless = server
+      .client()
+      .eval("while true do end", 0)
+      .catch(() => undefined);
+    let found: KitError | undefined;
+    await until(async () => {
+      found = (await write
+        .run(client, { key: "k" }, {}, { deadlineMs: 1_000 })
+        .catch((error: unknown) => error)) as KitError;
+      return found.code === "KIT_BUSY";
+    });
+    expect(found).toMatchObject({ code: "KIT_BUSY", retryable: true });
+    await server.call("SCRIPT", "KILL");
+    await endless;
+    expect(await write.run(client, { key: "k" }, {})).toBe("OK");
+  });
+
+  it("come out typed when the password was changed meanwhile", async () => {
+    const server = await startRedis({ password: "old" });
+    redis.defer(() => server.stop());
+    const client = await own(redis, { url: server.url });
+    await server.call("CONFIG", "SET", "requirepass", "new");
+    await server.call("CLIENT", "KILL", "TYPE", "normal");
+    await until(() => client.status !== "ready");
+    const error = await rejection(write.run(client, { key: "k" }, {}, { deadlineMs: 500 }));
+    expect(error.code === "KIT_AUTH" || /WRONGPASS|NOAUTH/.test(error.message)).toBe(true);
+    expect(bare(error)).not.toMatch(/'old'|"old"/);
+    const anonymous = server.client({ enableReadyCheck: false, password: "", retryStrategy: () => null });
+    anonymous.on("error", () => undefined);
+    const refused = await rejection(write.run(anonymous, { key: "k" }, {}, { deadlineMs: 500 }));
+    expect(refused.code === "KIT_AUTH" || /NOAUTH/.test(refused.message)).toBe(true);
+  });
+
+  it("have the code of a layout that is too new", async () => {
+    const newer = defineScript({
+      name: "test.newer",
+      source: "return redis.error_reply('KIT_LAYOUT lock 2')",
+      keys: [],
+      args: [],
+      reply: String,
+    });
+    expect(await rejection(newer.run(redis.client, {}, {}))).toMatchObject({ code: "KIT_LAYOUT", retryable: false });
+  });
+});
+
+describe("wrong types", () => {
+  const wrong: readonly [type: string, command: string, ...string[]][] = [
+    ["list", "LPUSH", "1"],
+    ["hash", "HSET", "f", "v"],
+    ["set", "SADD", "1"],
+    ["zset", "ZADD", "1", "1"],
+    ["stream", "XADD", "*", "f", "v"],
+  ];
+
+  it.each(wrong)("name the key and say that it holds a %s", async (type, command, ...rest) => {
+    const key = `${redis.prefix}:2`;
+    await redis.client.call(command, key, ...rest);
+    await redis.client.pexpire(key, 60_000);
+    const appendTwo = defineScript({
+      name: "test.appendTwo",
+      source: `-- two.lua - append.
+-- KEYS[1]  one  string  fine
+-- KEYS[2]  two  string  wrong
+local one = KEYS[1]
+local two = KEYS[2]
+return redis.call("APPEND", two, "x")`,
+      keys: ["one", "two"],
+      args: [],
+      reply: Number,
+    });
+    const error = await rejection(appendTwo.run(redis.client, { one: `${redis.prefix}:1`, two: key }, {}));
+    expect(error).toBeInstanceOf(KitKeyTypeError);
+    expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key, found: type, retryable: false });
+    expect(error.message).toBe(
+      `test.appendTwo of ${redis.prefix}:1, ${key} failed: ${key} holds a ${type}, not a string`,
+    );
+  });
+
+  it("are found among rest keys too", async () => {
+    const list = `${redis.prefix}:{t}3`;
+    await redis.client.lpush(list, "x");
+    await redis.client.pexpire(list, 60_000);
+    const lengths = defineScript({
+      name: "test.lengths",
+      source: `-- lengths.lua - lengths.
+-- KEYS[1]  one     string  the first
+-- KEYS[n]  others  string  the others
+local sum = 0
+for _, key in ipairs(KEYS) do sum = sum + redis.call("STRLEN", key) end
+return sum`,
+      keys: ["one", "...others"],
+      args: [],
+      readonly: true,
+      reply: Number,
+    });
+    const error = await rejection(
+      lengths.run(redis.client, { one: `${redis.prefix}:{t}1`, others: [`${redis.prefix}:{t}2`, list] }, {}),
+    );
+    expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: list, found: "list" });
+  });
+
+  it("are typed also where TYPE is forbidden", async () => {
+    await redis.server.call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-type");
+    redis.defer(() => redis.server.call("ACL", "DELUSER", "ada"));
+    const client = await own(redis, { url: redis.url.replace("redis://", "redis://ada:pw@") });
+    await redis.client.lpush(redis.prefix, "x");
+    await redis.client.pexpire(redis.prefix, 60_000);
+    const error = await rejection(append.run(client, { key: redis.prefix }, { value: "x" }));
+    expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: undefined, found: undefined });
+    await client.close();
+  });
+});

@@ -1,0 +1,94 @@
+import { defineScript, type Script } from "../src/script.js";
+
+/** Not idempotent: every run adds. */
+export const append: Script<readonly ["key"], readonly ["value"], number> = defineScript({
+  name: "test.append",
+  source: `-- append.lua - add text to a string.
+--
+-- KEYS[1]  key    string  what grows
+-- ARGV[1]  value  string  what is added
+--
+-- Reply     n  its length
+local key = KEYS[1]
+local value = ARGV[1]
+local length = redis.call("APPEND", key, value)
+redis.call("PEXPIRE", key, 60000)
+return length
+`,
+  keys: ["key"],
+  args: ["value"],
+  reply: Number,
+});
+
+/** Idempotent by its operation id. */
+export const addOnce: Script<readonly ["key"], readonly ["op"], number> = defineScript({
+  name: "test.addOnce",
+  source: `-- addOnce.lua - count an operation, once.
+--
+-- KEYS[1]  key  zset    the operations, by arrival
+-- ARGV[1]  op   string  operation id
+--
+-- Reply     n  its number
+local key = KEYS[1]
+local op = ARGV[1]
+local known = redis.call("ZSCORE", key, op)
+if known then
+  return tonumber(known)
+end
+local number = redis.call("ZCARD", key) + 1
+redis.call("ZADD", key, number, op)
+redis.call("PEXPIRE", key, 60000)
+return number
+`,
+  keys: ["key"],
+  args: ["op"],
+  idempotent: true,
+  reply: Number,
+});
+
+/** Changes nothing. */
+export const read: Script<readonly ["key"], readonly [], string> = defineScript({
+  name: "test.read",
+  source: `-- read.lua - what a string holds.
+--
+-- KEYS[1]  key  string  what is read
+--
+-- Reply     text  its content, or nothing
+local key = KEYS[1]
+return redis.call("GET", key) or ""
+`,
+  keys: ["key"],
+  args: [],
+  readonly: true,
+  reply: String,
+});
+
+/** Rest operands: writes the first argument into the first key, each further one into its own. */
+export const putAll: Script<readonly ["first", "...others"], readonly ["ttlMs", "...values"], readonly number[]> =
+  defineScript({
+    name: "test.putAll",
+    source: `-- putAll.lua - write several strings.
+--
+-- KEYS[1]  first   string  the first
+-- KEYS[n]  others  string  the others
+-- ARGV[1]  ttlMs   integer how long they live, milliseconds
+-- ARGV[n]  values  string  the value of each
+--
+-- Reply     [n, n, ...]  the lengths
+local first = KEYS[1]
+local others = { unpack(KEYS, 2) }
+local ttlMs = ARGV[1]
+local values = { unpack(ARGV, 2) }
+redis.call("SET", first, values[1], "PX", ttlMs)
+local lengths = { #values[1] }
+for index, other in ipairs(others) do
+  redis.call("SET", other, values[index + 1], "PX", ttlMs)
+  lengths[index + 1] = #values[index + 1]
+end
+return lengths
+`,
+    keys: ["first", "...others"],
+    args: ["ttlMs", "...values"],
+    idempotent: true,
+    reply: (raw) => (raw as unknown[]).map(Number),
+  });
