@@ -1,0 +1,21 @@
+import { connect } from "@kit/core";
+import { createLock, LockTimeoutError } from "@kit/lock";
+
+await using redis = await connect(process.env["REDIS_URL"]);
+await using lock = createLock(redis);
+
+try {
+  await using lease = await lock.acquire("report", { waitMs: 2_000 });
+  // Pass the signal on: it aborts if the lease is lost.
+  await fetchNumbers(lease.signal);
+  // Before what must not be done twice, ask the clock.
+  lease.assertHeld();
+  console.log("report written");
+} catch (error) {
+  if (!(error instanceof LockTimeoutError)) throw error;
+  console.log(`${error.holder} is at it, for at least ${error.msLeft} ms`);
+}
+
+async function fetchNumbers(signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+}

@@ -1,0 +1,15 @@
+import { connect } from "@kit/core";
+import { createLock } from "@kit/lock";
+
+const redis = await connect(process.env["REDIS_URL"]);
+const lock = createLock(redis);
+
+// One of many servers does it; the others do not wait.
+const lease = await lock.tryAcquire("nightly-cleanup");
+if (lease) {
+  console.log("cleaning up");
+  await lease.release();
+}
+
+await lock.close();
+await redis.close();

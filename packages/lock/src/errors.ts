@@ -1,0 +1,91 @@
+import { KitError } from "@kit/core";
+
+/**
+ * Codes of the lock's own errors.
+ *
+ * - `KIT_LOCK_TIMEOUT`: the lock could not be had in time
+ * - `KIT_LOCK_LOST`: a lease ended while its holder still needed it
+ * - `KIT_LOCK_QUEUE_FULL`: too many wait for one lock
+ */
+export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL";
+
+/** The lock could not be had within `waitMs`. Nothing of the attempt is left behind. */
+export class LockTimeoutError extends KitError {
+  override name = "LockTimeoutError";
+  /** The lock's name. */
+  readonly resource: string;
+  /** Who held it when the server was last asked. */
+  readonly holder: string | undefined;
+  /** What was left of that lease then, in milliseconds. */
+  readonly msLeft: number | undefined;
+
+  constructor(
+    resource: string,
+    waitMs: number,
+    holder: string | undefined,
+    msLeft: number | undefined,
+    cause?: unknown,
+  ) {
+    const by = holder === undefined ? "" : ` (held by ${holder}, ${String(msLeft)} ms left when last seen)`;
+    super("KIT_LOCK_TIMEOUT", `Lock "${resource}" was not free within ${String(waitMs)} ms${by}`, {
+      cause,
+      retryable: true,
+    });
+    this.resource = resource;
+    this.holder = holder;
+    this.msLeft = msLeft;
+  }
+}
+
+/**
+ * How a lease ended without a release.
+ *
+ * - `expired`: the server has no lease any more (it ran out, or the server lost its data)
+ * - `taken`: another holds the lock
+ * - `deadline`: no renewal was confirmed in time; the lease may have ended
+ * - `max-hold`: `maxHoldMs` is over
+ * - `stopped`: it was not renewed, and its time is over
+ * - `closed`: the lock object was closed
+ * - `released`: it was given back; only `assertHeld()` and `extend()` say so
+ */
+export type LossReason = "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released";
+
+const lossWords: Readonly<Record<LossReason, string>> = {
+  expired: "the server holds no such lease any more",
+  taken: "another holder has it",
+  deadline: "no renewal was confirmed before its time was over",
+  "max-hold": "maxHoldMs is over",
+  stopped: "it was not renewed, and its time is over",
+  closed: "the lock object was closed",
+  released: "it was given back",
+};
+
+/** A lease ended while its holder still needed it. Work done since may overlap with the next holder's. */
+export class LockLostError extends KitError {
+  override name = "LockLostError";
+  /** The lock's name. */
+  readonly resource: string;
+  readonly reason: LossReason;
+  readonly fencingToken: string;
+
+  constructor(resource: string, reason: LossReason, fencingToken: string) {
+    super("KIT_LOCK_LOST", `Lock "${resource}" was lost: ${lossWords[reason]}`);
+    this.resource = resource;
+    this.reason = reason;
+    this.fencingToken = fencingToken;
+  }
+}
+
+/** `maxWaiters` already wait for this lock. */
+export class LockQueueFullError extends KitError {
+  override name = "LockQueueFullError";
+  /** The lock's name. */
+  readonly resource: string;
+  readonly maxWaiters: number;
+
+  constructor(resource: string, maxWaiters: number) {
+    super("KIT_LOCK_QUEUE_FULL", `Lock "${resource}" already has ${String(maxWaiters)} waiters`, { retryable: true });
+    this.resource = resource;
+    this.maxWaiters = maxWaiters;
+  }
+}

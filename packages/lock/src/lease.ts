@@ -1,0 +1,284 @@
+import { integerOption, surely, type ScheduledLease } from "@kit/core";
+import { LockLostError, type LossReason } from "./errors.js";
+import type { LeaseTerms } from "./options.js";
+import type { RenewState } from "./scripts/index.js";
+
+/** What a release came to: given back by this call, or no longer ours to give back. */
+export type ReleaseOutcome = "released" | "not-held";
+
+/** What a lease needs of the lock that made it. */
+export interface LeaseKeeper {
+  /** Puts the lease on the clock, moves it, takes it off. */
+  add(lease: Lease): void;
+  changed(lease: Lease): void;
+  remove(lease: Lease): void;
+  renew(leases: readonly Lease[]): void;
+  /** Renews one lease now. What became of it is told to the lease itself. */
+  extend(lease: Lease): Promise<void>;
+  release(lease: Lease): Promise<ReleaseOutcome>;
+  /** The lease ended without a release. */
+  lost(lease: Lease, error: LockLostError): void;
+}
+
+/** A grant, as the server and our clock see it. */
+export interface Grant {
+  readonly name: string;
+  readonly token: string;
+  readonly fencingToken: string;
+  /** For how long the server granted it. */
+  readonly grantedMs: number;
+  /** When it may have ended, on our monotonic clock. */
+  readonly deadlineAt: number;
+}
+
+/** A lease that travels between processes. */
+export interface SerialisedLease extends LeaseTerms {
+  readonly kit: "lock";
+  readonly layout: 1;
+  readonly name: string;
+  readonly token: string;
+  readonly fencingToken: string;
+}
+
+/**
+ * A lock, held: for a bounded time, which is renewed by itself until `release()`.
+ *
+ * What can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
+ * the lease may have ended by our own clock. No signal can stop a process that is not running: pass `fencingToken` to the
+ * resource you guard and let it refuse tokens older than the newest it has seen.
+ *
+ * The states: held → released (by `release()`), or held → lost (once, with a reason). There is no way back.
+ */
+export class Lease implements AsyncDisposable, ScheduledLease {
+  /** The lock's name. */
+  readonly name: string;
+  /** Random proof of holding. Who knows it can release the lock. */
+  readonly token: string;
+  /**
+   * A number that is larger than that of every earlier grant of this lock, in decimal digits; also across expiry,
+   * restarts and (as far as the servers' clocks agree) failovers. It has up to 16 digits: compare as BigInt, or in Redis.
+   */
+  readonly fencingToken: string;
+
+  // For the scheduler of core.
+  readonly group: string;
+  renewAt: number = Infinity;
+  deadlineAt: number;
+
+  readonly #keeper: LeaseKeeper;
+  readonly #terms: LeaseTerms;
+  /** When maxHoldMs is over. */
+  readonly #holdEndsAt: number;
+  #leaseMs: number;
+  #renewing: boolean;
+  /** Whether the present term is the last that maxHoldMs allows. */
+  #lastTerm = false;
+  #failures = 0;
+  #state: "held" | "released" | "lost" = "held";
+  #controller: AbortController | undefined;
+  #loss: LockLostError | undefined;
+  #releasing: Promise<ReleaseOutcome> | undefined;
+
+  /** @internal */
+  constructor(keeper: LeaseKeeper, group: string, terms: LeaseTerms, grant: Grant) {
+    const now = performance.now();
+    this.#keeper = keeper;
+    this.#terms = terms;
+    this.group = group;
+    this.name = grant.name;
+    this.token = grant.token;
+    this.fencingToken = grant.fencingToken;
+    this.#leaseMs = terms.leaseMs;
+    this.#renewing = terms.renew;
+    this.#holdEndsAt = terms.maxHoldMs === undefined ? Infinity : now + terms.maxHoldMs;
+    this.deadlineAt = Math.min(grant.deadlineAt, this.#holdEndsAt);
+    this.#planRenewal(now, grant.grantedMs);
+    keeper.add(this);
+  }
+
+  /** The length of the lease, in milliseconds: what is left right after a renewal. */
+  get leaseMs(): number {
+    return this.#leaseMs;
+  }
+
+  /** The label under which others see the holder. */
+  get holder(): string {
+    return this.#terms.holder;
+  }
+
+  /** Milliseconds for which it is surely still held, by our own clock; 0 once it is lost or released. */
+  get remainingMs(): number {
+    return this.#state === "held" ? Math.max(0, this.deadlineAt - performance.now()) : 0;
+  }
+
+  /** Whether it is surely still held at this instant. Asks the clock, not Redis. */
+  get isHeld(): boolean {
+    return this.remainingMs > 0;
+  }
+
+  /** Aborts, with a LockLostError as its reason, when the lease is lost. Not by a release. */
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#loss) this.#controller.abort(this.#loss);
+    }
+    return this.#controller.signal;
+  }
+
+  /**
+   * Throws unless the lease is surely still held at this instant. To be called right before what must not be done twice,
+   * above all after anything that may have stalled the process.
+   *
+   * @throws {LockLostError} it is lost, or has been released.
+   */
+  assertHeld(): void {
+    if (this.#state === "held" && performance.now() >= this.deadlineAt) this.lapse();
+    if (this.#state !== "held") throw this.#loss ?? new LockLostError(this.name, "released", this.fencingToken);
+  }
+
+  /**
+   * Makes the lease last `leaseMs` from now, and gives it this length from now on, also when renewed. Never creates a
+   * lease that is gone. One round trip; ends at `maxHoldMs` at the latest.
+   *
+   * @throws {LockLostError} it is lost or released.
+   * @throws {KitError} the server could not be asked in time: then the lease ends when it would have.
+   * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
+   */
+  async extend(leaseMs: number = this.#leaseMs): Promise<void> {
+    integerOption("leaseMs", leaseMs, 10, 86_400_000);
+    this.assertHeld();
+    const before = this.#leaseMs;
+    this.#leaseMs = leaseMs;
+    try {
+      await this.#keeper.extend(this);
+    } catch (error) {
+      this.#leaseMs = before;
+      throw error;
+    }
+    this.assertHeld();
+  }
+
+  /**
+   * Gives the lock back, and with it to the first who waits. One round trip, sent again if its reply is lost.
+   *
+   * Resolves with `released`; or with `not-held` when the lease had ended before, so that another may have held the lock
+   * meanwhile. Calling it again changes nothing and resolves with the same.
+   *
+   * @throws {KitError} the server could not be asked in time. The lock goes on trying until the lease is over; calling
+   * again tries again.
+   */
+  release(): Promise<ReleaseOutcome> {
+    if (this.#state === "lost") return Promise.resolve("not-held");
+    if (this.#state === "held") {
+      this.#state = "released";
+      this.#keeper.remove(this);
+    }
+    this.#releasing ??= this.#keeper.release(this).catch((error: unknown) => {
+      this.#releasing = undefined;
+      throw error;
+    });
+    return this.#releasing;
+  }
+
+  /** Stops renewing: the lease ends by itself, `remainingMs` from now, and aborts the signal then. */
+  stopRenewal(): void {
+    this.#renewing = false;
+    this.renewAt = Infinity;
+    this.#keeper.changed(this);
+  }
+
+  /**
+   * All that another process needs to go on with this lease, by `lock.resume(text)`. Both may renew and release it; call
+   * `stopRenewal()` here once the other has taken over. Who has the text can release the lock.
+   */
+  serialise(): string {
+    const lease: SerialisedLease = {
+      kit: "lock",
+      layout: 1,
+      name: this.name,
+      token: this.token,
+      fencingToken: this.fencingToken,
+      leaseMs: this.#leaseMs,
+      renew: this.#terms.renew,
+      maxHoldMs: this.#terms.maxHoldMs,
+      holder: this.#terms.holder,
+    };
+    return JSON.stringify(lease);
+  }
+
+  /** Releases it; an outage is reported by the lock's `error` event, not thrown. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release().catch(() => undefined);
+  }
+
+  // ── for the lock and the scheduler ──────────────────────────────────────────────────────────────────────────────
+
+  /** @internal */
+  get renewSlackMs(): number {
+    return this.#leaseMs / 10;
+  }
+
+  /** @internal What the next renewal asks for: the whole length, or what maxHoldMs leaves of it. */
+  get nextTermMs(): number {
+    return Math.max(1, Math.floor(Math.min(this.#leaseMs, this.#holdEndsAt - performance.now())));
+  }
+
+  /** @internal */
+  renewAll(leases: readonly this[]): void {
+    this.#keeper.renew(leases);
+  }
+
+  /** @internal The server's word on a renewal that was sent at `sentAt` for `termMs`. */
+  renewed(state: RenewState, sentAt: number, termMs: number): void {
+    if (this.#state !== "held") return;
+    if (state === "gone") this.lose("expired");
+    else if (state === "taken") this.lose("taken");
+    else if (state === "corrupt") this.renewFailed();
+    else {
+      this.#failures = 0;
+      this.deadlineAt = Math.min(sentAt + surely(termMs), this.#holdEndsAt);
+      // The answer itself may have come too late to be good for anything.
+      if (this.deadlineAt <= performance.now()) {
+        this.lapse();
+        return;
+      }
+      this.#planRenewal(sentAt, termMs);
+      this.#keeper.changed(this);
+    }
+  }
+
+  /** @internal No word: nothing is known, so it is asked again, ever less often, until the deadline decides. */
+  renewFailed(): void {
+    if (this.#state !== "held" || !this.#renewing) return;
+    const wait = Math.min(this.#leaseMs / 10, 20 * 2 ** Math.min(this.#failures++, 10));
+    this.renewAt = performance.now() + wait * (0.5 + Math.random());
+    this.#keeper.changed(this);
+  }
+
+  /** @internal The deadline has passed. */
+  lapse(): void {
+    this.lose(this.#lastTerm ? "max-hold" : this.#renewing ? "deadline" : "stopped");
+  }
+
+  /** @internal */
+  lose(reason: LossReason): void {
+    if (this.#state !== "held") return;
+    this.#state = "lost";
+    this.#keeper.remove(this);
+    this.#loss = new LockLostError(this.name, reason, this.fencingToken);
+    this.#controller?.abort(this.#loss);
+    this.#keeper.lost(this, this.#loss);
+  }
+
+  /** @internal Why it was lost, if it was. */
+  get loss(): LockLostError | undefined {
+    return this.#loss;
+  }
+
+  /** A third of the lease leaves room for two more tries; near the end of maxHoldMs there is nothing left to renew. */
+  #planRenewal(from: number, termMs: number): void {
+    // Terms are whole milliseconds: up to one of them is missing from the end.
+    this.#lastTerm = from + termMs + 2 >= this.#holdEndsAt;
+    this.renewAt = this.#renewing && !this.#lastTerm ? from + termMs / 3 : Infinity;
+  }
+}

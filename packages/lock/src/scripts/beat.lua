@@ -1,0 +1,55 @@
+-- beat.lua - tells waiters the truth, and the queue that they live.
+--
+-- KEYS[1]  lease    string   who holds it: `token|holder`
+-- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
+-- KEYS[3]  queue    zset     token to ticket, in order of arrival
+-- KEYS[4]  waiters  hash     token to `aliveUntil grantMs inbox holder`; `#` to the last ticket
+-- ARGV[1]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
+-- ARGV[2]  aliveMs  integer  how long a waiter counts as alive without a beat, milliseconds
+-- ARGV[n]  tokens   string   the waiters that ask, 1000 at most
+--
+-- Reply     {now, msLeft, owner, fencingToken, state, …}, of the lease as it is now (msLeft -2: free), and a state for
+--           each waiter:
+--            0, 1, …  its position in the queue
+--           -1        unknown here: never queued, or the server lost it, or its grant ran out
+--           -2        it holds the lock
+--           error KIT_LAYOUT  written by a newer version; nothing changed
+local lease = KEYS[1]
+local fence = KEYS[2]
+local queue = KEYS[3]
+local waiters = KEYS[4]
+local shared = ARGV[1]
+local aliveMs = tonumber(ARGV[2])
+local tokens = { unpack(ARGV, 3) }
+
+if not nextFence(redis.call('GET', fence), 0) then return redis.error_reply(layoutError) end
+local now = readClock()
+local aliveUntil = string.format('%.0f', now + aliveMs)
+local owner = redis.call('GET', lease)
+local records = redis.call('HMGET', waiters, unpack(tokens))
+-- Also the queue is read before the first write: a key of another type must not leave half a change behind.
+redis.call('ZCARD', queue)
+local renewed, present = {}, {}
+for i, token in ipairs(tokens) do
+  if records[i] then
+    renewed[#renewed + 1] = token
+    renewed[#renewed + 1] = string.gsub(records[i], '^%d+', aliveUntil, 1)
+    present[token] = true
+  end
+end
+if #renewed > 0 then
+  redis.call('PEXPIRE', queue, aliveMs + 1000)
+  redis.call('PEXPIRE', waiters, aliveMs + 1000)
+  redis.call('HSET', waiters, unpack(renewed))
+end
+if not owner then
+  grantNext(lease, fence, queue, waiters, shared, '', present)
+  owner = redis.call('GET', lease)
+end
+local winner = ownerToken(owner)
+local fencingToken = string.match(redis.call('GET', fence) or '', '^%d+:(%d+)') or ''
+local reply = { now, redis.call('PTTL', lease), owner or '', fencingToken }
+for i, token in ipairs(tokens) do
+  reply[i + 4] = token == winner and -2 or redis.call('ZRANK', queue, token) or -1
+end
+return reply

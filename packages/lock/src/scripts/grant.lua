@@ -1,0 +1,131 @@
+-- grant.lua - hands a free lock to the first waiter that lives.
+--
+-- Defines fenceMs, readClock, nextFence, ownerToken, grantNext
+--
+-- All inputs are parameters.
+local fenceMs = 604800000
+local pageSize = 50
+local mostPages = 20
+local mostDeaf = 16
+
+local layoutError = 'KIT_LAYOUT the lock was written by a newer version'
+
+-- The server's time: epoch milliseconds, and epoch microseconds.
+local function readClock()
+  local time = redis.call('TIME')
+  local seconds, micros = tonumber(time[1]), tonumber(time[2])
+  return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
+end
+
+-- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was
+-- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours.
+local function nextFence(last, micros)
+  if last then
+    local layout, previous = string.match(last, '^(%d+):(%d+)')
+    if layout ~= '1' then return nil end
+    micros = math.max(micros, tonumber(previous) + 1)
+  end
+  return string.format('%.0f', micros)
+end
+
+local function ownerToken(owner)
+  return owner and string.match(owner, '^([^|]*)|')
+end
+
+-- Frees the lock and grants it to the first of the queue that lives and can be told. `present` is a set of tokens that
+-- hear of it by the reply of this very call. `from` is the token that hands it on, kept with the fencing token: a release
+-- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure that the layout is ours.
+--
+-- A waiter that a PUBLISH does not reach is passed over and keeps its place; where subscribers may sit on another node
+-- (`shared` is 1; empty: to be found out) the count of receivers says nothing, and nobody is passed over. A waiter with inbox `-` cannot be told
+-- and asks by itself. Waiters of one process share an inbox, so a dead process costs one PUBLISH; the search ends after
+-- mostDeaf of those, or mostPages of the queue, and whoever stands behind finds the lock free at its next beat.
+--
+-- Everything is read before the first write, which is a DEL: a write that shrinks is allowed at maxmemory, and after it
+-- all others are. So no message can go out for a grant that then fails.
+local function grantNext(lease, fence, queue, waiters, shared, from, present)
+  local heads = redis.call('ZRANGE', queue, 0, pageSize - 1)
+  if #heads == 0 then
+    redis.call('DEL', lease)
+    return nil
+  end
+  local records = redis.call('HMGET', waiters, unpack(heads))
+  local now, micros = readClock()
+  local token = nextFence(redis.call('GET', fence), micros)
+  redis.call('DEL', lease)
+
+  local winner, leaseEnd
+  local dead, deaf, deafCount = {}, {}, 0
+
+  local function parse(record)
+    local aliveUntil, grantMs, inbox, holder = string.match(record or '', '^(%d+) (%d+) (%S+) (.*)$')
+    if aliveUntil and tonumber(aliveUntil) > now then return grantMs, inbox, holder end
+  end
+  local function endOf(grantMs)
+    return string.format('%.0f', now + tonumber(grantMs))
+  end
+  local function grant(head, grantMs, holder)
+    winner, leaseEnd = head, endOf(grantMs)
+    redis.call('ZREM', queue, head)
+    redis.call('HDEL', waiters, head)
+    redis.call('SET', fence, '1:' .. token .. ':' .. from, 'PX', fenceMs)
+    redis.call('SET', lease, head .. '|' .. holder, 'PX', grantMs)
+  end
+  -- Returns whether the message was heard.
+  local function tell(inbox, message)
+    if inbox == '-' or deaf[inbox] then return false end
+    local receivers = redis.pcall('PUBLISH', inbox, message)
+    if type(receivers) == 'number' then
+      if receivers > 0 then return true end
+      if shared == '' then
+        local info = redis.pcall('INFO', 'cluster')
+        shared = type(info) == 'string' and string.find(info, 'cluster_enabled:0', 1, true) and '0' or '1'
+      end
+      if shared == '1' then return true end
+    end
+    deaf[inbox] = true
+    deafCount = deafCount + 1
+    return false
+  end
+  -- Returns whether the search is over: granted, and the next in line watches the new holder; or too many are deaf.
+  local function offer(head, record)
+    local grantMs, inbox, holder = parse(record)
+    if not grantMs then
+      dead[#dead + 1] = head
+    elseif winner then
+      if tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
+    else
+      local told = tell(inbox, table.concat({ head, 'granted', token, endOf(grantMs), grantMs }, '\t'))
+      if told or (present and present[head]) then grant(head, grantMs, holder) end
+    end
+    return deafCount >= mostDeaf
+  end
+
+  local isOver = false
+  for page = 1, mostPages do
+    for i, head in ipairs(heads) do
+      isOver = offer(head, records[i])
+      if isOver then break end
+    end
+    if isOver or #heads < pageSize then break end
+    -- The winner left the queue, so all behind it moved up.
+    local start = page * pageSize - (winner and 1 or 0)
+    heads = redis.call('ZRANGE', queue, start, start + pageSize - 1)
+    if #heads == 0 then break end
+    records = redis.call('HMGET', waiters, unpack(heads))
+  end
+  if not winner and present then
+    local first, firstRank
+    for head in pairs(present) do
+      local rank = redis.call('ZRANK', queue, head)
+      if rank and (not firstRank or rank < firstRank) then first, firstRank = head, rank end
+    end
+    local grantMs, _, holder = parse(first and redis.call('HGET', waiters, first))
+    if grantMs then grant(first, grantMs, holder) end
+  end
+  for _, head in ipairs(dead) do
+    redis.call('ZREM', queue, head)
+    redis.call('HDEL', waiters, head)
+  end
+  return winner
+end

@@ -1,0 +1,160 @@
+import { defineScript, type Script } from "@kit/core";
+import acquireSource from "./acquire.lua";
+import beatSource from "./beat.lua";
+import grantSource from "./grant.lua";
+import inspectSource from "./inspect.lua";
+import releaseSource from "./release.lua";
+import renewSource from "./renew.lua";
+
+type LockKeyNames = readonly ["lease", "fence", "queue", "waiters"];
+const lockKeys: LockKeyNames = ["lease", "fence", "queue", "waiters"];
+
+/** Who holds a lock, as a key's value says: `token|holder`. */
+export interface Owner {
+  readonly token: string;
+  readonly holder: string;
+}
+
+const ownerOf = (value: unknown): Owner | null => {
+  const text = String(value);
+  const bar = text.indexOf("|");
+  return text === "" ? null : { token: text.slice(0, bar), holder: text.slice(bar + 1) };
+};
+
+/** What acquire came to; `now` is the server's, in epoch milliseconds. */
+export type AcquireReply =
+  | { readonly state: "granted"; readonly now: number; readonly msLeft: number; readonly fencingToken: string }
+  | {
+      readonly state: "queued";
+      readonly now: number;
+      readonly msLeft: number;
+      readonly owner: Owner | null;
+      readonly position: number;
+    }
+  | { readonly state: "held" | "full"; readonly now: number; readonly msLeft: number; readonly owner: Owner | null }
+  | { readonly state: "late"; readonly now: number };
+
+const decodeAcquire = (raw: unknown): AcquireReply => {
+  const [code, now, msLeft, fourth, fifth] = raw as [unknown, unknown, unknown, unknown, unknown];
+  const facts = { now: Number(now), msLeft: Number(msLeft) };
+  switch (Number(code)) {
+    case 1:
+      return { state: "granted", ...facts, fencingToken: String(fourth) };
+    case 2:
+      return { state: "queued", ...facts, owner: ownerOf(fourth), position: Number(fifth) };
+    case 3:
+      return { state: "full", ...facts, owner: ownerOf(fourth) };
+    case 4:
+      return { state: "late", now: facts.now };
+    default:
+      return { state: "held", ...facts, owner: ownerOf(fourth) };
+  }
+};
+
+/** One step in: the lock, a place in the queue, or neither. */
+export const acquire: Script<
+  LockKeyNames,
+  readonly ["shared", "token", "holder", "leaseMs", "grantMs", "inbox", "aliveMs", "maxWaiters", "notAfter"],
+  AcquireReply
+> = defineScript({
+  name: "lock.acquire",
+  source: [grantSource, acquireSource],
+  keys: lockKeys,
+  args: ["shared", "token", "holder", "leaseMs", "grantMs", "inbox", "aliveMs", "maxWaiters", "notAfter"],
+  idempotent: true,
+  reply: decodeAcquire,
+});
+
+/** What release came to. */
+export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
+const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unclaimed"];
+
+/** One step out: of the lock, or of the queue. */
+export const release: Script<LockKeyNames, readonly ["shared", "token", "holder", "fencingToken"], ReleaseReply> =
+  defineScript({
+    name: "lock.release",
+    source: [grantSource, releaseSource],
+    keys: lockKeys,
+    args: ["shared", "token", "holder", "fencingToken"],
+    idempotent: true,
+    reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
+  });
+
+/** What became of one lease: extended, gone, taken by another, or its key holds something else. */
+export type RenewState = "extended" | "gone" | "taken" | "corrupt";
+const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
+
+/** Many leases pushed forward in one step. */
+export const renew: Script<
+  readonly ["...leases"],
+  readonly ["...terms"],
+  { readonly now: number; readonly states: readonly RenewState[] }
+> = defineScript({
+  name: "lock.renew",
+  source: renewSource,
+  keys: ["...leases"],
+  args: ["...terms"],
+  idempotent: true,
+  reply: (raw) => {
+    const [now, ...states] = raw as unknown[];
+    return { now: Number(now), states: states.map((state) => renewStates[Number(state)] ?? "corrupt") };
+  },
+});
+
+/** The truth about the waiters that asked. */
+export interface BeatReply {
+  readonly now: number;
+  /** Of the lease as it is now; -2 when the lock is free. */
+  readonly msLeft: number;
+  readonly owner: Owner | null;
+  readonly fencingToken: string;
+  /** In the order asked: a position from 0, `granted` or `unknown`. */
+  readonly states: readonly (number | "granted" | "unknown")[];
+}
+
+/** Waiters' sign of life, and what became of them. */
+export const beat: Script<LockKeyNames, readonly ["shared", "aliveMs", "...tokens"], BeatReply> = defineScript({
+  name: "lock.beat",
+  source: [grantSource, beatSource],
+  keys: lockKeys,
+  args: ["shared", "aliveMs", "...tokens"],
+  idempotent: true,
+  reply: (raw) => {
+    const [now, msLeft, owner, fencingToken, ...states] = raw as unknown[];
+    return {
+      now: Number(now),
+      msLeft: Number(msLeft),
+      owner: ownerOf(owner),
+      fencingToken: String(fencingToken),
+      states: states.map(Number).map((state) => (state === -2 ? "granted" : state === -1 ? "unknown" : state)),
+    };
+  },
+});
+
+/** What stands in Redis of one lock. */
+export interface InspectReply {
+  readonly msLeft: number;
+  readonly owner: Owner | null;
+  readonly fencingToken: string | null;
+  readonly waiting: number;
+  readonly holders: readonly string[];
+}
+
+/** A look that changes nothing. */
+export const inspect: Script<LockKeyNames, readonly ["first"], InspectReply> = defineScript({
+  name: "lock.inspect",
+  source: inspectSource,
+  keys: lockKeys,
+  args: ["first"],
+  readonly: true,
+  reply: (raw) => {
+    const [msLeft, owner, fence, waiting, ...holders] = raw as unknown[];
+    return {
+      msLeft: Number(msLeft),
+      owner: ownerOf(owner),
+      fencingToken: /^\d+:(\d+)/.exec(String(fence))?.[1] ?? null,
+      waiting: Number(waiting),
+      holders: holders.map(String),
+    };
+  },
+});

@@ -1,0 +1,362 @@
+import {
+  Deadline,
+  KitClosedError,
+  KitError,
+  KitUnavailableError,
+  onAbort,
+  pause,
+  type Runtime,
+  surely,
+} from "@kit/core";
+import { aliveMs, type LockCommands } from "./commands.js";
+import { LockQueueFullError, LockTimeoutError } from "./errors.js";
+import type { LockKeys } from "./keys.js";
+import type { AcquireTerms } from "./options.js";
+import type { AcquireReply, Owner } from "./scripts/index.js";
+
+/** A third of the time for which a waiter counts as alive. */
+const beatMs = aliveMs / 3;
+/** How often to ask where nothing can be pushed. */
+const pollMs = 150;
+/**
+ * Who is not the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
+ * those before it may be dead, too.
+ */
+const watchStepMs = 5;
+const watchStepsMs = 100;
+const maxBatch = 500;
+/** A grant that is nearly over when its message arrives is not worth taking: the server is asked instead. */
+const leastGrantMs = 5;
+
+/** What a granted waiter passes on. */
+export interface WaiterGrant {
+  readonly fencingToken: string;
+  readonly grantedMs: number;
+  readonly deadlineAt: number;
+}
+
+/** What waiting tells the lock. */
+export interface WaitingEvents {
+  readonly queued: (name: string, position: number, owner: Owner | null) => void;
+  readonly requeued: (name: string) => void;
+  /** Nobody of this process waits for the lock any more. */
+  readonly empty: (name: string) => void;
+}
+
+/** One acquire that waits. Settles once; whatever arrives later is undone. */
+class Waiter {
+  readonly token: string;
+  readonly terms: AcquireTerms;
+  readonly granted: Promise<WaiterGrant>;
+  /** Whether the server is known to have it in the queue; only then a beat's "unknown" means anything. */
+  isQueued = false;
+  readonly #waiters: Waiters;
+  readonly #deadline: Deadline;
+  #owner: Owner | null = null;
+  #msLeft: number | undefined;
+  #wasQueued = false;
+  #isSettled = false;
+  #isWithdrawn = false;
+  /** A grant was pushed before the server's first answer, and could not be judged. */
+  #hasDoubt = false;
+  #timer: NodeJS.Timeout | undefined;
+  #stopListening: (() => void) | undefined;
+  #resolve!: (grant: WaiterGrant) => void;
+  #reject!: (error: unknown) => void;
+
+  constructor(waiters: Waiters, token: string, terms: AcquireTerms, deadline: Deadline) {
+    this.#waiters = waiters;
+    this.token = token;
+    this.terms = terms;
+    this.#deadline = deadline;
+    this.granted = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  start(): void {
+    const { inbox } = this.#waiters.commands.runtime;
+    inbox.expect(this.token, (payload) => this.#pushed(payload));
+    this.#armTimer();
+    this.#stopListening = onAbort(this.terms.signal, () => this.abandon(this.terms.signal?.reason));
+    void this.#enqueue();
+  }
+
+  /** Where it stands, as the server just said. */
+  seen(owner: Owner | null, msLeft: number): void {
+    this.#owner = owner;
+    this.#msLeft = msLeft;
+  }
+
+  grant(grant: WaiterGrant): void {
+    if (this.#settle()) this.#resolve(grant);
+  }
+
+  /** Gives up: the caller hears at once, the server as soon as it can. */
+  abandon(reason: unknown): void {
+    if (!this.#settle()) return;
+    // What was never sent needs no undoing.
+    if (this.#wasQueued || !(reason instanceof KitUnavailableError)) {
+      this.#isWithdrawn = true;
+      this.#waiters.withdraw(this);
+    }
+    this.#reject(reason);
+  }
+
+  /** The server does not know us: it lost its data, or a grant of ours ran out unheard. */
+  requeue(): void {
+    if (this.#isSettled) return;
+    this.isQueued = false;
+    this.#waiters.events.requeued(this.#waiters.name);
+    void this.#enqueue();
+  }
+
+  async #enqueue(): Promise<void> {
+    for (let failures = 0; !this.#isSettled;)
+      try {
+        if (this.#enqueued(await this.#waiters.send(this, () => !this.#isSettled))) return;
+      } catch (error) {
+        // Once queued, a wait survives outages; the first command decides whether there is a server at all.
+        if (!this.#wasQueued || (KitError.is(error) && !error.retryable)) {
+          this.abandon(error);
+          return;
+        }
+        this.#waiters.commands.onError(error);
+        await pause(Math.min(1_000, 50 * 2 ** Math.min(failures++, 5)) * (0.5 + Math.random()));
+      }
+  }
+
+  /** Returns whether that was an answer. */
+  #enqueued({ reply, sentAt }: { reply: AcquireReply; sentAt: number }): boolean {
+    if (this.#isSettled) {
+      // Too late for the caller who gave up. One who was granted by push meanwhile has the lease in use.
+      if (this.#isWithdrawn && (reply.state === "granted" || reply.state === "queued")) this.#waiters.withdraw(this);
+      return true;
+    }
+    switch (reply.state) {
+      case "granted":
+        this.grant({
+          fencingToken: reply.fencingToken,
+          grantedMs: reply.msLeft,
+          deadlineAt: sentAt + surely(reply.msLeft),
+        });
+        return true;
+      case "queued":
+        this.isQueued = true;
+        this.#wasQueued = true;
+        this.seen(reply.owner, reply.msLeft);
+        this.#waiters.queued(reply);
+        if (this.#hasDoubt) this.#waiters.beatNow();
+        return true;
+      case "full":
+        this.abandon(new LockQueueFullError(this.#waiters.name, this.#waiters.commands.settings.maxWaiters));
+        return true;
+      default:
+        // Held and not queued cannot be (we asked to be queued); late: our picture of the server's clock was wrong.
+        return false;
+    }
+  }
+
+  #pushed(payload: string): void {
+    const [kind, first = "", leaseEnd = "", grantMs = ""] = payload.split("\t");
+    if (kind === "head") {
+      this.#waiters.watchUntil(Number(first));
+      return;
+    }
+    const receivedAt = performance.now();
+    const earliest = this.#waiters.clock.earliest(Number(leaseEnd));
+    const grantedMs = Number(grantMs);
+    const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + surely(grantedMs));
+    if (deadlineAt - receivedAt >= leastGrantMs) this.grant({ fencingToken: first, grantedMs, deadlineAt });
+    // How long it is good for is not known (or not long): the state tells, once the server's answer has arrived.
+    else if (this.isQueued) this.#waiters.beatNow();
+    else this.#hasDoubt = true;
+  }
+
+  #armTimer(): void {
+    const { at, remainingMs } = this.#deadline;
+    if (at === Infinity) return;
+    this.#timer = setTimeout(
+      () => (this.#deadline.remainingMs > 0 ? this.#armTimer() : this.#timeOut()),
+      Math.min(Math.max(0, Math.ceil(remainingMs)), 2 ** 31 - 1),
+    );
+  }
+
+  #timeOut(): void {
+    this.abandon(new LockTimeoutError(this.#waiters.name, this.terms.waitMs, this.#owner?.holder, this.#msLeft));
+  }
+
+  /** Returns whether it was still open. */
+  #settle(): boolean {
+    if (this.#isSettled) return false;
+    this.#isSettled = true;
+    clearTimeout(this.#timer);
+    this.#stopListening?.();
+    this.#waiters.commands.runtime.inbox.forget(this.token);
+    this.#waiters.remove(this);
+    return true;
+  }
+}
+
+/** The waiters of this process for one lock: one beat and one watch for all of them. */
+export class Waiters {
+  readonly name: string;
+  readonly commands: LockCommands;
+  readonly events: WaitingEvents;
+  readonly #keys: LockKeys;
+  readonly #waiters = new Map<string, Waiter>();
+  #beatTimer: NodeJS.Timeout | undefined;
+  #watchTimer: NodeJS.Timeout | undefined;
+  /** When the next look is planned, on our monotonic clock. */
+  #watchAt = Infinity;
+  #beating = false;
+  #beatAgain = false;
+  #failures = 0;
+
+  constructor(commands: LockCommands, events: WaitingEvents, name: string) {
+    this.commands = commands;
+    this.events = events;
+    this.name = name;
+    this.#keys = commands.keysOf(name);
+  }
+
+  /** The clock of the node that serves this lock. */
+  get clock(): ReturnType<Runtime["clockOf"]> {
+    return this.commands.runtime.clockOf(this.#keys.lease);
+  }
+
+  /** Waits for the lock; settles with a grant, or with the reason why not. */
+  wait(token: string, terms: AcquireTerms, deadline: Deadline): Promise<WaiterGrant> {
+    const waiter = new Waiter(this, token, terms, deadline);
+    this.#waiters.set(token, waiter);
+    waiter.start();
+    return waiter.granted;
+  }
+
+  /** Everybody asks the server, now: messages may have been lost. */
+  beatNow(): void {
+    this.#beatAgain = true;
+    if (!this.#beating) void this.#beat();
+  }
+
+  /** Rejects everybody. */
+  close(): void {
+    for (const waiter of [...this.#waiters.values()]) waiter.abandon(new KitClosedError("The lock"));
+  }
+
+  // ── for Waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async send(waiter: Waiter, isWanted: () => boolean): Promise<{ reply: AcquireReply; sentAt: number }> {
+    const { runtime, settings } = this.commands;
+    const { deadlineMs } = settings;
+    const inbox = runtime.inbox.isOpen ? runtime.inbox.channel : "-";
+    const sentAt = performance.now();
+    const reply = await this.commands.acquire(this.#keys, waiter.token, waiter.terms, inbox, isWanted, deadlineMs);
+    return { reply, sentAt };
+  }
+
+  queued({ position, owner, msLeft }: { position: number; owner: Owner | null; msLeft: number }): void {
+    this.events.queued(this.name, position, owner);
+    this.#watch(msLeft, position);
+    if (!this.#beatTimer) this.#scheduleBeat();
+  }
+
+  withdraw(waiter: Waiter): void {
+    this.commands.withdraw(this.#keys, waiter.token, waiter.terms);
+  }
+
+  remove(waiter: Waiter): void {
+    this.#waiters.delete(waiter.token);
+    if (this.#waiters.size > 0) return;
+    clearTimeout(this.#beatTimer);
+    this.#unwatch();
+    this.#beatTimer = undefined;
+    this.events.empty(this.name);
+  }
+
+  /** One of ours is the head, and the holder's lease ends at this server instant. */
+  watchUntil(leaseEnd: number): void {
+    const now = this.clock.serverMsAt(performance.now());
+    if (now === undefined) this.beatNow();
+    else this.#watch(Math.max(0, leaseEnd - now), 0);
+  }
+
+  // ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /**
+   * Looks again when the holder's lease is over, unless that is planned for an earlier instant; -1: it has no end; -2:
+   * nobody holds it, and nobody could be told.
+   */
+  #watch(msLeft: number, position: number): void {
+    if (this.#waiters.size === 0 || msLeft === -1) return;
+    const isPolling = msLeft < 0 || !this.commands.runtime.inbox.isOpen;
+    const wait = isPolling ? Math.min(Math.max(msLeft, 0), pollMs) * (0.5 + Math.random()) : msLeft;
+    const at = performance.now() + wait + 1 + Math.min(position * watchStepMs, watchStepsMs);
+    if (at >= this.#watchAt) return;
+    this.#unwatch();
+    this.#watchAt = at;
+    this.#watchTimer = setTimeout(
+      () => {
+        this.#watchAt = Infinity;
+        this.beatNow();
+      },
+      Math.min(at - performance.now(), 2 ** 31 - 1),
+    );
+  }
+
+  #unwatch(): void {
+    clearTimeout(this.#watchTimer);
+    this.#watchAt = Infinity;
+  }
+
+  #scheduleBeat(): void {
+    clearTimeout(this.#beatTimer);
+    const wait =
+      this.#failures === 0 ? beatMs * (0.8 + 0.4 * Math.random()) : Math.min(1_000, 50 * 2 ** this.#failures);
+    this.#beatTimer = setTimeout(() => this.beatNow(), wait);
+  }
+
+  async #beat(): Promise<void> {
+    this.#beating = true;
+    try {
+      while (this.#beatAgain && this.#waiters.size > 0) {
+        this.#beatAgain = false;
+        const asked = [...this.#waiters.values()].filter(({ isQueued }) => isQueued);
+        for (let start = 0; start < asked.length; start += maxBatch)
+          await this.#ask(asked.slice(start, start + maxBatch));
+        void this.commands.runtime.inbox.check();
+      }
+    } finally {
+      this.#beating = false;
+      if (this.#waiters.size > 0) this.#scheduleBeat();
+    }
+  }
+
+  async #ask(asked: readonly Waiter[]): Promise<void> {
+    const sentAt = performance.now();
+    try {
+      const tokens = asked.map(({ token }) => token);
+      const reply = await this.commands.beat(this.#keys, tokens);
+      this.#failures = 0;
+      const { owner, msLeft, fencingToken } = reply;
+      let first = Infinity;
+      for (const [index, waiter] of asked.entries()) {
+        const state = reply.states[index] ?? "unknown";
+        if (state === "granted") waiter.grant({ fencingToken, grantedMs: msLeft, deadlineAt: sentAt + surely(msLeft) });
+        else if (state === "unknown") waiter.requeue();
+        else {
+          waiter.seen(owner, msLeft);
+          first = Math.min(first, state);
+        }
+      }
+      // The newest truth about the holder, also when it moves the look to later.
+      this.#unwatch();
+      if (first < Infinity) this.#watch(msLeft, first);
+    } catch (error) {
+      this.#failures = Math.min(this.#failures + 1, 5);
+      if (KitError.is(error) && !error.retryable) for (const waiter of asked) waiter.abandon(error);
+      else this.commands.onError(error);
+    }
+  }
+}

@@ -1,0 +1,294 @@
+import { getEventListeners } from "node:events";
+import { KitError } from "@kit/core";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import { LockTimeoutError, type Lock, type LockOptions } from "../src/index.js";
+import { benchOf, enqueue, rejection, stateOf, timed } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+const reason = new Error("never mind");
+
+/** Seeded, so that a failing run can be had again. */
+const randomOf = (seed: number): (() => number) => {
+  let state = seed;
+  return () => {
+    state = (state * 1_664_525 + 1_013_904_223) % 2 ** 32;
+    return state / 2 ** 32;
+  };
+};
+
+const isFree = async (): Promise<void> => {
+  await eventually(async () => {
+    const { lease, queue, waiters } = await stateOf(bench.db, bench.keysOf(name));
+    expect([lease.type, queue.type]).toEqual(["none", "none"]);
+    expect(Object.keys((waiters.value ?? {}) as object).filter((field) => field !== "#")).toEqual([]);
+  });
+};
+
+describe("giving up in the middle of contention", () => {
+  const storm = async (
+    wait: (lock: Lock, ms: number) => Promise<unknown>,
+  ): Promise<{ held: number; gaveUp: number }> => {
+    const locks = Array.from({ length: 3 }, () => bench.on(redis.connect()));
+    const random = randomOf(20_261_120);
+    let [inside, most, held, gaveUp] = [0, 0, 0, 0];
+    const loop = async (lock: Lock): Promise<void> => {
+      for (let round = 0; round < 15; round++) {
+        const outcome = await wait(lock, random() < 0.5 ? Math.floor(random() * 12) : 20_000).catch(
+          (error: unknown) => error,
+        );
+        if (outcome instanceof Error) {
+          if (outcome !== reason && !(outcome instanceof LockTimeoutError)) throw outcome;
+          gaveUp++;
+          continue;
+        }
+        const lease = outcome as Awaited<ReturnType<Lock["acquire"]>>;
+        most = Math.max(most, ++inside);
+        await bench.db.ping();
+        held++;
+        inside--;
+        expect(await lease.release()).toBe("released");
+      }
+    };
+    await Promise.all(locks.flatMap((lock) => Array.from({ length: 10 }, () => loop(lock))));
+    expect(most).toBe(1);
+    return { held, gaveUp };
+  };
+
+  it("leaves no lease and no place in line behind, by AbortSignal", async () => {
+    const { held, gaveUp } = await storm(async (lock, ms) => {
+      const controller = new AbortController();
+      const timer = setTimeout(() => controller.abort(reason), ms);
+      return await lock.acquire(name, { signal: controller.signal }).finally(() => clearTimeout(timer));
+    });
+    expect(Math.min(held, gaveUp)).toBeGreaterThan(20);
+    await isFree();
+  });
+
+  it("leaves no lease and no place in line behind, by waitMs", async () => {
+    const { held, gaveUp } = await storm((lock, ms) => lock.acquire(name, { waitMs: ms }));
+    expect(Math.min(held, gaveUp)).toBeGreaterThan(20);
+    await isFree();
+  });
+});
+
+describe("an AbortSignal", () => {
+  it("carries one listener for a hundred waiters, and none after them", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name);
+    const controller = new AbortController();
+    const { signal } = controller;
+    const waits = Array.from({ length: 100 }, () => lock.acquire(name, { signal }));
+    const outcomes = Promise.allSettled(waits);
+    await bench.untilWaiting(name, 100);
+    expect(getEventListeners(signal, "abort")).toHaveLength(1);
+    controller.abort(reason);
+    expect((await outcomes).every((outcome) => outcome.status === "rejected" && outcome.reason === reason)).toBe(true);
+    expect(getEventListeners(signal, "abort")).toHaveLength(0);
+    await bench.untilWaiting(name, 0);
+    await lease.release();
+  });
+
+  it("carries no listener after a wait that was granted", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name);
+    const { signal } = new AbortController();
+    const waiter = await enqueue(lock, name, { signal });
+    await lease.release();
+    await (await waiter.promise).release();
+    await (await lock.acquire(name, { signal })).release();
+    expect(getEventListeners(signal, "abort")).toHaveLength(0);
+  });
+
+  it("has no influence on a lease once it is held", async () => {
+    const lock = bench.make();
+    const controller = new AbortController();
+    const lease = await lock.acquire(name, { signal: controller.signal });
+    controller.abort(reason);
+    await lease.extend();
+    expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
+    expect(await lease.release()).toBe("released");
+  });
+});
+
+describe("an acquire that is given up while it travels", () => {
+  let proxy: FaultProxy;
+  beforeEach(async () => {
+    proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+  });
+  const through = (options?: LockOptions): Lock => {
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    return bench.on(client, options);
+  };
+
+  it("rejects at once, and what it was granted is given back", async () => {
+    const lock = through();
+    await lock.inspect("warm-up");
+    await lock.tryAcquire("warm-up");
+    proxy.up.latencyMs = 400;
+    const controller = new AbortController();
+    const tried = rejection(lock.tryAcquire(name, { signal: controller.signal }));
+    setImmediate(() => setImmediate(() => controller.abort(reason)));
+    const { awakeMs, value } = await timed(tried);
+    expect(value).toBe(reason);
+    expect(awakeMs).toBeLessThan(200);
+    await eventually(async () => expect(await bench.db.exists(bench.keysOf(name).fence)).toBe(1));
+    await isFree();
+  });
+
+  it("rejects at once when it would have queued, and the place in line is given back", async () => {
+    const holder = await bench.make().acquire(name);
+    const lock = through();
+    const warm = await enqueue(lock, name, { waitMs: 60_000 });
+    proxy.up.latencyMs = 400;
+    const controller = new AbortController();
+    const waiting = rejection(lock.acquire(name, { signal: controller.signal }));
+    setImmediate(() => setImmediate(() => controller.abort(reason)));
+    const { awakeMs, value } = await timed(waiting);
+    expect(value).toBe(reason);
+    expect(awakeMs).toBeLessThan(200);
+    // It does come to stand in line, by its ticket, and leaves it again.
+    await eventually(async () => expect(await bench.db.hget(bench.keysOf(name).waiters, "#")).toBe("2"));
+    await bench.untilWaiting(name, 1);
+    proxy.up.latencyMs = 0;
+    await holder.release();
+    await (await warm.promise).release();
+  });
+
+  it("passes a grant on that crosses its abort", async () => {
+    const near = bench.make();
+    const holder = await near.acquire(name);
+    const controller = new AbortController();
+    const crossing = await enqueue(through(), name, { signal: controller.signal });
+    const behind = await enqueue(near, name);
+    proxy.down.latencyMs = 300;
+    await holder.release();
+    expect(await near.inspect(name)).toMatchObject({ state: "held", waiters: 1 });
+    controller.abort(reason);
+    expect(await rejection(crossing.promise)).toBe(reason);
+    // Not only after the two seconds for which it was granted.
+    const { awakeMs, value: lease } = await timed(behind.promise);
+    expect(awakeMs).toBeLessThan(1_000);
+    proxy.heal();
+    await lease.release();
+    await isFree();
+  });
+
+  it("is undone also when the undoing itself is lost", async () => {
+    const near = bench.make();
+    const holder = await near.acquire(name);
+    const controller = new AbortController();
+    const waiter = await enqueue(through(), name, { signal: controller.signal });
+    proxy.up.cutNext = 1;
+    controller.abort(reason);
+    expect(await rejection(waiter.promise)).toBe(reason);
+    await eventually(() => expect(proxy.stats.droppedBytes).toBeGreaterThan(0));
+    await bench.untilWaiting(name, 0);
+    await holder.release();
+    await isFree();
+  });
+
+  it("is undone also when the reply to the undoing is lost", async () => {
+    const near = bench.make();
+    const holder = await near.acquire(name);
+    const controller = new AbortController();
+    const waiter = await enqueue(through(), name, { signal: controller.signal });
+    proxy.down.cutNext = 1;
+    controller.abort(reason);
+    expect(await rejection(waiter.promise)).toBe(reason);
+    await bench.untilWaiting(name, 0);
+    await holder.release();
+    await isFree();
+  });
+
+  it.each([
+    ["before the first command", async (lock: Lock) => await lock.inspect("warm-up")],
+    ["before the first wait", async (lock: Lock) => await lock.tryAcquire("warm-up")],
+    ["after the first wait", async (lock: Lock) => await rejection(lock.acquire("warm-up", { waitMs: 50 }))],
+  ])("waits no longer than waitMs, also for a server that says nothing: %s", async (_when, warm) => {
+    const lock = through();
+    await bench.make().acquire("warm-up");
+    await warm(lock);
+    proxy.down.hole = true;
+    const { ms, awakeMs, value } = await timed(rejection(lock.acquire(name, { waitMs: 200 })));
+    expect(KitError.is(value)).toBe(true);
+    expect(ms).toBeGreaterThan(190);
+    expect(awakeMs).toBeLessThan(350);
+    proxy.heal();
+    await isFree();
+  });
+});
+
+describe("an acquire that was abandoned during an outage", () => {
+  it.each([
+    ["a first command", false],
+    ["a later command", true],
+  ])("rejects at once and never runs when the server is back: %s", async (_what, warm) => {
+    const client = redis.connect({ retryStrategy: () => 20 });
+    const lock = bench.on(client);
+    if (warm) await lock.tryAcquire("warm-up");
+    else await lock.inspect(name);
+    const [node] = redis.server.nodes;
+    await node!.kill();
+    await eventually(() => expect(client.status).not.toBe("ready"));
+    const controller = new AbortController();
+    const waiting = rejection(lock.acquire(name, { signal: controller.signal }));
+    const tried = rejection(lock.tryAcquire(name, { signal: controller.signal }));
+    setImmediate(() => controller.abort(reason));
+    const outcomes = await timed(Promise.all([waiting, tried]));
+    await node!.start();
+    expect(outcomes.value).toEqual([reason, reason]);
+    expect(outcomes.awakeMs).toBeLessThan(200);
+    await eventually(() => expect(client.status).toBe("ready"));
+    // Behind whatever the client may still have had to send.
+    await client.ping();
+    await eventually(async () => expect(await redis.keys()).toEqual([]));
+  });
+
+  it("is refused by the server when it arrives too late", async () => {
+    const lock = bench.make({ deadlineMs: 150 });
+    // From here on the server's clock is known.
+    await (await lock.acquire("warm-up")).release();
+    const [node] = redis.server.nodes;
+    node!.pause();
+    const error = await rejection(lock.tryAcquire(name));
+    // Goes on until well after the time for which anybody waited for the first.
+    await rejection(lock.tryAcquire("another"));
+    node!.resume();
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    await redis.client.ping();
+    await eventually(async () => expect((await lock.inspect(name)).fencingToken).toBeNull());
+    await isFree();
+  });
+
+  it("never runs when the caller's client gave up on it by commandTimeout", async () => {
+    const lock = bench.on(redis.connect({ commandTimeout: 100 }), { deadlineMs: 250 });
+    await lock.tryAcquire("warm-up");
+    await redis.server.call("CLIENT", "PAUSE", "500", "ALL");
+    expect(await rejection(lock.tryAcquire(name))).toMatchObject({
+      code: "KIT_UNKNOWN_OUTCOME",
+      op: expect.any(String),
+    });
+    // Answered only after the pause, when all that was sent has run.
+    await redis.client.ping();
+    await isFree();
+    expect((await lock.inspect(name)).fencingToken).toBeNull();
+  });
+
+  it("is one acquire, however often the caller's client gave up on it by commandTimeout", async () => {
+    const lock = bench.on(redis.connect({ commandTimeout: 100 }));
+    await lock.tryAcquire("warm-up");
+    await redis.server.call("CLIENT", "PAUSE", "350", "ALL");
+    const lease = await lock.tryAcquire(name);
+    expect(await lock.inspect(name)).toMatchObject({ state: "held", fencingToken: lease?.fencingToken });
+    expect(await lease?.release()).toBe("released");
+    await isFree();
+  });
+});

@@ -1,0 +1,296 @@
+import { eventually, useRedis } from "@kit/testing";
+import {
+  acquireLock,
+  acquireLockBySet,
+  acquireLockWithTimeout,
+  acquireOwnerlessLock,
+  classicKeys,
+  releaseLock,
+  releaseOwnerlessLock,
+} from "@tooling/classic";
+import { Gate } from "@tooling/classic/gate";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Lease, Lock, LockOptions } from "../src/index.js";
+import { aborted, benchOf, callsOf, enqueue, lapse, rejection, timed, watched } from "./harness.js";
+
+/** Each test shows a known fault of the classic lock on its port, by value, and then that the kit's lock has it not. */
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const bench = benchOf(redis);
+const name = "chest";
+const prefix = (): string => `${redis.prefix}:classic:`;
+const classicKey = (): string => classicKeys(prefix()).lock(name);
+const ourKey = (): string => bench.keysOf(name).lease;
+const counter = (): string => `${redis.prefix}:counter`;
+
+/** A connection that stays lost when it is cut, as that of a crashed process does. */
+const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
+  const gate = await Gate.open(redis.server.nodes[0]!.port);
+  redis.defer(() => gate[Symbol.asyncDispose]());
+  const client = new Redis(gate.url, { retryStrategy: () => null, disconnectTimeout: 50 });
+  client.on("error", () => undefined);
+  redis.defer(() => client.disconnect());
+  await client.ping();
+  gate.reset();
+  return { client, gate };
+};
+const mortalLock = async (options?: LockOptions): Promise<{ lock: Lock; gate: Gate }> => {
+  const { client, gate } = await mortal();
+  const lock = bench.on(client, options);
+  await lock.tryAcquire("warm-up", { renew: false });
+  gate.reset();
+  return { lock, gate };
+};
+
+/** Runs a call up to the request that matches, and cuts the connection before the server sees that request. */
+const crashAt = async (gate: Gate, pattern: RegExp, call: Promise<unknown>): Promise<void> => {
+  const ended = watched(call);
+  ended.promise.catch(() => undefined);
+  await gate.hold(pattern).reached;
+  gate.cut();
+  await rejection(ended.promise);
+};
+
+/** What a guarded resource does with fencing tokens: it refuses one that is older than the newest it has seen. */
+const guardedWrite = async (value: string, fencingToken: string): Promise<boolean> => {
+  const script = `
+    local newest = redis.call('HGET', KEYS[1], 'fence')
+    if newest and #newest == #ARGV[2] and newest > ARGV[2] then return 0 end
+    redis.call('HSET', KEYS[1], 'value', ARGV[1], 'fence', ARGV[2])
+    return 1`;
+  return (await bench.db.eval(script, 1, `${redis.prefix}:guarded`, value, fencingToken)) === 1;
+};
+
+describe("row 10", () => {
+  it("row 10: a crash holds it for ever", async () => {
+    const { client, gate } = await mortal();
+    const token = await acquireLock(client, name, 1_000, prefix());
+    gate.cut();
+    expect(await acquireLock(redis.client, name, 400, prefix())).toBeNull();
+    expect([await bench.db.get(classicKey()), await bench.db.pttl(classicKey())]).toEqual([token, -1]);
+
+    const ours = await mortalLock({ leaseMs: 300 });
+    await ours.lock.acquire(name);
+    ours.gate.cut();
+    const { awakeMs, value } = await timed(bench.make().acquire(name, { waitMs: 10_000 }));
+    expect(awakeMs).toBeLessThan(450);
+    expect(value.isHeld).toBe(true);
+  });
+
+  it("row 10: busy polling: over 200 commands a second per waiter", async () => {
+    await acquireLock(redis.client, name, 1_000, prefix());
+    const before = await callsOf(redis.server, "setnx");
+    expect(await acquireLock(redis.connect(), name, 1_000, prefix())).toBeNull();
+    expect((await callsOf(redis.server, "setnx")) - before).toBeGreaterThan(200);
+
+    await bench.make().acquire(name, { renew: false, leaseMs: 60_000 });
+    const { lock, gate } = await mortalLock();
+    await rejection(lock.acquire(name, { waitMs: 1_000 }));
+    // A try, the place in line, and leaving it.
+    expect(gate.requests).toBeLessThanOrEqual(5);
+  });
+
+  it("row 10: four round trips, one to acquire and three to release", async () => {
+    const { client, gate } = await mortal();
+    const token = (await acquireLock(client, name, 1_000, prefix()))!;
+    await releaseLock(client, name, token, prefix());
+    expect(gate.requests).toBe(4);
+
+    const ours = await mortalLock();
+    await (await ours.lock.acquire(name)).release();
+    expect(ours.gate.requests).toBe(2);
+  });
+
+  it("row 10: release retries without bound for as long as somebody touches the key", async () => {
+    const { client, gate } = await mortal();
+    const token = (await acquireLock(client, name, 1_000, prefix()))!;
+    let tries = 0;
+    gate.before = async (text) => {
+      if (/exec/i.test(text) && ++tries <= 100) await bench.db.expire(classicKey(), 10);
+    };
+    expect(await releaseLock(client, name, token, prefix())).toBe(true);
+    expect(tries).toBe(101);
+
+    const ours = await mortalLock();
+    const lease = await ours.lock.acquire(name);
+    ours.gate.reset();
+    ours.gate.before = async () => {
+      await bench.db.expire(ourKey(), 10);
+    };
+    expect(await lease.release()).toBe("released");
+    expect(ours.gate.requests).toBe(1);
+  });
+
+  it("row 10: who comes later may win, since nobody stands in line", async () => {
+    const { client, gate } = await mortal();
+    const token = (await acquireLock(redis.client, name, 1_000, prefix()))!;
+    const held = gate.hold(/setnx/i);
+    const first = watched(acquireLock(client, name, 10_000, prefix()));
+    await held.reached;
+    await releaseLock(redis.connect(), name, token, prefix());
+    const later = await acquireLock(redis.client, name, 1_000, prefix());
+    held.release();
+    expect([later === null, first.isSettled]).toEqual([false, false]);
+    await releaseLock(redis.connect(), name, later!, prefix());
+    await first.promise;
+
+    const lock = bench.make();
+    const holder = await lock.acquire(name);
+    const early = await enqueue(bench.on(redis.connect()), name);
+    const late = await enqueue(lock, name);
+    await holder.release();
+    const lease = await early.promise;
+    expect(late.isSettled).toBe(false);
+    await lease.release();
+    await late.promise;
+  });
+});
+
+describe("the four classic symptoms", () => {
+  it("row 10: symptom 1: it is released by another after it expired", async () => {
+    await acquireOwnerlessLock(redis.client, name, 1_000, 10, prefix());
+    await lapse(bench.db, classicKey());
+    expect(await acquireOwnerlessLock(redis.connect(), name, 1_000, 10, prefix())).toBe(true);
+    await releaseOwnerlessLock(redis.client, name, prefix());
+    expect(await bench.db.exists(classicKey())).toBe(0);
+
+    const slow = await bench.make().acquire(name);
+    await lapse(bench.db, ourKey());
+    const next = await bench.on(redis.connect()).acquire(name);
+    expect(await slow.release()).toBe("not-held");
+    expect(await bench.db.get(ourKey())).toBe(`${next.token}|${next.holder}`);
+  });
+
+  it("row 10: symptom 2: a crashed holder goes undetected while others wait", async () => {
+    const { client, gate } = await mortal();
+    await acquireOwnerlessLock(client, name, 1_000, 60, prefix());
+    gate.cut();
+    expect(await acquireOwnerlessLock(redis.client, name, 500, 60, prefix())).toBe(false);
+    expect(await bench.db.pttl(classicKey())).toBeGreaterThan(50_000);
+
+    const ours = await mortalLock({ leaseMs: 300 });
+    await ours.lock.acquire(name);
+    const waiter = await enqueue(bench.make(), name);
+    ours.gate.cut();
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(450);
+  });
+
+  it("row 10: symptom 2: a crash before EXPIRE holds it for ever", async () => {
+    const { client, gate } = await mortal();
+    await crashAt(gate, /expire/i, acquireOwnerlessLock(client, name, 1_000, 10, prefix()));
+    expect(await bench.db.pttl(classicKey())).toBe(-1);
+
+    const ours = await mortalLock({ leaseMs: 300 });
+    await ours.lock.acquire(name);
+    ours.gate.cut();
+    // There is no step between taking the lock and bounding it.
+    expect(ours.gate.requests).toBe(1);
+    expect(await bench.db.pttl(ourKey())).toBeGreaterThan(0);
+  });
+
+  it("row 10: symptom 3: several hold it at once", async () => {
+    const holders = [redis.connect(), redis.connect(), redis.connect()];
+    const inside: Redis[] = [];
+    for (const holder of holders) {
+      if (inside.length > 0) await lapse(bench.db, classicKey());
+      if (await acquireOwnerlessLock(holder, name, 1_000, 10, prefix())) inside.push(holder);
+    }
+    expect(inside).toHaveLength(3);
+
+    const leases: Lease[] = [];
+    for (const holder of holders) {
+      if (leases.length > 0) await lapse(bench.db, ourKey());
+      leases.push(await bench.on(holder, { leaseMs: 1_200 }).acquire(name));
+    }
+    // The first two are told; only the last one holds it.
+    await Promise.all(leases.slice(0, 2).map(({ signal }) => aborted(signal)));
+    expect(leases.map(({ isHeld }) => isHeld)).toEqual([false, false, true]);
+  });
+
+  it("row 10: symptom 4: each holder believes that it is alone, and an update is lost", async () => {
+    const [a, b] = [redis.connect(), redis.connect()];
+    await acquireOwnerlessLock(a, name, 1_000, 10, prefix());
+    const seenByA = Number(await a.get(counter()));
+    await lapse(bench.db, classicKey());
+    await acquireOwnerlessLock(b, name, 1_000, 10, prefix());
+    await b.set(counter(), Number(await b.get(counter())) + 1);
+    await a.set(counter(), seenByA + 1);
+    expect(await bench.db.get(counter())).toBe("1");
+
+    const [first, second] = [bench.on(a), bench.on(b)];
+    const stale = await first.acquire(name);
+    await lapse(bench.db, ourKey());
+    const fresh = await second.acquire(name);
+    expect(await guardedWrite("second's", fresh.fencingToken)).toBe(true);
+    expect(await guardedWrite("first's", stale.fencingToken)).toBe(false);
+    expect(await bench.db.hget(`${redis.prefix}:guarded`, "value")).toBe("second's");
+  });
+});
+
+describe("row 11", () => {
+  it("row 11: a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
+    const { client, gate } = await mortal();
+    await crashAt(gate, /expire/i, acquireLockWithTimeout(client, name, 1_000, 10, prefix()));
+    expect(await bench.db.pttl(classicKey())).toBe(-1);
+    await acquireLockWithTimeout(redis.client, name, 50, 10, prefix());
+    expect(await bench.db.pttl(classicKey())).toBeGreaterThan(5_000);
+
+    const ours = await mortalLock({ leaseMs: 300 });
+    const acquiring = rejection(ours.lock.acquire(name));
+    const reply = ours.gate.hold(/evalsha/i);
+    await reply.reached;
+    ours.gate.cut();
+    await acquiring;
+    const left = await bench.db.pttl(ourKey());
+    expect(left === -2 || (left > 0 && left <= 300)).toBe(true);
+  });
+
+  it.each([
+    ["SETNX then EXPIRE", acquireLockWithTimeout],
+    ["SET NX EX", acquireLockBySet],
+  ])("row 11: seconds only: 50 ms become a second (%s)", async (_name, acquire) => {
+    await acquire(redis.client, name, 1_000, 0.05, prefix());
+    expect(await bench.db.pttl(classicKey())).toBeGreaterThan(500);
+
+    await bench.make().acquire(name, { leaseMs: 50, renew: false });
+    expect(await bench.db.pttl(ourKey())).toBeLessThanOrEqual(50);
+  });
+
+  it.each([
+    ["SETNX then EXPIRE", acquireLockWithTimeout],
+    ["SET NX EX", acquireLockBySet],
+  ])("row 11: the holder never learns that it lost the lock, and writes on (%s)", async (_name, acquire) => {
+    const token = (await acquire(redis.client, name, 1_000, 10, prefix()))!;
+    const seen = Number(await bench.db.get(counter()));
+    await lapse(bench.db, classicKey());
+    const next = redis.connect();
+    await acquire(next, name, 1_000, 10, prefix());
+    await next.incrby(counter(), 10);
+    await bench.db.set(counter(), seen + 1);
+    expect(await bench.db.get(counter())).toBe("1");
+    // Told only when the harm is done.
+    expect(await releaseLock(redis.connect(), name, token, prefix())).toBe(false);
+
+    const slow = await bench.make().acquire(name, { leaseMs: 900 });
+    await lapse(bench.db, ourKey());
+    const fresh = await bench.on(next).acquire(name);
+    expect(await guardedWrite("fresh", fresh.fencingToken)).toBe(true);
+    expect(await aborted(slow.signal)).toMatchObject({ reason: "taken" });
+    expect(() => slow.assertHeld()).toThrow(/was lost/);
+    expect(await guardedWrite("slow", slow.fencingToken)).toBe(false);
+  });
+
+  it("row 11: a waiter puts its own limit on a holder's lock, which then vanishes unnoticed", async () => {
+    const token = (await acquireLock(redis.client, name, 1_000, prefix()))!;
+    expect(await acquireLockWithTimeout(redis.connect(), name, 5_000, 1, prefix())).not.toBeNull();
+    expect(await releaseLock(redis.connect(), name, token, prefix())).toBe(false);
+
+    const lock = bench.make();
+    const lease = await lock.acquire(name, { leaseMs: 60_000 });
+    await rejection(bench.on(redis.connect()).acquire(name, { leaseMs: 100, waitMs: 300 }));
+    expect(await bench.db.pttl(ourKey())).toBeGreaterThan(50_000);
+    await eventually(async () => expect((await lock.inspect(name)).waiters).toBe(0));
+    expect(await lease.release()).toBe("released");
+  });
+});

@@ -1,0 +1,245 @@
+import { connect } from "@kit/core";
+import { eventually, type RedisClientOptions, useRedis } from "@kit/testing";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { createLock, Lock } from "../src/index.js";
+import { benchOf, enqueue, next, rejection, timed } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+type Client = Parameters<typeof createLock>[0];
+
+const connections = async (pattern: RegExp): Promise<number> =>
+  (String(await redis.server.call("CLIENT", "LIST")).match(new RegExp(pattern, "gm")) ?? []).length;
+const subscribers = (): Promise<number> => connections(/name=kit:inbox/);
+
+/** The whole life of a lock, with a hand-off and everything that reads a reply. */
+const works = async (lock: Lock): Promise<void> => {
+  const first = await lock.acquire(name, { holder: "first" });
+  await first.extend(5_000);
+  expect(await lock.tryAcquire(name)).toBeNull();
+  const waiter = await enqueue(lock, name, { holder: "second" });
+  expect(await lock.inspect(name)).toMatchObject({
+    state: "held",
+    holder: "first",
+    fencingToken: first.fencingToken,
+    waiters: 1,
+    queue: [{ holder: "second" }],
+  });
+  expect(await first.release()).toBe("released");
+  const { awakeMs, value: second } = await timed(waiter.promise);
+  expect(awakeMs).toBeLessThan(1_000);
+  expect(BigInt(second.fencingToken)).toBeGreaterThan(BigInt(first.fencingToken));
+  expect(await lock.forceRelease(name)).toBe("second");
+  expect(await second.release()).toBe("not-held");
+  expect(await lock.using(name, ({ isHeld }) => isHeld)).toBe(true);
+  expect(await lock.inspect(name)).toMatchObject({ state: "free", msLeft: null });
+};
+
+describe("a borrowed client", () => {
+  const kinds: Record<string, RedisClientOptions> = {
+    keyPrefix: { keyPrefix: "app:" },
+    "db 3": { db: 3 },
+    lazyConnect: { lazyConnect: true },
+    enableAutoPipelining: { enableAutoPipelining: true },
+    stringNumbers: { stringNumbers: true },
+    "autoResendUnfulfilledCommands: false": { autoResendUnfulfilledCommands: false },
+    "enableOfflineQueue: false": { enableOfflineQueue: false },
+    commandTimeout: { commandTimeout: 1_000 },
+    "maxRetriesPerRequest: null": { maxRetriesPerRequest: null },
+  };
+
+  it.each(Object.keys(kinds))("may have %s", async (kind) => {
+    await works(bench.on(redis.connect(kinds[kind])));
+    expect(await redis.client.exists(`app:${bench.keysOf(name).fence}`)).toBe(kind === "keyPrefix" ? 1 : 0);
+    if (kind === "db 3") await redis.connect({ db: 3 }).del(bench.keysOf(name).fence, bench.keysOf(name).waiters);
+  });
+
+  // ioredis 5 has no such option.
+  if (process.env["KIT_IOREDIS"] !== "5")
+    it("may map replies as RESP3", async () => {
+      const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
+      redis.defer(() => client.disconnect());
+      await works(bench.on(client));
+    });
+
+  it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
+    const client = redis.connect();
+    await client.ping();
+    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
+    const options = { ...client.options };
+    const lock = bench.on(client);
+    await works(lock);
+    expect(await subscribers()).toBe(1);
+    await lock.close();
+    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
+    expect({ ...client.options }).toEqual(options);
+    expect(await client.ping()).toBe("PONG");
+    await eventually(async () => expect(await subscribers()).toBe(0));
+  });
+
+  it("opens no second connection before the first wait", async () => {
+    const lock = bench.on(redis.connect());
+    const lease = await lock.acquire(name);
+    expect(await lock.tryAcquire(name)).toBeNull();
+    await rejection(lock.acquire(name, { waitMs: 0 }));
+    await lease.release();
+    expect(await subscribers()).toBe(0);
+  });
+
+  it("is served by one subscriber connection, however many locks work on it", async () => {
+    const client = redis.connect();
+    const [one, two] = [bench.on(client), bench.on(client)];
+    await works(one);
+    await works(two);
+    expect(await subscribers()).toBe(1);
+    await one.close();
+    await works(two);
+    expect(await subscribers()).toBe(1);
+    await two.close();
+    await eventually(async () => expect(await subscribers()).toBe(0));
+  });
+
+  it("lets the second lock on it hand over as the first one does", async () => {
+    const client = redis.connect();
+    await works(bench.on(client));
+    const lock = bench.on(client);
+    const holder = await lock.acquire(name);
+    const dead = await bench.spawn();
+    dead.acquire(name).catch(() => undefined);
+    await bench.untilWaiting(name, 1);
+    const waiter = await enqueue(lock, name);
+    await dead.kill();
+    await eventually(async () => expect(await subscribers()).toBe(1));
+    await holder.release();
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+  });
+});
+
+describe("isolate", () => {
+  it("leaves the caller's client alone and ends its own connections with close()", async () => {
+    const client = redis.connect();
+    await client.ping();
+    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
+    const all = await connections(/^id=/);
+    const lock = bench.on(client, { isolate: true });
+    await works(lock);
+    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
+    expect(await connections(/^id=/)).toBe(all + 2);
+    await lock.close();
+    await eventually(async () => expect(await connections(/^id=/)).toBe(all));
+  });
+
+  it("replaces a connection that fell silent", async () => {
+    const lock = bench.make({ isolate: true, deadlineMs: 200 });
+    await works(lock);
+    const [node] = redis.server.nodes;
+    node!.pause();
+    expect(await rejection(lock.tryAcquire(name))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    node!.resume();
+    const lease = await eventually(async () => {
+      const got = await lock.tryAcquire(name);
+      if (!got) throw new Error("still held");
+      return got;
+    });
+    expect(await lease.release()).toBe("released");
+  });
+});
+
+describe("a client of core's connect()", () => {
+  it("serves a lock", async () => {
+    const connection = await connect({ url: redis.url });
+    redis.defer(() => connection.close());
+    const lock = bench.on(connection);
+    await works(lock);
+    await lock.close();
+  });
+});
+
+describe("an ACL user", () => {
+  const user = async (...rules: readonly string[]): Promise<Client> => {
+    await redis.server.call("ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", ...rules);
+    redis.defer(() => redis.server.call("ACL", "DELUSER", "limited"));
+    // Else ioredis itself prints that it may not look whether the server is ready.
+    return redis.connect({ username: "limited", password: "secret", enableReadyCheck: false });
+  };
+
+  it("without rights on channels still hands over, by polling", async () => {
+    await works(bench.on(await user("+@all", "resetchannels")));
+  });
+
+  it("without PUBLISH still hands over within a second", async () => {
+    await works(bench.on(await user("+@all", "&*", "-publish")));
+  });
+
+  it("that may not subscribe waits beside one that may", async () => {
+    const deaf = bench.on(await user("+@all", "resetchannels"));
+    const lock = bench.make();
+    const holder = await lock.acquire(name);
+    const first = await enqueue(deaf, name);
+    const second = await enqueue(lock, name);
+    await holder.release();
+    await (await timed(second.promise)).value.release();
+    const { awakeMs, value } = await timed(first.promise);
+    expect(awakeMs).toBeLessThan(1_000);
+    await value.release();
+  });
+
+  it("without INFO is served as on a Cluster", async () => {
+    await works(bench.on(await user("+@all", "&*", "-info")));
+  });
+
+  it("without scripts is told so, by a typed error without the command's arguments", async () => {
+    const lock = bench.on(await user("+@all", "&*", "-evalsha", "-eval"));
+    const error = await rejection(lock.acquire(name, { holder: "canary" }));
+    expect(error).toMatchObject({ code: "KIT_NO_PERMISSION", retryable: false });
+    expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("canary");
+  });
+});
+
+describe("a client whose connections are killed while somebody waits", () => {
+  it("loses no place in line", async () => {
+    const lock = bench.on(redis.connect({ retryStrategy: () => 20 }));
+    const holder = await bench.make().acquire(name);
+    const waiter = await enqueue(lock, name);
+    for (const type of ["pubsub", "normal", "pubsub"]) {
+      await redis.server.call("CLIENT", "KILL", "TYPE", type);
+      await eventually(async () => expect(await subscribers()).toBe(1));
+    }
+    await bench.untilWaiting(name, 1);
+    const granted = next(lock, "acquired");
+    await holder.release();
+    expect(await granted).toMatchObject({ name });
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+  });
+
+  it("hears of a grant whose push was lost with the connection", async () => {
+    const lock = bench.on(redis.connect({ retryStrategy: () => 20 }));
+    for (let round = 0; round < 10; round++) {
+      const holder = await bench.make().acquire(name);
+      const waiter = await enqueue(lock, name);
+      const killed = redis.server.call("CLIENT", "KILL", "TYPE", "pubsub");
+      await holder.release();
+      await killed;
+      // The next beat would come after five seconds.
+      const { awakeMs, value } = await timed(waiter.promise);
+      expect(awakeMs).toBeLessThan(1_000);
+      await value.release();
+      await eventually(async () => expect(await subscribers()).toBe(1));
+    }
+  });
+});
+
+describe("A borrowed client that its owner ended", () => {
+  it("rejects who waits, since nothing can come of it any more", async () => {
+    const client = redis.connect();
+    const lock = bench.on(client);
+    const held = await lock.acquire(name);
+    const waiter = await enqueue(lock, name);
+    client.disconnect();
+    expect(await rejection(waiter.promise)).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: false });
+    held.stopRenewal();
+  });
+});

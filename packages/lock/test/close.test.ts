@@ -1,0 +1,154 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { eventually, useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { aborted, benchOf, closedPort, enqueue, rejection, timed, watched } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+const closedError = { name: "KitClosedError", code: "KIT_CLOSED" };
+
+/** Runs a program to its end; what it printed, and how it ended. */
+const run = async (...args: readonly string[]): Promise<{ printed: string; code: number | null }> => {
+  const child = fork(new URL("programs/closing.mjs", import.meta.url), args, { silent: true, execArgv: [] });
+  redis.defer(() => child.kill("SIGKILL"));
+  let printed = "";
+  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (printed += String(chunk)));
+  const [code] = (await once(child, "close")) as [number | null];
+  return { printed, code };
+};
+
+describe("close", () => {
+  it("rejects who waits, and takes each out of the line", async () => {
+    const lock = bench.make();
+    const other = bench.on(redis.connect());
+    const holder = await other.acquire(name);
+    const waiters = [await enqueue(lock, name), await enqueue(lock, name)];
+    const errors = Promise.all(waiters.map(({ promise }) => rejection(promise)));
+    await lock.close();
+    expect(await errors).toMatchObject([closedError, closedError]);
+    expect(await bench.db.zcard(bench.keysOf(name).queue)).toBe(0);
+    await holder.release();
+  });
+
+  it("lets no call begin any more", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name);
+    const text = lease.serialise();
+    await lease.release();
+    await lock.close();
+    const calls = [
+      lock.acquire(name),
+      lock.tryAcquire(name),
+      lock.using(name, () => "never"),
+      lock.inspect(name),
+      lock.forceRelease(name),
+      lock.resume(text),
+    ];
+    for (const call of calls) expect(await rejection(call)).toMatchObject(closedError);
+    expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0);
+  });
+
+  it("waits for leases that are held, which go on being renewed", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name, { leaseMs: 900 });
+    const closing = watched(lock.close());
+    await rejection(bench.on(redis.connect()).acquire(name, { waitMs: 1_500 }));
+    expect([closing.isSettled, lease.isHeld]).toEqual([false, true]);
+    await lease.release();
+    await closing.promise;
+    expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0);
+  });
+
+  it("takes leases from their holders at timeoutMs, and releases them", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name);
+    const waiter = await enqueue(bench.on(redis.connect()), name);
+    const { ms, awakeMs } = await timed(lock.close({ timeoutMs: 100 }));
+    expect(ms).toBeGreaterThan(95);
+    expect(awakeMs).toBeLessThan(300);
+    expect(await aborted(lease.signal)).toMatchObject({ reason: "closed" });
+    expect(await lease.release()).toBe("not-held");
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+  });
+
+  it("changes nothing when called again", async () => {
+    const lock = bench.make();
+    const closing = lock.close();
+    expect(lock.close()).toBe(closing);
+    await closing;
+    await lock.close();
+    await using other = bench.make();
+    const lease = await other.acquire(name);
+    expect(await lease.release()).toBe("released");
+  });
+
+  it.each([
+    ["try", false],
+    ["acquire", true],
+  ])("leaves nothing held by a %s that is under way", async (_what, waits) => {
+    const lock = bench.make();
+    await (await lock.acquire("warm-up")).release();
+    await redis.server.call("CLIENT", "PAUSE", "150", "ALL");
+    const call = rejection(waits ? lock.acquire(name) : lock.tryAcquire(name));
+    await lock.close({ timeoutMs: 0 });
+    expect(await call).toMatchObject(closedError);
+    await eventually(async () => expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0));
+  });
+
+  it.each([false, true])("lets a release that is under way finish (isolate: %s)", async (isolate) => {
+    const lock = bench.make({ isolate });
+    const lease = await lock.acquire(name);
+    await redis.server.call("CLIENT", "PAUSE", "150", "ALL");
+    const releasing = lease.release();
+    await lock.close();
+    expect(await releasing).toBe("released");
+    expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0);
+  });
+
+  it("ends in time and leaves no timer behind when the server is gone", async () => {
+    const client = redis.connect({ retryStrategy: () => 20 });
+    const lock = bench.on(client, { deadlineMs: 200 });
+    await lock.acquire(name);
+    const waiter = await enqueue(lock, name);
+    const gaveUp = rejection(waiter.promise);
+    const [node] = redis.server.nodes;
+    await node!.kill();
+    const { awakeMs } = await timed(lock.close({ timeoutMs: 100 }));
+    await node!.start();
+    expect(awakeMs).toBeLessThan(500);
+    expect(await gaveUp).toMatchObject(closedError);
+    client.disconnect();
+  });
+
+  it("ends in time when the server says nothing", async () => {
+    const lock = bench.make({ deadlineMs: 200 });
+    const lease = await lock.acquire(name, { leaseMs: 3_000 });
+    const [node] = redis.server.nodes;
+    node!.pause();
+    const { awakeMs } = await timed(lock.close({ timeoutMs: 100 }));
+    node!.resume();
+    expect(awakeMs).toBeLessThan(500);
+    expect(await aborted(lease.signal)).toMatchObject({ reason: "closed" });
+  });
+});
+
+describe("a process with a lock", () => {
+  it("ends by itself after close(), and has printed nothing", async () => {
+    const { printed, code } = await run("close", redis.url, redis.prefix);
+    expect([printed, code]).toEqual(["", 0]);
+  });
+
+  it("ends by itself while it holds a lease, and has printed nothing", async () => {
+    const { printed, code } = await run("hold", redis.url, redis.prefix);
+    expect([printed, code]).toEqual(["", 0]);
+    expect(await bench.db.pttl(bench.keysOf(name).lease)).toBeGreaterThan(0);
+  });
+
+  it("gets one typed error within two seconds where there is no Redis, and has printed nothing", async () => {
+    const { printed, code } = await run("absent", `redis://127.0.0.1:${String(await closedPort())}`, redis.prefix);
+    expect([printed, code]).toEqual(["", 0]);
+  });
+});

@@ -1,0 +1,381 @@
+import { describe, expect, it } from "vitest";
+import { isWaitedFor, type Law, staleWrites, violationsOf } from "./checker.js";
+import type {
+  Access,
+  AccessRecord,
+  CallRecord,
+  Death,
+  HoldRecord,
+  LogRecord,
+  RunHistory,
+  WorkerHistory,
+} from "./history.js";
+import { seeded } from "./random.mjs";
+
+// A run that keeps every law is made up from a seed; then one thing in it is put wrong, and the checker has to say which
+// law that breaks.
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+interface Draft {
+  readonly run: Mutable<RunHistory>;
+  readonly registers: Map<string, Mutable<Access>[]>;
+  readonly workers: (Mutable<Omit<WorkerHistory, "records">> & { records: LogRecord[] })[];
+  readonly random: () => number;
+  pick<T>(list: readonly T[]): T;
+  /** Any record of a kind. */
+  some(kind: "call"): Mutable<CallRecord>;
+  some(kind: "hold"): Mutable<HoldRecord>;
+  some(kind: "access"): Mutable<AccessRecord>;
+  /** Any accepted write but the first of its register, and where it stands. */
+  someWrite(): { list: Mutable<Access>[]; index: number; access: Mutable<Access> };
+}
+
+const leaseMs = 400;
+const epoch = 1_700_000_000_000;
+
+const aRun = (seed: number): Draft => {
+  const random = seeded(seed);
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
+  const registers = new Map<string, Mutable<Access>[]>([
+    ["a", []],
+    ["b", []],
+  ]);
+  const workers = ["w1", "w2", "w3"].map((id) => ({ id, printed: "", end: "exit 0", records: [] as LogRecord[] }));
+  for (const [name, list] of registers) {
+    let at = epoch + random() * 10;
+    for (let value = 0; value < 20; value++) {
+      const { id, records } = pick(workers);
+      const startedAt = at;
+      const grantedAt = at + 1 + random() * 5;
+      const fence = BigInt(Math.floor(grantedAt * 1_000));
+      const token = `token-${name}-${String(value)}`;
+      records.push(aCall({ what: "acquire", name, startedAt, settledAt: grantedAt, dueMs: 300, fence: String(fence) }));
+      for (const action of ["read", "write"] as const) {
+        at = grantedAt + (action === "read" ? 1 : 10 + random() * 20);
+        const op = `${id}.${name}${String(value)}${action}`;
+        list.push({ at, action, fence, token, worker: id, op, base: value, value, accepted: true, owned: true });
+        const micros = String(Math.floor(at * 1_000));
+        records.push({
+          kind: "access",
+          action,
+          name,
+          fence: String(fence),
+          op,
+          verdict: "accepted",
+          owned: 1,
+          micros,
+          isHeld: true,
+        });
+      }
+      records.push({ kind: "hold", name, fence: String(fence), grantedAt, endsAt: grantedAt + leaseMs, endedAt: at });
+      records.push(aCall({ what: "release", name, startedAt: at, settledAt: at + 1, dueMs: 250 }));
+      at += 5;
+    }
+  }
+  for (const { records } of workers) records.push({ kind: "left", open: [], stalledMs: 0 });
+  const of = (kind: string): LogRecord =>
+    pick(workers.flatMap(({ records }) => records).filter((record) => record.kind === kind));
+  const run: Mutable<RunHistory> = {
+    leaseMs,
+    isCluster: false,
+    isRegisterBeside: true,
+    registers,
+    workers,
+    deaths: [],
+    heals: [],
+    dataLosses: [],
+    leftovers: [],
+  };
+  return {
+    run,
+    registers,
+    workers,
+    random,
+    pick,
+    some: ((kind: string) => of(kind)) as Draft["some"],
+    someWrite: () => {
+      const list = pick([...registers.values()]);
+      const index = pick(list.map((_, at) => at).filter((at) => at > 2 && list[at]?.action === "write"));
+      return { list, index, access: list[index] as Mutable<Access> };
+    },
+  };
+};
+
+const aCall = (facts: Omit<CallRecord, "kind" | "stalledMs" | "outcome">): CallRecord => ({
+  kind: "call",
+  stalledMs: 0,
+  outcome: "ok",
+  ...facts,
+});
+
+/** A holder that died with its last lease of `a`, and one caller who waits behind it. */
+const aDeath = ({ run, registers, workers }: Draft, regrantedAfterMs: number): Death => {
+  const list = registers.get("a") ?? [];
+  const last = list.at(-1) as Access;
+  const leaseEndsAt = last.at + leaseMs;
+  const grantedAt = leaseEndsAt + regrantedAfterMs;
+  const fence = BigInt(Math.floor(grantedAt * 1_000));
+  const worker = workers.find(({ id }) => id !== last.worker);
+  worker?.records.push(
+    aCall({
+      what: "acquire",
+      name: "a",
+      startedAt: last.at - 50,
+      settledAt: grantedAt + 1,
+      dueMs: 4_000,
+      fence: String(fence),
+    }),
+  );
+  const death: Death = {
+    name: "a",
+    worker: last.worker,
+    fence: last.fence,
+    foundAt: last.at,
+    leaseEndsAt,
+    waiting: [],
+  };
+  run.deaths = [death];
+  return death;
+};
+
+const lawsBrokenBy = (run: RunHistory): Law[] => [...new Set(violationsOf(run).map(({ law }) => law))];
+const seeds = Array.from({ length: 20 }, (_, index) => index + 1);
+
+/** What is put wrong, and the laws that are broken by it: all of them, and no other. */
+const faults: readonly (readonly [what: string, laws: readonly Law[], spoil: (draft: Draft) => void])[] = [
+  [
+    "two writes in the wrong order",
+    ["L2"],
+    ({ someWrite }) => {
+      const { list, index, access } = someWrite();
+      list[index] = list[index - 2] as Access;
+      list[index - 2] = access;
+    },
+  ],
+  [
+    "one fencing token for two grants",
+    ["L1"],
+    ({ someWrite }) => {
+      const { list, index, access } = someWrite();
+      const before = list[index - 2] as Access;
+      access.fence = before.fence;
+      (list[index - 1] as Mutable<Access>).fence = before.fence;
+    },
+  ],
+  [
+    "a token that is no larger than one its caller knew",
+    ["L1"],
+    ({ workers, pick }) => {
+      const grants = workers.flatMap(({ records }) =>
+        records.filter((record) => record.kind === "call" && record.name === "a" && record.fence !== undefined),
+      ) as Mutable<CallRecord>[];
+      grants.sort((one, other) => one.startedAt - other.startedAt);
+      const index = pick(grants.map((_, at) => at).filter((at) => at > 0));
+      (grants[index] as Mutable<CallRecord>).fence = grants[index - 1]?.fence as string;
+    },
+  ],
+  [
+    "a lost update",
+    ["L2"],
+    ({ someWrite }) => {
+      const { access } = someWrite();
+      access.base -= 1;
+    },
+  ],
+  [
+    "a stale write that was taken",
+    ["L2"],
+    ({ someWrite }) => {
+      const { list, index, access } = someWrite();
+      const { fence, token } = list[index - 2] as Access;
+      list.splice(index + 1, 0, { ...access, fence, token, base: access.base + 1, value: access.value + 1 });
+      for (const later of list.slice(index + 2)) Object.assign(later, { base: later.base + 1, value: later.value + 1 });
+    },
+  ],
+  [
+    "a signal that aborts after its lease's end",
+    ["L3"],
+    ({ some, random }) => {
+      const hold = some("hold");
+      hold.missedAt = (hold.endsAt ?? 0) + 2;
+      hold.abortedAt = hold.missedAt + random() * 20;
+      hold.endedAt = hold.abortedAt + 10;
+      hold.reason = "deadline";
+    },
+  ],
+  [
+    "a signal that never aborts",
+    ["L3"],
+    ({ some }) => {
+      const hold = some("hold");
+      hold.missedAt = (hold.endsAt ?? 0) + 2;
+      hold.endedAt = hold.missedAt + 1;
+    },
+  ],
+  [
+    "a late signal that no stall excuses",
+    ["L3"],
+    ({ some }) => {
+      const hold = some("hold");
+      hold.abortedAt = (hold.endsAt ?? 0) + 31;
+      hold.endedAt = hold.abortedAt + 10;
+      hold.reason = "deadline";
+    },
+  ],
+  ["a regrant that comes too late", ["L4"], (draft) => void aDeath(draft, 0.1 * leaseMs + 101)],
+  [
+    "a dead holder's lock that nobody gets",
+    ["L4"],
+    (draft) => {
+      const { worker, leaseEndsAt } = aDeath(draft, 1);
+      const waiter = draft.workers.find(({ id }) => id !== worker);
+      Object.assign(waiter?.records.at(-1) ?? {}, {
+        fence: undefined,
+        outcome: "failed",
+        settledAt: leaseEndsAt + 3_000,
+      });
+    },
+  ],
+  ["a stale lease that is revived", ["L5"], ({ some }) => void (some("call").what = "stale resume")],
+  [
+    "a stale lease that is extended",
+    ["L5"],
+    ({ workers, pick }) => {
+      pick(workers).records.push(
+        aCall({ what: "stale extend", name: "a", startedAt: epoch, settledAt: epoch + 1, dueMs: 250 }),
+      );
+    },
+  ],
+  [
+    "a lease that another ended",
+    ["L5"],
+    ({ some, pick }) => {
+      const hold = some("hold");
+      Object.assign(hold, { abortedAt: hold.endedAt, reason: pick(["expired", "taken"]) });
+    },
+  ],
+  ["a refusal of one who surely holds", ["exclusion"], ({ some }) => void (some("access").verdict = "refused")],
+  ["a lock of which the server says another has it", ["exclusion"], ({ some }) => void (some("access").owned = 0)],
+  [
+    "two who hold for longer than a lease after the data was lost",
+    ["exclusion"],
+    ({ run, some }) => {
+      const access = some("access");
+      access.owned = 0;
+      run.dataLosses = [Number(access.micros) / 1_000 - leaseMs - 5];
+    },
+  ],
+  ["a promise that settles late", ["U1"], ({ some }) => void (some("call").dueMs = -100)],
+  [
+    "a promise that never settles",
+    ["U1"],
+    ({ workers, pick }) => {
+      const { records } = pick(workers);
+      records[records.length - 1] = { kind: "left", open: ["acquire"], stalledMs: 0 };
+    },
+  ],
+  ["no work after an outage", ["U3"], ({ run }) => void (run.heals = [epoch + 600_000])],
+  [
+    "an outage after which only old leases go on",
+    ["U3"],
+    ({ run, registers }) => {
+      const last = Math.max(...[...registers.values()].map((list) => list.at(-1)?.at ?? 0));
+      run.heals = [last - 0.5];
+    },
+  ],
+  [
+    "an unhandled rejection",
+    ["U4"],
+    ({ workers, pick }) => void pick(workers).records.push({ kind: "crash", error: "Error" }),
+  ],
+  ["a library that prints", ["U4"], ({ workers, pick }) => void (pick(workers).printed = "Warning")],
+  ["a process that does not end", ["U4"], ({ workers, pick }) => void (pick(workers).end = "SIGKILL")],
+  ["a process that ends too soon", ["U4"], ({ workers, pick }) => void pick(workers).records.pop()],
+  ["a key that stays", ["U4"], ({ run }) => void (run.leftovers = ["kit:lock:{a}:lease lives for -1 ms more"])],
+  ["an untyped rejection", ["U5"], ({ some }) => void (some("call").outcome = "untyped")],
+  [
+    "an untyped event",
+    ["U5"],
+    ({ workers, pick }) => void pick(workers).records.push({ kind: "background", typed: false }),
+  ],
+];
+
+describe("The checker", () => {
+  it("finds nothing in runs that keep every law", () => {
+    for (const seed of seeds) expect(violationsOf(aRun(seed).run)).toEqual([]);
+  });
+
+  it.each(faults)("reports %s", (_, laws, spoil) => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      spoil(draft);
+      expect(lawsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(laws);
+    }
+  });
+
+  it("excuses what a stall explains", () => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      const call = draft.some("call");
+      Object.assign(call, { dueMs: -100, stalledMs: 7 });
+      const worker = draft.pick(draft.workers);
+      const hold = worker.records.find(({ kind }) => kind === "hold") as Mutable<HoldRecord> | undefined;
+      if (hold?.endsAt === undefined) continue;
+      Object.assign(hold, { abortedAt: hold.endsAt + 600, endedAt: hold.endsAt + 700, reason: "deadline" });
+      worker.records.push({ kind: "stall", from: hold.endsAt - 300, to: hold.endsAt + 600 });
+      expect(violationsOf(draft.run)).toEqual([]);
+    }
+  });
+
+  it("accepts that a lease which went with the data is unknown to the server, for as long as it would have lasted", () => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      const access = draft.some("access");
+      access.owned = 0;
+      draft.run.dataLosses = [Number(access.micros) / 1_000 - leaseMs + 5];
+      expect(violationsOf(draft.run)).toEqual([]);
+    }
+  });
+
+  it("accepts a regrant in time, and judges no death behind which nobody waits", () => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      const death = aDeath(draft, 0.1 * leaseMs + 99);
+      expect(isWaitedFor(draft.run, death)).toBe(true);
+      expect(violationsOf(draft.run)).toEqual([]);
+      for (const { records } of draft.workers)
+        records.splice(0, records.length, ...records.filter(({ kind }) => kind !== "call"));
+      expect(isWaitedFor(draft.run, death)).toBe(false);
+      expect(violationsOf(draft.run)).toEqual([]);
+    }
+  });
+
+  it("allows a Cluster one lease for each waiter that died in line, and a single server none", () => {
+    const draft = aRun(1);
+    const { worker } = aDeath(draft, 0.1 * leaseMs + 101);
+    draft.run.deaths = draft.run.deaths.map((death) => ({ ...death, waiting: [worker] }));
+    for (const known of draft.workers) if (known.id === worker) known.killedAt = epoch;
+    expect(lawsBrokenBy(draft.run)).toEqual(["L4"]);
+    draft.run.isCluster = true;
+    expect(lawsBrokenBy(draft.run)).toEqual([]);
+  });
+
+  it("excuses a late regrant by what all contenders stalled for, and not by the stall of one", () => {
+    const draft = aRun(1);
+    const { leaseEndsAt } = aDeath(draft, 0.1 * leaseMs + 120);
+    const stall: LogRecord = { kind: "stall", from: leaseEndsAt + 10, to: leaseEndsAt + 40 };
+    draft.workers[0]?.records.push(stall);
+    expect(lawsBrokenBy(draft.run)).toEqual(["L4"]);
+    for (const { records } of draft.workers.slice(1)) records.push(stall);
+    expect(lawsBrokenBy(draft.run)).toEqual([]);
+  });
+
+  it("counts the stale writes that an unfenced register took", () => {
+    const { registers } = aRun(1);
+    const list = registers.get("a") ?? [];
+    expect(staleWrites(list)).toBe(0);
+    list.push({ ...(list[1] as Access) });
+    expect(staleWrites(list)).toBe(1);
+  });
+});

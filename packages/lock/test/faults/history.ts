@@ -1,0 +1,156 @@
+/** One line of the register's history, in the order in which the server saw it. */
+export interface Access {
+  /** Server time, epoch milliseconds with their fraction. */
+  readonly at: number;
+  readonly action: "read" | "write";
+  readonly fence: bigint;
+  readonly token: string;
+  readonly worker: string;
+  readonly op: string;
+  /** What a write was based on, as its worker had read it. */
+  readonly base: number;
+  /** What the register held before. */
+  readonly value: number;
+  readonly accepted: boolean;
+  /** Whether the lock's own key named this lease at that moment; false as well where the register lives elsewhere. */
+  readonly owned: boolean;
+}
+
+/** A call of a worker. Instants are milliseconds since the epoch, counted by a monotonic clock. */
+export interface CallRecord {
+  readonly kind: "call";
+  readonly what: string;
+  readonly name: string;
+  readonly startedAt: number;
+  readonly settledAt: number;
+  /** Within how many milliseconds it had to settle. */
+  readonly dueMs: number;
+  /** For how much of that time the process did not run. */
+  readonly stalledMs: number;
+  readonly outcome: "ok" | "failed" | "unknown" | "aborted" | "untyped";
+  /** Of the lease it got. */
+  readonly fence?: string;
+  readonly code?: string;
+  readonly error?: string;
+}
+
+/** A lease in a worker's hands. */
+export interface HoldRecord {
+  readonly kind: "hold";
+  readonly name: string;
+  readonly fence: string;
+  readonly grantedAt: number;
+  /** The end that the server had confirmed last: when that was asked for, plus the time granted. */
+  readonly endsAt?: number;
+  /** When the worker ran first after that end, with the signal still silent. */
+  readonly missedAt?: number;
+  readonly abortedAt?: number;
+  readonly reason?: string;
+  readonly endedAt: number;
+}
+
+/** An answer of the register, with what the lease said of itself as the answer arrived. */
+export interface AccessRecord {
+  readonly kind: "access";
+  readonly action: "read" | "write";
+  readonly name: string;
+  readonly fence: string;
+  readonly op: string;
+  readonly verdict: "accepted" | "refused" | "unknown";
+  readonly owned?: number;
+  /** Server time, epoch microseconds. */
+  readonly micros?: string;
+  readonly isHeld?: boolean;
+}
+
+/** The event loop was blocked in the middle of the work. */
+interface BlockRecord {
+  readonly kind: "blocked";
+  readonly name: string;
+  readonly fence: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The process did not run: it was stopped, blocked, or had to wait for a processor. */
+interface StallRecord {
+  readonly kind: "stall";
+  readonly from: number;
+  readonly to: number;
+}
+
+export type LogRecord =
+  | CallRecord
+  | HoldRecord
+  | AccessRecord
+  | BlockRecord
+  | { readonly kind: "crash"; readonly error: string }
+  | { readonly kind: "background"; readonly typed: boolean; readonly code?: string }
+  | StallRecord
+  | { readonly kind: "started"; readonly pid: number }
+  | { readonly kind: "left"; readonly open: readonly string[]; readonly stalledMs: number };
+
+export interface WorkerHistory {
+  readonly id: string;
+  readonly records: readonly LogRecord[];
+  /** When it was killed on purpose: then it owes no farewell. */
+  readonly killedAt?: number | undefined;
+  /** What it printed; libraries print nothing. */
+  readonly printed: string;
+  /** How it ended: `exit 0`. */
+  readonly end: string;
+}
+
+/** A holder that was killed. Instants are the server's, epoch milliseconds. */
+export interface Death {
+  readonly name: string;
+  readonly worker: string;
+  readonly fence: bigint;
+  /** When it was surely dead, and the line was looked at. */
+  readonly foundAt: number;
+  /** When its lease ran out. */
+  readonly leaseEndsAt: number;
+  /** Whose waiters stood in line, in order. */
+  readonly waiting: readonly string[];
+}
+
+/** All that is known of one run. */
+export interface RunHistory {
+  readonly leaseMs: number;
+  readonly isCluster: boolean;
+  /** Whether the register lives on the lock's own server, so that `owned` means something. */
+  readonly isRegisterBeside: boolean;
+  readonly registers: ReadonlyMap<string, readonly Access[]>;
+  readonly workers: readonly WorkerHistory[];
+  readonly deaths: readonly Death[];
+  /** When nothing was in the way any more, after each outage. Server time, epoch milliseconds. */
+  readonly heals: readonly number[];
+  /** When the server came back without its data. */
+  readonly dataLosses: readonly number[];
+  /** What was found when all workers had left. */
+  readonly leftovers: readonly string[];
+}
+
+export const parseAccess = (line: string): Access => {
+  const [micros, action, fence, token, worker, op, base, value, verdict, owned] = line.split(" ");
+  if (owned === undefined || (action !== "read" && action !== "write"))
+    throw new Error(`Not a line of the register: ${line}`);
+  return {
+    at: Number(micros) / 1_000,
+    action,
+    fence: BigInt(fence ?? ""),
+    token: token ?? "",
+    worker: worker ?? "",
+    op: op ?? "",
+    base: Number(base),
+    value: Number(value),
+    accepted: verdict === "accepted",
+    owned: owned === "1",
+  };
+};
+
+/** The log of one worker; a kill may have torn its last line. */
+export const parseLog = (text: string): LogRecord[] => {
+  const lines = text.split("\n");
+  return lines.slice(0, -1).map((line) => JSON.parse(line) as LogRecord);
+};

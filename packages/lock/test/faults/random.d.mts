@@ -1,0 +1,1 @@
+export declare const seeded: (seed: number) => () => number;

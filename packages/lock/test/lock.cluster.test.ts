@@ -1,0 +1,3 @@
+import { lockBehaviour } from "./behaviour.js";
+
+lockBehaviour("cluster");

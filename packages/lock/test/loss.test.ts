@@ -1,0 +1,308 @@
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { type Lease, type Lock, LockLostError, type LockOptions } from "../src/index.js";
+import { aborted, benchOf, block, callsOf, next, rejection, timed, watchStalls } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+const key = (): string => bench.keysOf(name).lease;
+const evals = (): Promise<number> => callsOf(redis.server, "evalsha");
+
+/** Milliseconds of a clock that is neither the lock's nor the server's. */
+const clock = (): number => Number(process.hrtime.bigint()) / 1e6;
+
+/** No lease of this key can end on the server before this instant of `clock()`. */
+const endsNotBefore = async (): Promise<number> => {
+  const askedAt = clock();
+  const msLeft = await bench.db.pttl(key());
+  return askedAt + msLeft;
+};
+
+/** When the signal aborted, less what this process was late for everything. */
+const abortedAt = async (lease: Lease): Promise<number> => {
+  const stalls = watchStalls();
+  await aborted(lease.signal);
+  return clock() - stalls.end().worst;
+};
+
+describe("a server that falls silent", () => {
+  it("costs the lease before it can have ended, by the local clock", async () => {
+    const lock = bench.make({ leaseMs: 1_000 });
+    const lease = await lock.acquire(name);
+    const [node] = redis.server.nodes;
+    // As after any renewal.
+    await lease.extend();
+    const end = await endsNotBefore();
+    node!.pause();
+    const at = await abortedAt(lease);
+    expect(() => lease.assertHeld()).toThrow(LockLostError);
+    expect(at).toBeLessThanOrEqual(end);
+    expect(at).toBeGreaterThan(end - 500);
+    expect(lease.signal.reason).toMatchObject({ reason: "deadline", resource: name, fencingToken: lease.fencingToken });
+    node!.resume();
+    expect(await lease.release()).toBe("not-held");
+    await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
+  });
+
+  it("costs the lease in time also behind a link that is half open, and lock and client recover", async () => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    const lock = bench.on(client, { leaseMs: 1_000, deadlineMs: 300 });
+    const lease = await lock.acquire(name);
+    await lease.extend();
+    const end = await endsNotBefore();
+    proxy.up.hole = true;
+    proxy.down.hole = true;
+    const at = await abortedAt(lease);
+    expect(at).toBeLessThanOrEqual(end);
+    expect(proxy.stats.droppedBytes).toBeGreaterThan(0);
+    proxy.heal();
+    const again = await eventually(() => lock.acquire(name, { waitMs: 2_000 }));
+    expect(BigInt(again.fencingToken)).toBeGreaterThan(BigInt(lease.fencingToken));
+  });
+
+  it("gives back at once what it still holds for us when only its replies are too late", async () => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    const lock = bench.on(client, { leaseMs: 1_000, deadlineMs: 200 });
+    const lease = await lock.acquire(name);
+    // From here on the server knows the scripts, and runs them without our hearing of it.
+    await lease.extend();
+    await (await lock.acquire("warm-up")).release();
+    proxy.down.latencyMs = 1_500;
+    expect(await aborted(lease.signal)).toMatchObject({ reason: "deadline" });
+    // Renewed shortly before, as far as the server knows.
+    const { awakeMs } = await timed(eventually(async () => expect(await bench.db.exists(key())).toBe(0)));
+    expect(awakeMs).toBeLessThan(400);
+    proxy.resetAll();
+  });
+
+  it("costs nothing when it speaks again in time", async () => {
+    const lease = await bench.make({ leaseMs: 1_500, deadlineMs: 200 }).acquire(name);
+    const [node] = redis.server.nodes;
+    const before = await evals();
+    node!.pause();
+    // Two of our commands go unanswered meanwhile.
+    await rejection(bench.make({ deadlineMs: 350 }).acquire("another", { waitMs: 0 }));
+    node!.resume();
+    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(1_300));
+    expect(await evals()).toBeGreaterThan(before);
+    expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
+  });
+});
+
+describe("a renewal that fails", () => {
+  it("is no loss: while the server says BUSY the lease is tried again", async () => {
+    const lock = bench.make({ leaseMs: 3_000 });
+    const lease = await lock.acquire(name);
+    const codes: string[] = [];
+    lock.on("error", ({ code }) => codes.push(code));
+    await redis.server.call("CONFIG", "SET", "lua-time-limit", "20");
+    redis.defer(() => redis.server.call("CONFIG", "SET", "lua-time-limit", "5000"));
+    const busy = rejection(redis.connect().eval("while true do end", 0));
+    await eventually(() => expect(codes).toContain("KIT_BUSY"));
+    await redis.server.call("SCRIPT", "KILL");
+    await busy;
+    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(2_500));
+    expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
+  });
+
+  it("is no loss: a key that holds something else for a moment is not a verdict", async () => {
+    const lease = await bench.make({ leaseMs: 1_500 }).acquire(name);
+    const owner = (await bench.db.get(key()))!;
+    const before = await evals();
+    await bench.db.multi().del(key()).rpush(key(), "stranger").pexpire(key(), 5_000).exec();
+    await eventually(async () => expect((await evals()) - before).toBeGreaterThanOrEqual(2));
+    await bench.db.set(key(), owner, "PX", 500);
+    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(600));
+    expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
+  });
+
+  it("is an error of extend when the key holds something else", async () => {
+    const lease = await bench.make().acquire(name);
+    await bench.db.multi().del(key()).rpush(key(), "stranger").pexpire(key(), 5_000).exec();
+    expect(await rejection(lease.extend())).toMatchObject({ code: "KIT_KEY_TYPE", key: key() });
+    expect(lease.isHeld).toBe(true);
+  });
+});
+
+describe("a blocked event loop", () => {
+  it("makes assertHeld throw first thing when the lease is over", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name, { leaseMs: 200 });
+    const lost = next(lock, "lost");
+    lease.assertHeld();
+    block(250);
+    expect(lease.isHeld).toBe(false);
+    expect(lease.remainingMs).toBe(0);
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ code: "KIT_LOCK_LOST", reason: "deadline" }));
+    expect(lease.signal.aborted).toBe(true);
+    expect(await lost).toEqual({ name, fencingToken: lease.fencingToken, reason: "deadline" });
+    expect(await lease.release()).toBe("not-held");
+  });
+
+  it("costs nothing when it ends in time", async () => {
+    const lease = await bench.make().acquire(name, { leaseMs: 1_200 });
+    for (let round = 0; round < 3; round++) {
+      block(600);
+      lease.assertHeld();
+      await eventually(() => expect(lease.remainingMs).toBeGreaterThan(800));
+    }
+    expect(lease.signal.aborted).toBe(false);
+  });
+
+  it("does not make a push that waited in the socket look fresher than it is", async () => {
+    const lock = bench.make();
+    const holder = await lock.acquire(name);
+    const other = bench.on(redis.connect());
+    const waiting = other.acquire(name, { leaseMs: 400, renew: false });
+    await bench.untilWaiting(name, 1);
+    const released = redis.server.call("DEL", key());
+    await released;
+    await lock.forceRelease(name);
+    holder.stopRenewal();
+    const beating = lock.tryAcquire(name);
+    block(300);
+    await beating;
+    const lease = await waiting;
+    const left = await bench.db.pttl(key());
+    expect(lease.remainingMs).toBeLessThanOrEqual(left + 5);
+  });
+});
+
+describe("clocks", () => {
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  it.each([3_600_000, -3_600_000])(
+    "renews at once when the wall clock jumps by %i ms, and loses nothing",
+    async (jump) => {
+      const lease = await bench.make().acquire(name, { leaseMs: 60_000 });
+      await bench.db.pexpire(key(), 30_000);
+      const now = Date.now.bind(Date);
+      vi.spyOn(Date, "now").mockImplementation(() => now() + jump);
+      await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(50_000));
+      expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
+      expect(lease.remainingMs).toBeGreaterThan(50_000);
+    },
+  );
+});
+
+describe("maxHoldMs", () => {
+  it("ends renewal so that nobody holds the lock longer", async () => {
+    const lock = bench.make({ leaseMs: 300, maxHoldMs: 800 });
+    const startedAt = clock();
+    const stalls = watchStalls();
+    const lease = await lock.acquire(name);
+    const reason = await aborted(lease.signal);
+    const heldMs = clock() - startedAt - stalls.end().worst;
+    expect(reason).toMatchObject({ reason: "max-hold" });
+    expect(clock() - startedAt).toBeGreaterThan(700);
+    expect(heldMs).toBeLessThan(850);
+    await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
+  });
+
+  it("bounds the server's lease too", async () => {
+    const lock = bench.make({ leaseMs: 10_000, maxHoldMs: 500 });
+    const lease = await lock.acquire(name);
+    expect(await bench.db.pttl(key())).toBeLessThanOrEqual(500);
+    await lease.extend(5_000);
+    expect(await bench.db.pttl(key())).toBeLessThanOrEqual(500);
+    expect(lease.remainingMs).toBeLessThanOrEqual(500);
+    await lease.release();
+  });
+});
+
+describe("renewal", () => {
+  it("takes one command for a hundred leases", async () => {
+    const lock = bench.make({ leaseMs: 1_200 });
+    const leases = await Promise.all(
+      Array.from({ length: 100 }, (_, index) => lock.acquire(`${name} ${String(index)}`)),
+    );
+    const before = await evals();
+    const { ms } = await timed(rejection(lock.acquire(`${name} 0`, { waitMs: 1_800 })));
+    // One try and one place in line; the rest is renewals, each third of a lease.
+    const renewals = (await evals()) - before - 3;
+    expect(renewals).toBeGreaterThanOrEqual(3);
+    expect(renewals).toBeLessThanOrEqual(2 * Math.ceil(ms / 400));
+    expect(leases.every(({ isHeld }) => isHeld)).toBe(true);
+    await Promise.all(leases.map((lease) => lease.release()));
+  });
+
+  it("goes on with the length that an extend asked for", async () => {
+    const lease = await bench.make().acquire(name, { leaseMs: 300 });
+    await lease.extend(900);
+    await bench.db.pexpire(key(), 600);
+    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(700));
+    expect(lease.leaseMs).toBe(900);
+  });
+
+  it("does not come back by an extend after stopRenewal", async () => {
+    const lease = await bench.make().acquire(name, { leaseMs: 300 });
+    lease.stopRenewal();
+    await lease.extend(400);
+    const { awakeMs, value } = await timed(aborted(lease.signal));
+    expect(value).toMatchObject({ reason: "stopped" });
+    expect(awakeMs).toBeLessThanOrEqual(410);
+  });
+});
+
+describe("using", () => {
+  const losing = (lock: Lock, end: () => Promise<string>): Promise<string> =>
+    lock.using(name, async ({ signal }) => {
+      await bench.db.del(key());
+      await aborted(signal);
+      return await end();
+    });
+
+  it("rejects with the loss after the routine has ended, not before", async () => {
+    const lock = bench.make({ leaseMs: 900 });
+    let hasEnded = false;
+    const error = await rejection(
+      losing(lock, async () => {
+        await bench.db.ping();
+        hasEnded = true;
+        return "done";
+      }),
+    );
+    expect(error).toMatchObject({ name: "LockLostError", code: "KIT_LOCK_LOST", reason: "expired", resource: name });
+    expect(hasEnded).toBe(true);
+  });
+
+  it("rejects with the routine's error when it fails after the loss", async () => {
+    const own = new Error("the routine's own");
+    expect(await rejection(losing(bench.make({ leaseMs: 900 }), () => Promise.reject(own)))).toBe(own);
+  });
+
+  it("rejects with the loss when another got the lock unnoticed", async () => {
+    const lock = bench.make();
+    const error = await rejection(lock.using(name, () => bench.db.set(key(), "somebody|else", "PX", 5_000)));
+    expect(error).toMatchObject({ code: "KIT_LOCK_LOST" });
+    expect(await bench.db.get(key())).toBe("somebody|else");
+  });
+
+  it("keeps the result when only the release finds no server, and says so by an event", async () => {
+    const options: LockOptions = { deadlineMs: 150 };
+    const lock = bench.make(options);
+    const [node] = redis.server.nodes;
+    const failed = next(lock, "error");
+    const result = await lock.using(name, () => {
+      node!.pause();
+      return "done";
+    });
+    node!.resume();
+    expect(result).toBe("done");
+    expect(await failed).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
+  });
+});

@@ -1,0 +1,288 @@
+import { useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { createLock, type AcquireOptions, type LockOptions } from "../src/index.js";
+import { benchOf, enqueue, keyOf, rejection } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+
+const milliseconds = "an integer from 10 to 86400000";
+const leaseOptions: readonly (readonly [option: string, value: unknown, wanted: string])[] = [
+  ["leaseMs", 9, milliseconds],
+  ["leaseMs", 86_400_001, milliseconds],
+  ["leaseMs", 1.5, milliseconds],
+  ["leaseMs", Number.NaN, milliseconds],
+  ["leaseMs", "1000", milliseconds],
+  ["leaseMs", null, milliseconds],
+  ["leaseMs", 1_000n, milliseconds],
+  ["renew", 1, "a boolean"],
+  ["renew", "true", "a boolean"],
+  ["renew", null, "a boolean"],
+  ["maxHoldMs", 9, "an integer from 10"],
+  ["maxHoldMs", Infinity, "an integer from 10"],
+  ["maxHoldMs", "1s", "an integer from 10"],
+  ["maxHoldMs", null, "an integer from 10"],
+  ["holder", "", "1 to 128 characters"],
+  ["holder", "x".repeat(129), "1 to 128 characters"],
+  ["holder", 42, "a string"],
+  ["holder", null, "a string"],
+];
+const lockOptions: typeof leaseOptions = [
+  ...leaseOptions,
+  ["prefix", "", "1 to 64 characters"],
+  ["prefix", "x".repeat(65), "1 to 64 characters"],
+  ["prefix", "a{b", "no braces, white space or control characters"],
+  ["prefix", "a\nb", "no braces, white space or control characters"],
+  ["prefix", "two words", "no braces, white space or control characters"],
+  ["prefix", 42, "a string"],
+  ["prefix", null, "a string"],
+  ["isolate", "yes", "a boolean"],
+  ["isolate", null, "a boolean"],
+  ["deadlineMs", 0, "an integer from 1 to 86400000"],
+  ["deadlineMs", 2.5, "an integer from 1 to 86400000"],
+  ["deadlineMs", "2000", "an integer from 1 to 86400000"],
+  ["deadlineMs", null, "an integer from 1 to 86400000"],
+  ["maxWaiters", -1, "an integer from 0 to 1000000"],
+  ["maxWaiters", 1e9, "an integer from 0 to 1000000"],
+  ["maxWaiters", null, "an integer from 0 to 1000000"],
+];
+const acquireOptions: typeof leaseOptions = [
+  ...leaseOptions,
+  ["waitMs", -1, "an integer from 0"],
+  ["waitMs", Infinity, "an integer from 0"],
+  ["waitMs", "5s", "an integer from 0"],
+  ["waitMs", null, "an integer from 0"],
+  ["signal", {}, "an AbortSignal"],
+  ["signal", new AbortController(), "an AbortSignal"],
+  ["signal", null, "an AbortSignal"],
+];
+
+/** The error says what was wanted, what was given, and of what type that is. */
+const expectRefusal = (error: unknown, option: string, value: unknown, wanted: string): void => {
+  expect(error).toBeInstanceOf(Error);
+  const { constructor, message } = error as Error;
+  expect([TypeError, RangeError]).toContain(constructor);
+  expect(message).toContain(`\`${option}\``);
+  expect(message).toContain(wanted);
+  const isTooLong = typeof value === "string" && constructor === RangeError;
+  if (!isTooLong) expect(message).toMatch(new RegExp(`\\(${value === null ? "null" : typeof value}\\)$`));
+};
+
+describe("createLock", () => {
+  it.each(lockOptions)("refuses %s of %o, and leaves the client alone", (option, value, wanted) => {
+    const listeners = redis.client.listenerCount("error");
+    let error: unknown;
+    try {
+      createLock(redis.client, { [option]: value });
+    } catch (thrown) {
+      error = thrown;
+    }
+    expectRefusal(error, option, value, wanted);
+    expect(redis.client.listenerCount("error")).toBe(listeners);
+  });
+
+  it.each([null, undefined, 42, "redis://127.0.0.1:6379", {}, { on: 1, call: 2, duplicate: 3 }])(
+    "refuses %o as a client",
+    (client) => {
+      expect(() => createLock(client as never)).toThrow(/^Expected `redis` to be an ioredis Redis or Cluster, got `/);
+    },
+  );
+
+  it("takes undefined for the default, of every option", async () => {
+    const options: Required<{ [Option in keyof LockOptions]: undefined }> = {
+      prefix: undefined,
+      isolate: undefined,
+      deadlineMs: undefined,
+      maxWaiters: undefined,
+      leaseMs: undefined,
+      renew: undefined,
+      maxHoldMs: undefined,
+      holder: undefined,
+    };
+    const lock = createLock(redis.client, options);
+    redis.defer(() => lock.close({ timeoutMs: 0 }));
+    const own = `${redis.prefix}-undefined`;
+    const lease = await lock.acquire(own, {
+      waitMs: undefined,
+      signal: undefined,
+      leaseMs: undefined,
+      renew: undefined,
+    });
+    expect(lease.leaseMs).toBe(10_000);
+    expect(lease.holder).toMatch(new RegExp(`:${String(process.pid)}$`));
+    expect(await bench.db.get(keyOf("kit", own, "lease"))).toBe(`${lease.token}|${lease.holder}`);
+    await lease.release();
+  });
+
+  it("never writes into the caller's object, nor reads it again", async () => {
+    const options = { prefix: redis.prefix, leaseMs: 1_000, holder: "mine" };
+    const lock = createLock(redis.client, Object.freeze({ ...options }));
+    redis.defer(() => lock.close({ timeoutMs: 0 }));
+    const changing: { -readonly [Option in keyof LockOptions]: LockOptions[Option] } = { ...options };
+    const other = createLock(redis.client, changing);
+    redis.defer(() => other.close({ timeoutMs: 0 }));
+    changing.leaseMs = 99_999;
+    changing.prefix = "elsewhere";
+    const lease = await lock.acquire(name, Object.freeze({ waitMs: 100 }));
+    expect(await other.tryAcquire(name)).toBeNull();
+    await lease.release();
+    expect((await other.acquire(name)).leaseMs).toBe(1_000);
+  });
+});
+
+describe("acquire", () => {
+  it.each(acquireOptions)("refuses %s of %o, and never touches Redis", async (option, value, wanted) => {
+    const client = redis.connect({ lazyConnect: true });
+    const lock = bench.on(client);
+    const options = { [option]: value } as AcquireOptions;
+    expectRefusal(await rejection(lock.acquire(name, options)), option, value, wanted);
+    expectRefusal(await rejection(lock.using(name, () => "never", options)), option, value, wanted);
+    if (option !== "waitMs") expectRefusal(await rejection(lock.tryAcquire(name, options)), option, value, wanted);
+    expect(client.status).toBe("wait");
+  });
+
+  it.each([
+    "",
+    "x".repeat(513),
+    "ä".repeat(257),
+    "x".repeat(10_000_000),
+    "\ud800",
+    "a\udc00b",
+    42,
+    null,
+    undefined,
+    {},
+  ])("refuses a name that cannot be a key (%#), and never touches Redis", async (bad) => {
+    const client = redis.connect({ lazyConnect: true });
+    const lock = bench.on(client);
+    for (const attempt of [
+      lock.acquire(bad as string),
+      lock.tryAcquire(bad as string),
+      lock.using(bad as string, () => "never"),
+      lock.inspect(bad as string),
+      lock.forceRelease(bad as string),
+    ]) {
+      const error = await rejection(attempt);
+      expect(error).toMatchObject({ code: "KIT_NAME" });
+      expect((error as Error).message.length).toBeLessThan(200);
+    }
+    expect(client.status).toBe("wait");
+  });
+
+  it.each(["{", "}", "{}", "a{b}c", "}{", "%7B", "a\u0000b", "a\nb", "a\tb", "a:b", "a|b", " ", "…", "👩‍🚀", "\u202e"])(
+    "escapes the hostile name %j, all of whose keys share one slot",
+    async (hostile) => {
+      const lock = bench.make();
+      const lease = await lock.acquire(hostile);
+      const waiter = await enqueue(lock, hostile);
+      const keys = Object.values(bench.keysOf(hostile));
+      expect(new Set(await redis.keys())).toEqual(new Set(keys));
+      const tags = keys.map((key) => /^[^{}]*\{([^{}]+)\}:(?:lease|fence|queue|waiters)$/.exec(key)?.[1]);
+      expect(new Set(tags).size).toBe(1);
+      // eslint-disable-next-line no-control-regex
+      expect(tags[0]).toMatch(/^[^\u0000-\u001f:]+$/);
+      await lease.release();
+      await (await waiter.promise).release();
+    },
+  );
+
+  it.each([
+    "a|b",
+    "|",
+    "two words",
+    "two\nlines",
+    "tab\there",
+    "granted\t1\t2\t3",
+    "nul\u0000byte",
+    "1:2:3",
+    "👩‍🚀 on board",
+    "ünïcödé",
+    "%s %d {}",
+    "x".repeat(128),
+  ])("keeps the hostile holder label %j through hand-off, renewal and release", async (holder) => {
+    const lock = bench.make({ holder });
+    const first = await lock.acquire(name);
+    const waiter = await enqueue(lock, name);
+    expect(await lock.inspect(name)).toMatchObject({ holder, queue: [{ holder }] });
+    expect(await rejection(lock.acquire(name, { waitMs: 0 }))).toMatchObject({ holder });
+    await first.extend();
+    expect(await first.release()).toBe("released");
+    const second = await waiter.promise;
+    expect(second.holder).toBe(holder);
+    expect(await lock.inspect(name)).toMatchObject({ state: "held", holder, waiters: 0 });
+    await second.extend();
+    expect(await second.release()).toBe("released");
+  });
+});
+
+describe("extend", () => {
+  it.each([9, 86_400_001, 1.5, Number.NaN, "1000", null])("refuses %o, and changes nothing", async (leaseMs) => {
+    const lease = await bench.make().acquire(name, { leaseMs: 5_000, renew: false });
+    expectRefusal(await rejection(lease.extend(leaseMs as number)), "leaseMs", leaseMs, milliseconds);
+    expect(lease.leaseMs).toBe(5_000);
+    expect(await bench.db.pttl(bench.keysOf(name).lease)).toBeLessThanOrEqual(5_000);
+  });
+});
+
+describe("close", () => {
+  it.each([-1, 0.5, "1000", null])("refuses a timeoutMs of %o, and stays open", async (timeoutMs) => {
+    const lock = bench.make();
+    let error: unknown;
+    try {
+      await lock.close({ timeoutMs: timeoutMs as number });
+    } catch (thrown) {
+      error = thrown;
+    }
+    expectRefusal(error, "timeoutMs", timeoutMs, "an integer from 0 to 86400000");
+    expect(await lock.tryAcquire(name)).not.toBeNull();
+  });
+});
+
+describe("resume", () => {
+  it.each([
+    ["no JSON", "{"],
+    ["null", "null"],
+    ["a number", "42"],
+    ["another object", "{}"],
+    ["another layout", JSON.stringify({ kit: "lock", layout: 2, name, token: "t", fencingToken: "1" })],
+    ["no name", JSON.stringify({ kit: "lock", layout: 1, token: "t", fencingToken: "1" })],
+    ["no token", JSON.stringify({ kit: "lock", layout: 1, name, fencingToken: "1" })],
+    ["a fencing token that is none", JSON.stringify({ kit: "lock", layout: 1, name, token: "t", fencingToken: "x" })],
+    ["a fencing token that is a number", JSON.stringify({ kit: "lock", layout: 1, name, token: "t", fencingToken: 1 })],
+    ["a number instead of text", 42],
+    ["undefined", undefined],
+  ])("refuses %s, without repeating it, and never touches Redis", async (_what, text) => {
+    const client = redis.connect({ lazyConnect: true });
+    const error = await rejection(bench.on(client).resume(text as string));
+    expect(error).toBeInstanceOf(TypeError);
+    expect(String(error)).toBe("TypeError: Expected the text of `lease.serialise()`, of a lock of this version");
+    expect(client.status).toBe("wait");
+  });
+
+  it("refuses terms that are none", async () => {
+    const lease = await bench.make().acquire(name);
+    const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
+    const error = await rejection(bench.make().resume(JSON.stringify({ ...saved, leaseMs: "long" })));
+    expectRefusal(error, "leaseMs", "long", milliseconds);
+  });
+
+  it("carries all terms of the lease", async () => {
+    const terms = { leaseMs: 4_000, renew: false, maxHoldMs: 60_000, holder: "mover" };
+    const lease = await bench.make().acquire(name, terms);
+    await lease.extend(5_000);
+    expect(JSON.parse(lease.serialise())).toEqual({
+      kit: "lock",
+      layout: 1,
+      name,
+      token: lease.token,
+      fencingToken: lease.fencingToken,
+      ...terms,
+      leaseMs: 5_000,
+    });
+    const resumed = await bench.make({ leaseMs: 1_000, holder: "other" }).resume(lease.serialise());
+    expect(resumed).toMatchObject({ name, holder: "mover", leaseMs: 5_000, fencingToken: lease.fencingToken });
+    expect(await resumed.release()).toBe("released");
+  });
+});

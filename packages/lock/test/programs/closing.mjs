@@ -1,0 +1,42 @@
+// A process that uses a lock and then has nothing more to do: it must end by itself.
+//   closing.mjs <close|hold|absent> <url> <prefix>
+import assert from "node:assert/strict";
+import { createLock } from "@kit/lock";
+
+const { Redis } = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
+const [how, url, prefix] = process.argv.slice(2);
+// The parent's channel must not keep it alive either.
+process.channel?.unref();
+const redis = new Redis(url);
+const lock = createLock(redis, { prefix });
+
+if (how === "close") {
+  const lease = await lock.acquire("chest");
+  const waiting = lock.acquire("chest");
+  await new Promise((resolve) => lock.once("waiting", resolve));
+  await lease.release();
+  await waiting;
+  await lock.close({ timeoutMs: 50 });
+  await redis.quit();
+} else if (how === "hold") {
+  await lock.acquire("chest");
+  await redis.quit();
+} else {
+  // What this process is late for everything is not the lock's fault.
+  let late = 0;
+  let last = performance.now();
+  const look = () => {
+    late = Math.max(late, performance.now() - last);
+    last = performance.now();
+  };
+  const watch = setInterval(look, 2);
+  const startedAt = performance.now();
+  await assert.rejects(lock.acquire("chest"), { code: "KIT_UNAVAILABLE", address: new URL(url).host });
+  const tookMs = performance.now() - startedAt;
+  look();
+  clearInterval(watch);
+  assert.ok(tookMs - late < 2_100, `it took ${tookMs} ms, ${late} of them asleep`);
+  // Before close(): from then on the client prints its own errors.
+  redis.disconnect();
+  await lock.close();
+}

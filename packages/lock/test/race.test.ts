@@ -1,0 +1,119 @@
+import { eventually, useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Lease, Lock } from "../src/index.js";
+import { benchOf, callsOf, enqueue, next, type Watched } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+
+/** Several clients, each with a lock that has its inbox open already. */
+const warmLocks = async (count: number): Promise<Lock[]> => {
+  const locks = Array.from({ length: count }, () => bench.on(redis.connect()));
+  for (const lock of locks) {
+    const lease = await lock.acquire("warm-up");
+    const waiter = await enqueue(lock, "warm-up");
+    await lease.release();
+    await (await waiter.promise).release();
+  }
+  return locks;
+};
+
+describe("contenders", () => {
+  it("are kept apart, each with a larger fencing token than the one before", async () => {
+    const locks = Array.from({ length: 4 }, () => bench.on(redis.connect()));
+    const counter = `${redis.prefix}:counter`;
+    await bench.db.set(counter, 0, "PX", 60_000);
+    const fences: bigint[] = [];
+    let inside = 0;
+    let most = 0;
+    const loop = async (lock: Lock): Promise<void> => {
+      for (let round = 0; round < 10; round++)
+        await lock.using(name, async ({ fencingToken }) => {
+          most = Math.max(most, ++inside);
+          fences.push(BigInt(fencingToken));
+          const seen = Number(await bench.db.get(counter));
+          await bench.db.set(counter, seen + 1, "PX", 60_000);
+          inside--;
+        });
+    };
+    await Promise.all(locks.flatMap((lock) => Array.from({ length: 8 }, () => loop(lock))));
+    expect(most).toBe(1);
+    expect(await bench.db.get(counter)).toBe("320");
+    expect(fences).toEqual(fences.toSorted((a, b) => (a < b ? -1 : 1)));
+    expect(new Set(fences).size).toBe(320);
+  });
+
+  it("are granted the lock in the order in which they queued", async () => {
+    const locks = await warmLocks(3);
+    const holder = await locks[0]!.acquire(name);
+    const order: number[] = [];
+    const turns: Watched<Lease>[] = [];
+    for (let turn = 0; turn < 60; turn++) {
+      const waiter = await enqueue(locks[(turn * 7) % 3]!, name);
+      turns.push(waiter);
+      void waiter.promise.then((lease) => {
+        order.push(turn);
+        return lease.release();
+      });
+    }
+    await holder.release();
+    await Promise.all(turns.map(({ promise }) => promise));
+    expect(order).toEqual(turns.map((_, turn) => turn));
+  });
+
+  it("share the lock evenly: of 64 loops none has more than 1.1 times the turns of another", async () => {
+    const locks = await warmLocks(4);
+    const turns = Array.from({ length: 64 }, () => 0);
+    const wanted = 64 * 40;
+    let total = 0;
+    const loop = async (index: number): Promise<void> => {
+      while (total < wanted)
+        await locks[index % locks.length]!.using(name, () => {
+          if (total++ < wanted) turns[index]!++;
+        });
+    };
+    await Promise.all(turns.map((_, index) => loop(index)));
+    expect(turns.reduce((sum, count) => sum + count, 0)).toBe(wanted);
+    expect(Math.max(...turns) / Math.min(...turns)).toBeLessThanOrEqual(1.1);
+  });
+});
+
+describe("what waiting costs", () => {
+  it("is two commands per hand-off, however many wait", async () => {
+    const locks = await warmLocks(4);
+    const [node] = redis.server.nodes;
+    const before = await callsOf(node!, "evalsha");
+    const loop = async (lock: Lock): Promise<void> => {
+      for (let round = 0; round < 20; round++) await lock.using(name, () => bench.db.ping());
+    };
+    await Promise.all(Array.from({ length: 16 }, (_, index) => loop(locks[index % 4]!)));
+    expect((await callsOf(node!, "evalsha")) - before).toBe(2 * 16 * 20);
+  });
+
+  it("is one beat for all waiters of a client in five seconds", async () => {
+    const locks = await warmLocks(4);
+    const holder = await locks[0]!.acquire(name, { renew: false, leaseMs: 60_000 });
+    const waits = Array.from({ length: 1_000 }, (_, index) => locks[index % 4]!.acquire(name));
+    for (const wait of waits) wait.catch(() => undefined);
+    await bench.untilWaiting(name, 1_000);
+    await Promise.all(locks.map((lock) => lock.inspect(name)));
+    const [node] = redis.server.nodes;
+    const before = await callsOf(node!, "evalsha");
+    const startedAt = performance.now();
+    const beats = await eventually(
+      async () => {
+        const calls = (await callsOf(node!, "evalsha")) - before;
+        if (calls < 4) throw new Error("not every client has beaten yet");
+        return calls;
+      },
+      { timeoutMs: 8_000 },
+    );
+    expect(performance.now() - startedAt).toBeGreaterThan(3_500);
+    expect(beats).toBeLessThanOrEqual(8);
+    const first = next(locks[0]!, "acquired");
+    await holder.release();
+    expect(await first).toMatchObject({ name });
+  });
+});

@@ -1,0 +1,642 @@
+import { KitKeyTypeError } from "@kit/core";
+import { contract, useRedis } from "@kit/testing";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import type { LockKeys } from "../src/keys.js";
+import * as scripts from "../src/scripts/index.js";
+import { benchOf, type KeyState, lapse, rejection, stateOf } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const weekMs = 604_800_000;
+const nothing: KeyState = { type: "none", value: null, ttl: -2 };
+
+let db: Redis;
+let keys: LockKeys;
+beforeEach(() => {
+  db = redis.client;
+  keys = bench.keysOf("chest");
+});
+
+type AcquireArgs = Parameters<typeof scripts.acquire.run>[2];
+const acquire = (token: string, args: Partial<AcquireArgs> = {}): Promise<scripts.AcquireReply> =>
+  scripts.acquire.run(db, keys, {
+    shared: 0,
+    token,
+    holder: token.toUpperCase(),
+    leaseMs: 5_000,
+    grantMs: 2_000,
+    inbox: "",
+    aliveMs: 15_000,
+    maxWaiters: 10,
+    notAfter: 0,
+    ...args,
+  });
+const queue = (token: string, args: Partial<AcquireArgs> = {}): Promise<scripts.AcquireReply> =>
+  acquire(token, { inbox: "-", ...args });
+const release = (token: string, fencingToken = "", shared = 0): Promise<scripts.ReleaseReply> =>
+  scripts.release.run(db, keys, { shared, token, holder: token.toUpperCase(), fencingToken });
+const force = (owner = "a|A"): Promise<scripts.ReleaseReply> =>
+  scripts.release.run(db, keys, { shared: 0, token: "", holder: owner, fencingToken: "" });
+const beat = (tokens: readonly string[], shared = 0): Promise<scripts.BeatReply> =>
+  scripts.beat.run(db, keys, { shared, aliveMs: 15_000, tokens });
+const renew = (
+  ...terms: readonly (readonly [lease: string, owner: string, termMs: number])[]
+): ReturnType<typeof scripts.renew.run> =>
+  scripts.renew.run(
+    db,
+    { leases: terms.map(([lease]) => lease) },
+    { terms: terms.flatMap(([, owner, termMs]) => [owner, termMs]) },
+  );
+
+/** What stands in Redis, with expiries only as "about so much". */
+const state = async (): Promise<Record<keyof LockKeys, KeyState>> => await stateOf(db, keys);
+const about = (ttl: number): unknown => ({
+  asymmetricMatch: (actual: unknown) => typeof actual === "number" && actual <= ttl && actual > ttl - 1_000,
+  toString: () => `about ${String(ttl)}`,
+});
+const aLease = (owner: string, ttl: number): unknown => ({ type: "string", value: owner, ttl: about(ttl) });
+const aFence = (value: string): unknown => ({ type: "string", value, ttl: about(weekMs) });
+const aQueue = (...members: readonly string[]): unknown => ({ type: "zset", value: members, ttl: about(16_000) });
+const aRecord = (rest: string): unknown => expect.stringMatching(new RegExp(`^\\d{13} ${rest}$`, "s"));
+const records = (value: Record<string, unknown>): unknown => ({ type: "hash", value, ttl: about(16_000) });
+
+/** Runs something that must not change anything, not even an expiry. */
+const unchanged = async <T>(action: () => Promise<T>): Promise<T> => {
+  const before = await state();
+  const result = await action();
+  const after = await state();
+  for (const part of Object.keys(before) as (keyof LockKeys)[]) {
+    const { type, value, ttl } = before[part];
+    expect({ part, ...after[part] }).toEqual({ part, type, value, ttl: ttl < 0 ? ttl : about(ttl) });
+  }
+  return result;
+};
+
+/** An inbox that somebody listens to. */
+const anInbox = async (): Promise<{ readonly channel: string; readonly messages: string[] }> => {
+  const channel = `${redis.prefix}:inbox:${crypto.randomUUID()}`;
+  const messages: string[] = [];
+  const subscriber = redis.connect();
+  subscriber.on("message", (_channel: string, message: string) => messages.push(message));
+  redis.defer(() => subscriber.removeAllListeners("message"));
+  await subscriber.subscribe(channel);
+  return { channel, messages };
+};
+
+const serverMicros = async (): Promise<number> => {
+  const [seconds, micros] = await db.time();
+  return Number(seconds) * 1e6 + Number(micros);
+};
+
+const granted = async (reply: Promise<scripts.AcquireReply>): Promise<string> => {
+  const outcome = await reply;
+  if (outcome.state !== "granted") throw new Error(`it was ${outcome.state}`);
+  return outcome.fencingToken;
+};
+
+describe("every script", () => {
+  it("keeps the contract of scripts", async () => {
+    // Libraries apart: joined, they would hide the script's own header.
+    const all = Object.values(scripts).map(({ name, sources, keys: names, args }) => ({
+      name,
+      source: sources,
+      keys: names,
+      args,
+    }));
+    expect(await contract(all, redis.server)).toEqual([]);
+    expect(Object.keys(scripts).sort()).toEqual(["acquire", "beat", "inspect", "release", "renew"]);
+  });
+});
+
+describe("acquire", () => {
+  it("takes a free lock", async () => {
+    const before = await serverMicros();
+    const reply = await acquire("a");
+    expect(reply).toEqual({
+      state: "granted",
+      now: expect.any(Number),
+      msLeft: 5_000,
+      fencingToken: expect.any(String),
+    });
+    const fencingToken = await granted(Promise.resolve(reply));
+    expect(Number(fencingToken)).toBeGreaterThanOrEqual(before);
+    expect(Number(fencingToken)).toBeLessThanOrEqual(await serverMicros());
+    expect(await state()).toEqual({
+      lease: aLease("a|A", 5_000),
+      fence: aFence(`1:${fencingToken}`),
+      queue: nothing,
+      waiters: nothing,
+    });
+  });
+
+  it("gives the same answer to the token that holds it", async () => {
+    const fencingToken = await granted(acquire("a"));
+    const reply = await unchanged(() => queue("a"));
+    expect(reply).toMatchObject({ state: "granted", fencingToken, msLeft: about(5_000) });
+  });
+
+  it("leaves a held lock as it is when it is not to queue", async () => {
+    await acquire("a");
+    const reply = await unchanged(() => acquire("b"));
+    expect(reply).toEqual({
+      state: "held",
+      now: expect.any(Number),
+      msLeft: about(5_000),
+      owner: { token: "a", holder: "A" },
+    });
+  });
+
+  it("queues in the order of arrival", async () => {
+    const fencingToken = await granted(acquire("a"));
+    expect(await queue("b", { inbox: "some:inbox" })).toEqual({
+      state: "queued",
+      now: expect.any(Number),
+      msLeft: about(5_000),
+      owner: { token: "a", holder: "A" },
+      position: 0,
+    });
+    expect(await queue("c", { grantMs: 700, holder: "with | bars\nand lines" })).toMatchObject({ position: 1 });
+    expect(await state()).toEqual({
+      lease: aLease("a|A", 5_000),
+      fence: aFence(`1:${fencingToken}`),
+      queue: aQueue("b", "1", "c", "2"),
+      waiters: records({ "#": "2", b: aRecord("2000 some:inbox B"), c: aRecord("700 - with \\| bars\nand lines") }),
+    });
+  });
+
+  it("keeps the place of a token that is queued already", async () => {
+    await acquire("a");
+    await queue("b");
+    await queue("c");
+    expect(await unchanged(() => queue("b"))).toMatchObject({ state: "queued", position: 0 });
+  });
+
+  it("refuses one more than maxWaiters", async () => {
+    await acquire("a");
+    await queue("b", { maxWaiters: 1 });
+    const reply = await unchanged(() => queue("c", { maxWaiters: 1 }));
+    expect(reply).toEqual({
+      state: "full",
+      now: expect.any(Number),
+      msLeft: about(5_000),
+      owner: { token: "a", holder: "A" },
+    });
+  });
+
+  it("does nothing after notAfter, and all before it", async () => {
+    const now = Math.floor((await serverMicros()) / 1_000);
+    expect(await acquire("a", { notAfter: now - 1 })).toEqual({ state: "late", now: expect.any(Number) });
+    expect(await redis.keys()).toEqual([]);
+    expect(await acquire("a", { notAfter: now + 10_000 })).toMatchObject({ state: "granted" });
+  });
+
+  it("grants to the first in line when the holder's lease has run out, and queues the newcomer", async () => {
+    const { channel, messages } = await anInbox();
+    const first = await granted(acquire("a"));
+    await queue("b", { inbox: channel });
+    await lapse(db, keys.lease);
+    expect(await queue("c")).toMatchObject({ state: "queued", position: 0, owner: { token: "b", holder: "B" } });
+    const { lease, fence, queue: line } = await state();
+    expect(lease).toEqual(aLease("b|B", 2_000));
+    expect(line).toEqual(aQueue("c", "2"));
+    const fencingToken = /^1:(\d+):$/.exec(String(fence.value))?.[1] ?? "";
+    expect(BigInt(fencingToken)).toBeGreaterThan(BigInt(first));
+    await expect.poll(() => messages).toEqual([expect.stringMatching(`^b\tgranted\t${fencingToken}\t\\d{13}\t2000$`)]);
+  });
+
+  it("is the first in line when it asks again after the holder's lease has run out", async () => {
+    await acquire("a");
+    await queue("b");
+    await lapse(db, keys.lease);
+    expect(await queue("b")).toMatchObject({ state: "granted", msLeft: about(2_000) });
+    expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: nothing });
+  });
+
+  it.each([
+    ["a clock that went back", 3_600_000_000],
+    ["the same microsecond", 0],
+  ])("gives one more than the last fencing token after %s", async (_what, aheadBy) => {
+    const last = (await serverMicros()) + aheadBy + 1_000_000;
+    await db.set(keys.fence, `1:${String(last)}:from`, "PX", 10_000);
+    expect(await granted(acquire("a"))).toBe(String(last + 1));
+    expect((await state()).fence).toEqual(aFence(`1:${String(last + 1)}`));
+  });
+
+  it("refuses a newer layout of a held lock, and changes nothing", async () => {
+    await db.set(keys.fence, "2:who:knows", "PX", 50_000);
+    await db.set(keys.lease, "x|y", "PX", 50_000);
+    expect(await unchanged(() => rejection(acquire("a")))).toMatchObject({ code: "KIT_LAYOUT", retryable: false });
+    expect(await unchanged(() => rejection(queue("a")))).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+
+  it("refuses a newer layout of a free lock, and changes nothing but when the fence expires", async () => {
+    await db.set(keys.fence, "2:who:knows", "PX", 50_000);
+    for (const attempt of [acquire, queue]) {
+      expect(await rejection(attempt("a"))).toMatchObject({ code: "KIT_LAYOUT", retryable: false });
+      expect(await state()).toEqual({ lease: nothing, fence: aFence("2:who:knows"), queue: nothing, waiters: nothing });
+    }
+  });
+});
+
+describe("release", () => {
+  it("frees a lock that nobody waits for", async () => {
+    const fencingToken = await granted(acquire("a"));
+    expect(await release("a", fencingToken)).toBe("released");
+    expect(await state()).toEqual({
+      lease: nothing,
+      fence: aFence(`1:${fencingToken}`),
+      queue: nothing,
+      waiters: nothing,
+    });
+  });
+
+  it("hands the lock to the first in line, tells it, and tells the next how long that lasts", async () => {
+    const [first, second] = [await anInbox(), await anInbox()];
+    const fencingToken = await granted(acquire("a"));
+    await queue("b", { inbox: first.channel, grantMs: 700 });
+    await queue("c", { inbox: second.channel });
+    expect(await release("a", fencingToken)).toBe("released");
+    const { fence, ...rest } = await state();
+    expect(rest).toEqual({
+      lease: aLease("b|B", 700),
+      queue: aQueue("c", "2"),
+      waiters: records({ "#": "2", c: aRecord(`2000 ${second.channel} C`) }),
+    });
+    const newToken = /^1:(\d+):a$/.exec(String(fence.value))?.[1] ?? "";
+    expect(BigInt(newToken)).toBeGreaterThan(BigInt(fencingToken));
+    await expect.poll(() => second.messages).toEqual([expect.stringMatching(/^c\thead\t\d{13}$/)]);
+    const leaseEnd = second.messages[0]!.split("\t")[2];
+    expect(first.messages).toEqual([`b\tgranted\t${newToken}\t${String(leaseEnd)}\t700`]);
+  });
+
+  it("says released again when it has handed the lock on and is asked again", async () => {
+    const { channel } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    await queue("b", { inbox: channel });
+    await release("a", fencingToken);
+    expect(await unchanged(() => release("a", fencingToken))).toBe("released");
+  });
+
+  it("leaves the queue", async () => {
+    const fencingToken = await granted(acquire("a"));
+    await queue("b");
+    await queue("c");
+    expect(await release("b")).toBe("left");
+    expect(await state()).toEqual({
+      lease: aLease("a|A", 5_000),
+      fence: aFence(`1:${fencingToken}`),
+      queue: aQueue("c", "2"),
+      waiters: records({ "#": "2", c: aRecord("2000 - C") }),
+    });
+  });
+
+  it("says unclaimed when the lease is gone and nobody has held the lock since", async () => {
+    const fencingToken = await granted(acquire("a"));
+    await lapse(db, keys.lease);
+    expect(await unchanged(() => release("a", fencingToken))).toBe("unclaimed");
+    expect(await unchanged(() => release("a"))).toBe("not-held");
+  });
+
+  it("changes nothing for a token that neither holds nor waits", async () => {
+    const first = await granted(acquire("a"));
+    await lapse(db, keys.lease);
+    await acquire("b");
+    await queue("c");
+    expect(await unchanged(() => release("a", first))).toBe("not-held");
+    expect(await unchanged(() => release("nobody"))).toBe("not-held");
+  });
+
+  it("changes nothing for a token that holds it under another label", async () => {
+    const fencingToken = await granted(acquire("a"));
+    const reply = unchanged(() =>
+      scripts.release.run(db, keys, { shared: 0, token: "a", holder: "other", fencingToken }),
+    );
+    expect(await reply).toBe("not-held");
+  });
+
+  it("takes the lock by force from the owner that is named, and marks the fence so that the holder's own release finds out", async () => {
+    const fencingToken = await granted(acquire("a"));
+    expect(await force()).toBe("released");
+    const { lease, fence } = await state();
+    expect(lease).toEqual(nothing);
+    expect(BigInt(String(fence.value).slice(2))).toBeGreaterThan(BigInt(fencingToken));
+    expect(fence.ttl).toEqual(about(weekMs));
+    expect(await release("a", fencingToken)).toBe("not-held");
+  });
+
+  it("hands on by force to the first in line", async () => {
+    const { channel } = await anInbox();
+    await acquire("a");
+    await queue("b", { inbox: channel });
+    expect(await force()).toBe("released");
+    expect((await state()).lease).toEqual(aLease("b|B", 2_000));
+  });
+
+  it("takes nothing by force when nobody holds the lock, or another by now", async () => {
+    expect(await force()).toBe("not-held");
+    expect(await force("")).toBe("not-held");
+    expect(await redis.keys()).toEqual([]);
+    await acquire("b");
+    await queue("c");
+    expect(await unchanged(() => force())).toBe("not-held");
+  });
+
+  it("passes over waiters whose inbox nobody hears, and keeps their place", async () => {
+    const { channel } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    await queue("deaf", { inbox: `${redis.prefix}:inbox:nobody` });
+    await queue("b", { inbox: channel });
+    await release("a", fencingToken);
+    expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: aQueue("deaf", "1") });
+  });
+
+  it("passes over nobody where receivers cannot be counted", async () => {
+    const { channel } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    await queue("far", { inbox: `${redis.prefix}:inbox:nobody` });
+    await queue("b", { inbox: channel });
+    await release("a", fencingToken, 1);
+    expect(await state()).toMatchObject({ lease: aLease("far|FAR", 2_000), queue: aQueue("b", "2") });
+  });
+
+  it("drops waiters whose sign of life is too old", async () => {
+    const { channel } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    await queue("dead", { inbox: channel });
+    await queue("b", { inbox: channel });
+    await db.hset(keys.waiters, "dead", `${String(Date.now() - 60_000)} 2000 ${channel} DEAD`);
+    await release("a", fencingToken);
+    expect(await state()).toMatchObject({
+      lease: aLease("b|B", 2_000),
+      queue: nothing,
+      waiters: records({ "#": "2" }),
+    });
+  });
+
+  it("drops waiters without a record", async () => {
+    const { channel } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    await queue("half");
+    await queue("b", { inbox: channel });
+    await db.hdel(keys.waiters, "half");
+    await release("a", fencingToken);
+    expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: nothing });
+  });
+
+  it("reaches a living waiter behind all the deaf ones of one crashed process", async () => {
+    const { channel } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    for (let index = 0; index < 20; index++)
+      await queue(`deaf${String(index)}`, { inbox: `${redis.prefix}:inbox:nobody`, maxWaiters: 100 });
+    await queue("b", { inbox: channel, maxWaiters: 100 });
+    await release("a", fencingToken);
+    expect((await state()).lease).toEqual(aLease("b|B", 2_000));
+  });
+
+  it.each(["its holder", "force"])("refuses a newer layout to %s, and changes nothing", async (who) => {
+    await db.set(keys.fence, "2:who:knows", "PX", 50_000);
+    await db.set(keys.lease, "a|A", "PX", 50_000);
+    const reply = unchanged(() => rejection(who === "force" ? force() : release("a")));
+    expect(await reply).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+});
+
+describe("renew", () => {
+  it("pushes forward what the asker owns, and says of each lease what became of it", async () => {
+    const [mine, gone, taken, corrupt] = ["mine", "gone", "taken", "corrupt"].map(
+      (name) => bench.keysOf(name).lease,
+    ) as [string, string, string, string];
+    await db.set(mine, "a|A", "PX", 1_000);
+    await db.set(taken, "b|B", "PX", 1_000);
+    await db.rpush(corrupt, "x");
+    await db.pexpire(corrupt, 1_000);
+    const now = Math.floor((await serverMicros()) / 1_000);
+    const reply = await renew(
+      [mine, "a|A", 9_000],
+      [gone, "a|A", 9_000],
+      [taken, "a|A", 9_000],
+      [corrupt, "a|A", 9_000],
+    );
+    expect(reply.states).toEqual(["extended", "gone", "taken", "corrupt"]);
+    expect(reply.now).toBeGreaterThanOrEqual(now);
+    const after = await Promise.all(
+      [mine, gone, taken, corrupt].map(async (key) => [await db.type(key), await db.pttl(key)]),
+    );
+    expect(after).toEqual([
+      ["string", about(9_000)],
+      ["none", -2],
+      ["string", about(1_000)],
+      ["list", about(1_000)],
+    ]);
+    expect([await db.get(mine), await db.get(taken)]).toEqual(["a|A", "b|B"]);
+  });
+
+  it("gives a lease without an end one", async () => {
+    await db.set(keys.lease, "a|A");
+    expect((await renew([keys.lease, "a|A", 3_000])).states).toEqual(["extended"]);
+    expect((await state()).lease).toEqual(aLease("a|A", 3_000));
+  });
+
+  it("does nothing to a lease that its token holds under another label", async () => {
+    await db.set(keys.lease, "a|A", "PX", 1_000);
+    expect((await renew([keys.lease, "a|other", 9_000])).states).toEqual(["taken"]);
+    expect((await state()).lease).toEqual(aLease("a|A", 1_000));
+  });
+});
+
+describe("beat", () => {
+  it("keeps waiters alive and tells each its position", async () => {
+    const fencingToken = await granted(acquire("a"));
+    for (const token of ["b", "c", "d"]) await queue(token);
+    const stale = String(Date.now() + 1_000);
+    await db.hset(keys.waiters, "d", `${stale} 2000 - D`);
+    for (const key of [keys.queue, keys.waiters]) await db.pexpire(key, 3_000);
+    expect(await beat(["d", "b"])).toEqual({
+      now: expect.any(Number),
+      msLeft: about(5_000),
+      owner: { token: "a", holder: "A" },
+      fencingToken,
+      states: [2, 0],
+    });
+    const after = await state();
+    expect(after).toEqual({
+      lease: aLease("a|A", 5_000),
+      fence: aFence(`1:${fencingToken}`),
+      queue: aQueue("b", "1", "c", "2", "d", "3"),
+      waiters: records({ "#": "3", b: aRecord("2000 - B"), c: aRecord("2000 - C"), d: aRecord("2000 - D") }),
+    });
+    expect(Number((after.waiters.value as Record<string, string>)["d"]!.slice(0, 13))).toBeGreaterThan(
+      Number(stale) + 5_000,
+    );
+  });
+
+  it("knows nothing of a token that is not in the queue", async () => {
+    await acquire("a");
+    expect((await unchanged(() => beat(["x", "y"]))).states).toEqual(["unknown", "unknown"]);
+  });
+
+  it("tells the holder that it holds", async () => {
+    const fencingToken = await granted(acquire("a"));
+    expect(await unchanged(() => beat(["a"]))).toMatchObject({
+      states: ["granted"],
+      fencingToken,
+      msLeft: about(5_000),
+    });
+  });
+
+  it("grants a free lock to the first who asks, and says so", async () => {
+    await acquire("a");
+    for (const token of ["b", "c"]) await queue(token);
+    await lapse(db, keys.lease);
+    const reply = await beat(["c", "b"]);
+    expect(reply).toMatchObject({ states: [0, "granted"], owner: { token: "b", holder: "B" }, msLeft: about(2_000) });
+    expect(await state()).toMatchObject({
+      lease: aLease("b|B", 2_000),
+      fence: aFence(`1:${reply.fencingToken}:`),
+      queue: aQueue("c", "2"),
+    });
+  });
+
+  it("passes a free lock over waiters that nobody can tell and that did not ask", async () => {
+    await acquire("a");
+    for (const token of ["b", "c"]) await queue(token);
+    await lapse(db, keys.lease);
+    expect((await beat(["c"])).states).toEqual(["granted"]);
+    expect((await state()).queue).toEqual(aQueue("b", "1"));
+  });
+
+  it("says that the lock is free when it could tell nobody", async () => {
+    await acquire("a");
+    await queue("b");
+    await lapse(db, keys.lease);
+    expect(await beat(["x"])).toMatchObject({ msLeft: -2, owner: null, states: ["unknown"] });
+  });
+
+  it("answers 1000 waiters at once", async () => {
+    await acquire("a");
+    const tokens = Array.from({ length: 1_000 }, (_, index) => `w${String(index)}`);
+    await Promise.all(tokens.map((token) => queue(token, { maxWaiters: 1_000 })));
+    expect((await beat(tokens)).states.toSorted((a, b) => Number(a) - Number(b))).toEqual(
+      tokens.map((_, index) => index),
+    );
+  });
+
+  it("refuses a newer layout, and changes nothing", async () => {
+    await acquire("a");
+    await queue("b");
+    await db.set(keys.fence, "2:who:knows", "PX", 50_000);
+    expect(await unchanged(() => rejection(beat(["b"])))).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+});
+
+describe("inspect", () => {
+  it("shows a free lock", async () => {
+    expect(await scripts.inspect.run(db, keys, { first: 10 })).toEqual({
+      msLeft: -2,
+      owner: null,
+      fencingToken: null,
+      waiting: 0,
+      holders: [],
+    });
+    expect(await redis.keys()).toEqual([]);
+  });
+
+  it("shows holder, fencing token and the first in line, and changes nothing", async () => {
+    const fencingToken = await granted(acquire("a"));
+    for (const token of ["b", "c", "d"]) await queue(token);
+    expect(await unchanged(() => scripts.inspect.run(db, keys, { first: 2 }))).toEqual({
+      msLeft: about(5_000),
+      owner: { token: "a", holder: "A" },
+      fencingToken,
+      waiting: 3,
+      holders: ["B", "C"],
+    });
+  });
+});
+
+describe("a key of another type", () => {
+  /** A held lock with a waiter, so that each script has to do with all four keys; then one of them made something else. */
+  const spoil = async (part: keyof LockKeys, lease: "held" | "free"): Promise<void> => {
+    await acquire("a");
+    await queue("b");
+    if (lease === "free") await db.del(keys.lease);
+    await db.del(keys[part]);
+    await db.rpush(keys[part], "stranger");
+    await db.pexpire(keys[part], 30_000);
+  };
+  const all: readonly (keyof LockKeys)[] = ["lease", "fence", "queue", "waiters"];
+  const inspect = (): Promise<unknown> => scripts.inspect.run(db, keys, { first: 10 });
+  const cases: readonly (readonly [
+    what: string,
+    run: () => Promise<unknown>,
+    parts: readonly (keyof LockKeys)[],
+    lease: "held" | "free",
+  ])[] = [
+    ["acquire of a held lock", () => queue("c"), all, "held"],
+    ["acquire of a lock whose lease ran out", () => queue("c"), ["fence", "queue", "waiters"], "free"],
+    ["release by the holder", () => release("a"), all, "held"],
+    ["release by a waiter", () => release("b"), ["lease", "queue", "waiters"], "held"],
+    ["release by force", () => force(), all, "held"],
+    ["beat of a held lock", () => beat(["b"]), all, "held"],
+    ["beat of a lock whose lease ran out", () => beat(["b"]), ["fence", "queue", "waiters"], "free"],
+    ["inspect", inspect, all, "held"],
+  ];
+  const table = cases.flatMap(([what, run, parts, lease]) => parts.map((part) => ({ what, part, run, lease })));
+
+  it.each(table)("is named by $what when it is $part, and nothing is changed", async ({ part, run, lease }) => {
+    await spoil(part, lease);
+    const error = await unchanged(() => rejection(run()));
+    expect(error).toBeInstanceOf(KitKeyTypeError);
+    expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: keys[part], found: "list" });
+    expect(String(error)).toContain(keys[part]);
+  });
+
+  it("is named by release when nobody waits and the fence is spoiled, and nothing is changed", async () => {
+    await acquire("a");
+    await db.del(keys.fence);
+    await db.rpush(keys.fence, "stranger");
+    await db.pexpire(keys.fence, 30_000);
+    expect(await unchanged(() => rejection(force()))).toMatchObject({ code: "KIT_KEY_TYPE", key: keys.fence });
+  });
+});
+
+describe("a server at maxmemory", () => {
+  beforeEach(() => {
+    redis.defer(() => db.config("SET", "maxmemory", "0"));
+  });
+  const fill = (): Promise<unknown> => db.config("SET", "maxmemory", "1");
+
+  it("refuses an acquire of a free lock, and of a place in line, with KIT_SERVER_FULL", async () => {
+    await fill();
+    expect(await unchanged(() => rejection(acquire("a")))).toMatchObject({ code: "KIT_SERVER_FULL", retryable: true });
+    await db.config("SET", "maxmemory", "0");
+    await acquire("a");
+    await fill();
+    expect(await unchanged(() => rejection(queue("b")))).toMatchObject({ code: "KIT_SERVER_FULL" });
+  });
+
+  it("lets a release through, which hands the lock on", async () => {
+    const { channel, messages } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    await queue("b", { inbox: channel });
+    await fill();
+    expect(await release("a", fencingToken)).toBe("released");
+    expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: nothing });
+    await expect.poll(() => messages).toHaveLength(1);
+  });
+
+  it("lets renew, beat, leave and force through", async () => {
+    await acquire("a");
+    await queue("b");
+    await queue("c");
+    await fill();
+    expect((await renew([keys.lease, "a|A", 7_000])).states).toEqual(["extended"]);
+    expect((await beat(["b", "c"])).states).toEqual([0, 1]);
+    expect(await release("c")).toBe("left");
+    await lapse(db, keys.lease);
+    expect((await beat(["b"])).states).toEqual(["granted"]);
+    expect(await force("b|B")).toBe("released");
+  });
+});

@@ -1,0 +1,107 @@
+import { tracingChannel } from "node:diagnostics_channel";
+import { useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { benchOf, rejection } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+
+/** Records what a channel tells, until the test ends. */
+const record = (channelName: string): { readonly events: [kind: string, context: Record<string, unknown>][] } => {
+  const events: [string, Record<string, unknown>][] = [];
+  const channel = tracingChannel<object, object>(channelName);
+  const subscribers = Object.fromEntries(
+    (["start", "end", "asyncStart", "asyncEnd", "error"] as const).map((kind) => [
+      kind,
+      (context: object) => events.push([kind, { ...context }]),
+    ]),
+  ) as unknown as Parameters<typeof channel.subscribe>[0];
+  channel.subscribe(subscribers);
+  redis.defer(() => channel.unsubscribe(subscribers));
+  return { events };
+};
+
+describe("diagnostics channels", () => {
+  it("tell of an acquire: its name, how long it may wait, and its lease", async () => {
+    const { events } = record("kit:lock.acquire");
+    const lease = await bench.make().acquire(name, { waitMs: 500 });
+    expect(events.map(([kind]) => kind)).toEqual(["start", "end", "asyncStart", "asyncEnd"]);
+    expect(events[0]![1]).toEqual({ name, waitMs: 500 });
+    expect(events.at(-1)![1]).toEqual({ name, waitMs: 500, result: lease });
+  });
+
+  it("tell of a try", async () => {
+    const { events } = record("kit:lock.acquire");
+    const lock = bench.make();
+    const lease = await lock.tryAcquire(name);
+    expect(await lock.tryAcquire(name)).toBeNull();
+    const ends = events.filter(([kind]) => kind === "asyncEnd").map(([, context]) => context);
+    expect(ends).toEqual([
+      { name, waitMs: 0, result: lease },
+      { name, waitMs: 0, result: null },
+    ]);
+  });
+
+  it("tell of an acquire that failed", async () => {
+    const lock = bench.make();
+    await lock.acquire(name);
+    const { events } = record("kit:lock.acquire");
+    const error = await rejection(lock.acquire(name, { waitMs: 30 }));
+    expect(events.find(([kind]) => kind === "error")?.[1]).toEqual({ name, waitMs: 30, error });
+  });
+
+  it("tell of a release and its fencing token", async () => {
+    const { events } = record("kit:lock.release");
+    const lease = await bench.make().acquire(name);
+    await lease.release();
+    await lease.release();
+    expect(events.map(([kind]) => kind)).toEqual(["start", "end", "asyncStart", "asyncEnd"]);
+    expect(events.at(-1)![1]).toEqual({ name, fencingToken: lease.fencingToken, result: "released" });
+  });
+});
+
+describe("events of the lock", () => {
+  it("tell the story of a lock in order", async () => {
+    const lock = bench.make();
+    const story: unknown[] = [];
+    for (const event of ["acquired", "waiting", "requeued", "released", "lost", "error"] as const)
+      lock.on(event, (...facts: readonly unknown[]) => story.push([event, ...facts]));
+    const first = await lock.acquire(name, { holder: "first" });
+    const waiting = lock.acquire(name);
+    await bench.untilWaiting(name, 1);
+    await first.release();
+    const second = await waiting;
+    await bench.db.del(bench.keysOf(name).lease);
+    await rejection(second.extend());
+    expect(story).toEqual([
+      ["acquired", { name, fencingToken: first.fencingToken, waitedMs: expect.any(Number) }],
+      ["waiting", { name, position: 0, holder: "first" }],
+      // The push may be faster than the reply to the release.
+      ...[
+        ["acquired", { name, fencingToken: second.fencingToken, waitedMs: expect.any(Number) }],
+        ["released", { name, fencingToken: first.fencingToken }],
+      ].toSorted(([a], [b]) => order(story, a) - order(story, b)),
+      ["lost", { name, fencingToken: second.fencingToken, reason: "expired" }],
+    ]);
+  });
+
+  it("count the wait from the call on", async () => {
+    const lock = bench.make();
+    const holder = await lock.acquire(name);
+    const waited = new Promise<number>((resolve) => lock.on("acquired", ({ waitedMs }) => resolve(waitedMs)));
+    const startedAt = performance.now();
+    const waiting = lock.acquire(name);
+    await bench.untilWaiting(name, 1);
+    await rejection(lock.acquire(name, { waitMs: 100 }));
+    const atLeast = performance.now() - startedAt;
+    await holder.release();
+    await waiting;
+    expect(await waited).toBeGreaterThanOrEqual(Math.floor(atLeast));
+    expect(await waited).toBeLessThanOrEqual(performance.now() - startedAt);
+  });
+});
+
+const order = (story: readonly unknown[], event: unknown): number =>
+  story.findLastIndex((entry) => (entry as unknown[])[0] === event);
