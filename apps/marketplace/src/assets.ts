@@ -1,0 +1,33 @@
+// Everything a page loads comes from here: our own files and htmx out of its package. The address carries a digest of the
+// content, so that a browser may keep it for good.
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+interface Asset {
+  readonly body: Buffer;
+  readonly type: string;
+  readonly digest: string;
+}
+
+const require = createRequire(import.meta.url);
+const own = (name: string): URL => new URL(`../public/${name}`, import.meta.url);
+
+const load = (file: URL | string, type: string): Asset => {
+  const body = readFileSync(file);
+  return { body, type, digest: createHash("sha256").update(body).digest("base64url").slice(0, 12) };
+};
+
+const script = "text/javascript; charset=utf-8";
+
+const assets: ReadonlyMap<string, Asset> = new Map([
+  ["shop.css", load(own("shop.css"), "text/css; charset=utf-8")],
+  ["shop.js", load(own("shop.js"), script)],
+  ["favicon.svg", load(own("favicon.svg"), "image/svg+xml")],
+  ["htmx.js", load(require.resolve("htmx.org/dist/htmx.min.js"), script)],
+  ["htmx-sse.js", load(require.resolve("htmx.org/dist/ext/hx-sse.min.js"), script)],
+]);
+
+export const asset = (name: string): Asset | undefined => assets.get(name);
+
+export const assetUrl = (name: string): string => `/assets/${assets.get(name)?.digest ?? ""}/${name}`;

@@ -1,0 +1,34 @@
+import type { Market } from "./market.js";
+import type { Audit } from "./scripts/index.js";
+
+const freshMs = 1_000;
+
+/** The invariants of the shop, read from Redis at most once a second however many look. */
+export class Auditor {
+  readonly #market: Market;
+  readonly #users: readonly string[];
+  #seen: { readonly at: number; readonly audit: Promise<Audit | null> } | undefined;
+
+  constructor(market: Market, users: readonly string[]) {
+    this.#market = market;
+    this.#users = users;
+  }
+
+  /** Null: Redis does not answer, so nothing is known. */
+  async look(): Promise<Audit | null> {
+    const now = performance.now();
+    if (!this.#seen || now - this.#seen.at > freshMs) this.#seen = { at: now, audit: this.fresh().catch(() => null) };
+    return await this.#seen.audit;
+  }
+
+  async fresh(): Promise<Audit> {
+    return await this.#market.audit(this.#users);
+  }
+}
+
+/** A shop always opens with something; without books Redis came back empty, and then nothing holds. */
+export const hasBooks = ({ openingItems }: Audit): boolean => openingItems > 0;
+export const moneyHolds = ({ money, openingMoney }: Audit): boolean => money === openingMoney;
+export const itemsHold = ({ items, openingItems, itemsTwice }: Audit): boolean =>
+  items === openingItems && itemsTwice === 0;
+export const nobodyInDebt = ({ inDebt }: Audit): boolean => inDebt === 0;

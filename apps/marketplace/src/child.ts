@@ -1,0 +1,59 @@
+// Work that a process of its own must do: it is sent one message, sends one back, and ends.
+import { fork, type ChildProcess } from "node:child_process";
+
+const running = new Set<ChildProcess>();
+
+/**
+ * Runs the program `name` of this build with `task` and resolves with what it answers.
+ *
+ * @throws {Error} it ended, or `timeoutMs` passed, without an answer.
+ */
+export const runChild = <Answer>(name: string, task: unknown, timeoutMs: number): Promise<Answer> =>
+  new Promise((resolve, reject) => {
+    const child = fork(new URL(`./${name}.js`, import.meta.url), {
+      // What a child has to say to people goes to stderr; stdout belongs to the main program.
+      stdio: ["ignore", "ignore", "inherit", "ipc"],
+      serialization: "advanced",
+    });
+    running.add(child);
+    const timer = setTimeout(() => child.kill("SIGKILL"), timeoutMs);
+    let answer: { readonly value: Answer } | undefined;
+    child.once("message", (value) => {
+      answer = { value: value as Answer };
+    });
+    child.once("error", reject);
+    child.once("exit", (code, signal) => {
+      clearTimeout(timer);
+      running.delete(child);
+      if (answer) resolve(answer.value);
+      else reject(new Error(`${name} ended without an answer (${signal ?? `code ${code}`})`));
+    });
+    child.send(task as object, (error) => {
+      if (error) child.kill("SIGKILL");
+    });
+  });
+
+/** Ends what still runs. */
+export const killChildren = (): void => {
+  for (const child of running) child.kill("SIGKILL");
+};
+
+/** The other side of {@link runChild}: waits for the task, answers, and lets the process end. */
+export const serveChild = <Task, Answer>(work: (task: Task) => Promise<Answer>): void => {
+  const parentGone = (): never => process.exit(1);
+  process.once("disconnect", parentGone);
+  // The terminal sends Ctrl-C to every process of the group; the parent decides when this one ends.
+  process.on("SIGINT", () => undefined);
+  process.once("message", (task) => {
+    void work(task as Task).then(
+      (answer) => {
+        process.off("disconnect", parentGone);
+        process.send?.(answer as object, () => process.exit(0));
+      },
+      (error: unknown) => {
+        process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+        process.exit(1);
+      },
+    );
+  });
+};

@@ -1,0 +1,70 @@
+// Every key the shop writes. All of one market lie under one hash tag, `{<market>}`, so that a sale is one script on a
+// Cluster too. The shop is the market `main` and stays; a race is a market of its own and goes with its time to live.
+//
+// | Part               | Type   | Content                                                      | Life                      |
+// | ------------------ | ------ | ------------------------------------------------------------ | ------------------------- |
+// | `about`            | hash   | layout, users, items: the market is open and how big it was   | permanent                 |
+// | `totals`           | hash   | money and items at the opening; listings and sales since     | permanent                 |
+// | `user:<user>`      | hash   | name, funds (pence)                                          | permanent                 |
+// | `inventory:<user>` | set    | items the user owns and does not offer                       | permanent                 |
+// | `item:<item>`      | hash   | title, category, revision, fence                             | permanent                 |
+// | `listing:<item>`   | hash   | price (pence), seller; exists while the item is for sale     | permanent, until sold     |
+// | `market`           | zset   | listed items by listing number                               | permanent                 |
+// | `shelf:<category>` | zset   | the same for one category                                    | permanent                 |
+// | `ledger`           | stream | one entry per sale, the newest 10,000                        | permanent                 |
+// | `receipt:<user>:<request>` | string | the first result of a request                        | 10 minutes                |
+// | `session:<digest>` | hash   | user, csrf, endsAt, notice                                   | 12 h unused, 7 days at most |
+// | `recent:<digest>`  | list   | the 25 items a session looked at last                        | that of the session       |
+// | `views`            | zset   | views per item, the 2,000 most looked at                     | 7 days after the last     |
+// | `result`           | string | a race: what came of it, as JSON                             | 10 minutes                |
+//
+// In a market with a life (a race) the permanent ones live that long.
+import { keyspace } from "@kit/core";
+
+const space = keyspace("shop");
+
+/** The names of the keys of one market. */
+export interface MarketKeys {
+  readonly about: string;
+  readonly totals: string;
+  readonly market: string;
+  readonly ledger: string;
+  readonly views: string;
+  readonly result: string;
+  user(user: string): string;
+  inventory(user: string): string;
+  item(item: string): string;
+  listing(item: string): string;
+  shelf(category: string): string;
+  receipt(user: string, request: string): string;
+  session(digest: string): string;
+  recent(digest: string): string;
+}
+
+export const marketKeys = (market: string): MarketKeys => {
+  const part = (name: string): string => space.key(market, name);
+  return {
+    about: part("about"),
+    totals: part("totals"),
+    market: part("market"),
+    ledger: part("ledger"),
+    views: part("views"),
+    result: part("result"),
+    user: (user) => part(`user:${user}`),
+    inventory: (user) => part(`inventory:${user}`),
+    item: (item) => part(`item:${item}`),
+    listing: (item) => part(`listing:${item}`),
+    shelf: (category) => part(`shelf:${category}`),
+    receipt: (user, request) => part(`receipt:${user}:${request}`),
+    session: (digest) => part(`session:${digest}`),
+    recent: (digest) => part(`recent:${digest}`),
+  };
+};
+
+// Ids come in from URLs and forms. A colon could make two receipts one key; anything longer is not an id of ours.
+const idForm = /^[A-Za-z0-9._-]{1,64}$/;
+
+export const isId = (text: unknown): text is string => typeof text === "string" && idForm.test(text);
+
+/** The name of the lock of one item. */
+export const lockName = (market: string, item: string): string => `shop.${market}.${item}`;

@@ -1,0 +1,362 @@
+// One market: what stands in it, and the two ways to write to it.
+//
+// Under a lock:  acquire the lock of the item, read seller and category, run one script that checks everything again
+//                and does the whole sale, release. The script refuses a token older than the newest it has seen.
+// Optimistic:    WATCH what the decision depends on, read, decide by the same rules, MULTI/EXEC; again if disturbed.
+//
+// Both may work on one item at the same time. Each write is atomic and checks for itself, so neither relies on the
+// other's manners. A sale without a lock has no token and leaves the fence alone; every write raises the item's
+// `revision`, and every write names the revision that was seen. So a lock holder that wakes up late is refused by the
+// fence when a later holder came, and by the revision when the item was sold or offered anew without a lock.
+import { type Connection, KitConflictError, KitUnknownOutcomeError, optimistic, type Transaction } from "@kit/core";
+import { type Lease, type Lock, LockLostError, LockTimeoutError } from "@kit/lock";
+import { lockName, type MarketKeys, marketKeys } from "./keys.js";
+import { audit, type Audit, buy, type BuyOutcome, list, type ListOutcome } from "./scripts/index.js";
+
+const receiptLifeMs = 10 * 60_000;
+const ledgerLength = 10_000;
+const waitMs = 5_000;
+
+export type Way = "lock" | "optimistic";
+
+/** `busy`: nothing was written, since others kept the item until our patience ended. */
+export type Busy = { readonly kind: "busy" };
+
+/** What a buyer saw and now wants. */
+export interface Purchase {
+  readonly item: string;
+  readonly buyer: string;
+  readonly price: number;
+  readonly revision: number;
+  /** Chosen by the caller; the same one again gives the first result. */
+  readonly request: string;
+}
+
+/** What a seller saw and now asks. */
+export interface Offer {
+  readonly item: string;
+  readonly seller: string;
+  readonly price: number;
+  readonly revision: number;
+  readonly request: string;
+}
+
+export interface Item {
+  readonly id: string;
+  readonly title: string;
+  readonly category: string;
+  readonly revision: number;
+  readonly listing: { readonly price: number; readonly seller: string } | null;
+}
+
+export interface User {
+  readonly id: string;
+  readonly name: string;
+  readonly funds: number;
+}
+
+/** What a write carries of the lease it happens under. */
+export interface Proof {
+  readonly fencingToken: string;
+  readonly signal?: AbortSignal;
+}
+
+type Fields = (string | null)[];
+
+/** A market, by its id; `lifeMs` 0 is for ever. */
+export class Market {
+  readonly id: string;
+  readonly keys: MarketKeys;
+  readonly #redis: Connection;
+  readonly #lock: Lock;
+  readonly #lifeMs: number;
+
+  constructor(redis: Connection, lock: Lock, id: string, lifeMs = 0) {
+    this.id = id;
+    this.keys = marketKeys(id);
+    this.#redis = redis;
+    this.#lock = lock;
+    this.#lifeMs = lifeMs;
+  }
+
+  async item(id: string): Promise<Item | null> {
+    const [facts, offer] = await Promise.all([
+      this.#redis.hmget(this.keys.item(id), "title", "category", "revision"),
+      this.#redis.hmget(this.keys.listing(id), "price", "seller"),
+    ]);
+    return itemOf(id, facts, offer);
+  }
+
+  /** Raised by every sale and listing; null for an item that does not exist. */
+  async revision(id: string): Promise<number | null> {
+    const revision = await this.#redis.hget(this.keys.item(id), "revision");
+    return revision === null ? null : Number(revision);
+  }
+
+  async items(ids: readonly string[]): Promise<Item[]> {
+    const items = await Promise.all(ids.map((id) => this.item(id)));
+    return items.filter((item) => item !== null);
+  }
+
+  /** A page of what is for sale, newest first. */
+  async page(category: string | null, offset: number, count: number): Promise<{ total: number; items: Item[] }> {
+    const shelf = category === null ? this.keys.market : this.keys.shelf(category);
+    const [total, ids] = await Promise.all([
+      this.#redis.zcard(shelf),
+      this.#redis.zrevrange(shelf, offset, offset + count - 1),
+    ]);
+    const items = await this.items(ids);
+    // Sold between the two reads.
+    return { total, items: items.filter((item) => item.listing !== null) };
+  }
+
+  async user(id: string): Promise<User | null> {
+    const [name, funds] = await this.#redis.hmget(this.keys.user(id), "name", "funds");
+    return name == null ? null : { id, name, funds: Number(funds) };
+  }
+
+  async owns(user: string, item: string): Promise<boolean> {
+    return (await this.#redis.sismember(this.keys.inventory(user), item)) === 1;
+  }
+
+  async views(item: string): Promise<number> {
+    return Number((await this.#redis.zscore(this.keys.views, item)) ?? 0);
+  }
+
+  async inventory(user: string): Promise<Item[]> {
+    const ids = await this.#redis.smembers(this.keys.inventory(user));
+    return await this.items(ids.sort());
+  }
+
+  async audit(users: readonly string[]): Promise<Audit> {
+    const { totals, market } = this.keys;
+    const wallets = [...users.map(this.keys.user), ...users.map(this.keys.inventory)];
+    return await audit.run(this.#redis, { totals, market, wallets }, { users: users.length });
+  }
+
+  async buy(way: Way, purchase: Purchase, holder: string): Promise<BuyOutcome | Busy> {
+    if (way === "optimistic") return await unlessBusy(() => settled(() => this.#buyOptimistic(purchase)));
+    return await this.#underLock(purchase.item, holder, (proof) => this.buyUnder(proof, purchase));
+  }
+
+  async list(way: Way, offer: Offer, holder: string): Promise<ListOutcome | Busy> {
+    if (way === "optimistic") return await unlessBusy(() => settled(() => this.#listOptimistic(offer)));
+    return await this.#underLock(offer.item, holder, (proof) => this.listUnder(proof, offer));
+  }
+
+  /** Runs `routine` while this process holds the lock of the item. */
+  async holding<T>(item: string, holder: string, routine: (lease: Lease) => Promise<T>): Promise<T> {
+    return await this.#lock.using(lockName(this.id, item), routine, { waitMs, holder });
+  }
+
+  /** The write of a locked purchase. Safe with a lease that is long over: the script then refuses its token. */
+  async buyUnder({ fencingToken, signal }: Proof, purchase: Purchase): Promise<BuyOutcome> {
+    const { item, buyer, price, revision, request } = purchase;
+    const { category, seller } = await this.#read(item);
+    const { keys } = this;
+    return await buy.run(
+      this.#redis,
+      {
+        item: keys.item(item),
+        listing: keys.listing(item),
+        buyer: keys.user(buyer),
+        // Of an item that is not for sale nobody is paid; the script finds that out before it looks at the seller.
+        seller: keys.user(seller ?? buyer),
+        inventory: keys.inventory(buyer),
+        market: keys.market,
+        shelf: keys.shelf(category),
+        ledger: keys.ledger,
+        totals: keys.totals,
+        receipt: keys.receipt(buyer, request),
+      },
+      {
+        itemId: item,
+        buyerId: buyer,
+        sellerId: seller ?? "",
+        price,
+        revision,
+        fencingToken,
+        request,
+        receiptLifeMs,
+        marketLifeMs: this.#lifeMs,
+        ledgerLength,
+      },
+      { signal, op: request },
+    );
+  }
+
+  /** The write of a locked listing; as {@link buyUnder}. */
+  async listUnder({ fencingToken, signal }: Proof, offer: Offer): Promise<ListOutcome> {
+    const { item, seller, price, revision, request } = offer;
+    const { category } = await this.#read(item);
+    const { keys } = this;
+    return await list.run(
+      this.#redis,
+      {
+        item: keys.item(item),
+        listing: keys.listing(item),
+        inventory: keys.inventory(seller),
+        market: keys.market,
+        shelf: keys.shelf(category),
+        totals: keys.totals,
+        receipt: keys.receipt(seller, request),
+      },
+      {
+        itemId: item,
+        sellerId: seller,
+        price,
+        revision,
+        fencingToken,
+        receiptLifeMs,
+        marketLifeMs: this.#lifeMs,
+      },
+      { signal, op: request },
+    );
+  }
+
+  async #read(item: string): Promise<{ category: string; seller: string | null }> {
+    const [category, seller] = await Promise.all([
+      this.#redis.hget(this.keys.item(item), "category"),
+      this.#redis.hget(this.keys.listing(item), "seller"),
+    ]);
+    return { category: category ?? "", seller };
+  }
+
+  /**
+   * A lease can end after the write went through, and a reply can be lost. Both are settled by asking again with the
+   * same request: what happened is answered from the receipt; what did not happen is decided now, by the same checks,
+   * the token among them.
+   */
+  async #underLock<T>(item: string, holder: string, write: (proof: Proof) => Promise<T>): Promise<T | Busy> {
+    let lease: Lease | undefined;
+    return await unlessBusy(async () => {
+      try {
+        return await this.holding(item, holder, (held) => write((lease = held)));
+      } catch (error) {
+        if (!lease || !(error instanceof LockLostError || error instanceof KitUnknownOutcomeError)) throw error;
+        return await write({ fencingToken: lease.fencingToken });
+      }
+    });
+  }
+
+  async #buyOptimistic({ item, buyer, price, revision, request }: Purchase): Promise<BuyOutcome> {
+    const { keys } = this;
+    const receipt = keys.receipt(buyer, request);
+    const watched = [keys.item(item), keys.listing(item), keys.user(buyer), receipt];
+    const { value } = await optimistic(
+      this.#redis,
+      watched,
+      async (tx): Promise<BuyOutcome> => {
+        const [first, [known, category], [asked, seller], funds] = await Promise.all([
+          tx.call("GET", receipt) as Promise<string | null>,
+          tx.call("HMGET", keys.item(item), "revision", "category") as Promise<Fields>,
+          tx.call("HMGET", keys.listing(item), "price", "seller") as Promise<Fields>,
+          tx.call("HGET", keys.user(buyer), "funds") as Promise<string | null>,
+        ]);
+        if (first !== null) return soldBefore(first);
+        if (asked == null || seller == null) return { kind: "not-for-sale" };
+        if (seller === buyer) return { kind: "own-item" };
+        if (asked !== String(price)) return { kind: "price-changed", price: Number(asked) };
+        if (known !== String(revision)) return { kind: "changed" };
+        if (Number(funds) < price) return { kind: "short", funds: Number(funds) };
+
+        tx.queue("DEL", keys.listing(item));
+        tx.queue("ZREM", keys.market, item);
+        tx.queue("ZREM", keys.shelf(category ?? ""), item);
+        tx.queue("SADD", keys.inventory(buyer), item);
+        tx.queue("HINCRBY", keys.user(buyer), "funds", -price);
+        tx.queue("HINCRBY", keys.user(seller), "funds", price);
+        tx.queue("HINCRBY", keys.item(item), "revision", 1);
+        tx.queue("HINCRBY", keys.totals, "sales", 1);
+        const entry = ["request", request, "item", item, "seller", seller, "buyer", buyer, "price", price];
+        tx.queue("XADD", keys.ledger, "MAXLEN", "~", ledgerLength, "*", ...entry, "way", "optimistic", "fence", "");
+        tx.queue("SET", receipt, `sold ${price}`, "PX", receiptLifeMs);
+        this.#age(tx, keys.inventory(buyer), keys.ledger);
+        return { kind: "sold", price, fence: "", repeat: false };
+      },
+      { waitMs },
+    );
+    return value;
+  }
+
+  async #listOptimistic({ item, seller, price, revision, request }: Offer): Promise<ListOutcome> {
+    const { keys } = this;
+    const receipt = keys.receipt(seller, request);
+    const watched = [keys.item(item), keys.listing(item), keys.inventory(seller), receipt];
+    const { value } = await optimistic(
+      this.#redis,
+      watched,
+      async (tx): Promise<ListOutcome> => {
+        const [first, [known, category], owner, mine, listings] = await Promise.all([
+          tx.call("GET", receipt) as Promise<string | null>,
+          tx.call("HMGET", keys.item(item), "revision", "category") as Promise<Fields>,
+          tx.call("HGET", keys.listing(item), "seller") as Promise<string | null>,
+          tx.call("SISMEMBER", keys.inventory(seller), item) as Promise<number>,
+          tx.call("HGET", keys.totals, "listings") as Promise<string | null>,
+        ]);
+        if (first !== null) return listedBefore(first);
+        if (mine !== 1 && owner !== seller) return { kind: "not-yours" };
+        if (known !== String(revision)) return { kind: "changed" };
+
+        tx.queue("HINCRBY", keys.item(item), "revision", 1);
+        tx.queue("SET", receipt, `listed ${price}`, "PX", receiptLifeMs);
+        if (mine !== 1) {
+          tx.queue("HSET", keys.listing(item), "price", price);
+          return { kind: "repriced", price };
+        }
+        const number = Number(listings) + 1;
+        tx.queue("HINCRBY", keys.totals, "listings", 1);
+        tx.queue("SREM", keys.inventory(seller), item);
+        tx.queue("HSET", keys.listing(item), "price", price, "seller", seller);
+        tx.queue("ZADD", keys.market, number, item);
+        tx.queue("ZADD", keys.shelf(category ?? ""), number, item);
+        this.#age(tx, keys.listing(item), keys.market, keys.shelf(category ?? ""));
+        return { kind: "listed", price, repeat: false };
+      },
+      { waitMs },
+    );
+    return value;
+  }
+
+  #age(tx: Transaction, ...keys: readonly string[]): void {
+    if (this.#lifeMs === 0) return;
+    for (const key of keys) tx.queue("PEXPIRE", key, this.#lifeMs);
+  }
+}
+
+const unlessBusy = async <T>(write: () => Promise<T>): Promise<T | Busy> => {
+  try {
+    return await write();
+  } catch (error) {
+    if (error instanceof KitConflictError || error instanceof LockTimeoutError) return { kind: "busy" };
+    throw error;
+  }
+};
+
+/** An EXEC whose reply was lost either happened, then the receipt says so, or is tried anew. */
+const settled = async <T>(write: () => Promise<T>): Promise<T> => {
+  try {
+    return await write();
+  } catch (error) {
+    if (!(error instanceof KitUnknownOutcomeError)) throw error;
+    return await write();
+  }
+};
+
+const soldBefore = (receipt: string): BuyOutcome => {
+  const [sold, price, fence = ""] = receipt.split(" ");
+  if (sold !== "sold") throw new Error("the request id was used for something else");
+  return { kind: "sold", price: Number(price), fence, repeat: true };
+};
+
+const listedBefore = (receipt: string): ListOutcome => {
+  const [listed, price] = receipt.split(" ");
+  if (listed !== "listed") throw new Error("the request id was used for something else");
+  return { kind: "listed", price: Number(price), repeat: true };
+};
+
+const itemOf = (id: string, [title, category, revision]: Fields, [price, seller]: Fields): Item | null => {
+  if (title == null || category == null) return null;
+  const listing = price == null || seller == null ? null : { price: Number(price), seller };
+  return { id, title, category, revision: Number(revision), listing };
+};

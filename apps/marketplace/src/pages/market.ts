@@ -1,0 +1,88 @@
+import type { LockState } from "../live.js";
+import type { Item } from "../market.js";
+import { money } from "../money.js";
+import { categories } from "../seed/titles.js";
+import { html, type Html, plural } from "./html.js";
+
+export interface MarketView {
+  readonly category: string | null;
+  readonly page: number;
+  readonly pages: number;
+  readonly total: number;
+  readonly items: readonly Item[];
+  readonly locks: ReadonlyMap<string, LockState | null>;
+}
+
+export const categoryName = (id: string): string => categories.find((category) => category.id === id)?.name ?? id;
+
+const address = (category: string | null, page: number): string => {
+  const query = new URLSearchParams();
+  if (category !== null) query.set("category", category);
+  if (page > 1) query.set("page", String(page));
+  return query.size === 0 ? "/" : `/?${query.toString()}`;
+};
+
+/** Whether somebody is at the item this moment: shape and word, not colour alone. */
+const lockChip = (state: LockState | null | undefined): Html =>
+  state?.state === "held"
+    ? html`<span class="chip held" title="held by ${state.holder ?? "somebody"}">locked</span>`
+    : html`<span class="chip free">free</span>`;
+
+const card = (item: Item, state: LockState | null | undefined): Html =>
+  html`<li class="card">
+    <a href="/item/${item.id}">
+      <img src="/pictures/${item.id}.svg" alt="" width="400" height="300" loading="lazy" />
+      <span class="title">${item.title}</span>
+      <span class="meta"
+        ><span class="price">${item.listing ? money(item.listing.price) : ""}</span>${lockChip(state)}</span
+      >
+    </a>
+  </li>`;
+
+const filter = (category: string | null): Html => {
+  const choices = [{ id: null, name: "Everything" }, ...categories].map(({ id, name }) =>
+    id === category
+      ? html`<li><a href="${address(id, 1)}" aria-current="true">${name}</a></li>`
+      : html`<li><a href="${address(id, 1)}">${name}</a></li>`,
+  );
+  return html`<nav class="filter" aria-label="Categories">
+    <ul>
+      ${choices}
+    </ul>
+  </nav>`;
+};
+
+const pager = ({ category, page, pages }: MarketView): Html => {
+  const newer =
+    page > 1
+      ? html`<a rel="prev" class="button small" href="${address(category, page - 1)}">← Newer</a>`
+      : html`<span></span>`;
+  const older =
+    page < pages
+      ? html`<a rel="next" class="button small" href="${address(category, page + 1)}">Older →</a>`
+      : html`<span></span>`;
+  return html`<nav class="pager" aria-label="More items">${newer}<span>Page ${page} of ${pages}</span>${older}</nav>`;
+};
+
+export const marketPage = (view: MarketView): Html => {
+  const { category, items, total, locks } = view;
+  return html`<section class="intro">
+      <h1>${category === null ? "Fine old things, sold exactly once" : categoryName(category)}</h1>
+      <p class="lead">
+        ${plural(total, "item")} for sale. Each has a lock of its own; whoever buys holds it for a moment.
+      </p>
+    </section>
+    ${filter(category)}
+    ${
+      items.length === 0
+        ? html`<p class="empty">Nothing here at the moment.</p>`
+        : html`<ul class="cards">
+            ${items.map((item) => card(item, locks.get(item.id)))}
+          </ul>`
+    }
+    ${pager(view)}
+    <p class="small-print">
+      All of this market lies under one hash tag, <code>{main}</code>, so that a sale is one step on a single Redis and
+      on a Cluster alike.
+    </p>`;
+};

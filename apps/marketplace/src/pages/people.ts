@@ -1,0 +1,61 @@
+import type { Item, User } from "../market.js";
+import { money } from "../money.js";
+import { html, type Html, plural } from "./html.js";
+
+export interface Persona extends User {
+  readonly role: string;
+}
+
+export const personasPage = (personas: readonly Persona[], csrf: string, current: string): Html =>
+  html`<section class="intro">
+      <h1>Who do you want to be?</h1>
+      <p class="lead">No passwords here: take a persona, buy and sell as them, change whenever you like.</p>
+    </section>
+    <form method="post" action="/login" class="personas">
+      <input type="hidden" name="csrf" value="${csrf}" />
+      ${personas.map(
+        ({ id, name, funds, role }) =>
+          html`<button name="user" value="${id}" class="persona" ${id === current ? html` aria-current="true"` : ""}>
+            <span class="name" dir="auto">${name}</span>
+            <span class="meta"><span>${role}</span><span class="purse">${money(funds)}</span></span>
+          </button>`,
+      )}
+    </form>`;
+
+const thing = (item: Item): Html =>
+  html`<li class="card small">
+    <a href="/item/${item.id}">
+      <img src="/pictures/${item.id}.svg" alt="" width="400" height="300" loading="lazy" />
+      <span class="title">${item.title}</span>
+      <span class="meta"><span class="price">${item.listing ? money(item.listing.price) : "not listed"}</span></span>
+    </a>
+  </li>`;
+
+export interface MeView {
+  readonly user: User;
+  readonly inventory: readonly Item[];
+  readonly recent: readonly Item[];
+}
+
+export const mePage = ({ user, inventory, recent }: MeView): Html =>
+  html`<section class="intro">
+      <h1 dir="auto">${user.name}</h1>
+      <p class="lead">${money(user.funds)} to spend, ${plural(inventory.length, "item")} in the cupboard.</p>
+    </section>
+    <h2>Yours, not for sale</h2>
+    ${
+      inventory.length === 0
+        ? html`<p class="empty">Nothing yet. Open something on the market and buy it.</p>`
+        : html`<ul class="cards">
+            ${inventory.map(thing)}
+          </ul>`
+    }
+    <h2>Looked at last</h2>
+    ${
+      recent.length === 0
+        ? html`<p class="empty">Nothing yet.</p>`
+        : html`<ul class="cards">
+            ${recent.map(thing)}
+          </ul>`
+    }
+    <p class="small-print">The last 25, kept with the session and gone with it.</p>`;

@@ -1,0 +1,256 @@
+import { money } from "../money.js";
+import type { RaceResult } from "../race.js";
+import type { RaceWay } from "../race-ways.js";
+import { html, type Html, mark, plural } from "./html.js";
+
+const ways: readonly { readonly way: RaceWay; readonly tab: string; readonly what: string; readonly button: string }[] =
+  [
+    {
+      way: "none",
+      tab: "No lock",
+      what: "The textbook purchase without any guard: read price and money, then write. Nothing was slowed down to make it fail; fifty requests at once are enough.",
+      button: "Send 50 buyers, no lock",
+    },
+    {
+      way: "setnx",
+      tab: "SETNX, no owner",
+      what: "The first lock everybody writes: SETNX a key, give it a time limit, delete it when done. It holds while all goes well. A holder that takes longer than the limit deletes the lock of the next one, and nobody notices. You see here what it really does on a good day.",
+      button: "Send 50 buyers, SETNX",
+    },
+    {
+      way: "optimistic",
+      tab: "Optimistic",
+      what: "WATCH what the decision depends on, decide, MULTI/EXEC; disturbed buyers try again after a short, jittered wait.",
+      button: "Send 50 buyers, optimistic",
+    },
+    {
+      way: "lock",
+      tab: "Kit lock",
+      what: "One lock per item, handed over in the order of arrival by a push. The write checks item, price, money and fencing token in one script.",
+      button: "Send 50 buyers, kit lock",
+    },
+    {
+      way: "poor",
+      tab: "One poor buyer",
+      what: "One buyer with money for one item buys fifty at once, each under a lock of its own. Locks on items do not guard a purse; the check inside the write does.",
+      button: "Buy 50 with money for one",
+    },
+  ];
+
+const reasons: Readonly<Record<string, string>> = {
+  sold: "was told: it is yours",
+  "not-for-sale": "came too late: sold already",
+  "price-changed": "saw another price",
+  changed: "saw another listing",
+  short: "had not enough money",
+  "stale-fence": "was refused by the fencing token",
+  busy: "gave up waiting",
+  "own-item": "owns it already",
+  "not-answered": "got no answer",
+};
+
+const dotClass = (outcome: string): string =>
+  outcome === "sold" ? "won" : outcome === "not-answered" ? "none" : "lost";
+
+const milliseconds = (ms: number): string => `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
+
+const quantile = (sorted: readonly number[], share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
+
+const tabs = (current: RaceWay): Html => {
+  const list = ways.map(({ way, tab }) =>
+    way === current
+      ? html`<li><a href="/race?way=${way}" aria-current="page">${tab}</a></li>`
+      : html`<li><a href="/race?way=${way}">${tab}</a></li>`,
+  );
+  return html`<nav class="tabs" aria-label="Ways to buy">
+    <ul>
+      ${list}
+    </ul>
+  </nav>`;
+};
+
+const shouldSell = 1;
+
+const verdict = ({ way, sold, recount, title, price, rounds }: RaceResult): Html => {
+  const { owned } = recount;
+  const good = sold === shouldSell && owned === shouldSell;
+  const head =
+    way === "poor"
+      ? `${plural(sold, "purchase")} of 50 went through`
+      : sold === 1
+        ? "Sold once"
+        : sold === 0
+          ? "Not sold at all"
+          : `Sold ${sold} times`;
+  const what =
+    way === "poor"
+      ? `One buyer, ${money(price)} in hand, fifty items at ${money(price)} each.`
+      : `${title}, ${money(price)}, wanted by fifty.`;
+  const tries =
+    way !== "none" || rounds === 1
+      ? ""
+      : ` It took ${rounds} rounds until it showed; these are the figures of the last.`;
+  return html`<div class="outcome ${good ? "good" : "bad"}" role="status">
+    <p class="headline">${mark(good)} ${head}</p>
+    <p>${what}${tries}</p>
+  </div>`;
+};
+
+const dots = ({ buyers }: RaceResult): Html =>
+  html`<ul class="dots" aria-hidden="true">
+    ${buyers.map(
+      ({ name, outcome, ms }) =>
+        html`<li
+          class="dot ${dotClass(outcome)}"
+          title="${name}: ${reasons[outcome] ?? outcome}, ${milliseconds(ms)}"
+        ></li>`,
+    )}
+  </ul>`;
+
+/** One thin bar per buyer, in the order of the answers. */
+const histogram = ({ buyers, raceMs }: RaceResult): Html => {
+  const sorted = [...buyers].sort((a, b) => a.ms - b.ms);
+  const bars = sorted.map(({ ms, outcome }, index) => {
+    const height = Math.max(2, (ms / Math.max(raceMs, 1)) * 76);
+    return html`<rect
+      class="${dotClass(outcome)}"
+      x="${index * 10 + 1}"
+      y="${(80 - height).toFixed(1)}"
+      width="8"
+      height="${height.toFixed(1)}"
+      rx="1.5"
+    />`;
+  });
+  return html`<svg
+    class="bars"
+    viewBox="0 0 ${sorted.length * 10} 80"
+    preserveAspectRatio="none"
+    role="img"
+    aria-label="When each of the ${sorted.length} answers came; the table beside has the figures"
+  >
+    ${bars}
+  </svg>`;
+};
+
+const table = (result: RaceResult): Html => {
+  const rows = Object.entries({ sold: result.sold, ...result.refused }).filter(([, count]) => count > 0);
+  const times = result.buyers.map(({ ms }) => ms).sort((a, b) => a - b);
+  return html`<table>
+    <caption>
+      What the buyers were told
+    </caption>
+    <thead>
+      <tr>
+        <th scope="col">Answer</th>
+        <th scope="col" class="number">Buyers</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${rows.map(
+        ([outcome, count]) =>
+          html`<tr>
+            <td>${reasons[outcome] ?? outcome}</td>
+            <td class="number">${count}</td>
+          </tr>`,
+      )}
+    </tbody>
+    <tfoot>
+      <tr>
+        <td>answered</td>
+        <td class="number">${result.answered} of ${result.buyers.length}</td>
+      </tr>
+      <tr>
+        <td>median answer</td>
+        <td class="number">${milliseconds(quantile(times, 0.5))}</td>
+      </tr>
+      <tr>
+        <td>slowest answer</td>
+        <td class="number">${milliseconds(result.raceMs)}</td>
+      </tr>
+    </tfoot>
+  </table>`;
+};
+
+const recounted = ({ way, sold, recount }: RaceResult): Html => {
+  const { money: now, openingMoney, items, itemsLost, itemsTwice, inDebt, owned, sales } = recount;
+  const one = (good: boolean, name: string, fact: string): Html =>
+    html`<li>
+      ${mark(good)}<span><b>${name}</b> <span class="fact">${fact}</span></span>
+    </li>`;
+  const haves =
+    way === "poor"
+      ? `the buyer owns ${plural(owned, "item")}`
+      : `${plural(owned, "buyer")} own${owned === 1 ? "s" : ""} the item`;
+  return html`<ul class="checks">
+    ${one(owned === 1, "Sold once", haves)}
+    ${one(sold === owned, "Told the truth", `${sold} told, ${owned} found in Redis`)}
+    ${one(itemsTwice === 0 && itemsLost === 0, "Items", itemsTwice === 0 && itemsLost === 0 ? `${plural(items, "item")}, each in exactly one place` : `${itemsTwice} in several places, ${itemsLost} lost`)}
+    ${one(now === openingMoney, "Money", now === openingMoney ? "not a penny more or less" : `${money(now)} instead of ${money(openingMoney)}`)}
+    ${one(inDebt === 0, "Debt", inDebt === 0 ? "nobody" : plural(inDebt, "buyer"))}
+    ${sales === null ? html`` : one(sales === owned, "Ledger", plural(sales, "entry", "entries"))}
+  </ul>`;
+};
+
+export interface RaceView {
+  readonly way: RaceWay;
+  readonly result: RaceResult | null;
+  readonly csrf: string;
+  readonly isGuestServer: boolean;
+}
+
+const starter = ({ csrf, isGuestServer }: RaceView, chosen: (typeof ways)[number], again: boolean): Html =>
+  isGuestServer
+    ? html`<p class="aside">
+        Races are switched off, since this shop runs in a Redis that is not its own (<code>--redis</code>).
+      </p>`
+    : html`<form method="post" action="/race" class="start">
+        <input type="hidden" name="csrf" value="${csrf}" />
+        <button name="way" value="${chosen.way}" class="button primary">${again ? "Once more" : chosen.button}</button>
+      </form>`;
+
+export const racePage = (view: RaceView): Html => {
+  const chosen = ways.find(({ way }) => way === view.way) ?? ways[0];
+  if (!chosen) return html``;
+  const { result } = view;
+  return html`<section class="intro">
+      <h1>Fifty buyers, one item</h1>
+      <p class="lead">
+        Fifty real HTTP requests over fifty sockets, sent at once by another process. A third process counts again what
+        Redis holds afterwards.
+      </p>
+    </section>
+    ${tabs(chosen.way)}
+    <section class="panel race">
+      <div class="explain">
+        <h2>${chosen.tab}</h2>
+        <p>${chosen.what}</p>
+        ${starter(view, chosen, result !== null)}
+      </div>
+      ${
+        result === null
+          ? html`<div class="waiting">
+              <ul class="dots" aria-hidden="true">
+                ${Array.from({ length: 50 }, () => html`<li class="dot"></li>`)}
+              </ul>
+              <p class="hint">Nobody has run yet.</p>
+            </div>`
+          : html`<div class="result" id="result">
+              ${verdict(result)} ${dots(result)}
+              <div class="columns">
+                <div>${table(result)}</div>
+                <div>
+                  <h3>Counted again in Redis, by another process</h3>
+                  ${recounted(result)}
+                  <h3>When the answers came</h3>
+                  ${histogram(result)}
+                </div>
+              </div>
+            </div>`
+      }
+    </section>
+    <p class="small-print">
+      Every race has a small market of its own, under its own hash
+      tag${result ? html`, <code>{${result.id}}</code>,` : ""} gone after ten minutes. The bar below judges the shop.
+    </p>`;
+};

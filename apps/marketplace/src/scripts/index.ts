@@ -1,0 +1,199 @@
+import { defineScript, type Script } from "@kit/core";
+import auditSource from "./audit.lua";
+import buySource from "./buy.lua";
+import listSource from "./list.lua";
+import openSessionSource from "./open-session.lua";
+import tellSource from "./tell.lua";
+import visitSource from "./visit.lua";
+
+/** What became of a purchase. */
+export type BuyOutcome =
+  | { readonly kind: "sold"; readonly price: number; readonly fence: string; readonly repeat: boolean }
+  | { readonly kind: "not-for-sale" }
+  | { readonly kind: "price-changed"; readonly price: number }
+  | { readonly kind: "changed" }
+  | { readonly kind: "short"; readonly funds: number }
+  | { readonly kind: "stale-fence"; readonly fence: string }
+  | { readonly kind: "own-item" };
+
+/** What became of a listing. */
+export type ListOutcome =
+  | { readonly kind: "listed"; readonly price: number; readonly repeat: boolean }
+  | { readonly kind: "repriced"; readonly price: number }
+  | { readonly kind: "not-yours" }
+  | { readonly kind: "changed" }
+  | { readonly kind: "stale-fence"; readonly fence: string };
+
+/** One page view of a visitor that has a session. */
+export interface Visit {
+  /** Empty until a persona was picked. */
+  readonly user: string;
+  readonly csrf: string;
+  /** What the last form left to be said, once. */
+  readonly notice: string;
+  /** Views of the item looked at. */
+  readonly views: number;
+  readonly recent: readonly string[];
+}
+
+/** The whole market at one instant. */
+export interface Audit {
+  readonly openingMoney: number;
+  readonly money: number;
+  readonly openingItems: number;
+  readonly items: number;
+  readonly itemsTwice: number;
+  readonly inDebt: number;
+  readonly sales: number;
+  readonly listed: number;
+}
+
+const buyKeys = [
+  "item",
+  "listing",
+  "buyer",
+  "seller",
+  "inventory",
+  "market",
+  "shelf",
+  "ledger",
+  "totals",
+  "receipt",
+] as const;
+const buyArgs = [
+  "itemId",
+  "buyerId",
+  "sellerId",
+  "price",
+  "revision",
+  "fencingToken",
+  "request",
+  "receiptLifeMs",
+  "marketLifeMs",
+  "ledgerLength",
+] as const;
+
+export const buy: Script<typeof buyKeys, typeof buyArgs, BuyOutcome> = defineScript({
+  name: "shop.buy",
+  source: buySource,
+  keys: buyKeys,
+  args: buyArgs,
+  // A repeat finds the receipt.
+  idempotent: true,
+  reply: (raw): BuyOutcome => {
+    const [code, fact = "", fence = ""] = raw as [number, string?, string?];
+    switch (code) {
+      case 1:
+      case 2:
+        return { kind: "sold", price: Number(fact), fence, repeat: code === 2 };
+      case 3:
+        return { kind: "not-for-sale" };
+      case 4:
+        return { kind: "price-changed", price: Number(fact) };
+      case 5:
+        return { kind: "changed" };
+      case 6:
+        return { kind: "short", funds: Number(fact) };
+      case 7:
+        return { kind: "stale-fence", fence: fact };
+      default:
+        return { kind: "own-item" };
+    }
+  },
+});
+
+const listKeys = ["item", "listing", "inventory", "market", "shelf", "totals", "receipt"] as const;
+const listArgs = ["itemId", "sellerId", "price", "revision", "fencingToken", "receiptLifeMs", "marketLifeMs"] as const;
+
+export const list: Script<typeof listKeys, typeof listArgs, ListOutcome> = defineScript({
+  name: "shop.list",
+  source: listSource,
+  keys: listKeys,
+  args: listArgs,
+  idempotent: true,
+  reply: (raw): ListOutcome => {
+    const [code, fact = ""] = raw as [number, string?];
+    switch (code) {
+      case 1:
+      case 2:
+        return { kind: "listed", price: Number(fact), repeat: code === 2 };
+      case 3:
+        return { kind: "repriced", price: Number(fact) };
+      case 4:
+        return { kind: "not-yours" };
+      case 5:
+        return { kind: "changed" };
+      default:
+        return { kind: "stale-fence", fence: fact };
+    }
+  },
+});
+
+const openKeys = ["session"] as const;
+const openArgs = ["user", "csrf", "lifeMs", "idleMs"] as const;
+
+export const openSession: Script<typeof openKeys, typeof openArgs, void> = defineScript({
+  name: "shop.open-session",
+  source: openSessionSource,
+  keys: openKeys,
+  args: openArgs,
+  idempotent: true,
+  reply: (): void => undefined,
+});
+
+const visitKeys = ["session", "recent", "views"] as const;
+const visitArgs = ["itemId", "idleMs", "recentKept", "viewsKept", "viewsLifeMs"] as const;
+
+export const visit: Script<typeof visitKeys, typeof visitArgs, Visit | null> = defineScript({
+  name: "shop.visit",
+  source: visitSource,
+  keys: visitKeys,
+  args: visitArgs,
+  reply: (raw): Visit | null => {
+    const [known, user = "", csrf = "", notice = "", views = "0", recent = []] = raw as [
+      number,
+      string?,
+      string?,
+      string?,
+      string?,
+      string[]?,
+    ];
+    return known === 1 ? { user, csrf, notice, views: Number(views), recent } : null;
+  },
+});
+
+const tellKeys = ["session"] as const;
+const tellArgs = ["notice"] as const;
+
+export const tell: Script<typeof tellKeys, typeof tellArgs, boolean> = defineScript({
+  name: "shop.tell",
+  source: tellSource,
+  keys: tellKeys,
+  args: tellArgs,
+  idempotent: true,
+  reply: (raw): boolean => raw === 1,
+});
+
+const auditKeys = ["totals", "market", "...wallets"] as const;
+const auditArgs = ["users"] as const;
+
+export const audit: Script<typeof auditKeys, typeof auditArgs, Audit> = defineScript({
+  name: "shop.audit",
+  source: auditSource,
+  keys: auditKeys,
+  args: auditArgs,
+  readonly: true,
+  reply: (raw): Audit => {
+    const [
+      openingMoney = 0,
+      money = 0,
+      openingItems = 0,
+      items = 0,
+      itemsTwice = 0,
+      inDebt = 0,
+      sales = 0,
+      listed = 0,
+    ] = (raw as (string | number)[]).map(Number);
+    return { openingMoney, money, openingItems, items, itemsTwice, inDebt, sales, listed };
+  },
+});

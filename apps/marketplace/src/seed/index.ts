@@ -1,0 +1,119 @@
+// What stands in the shop on its first day: the same on every run for the same seed.
+import type { Connection } from "@kit/core";
+import type { MarketKeys } from "../keys.js";
+import { names } from "./names.js";
+import { random } from "./random.js";
+import { categories, type Category } from "./titles.js";
+
+/** Changes when the keys or their contents do. */
+const layout = "1";
+
+export interface SeedUser {
+  readonly id: string;
+  readonly name: string;
+  readonly funds: number;
+  readonly isSeller: boolean;
+}
+
+export interface SeedItem {
+  readonly id: string;
+  readonly title: string;
+  readonly category: string;
+  readonly owner: string;
+  /** Null: the owner keeps it. */
+  readonly price: number | null;
+}
+
+/** A market before its first sale. */
+export interface World {
+  readonly users: readonly SeedUser[];
+  readonly items: readonly SeedItem[];
+}
+
+export interface WorldSize {
+  readonly sellers: number;
+  readonly buyers: number;
+  readonly items: number;
+}
+
+const shopSize: WorldSize = { sellers: 60, buyers: 800, items: 1_200 };
+
+/** Cheap things are many and dear ones few: even on a logarithmic scale. */
+const skewed = (lowest: number, highest: number, chance: number): number =>
+  Math.round(Math.exp(Math.log(lowest) + chance * (Math.log(highest) - Math.log(lowest))));
+
+/** Pence as people ask them: whole pounds above twenty, else half pounds. */
+const asked = ({ price: [lowest, highest] }: Category, chance: number): number => {
+  const pence = skewed(lowest * 100, highest * 100, chance);
+  const step = pence > 20_000 ? 500 : pence > 2_000 ? 100 : 50;
+  return Math.max(step, Math.round(pence / step) * step);
+};
+
+/** The people and things of a market. */
+export const world = (seed: number, { sellers, buyers, items }: WorldSize = shopSize): World => {
+  const chance = random(seed);
+  const users = names(sellers + buyers, chance).map((name, index): SeedUser => {
+    const isSeller = index < sellers;
+    const funds = skewed(isSeller ? 5_000 : 500, isSeller ? 90_000 : 250_000, chance.next());
+    return { id: `u${index + 1}`, name, funds, isSeller };
+  });
+  const things = Array.from({ length: items }, (_, index): SeedItem => {
+    const category = chance.pick(categories);
+    const listed = chance.next() < 0.85;
+    // What is not for sale lies with sellers who have yet to list it, and with people who bought it before.
+    const owner =
+      listed || chance.next() < 0.6 ? chance.between(1, sellers) : chance.between(sellers + 1, users.length);
+    return {
+      id: `i${index + 1}`,
+      title: category.title(chance),
+      category: category.id,
+      owner: `u${owner}`,
+      price: listed ? asked(category, chance.next()) : null,
+    };
+  });
+  return { users, items: things };
+};
+
+/**
+ * Puts a world into an empty market, or leaves the market alone that stands there already.
+ *
+ * `about` is written last: without it nobody trades, so an interrupted opening is simply done again. A market with a
+ * life has none.
+ *
+ * @throws {Error} what stands there has another layout.
+ */
+export const openMarket = async (
+  redis: Connection,
+  keys: MarketKeys,
+  { users, items }: World,
+  lifeMs = 0,
+): Promise<"opened" | "was open"> => {
+  const found = await redis.hget(keys.about, "layout");
+  if (found === layout) return "was open";
+  if (found !== null) throw new Error(`The shop in this Redis has layout ${found}, this program knows ${layout}`);
+
+  const used = new Set<string>();
+  const writes: Promise<unknown>[] = [];
+  const put = (key: string, command: "HSET" | "SADD" | "ZADD", ...values: (string | number)[]): void => {
+    writes.push(redis.call(command, key, ...values));
+    used.add(key);
+  };
+  for (const { id, name, funds } of users) put(keys.user(id), "HSET", "name", name, "funds", funds);
+  for (const [index, { id, title, category, owner, price }] of items.entries()) {
+    put(keys.item(id), "HSET", "title", title, "category", category, "revision", 1);
+    if (price === null) {
+      put(keys.inventory(owner), "SADD", id);
+      continue;
+    }
+    put(keys.listing(id), "HSET", "price", price, "seller", owner);
+    put(keys.market, "ZADD", index + 1, id);
+    put(keys.shelf(category), "ZADD", index + 1, id);
+  }
+  const funds = users.reduce((sum, user) => sum + user.funds, 0);
+  put(keys.totals, "HSET", "money", funds, "items", items.length, "listings", items.length, "sales", 0);
+  // Sent without waiting for each, so that all of it takes one moment.
+  await Promise.all(writes);
+  if (lifeMs > 0) await Promise.all([...used].map((key) => redis.pexpire(key, lifeMs)));
+  else await redis.hset(keys.about, "layout", layout, "users", users.length, "items", items.length);
+  return "opened";
+};

@@ -1,0 +1,19 @@
+import type { World } from "./index.js";
+
+const sellersShown = 4;
+const buyersShown = 8;
+
+/** A dozen people worth being: some sellers, and buyers from rich to poor. */
+export const personas = ({ users }: World): { id: string; role: string }[] => {
+  const sellers = users.filter(({ isSeller }) => isSeller).slice(0, sellersShown);
+  const buyers = users.filter(({ isSeller }) => !isSeller).sort((a, b) => b.funds - a.funds);
+  const step = Math.floor((buyers.length - 1) / (buyersShown - 1));
+  const spread = Array.from({ length: buyersShown }, (_, n) => buyers[n * step]).filter((user) => user !== undefined);
+  return [
+    ...spread.map(({ id }, index) => ({
+      id,
+      role: index === 0 ? "rich buyer" : index === buyersShown - 1 ? "poor buyer" : "buyer",
+    })),
+    ...sellers.map(({ id }) => ({ id, role: "seller" })),
+  ];
+};

@@ -1,0 +1,51 @@
+import { once } from "node:events";
+import type { Server } from "node:http";
+import { createAdaptorServer } from "@hono/node-server";
+import type { Hono } from "hono";
+
+export interface WebServer {
+  readonly origin: string;
+  close(): Promise<void>;
+}
+
+const lastRequestsMs = 500;
+
+const listening = async (server: Server, port: number): Promise<boolean> => {
+  server.listen(port, "127.0.0.1");
+  try {
+    await once(server, "listening");
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") return false;
+    throw error;
+  }
+};
+
+/**
+ * Serves on the loopback: on `port`, or on 3000 if that is free, or else on any port.
+ *
+ * @throws {Error} `port` was asked for and is taken.
+ */
+export const serve = async (app: Hono, port: number | undefined): Promise<WebServer> => {
+  const server = createAdaptorServer({
+    fetch: app.fetch,
+    // Who sends slowly to keep a socket busy is not waited for.
+    serverOptions: { headersTimeout: 10_000, requestTimeout: 20_000, keepAliveTimeout: 5_000, maxHeaderSize: 16_384 },
+  }) as Server;
+  server.maxConnections = 1_000;
+  if (!(await listening(server, port ?? 3_000)) && (port !== undefined || !(await listening(server, 0))))
+    throw new Error(`Port ${port ?? 3_000} is taken; choose another with --port`);
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("the system gave no port");
+  return {
+    origin: `http://127.0.0.1:${address.port}`,
+    close: async () => {
+      const closed = once(server, "close");
+      server.close();
+      server.closeIdleConnections();
+      const timer = setTimeout(() => server.closeAllConnections(), lastRequestsMs);
+      await closed;
+      clearTimeout(timer);
+    },
+  };
+};

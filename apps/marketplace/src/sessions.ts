@@ -1,0 +1,72 @@
+// Sessions live in Redis only. The cookie holds 128 random bits; Redis knows their digest, so that who reads the database
+// cannot take over a session. One script per page view does everything a view needs.
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import type { Connection } from "@kit/core";
+import type { MarketKeys } from "./keys.js";
+import { openSession, tell, visit, type Visit } from "./scripts/index.js";
+
+const hourMs = 3_600_000;
+const recentKept = 25;
+export const viewsKept = 2_000;
+const viewsLifeMs = 7 * 24 * hourMs;
+const idleMs = 12 * hourMs;
+const lifeMs = 7 * 24 * hourMs;
+// Nobody has picked a persona yet: it only carries the token of the forms.
+const anonymousMs = hourMs / 2;
+
+export interface Session extends Visit {
+  readonly id: string;
+}
+
+export const newId = (): string => randomBytes(16).toString("base64url");
+
+const digestOf = (id: string): string => createHash("sha256").update(id).digest("base64url");
+
+const sameText = (a: string, b: string): boolean => {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+};
+
+/** Whether a form was made for this session. */
+export const isOwnForm = (session: Session, csrf: unknown): boolean =>
+  typeof csrf === "string" && sameText(session.csrf, csrf);
+
+export class Sessions {
+  readonly #redis: Connection;
+  readonly #keys: MarketKeys;
+
+  constructor(redis: Connection, keys: MarketKeys) {
+    this.#redis = redis;
+    this.#keys = keys;
+  }
+
+  /** Opens a session; without `user` a short one that only carries the token of the forms. */
+  async open(user = "", life: number = user === "" ? anonymousMs : lifeMs): Promise<Session> {
+    const [id, csrf] = [newId(), newId()];
+    const key = this.#keys.session(digestOf(id));
+    await openSession.run(this.#redis, { session: key }, { user, csrf, lifeMs: life, idleMs });
+    return { id, user, csrf, notice: "", views: 0, recent: [] };
+  }
+
+  /** One page view: null unless `id` is a session that lives. `item` is remembered and counted. */
+  async visit(id: string, item = ""): Promise<Session | null> {
+    const digest = digestOf(id);
+    const { views } = this.#keys;
+    const seen = await visit.run(
+      this.#redis,
+      { session: this.#keys.session(digest), recent: this.#keys.recent(digest), views },
+      { itemId: item, idleMs, recentKept, viewsKept, viewsLifeMs },
+    );
+    return seen && { id, ...seen };
+  }
+
+  /** Leaves a word for the next page of this session. */
+  async tell(session: Session, notice: string): Promise<void> {
+    await tell.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
+  }
+
+  async close(session: Session): Promise<void> {
+    const digest = digestOf(session.id);
+    await this.#redis.del(this.#keys.session(digest), this.#keys.recent(digest));
+  }
+}

@@ -1,0 +1,275 @@
+import { contract } from "@kit/testing";
+import { describe, expect, it } from "vitest";
+import type { Market, Offer, Purchase, Way } from "../src/market.js";
+import * as scripts from "../src/scripts/index.js";
+import { Sessions } from "../src/sessions.js";
+import { dump, person, thing, useMarkets } from "./harness.js";
+
+const bench = useMarkets();
+const ways = ["lock", "optimistic"] as const;
+
+const buyBy = (market: Market, way: Way, purchase: Partial<Purchase>, fencingToken = "100") => {
+  const asked = { item: "i1", buyer: "b", price: 500, revision: 1, request: "r1", ...purchase };
+  return way === "lock" ? market.buyUnder({ fencingToken }, asked) : market.buy(way, asked, "tester");
+};
+
+const listBy = (market: Market, way: Way, offer: Partial<Offer>, fencingToken = "100") => {
+  const asked = { item: "i2", seller: "s", price: 700, revision: 1, request: "r1", ...offer };
+  return way === "lock" ? market.listUnder({ fencingToken }, asked) : market.list(way, asked, "tester");
+};
+
+const open = (lifeMs?: number): Promise<Market> =>
+  bench.open(
+    {
+      users: [person("s", 0), person("b", 1_000), person("c", 100)],
+      items: [thing("i1", "s", 500), thing("i2", "s", null)],
+    },
+    lifeMs,
+  );
+
+/** What an outcome leaves behind, without what the two ways write differently on purpose. */
+const left = async (market: Market): Promise<Record<string, unknown>> => {
+  const content = await dump(bench.redis, market.keys);
+  for (const [name, value] of Object.entries(content)) {
+    if (name.startsWith("item:")) delete (value as Record<string, string>)["fence"];
+    if (name.startsWith("receipt:")) content[name] = String(value).replace(/ 100$/, "");
+    if (name === "ledger") content[name] = (value as string[][]).map((fields) => fields.slice(0, 10));
+  }
+  return content;
+};
+
+describe("Scripts", () => {
+  it("keep the contract of script files", async () => {
+    const list = Object.values(scripts).map(({ name, sources, keys, args }) => ({ name, source: sources, keys, args }));
+    expect(list.length).toBeGreaterThan(5);
+    expect(await contract(list, bench.server)).toEqual([]);
+  });
+});
+
+describe.each(ways)("Buying (%s)", (way) => {
+  it("sells: money and item move, the listing goes, the ledger and the receipt say so", async () => {
+    const market = await open();
+    const outcome = await buyBy(market, way, {});
+    expect(outcome).toMatchObject({ kind: "sold", price: 500, repeat: false });
+    expect(await left(market)).toMatchObject({
+      "user:s": { funds: "500" },
+      "user:b": { funds: "500" },
+      "inventory:b": ["i1"],
+      "item:i1": { revision: "2" },
+      "receipt:b:r1": "sold 500",
+      ledger: [["request", "r1", "item", "i1", "seller", "s", "buyer", "b", "price", "500"]],
+      totals: { sales: "1" },
+    });
+    const content = await left(market);
+    for (const gone of ["listing:i1", "market", "shelf:books"]) expect(content).not.toHaveProperty([gone]);
+  });
+
+  it("answers the same request with its first result, and sells once", async () => {
+    const market = await open();
+    await buyBy(market, way, {});
+    const before = await left(market);
+    expect(await buyBy(market, way, {})).toMatchObject({ kind: "sold", price: 500, repeat: true });
+    expect(await left(market)).toEqual(before);
+  });
+
+  it("gives the receipt of one buyer to nobody else", async () => {
+    const market = await open();
+    await buyBy(market, way, {});
+    expect(await buyBy(market, way, { buyer: "c" })).toEqual({ kind: "not-for-sale" });
+  });
+
+  const refusals = [
+    ["an item that is not listed", { item: "i2" }, { kind: "not-for-sale" }],
+    ["an item that does not exist", { item: "i9" }, { kind: "not-for-sale" }],
+    ["another price than the buyer saw", { price: 499 }, { kind: "price-changed", price: 500 }],
+    ["another listing than the buyer saw", { revision: 2 }, { kind: "changed" }],
+    ["a buyer without the money", { buyer: "c" }, { kind: "short", funds: 100 }],
+    ["a buyer nobody knows", { buyer: "x" }, { kind: "short", funds: 0 }],
+    ["the seller", { buyer: "s" }, { kind: "own-item" }],
+  ] as const;
+  it.each(refusals)("refuses %s and changes nothing", async (_, purchase, outcome) => {
+    const market = await open();
+    const before = await left(market);
+    expect(await buyBy(market, way, purchase)).toEqual(outcome);
+    expect(await left(market)).toEqual(before);
+  });
+
+  it("gives a market with a life no key without one", async () => {
+    const market = await open(60_000);
+    await buyBy(market, way, {});
+    await listBy(market, way, { request: "r2" });
+    const { redis } = bench;
+    const names = await redis.keys(market.keys.totals.replace(/totals$/, "*"));
+    expect(names.length).toBeGreaterThan(8);
+    for (const name of names) expect([name, (await redis.pttl(name)) > 0]).toEqual([name, true]);
+  });
+});
+
+describe.each(ways)("Listing (%s)", (way) => {
+  it("puts an item up for sale", async () => {
+    const market = await open();
+    expect(await listBy(market, way, {})).toEqual({ kind: "listed", price: 700, repeat: false });
+    const content = await left(market);
+    expect(content).toMatchObject({
+      "item:i2": { revision: "2" },
+      "listing:i2": { price: "700", seller: "s" },
+      "receipt:s:r1": "listed 700",
+      market: ["i1", "1", "i2", "3"],
+      "shelf:books": ["i1", "1", "i2", "3"],
+      totals: { listings: "3" },
+    });
+    expect(content).not.toHaveProperty(["inventory:s"]);
+  });
+
+  it("gives a listing of the same seller another price", async () => {
+    const market = await open();
+    expect(await listBy(market, way, { item: "i1", price: 450 })).toEqual({ kind: "repriced", price: 450 });
+    expect(await market.item("i1")).toMatchObject({ revision: 2, listing: { price: 450, seller: "s" } });
+    expect(await buyBy(market, way, {})).toEqual({ kind: "price-changed", price: 450 });
+  });
+
+  it("answers the same request with its first result", async () => {
+    const market = await open();
+    await listBy(market, way, {});
+    const before = await left(market);
+    expect(await listBy(market, way, { price: 800 })).toEqual({ kind: "listed", price: 700, repeat: true });
+    expect(await left(market)).toEqual(before);
+  });
+
+  const refusals = [
+    ["an item of somebody else", { seller: "b" }, { kind: "not-yours" }],
+    ["a listing of somebody else", { item: "i1", seller: "b" }, { kind: "not-yours" }],
+    ["an item that does not exist", { item: "i9" }, { kind: "not-yours" }],
+    ["an item that changed since", { revision: 7 }, { kind: "changed" }],
+  ] as const;
+  it.each(refusals)("refuses %s and changes nothing", async (_, offer, outcome) => {
+    const market = await open();
+    const before = await left(market);
+    expect(await listBy(market, way, offer)).toEqual(outcome);
+    expect(await left(market)).toEqual(before);
+  });
+});
+
+describe("Both ways", () => {
+  it("leave the same market behind", async () => {
+    const contents = [];
+    for (const way of ways) {
+      const market = await open();
+      await buyBy(market, way, {});
+      await listBy(market, way, { request: "r2" });
+      await listBy(market, way, { request: "r3", revision: 2, price: 650 });
+      await listBy(market, way, { request: "r4", item: "i1", seller: "b", revision: 2 });
+      contents.push(await left(market));
+    }
+    expect(contents[0]).toEqual(contents[1]);
+  });
+});
+
+describe("Fencing token", () => {
+  it("refuses a purchase and a listing older than the newest token seen", async () => {
+    const market = await open();
+    await listBy(market, "lock", { item: "i1", price: 500 }, "101");
+    expect(await buyBy(market, "lock", { revision: 2 }, "100")).toEqual({ kind: "stale-fence", fence: "101" });
+    expect(await listBy(market, "lock", { item: "i1", request: "r2", revision: 2 }, "100")).toEqual({
+      kind: "stale-fence",
+      fence: "101",
+    });
+    expect(await buyBy(market, "lock", { revision: 2 }, "101")).toMatchObject({ kind: "sold" });
+  });
+
+  it("counts as seen when its write was refused", async () => {
+    const market = await open();
+    expect(await buyBy(market, "lock", { buyer: "c" }, "200")).toMatchObject({ kind: "short" });
+    expect(await buyBy(market, "lock", {}, "199")).toEqual({ kind: "stale-fence", fence: "200" });
+  });
+
+  it("is compared as a number, also past the digits a double can hold", async () => {
+    const market = await open();
+    await buyBy(market, "lock", { buyer: "c" }, "9007199254740993");
+    expect(await buyBy(market, "lock", {}, "9007199254740992")).toMatchObject({ kind: "stale-fence" });
+    expect(await buyBy(market, "lock", {}, "999")).toMatchObject({ kind: "stale-fence" });
+    expect(await buyBy(market, "lock", {}, "10000000000000000")).toMatchObject({ kind: "sold" });
+  });
+
+  it("of a holder from before a sale without a lock buys nothing: sold and offered anew at the same price", async () => {
+    const market = await open();
+    // Somebody holds the lock under token 100 and sleeps; others trade without one.
+    expect(await buyBy(market, "optimistic", {})).toMatchObject({ kind: "sold" });
+    expect(await buyBy(market, "lock", { buyer: "c", price: 500 }, "100")).toEqual({ kind: "not-for-sale" });
+    await listBy(market, "optimistic", { item: "i1", seller: "b", price: 500, revision: 2, request: "r2" });
+    await bench.redis.hset(market.keys.user("c"), "funds", 1_000);
+    expect(await buyBy(market, "lock", { buyer: "c", price: 500 }, "100")).toEqual({ kind: "changed" });
+  });
+});
+
+describe("A visit", () => {
+  const sessionsOf = async (): Promise<{ sessions: Sessions; market: Market }> => {
+    const market = await open();
+    return { market, sessions: new Sessions(bench.redis, market.keys) };
+  };
+
+  it("knows its session, tells a notice once, and remembers nothing without an item", async () => {
+    const { sessions, market } = await sessionsOf();
+    const session = await sessions.open("b");
+    await sessions.tell(session, "hello");
+    expect(await sessions.visit(session.id)).toMatchObject({
+      user: "b",
+      csrf: session.csrf,
+      notice: "hello",
+      recent: [],
+    });
+    expect(await sessions.visit(session.id)).toMatchObject({ notice: "" });
+    expect(await bench.redis.exists(market.keys.views)).toBe(0);
+  });
+
+  it("is nobody's with an unknown id, and writes nothing then", async () => {
+    const { sessions, market } = await sessionsOf();
+    expect(await sessions.visit("A".repeat(22), "i1")).toBeNull();
+    expect(await bench.redis.exists(market.keys.views)).toBe(0);
+  });
+
+  it("keeps the newest 25 items, each once, and counts every view", async () => {
+    const { sessions } = await sessionsOf();
+    const session = await sessions.open("b");
+    for (let n = 1; n <= 30; n++) await sessions.visit(session.id, `i${n}`);
+    const seen = await sessions.visit(session.id, "i20");
+    expect(seen?.recent).toHaveLength(25);
+    expect(seen?.recent.slice(0, 2)).toEqual(["i20", "i30"]);
+    expect(seen?.recent.filter((item) => item === "i20")).toHaveLength(1);
+    expect(seen?.views).toBe(2);
+  });
+
+  it("is over at the end of the session, however often it was used", async () => {
+    const { sessions, market } = await sessionsOf();
+    const session = await sessions.open("b");
+    const [key] = await bench.redis.keys(market.keys.session("*"));
+    await bench.redis.hset(key ?? "", "endsAt", Date.now() - 1);
+    expect(await sessions.visit(session.id)).toBeNull();
+  });
+
+  it("leaves no key behind when a word comes after the session", async () => {
+    const { sessions, market } = await sessionsOf();
+    const session = await sessions.open("b");
+    await sessions.close(session);
+    await sessions.tell(session, "too late");
+    expect(await bench.redis.keys(market.keys.session("*"))).toEqual([]);
+  });
+});
+
+describe("The audit", () => {
+  it("finds money made from nothing, an item in two places, a lost one, and debt", async () => {
+    const market = await open();
+    const { redis } = bench;
+    const users = ["s", "b", "c"];
+    const fine = { openingMoney: 1_100, money: 1_100, openingItems: 2, items: 2, itemsTwice: 0, inDebt: 0, listed: 1 };
+    expect(await market.audit(users)).toMatchObject(fine);
+    await redis.hincrby(market.keys.user("b"), "funds", 1);
+    expect(await market.audit(users)).toMatchObject({ money: 1_101 });
+    await redis.hincrby(market.keys.user("c"), "funds", -200);
+    expect(await market.audit(users)).toMatchObject({ money: 901, inDebt: 1 });
+    await redis.sadd(market.keys.inventory("b"), "i1");
+    expect(await market.audit(users)).toMatchObject({ items: 2, itemsTwice: 1 });
+    await redis.srem(market.keys.inventory("s"), "i2");
+    expect(await market.audit(users)).toMatchObject({ items: 1 });
+  });
+});

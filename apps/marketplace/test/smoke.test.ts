@@ -1,0 +1,108 @@
+import { once } from "node:events";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { eventually } from "@kit/testing";
+import { describe, expect, it } from "vitest";
+import { ask } from "../src/http-client.js";
+import { freePort, scratch, spawnShop, startShop } from "./shop.js";
+
+/** Children of a process, and theirs. Linux tells; elsewhere the list is empty and only the temp folder is looked at. */
+const family = (pid: number): number[] => {
+  const file = `/proc/${pid}/task/${pid}/children`;
+  if (!existsSync(file)) return [];
+  const children = readFileSync(file, "utf8").trim().split(" ").filter(Boolean).map(Number);
+  return children.flatMap((child) => [child, ...family(child)]);
+};
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+const folders = (): string[] => readdirSync(scratch);
+
+describe("--smoke", () => {
+  it("sends visitors, races, counts again, prints one JSON summary, and exits 0", async () => {
+    const { process: child, said } = spawnShop("--smoke");
+    const [code] = (await once(child, "exit")) as [number | null];
+    expect(said.stderr).toBe("");
+    const lines = said.stdout.trim().split("\n");
+    expect(lines).toHaveLength(1);
+    const summary = JSON.parse(lines[0] ?? "") as { races: Record<string, { sold: number; recounted: number }> };
+    expect(summary).toMatchObject({
+      ok: true,
+      failures: [],
+      races: {
+        none: { answered: 50 },
+        setnx: { answered: 50 },
+        optimistic: { answered: 50, sold: 1, recounted: 1 },
+        lock: { answered: 50, sold: 1, recounted: 1, refused: { "not-for-sale": 49 } },
+        poor: { answered: 50, sold: 1, recounted: 1, refused: { short: 49 } },
+      },
+      invariants: { itemsLost: 0, itemsTwice: 0, inDebt: 0, disagreements: [] },
+    });
+    expect(summary.races["none"]?.sold).toBeGreaterThan(1);
+    expect(summary.races["none"]?.recounted).toBeGreaterThan(1);
+    expect(code).toBe(0);
+    expect(folders()).toEqual([]);
+  }, 90_000);
+});
+
+describe("The program", () => {
+  it.each(["SIGINT", "SIGTERM"] as const)(
+    "ends on %s with 0 within three seconds and leaves nothing behind",
+    async (signal) => {
+      const port = await freePort();
+      const shop = await startShop("--port", port);
+      expect(folders()).toHaveLength(1);
+      expect(await ask(shop.origin, "/health")).toMatchObject({ status: 200 });
+      // A visitor that keeps looking does not keep the shop open.
+      const stream = await fetch(`${shop.origin}/live`);
+      const reader = stream.body?.getReader();
+      await reader?.read();
+      const children = family(shop.process.pid ?? 0);
+      const { code, ms } = await shop.stop(signal);
+      expect(code).toBe(0);
+      expect(ms).toBeLessThan(3_000);
+      await eventually(() => expect(children.filter(isAlive)).toEqual([]));
+      await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow("fetch failed");
+      expect(folders()).toEqual([]);
+      expect(shop.said.stdout).toBe(`Bazaar is open: ${shop.origin}\n`);
+      expect(shop.said.stderr).toBe("");
+    },
+  );
+
+  // Who its Redis is, only Linux tells.
+  it.runIf(existsSync("/proc/self"))("ends by itself with 1 and one line when its Redis is gone", async () => {
+    const shop = await startShop();
+    const [redis] = family(shop.process.pid ?? 0);
+    const ended = once(shop.process, "exit");
+    process.kill(redis ?? Number.NaN, "SIGKILL");
+    expect((await ended)[0]).toBe(1);
+    expect(shop.said.stderr).toMatch(/^Redis is gone: .*\n$/);
+  });
+
+  it.each([
+    [["--port", "x"], /--port takes a number/],
+    [["--nonsense"], /Unknown option/],
+    [["--smoke", "--redis", "redis://127.0.0.1:1"], /leave out --redis/],
+  ])("explains %j and exits 2", async (args, words) => {
+    const { process: child, said } = spawnShop(...args);
+    const [code] = (await once(child, "exit")) as [number | null];
+    expect(code).toBe(2);
+    expect(said.stderr).toMatch(words);
+    expect(said.stdout).toBe("");
+  });
+
+  it("says so when the port it was given is taken", async () => {
+    const first = await startShop();
+    const { process: child, said } = spawnShop("--port", new URL(first.origin).port);
+    const [code] = (await once(child, "exit")) as [number | null];
+    await first.stop();
+    expect(code).toBe(1);
+    expect(said.stderr).toMatch(/^Port \d+ is taken; choose another with --port\n$/);
+  });
+});

@@ -1,0 +1,486 @@
+import { once } from "node:events";
+import { connect as connectSocket } from "node:net";
+import { eventually, FaultProxy, type RedisServer, startRedis } from "@kit/testing";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, field } from "../src/http-client.js";
+import { marketKeys } from "../src/keys.js";
+import type { RaceResult } from "../src/race.js";
+import { freePort, type RunningShop, startShop, Visitor } from "./shop.js";
+
+const json = "application/json";
+const form = "application/x-www-form-urlencoded";
+const keys = marketKeys("main");
+
+let server: RedisServer;
+let shop: RunningShop;
+const admin = () => server.client();
+
+beforeAll(async () => {
+  server = await startRedis();
+  shop = await startShop("--redis", server.url, "--port", await freePort());
+});
+afterAll(async () => {
+  await shop.stop();
+  await server.stop();
+});
+
+/** An item that is for sale and cheap enough for a rich buyer. */
+const someItem = async (skip = 0): Promise<{ id: string; price: string; revision: string; seller: string }> => {
+  const redis = admin();
+  for (const id of (await redis.zrange(keys.market, "0", "-1")).slice(skip)) {
+    const { price = "", seller = "" } = await redis.hgetall(keys.listing(id));
+    if (Number(price) < 5_000)
+      return { id, price, seller, revision: (await redis.hget(keys.item(id), "revision")) ?? "" };
+  }
+  throw new Error("nothing is cheap");
+};
+
+const richBuyer = "u61";
+
+/** Gives somebody money from nowhere, and the books with it. */
+const enrich = async (user: string): Promise<void> => {
+  await admin().hincrby(keys.user(user), "funds", 100_000);
+  await admin().hincrby(keys.totals, "money", 100_000);
+};
+
+describe("A visitor", () => {
+  it("sees the market, a category, and an item without a session being made", async () => {
+    const visitor = new Visitor(shop.origin);
+    const market = await visitor.get("/");
+    expect(market.status).toBe(200);
+    expect(market.body.match(/class="card"/g)).toHaveLength(24);
+    const { id } = await someItem();
+    expect((await visitor.get(`/item/${id}`)).status).toBe(200);
+    expect((await visitor.get("/?category=clocks&page=2")).status).toBe(200);
+    expect(visitor.cookie).toBeUndefined();
+  });
+
+  it("buys by both ways, is told so once, and finds it in the cupboard", async () => {
+    await enrich(richBuyer);
+    for (const [way, skip] of [
+      ["lock", 0],
+      ["optimistic", 40],
+    ] as const) {
+      const visitor = new Visitor(shop.origin);
+      await visitor.signIn(richBuyer);
+      const { id } = await someItem(skip);
+      const page = await visitor.get(`/item/${id}`);
+      const names = ["csrf", "request", "price", "revision"] as const;
+      const fields = Object.fromEntries(names.map((name) => [name, field(page.body, name)]));
+      const bought = await visitor.post(`/item/${id}/buy`, { ...fields, way });
+      expect([bought.status, bought.location]).toEqual([303, `/item/${id}`]);
+      expect((await visitor.get(`/item/${id}`)).body).toContain("Yours: ");
+      expect((await visitor.get(`/item/${id}`)).body).not.toContain("Yours: ");
+      expect((await visitor.get("/me")).body).toContain(`/item/${id}`);
+      // The form again, as by the back button: one purchase.
+      const again = await visitor.post(`/item/${id}/buy`, { ...fields, way }, json);
+      expect(JSON.parse(again.body)).toMatchObject({ outcome: { kind: "sold", repeat: true } });
+    }
+  });
+
+  it("lists what is theirs, changes the price, and is told what is no price", async () => {
+    const redis = admin();
+    const [owned = ""] = await redis.keys(keys.inventory("*"));
+    const owner = owned.split(":").at(-1) ?? "";
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn(owner);
+    const [id = ""] = await redis.smembers(owned);
+    const post = async (pounds: string, request: string) => {
+      const revision = (await redis.hget(keys.item(id), "revision")) ?? "";
+      return await visitor.post(`/item/${id}/list`, { csrf, request, revision, pounds, way: "lock" }, json);
+    };
+    for (const bad of ["", "0", "-5", "1e3", "12.345", "1,00", "10000001", "£", "<b>"])
+      expect(JSON.parse((await post(bad, "bad")).body)).toEqual({ outcome: { kind: "bad-price" } });
+    expect(JSON.parse((await post("£1,234.5", "a")).body)).toMatchObject({
+      outcome: { kind: "listed", price: 123_450 },
+    });
+    expect(JSON.parse((await post("12", "b")).body)).toMatchObject({ outcome: { kind: "repriced", price: 1_200 } });
+    expect(await redis.hget(keys.listing(id), "price")).toBe("1200");
+  });
+
+  it("gets a new session id with every persona, and none of the old ones is worth anything", async () => {
+    const visitor = new Visitor(shop.origin);
+    await visitor.get("/personas");
+    const planted = visitor.cookie;
+    await visitor.signIn("u61");
+    const first = visitor.cookie;
+    await visitor.signIn("u62");
+    expect(new Set([planted, first, visitor.cookie]).size).toBe(3);
+    for (const cookie of [planted, first]) {
+      const page = await ask(shop.origin, "/me", { cookie });
+      expect([page.status, page.location]).toEqual([303, "/personas"]);
+    }
+    const left = await visitor.post("/logout", { csrf: field((await visitor.get("/")).body, "csrf") });
+    expect(left.status).toBe(303);
+    expect((await visitor.get("/me")).status).toBe(303);
+  });
+});
+
+describe("Who may do what", () => {
+  const paths = ["buy", "list", "hold"];
+
+  it.each(paths)("%s needs a persona: 401 for nobody, and for a session without one", async (what) => {
+    const { id } = await someItem();
+    expect((await ask(shop.origin, `/item/${id}/${what}`, { form: {} })).status).toBe(401);
+    const visitor = new Visitor(shop.origin);
+    const csrf = field((await visitor.get("/personas")).body, "csrf");
+    expect((await visitor.post(`/item/${id}/${what}`, { csrf })).status).toBe(401);
+  });
+
+  it("an item of somebody else cannot be listed, nor given a price", async () => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u61");
+    const { id, revision } = await someItem();
+    const reply = await visitor.post(
+      `/item/${id}/list`,
+      { csrf, request: "steal", revision, pounds: "1", way: "optimistic" },
+      json,
+    );
+    expect([reply.status, JSON.parse(reply.body)]).toEqual([403, { outcome: { kind: "not-yours" } }]);
+  });
+
+  it("money of somebody else is not spent: the buyer is who the session says", async () => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u61");
+    await enrich("u61");
+    const { id, price, revision } = await someItem(10);
+    const before = await admin().hget(keys.user("u70"), "funds");
+    const fields = { csrf, request: "mine", price, revision, way: "lock", buyer: "u70", user: "u70" };
+    const reply = await visitor.post(`/item/${id}/buy`, fields, json);
+    expect(JSON.parse(reply.body)).toMatchObject({ outcome: { kind: "sold" } });
+    expect(await admin().hget(keys.user("u70"), "funds")).toBe(before);
+    expect(await admin().sismember(keys.inventory("u61"), id)).toBe(1);
+  });
+
+  it("in a Redis of somebody else there are no races and no measurements", async () => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u61");
+    expect((await visitor.get("/race")).body).toContain("switched off");
+    expect((await visitor.post("/race", { csrf, way: "none" })).status).toBe(403);
+    expect((await visitor.post("/sessions", { csrf })).status).toBe(403);
+  });
+});
+
+describe("Forms from elsewhere", () => {
+  const attempts: readonly (readonly [string, Record<string, string>])[] = [
+    ["another origin", { origin: "http://evil.example" }],
+    ["no origin at all", { origin: "" }],
+    ["origin null", { origin: "null" }],
+    ["a site the browser calls foreign", { "sec-fetch-site": "cross-site" }],
+    ["another port, which the browser calls the same site", { "sec-fetch-site": "same-site" }],
+  ];
+  it.each(attempts)("are refused: %s", async (_, headers) => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u61");
+    const reply = await ask(shop.origin, "/logout", { cookie: visitor.cookie, form: { csrf }, headers });
+    expect(reply.status).toBe(403);
+    expect((await visitor.get("/me")).status).toBe(200);
+  });
+
+  it.each([
+    ["none", ""],
+    ["a wrong one", "AAAAAAAAAAAAAAAAAAAAAA"],
+  ])("are refused: token %s", async (_, csrf) => {
+    const visitor = new Visitor(shop.origin);
+    await visitor.signIn("u61");
+    expect((await visitor.post("/logout", { csrf })).status).toBe(403);
+  });
+
+  it("are refused: the token of another session", async () => {
+    const visitor = new Visitor(shop.origin);
+    await visitor.signIn("u61");
+    const other = await new Visitor(shop.origin).signIn("u61");
+    expect((await visitor.post("/logout", { csrf: other })).status).toBe(403);
+  });
+
+  it("are refused: a name bent to point here", async () => {
+    const reply = await ask(shop.origin, "/", { headers: { host: "evil.example" } });
+    expect(reply.status).toBe(421);
+  });
+
+  it("nothing changes by GET", async () => {
+    const { id } = await someItem();
+    for (const path of [`/item/${id}/buy`, `/item/${id}/list`, "/login", "/logout"])
+      expect((await ask(shop.origin, path)).status).toBe(404);
+  });
+});
+
+describe("Every answer", () => {
+  it.each(["/", "/race", "/sessions", "/personas", "/nowhere", "/health", "/live", "/pictures/i1.svg", "/invariants"])(
+    "%s carries a strict policy and gives nothing away",
+    async (path) => {
+      const response = await fetch(`${shop.origin}${path}`, { signal: AbortSignal.timeout(5_000) });
+      const policy = response.headers.get("content-security-policy") ?? "";
+      expect(policy).toContain(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'",
+      );
+      expect(policy).toContain("form-action 'self'; base-uri 'none'; frame-ancestors 'none'");
+      expect(policy).not.toContain("unsafe");
+      expect(response.headers.get("x-content-type-options")).toBe("nosniff");
+      expect(response.headers.get("referrer-policy")).toBe("same-origin");
+      expect(response.headers.get("x-powered-by")).toBeNull();
+      await response.body?.cancel();
+    },
+  );
+
+  it("has no inline script, no inline style, and loads nothing from elsewhere", async () => {
+    const visitor = new Visitor(shop.origin);
+    await visitor.signIn("u61");
+    const { id } = await someItem();
+    for (const path of ["/", `/item/${id}`, "/race", "/sessions", "/personas", "/me", "/nowhere"]) {
+      const { body } = await visitor.get(path);
+      expect(body).not.toMatch(/<script(?![^>]*\ssrc=)/);
+      expect(body).not.toMatch(/<style|\sstyle=|\son\w+=/);
+      expect(body).not.toMatch(/(?:src|href|action)="(?:https?:)?\/\//);
+    }
+  });
+
+  it("sets a cookie that scripts cannot read and other sites cannot use", async () => {
+    const response = await fetch(`${shop.origin}/personas`);
+    expect(response.headers.get("set-cookie")).toMatch(/^sid=[\w-]{22}; Path=\/; HttpOnly; SameSite=Lax$/);
+  });
+
+  it("keeps the session itself out of Redis: only its digest is there", async () => {
+    const visitor = new Visitor(shop.origin);
+    await visitor.signIn("u61");
+    const id = visitor.cookie?.slice("sid=".length) ?? "";
+    const names = await admin().keys("*");
+    expect(names.length).toBeGreaterThan(1_000);
+    expect(names.filter((name) => name.includes(id))).toEqual([]);
+  });
+});
+
+describe("Hostile input", () => {
+  const hostile = [
+    "../../etc/passwd",
+    "i1:x",
+    "{main}",
+    "i1%00",
+    "%0d%0aSet-Cookie:x",
+    "<script>",
+    "i".repeat(500),
+    "%ff",
+    "i1'",
+  ];
+
+  it.each(hostile)("finds nothing under %s", async (text) => {
+    for (const path of [`/item/${text}`, `/race/${text}`, `/pictures/${text}.svg`, `/assets/${text}/shop.css`]) {
+      const { status, body } = await ask(shop.origin, path);
+      expect(status).toBe(404);
+      expect(body).not.toMatch(/\bat .*\.js:\d+|node_modules|Error:/);
+    }
+  });
+
+  it.each(["?category=%3Cb%3E", "?page=0", "?page=-1", "?page=1e9", "?page=99999", "?page=x"])(
+    "%s is not a page",
+    async (query) => {
+      expect((await ask(shop.origin, `/${query}`)).status).toBe(404);
+    },
+  );
+
+  it.each([
+    ["no way", { way: "steal" }],
+    ["a price that is no whole number", { price: "1.5" }],
+    ["a negative price", { price: "-100" }],
+    ["a price with an exponent", { price: "1e3" }],
+    ["a revision that is none", { revision: "x" }],
+    ["a request id with a colon", { request: "a:b" }],
+    ["an endless request id", { request: "a".repeat(65) }],
+  ])("is refused: %s", async (_, change) => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u61");
+    const { id, price, revision } = await someItem();
+    const reply = await visitor.post(`/item/${id}/buy`, {
+      csrf,
+      way: "lock",
+      price,
+      revision,
+      request: "r",
+      ...change,
+    });
+    expect(reply.status).toBe(400);
+  });
+
+  it("is refused: a persona nobody knows", async () => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = field((await visitor.get("/personas")).body, "csrf");
+    for (const user of ["", "u0", "u861", "__proto__", "u1 u2"])
+      expect((await visitor.post("/login", { csrf, user })).status).toBe(400);
+  });
+
+  it("is escaped where it is shown: a name of the database is only text", async () => {
+    const { id, seller } = await someItem();
+    const name = await admin().hget(keys.user(seller), "name");
+    await admin().hset(keys.user(seller), "name", `<img src=x onerror=alert(1)>"'&`);
+    const { body } = await ask(shop.origin, `/item/${id}`);
+    await admin().hset(keys.user(seller), "name", name ?? "");
+    expect(body).toContain("&lt;img src=x onerror=alert(1)&gt;&quot;&#39;&amp;");
+    expect(body).not.toContain("<img src=x");
+  });
+
+  it("over 64 kB is refused with 413, announced or not", async () => {
+    const big = "x".repeat(64 * 1024 + 1);
+    expect((await ask(shop.origin, "/login", { form: { csrf: big } })).status).toBe(413);
+    const { port } = new URL(shop.origin);
+    const socket = connectSocket(Number(port), "127.0.0.1");
+    socket.on("error", () => undefined);
+    const head = `POST /login HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nOrigin: ${shop.origin}\r\nContent-Type: ${form}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n`;
+    socket.write(`${head}${big.length.toString(16)}\r\n${big}\r\n0\r\n\r\n`);
+    const [first] = (await once(socket, "data")) as [Buffer];
+    socket.destroy();
+    expect(first.toString()).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  it("of another kind than a form is refused", async () => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u61");
+    const headers = { "content-type": "text/plain" };
+    expect((await ask(shop.origin, "/logout", { cookie: visitor.cookie, form: { csrf }, headers })).status).toBe(400);
+  });
+});
+
+describe("The live stream", () => {
+  it("sends the state, with ids, and at most four looks a second at a lock", async () => {
+    const { id } = await someItem();
+    const inspections = async (): Promise<number> =>
+      Number(/cmdstat_evalsha:calls=(\d+)/.exec(await admin().info("commandstats"))?.[1] ?? 0);
+    const stop = new AbortController();
+    // Twenty people look at the same item.
+    const before = await inspections();
+    const startedAt = performance.now();
+    const texts = await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        const response = await fetch(`${shop.origin}/live?item=${id}&revision=1`, { signal: stop.signal });
+        const reader = response.body?.getReader();
+        let text = "";
+        while (!text.includes("#lock")) text += new TextDecoder().decode((await reader?.read())?.value);
+        return text;
+      }),
+    );
+    expect(texts[0]).toMatch(/id: 1\ndata: .*hx-target="#bar-money".*hx-target="#lock"/);
+    await eventually(async () => expect(performance.now() - startedAt).toBeGreaterThan(1_500));
+    const perSecond = ((await inspections()) - before) / ((performance.now() - startedAt) / 1_000);
+    stop.abort();
+    // Four looks at the lock and one at the books, and a little for the first moment.
+    expect(perSecond).toBeLessThan(9);
+  });
+
+  it("shows a lock being held and let go", async () => {
+    const { id } = await someItem(20);
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u61");
+    const stop = new AbortController();
+    const response = await fetch(`${shop.origin}/live?item=${id}&revision=1`, { signal: stop.signal });
+    const reader = response.body?.getReader();
+    let text = "";
+    const until = async (pattern: RegExp): Promise<void> => {
+      while (!pattern.test(text)) text += new TextDecoder().decode((await reader?.read())?.value);
+      text = "";
+    };
+    await until(/chip free/);
+    expect((await visitor.post(`/item/${id}/hold`, { csrf })).status).toBe(303);
+    await until(/chip held.*data-lock="left">\d\.\d s.*data-lock="fence">\d{16}</s);
+    stop.abort();
+  });
+
+  it("is refused for an item that does not exist", async () => {
+    expect((await ask(shop.origin, "/live?item=nope")).status).toBe(404);
+  });
+});
+
+describe("Without Redis", () => {
+  it("answers 503 with a calm page within its deadline, and opens again by itself", async () => {
+    await using own = await startRedis();
+    const node = own.nodes[0];
+    const away = await startShop("--redis", own.url);
+    try {
+      const visitor = new Visitor(away.origin);
+      const csrf = await visitor.signIn("u61");
+      await node?.kill();
+      for (const path of ["/", "/item/i1", "/me", "/personas"]) {
+        const reply = await visitor.get(path);
+        expect([path, reply.status]).toEqual([path, 503]);
+        expect(reply.body).toContain("Closed for a moment");
+        expect(reply.body).not.toMatch(/redis|ECONN|Error|127\.0\.0\.1/i);
+        expect(reply.ms).toBeLessThan(4_000);
+      }
+      expect((await visitor.post("/item/i1/buy", { csrf, way: "lock" })).status).toBe(503);
+      expect((await visitor.get("/health")).status).toBe(200);
+
+      await node?.start();
+      // It came back empty; the bar does not call that in order.
+      await eventually(
+        async () => expect((await visitor.get("/")).body).toContain("gone: Redis came back without its data"),
+        { timeoutMs: 5_000 },
+      );
+    } finally {
+      expect(await away.stop()).toMatchObject({ code: 0 });
+    }
+  });
+
+  it("answers 503 when Redis is silent, and recovers when it speaks again", async () => {
+    await using own = await startRedis();
+    await using proxy = await FaultProxy.start({ port: Number(new URL(own.url).port) });
+    const away = await startShop("--redis", proxy.url);
+    try {
+      proxy.down.hole = true;
+      const reply = await ask(away.origin, "/");
+      expect(reply.status).toBe(503);
+      expect(reply.ms).toBeLessThan(5_000);
+      proxy.heal();
+      await eventually(async () => expect((await ask(away.origin, "/")).status).toBe(200), { timeoutMs: 8_000 });
+    } finally {
+      await away.stop();
+    }
+  });
+
+  it("says in one line that no Redis is there, and exits 1", async () => {
+    await expect(startShop("--redis", "redis://127.0.0.1:1")).rejects.toThrow(
+      /ended with 1: No Redis at 127\.0\.0\.1:1 .*\n$/,
+    );
+  });
+});
+
+describe("At the start", () => {
+  it("leaves a shop alone that stands in Redis already", async () => {
+    const sales = await admin().hget(keys.totals, "sales");
+    expect(Number(sales)).toBeGreaterThan(0);
+    const second = await startShop("--redis", server.url);
+    expect(await admin().hget(keys.totals, "sales")).toBe(sales);
+    expect((await ask(second.origin, "/")).status).toBe(200);
+    await second.stop();
+  });
+
+  it("refuses a shop of another layout in one line", async () => {
+    await using own = await startRedis();
+    await own.client().hset(keys.about, "layout", "99");
+    await expect(startShop("--redis", own.url)).rejects.toThrow(
+      /ended with 1: The shop in this Redis has layout 99, this program knows 1\n$/,
+    );
+  });
+});
+
+describe("A race", () => {
+  it("has buyers whose sessions and items are of no use in the shop, and the other way round", async () => {
+    const own = await startShop();
+    try {
+      const visitor = new Visitor(own.origin);
+      const csrf = await visitor.signIn("u61");
+      const started = await visitor.post("/race", { csrf, way: "lock" });
+      const result = JSON.parse((await visitor.get(started.location ?? "", json)).body) as RaceResult;
+      expect(result).toMatchObject({
+        answered: 50,
+        sold: 1,
+        refused: { "not-for-sale": 49 },
+        recount: { owned: 1, sales: 1 },
+      });
+      expect(result.raceMs).toBeLessThan(2_000);
+      // Over: nobody can buy in it any more.
+      expect((await visitor.post(`/race/${result.id}/buy`, { csrf })).status).toBe(404);
+      expect((await visitor.get("/race/race-000000000000")).status).toBe(404);
+      expect((await visitor.post("/race", { csrf, way: "cheat" })).status).toBe(400);
+    } finally {
+      await own.stop();
+    }
+  });
+});

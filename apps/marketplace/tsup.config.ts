@@ -1,0 +1,13 @@
+import { application } from "@tooling/build";
+
+/** `main` is the program; the others are the processes it forks, found beside it. */
+export default {
+  ...application({
+    main: "src/main.ts",
+    buyers: "src/buyers.ts",
+    recount: "src/recount.ts",
+    visitors: "src/visitors.ts",
+  }),
+  // The ports of the textbook algorithms are TypeScript source, so they are bundled; everything else is imported.
+  noExternal: ["@tooling/classic"],
+};
