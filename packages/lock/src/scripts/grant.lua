@@ -34,12 +34,13 @@ end
 
 -- Frees the lock and grants it to the first of the queue that lives and can be told. `present` is a set of tokens that
 -- hear of it by the reply of this very call. `from` is the token that hands it on, kept with the fencing token: a release
--- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure that the layout is ours.
+-- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure of the layout.
 --
--- A waiter that a PUBLISH does not reach is passed over and keeps its place; where subscribers may sit on another node
--- (`shared` is 1; empty: to be found out) the count of receivers says nothing, and nobody is passed over. A waiter with inbox `-` cannot be told
--- and asks by itself. Waiters of one process share an inbox, so a dead process costs one PUBLISH; the search ends after
--- mostDeaf of those, or mostPages of the queue, and whoever stands behind finds the lock free at its next beat.
+-- A waiter that a PUBLISH does not reach is passed over and keeps its place. Where subscribers may sit on another node
+-- (`shared` is 1; empty: to be found out) the count of receivers says nothing, and nobody is passed over. A waiter with
+-- inbox `-` cannot be told and asks by itself. Waiters of one process share an inbox, so a dead process costs one
+-- PUBLISH; the search ends after mostDeaf of those, or mostPages of the queue, and whoever stands behind finds the lock
+-- free at its next beat.
 --
 -- Everything is read before the first write, which is a DEL: a write that shrinks is allowed at maxmemory, and after it
 -- all others are. So no message can go out for a grant that then fails.
