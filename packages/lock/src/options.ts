@@ -55,7 +55,7 @@ export interface LockOptions extends LeaseOptions {
    */
   readonly deadlineMs?: number | undefined;
   /**
-   * How many may wait for one lock; more are refused with LockQueueFullError. About 300 bytes each in Redis.
+   * How many may wait for one lock; more are refused with LockQueueFullError. Each costs two small entries in Redis.
    *
    * @default 10000
    */
