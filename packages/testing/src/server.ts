@@ -39,11 +39,6 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
    * @default 3
    */
   readonly masters?: number;
-  /**
-   * Replicas per master. Only 0 for now.
-   * @default 0
-   */
-  readonly replicas?: 0;
   /** Password of the default user; any process on this machine can see it. No password without it. */
   readonly password?: string;
 }
@@ -103,8 +98,8 @@ export async function startRedis<M extends RedisMode = "single">(
   options: StartRedisOptions<M> = {},
 ): Promise<RedisServer<M>> {
   // The one mode that M can be without being given.
-  const { mode = "single" as M, persistence = "none", args = [], masters = 3, replicas = 0, password } = options;
-  checkOptions(mode, persistence, masters, replicas);
+  const { mode = "single" as M, persistence = "none", args = [], masters = 3, password } = options;
+  checkOptions(mode, persistence, masters);
   const [binary, ioredis] = await Promise.all([findServer(), import("ioredis")]);
   const dir = await mkdtemp(join(await realpath(tmpdir()), "kit-redis-"));
   const nodes: ServerNode[] = [];
@@ -136,7 +131,7 @@ export async function startRedis<M extends RedisMode = "single">(
   }
 }
 
-function checkOptions(mode: string, persistence: string, masters: number, replicas: number): void {
+function checkOptions(mode: string, persistence: string, masters: number): void {
   const refuse = (Kind: typeof TypeError, name: string, wanted: string, value: unknown): never => {
     throw new Kind(`Expected \`${name}\` to be ${wanted}, got \`${String(value)}\` (${typeof value})`);
   };
@@ -145,7 +140,6 @@ function checkOptions(mode: string, persistence: string, masters: number, replic
     refuse(TypeError, "persistence", `"none", "snapshot", "everysec" or "always"`, persistence);
   }
   if (!Number.isInteger(masters) || masters < 3) refuse(RangeError, "masters", "an integer from 3", masters);
-  if (replicas !== 0) refuse(RangeError, "replicas", "0", replicas);
 }
 
 function serverArgs(
