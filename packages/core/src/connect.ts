@@ -21,7 +21,7 @@ import {
   serverError,
 } from "./errors.js";
 import { reconnectMs } from "./lane.js";
-import { integerOption, signalOption, textOption } from "./options.js";
+import { integerOption, optionsObject, signalOption, textOption } from "./options.js";
 import { superviseClient } from "./owned.js";
 import { pause } from "./retry.js";
 import { retain, type Runtime } from "./runtime.js";
@@ -205,7 +205,8 @@ const make = async (target: Target, settings: Settings): Promise<RedisLike> => {
  * or `await using`.
  *
  * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message names host, port and cause.
- * @throws {KitError} `KIT_AUTH`: it refused the credentials. `KIT_TARGET`: the address makes no sense.
+ * @throws {KitError} `KIT_AUTH`: it refused the credentials. `KIT_TARGET`: the address makes no sense, or there is no such
+ * database.
  * @throws {TypeError | RangeError} an option is not what it should be.
  *
  * @example
@@ -237,6 +238,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
     await firstReady(client, describe(parsed), deadlineMs, deadline, signal);
     if (!asksItself && settings.enableReadyCheck === undefined)
       (client as NodeClient).options.enableReadyCheck = await untilLoaded(runtime, describe(parsed), deadline, signal);
+    if (settings.db) await checkDatabase(runtime, settings.db, describe(parsed), deadline);
   } catch (error) {
     runtime.release();
     end();
@@ -265,12 +267,26 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   }) as unknown as Connection;
 };
 
+const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options"];
+
 const optionsOf = (target: string | URL | ConnectOptions | undefined): ConnectOptions => {
   if (typeof target === "string") return { url: target };
   if (target instanceof URL) return { url: target.href };
-  if (target !== undefined && (typeof target !== "object" || target === null))
-    throw new TypeError(`Expected a URL or options to connect to, got ${typeof target}`);
-  return target ?? {};
+  return target === undefined ? {} : optionsObject("target", target, optionNames);
+};
+
+/** ioredis goes on in database 0 when the server refuses another: silently with somebody else's data. */
+const checkDatabase = async (runtime: Runtime, db: number, address: string, deadline: Deadline): Promise<void> => {
+  const call = { what: `SELECT ${String(db)}`, mutates: false, idempotent: true, deadline };
+  try {
+    await runtime.gate.run("SELECT", [db], call);
+  } catch (error) {
+    if (!isReplyError(error)) throw error;
+    if (!error.message.startsWith("ERR")) throw serverError(error, call.what);
+    throw new KitError("KIT_TARGET", `Cannot connect: ${address} has no database ${String(db)}`, {
+      cause: safeCause(error),
+    });
+  }
 };
 
 /** Waits for the replies of what was sent. */

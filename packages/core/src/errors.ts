@@ -177,7 +177,12 @@ const serverCodes: readonly (readonly [RegExp, KitErrorCode, string, boolean])[]
     false,
   ],
   [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server forgot the script between two tries", true],
-  [/^KIT_LAYOUT\b/, "KIT_LAYOUT", "its data was written by a newer version of this package", false],
+  [
+    /^KIT_LAYOUT\b/,
+    "KIT_LAYOUT",
+    "its data has a layout that this version does not know: a newer one wrote it, or it is damaged",
+    false,
+  ],
 ];
 
 /**

@@ -65,3 +65,19 @@ export const assertClient = (name: string, value: unknown): void => {
   if (typeof client?.call !== "function" || typeof client.duplicate !== "function" || typeof client.on !== "function")
     throw new TypeError(`Expected \`${name}\` to be an ioredis Redis or Cluster, got ${show(value)}`);
 };
+
+/**
+ * Checks what is given as options: an object with no name that means nothing. A misspelt option would otherwise be
+ * ignored without a word.
+ *
+ * @throws {TypeError} it is not an object, or has other names than `known`.
+ */
+export const optionsObject = <T extends object>(name: string, value: T, known: readonly string[]): T => {
+  const given: unknown = value;
+  if (typeof given !== "object" || given === null || Array.isArray(given))
+    throw new TypeError(`Expected \`${name}\` to be an object, got ${show(given)}`);
+  for (const key of Object.keys(given))
+    if (!known.includes(key))
+      throw new TypeError(`Expected \`${name}\` to have only ${known.join(", ")}; got ${show(key)} besides`);
+  return value;
+};

@@ -104,7 +104,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
     args: readonly RedisArgument[],
     { deadlineMs = defaultDeadlineMs, signal, op, isWanted }: RunOptions,
   ): Promise<Reply> => {
-    const what = `${name} of ${namesOf(keys.slice(0, 3))}`;
+    const what = keys.length === 0 ? name : `${name} of ${namesOf(keys.slice(0, 1))}`;
     const deadline = Deadline.in(deadlineMs);
     const call = { what, mutates: !readonly, idempotent, op, deadline, signal, isWanted };
     const operands = [keys.length, ...keys, ...args];

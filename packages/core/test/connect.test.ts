@@ -121,6 +121,7 @@ describe("connect: targets", () => {
     ["a number", 6379, TypeError],
     ["null", null, TypeError],
     ["an empty URL", { url: "" }, RangeError],
+    ["a name that means nothing here", { host: "127.0.0.1", port: 6379 }, TypeError],
     ["a URL of five thousand characters", { url: `redis://${"h".repeat(5_000)}` }, RangeError],
     ["a deadline of 0", { deadlineMs: 0 }, RangeError],
     ["a deadline as text", { deadlineMs: "2s" }, TypeError],
@@ -128,6 +129,22 @@ describe("connect: targets", () => {
     ["an empty connection name", { connectionName: "" }, RangeError],
   ])("refuses %s", async (_, target, kind) => {
     expect(await rejection(connect(target as ConnectOptions))).toBeInstanceOf(kind);
+  });
+});
+
+describe("connect: a database", () => {
+  it("is the one that was asked for", async () => {
+    const client = await own(redis, { url: `${redis.url}/3` });
+    await client.set(`${redis.prefix}:here`, "3", "PX", 60_000);
+    const first = await own(redis);
+    expect(await first.exists(`${redis.prefix}:here`)).toBe(0);
+    await client.del(`${redis.prefix}:here`);
+  });
+
+  it("that the server does not have is refused, and not silently exchanged for database 0", async () => {
+    const error = await rejection(connect(`${redis.url}/99`));
+    expect(error).toMatchObject({ code: "KIT_TARGET" });
+    expect(error.message).toMatch(/has no database 99$/);
   });
 });
 

@@ -27,6 +27,7 @@ const values = [
   "newToken",
   "onAbort",
   "optimistic",
+  "optionsObject",
   "pause",
   "retain",
   "retry",

@@ -269,9 +269,7 @@ return redis.call("APPEND", two, "x")`,
     const error = await rejection(appendTwo.run(redis.client, { one: `${redis.prefix}:1`, two: key }, {}));
     expect(error).toBeInstanceOf(KitKeyTypeError);
     expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key, found: type, retryable: false });
-    expect(error.message).toBe(
-      `test.appendTwo of ${redis.prefix}:1, ${key} failed: ${key} holds a ${type}, not a string`,
-    );
+    expect(error.message).toBe(`test.appendTwo of ${redis.prefix}:1 failed: ${key} holds a ${type}, not a string`);
   });
 
   it("are found among rest keys too", async () => {

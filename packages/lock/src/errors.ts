@@ -9,6 +9,9 @@ import { KitError } from "@kit/core";
  */
 export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL";
 
+/** Names and labels may hold anything; in a message they must not break a line or drive a terminal. */
+const shown = (text: string): string => JSON.stringify(text);
+
 /** The lock could not be had within `waitMs`. Nothing of the attempt is left behind. */
 export class LockTimeoutError extends KitError {
   override name = "LockTimeoutError";
@@ -16,7 +19,7 @@ export class LockTimeoutError extends KitError {
   readonly resource: string;
   /** Who held it when the server was last asked. */
   readonly holder: string | undefined;
-  /** What was left of that lease then, in milliseconds. */
+  /** What was left of that lease then, in milliseconds; Infinity when somebody took its end away. */
   readonly msLeft: number | undefined;
 
   constructor(
@@ -26,8 +29,9 @@ export class LockTimeoutError extends KitError {
     msLeft: number | undefined,
     cause?: unknown,
   ) {
-    const by = holder === undefined ? "" : ` (held by ${holder}, ${String(msLeft)} ms left when last seen)`;
-    super("KIT_LOCK_TIMEOUT", `Lock "${resource}" was not free within ${String(waitMs)} ms${by}`, {
+    const left = msLeft === Infinity ? "without an end" : `${String(msLeft)} ms left`;
+    const by = holder === undefined ? "" : ` (held by ${shown(holder)}, ${left} when last seen)`;
+    super("KIT_LOCK_TIMEOUT", `Lock ${shown(resource)} was not free within ${String(waitMs)} ms${by}`, {
       cause,
       retryable: true,
     });
@@ -46,9 +50,10 @@ export class LockTimeoutError extends KitError {
  * - `max-hold`: `maxHoldMs` is over
  * - `stopped`: it was not renewed, and its time is over
  * - `closed`: the lock object was closed
- * - `released`: it was given back; only `assertHeld()` and `extend()` say so
+ * - `released`, `handed-over`: it was given back, or passed on; only `assertHeld()` and `extend()` say so
  */
-export type LossReason = "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released";
+export type LossReason =
+  "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released" | "handed-over";
 
 const lossWords: Readonly<Record<LossReason, string>> = {
   expired: "the server holds no such lease any more",
@@ -58,6 +63,7 @@ const lossWords: Readonly<Record<LossReason, string>> = {
   stopped: "it was not renewed, and its time is over",
   closed: "the lock object was closed",
   released: "it was given back",
+  "handed-over": "it was passed on",
 };
 
 /** A lease ended while its holder still needed it. Work done since may overlap with the next holder's. */
@@ -69,7 +75,7 @@ export class LockLostError extends KitError {
   readonly fencingToken: string;
 
   constructor(resource: string, reason: LossReason, fencingToken: string) {
-    super("KIT_LOCK_LOST", `Lock "${resource}" was lost: ${lossWords[reason]}`);
+    super("KIT_LOCK_LOST", `Lock ${shown(resource)} was lost: ${lossWords[reason]}`);
     this.resource = resource;
     this.reason = reason;
     this.fencingToken = fencingToken;
@@ -84,7 +90,9 @@ export class LockQueueFullError extends KitError {
   readonly maxWaiters: number;
 
   constructor(resource: string, maxWaiters: number) {
-    super("KIT_LOCK_QUEUE_FULL", `Lock "${resource}" already has ${String(maxWaiters)} waiters`, { retryable: true });
+    super("KIT_LOCK_QUEUE_FULL", `Lock ${shown(resource)} already has ${String(maxWaiters)} waiters`, {
+      retryable: true,
+    });
     this.resource = resource;
     this.maxWaiters = maxWaiters;
   }

@@ -53,8 +53,8 @@ export class Holding implements LeaseKeeper {
     });
   }
 
-  async extend(lease: Lease): Promise<void> {
-    const [state] = await this.#renew([lease], this.#commands.settings.deadlineMs);
+  async extend(lease: Lease, leaseMs: number): Promise<void> {
+    const [state] = await this.#renew([lease], this.#commands.settings.deadlineMs, leaseMs);
     if (state !== "corrupt") return;
     const { lease: key } = this.#commands.keysOf(lease.name);
     throw new KitKeyTypeError(`lock.renew failed: ${key} holds another type of data`, key, undefined);
@@ -106,16 +106,16 @@ export class Holding implements LeaseKeeper {
     for (const lease of [...this.#leases]) lease.lose("closed");
   }
 
-  async #renew(leases: readonly Lease[], deadlineMs: number): Promise<readonly string[]> {
-    const asked = leases.map(({ name, token, holder, nextTermMs }) => ({
-      key: this.#commands.keysOf(name).lease,
-      owner: `${token}|${holder}`,
-      termMs: nextTermMs,
+  async #renew(leases: readonly Lease[], deadlineMs: number, extendedMs?: number): Promise<readonly string[]> {
+    const asked = leases.map((lease) => ({
+      key: this.#commands.keysOf(lease.name).lease,
+      owner: `${lease.token}|${lease.holder}`,
+      termMs: lease.termMs(extendedMs ?? lease.leaseMs),
     }));
     const sentAt = performance.now();
     const states = await this.#commands.renew(asked, deadlineMs);
     for (const [index, lease] of leases.entries())
-      lease.renewed(states[index] ?? "corrupt", sentAt, asked[index]?.termMs ?? 0);
+      lease.renewed(states[index] ?? "corrupt", sentAt, asked[index]?.termMs ?? 0, extendedMs);
     return states;
   }
 }

@@ -13,8 +13,8 @@ export interface LeaseKeeper {
   changed(lease: Lease): void;
   remove(lease: Lease): void;
   renew(leases: readonly Lease[]): void;
-  /** Renews one lease now. What became of it is told to the lease itself. */
-  extend(lease: Lease): Promise<void>;
+  /** Renews one lease now, with a length of its own. What became of it is told to the lease itself. */
+  extend(lease: Lease, leaseMs: number): Promise<void>;
   release(lease: Lease): Promise<ReleaseOutcome>;
   /** The lease ended without a release. */
   lost(lease: Lease, error: LockLostError): void;
@@ -47,7 +47,8 @@ export interface SerialisedLease extends LeaseTerms {
  * the lease may have ended by our own clock. No signal can stop a process that is not running: pass `fencingToken` to the
  * resource you guard and let it refuse tokens older than the newest it has seen.
  *
- * The states: held → released (by `release()`), or held → lost (once, with a reason). There is no way back.
+ * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
+ * reason). There is no way back.
  */
 export class Lease implements AsyncDisposable, ScheduledLease {
   /** The lock's name. */
@@ -74,7 +75,7 @@ export class Lease implements AsyncDisposable, ScheduledLease {
   /** Whether the present term is the last that maxHoldMs allows. */
   #lastTerm = false;
   #failures = 0;
-  #state: "held" | "released" | "lost" = "held";
+  #state: "held" | "released" | "handed-over" | "lost" = "held";
   #controller: AbortController | undefined;
   #loss: LockLostError | undefined;
   #releasing: Promise<ReleaseOutcome> | undefined;
@@ -129,32 +130,39 @@ export class Lease implements AsyncDisposable, ScheduledLease {
    * Throws unless the lease is surely still held at this instant. To be called right before what must not be done twice,
    * above all after anything that may have stalled the process.
    *
-   * @throws {LockLostError} it is lost, or has been released.
+   * @throws {LockLostError} it is lost, or has been released or handed over.
    */
   assertHeld(): void {
     if (this.#state === "held" && performance.now() >= this.deadlineAt) this.lapse();
-    if (this.#state !== "held") throw this.#loss ?? new LockLostError(this.name, "released", this.fencingToken);
+    if (this.#state === "held") return;
+    throw (
+      this.#loss ?? new LockLostError(this.name, this.#state === "lost" ? "expired" : this.#state, this.fencingToken)
+    );
   }
 
   /**
    * Makes the lease last `leaseMs` from now, and gives it this length from now on, also when renewed. Never creates a
    * lease that is gone. One round trip; ends at `maxHoldMs` at the latest.
    *
+   * A shorter one counts from the moment it is sent: whether or not its answer comes, the lease may be over then.
+   *
    * @throws {LockLostError} it is lost or released.
-   * @throws {KitError} the server could not be asked in time: then the lease ends when it would have.
+   * @throws {KitError} the server could not be asked in time: then the lease ends when it would have, or when `leaseMs` are
+   * over, whichever is sooner.
    * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
    */
   async extend(leaseMs: number = this.#leaseMs): Promise<void> {
     integerOption("leaseMs", leaseMs, 10, 86_400_000);
     this.assertHeld();
-    const before = this.#leaseMs;
-    this.#leaseMs = leaseMs;
-    try {
-      await this.#keeper.extend(this);
-    } catch (error) {
-      this.#leaseMs = before;
-      throw error;
+    const now = performance.now();
+    // Also renewals that are under way with the old length promise no more than the new one from here on.
+    this.#leaseMs = Math.min(this.#leaseMs, leaseMs);
+    if (now + surely(leaseMs) < this.deadlineAt) {
+      this.deadlineAt = now + surely(leaseMs);
+      this.#planRenewal(now, leaseMs);
+      this.#keeper.changed(this);
     }
+    await this.#keeper.extend(this, leaseMs);
     this.assertHeld();
   }
 
@@ -168,7 +176,7 @@ export class Lease implements AsyncDisposable, ScheduledLease {
    * again tries again.
    */
   release(): Promise<ReleaseOutcome> {
-    if (this.#state === "lost") return Promise.resolve("not-held");
+    if (this.#state === "lost" || this.#state === "handed-over") return Promise.resolve("not-held");
     if (this.#state === "held") {
       this.#state = "released";
       this.#keeper.remove(this);
@@ -188,8 +196,27 @@ export class Lease implements AsyncDisposable, ScheduledLease {
   }
 
   /**
-   * All that another process needs to go on with this lease, by `lock.resume(text)`. Both may renew and release it; call
-   * `stopRenewal()` here once the other has taken over. Who has the text can release the lock.
+   * Gives the lease to whoever calls `lock.resume(text)` with the returned text, and lets go of it here: it is not renewed
+   * any more, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
+   * from now, unless it is resumed before. Who has the text can release the lock.
+   *
+   * @throws {LockLostError} it is not held any more.
+   */
+  handOver(): string {
+    this.assertHeld();
+    const text = this.serialise();
+    this.#state = "handed-over";
+    this.#keeper.remove(this);
+    return text;
+  }
+
+  /**
+   * The text by which `lock.resume(text)` makes another handle of this same lease, here or in another process; a record
+   * against the loss of this process, for example. From then on it has several handles: whichever releases it, is closed,
+   * reaches `maxHoldMs` or shortens it does so for all of them, and the others learn of it at their next renewal. To pass a
+   * lease on use {@link handOver}. Who has the text can release the lock.
+   *
+   * Of `maxHoldMs` the text carries what is left now; the time until it is resumed is not counted.
    */
   serialise(): string {
     const lease: SerialisedLease = {
@@ -199,8 +226,9 @@ export class Lease implements AsyncDisposable, ScheduledLease {
       token: this.token,
       fencingToken: this.fencingToken,
       leaseMs: this.#leaseMs,
-      renew: this.#terms.renew,
-      maxHoldMs: this.#terms.maxHoldMs,
+      renew: this.#renewing,
+      maxHoldMs:
+        this.#holdEndsAt === Infinity ? undefined : Math.max(10, Math.floor(this.#holdEndsAt - performance.now())),
       holder: this.#terms.holder,
     };
     return JSON.stringify(lease);
@@ -218,9 +246,9 @@ export class Lease implements AsyncDisposable, ScheduledLease {
     return this.#leaseMs / 10;
   }
 
-  /** @internal What the next renewal asks for: the whole length, or what maxHoldMs leaves of it. */
-  get nextTermMs(): number {
-    return Math.max(1, Math.floor(Math.min(this.#leaseMs, this.#holdEndsAt - performance.now())));
+  /** @internal What a renewal may ask for: the whole length, or what maxHoldMs leaves of it. */
+  termMs(leaseMs: number): number {
+    return Math.max(1, Math.floor(Math.min(leaseMs, this.#holdEndsAt - performance.now())));
   }
 
   /** @internal */
@@ -228,21 +256,24 @@ export class Lease implements AsyncDisposable, ScheduledLease {
     this.#keeper.renew(leases);
   }
 
-  /** @internal The server's word on a renewal that was sent at `sentAt` for `termMs`. */
-  renewed(state: RenewState, sentAt: number, termMs: number): void {
+  /** @internal The server's word on a renewal that was sent at `sentAt` for `termMs`; an extension changes the length. */
+  renewed(state: RenewState, sentAt: number, termMs: number, extendedMs?: number): void {
     if (this.#state !== "held") return;
+    if (state === "extended" && extendedMs !== undefined) this.#leaseMs = extendedMs;
     if (state === "gone") this.lose("expired");
     else if (state === "taken") this.lose("taken");
     else if (state === "corrupt") this.renewFailed();
     else {
       this.#failures = 0;
-      this.deadlineAt = Math.min(sentAt + surely(termMs), this.#holdEndsAt);
+      // A shorter length was asked for since: it may count already.
+      const sureMs = Math.min(termMs, this.#leaseMs);
+      this.deadlineAt = Math.min(sentAt + surely(sureMs), this.#holdEndsAt);
       // The answer itself may have come too late to be good for anything.
       if (this.deadlineAt <= performance.now()) {
         this.lapse();
         return;
       }
-      this.#planRenewal(sentAt, termMs);
+      this.#planRenewal(sentAt, sureMs);
       this.#keeper.changed(this);
     }
   }

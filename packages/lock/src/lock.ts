@@ -12,10 +12,10 @@ import {
   type LockOptions,
   type LockSettings,
   lockSettings,
+  tryTerms,
   type TryOptions,
 } from "./options.js";
-import type { Owner } from "./scripts/index.js";
-import { Waiters, type WaitingEvents } from "./waiting.js";
+import { type Seen, timeoutOf, Waiters, type WaitingEvents } from "./waiting.js";
 
 const inspectedWaiters = 10;
 
@@ -104,6 +104,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * });
    */
   async using<T>(name: string, routine: (lease: Lease) => Promise<T> | T, options: AcquireOptions = {}): Promise<T> {
+    if (typeof routine !== "function")
+      throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
     const lease = await this.acquire(name, options);
     let result: T;
     try {
@@ -158,7 +160,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws all that {@link acquire} throws but LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<Lease | null> {
-    const terms = acquireTerms({ ...options, waitMs: 0 }, this.#settings);
+    const terms = tryTerms(options, this.#settings);
     return await traced(
       "lock.acquire",
       () => ({ name, waitMs: 0 }),
@@ -206,19 +208,20 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Goes on with a lease that another process (or object) has serialised. It is renewed once, which proves that it is
+   * Goes on with a lease that another process (or object) handed over or serialised. It is renewed once, which proves that it is
    * still held, and from then on by itself.
    *
    * @throws {LockLostError} it is not held any more.
-   * @throws {TypeError} `text` does not come from `lease.serialise()`.
+   * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
    * @throws {KitUnavailableError} no server answered in time.
    */
   async resume(text: string): Promise<Lease> {
     this.#assertOpen();
     const saved = parseLease(text);
+    // What the text does not limit is not limited, whatever this object's own default is.
     const terms = acquireTerms(
       { leaseMs: saved.leaseMs, renew: saved.renew, maxHoldMs: saved.maxHoldMs, holder: saved.holder },
-      this.#settings,
+      { ...this.#settings, maxHoldMs: undefined },
     );
     const { name, token, fencingToken } = saved;
     const termMs = firstTermMs(terms);
@@ -236,12 +239,14 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /**
    * Ends this object: no acquire begins any more, waiters are rejected with KitClosedError and leave the line, and held
    * leases are waited for, at most `timeoutMs`; what is still held then loses its signal and is released. The client is
-   * not touched. Idempotent; never rejects.
+   * not touched. Idempotent: the first call decides.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
-  close(options: CloseOptions = {}): Promise<void> {
+  async close(options: CloseOptions = {}): Promise<void> {
     const timeoutMs = closeTimeoutMs(options);
     this.#closing ??= this.#close(Deadline.in(timeoutMs));
-    return this.#closing;
+    await this.#closing;
   }
 
   /** As `close()`. */
@@ -254,26 +259,27 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     const deadline = new Deadline(startedAt + terms.waitMs);
     const { inbox } = this.#commands.runtime;
     // Nobody needs a second connection before the first wait. From then on each acquire is one command.
+    let seen: Seen | undefined;
     if (terms.waitMs === 0 || !inbox.isOpen) {
       const outcome = await this.#try(name, terms);
       if ("lease" in outcome) return outcome.lease;
+      seen = outcome;
       const patience = new Deadline(Math.min(deadline.at, performance.now() + this.#settings.deadlineMs));
       if (terms.waitMs > 0) await inbox.open(patience, terms.signal);
       terms.signal?.throwIfAborted();
-      if (deadline.remainingMs <= 0)
-        throw new LockTimeoutError(name, terms.waitMs, outcome.owner?.holder, outcome.msLeft);
+      if (deadline.remainingMs <= 0) throw timeoutOf(name, terms.waitMs, outcome);
     }
     this.#assertOpen();
     terms.signal?.throwIfAborted();
     let waiters = this.#waiters.get(name);
     if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
     const token = newToken();
-    const grant = await waiters.wait(token, terms, deadline);
+    const grant = await waiters.wait(token, terms, deadline, seen);
     return this.#granted(terms, startedAt, { name, token, ...grant });
   }
 
   /** One try: a lease, or who has it. */
-  async #try(name: string, terms: AcquireTerms): Promise<{ lease: Lease } | { owner: Owner | null; msLeft: number }> {
+  async #try(name: string, terms: AcquireTerms): Promise<{ lease: Lease } | Seen> {
     this.#assertOpen();
     terms.signal?.throwIfAborted();
     const startedAt = performance.now();

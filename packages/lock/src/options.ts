@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { booleanOption, integerOption, signalOption, textOption } from "@kit/core";
+import { booleanOption, integerOption, optionsObject, signalOption, textOption } from "@kit/core";
 
 /** How long a lease is, and who shows up as its holder. Given to `createLock` they are defaults for each acquire. */
 export interface LeaseOptions {
@@ -104,6 +104,11 @@ export interface LockSettings extends LeaseTerms {
   readonly maxWaiters: number;
 }
 
+const leaseNames = ["leaseMs", "renew", "maxHoldMs", "holder"];
+const lockNames = [...leaseNames, "prefix", "isolate", "deadlineMs", "maxWaiters"];
+const acquireNames = [...leaseNames, "waitMs", "signal"];
+const tryNames = [...leaseNames, "signal"];
+
 /** A day; a lease is a sign of life, not a reservation. */
 const longestMs = 86_400_000;
 
@@ -122,7 +127,12 @@ const leaseTerms = (options: LeaseOptions, defaults: LeaseTerms): LeaseTerms => 
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const lockSettings = (options: LockOptions): LockSettings => {
-  const { prefix, isolate = false, deadlineMs = 2_000, maxWaiters = 10_000 } = options;
+  const {
+    prefix,
+    isolate = false,
+    deadlineMs = 2_000,
+    maxWaiters = 10_000,
+  } = optionsObject("options", options, lockNames);
   return {
     ...leaseTerms(options, { leaseMs: 10_000, renew: true, maxHoldMs: undefined, holder: defaultHolder }),
     prefix,
@@ -140,12 +150,21 @@ export interface AcquireTerms extends LeaseTerms {
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const acquireTerms = (options: AcquireOptions, settings: LockSettings): AcquireTerms => ({
-  ...leaseTerms(options, settings),
-  waitMs: options.waitMs === undefined ? Infinity : integerOption("waitMs", options.waitMs, 0),
-  signal: signalOption("signal", options.signal),
-});
+export const acquireTerms = (options: AcquireOptions, settings: LeaseTerms): AcquireTerms => {
+  const { waitMs, signal } = optionsObject("options", options, acquireNames);
+  return {
+    ...leaseTerms(options, settings),
+    waitMs: waitMs === undefined ? Infinity : integerOption("waitMs", waitMs, 0),
+    signal: signalOption("signal", signal),
+  };
+};
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const closeTimeoutMs = ({ timeoutMs = 10_000 }: CloseOptions): number =>
-  integerOption("timeoutMs", timeoutMs, 0, longestMs);
+export const tryTerms = (options: TryOptions, settings: LeaseTerms): AcquireTerms =>
+  acquireTerms({ ...optionsObject("options", options, tryNames), waitMs: 0 }, settings);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const closeTimeoutMs = (options: CloseOptions): number => {
+  const { timeoutMs = 10_000 } = optionsObject("options", options, ["timeoutMs"]);
+  return integerOption("timeoutMs", timeoutMs, 0, longestMs);
+};

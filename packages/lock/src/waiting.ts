@@ -43,6 +43,18 @@ export interface WaitingEvents {
   readonly empty: (name: string) => void;
 }
 
+/** Who had the lock when the server was last asked, and what was left of the lease; -1: it has no end. */
+export interface Seen {
+  readonly owner: Owner | null;
+  readonly msLeft: number;
+}
+
+/** That the wait is over, with what was last seen. */
+export const timeoutOf = (name: string, waitMs: number, seen: Seen | undefined): LockTimeoutError => {
+  const msLeft = seen?.owner ? (seen.msLeft === -1 ? Infinity : seen.msLeft) : undefined;
+  return new LockTimeoutError(name, waitMs, seen?.owner?.holder, msLeft);
+};
+
 /** One acquire that waits. Settles once; whatever arrives later is undone. */
 class Waiter {
   readonly token: string;
@@ -52,8 +64,7 @@ class Waiter {
   isQueued = false;
   readonly #waiters: Waiters;
   readonly #deadline: Deadline;
-  #owner: Owner | null = null;
-  #msLeft: number | undefined;
+  #seen: Seen | undefined;
   #wasQueued = false;
   #isSettled = false;
   #isWithdrawn = false;
@@ -64,11 +75,12 @@ class Waiter {
   #resolve!: (grant: WaiterGrant) => void;
   #reject!: (error: unknown) => void;
 
-  constructor(waiters: Waiters, token: string, terms: AcquireTerms, deadline: Deadline) {
+  constructor(waiters: Waiters, token: string, terms: AcquireTerms, deadline: Deadline, seen: Seen | undefined) {
     this.#waiters = waiters;
     this.token = token;
     this.terms = terms;
     this.#deadline = deadline;
+    this.#seen = seen;
     this.granted = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -84,9 +96,8 @@ class Waiter {
   }
 
   /** Where it stands, as the server just said. */
-  seen(owner: Owner | null, msLeft: number): void {
-    this.#owner = owner;
-    this.#msLeft = msLeft;
+  saw(seen: Seen): void {
+    this.#seen = seen;
   }
 
   grant(grant: WaiterGrant): void {
@@ -145,7 +156,7 @@ class Waiter {
       case "queued":
         this.isQueued = true;
         this.#wasQueued = true;
-        this.seen(reply.owner, reply.msLeft);
+        this.saw(reply);
         this.#waiters.queued(reply);
         if (this.#hasDoubt) this.#waiters.beatNow();
         return true;
@@ -184,7 +195,7 @@ class Waiter {
   }
 
   #timeOut(): void {
-    this.abandon(new LockTimeoutError(this.#waiters.name, this.terms.waitMs, this.#owner?.holder, this.#msLeft));
+    this.abandon(timeoutOf(this.#waiters.name, this.terms.waitMs, this.#seen));
   }
 
   /** Returns whether it was still open. */
@@ -227,8 +238,8 @@ export class Waiters {
   }
 
   /** Waits for the lock; settles with a grant, or with the reason why not. */
-  wait(token: string, terms: AcquireTerms, deadline: Deadline): Promise<WaiterGrant> {
-    const waiter = new Waiter(this, token, terms, deadline);
+  wait(token: string, terms: AcquireTerms, deadline: Deadline, seen: Seen | undefined): Promise<WaiterGrant> {
+    const waiter = new Waiter(this, token, terms, deadline, seen);
     this.#waiters.set(token, waiter);
     waiter.start();
     return waiter.granted;
@@ -339,14 +350,14 @@ export class Waiters {
       const tokens = asked.map(({ token }) => token);
       const reply = await this.commands.beat(this.#keys, tokens);
       this.#failures = 0;
-      const { owner, msLeft, fencingToken } = reply;
+      const { msLeft, fencingToken } = reply;
       let first = Infinity;
       for (const [index, waiter] of asked.entries()) {
         const state = reply.states[index] ?? "unknown";
         if (state === "granted") waiter.grant({ fencingToken, grantedMs: msLeft, deadlineAt: sentAt + surely(msLeft) });
         else if (state === "unknown") waiter.requeue();
         else {
-          waiter.seen(owner, msLeft);
+          waiter.saw(reply);
           first = Math.min(first, state);
         }
       }

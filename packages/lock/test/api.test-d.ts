@@ -78,12 +78,15 @@ export type Pins = [
   Check<Same<Lease["extend"], (leaseMs?: number) => Promise<void>>>,
   Check<Same<Lease["release"], () => Promise<ReleaseOutcome>>>,
   Check<Same<Lease["stopRenewal"], () => void>>,
+  Check<Same<Lease["handOver"], () => string>>,
   Check<Same<Lease["serialise"], () => string>>,
   Check<Lease extends AsyncDisposable ? true : false>,
   Check<Lock extends AsyncDisposable ? true : false>,
 
   Check<Same<ReleaseOutcome, "released" | "not-held">>,
-  Check<Same<LossReason, "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released">>,
+  Check<
+    Same<LossReason, "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released" | "handed-over">
+  >,
   Check<Same<LockErrorCode, "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL">>,
   Check<LockLostError | LockTimeoutError | LockQueueFullError extends KitError ? true : false>,
   Check<Same<LockTimeoutError["holder"], string | undefined>>,

@@ -272,7 +272,8 @@ describe("resume", () => {
     const terms = { leaseMs: 4_000, renew: false, maxHoldMs: 60_000, holder: "mover" };
     const lease = await bench.make().acquire(name, terms);
     await lease.extend(5_000);
-    expect(JSON.parse(lease.serialise())).toEqual({
+    const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
+    expect(saved).toEqual({
       kit: "lock",
       layout: 1,
       name,
@@ -280,7 +281,11 @@ describe("resume", () => {
       fencingToken: lease.fencingToken,
       ...terms,
       leaseMs: 5_000,
+      // What is left of it.
+      maxHoldMs: expect.any(Number) as number,
     });
+    expect(saved["maxHoldMs"]).toBeGreaterThan(50_000);
+    expect(saved["maxHoldMs"]).toBeLessThan(60_000);
     const resumed = await bench.make({ leaseMs: 1_000, holder: "other" }).resume(lease.serialise());
     expect(resumed).toMatchObject({ name, holder: "mover", leaseMs: 5_000, fencingToken: lease.fencingToken });
     expect(await resumed.release()).toBe("released");

@@ -251,6 +251,6 @@ export const racePage = (view: RaceView): Html => {
     </section>
     <p class="small-print">
       Every race has a small market of its own, under its own hash
-      tag${result ? html`, <code>{${result.id}}</code>,` : ""} gone after ten minutes. The bar below judges the shop.
+      tag${result ? html` <code>{${result.id}}</code>` : ""}, gone after ten minutes. The bar below judges the shop.
     </p>`;
 };

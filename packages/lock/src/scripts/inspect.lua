@@ -6,17 +6,22 @@
 -- KEYS[4]  waiters  hash     token to `aliveUntil grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  first    integer  how many waiters to show
 --
--- Reply     {msLeft, owner, fence, waiting, holder, …}; msLeft -2: free; the holders of the first waiters in order
+-- Reply     {msLeft, owner, fence, waiting, holder, …}  msLeft -2: free; the holders of the first waiters in order
+--           error KIT_LAYOUT                           written by a newer version
 local lease = KEYS[1]
 local fence = KEYS[2]
 local queue = KEYS[3]
 local waiters = KEYS[4]
 local first = tonumber(ARGV[1])
 
+local stored = redis.call('GET', fence)
+if stored and not string.match(stored, '^1:%d') then
+  return redis.error_reply('KIT_LAYOUT the lock was written by a newer version')
+end
 local reply = {
   redis.call('PTTL', lease),
   redis.call('GET', lease) or '',
-  redis.call('GET', fence) or '',
+  stored or '',
   redis.call('ZCARD', queue),
 }
 for _, token in ipairs(redis.call('ZRANGE', queue, 0, first - 1)) do

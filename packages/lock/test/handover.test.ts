@@ -1,0 +1,170 @@
+import { connect } from "@kit/core";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { createLock, LockLostError } from "../src/index.js";
+import { benchOf, rejection } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "torch";
+
+describe("Lease.handOver", () => {
+  it("leaves the lease to whoever resumes it, whatever becomes of the first object", async () => {
+    const giver = bench.make({ leaseMs: 2_000 });
+    const taker = bench.make();
+    const given = await giver.acquire(name);
+    const taken = await taker.resume(given.handOver());
+    expect(await given.release()).toBe("not-held");
+    await given[Symbol.asyncDispose]();
+    await giver.close({ timeoutMs: 0 });
+    expect(given.signal.aborted).toBe(false);
+    expect(await taker.tryAcquire(name)).toBeNull();
+    expect(taken.isHeld).toBe(true);
+    expect(await taken.release()).toBe("released");
+  });
+
+  it("ends what the first handle may do", async () => {
+    const lease = await bench.make({ leaseMs: 300 }).acquire(name);
+    lease.handOver();
+    expect(lease.isHeld).toBe(false);
+    expect(() => lease.assertHeld()).toThrow(LockLostError);
+    expect(await rejection(lease.extend())).toMatchObject({ reason: "handed-over" });
+    expect(() => lease.handOver()).toThrow(LockLostError);
+  });
+
+  it("lets the lease run out when nobody resumes it", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name, { leaseMs: 200 });
+    lease.handOver();
+    await lock.using(name, () => undefined, { waitMs: 5_000 });
+    expect((await lock.inspect(name)).state).toBe("free");
+  });
+});
+
+describe("Lock.resume", () => {
+  it("goes on with what is left of maxHoldMs", async () => {
+    const lock = bench.make();
+    const startedAt = performance.now();
+    const lease = await lock.acquire(name, { leaseMs: 400, maxHoldMs: 800 });
+    await eventually(() => {
+      if (performance.now() - startedAt < 500) throw new Error("not yet");
+    });
+    const resumed = await lock.resume(lease.handOver());
+    const lost = new Promise<LockLostError>((resolve) => {
+      resumed.signal.addEventListener("abort", () => resolve(resumed.signal.reason as LockLostError));
+    });
+    expect((await lost).reason).toBe("max-hold");
+    expect(performance.now() - startedAt).toBeGreaterThan(700);
+    // 800, and what the machine was late.
+    expect(performance.now() - startedAt).toBeLessThan(1_100);
+  });
+
+  it("holds without a limit what had none, whatever the object's own default is", async () => {
+    const lease = await bench.make().acquire(name, { leaseMs: 1_000 });
+    const resumed = await bench.make({ maxHoldMs: 50 }).resume(lease.handOver());
+    expect(resumed.remainingMs).toBeGreaterThan(500);
+    await resumed.release();
+  });
+
+  it("does not start to renew a lease whose renewal had been stopped", async () => {
+    const lease = await bench.make().acquire(name, { leaseMs: 300 });
+    lease.stopRenewal();
+    const resumed = await bench.make().resume(lease.handOver());
+    await eventually(() => {
+      if (!resumed.signal.aborted) throw new Error("still held");
+    });
+    expect((resumed.signal.reason as LockLostError).reason).toBe("stopped");
+  });
+});
+
+describe("Lease.extend to less", () => {
+  it("counts from the moment it is sent, whether or not its answer comes", async () => {
+    const { port } = redis.server.nodes[0]!;
+    await using proxy = await FaultProxy.start({ port });
+    const client = await connect(proxy.url);
+    redis.defer(() => client.close());
+    const lease = await bench.on(client, { deadlineMs: 500 }).acquire(name, { leaseMs: 30_000 });
+    // The request arrives, the answer is late.
+    proxy.down.latencyMs = 1_500;
+    const extended = rejection(lease.extend(100));
+    const others = bench.make();
+    const next = await others.acquire(name, { waitMs: 5_000 });
+    expect(lease.isHeld).toBe(false);
+    expect(lease.signal.aborted).toBe(true);
+    await next.release();
+    proxy.heal();
+    await extended;
+  });
+
+  it("gives the lease its new length, also when renewed", async () => {
+    const lease = await bench.make().acquire(name, { leaseMs: 30_000 });
+    await lease.extend(600);
+    expect(lease.leaseMs).toBe(600);
+    expect(lease.remainingMs).toBeLessThanOrEqual(600);
+    let least = 600;
+    await eventually(() => {
+      least = Math.min(least, lease.remainingMs);
+      if (least > 500 || lease.remainingMs < least + 50) throw new Error("not renewed yet");
+    });
+    expect(lease.remainingMs).toBeLessThanOrEqual(600);
+    expect(lease.isHeld).toBe(true);
+    await lease.release();
+  });
+});
+
+describe("What people read", () => {
+  it("has no line breaks or escape codes of a name or label", async () => {
+    const lock = bench.make();
+    const wild = "ev\n\u001b[31mil\u0000";
+    const lease = await lock.acquire(wild, { holder: wild });
+    const error = await rejection(lock.acquire(wild, { waitMs: 0 }));
+    expect(String(error)).not.toMatch(/\p{Cc}/u);
+    expect(error).toMatchObject({ resource: wild, holder: wild });
+    await lease.release();
+  });
+
+  it("names holder and time left after the very first wait of an object", async () => {
+    const lease = await bench.make().acquire(name, { holder: "Ada" });
+    const error = await rejection(bench.make().acquire(name, { waitMs: 5 }));
+    expect(error).toMatchObject({ code: "KIT_LOCK_TIMEOUT", holder: "Ada", msLeft: expect.any(Number) as number });
+    await lease.release();
+  });
+
+  it("says that a lease without expiry has no end", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name);
+    await bench.db.persist(bench.keysOf(name).lease);
+    expect(await rejection(lock.acquire(name, { waitMs: 0 }))).toMatchObject({ msLeft: Infinity });
+    await lease.release();
+  });
+});
+
+describe("Options", () => {
+  it.each([
+    ["null", null, "`null`"],
+    ["a text", "fast", '`"fast"`'],
+    ["a misspelt name", { leasems: 5 }, '`"leasems"`'],
+  ])("refuses %s", async (_, options, shown) => {
+    const lock = bench.make();
+    for (const refused of [
+      () => createLock(redis.client, options as never),
+      () => lock.acquire(name, options as never),
+      () => lock.tryAcquire(name, options as never),
+      () => lock.using(name, () => undefined, options as never),
+      () => lock.close(options as never),
+    ]) {
+      const error = await rejection((async () => await refused())());
+      expect(error).toBeInstanceOf(TypeError);
+      expect(String(error)).toContain(shown);
+    }
+    expect((await lock.inspect(name)).state).toBe("free");
+  });
+
+  it("refuses a routine that is none, before it takes the lock", async () => {
+    const lock = bench.make();
+    const error = await rejection(lock.using(name, undefined as never));
+    expect(String(error)).toBe("TypeError: Expected `routine` to be a function, got undefined");
+    expect((await lock.inspect(name)).fencingToken).toBeNull();
+  });
+});
