@@ -19,7 +19,7 @@ export { surely } from "./clock.js";
 export { Deadline, onAbort } from "./deadline.js";
 export { TypedEmitter } from "./emitter.js";
 export { booleanOption, integerOption, optionsObject, signalOption, textOption } from "./options.js";
-export { backoffMs, pause } from "./retry.js";
+export { pause } from "./retry.js";
 export { newToken } from "./token.js";
 export { traced } from "./tracing.js";
 

@@ -17,7 +17,6 @@ const values = [
   "KitUnavailableError",
   "KitUnknownOutcomeError",
   "TypedEmitter",
-  "backoffMs",
   "booleanOption",
   "connect",
   "defineScript",
