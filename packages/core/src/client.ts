@@ -29,6 +29,8 @@ export interface NodeClient extends RedisLike {
   };
   readonly stream?: {
     destroy(): void;
+    cork?(): void;
+    uncork?(): void;
     readonly destroyed?: boolean;
     readonly writable?: boolean;
     readonly bytesRead?: number;
@@ -50,7 +52,7 @@ interface ClusterClient extends RedisLike {
 }
 
 /** Whether the caller's client routes by slot. What the *server* is, is asked of the server (`Runtime.isCluster`). */
-const isClusterClient = (client: RedisLike): client is ClusterClient =>
+export const isClusterClient = (client: RedisLike): client is ClusterClient =>
   typeof (client as Partial<ClusterClient>).nodes === "function";
 
 /** The connections behind a client: itself, or one per known node. */

@@ -19,25 +19,82 @@ export class Deadline {
 // setTimeout takes 31 bits; anything longer would fire at once.
 const longestTimer = 2 ** 31 - 1;
 
+/** Something that is told when its deadline has passed. */
+export abstract class Timed {
+  readonly deadline: Deadline;
+  #immediate: NodeJS.Immediate | undefined;
+
+  constructor(deadline: Deadline) {
+    this.deadline = deadline;
+    // While somebody waits the process lives; the timer that is left over holds nobody.
+    if (waiting.size === 0) timer?.ref();
+    waiting.add(this);
+    if (deadline.at < timerAt) arm(deadline.at);
+  }
+
+  /** Called once, at the deadline, unless `forget()` was before. */
+  protected abstract late(): void;
+
+  forget(): void {
+    if (this.#immediate) clearImmediate(this.#immediate);
+    if (waiting.delete(this) && waiting.size === 0) timer?.unref();
+  }
+
+  /**
+   * The timer fired. What is already in the socket is read first: after a blocked event loop timers fire before it, and
+   * would take a deaf client for a silent server.
+   */
+  isDue(): boolean {
+    if (this.deadline.remainingMs > 1) return false;
+    this.#immediate ??= setImmediate(() => {
+      this.#immediate = undefined;
+      this.forget();
+      this.late();
+    });
+    return true;
+  }
+}
+
+// One timer for all deadlines, set for the nearest it has met: nearly every call ends long before its own, and to set and
+// clear a timer costs more than all else that a call does here.
+const waiting = new Set<Timed>();
+let timer: NodeJS.Timeout | undefined;
+let timerAt = Infinity;
+
+const arm = (at: number): void => {
+  clearTimeout(timer);
+  timerAt = at;
+  timer = setTimeout(look, Math.min(Math.max(Math.ceil(at - performance.now()), 0), longestTimer));
+};
+
+const look = (): void => {
+  timer = undefined;
+  timerAt = Infinity;
+  let nearest = Infinity;
+  for (const timed of waiting) if (!timed.isDue()) nearest = Math.min(nearest, timed.deadline.at);
+  if (nearest < Infinity) arm(nearest);
+};
+
+class Alarm extends Timed {
+  readonly #ring: () => void;
+
+  constructor(deadline: Deadline, ring: () => void) {
+    super(deadline);
+    this.#ring = ring;
+  }
+
+  protected override late(): void {
+    this.#ring();
+  }
+}
+
 /**
- * Calls `late` at `deadline`, but never before the replies that are already in the socket were read: after a blocked
- * event loop timers fire first, and would take a deaf client for a silent server. Returns what cancels it.
+ * Calls `late` at `deadline`, but never before the replies that are already in the socket were read. Returns what cancels
+ * it.
  */
 export const atDeadline = (deadline: Deadline, late: () => void): (() => void) => {
-  let immediate: NodeJS.Immediate | undefined;
-  let timer: NodeJS.Timeout;
-  const arm = (): void => {
-    timer = setTimeout(look, Math.min(Math.max(Math.ceil(deadline.remainingMs), 0), longestTimer));
-  };
-  const look = (): void => {
-    if (deadline.remainingMs > 1) arm();
-    else immediate = setImmediate(late);
-  };
-  arm();
-  return () => {
-    clearTimeout(timer);
-    if (immediate) clearImmediate(immediate);
-  };
+  const alarm = new Alarm(deadline, late);
+  return () => alarm.forget();
 };
 
 const listeners = new WeakMap<AbortSignal, Set<() => void>>();

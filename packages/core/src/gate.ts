@@ -8,7 +8,7 @@ import {
   type RedisArgument,
   type RedisLike,
 } from "./client.js";
-import { atDeadline, onAbort, Deadline } from "./deadline.js";
+import { atDeadline, Deadline, onAbort, Timed } from "./deadline.js";
 import {
   isReplyError,
   type KitError,
@@ -39,6 +39,9 @@ export interface Call {
 /** A connection that answered nothing for this long is deaf; where less is known it is asked, and given as long. */
 const deafMs = 500;
 
+/** How many commands of one turn go out together. */
+const commandsPerWrite = 32;
+
 // ioredis has no codes for these; both majors say them with the same words.
 const neverSent =
   /^(Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready)/;
@@ -46,6 +49,34 @@ const neverSent =
 const onlyRefused = /^Too many Cluster redirections/;
 
 type Outcome = { readonly reply: unknown } | { readonly error: unknown } | "late";
+
+/** A command that was handed to the client: lands with its reply, at its deadline, or when its caller gives up. */
+class Flight extends Timed {
+  readonly #resolve: (outcome: Outcome) => void;
+  readonly #landed: () => void;
+  readonly #stopListening: (() => void) | undefined;
+  #isOver = false;
+
+  constructor({ deadline, signal }: Call, resolve: (outcome: Outcome) => void, landed: () => void) {
+    super(deadline);
+    this.#resolve = resolve;
+    this.#landed = landed;
+    this.#stopListening = signal && onAbort(signal, () => this.land({ error: signal.reason }));
+  }
+
+  land(outcome: Outcome): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.forget();
+    this.#stopListening?.();
+    this.#landed();
+    this.#resolve(outcome);
+  }
+
+  protected override late(): void {
+    this.land("late");
+  }
+}
 
 /**
  * The only place where a command is handed to a client.
@@ -59,11 +90,16 @@ export class Gate {
   readonly #waiting = new Set<() => void>();
   readonly #readyListeners = new Set<() => void>();
   readonly #dropListeners = new Set<() => void>();
+  readonly #isShared: boolean;
+  #inFlight = 0;
+  #corked = 0;
   #lastError: unknown;
   #hasEnded = false;
 
-  constructor(client: RedisLike) {
+  /** `isShared`: many callers have commands under way at once, so that it pays to send some of them together. */
+  constructor(client: RedisLike, isShared = false) {
     this.client = client;
+    this.#isShared = isShared;
   }
 
   /** Puts our listeners on the client. Its `error` listener also keeps ioredis from printing. */
@@ -145,18 +181,36 @@ export class Gate {
   #send(command: string, args: readonly RedisArgument[], call: Call): Promise<Outcome> {
     if (call.signal?.aborted) return Promise.resolve({ error: call.signal.reason });
     return new Promise((resolve) => {
-      const settle = (outcome: Outcome): void => {
-        cancelDeadline();
-        stopListening();
-        resolve(outcome);
-      };
-      const cancelDeadline = atDeadline(call.deadline, () => settle("late"));
-      const stopListening = onAbort(call.signal, () => settle({ error: call.signal?.reason }));
+      const flight = new Flight(call, resolve, this.#landed);
+      if (this.#inFlight++ > 0 && this.#isShared) this.#cork();
       this.client.call(command, ...args).then(
-        (reply) => settle({ reply }),
-        (error: unknown) => settle({ error }),
+        (reply) => flight.land({ reply }),
+        (error: unknown) => flight.land({ error }),
       );
     });
+  }
+
+  readonly #landed = (): void => {
+    this.#inFlight--;
+  };
+
+  /**
+   * Where many calls are under way their replies arrive together, and what follows on them is sent in one turn. It goes
+   * out in few writes, since a write costs more than all the rest of a command; not in one, so that the server begins.
+   */
+  #cork(): void {
+    const { stream } = this.client as NodeClient;
+    if (!stream?.cork) return;
+    if (this.#corked++ === 0) {
+      stream.cork();
+      process.nextTick(() => {
+        this.#corked = 0;
+        stream.uncork?.();
+      });
+    } else if (this.#corked % commandsPerWrite === 0) {
+      stream.uncork?.();
+      stream.cork();
+    }
   }
 
   #wasRefused(error: unknown): boolean {

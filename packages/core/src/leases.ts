@@ -43,7 +43,7 @@ export class LeaseScheduler {
   }
 
   add(lease: ScheduledLease): void {
-    if (this.#heap.length === 0) this.#lead = wallLead();
+    if (!this.#timer) this.#lead = wallLead();
     const entry = { lease, index: this.#heap.length };
     this.#heap.push(entry);
     this.#entries.set(lease, entry);
@@ -71,11 +71,7 @@ export class LeaseScheduler {
       this.#rise(last);
       this.#sink(last);
     }
-    if (this.#heap.length === 0) {
-      clearTimeout(this.#timer);
-      this.#timer = undefined;
-      this.#timerAt = Infinity;
-    }
+    // The timer stays when nothing is left: it holds no process, and whoever takes lock after lock needs no other.
   }
 
   /** Renews everything now: the clocks, or the server, are not what they were. */

@@ -1,4 +1,4 @@
-import { duplicateClient, keyPrefixOf, nodeOfSlot, type RedisLike } from "./client.js";
+import { duplicateClient, isClusterClient, keyPrefixOf, nodeOfSlot, type RedisLike } from "./client.js";
 import { ServerClock } from "./clock.js";
 import { Deadline } from "./deadline.js";
 import { isReplyError, KitClosedError, serverError } from "./errors.js";
@@ -49,7 +49,7 @@ export class Runtime {
   constructor(client: RedisLike, prefix: string, onGone: () => void) {
     this.client = client;
     this.prefix = prefix;
-    this.gate = new Gate(client);
+    this.gate = new Gate(client, true);
     this.inbox = new Inbox(client, prefix, (channel) => this.#mayPublish(channel));
     this.exclusive = new ExclusivePool(client);
     this.#onGone = onGone;
@@ -85,7 +85,8 @@ export class Runtime {
 
   /** The clock of the node that serves `key`; to be asked anew each time, since slots move. */
   clockOf(key: string): ServerClock {
-    const node = nodeOfSlot(this.client, slotOf(keyPrefixOf(this.client) + key));
+    const { client } = this;
+    const node = isClusterClient(client) ? nodeOfSlot(client, slotOf(keyPrefixOf(client) + key)) : "";
     let clock = this.#clocks.get(node);
     if (!clock) this.#clocks.set(node, (clock = new ServerClock()));
     return clock;

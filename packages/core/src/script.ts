@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { RedisArgument, RedisLike } from "./client.js";
 import { Deadline } from "./deadline.js";
-import { isReplyError, KitKeyTypeError, namesOf, replyOf, safeCause, serverError } from "./errors.js";
-import type { Gate } from "./gate.js";
+import { isReplyError, KitKeyTypeError, replyOf, safeCause, serverError } from "./errors.js";
+import type { Call, Gate } from "./gate.js";
 import { Runtime, withRuntime } from "./runtime.js";
 
 /** `...leases` stands for any number of keys or arguments, at the end of the list. */
@@ -16,7 +16,10 @@ type Operands<Names extends readonly string[], Value> = {
 export interface ScriptSpec<Keys extends readonly string[], Args extends readonly string[], Reply> {
   /** `<package>.<script>`, for messages and traces. */
   readonly name: string;
-  /** The Lua text, or several that are joined: shared definitions first, the script itself last. */
+  /**
+   * The Lua text; or several that are joined, libraries first and the script itself last. Where it has a line
+   * `-- Libraries` they are put there: what stands before it runs without them.
+   */
   readonly source: string | readonly string[];
   /** The names of KEYS in order, as the script's header and bindings have them. The last may be `...rest`. */
   readonly keys: Keys;
@@ -81,42 +84,85 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
 
 const defaultDeadlineMs = 2_000;
 
-const positions = <Value>(names: readonly string[], values: Readonly<Record<string, unknown>>): Value[] => {
-  const list: Value[] = [];
-  for (const name of names)
-    if (name.startsWith("...")) list.push(...(values[name.slice(3)] as Value[]));
-    else list.push(values[name] as Value);
-  return list;
+const joined = (sources: readonly string[]): string => {
+  const libraries = sources.slice(0, -1).join("\n");
+  const script = sources.at(-1) ?? "";
+  const place = /^-- Libraries$/m;
+  return place.test(script) ? script.replace(place, () => libraries) : sources.join("\n");
 };
+
+/** Returns what appends operands in the order of their names. */
+const appending = (names: readonly string[]) => {
+  const last = names.at(-1);
+  const rest = last?.startsWith("...") ? last.slice(3) : undefined;
+  const single = rest === undefined ? names : names.slice(0, -1);
+  return (list: RedisArgument[], values: Readonly<Record<string, unknown>>): void => {
+    for (const name of single) list.push(values[name] as RedisArgument);
+    if (rest !== undefined) list.push(...(values[rest] as RedisArgument[]));
+  };
+};
+
+/** One call as the gate sees it. What it is called is put together only for those that fail. */
+class ScriptCall implements Call {
+  readonly mutates: boolean;
+  readonly idempotent: boolean;
+  readonly op: string | undefined;
+  readonly deadline: Deadline;
+  readonly signal: AbortSignal | undefined;
+  readonly isWanted: (() => boolean) | undefined;
+  /** The script's text or its hash, the number of keys, the keys, the arguments. */
+  readonly operands: RedisArgument[];
+  readonly #name: string;
+
+  constructor(
+    spec: { readonly name: string; readonly readonly: boolean; readonly idempotent: boolean },
+    operands: RedisArgument[],
+    { deadlineMs = defaultDeadlineMs, signal, op, isWanted }: RunOptions,
+  ) {
+    this.#name = spec.name;
+    this.operands = operands;
+    this.mutates = !spec.readonly;
+    this.idempotent = spec.idempotent;
+    this.op = op;
+    this.deadline = Deadline.in(deadlineMs);
+    this.signal = signal;
+    this.isWanted = isWanted;
+  }
+
+  get keys(): string[] {
+    return this.operands.slice(2, 2 + Number(this.operands[1])).map(String);
+  }
+
+  get what(): string {
+    const [key] = this.keys;
+    return key === undefined ? this.#name : `${this.#name} of ${key}`;
+  }
+}
 
 /** Defines a script once, at module level. Nothing is sent until it runs. */
 export const defineScript = <const Keys extends readonly string[], const Args extends readonly string[], Reply>(
   spec: ScriptSpec<Keys, Args, Reply>,
 ): Script<Keys, Args, Reply> => {
   const { name, keys: keyNames, args: argNames, readonly = false, idempotent = readonly } = spec;
+  const facts = { name, readonly, idempotent };
+  const appendKeys = appending(keyNames);
+  const appendArgs = appending(argNames);
   const sources = typeof spec.source === "string" ? [spec.source] : spec.source;
-  const source = sources.join("\n");
+  const source = joined(sources);
   const sha = createHash("sha1").update(source).digest("hex");
 
-  const runOn = async (
-    gate: Gate,
-    keys: readonly string[],
-    args: readonly RedisArgument[],
-    { deadlineMs = defaultDeadlineMs, signal, op, isWanted }: RunOptions,
-  ): Promise<Reply> => {
-    const what = keys.length === 0 ? name : `${name} of ${namesOf(keys.slice(0, 1))}`;
-    const deadline = Deadline.in(deadlineMs);
-    const call = { what, mutates: !readonly, idempotent, op, deadline, signal, isWanted };
-    const operands = [keys.length, ...keys, ...args];
+  const runOn = async (gate: Gate, call: ScriptCall): Promise<Reply> => {
+    const { operands } = call;
     try {
       try {
-        return spec.reply(await gate.run("EVALSHA", [sha, ...operands], call));
+        return spec.reply(await gate.run("EVALSHA", operands, call));
       } catch (error) {
         if (!isReplyError(error) || !error.message.startsWith("NOSCRIPT")) throw error;
-        return spec.reply(await gate.run("EVAL", [source, ...operands], call));
+        return spec.reply(await gate.run("EVAL", operands.with(0, source), call));
       }
     } catch (error) {
       if (!isReplyError(error)) throw error;
+      const { what, keys } = call;
       if (replyOf(error.message).startsWith("WRONGTYPE")) throw await keyTypeError(gate, what, source, keys, error);
       throw serverError(error, what);
     }
@@ -129,11 +175,14 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
     keys: keyNames,
     args: argNames,
     run: (redis, keys, args, options = {}) => {
-      const keyList = positions<string>(keyNames, keys);
-      const argList = positions<RedisArgument>(argNames, args);
+      const operands: RedisArgument[] = [sha, 0];
+      appendKeys(operands, keys);
+      operands[1] = operands.length - 2;
+      appendArgs(operands, args);
+      const call = new ScriptCall(facts, operands, options);
       return redis instanceof Runtime
-        ? runOn(redis.gate, keyList, argList, options)
-        : withRuntime(redis, (runtime) => runOn(runtime.gate, keyList, argList, options));
+        ? runOn(redis.gate, call)
+        : withRuntime(redis, (runtime) => runOn(runtime.gate, call));
     },
   };
 };

@@ -62,15 +62,44 @@ describe("atDeadline", () => {
   });
 
   it("waits for a deadline beyond what a timer can hold", async () => {
+    // The one timer of the module may be a real one, set by another test.
+    vi.resetModules();
+    const fresh = await import("../src/deadline.js");
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance", "setImmediate"] });
     let calls = 0;
     const days = 24 * 3_600_000;
-    atDeadline(Deadline.in(40 * days), () => calls++);
+    fresh.atDeadline(fresh.Deadline.in(40 * days), () => calls++);
     await vi.advanceTimersByTimeAsync(39 * days);
     expect(calls).toBe(0);
     await vi.advanceTimersByTimeAsync(1.1 * days);
     expect(calls).toBe(1);
     vi.useRealTimers();
+  });
+});
+
+describe("many deadlines", () => {
+  it("come in their order, with one timer, whichever was set first", async () => {
+    const order: number[] = [];
+    const waits = [40, 10, 30, 20].map(
+      (ms) => new Promise<void>((resolve) => atDeadline(Deadline.in(ms), () => resolve(void order.push(ms)))),
+    );
+    const cancelled = atDeadline(Deadline.in(5), () => order.push(5));
+    cancelled();
+    await Promise.all(waits);
+    expect(order).toEqual([10, 20, 30, 40]);
+  });
+
+  it("hold the process while one is open, and not after the last is cancelled", () => {
+    const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+    const before = timers();
+    const stops = [1_000, 2_000].map((ms) => atDeadline(Deadline.in(ms), () => undefined));
+    expect(timers()).toBe(before + 1);
+    for (const stop of stops) stop();
+    expect(timers()).toBe(before);
+    const again = atDeadline(Deadline.in(5_000), () => undefined);
+    expect(timers()).toBe(before + 1);
+    again();
+    expect(timers()).toBe(before);
   });
 });
 

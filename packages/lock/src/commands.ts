@@ -8,6 +8,16 @@ export const aliveMs = 15_000;
 /** The first life of a lease that is granted by push, when its holder renews by itself: a dead one costs this much. */
 const pushedGrantMs = 2_000;
 
+/** In place of a fencing token: whoever has it. */
+const byForce = "*";
+
+/** How one attempt behaves. */
+interface AttemptOptions {
+  readonly deadlineMs: number;
+  readonly isWanted?: () => boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** Whom a withdrawal concerns: an acquire's token and the terms under which it was sent. */
 type Claim = Pick<LeaseTerms, "holder" | "leaseMs">;
 
@@ -42,28 +52,32 @@ export class LockCommands {
   async acquire(
     keys: LockKeys,
     token: string,
-    terms: LeaseTerms & { readonly signal?: AbortSignal | undefined },
+    terms: LeaseTerms,
     inbox: string,
-    isWanted: () => boolean,
-    deadlineMs: number,
+    { deadlineMs, isWanted, signal }: AttemptOptions,
   ): Promise<scripts.AcquireReply> {
-    const { maxWaiters } = this.settings;
     const clock = this.runtime.clockOf(keys.lease);
     const sentAt = performance.now();
     const leaseMs = firstTermMs(terms);
     const grantMs = terms.renew ? Math.min(leaseMs, pushedGrantMs) : leaseMs;
-    const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;
-    const { holder } = terms;
-    const args = { shared: this.#shared(), token, holder, leaseMs, grantMs, inbox, aliveMs, maxWaiters, notAfter };
-    // A waiter hears of an abort by its own listener, and withdraws.
-    const options = { deadlineMs, op: token, isWanted, signal: inbox === "" ? terms.signal : undefined };
-    const reply = await this.underWay(scripts.acquire.run(this.runtime, keys, args, options));
-    if (reply.state === "late") clock.reset();
-    else clock.observe(sentAt, reply.now);
-    return reply;
+    const args = {
+      owner: `${token}|${terms.holder}`,
+      leaseMs,
+      notAfter: clock.serverMsAt(sentAt + deadlineMs) ?? 0,
+      terms: `${this.#shared()} ${grantMs} ${aliveMs} ${this.settings.maxWaiters} ${inbox}`,
+    };
+    this.#underWay++;
+    try {
+      const reply = await scripts.acquire.run(this.runtime, keys, args, { deadlineMs, op: token, isWanted, signal });
+      if (reply.state === "late") clock.reset();
+      else clock.observe(sentAt, reply.now);
+      return reply;
+    } finally {
+      this.#ended();
+    }
   }
 
-  /** Gives back what `token` holds, or leaves the queue; with an empty one: takes it from the owner in `holder`. */
+  /** Gives back what `token` holds, or leaves the queue, when `fencingToken` is empty. */
   async release(
     keys: LockKeys,
     token: string,
@@ -72,8 +86,18 @@ export class LockCommands {
     signal?: AbortSignal,
   ): Promise<scripts.ReleaseReply> {
     const { deadlineMs } = this.settings;
-    const args = { shared: this.#shared(), token, holder, fencingToken };
-    return await scripts.release.run(this.runtime, keys, args, { deadlineMs, op: token, signal });
+    const args = { owner: `${token}|${holder}`, fencingToken, shared: this.#shared() };
+    this.#underWay++;
+    try {
+      return await scripts.release.run(this.runtime, keys, args, { deadlineMs, op: token, signal });
+    } finally {
+      this.#ended();
+    }
+  }
+
+  /** Takes the lock from its owner, if that still has it. */
+  async forceRelease(keys: LockKeys, { token, holder }: scripts.Owner): Promise<boolean> {
+    return (await this.release(keys, token, holder, byForce)) === "released";
   }
 
   /** Undoes an acquire that nobody waits for any more; repeated until answered, or until the server forgot it anyhow. */
@@ -81,7 +105,7 @@ export class LockCommands {
     const waitMs = aliveMs + claim.leaseMs;
     const { signal } = this.#end;
     const again = (): Promise<unknown> => this.release(keys, token, claim.holder, "", signal);
-    this.underWay(retry(again, { waitMs, baseMs: 50, capMs: 1_000, signal })).catch((error: unknown) => {
+    this.#tracked(retry(again, { waitMs, baseMs: 50, capMs: 1_000, signal })).catch((error: unknown) => {
       if (!signal.aborted) this.onError(error);
     });
   }
@@ -121,13 +145,17 @@ export class LockCommands {
   }
 
   /** Counts what `close()` has to wait for. Passes the work on. */
-  underWay<T>(work: Promise<T>): Promise<T> {
+  async #tracked<T>(work: Promise<T>): Promise<T> {
     this.#underWay++;
-    const done = (): void => {
-      if (--this.#underWay === 0) this.#onIdle?.();
-    };
-    work.then(done, done);
-    return work;
+    try {
+      return await work;
+    } finally {
+      this.#ended();
+    }
+  }
+
+  #ended(): void {
+    if (--this.#underWay === 0) this.#onIdle?.();
   }
 
   /** Waits for what is under way, at most to the deadline; then nothing goes on. */
@@ -148,7 +176,7 @@ export class LockCommands {
   #shared(): 0 | 1 | "" {
     if (!this.#hasAsked) {
       this.#hasAsked = true;
-      this.underWay(this.runtime.isCluster(this.settings.deadlineMs)).then(
+      this.#tracked(this.runtime.isCluster(this.settings.deadlineMs)).then(
         (isCluster) => {
           this.#isShared = isCluster ? 1 : 0;
         },

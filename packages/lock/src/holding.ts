@@ -62,12 +62,10 @@ export class Holding implements LeaseKeeper {
 
   release(lease: Lease): Promise<ReleaseOutcome> {
     const { name, fencingToken } = lease;
-    return this.#commands.underWay(
-      traced(
-        "lock.release",
-        () => ({ name, fencingToken }),
-        () => this.#release(lease),
-      ),
+    return traced(
+      "lock.release",
+      () => ({ name, fencingToken }),
+      () => this.#release(lease),
     );
   }
 
@@ -82,6 +80,7 @@ export class Holding implements LeaseKeeper {
       this.#events.released(lease);
       return "released";
     } catch (error) {
+      lease.releaseFailed();
       this.#commands.withdraw(keys, token, lease);
       this.#commands.onError(error);
       throw error;

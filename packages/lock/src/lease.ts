@@ -181,10 +181,7 @@ export class Lease implements AsyncDisposable, ScheduledLease {
       this.#state = "released";
       this.#keeper.remove(this);
     }
-    this.#releasing ??= this.#keeper.release(this).catch((error: unknown) => {
-      this.#releasing = undefined;
-      throw error;
-    });
+    this.#releasing ??= this.#keeper.release(this);
     return this.#releasing;
   }
 
@@ -284,6 +281,11 @@ export class Lease implements AsyncDisposable, ScheduledLease {
     const wait = Math.min(this.#leaseMs / 10, 20 * 2 ** Math.min(this.#failures++, 10));
     this.renewAt = performance.now() + wait * (0.5 + Math.random());
     this.#keeper.changed(this);
+  }
+
+  /** @internal The server could not be asked: a further call tries again. */
+  releaseFailed(): void {
+    this.#releasing = undefined;
   }
 
   /** @internal The deadline has passed. */

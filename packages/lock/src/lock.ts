@@ -1,6 +1,6 @@
 import { Deadline, KitClosedError, KitError, newToken, type RedisLike, surely, traced, TypedEmitter } from "@kit/core";
 import { firstTermMs, LockCommands } from "./commands.js";
-import { LockLostError, LockTimeoutError, type LossReason } from "./errors.js";
+import { LockLostError, LockQueueFullError, type LossReason } from "./errors.js";
 import { Holding } from "./holding.js";
 import type { Grant, Lease, SerialisedLease } from "./lease.js";
 import {
@@ -15,9 +15,10 @@ import {
   tryTerms,
   type TryOptions,
 } from "./options.js";
-import { type Seen, timeoutOf, Waiters, type WaitingEvents } from "./waiting.js";
+import { type NotGranted, Place, type Seen, timeoutOf, Waiters, type WaitingEvents } from "./waiting.js";
 
 const inspectedWaiters = 10;
+const noOptions: AcquireOptions = {};
 
 /** What happens to a lock object's locks; for tracing use the diagnostics channels `kit:lock.*`. */
 export interface LockEvents {
@@ -59,6 +60,8 @@ export interface LockInspection {
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #settings: LockSettings;
+  /** Of an acquire without options. */
+  readonly #terms: AcquireTerms;
   readonly #commands: LockCommands;
   readonly #holding: Holding;
   readonly #waiters = new Map<string, Waiters>();
@@ -69,6 +72,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   constructor(redis: RedisLike, options: LockOptions) {
     super();
     this.#settings = lockSettings(options);
+    this.#terms = acquireTerms(noOptions, this.#settings);
     this.#commands = new LockCommands(redis, this.#settings, (error) => this.emit("error", error));
     this.#holding = new Holding(this.#commands, {
       released: ({ name, fencingToken }) => this.emit("released", { name, fencingToken }),
@@ -103,7 +107,11 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *   return await sell("item:42", { fencingToken: lease.fencingToken, signal: lease.signal });
    * });
    */
-  async using<T>(name: string, routine: (lease: Lease) => Promise<T> | T, options: AcquireOptions = {}): Promise<T> {
+  async using<T>(
+    name: string,
+    routine: (lease: Lease) => Promise<T> | T,
+    options: AcquireOptions = noOptions,
+  ): Promise<T> {
     if (typeof routine !== "function")
       throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
     const lease = await this.acquire(name, options);
@@ -145,8 +153,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *   await lease.release();
    * }
    */
-  async acquire(name: string, options: AcquireOptions = {}): Promise<Lease> {
-    const terms = acquireTerms(options, this.#settings);
+  async acquire(name: string, options: AcquireOptions = noOptions): Promise<Lease> {
+    const terms = options === noOptions ? this.#terms : acquireTerms(options, this.#settings);
     return await traced(
       "lock.acquire",
       () => ({ name, waitMs: terms.waitMs }),
@@ -164,10 +172,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     return await traced(
       "lock.acquire",
       () => ({ name, waitMs: 0 }),
-      async () => {
-        const outcome = await this.#try(name, terms);
-        return "lease" in outcome ? outcome.lease : null;
-      },
+      () => this.#try(name, terms),
     );
   }
 
@@ -203,8 +208,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     // Two steps, so that a lost reply cannot hit the next holder. A lock that changes hands in between is alive.
     const { owner } = await this.#commands.inspect(name, 0);
     if (!owner) return null;
-    const state = await this.#commands.release(keys, "", `${owner.token}|${owner.holder}`, "");
-    return state === "released" ? owner.holder : null;
+    return (await this.#commands.forceRelease(keys, owner)) ? owner.holder : null;
   }
 
   /**
@@ -254,6 +258,12 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     await this.close();
   }
 
+  async #try(name: string, terms: AcquireTerms): Promise<Lease | null> {
+    const startedAt = performance.now();
+    const reply = await this.#ask(name, newToken(), terms, "", new Deadline(startedAt));
+    return "deadlineAt" in reply ? this.#granted(terms, startedAt, reply) : null;
+  }
+
   async #acquire(name: string, terms: AcquireTerms): Promise<Lease> {
     const startedAt = performance.now();
     const deadline = new Deadline(startedAt + terms.waitMs);
@@ -261,51 +271,60 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     // Nobody needs a second connection before the first wait. From then on each acquire is one command.
     let seen: Seen | undefined;
     if (terms.waitMs === 0 || !inbox.isOpen) {
-      const outcome = await this.#try(name, terms);
-      if ("lease" in outcome) return outcome.lease;
-      seen = outcome;
+      const reply = await this.#ask(name, newToken(), terms, "", deadline);
+      if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
+      seen = reply;
       const patience = new Deadline(Math.min(deadline.at, performance.now() + this.#settings.deadlineMs));
       if (terms.waitMs > 0) await inbox.open(patience, terms.signal);
       terms.signal?.throwIfAborted();
-      if (deadline.remainingMs <= 0) throw timeoutOf(name, terms.waitMs, outcome);
+      if (deadline.remainingMs <= 0) throw timeoutOf(name, terms.waitMs, seen);
     }
-    this.#assertOpen();
-    terms.signal?.throwIfAborted();
-    let waiters = this.#waiters.get(name);
-    if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
-    const token = newToken();
-    const grant = await waiters.wait(token, terms, deadline, seen);
-    return this.#granted(terms, startedAt, { name, token, ...grant });
+    const place = new Place(inbox, newToken());
+    try {
+      const reply = await this.#ask(name, place.token, terms, place.channel, deadline, seen);
+      if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
+      if (reply.state === "full") throw new LockQueueFullError(name, this.#settings.maxWaiters);
+      let waiters = this.#waiters.get(name);
+      if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
+      return this.#granted(terms, startedAt, await waiters.wait(place, terms, deadline, reply));
+    } finally {
+      place.leave();
+    }
   }
 
-  /** One try: a lease, or who has it. */
-  async #try(name: string, terms: AcquireTerms): Promise<{ lease: Lease } | Seen> {
+  /** One command: a grant, or who has the lock and where we stand. If it fails, it is undone. */
+  async #ask(
+    name: string,
+    token: string,
+    terms: AcquireTerms,
+    inbox: string,
+    deadline: Deadline,
+    seen?: Seen,
+  ): Promise<Grant | NotGranted> {
     this.#assertOpen();
-    terms.signal?.throwIfAborted();
-    const startedAt = performance.now();
+    const { signal, waitMs } = terms;
+    signal?.throwIfAborted();
     const keys = this.#commands.keysOf(name);
-    const token = newToken();
-    // A single try takes what time a command takes.
-    const patience = Deadline.in(terms.waitMs === 0 ? Infinity : terms.waitMs);
-    let isWanted = true;
     try {
       for (;;) {
         const sentAt = performance.now();
-        const deadlineMs = Math.min(this.#settings.deadlineMs, Math.max(1, patience.remainingMs));
-        const reply = await this.#commands.acquire(keys, token, terms, "", () => isWanted, deadlineMs);
+        // A single try takes what time a command takes.
+        const patienceMs = waitMs === 0 ? Infinity : Math.max(1, deadline.at - sentAt);
+        const deadlineMs = Math.min(this.#settings.deadlineMs, patienceMs);
+        const reply = await this.#commands.acquire(keys, token, terms, inbox, { deadlineMs, signal });
+        // Our picture of the server's clock was wrong.
         if (reply.state === "late") continue;
+        if (reply.state === "queued") this.#assertOpen();
         if (reply.state !== "granted") return reply;
-        const { fencingToken, msLeft } = reply;
-        const deadlineAt = sentAt + surely(msLeft);
-        return { lease: this.#granted(terms, startedAt, { name, token, fencingToken, grantedMs: msLeft, deadlineAt }) };
+        const { fencingToken, msLeft: grantedMs = firstTermMs(terms) } = reply;
+        return { name, token, fencingToken, grantedMs, deadlineAt: sentAt + surely(grantedMs) };
       }
     } catch (error) {
-      isWanted = false;
-      // It may have been granted, and nobody will use it.
+      // It may have been granted, or stand in line, and nobody waits for it.
       if (!(KitError.is(error) && error.code === "KIT_UNAVAILABLE")) this.#commands.withdraw(keys, token, terms);
       // Timers of Node may fire a moment early.
-      if (patience.remainingMs <= 2 && KitError.is(error) && error.retryable)
-        throw new LockTimeoutError(name, terms.waitMs, undefined, undefined, error);
+      if (waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable)
+        throw timeoutOf(name, waitMs, seen, error);
       throw error;
     }
   }

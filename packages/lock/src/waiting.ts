@@ -1,16 +1,8 @@
-import {
-  Deadline,
-  KitClosedError,
-  KitError,
-  KitUnavailableError,
-  onAbort,
-  pause,
-  type Runtime,
-  surely,
-} from "@kit/core";
-import { aliveMs, type LockCommands } from "./commands.js";
+import { type Deadline, type Inbox, KitClosedError, KitError, onAbort, pause, type Runtime, surely } from "@kit/core";
+import { aliveMs, firstTermMs, type LockCommands } from "./commands.js";
 import { LockQueueFullError, LockTimeoutError } from "./errors.js";
 import type { LockKeys } from "./keys.js";
+import type { Grant } from "./lease.js";
 import type { AcquireTerms } from "./options.js";
 import type { AcquireReply, Owner } from "./scripts/index.js";
 
@@ -28,13 +20,6 @@ const maxBatch = 500;
 /** A grant that is nearly over when its message arrives is not worth taking: the server is asked instead. */
 const leastGrantMs = 5;
 
-/** What a granted waiter passes on. */
-export interface WaiterGrant {
-  readonly fencingToken: string;
-  readonly grantedMs: number;
-  readonly deadlineAt: number;
-}
-
 /** What waiting tells the lock. */
 export interface WaitingEvents {
   readonly queued: (name: string, position: number, owner: Owner | null) => void;
@@ -49,35 +34,65 @@ export interface Seen {
   readonly msLeft: number;
 }
 
+/** The answer to an acquire that did not get the lock. */
+export type NotGranted = Extract<AcquireReply, Seen>;
+
 /** That the wait is over, with what was last seen. */
-export const timeoutOf = (name: string, waitMs: number, seen: Seen | undefined): LockTimeoutError => {
+export const timeoutOf = (name: string, waitMs: number, seen?: Seen, cause?: unknown): LockTimeoutError => {
   const msLeft = seen?.owner ? (seen.msLeft === -1 ? Infinity : seen.msLeft) : undefined;
-  return new LockTimeoutError(name, waitMs, seen?.owner?.holder, msLeft);
+  return new LockTimeoutError(name, waitMs, seen?.owner?.holder, msLeft, cause);
 };
 
-/** One acquire that waits. Settles once; whatever arrives later is undone. */
-class Waiter {
+/** Where the pushes for one acquire arrive; those that come before somebody listens are kept. */
+export class Place {
   readonly token: string;
+  readonly #inbox: Inbox;
+  #early: string[] | undefined;
+  #listener = (payload: string): void => void (this.#early ??= []).push(payload);
+
+  constructor(inbox: Inbox, token: string) {
+    this.#inbox = inbox;
+    this.token = token;
+    inbox.expect(token, (payload) => this.#listener(payload));
+  }
+
+  /** The channel that the server is to use; `-` while there is none. */
+  get channel(): string {
+    return this.#inbox.isOpen ? this.#inbox.channel : "-";
+  }
+
+  listen(listener: (payload: string) => void): void {
+    this.#listener = listener;
+    for (const payload of this.#early ?? []) listener(payload);
+  }
+
+  leave(): void {
+    this.#inbox.forget(this.token);
+  }
+}
+
+/** One acquire that stands in line. Settles once; whatever arrives later is undone. */
+class Waiter {
+  readonly place: Place;
   readonly terms: AcquireTerms;
-  readonly granted: Promise<WaiterGrant>;
+  readonly granted: Promise<Grant>;
   /** Whether the server is known to have it in the queue; only then a beat's "unknown" means anything. */
-  isQueued = false;
+  isQueued = true;
   readonly #waiters: Waiters;
   readonly #deadline: Deadline;
-  #seen: Seen | undefined;
-  #wasQueued = false;
+  #seen: Seen;
   #isSettled = false;
   #isWithdrawn = false;
-  /** A grant was pushed before the server's first answer, and could not be judged. */
+  /** A grant was pushed before the server had answered, and could not be judged. */
   #hasDoubt = false;
   #timer: NodeJS.Timeout | undefined;
   #stopListening: (() => void) | undefined;
-  #resolve!: (grant: WaiterGrant) => void;
+  #resolve!: (grant: Grant) => void;
   #reject!: (error: unknown) => void;
 
-  constructor(waiters: Waiters, token: string, terms: AcquireTerms, deadline: Deadline, seen: Seen | undefined) {
+  constructor(waiters: Waiters, place: Place, terms: AcquireTerms, deadline: Deadline, seen: Seen) {
     this.#waiters = waiters;
-    this.token = token;
+    this.place = place;
     this.terms = terms;
     this.#deadline = deadline;
     this.#seen = seen;
@@ -87,12 +102,14 @@ class Waiter {
     });
   }
 
+  get token(): string {
+    return this.place.token;
+  }
+
   start(): void {
-    const { inbox } = this.#waiters.commands.runtime;
-    inbox.expect(this.token, (payload) => this.#pushed(payload));
     this.#armTimer();
     this.#stopListening = onAbort(this.terms.signal, () => this.abandon(this.terms.signal?.reason));
-    void this.#enqueue();
+    this.place.listen((payload) => this.#pushed(payload));
   }
 
   /** Where it stands, as the server just said. */
@@ -100,18 +117,16 @@ class Waiter {
     this.#seen = seen;
   }
 
-  grant(grant: WaiterGrant): void {
-    if (this.#settle()) this.#resolve(grant);
+  grant(fencingToken: string, grantedMs: number, deadlineAt: number): void {
+    const { name } = this.#waiters;
+    if (this.#settle()) this.#resolve({ name, token: this.token, fencingToken, grantedMs, deadlineAt });
   }
 
   /** Gives up: the caller hears at once, the server as soon as it can. */
   abandon(reason: unknown): void {
     if (!this.#settle()) return;
-    // What was never sent needs no undoing.
-    if (this.#wasQueued || !(reason instanceof KitUnavailableError)) {
-      this.#isWithdrawn = true;
-      this.#waiters.withdraw(this);
-    }
+    this.#isWithdrawn = true;
+    this.#waiters.withdraw(this);
     this.#reject(reason);
   }
 
@@ -128,11 +143,11 @@ class Waiter {
       try {
         if (this.#enqueued(await this.#waiters.send(this, () => !this.#isSettled))) return;
       } catch (error) {
-        // Once queued, a wait survives outages; the first command decides whether there is a server at all.
-        if (!this.#wasQueued || (KitError.is(error) && !error.retryable)) {
+        if (KitError.is(error) && !error.retryable) {
           this.abandon(error);
           return;
         }
+        // Once queued, a wait survives outages.
         this.#waiters.commands.onError(error);
         await pause(Math.min(1_000, 50 * 2 ** Math.min(failures++, 5)) * (0.5 + Math.random()));
       }
@@ -146,16 +161,13 @@ class Waiter {
       return true;
     }
     switch (reply.state) {
-      case "granted":
-        this.grant({
-          fencingToken: reply.fencingToken,
-          grantedMs: reply.msLeft,
-          deadlineAt: sentAt + surely(reply.msLeft),
-        });
+      case "granted": {
+        const { fencingToken, msLeft = firstTermMs(this.terms) } = reply;
+        this.grant(fencingToken, msLeft, sentAt + surely(msLeft));
         return true;
+      }
       case "queued":
         this.isQueued = true;
-        this.#wasQueued = true;
         this.saw(reply);
         this.#waiters.queued(reply);
         if (this.#hasDoubt) this.#waiters.beatNow();
@@ -179,7 +191,7 @@ class Waiter {
     const earliest = this.#waiters.clock.earliest(Number(leaseEnd));
     const grantedMs = Number(grantMs);
     const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + surely(grantedMs));
-    if (deadlineAt - receivedAt >= leastGrantMs) this.grant({ fencingToken: first, grantedMs, deadlineAt });
+    if (deadlineAt - receivedAt >= leastGrantMs) this.grant(first, grantedMs, deadlineAt);
     // How long it is good for is not known (or not long): the state tells, once the server's answer has arrived.
     else if (this.isQueued) this.#waiters.beatNow();
     else this.#hasDoubt = true;
@@ -204,7 +216,7 @@ class Waiter {
     this.#isSettled = true;
     clearTimeout(this.#timer);
     this.#stopListening?.();
-    this.#waiters.commands.runtime.inbox.forget(this.token);
+    this.place.leave();
     this.#waiters.remove(this);
     return true;
   }
@@ -237,10 +249,11 @@ export class Waiters {
     return this.commands.runtime.clockOf(this.#keys.lease);
   }
 
-  /** Waits for the lock; settles with a grant, or with the reason why not. */
-  wait(token: string, terms: AcquireTerms, deadline: Deadline, seen: Seen | undefined): Promise<WaiterGrant> {
-    const waiter = new Waiter(this, token, terms, deadline, seen);
-    this.#waiters.set(token, waiter);
+  /** Waits for the lock, once queued; settles with a grant, or with the reason why not. */
+  wait(place: Place, terms: AcquireTerms, deadline: Deadline, reply: NotGranted): Promise<Grant> {
+    const waiter = new Waiter(this, place, terms, deadline, reply);
+    this.#waiters.set(place.token, waiter);
+    this.queued(reply);
     waiter.start();
     return waiter.granted;
   }
@@ -259,15 +272,14 @@ export class Waiters {
   // ── for Waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   async send(waiter: Waiter, isWanted: () => boolean): Promise<{ reply: AcquireReply; sentAt: number }> {
-    const { runtime, settings } = this.commands;
-    const { deadlineMs } = settings;
-    const inbox = runtime.inbox.isOpen ? runtime.inbox.channel : "-";
+    const { deadlineMs } = this.commands.settings;
+    const { token, terms, place } = waiter;
     const sentAt = performance.now();
-    const reply = await this.commands.acquire(this.#keys, waiter.token, waiter.terms, inbox, isWanted, deadlineMs);
+    const reply = await this.commands.acquire(this.#keys, token, terms, place.channel, { deadlineMs, isWanted });
     return { reply, sentAt };
   }
 
-  queued({ position, owner, msLeft }: { position: number; owner: Owner | null; msLeft: number }): void {
+  queued({ position, owner, msLeft }: NotGranted): void {
     this.events.queued(this.name, position, owner);
     this.#watch(msLeft, position);
     if (!this.#beatTimer) this.#scheduleBeat();
@@ -354,7 +366,7 @@ export class Waiters {
       let first = Infinity;
       for (const [index, waiter] of asked.entries()) {
         const state = reply.states[index] ?? "unknown";
-        if (state === "granted") waiter.grant({ fencingToken, grantedMs: msLeft, deadlineAt: sentAt + surely(msLeft) });
+        if (state === "granted") waiter.grant(fencingToken, msLeft, sentAt + surely(msLeft));
         else if (state === "unknown") waiter.requeue();
         else {
           waiter.saw(reply);

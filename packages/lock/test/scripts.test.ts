@@ -19,26 +19,28 @@ beforeEach(() => {
   keys = bench.keysOf("chest");
 });
 
-type AcquireArgs = Parameters<typeof scripts.acquire.run>[2];
-const acquire = (token: string, args: Partial<AcquireArgs> = {}): Promise<scripts.AcquireReply> =>
-  scripts.acquire.run(db, keys, {
-    shared: 0,
-    token,
-    holder: token.toUpperCase(),
-    leaseMs: 5_000,
-    grantMs: 2_000,
-    inbox: "",
-    aliveMs: 15_000,
-    maxWaiters: 10,
-    notAfter: 0,
-    ...args,
-  });
-const queue = (token: string, args: Partial<AcquireArgs> = {}): Promise<scripts.AcquireReply> =>
-  acquire(token, { inbox: "-", ...args });
+interface Asked {
+  readonly leaseMs?: number;
+  readonly notAfter?: number;
+  readonly shared?: 0 | 1 | "";
+  readonly grantMs?: number;
+  readonly maxWaiters?: number;
+  readonly inbox?: string;
+  readonly holder?: string;
+}
+const ownerOf = (token: string): string => `${token}|${token.toUpperCase()}`;
+const acquire = (token: string, asked: Asked = {}): Promise<scripts.AcquireReply> => {
+  const { leaseMs = 5_000, notAfter = 0, shared = 0, grantMs = 2_000, maxWaiters = 10, inbox = "" } = asked;
+  const owner = asked.holder === undefined ? ownerOf(token) : `${token}|${asked.holder}`;
+  const terms = `${shared} ${grantMs} 15000 ${maxWaiters} ${inbox}`;
+  return scripts.acquire.run(db, keys, { owner, leaseMs, notAfter, terms });
+};
+const queue = (token: string, asked: Asked = {}): Promise<scripts.AcquireReply> =>
+  acquire(token, { inbox: "-", ...asked });
 const release = (token: string, fencingToken = "", shared = 0): Promise<scripts.ReleaseReply> =>
-  scripts.release.run(db, keys, { shared, token, holder: token.toUpperCase(), fencingToken });
+  scripts.release.run(db, keys, { owner: ownerOf(token), fencingToken, shared });
 const force = (owner = "a|A"): Promise<scripts.ReleaseReply> =>
-  scripts.release.run(db, keys, { shared: 0, token: "", holder: owner, fencingToken: "" });
+  scripts.release.run(db, keys, { owner, fencingToken: "*", shared: 0 });
 const beat = (tokens: readonly string[], shared = 0): Promise<scripts.BeatReply> =>
   scripts.beat.run(db, keys, { shared, aliveMs: 15_000, tokens });
 const renew = (
@@ -117,7 +119,7 @@ describe("acquire", () => {
     expect(reply).toEqual({
       state: "granted",
       now: expect.any(Number),
-      msLeft: 5_000,
+      msLeft: undefined,
       fencingToken: expect.any(String),
     });
     const fencingToken = await granted(Promise.resolve(reply));
@@ -145,6 +147,7 @@ describe("acquire", () => {
       now: expect.any(Number),
       msLeft: about(5_000),
       owner: { token: "a", holder: "A" },
+      position: -1,
     });
   });
 
@@ -182,6 +185,7 @@ describe("acquire", () => {
       now: expect.any(Number),
       msLeft: about(5_000),
       owner: { token: "a", holder: "A" },
+      position: -1,
     });
   });
 
@@ -310,9 +314,7 @@ describe("release", () => {
 
   it("changes nothing for a token that holds it under another label", async () => {
     const fencingToken = await granted(acquire("a"));
-    const reply = unchanged(() =>
-      scripts.release.run(db, keys, { shared: 0, token: "a", holder: "other", fencingToken }),
-    );
+    const reply = unchanged(() => scripts.release.run(db, keys, { owner: "a|other", fencingToken, shared: 0 }));
     expect(await reply).toBe("not-held");
   });
 
@@ -395,9 +397,10 @@ describe("release", () => {
     expect((await state()).lease).toEqual(aLease("b|B", 2_000));
   });
 
-  it.each(["its holder", "force"])("refuses a newer layout to %s, and changes nothing", async (who) => {
+  it.each(["its holder, behind whom others wait", "force"])("refuses a newer layout to %s", async (who) => {
+    await acquire("a");
+    await queue("b");
     await db.set(keys.fence, "2:who:knows", "PX", 50_000);
-    await db.set(keys.lease, "a|A", "PX", 50_000);
     const reply = unchanged(() => rejection(who === "force" ? force() : release("a")));
     expect(await reply).toMatchObject({ code: "KIT_LAYOUT" });
   });

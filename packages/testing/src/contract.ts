@@ -5,7 +5,10 @@ import { declarations, freeNames, isIdentifier, isText, redisCalls, tokenize, ty
 export interface ScriptContract {
   /** The script's name; its last part, after a dot, is the name of the file without `.lua`. */
   readonly name: string;
-  /** The text of the `.lua` file; or several, libraries first and the script itself last. */
+  /**
+   * The text of the `.lua` file; or several, libraries first and the script itself last, which may have them put where
+   * it has a line `-- Libraries`.
+   */
   readonly source: string | readonly string[];
   /** Names of KEYS in order; a last one written `...leases` takes the rest. */
   readonly keys: readonly string[];
@@ -57,8 +60,7 @@ export async function contract(scripts: readonly ScriptContract[], redis: Comman
   const problems: string[] = [];
   for (const script of scripts) {
     const sources = typeof script.source === "string" ? [script.source] : script.source;
-    const text = sources.join("\n");
-    const found = [...checkSources(script, sources), ...(await checkLoad(text, redis))];
+    const found = [...checkSources(script, sources), ...(await checkLoad(joined(sources), redis))];
     problems.push(...found.map((problem) => `${script.name}: ${problem}`));
   }
   return problems;
@@ -69,6 +71,13 @@ async function checkLoad(text: string, redis: CommandRunner): Promise<string[]> 
     () => [],
     (error: unknown) => [`the server does not load it: ${error instanceof Error ? error.message : String(error)}`],
   );
+}
+
+function joined(sources: readonly string[]): string {
+  const libraries = sources.slice(0, -1).join("\n");
+  const script = sources.at(-1) ?? "";
+  const place = /^-- Libraries$/m;
+  return place.test(script) ? script.replace(place, () => libraries) : sources.join("\n");
 }
 
 function checkSources(script: ScriptContract, sources: readonly string[]): string[] {

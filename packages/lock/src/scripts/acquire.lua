@@ -4,17 +4,16 @@
 -- KEYS[2]  fence       string   `1:` and the last fencing token, `:` and who handed it on
 -- KEYS[3]  queue       zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters     hash     token to `aliveUntil grantMs inbox holder`; `#` to the last ticket
--- ARGV[1]  shared      string   1 on a Cluster, 0 on a single server; empty: not known yet
--- ARGV[2]  token       string   random, of this acquire alone
--- ARGV[3]  holder      string   who it is, for people
--- ARGV[4]  leaseMs     integer  time to live of the lease, milliseconds
--- ARGV[5]  grantMs     integer  first time to live if it is granted later, milliseconds
--- ARGV[6]  inbox       string   channel to be told on; `-` if there is none; empty: do not queue
--- ARGV[7]  aliveMs     integer  how long a waiter counts as alive without a beat, milliseconds
--- ARGV[8]  maxWaiters  integer  how many may queue
--- ARGV[9]  notAfter    integer  server epoch milliseconds after which nobody waits for the answer; 0 for none
+-- ARGV[1]  owner     string   who asks, as the lease names it: `token|holder`, a token of this acquire alone
+-- ARGV[2]  leaseMs   integer  time to live of the lease, milliseconds
+-- ARGV[3]  notAfter  integer  server epoch milliseconds after which nobody waits for the answer; 0 for none
+-- ARGV[4]  terms     string   for who has to wait, `shared grantMs aliveMs maxWaiters inbox`: 1 on a Cluster, 0 on a
+--                             single server, empty if not known yet; first time to live if it is granted later; how
+--                             long a waiter counts as alive without a beat; how many may queue; the channel to be told
+--                             on, `-` if there is none, empty: do not queue
 --
--- Reply     {1, now, msLeft, fencingToken}     granted; the same again for a token that holds it
+-- Reply     fencingToken                     granted just now: a new lease, at that instant in microseconds
+--           {1, now, msLeft, fencingToken}     granted: a token that holds it already, or one ahead of the clock
 --           {2, now, msLeft, owner, position}  queued, at a position from 0; msLeft of the holder's lease
 --           {0, now, msLeft, owner}            held by another, and not queued
 --           {3, now, msLeft, owner}            held by another, and too many wait
@@ -24,59 +23,60 @@ local lease = KEYS[1]
 local fence = KEYS[2]
 local queue = KEYS[3]
 local waiters = KEYS[4]
-local shared = ARGV[1]
-local token = ARGV[2]
-local holder = ARGV[3]
-local leaseMs = ARGV[4]
-local grantMs = ARGV[5]
-local inbox = ARGV[6]
-local aliveMs = tonumber(ARGV[7])
-local maxWaiters = tonumber(ARGV[8])
-local notAfter = tonumber(ARGV[9])
+local owner = ARGV[1]
+local leaseMs = ARGV[2]
+local notAfter = ARGV[3]
+local terms = ARGV[4]
 
-local now, micros = readClock()
-if notAfter > 0 and now > notAfter then return { 4, now } end
+local time = redis.call('TIME')
+local now = math.floor(time[1] * 1000 + time[2] / 1000)
+if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 
-local function take()
-  local last = redis.call('SET', fence, '1:' .. string.format('%.0f', micros), 'PX', fenceMs, 'GET')
-  local fencingToken = nextFence(last, micros)
-  if not fencingToken then
-    redis.call('SET', fence, last, 'PX', fenceMs)
-    return redis.error_reply(layoutError)
+if redis.call('EXISTS', lease, queue) == 0 then
+  -- Most often the lock is free and the clock is ahead of the last token. The seven days are the fenceMs of grant.lua.
+  local instant = time[1] .. string.format('%06d', time[2])
+  local last = redis.call('SET', fence, '1:' .. instant, 'PX', 604800000, 'GET')
+  local previous = last and string.match(last, '^1:(%d+)')
+  if not last or (previous and tonumber(previous) < tonumber(instant)) then
+    redis.call('SET', lease, owner, 'PX', leaseMs)
+    return instant
   end
-  if last and tonumber(fencingToken) > micros then redis.call('SET', fence, '1:' .. fencingToken, 'PX', fenceMs) end
-  redis.call('SET', lease, token .. '|' .. holder, 'PX', leaseMs)
-  return { 1, now, tonumber(leaseMs), fencingToken }
+  redis.call('SET', fence, last, 'PX', 604800000)
 end
 
-if redis.call('EXISTS', lease, queue) == 0 then return take() end
+-- Libraries
 
 local last = redis.call('GET', fence)
-if not nextFence(last, 0) then return redis.error_reply(layoutError) end
-local owner = redis.call('GET', lease)
+local fencingToken = nextFence(last, time[1] * 1000000 + time[2])
+if not fencingToken then return redis.error_reply(layoutError) end
+local token, holder = string.match(owner, '^([^|]*)|(.*)$')
+local shared, grantMs, aliveMs, maxWaiters, inbox = string.match(terms, '^(%d?) (%d+) (%d+) (%d+) (%S*)$')
+local found = redis.call('GET', lease)
 local position = redis.call('ZRANK', queue, token)
-if not owner then
+if not found then
   -- The holder's lease ran out and others wait: they come first. If none of them can be told, we do.
   if not grantNext(lease, fence, queue, waiters, shared, '', { [token] = true }) then
     if position then
       redis.call('ZREM', queue, token)
       redis.call('HDEL', waiters, token)
     end
-    return take()
+    redis.call('SET', fence, '1:' .. fencingToken, 'PX', fenceMs)
+    redis.call('SET', lease, owner, 'PX', leaseMs)
+    return { 1, now, tonumber(leaseMs), fencingToken }
   end
-  owner = redis.call('GET', lease)
+  found = redis.call('GET', lease)
   last = redis.call('GET', fence)
 end
 local msLeft = redis.call('PTTL', lease)
-if owner == token .. '|' .. holder then return { 1, now, msLeft, string.match(last, '^%d+:(%d+)') } end
-if inbox == '' then return { 0, now, msLeft, owner } end
+if found == owner then return { 1, now, msLeft, string.match(last, '^%d+:(%d+)') } end
+if inbox == '' then return { 0, now, msLeft, found } end
 if not position then
-  if redis.call('ZCARD', queue) >= maxWaiters then return { 3, now, msLeft, owner } end
+  if redis.call('ZCARD', queue) >= tonumber(maxWaiters) then return { 3, now, msLeft, found } end
   local ticket = redis.call('HINCRBY', waiters, '#', 1)
-  local record = table.concat({ string.format('%.0f', now + aliveMs), grantMs, inbox, holder }, ' ')
+  local record = table.concat({ string.format('%.0f', now + tonumber(aliveMs)), grantMs, inbox, holder }, ' ')
   redis.call('ZADD', queue, ticket, token)
   redis.call('HSET', waiters, token, record)
-  redis.call('PEXPIRE', queue, aliveMs + 1000)
-  redis.call('PEXPIRE', waiters, aliveMs + 1000)
+  redis.call('PEXPIRE', queue, tonumber(aliveMs) + 1000)
+  redis.call('PEXPIRE', waiters, tonumber(aliveMs) + 1000)
 end
-return { 2, now, msLeft, owner, redis.call('ZRANK', queue, token) }
+return { 2, now, msLeft, found, redis.call('ZRANK', queue, token) }

@@ -23,62 +23,60 @@ const ownerOf = (value: unknown): Owner | null => {
 
 /** What acquire came to; `now` is the server's, in epoch milliseconds. */
 export type AcquireReply =
-  | { readonly state: "granted"; readonly now: number; readonly msLeft: number; readonly fencingToken: string }
   | {
-      readonly state: "queued";
+      readonly state: "granted";
       readonly now: number;
+      /** Undefined: all of it. */
+      readonly msLeft: number | undefined;
+      readonly fencingToken: string;
+    }
+  | {
+      readonly state: "queued" | "held" | "full";
+      readonly now: number;
+      /** Of the holder's lease. */
       readonly msLeft: number;
       readonly owner: Owner | null;
+      /** In the queue, from 0; -1: not in it. */
       readonly position: number;
     }
-  | { readonly state: "held" | "full"; readonly now: number; readonly msLeft: number; readonly owner: Owner | null }
   | { readonly state: "late"; readonly now: number };
 
 const decodeAcquire = (raw: unknown): AcquireReply => {
+  // Microseconds of the server.
+  if (typeof raw === "string")
+    return { state: "granted", now: Number(raw.slice(0, -3)), msLeft: undefined, fencingToken: raw };
   const [code, now, msLeft, fourth, fifth] = raw as [unknown, unknown, unknown, unknown, unknown];
-  const facts = { now: Number(now), msLeft: Number(msLeft) };
-  switch (Number(code)) {
-    case 1:
-      return { state: "granted", ...facts, fencingToken: String(fourth) };
-    case 2:
-      return { state: "queued", ...facts, owner: ownerOf(fourth), position: Number(fifth) };
-    case 3:
-      return { state: "full", ...facts, owner: ownerOf(fourth) };
-    case 4:
-      return { state: "late", now: facts.now };
-    default:
-      return { state: "held", ...facts, owner: ownerOf(fourth) };
-  }
+  const at = Number(now);
+  if (Number(code) === 1) return { state: "granted", now: at, msLeft: Number(msLeft), fencingToken: String(fourth) };
+  if (Number(code) === 4) return { state: "late", now: at };
+  const state = Number(code) === 2 ? "queued" : Number(code) === 3 ? "full" : "held";
+  return { state, now: at, msLeft: Number(msLeft), owner: ownerOf(fourth), position: Number(fifth ?? -1) };
 };
 
 /** One step in: the lock, a place in the queue, or neither. */
-export const acquire: Script<
-  LockKeyNames,
-  readonly ["shared", "token", "holder", "leaseMs", "grantMs", "inbox", "aliveMs", "maxWaiters", "notAfter"],
-  AcquireReply
-> = defineScript({
-  name: "lock.acquire",
-  source: [grantSource, acquireSource],
-  keys: lockKeys,
-  args: ["shared", "token", "holder", "leaseMs", "grantMs", "inbox", "aliveMs", "maxWaiters", "notAfter"],
-  idempotent: true,
-  reply: decodeAcquire,
-});
+export const acquire: Script<LockKeyNames, readonly ["owner", "leaseMs", "notAfter", "terms"], AcquireReply> =
+  defineScript({
+    name: "lock.acquire",
+    source: [grantSource, acquireSource],
+    keys: lockKeys,
+    args: ["owner", "leaseMs", "notAfter", "terms"],
+    idempotent: true,
+    reply: decodeAcquire,
+  });
 
 /** What release came to. */
 export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unclaimed"];
 
 /** One step out: of the lock, or of the queue. */
-export const release: Script<LockKeyNames, readonly ["shared", "token", "holder", "fencingToken"], ReleaseReply> =
-  defineScript({
-    name: "lock.release",
-    source: [grantSource, releaseSource],
-    keys: lockKeys,
-    args: ["shared", "token", "holder", "fencingToken"],
-    idempotent: true,
-    reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
-  });
+export const release: Script<LockKeyNames, readonly ["owner", "fencingToken", "shared"], ReleaseReply> = defineScript({
+  name: "lock.release",
+  source: [grantSource, releaseSource],
+  keys: lockKeys,
+  args: ["owner", "fencingToken", "shared"],
+  idempotent: true,
+  reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
+});
 
 /** What became of one lease: extended, gone, taken by another, or its key holds something else. */
 export type RenewState = "extended" | "gone" | "taken" | "corrupt";
