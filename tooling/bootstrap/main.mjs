@@ -1,5 +1,6 @@
 import { delimiter, join } from "node:path";
 import { browserAdvice, canInstallBrowser, findBrowser, installBrowser } from "./browser.mjs";
+import { canInstallLab, installLab, missingLabTools } from "./lab.mjs";
 import { findPnpm, installPackages, installPnpm, isInstalled, pnpmVersion } from "./pnpm.mjs";
 import { chosenServer, fetchRoutes, firstServer, lookRoutes, noServer } from "./redis.mjs";
 import { cacheDir, childEnv, readManifest, root, SetupError } from "./repo.mjs";
@@ -20,6 +21,8 @@ const tasks = {
   test: { redis: true, run: test },
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
   demo: { redis: true, run: demo },
+  bench: { redis: true, run: bench },
+  faults: { redis: true, run: faults },
   pnpm: { redis: false, run: (env, args) => show("pnpm", args, { cwd: root, env }) },
 };
 
@@ -139,6 +142,7 @@ async function lint(env, args) {
  */
 async function test(env, args) {
   const testEnv = await prepareBrowser(env, args);
+  if (args.length === 0) await prepareLab(env);
   const chosen = await testedWorkspaces(testEnv, args);
   removeResults(chosen.map(({ folder }) => folder));
   /** @type {string[]} */
@@ -220,15 +224,52 @@ async function prepareBrowser(env, args) {
   return env;
 }
 
-const demoFolder = join(root, "apps", "marketplace");
-
 /**
  * @param {NodeJS.ProcessEnv} env
  * @param {string[]} args
  */
 async function demo(env, args) {
-  await build(env, [`--filter=${readManifest(demoFolder).name}`]);
+  return hostBuilt(join(root, "apps", "marketplace"), env, args);
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+async function bench(env, args) {
+  return hostBuilt(join(root, "tooling", "bench"), env, args);
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+async function faults(env, args) {
+  await prepareLab(env);
+  return hostBuilt(join(root, "tooling", "faults"), env, args);
+}
+
+/** @param {NodeJS.ProcessEnv} env */
+async function prepareLab(env) {
+  const missing = () => missingLabTools(env).join(", ");
+  if (missing() === "" || !canInstallLab(env)) return;
+  await alone(() =>
+    step(
+      `tools for the fault lab (${missing()})`,
+      () => installLab(env),
+      () => (missing() === "" ? "done" : `still without ${missing()}`),
+    ),
+  );
+}
+
+/**
+ * Builds a workspace and runs its program, which does not outlive us.
+ * @param {string} folder
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+async function hostBuilt(folder, env, args) {
+  await build(env, [`--filter=${readManifest(folder).name}`]);
   const leash = join(root, "tooling", "bootstrap", "leash.mjs");
-  const program = [`--import=${leash}`, join(demoFolder, "dist", "main.js"), ...args];
-  return host(process.execPath, program, { cwd: root, env });
+  return host(process.execPath, [`--import=${leash}`, join(folder, "dist", "main.js"), ...args], { cwd: root, env });
 }

@@ -1,0 +1,61 @@
+// What the client processes of the market cases do.
+import { setTimeout as sleep } from "node:timers/promises";
+import { now } from "../clock.js";
+import { marketContestant } from "../contestants/market.js";
+import type { Opening } from "../lab.js";
+import { sentOf } from "../sent.js";
+import type { Jobs } from "../suite.js";
+
+export interface OpenTask {
+  readonly market: string;
+  readonly buyers: number;
+  readonly items: number;
+}
+
+export interface BuyTask {
+  readonly market: string;
+  /** The buyers of this process, and how many buyers there are in all. */
+  readonly buyers: readonly number[];
+  readonly ofBuyers: number;
+  /** How many each of them buys. */
+  readonly turns: number;
+  readonly startAt: number;
+}
+
+export interface BuyResult {
+  /** Per sale, from wanting to having. */
+  readonly waits: readonly number[];
+  readonly doneAt: number;
+  readonly retries: number;
+}
+
+export const marketJobs = async ({ contestant, url }: Opening): Promise<Jobs> => {
+  const stall = await marketContestant(contestant).open(url);
+  const buyers = new Map<number, ReturnType<typeof stall.buyer>>();
+  const buyerOf = (index: number): ReturnType<typeof stall.buyer> => {
+    const buyer = buyers.get(index) ?? stall.buyer(index);
+    buyers.set(index, buyer);
+    return buyer;
+  };
+  const tries = (): number => (stall.tryCommand === undefined ? 0 : sentOf(stall.tryCommand));
+
+  return {
+    open: ({ market, buyers: count, items }: OpenTask) => stall.open(market, count, items),
+    buy: async ({ market, buyers: indexes, ofBuyers, turns, startAt }: BuyTask): Promise<BuyResult> => {
+      const ready = indexes.map((index) => ({ index, buy: buyerOf(index) }));
+      await sleep(Math.max(0, startAt - now()));
+      const triesBefore = tries();
+      const waits: number[] = [];
+      const shop = async (index: number, buy: ReturnType<typeof stall.buyer>): Promise<void> => {
+        for (let turn = 0; turn < turns; turn++) {
+          const wantedAt = now();
+          await buy(market, turn * ofBuyers + index);
+          waits.push(now() - wantedAt);
+        }
+      };
+      await Promise.all(ready.map(({ index, buy }) => shop(index, buy)));
+      const retries = stall.tryCommand === undefined ? 0 : tries() - triesBefore - waits.length;
+      return { waits, doneAt: now(), retries };
+    },
+  } satisfies Jobs;
+};

@@ -1,0 +1,403 @@
+// The libraries, each behind the same small interface and with the settings under which it is measured. Each is loaded
+// only where it is opened: a client process has one of them in its memory, and nothing of the others.
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { acquireLockBySet, releaseLock } from "@tooling/classic";
+import { Redis } from "ioredis";
+import { pinned } from "../pins.js";
+import type { Contestant } from "../suite.js";
+
+/** What every contestant of a case is opened with. */
+export interface LockSetup {
+  readonly leaseMs: number;
+  /** Whether whoever holds the lock keeps it by renewing, where the library can do that by itself. */
+  readonly renew: boolean;
+  /** Renewed each third of the lease, as ours is, where the library lets one choose; else at its own instants. */
+  readonly renewEachThird?: boolean;
+  /** redlock's renewals share their retries with the acquire, which must be unbounded in every other case. */
+  readonly defaultRetries?: boolean;
+}
+
+/** What a holder has. */
+interface Held {
+  /** Calls `listener` when the library says that the lock is lost. */
+  onLost(listener: () => void): void;
+}
+
+/** One of many that want the lock; has what the library wants each of them to have of its own. */
+export interface Caller {
+  /** Takes the lock, however long that takes; runs `routine`; gives the lock back. */
+  using(name: string, routine: (held: Held) => Promise<void> | void): Promise<void>;
+}
+
+/** A library in this process. */
+export interface LockContestant {
+  caller(): Caller;
+  /** Whether it can keep a lock by itself for longer than a lease. */
+  readonly renews: boolean;
+  /** The key whose time to live is the lease. */
+  leaseKey(name: string): string;
+}
+
+interface Definition extends Omit<Contestant, "settings"> {
+  readonly settings: (setup: LockSetup) => string;
+  readonly open: (url: string, setup: LockSetup) => Promise<LockContestant>;
+}
+
+const connected = async (url: string): Promise<Redis> => {
+  const redis = new Redis(url);
+  redis.on("error", () => undefined);
+  await redis.ping();
+  return redis;
+};
+
+/** Longer than any case. */
+const foreverMs = 3_600_000;
+
+const neverTold: Held = { onLost: () => undefined };
+const toldBy = (signal: AbortSignal): Held => ({
+  onLost: (listener) => signal.addEventListener("abort", () => listener(), { once: true }),
+});
+
+/** Objects that a library wants one of per caller and name. */
+const perName = <T>(make: (name: string) => T): ((name: string) => T) => {
+  const made = new Map<string, T>();
+  return (name) => {
+    let one = made.get(name);
+    if (one === undefined) made.set(name, (one = make(name)));
+    return one;
+  };
+};
+
+const kit: Definition = {
+  id: "kit",
+  peer: "kit",
+  isDefaults: false,
+  settings: () => "defaults: renewed each third of the lease, fencing on, in order of arrival",
+  open: async (url, { leaseMs, renew }) => {
+    const { createLock } = await import("@kit/lock");
+    const { keyspace } = await import("@kit/core");
+    const lock = createLock(await connected(url), { leaseMs, renew });
+    const using: Caller["using"] = async (name, routine) => {
+      const lease = await lock.acquire(name);
+      try {
+        await routine({ onLost: (listener) => toldBy(lease.signal).onLost(listener) });
+      } finally {
+        await lease.release();
+      }
+    };
+    return { caller: () => ({ using }), renews: true, leaseKey: (name) => keyspace("lock").key(name, "lease") };
+  },
+};
+
+interface Retries {
+  readonly retryDelay: number;
+  readonly retryJitter: number;
+}
+
+const inWords = (settings: object): string =>
+  Object.entries(settings)
+    .map(([name, value]) => `${name} ${String(value)}`)
+    .join(", ");
+
+/** Their default of ten tries gives up long before the lock is free. */
+const retriesOf = (retries: Retries, { defaultRetries }: LockSetup): Retries & { readonly retryCount: number } => ({
+  ...retries,
+  retryCount: defaultRetries ? 10 : -1,
+});
+
+const thresholdOf = ({ leaseMs, renewEachThird }: LockSetup): { readonly automaticExtensionThreshold?: number } =>
+  renewEachThird ? { automaticExtensionThreshold: Math.round((leaseMs * 2) / 3) } : {};
+
+const refreshOf = ({ leaseMs, renew, renewEachThird }: LockSetup): { readonly refreshInterval?: number } =>
+  renew ? (renewEachThird ? { refreshInterval: Math.round(leaseMs / 3) } : {}) : { refreshInterval: 0 };
+
+const redlock4 = (id: string, isDefaults: boolean, retries: Retries): Definition => ({
+  id,
+  peer: pinned("redlock4"),
+  isDefaults,
+  settings: (setup) => `${inWords(retriesOf(retries, setup))}; has no renewal`,
+  open: async (url, setup) => {
+    const { leaseMs } = setup;
+    const { default: Redlock4 } = await import("redlock4");
+    const redlock = new Redlock4([await connected(url)], retriesOf(retries, setup));
+    const using: Caller["using"] = async (name, routine) => {
+      const held = await redlock.lock(name, leaseMs);
+      try {
+        await routine(neverTold);
+      } finally {
+        await held.unlock();
+      }
+    };
+    return { caller: () => ({ using }), renews: false, leaseKey: (name) => name };
+  },
+});
+
+const redlock5 = (id: string, isDefaults: boolean, retries: Retries): Definition => ({
+  id,
+  peer: pinned("redlock5"),
+  isDefaults,
+  settings: (setup) => `using(), renewed; ${inWords({ ...retriesOf(retries, setup), ...thresholdOf(setup) })}`,
+  open: async (url, setup) => {
+    const { leaseMs, renew } = setup;
+    const { default: Redlock5 } = await import("redlock5");
+    const redlock = new Redlock5([await connected(url)], { ...retriesOf(retries, setup), ...thresholdOf(setup) });
+    const using: Caller["using"] = async (name, routine) => {
+      if (renew) {
+        await redlock.using([name], leaseMs, async (signal) => routine(toldBy(signal)));
+        return;
+      }
+      const held = await redlock.acquire([name], leaseMs);
+      try {
+        await routine(neverTold);
+      } finally {
+        await held.release();
+      }
+    };
+    return { caller: () => ({ using }), renews: true, leaseKey: (name) => name };
+  },
+});
+
+const redisSemaphore = (id: string, isDefaults: boolean, retryInterval: number): Definition => ({
+  id,
+  peer: pinned("redis-semaphore"),
+  isDefaults,
+  settings: (setup) => `Mutex, renewed; ${inWords({ retryInterval, acquireTimeout: foreverMs, ...refreshOf(setup) })}`,
+  open: async (url, setup) => {
+    const { Mutex } = await import("redis-semaphore");
+    const redis = await connected(url);
+    const caller = (): Caller => {
+      const listeners = new Set<() => void>();
+      const mutexOf = perName(
+        (name) =>
+          new Mutex(redis, name, {
+            lockTimeout: setup.leaseMs,
+            acquireTimeout: foreverMs,
+            retryInterval,
+            ...refreshOf(setup),
+            onLockLost: () => {
+              for (const listener of listeners) listener();
+            },
+          }),
+      );
+      const using: Caller["using"] = async (name, routine) => {
+        const mutex = mutexOf(name);
+        await mutex.acquire();
+        try {
+          await routine({ onLost: (listener) => listeners.add(listener) });
+        } finally {
+          await mutex.release();
+        }
+      };
+      return { using };
+    };
+    return { caller, renews: true, leaseKey: (name) => `mutex:${name}` };
+  },
+});
+
+const universal = (
+  id: string,
+  isDefaults: boolean,
+  performance: "lean" | "standard",
+  retryDelay: number,
+): Definition => ({
+  id,
+  peer: pinned("redlock-universal"),
+  isDefaults,
+  settings: () => `using(), renewed; ${inWords({ performance, retryDelay, retryAttempts: 1e9 })}`,
+  open: async (url, { leaseMs, renew }) => {
+    const { createLock: createUniversal, IoredisAdapter } = await import("redlock-universal");
+    const adapter = new IoredisAdapter(await connected(url));
+    const caller = (): Caller => {
+      const lockOf = perName((name) =>
+        createUniversal({
+          adapter,
+          key: name,
+          ttl: leaseMs,
+          retryAttempts: 1e9,
+          retryDelay,
+          performance,
+        }),
+      );
+      const using: Caller["using"] = async (name, routine) => {
+        const lock = lockOf(name);
+        if (renew) {
+          await lock.using(async (signal) => routine(signal ? toldBy(signal) : neverTold));
+          return;
+        }
+        const held = await lock.acquire();
+        try {
+          await routine(neverTold);
+        } finally {
+          await lock.release(held);
+        }
+      };
+      return { using };
+    };
+    return { caller, renews: true, leaseKey: (name) => name };
+  },
+});
+
+const classic: Definition = {
+  id: "classic",
+  peer: "classic",
+  isDefaults: false,
+  settings: () => "SET NX EX each millisecond, WATCH GET MULTI DEL EXEC; a connection per caller; has no renewal",
+  open: async (url, { leaseMs }) => {
+    const caller = (): Caller => {
+      // WATCH belongs to a connection.
+      const redis = new Redis(url);
+      redis.on("error", () => undefined);
+      return {
+        using: async (name, routine) => {
+          const token = await acquireLockBySet(redis, name, foreverMs, leaseMs / 1_000);
+          if (token === null) throw new Error("classic gave up");
+          try {
+            await routine(neverTold);
+          } finally {
+            await releaseLock(redis, name, token);
+          }
+        },
+      };
+    };
+    return Promise.resolve({ caller, renews: false, leaseKey: (name) => `lock:${name}` });
+  },
+};
+
+const compareAndDelete = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
+
+/** Who waits knows when the lease ends, and looks at that moment: one timer, one command. */
+const rawTimer: Definition = {
+  id: "raw timer",
+  peer: "floor",
+  isDefaults: false,
+  settings: () => "SET NX PX, else PTTL, a timer of that length, and SET NX PX again; no renewal or fencing",
+  open: async (url, { leaseMs }) => {
+    const redis = await connected(url);
+    const using: Caller["using"] = async (name, routine) => {
+      while ((await redis.set(name, "held", "PX", leaseMs, "NX")) !== "OK") await sleep(await redis.pttl(name));
+      await routine(neverTold);
+    };
+    return { caller: () => ({ using }), renews: false, leaseKey: (name) => name };
+  },
+};
+
+/** What nobody can do with less who holds a lock that lapses: one command to take it, one script to give it back. */
+const rawPair: Definition = {
+  id: "raw pair",
+  peer: "floor",
+  isDefaults: false,
+  settings: () => "SET NX PX, then compare-and-delete by EVALSHA; no waiting, renewal or fencing",
+  open: async (url, { leaseMs }) => {
+    const redis = await connected(url);
+    const sha = String(await redis.script("LOAD", compareAndDelete));
+    const using: Caller["using"] = async (name, routine) => {
+      const token = randomUUID();
+      if ((await redis.set(name, token, "PX", leaseMs, "NX")) !== "OK") throw new Error("a raw pair has no rivals");
+      await routine(neverTold);
+      await redis.evalsha(sha, 1, name, token);
+    };
+    return { caller: () => ({ using }), renews: false, leaseKey: (name) => name };
+  },
+};
+
+const takeOrQueue = `
+if redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[3], "NX") then return 1 end
+redis.call("RPUSH", KEYS[2], ARGV[1] .. " " .. ARGV[2])
+return 0`;
+
+const handOn = `
+local head = redis.call("LPOP", KEYS[2])
+if not head then return redis.call("DEL", KEYS[1]) end
+local token, inbox = head:match("(.*) (.*)")
+redis.call("SET", KEYS[1], token, "PX", ARGV[1])
+return redis.call("PUBLISH", inbox, token)`;
+
+/** The least that hands a lock on: one script to take it or to queue, one that gives it to the next and says so. */
+const rawPush: Definition = {
+  id: "raw push",
+  peer: "floor",
+  isDefaults: false,
+  settings: () =>
+    "EVALSHA takes or queues; EVALSHA one way and PUBLISH to message; no checks, renewal, fencing or crash safety",
+  open: async (url, { leaseMs }) => {
+    const redis = await connected(url);
+    const subscriber = await connected(url);
+    const inbox = `inbox:${randomUUID()}`;
+    const waiting = new Map<string, () => void>();
+    await subscriber.subscribe(inbox);
+    subscriber.on("message", (_channel, token) => waiting.get(token)?.());
+    const take = String(await redis.script("LOAD", takeOrQueue));
+    const give = String(await redis.script("LOAD", handOn));
+    const using: Caller["using"] = async (name, routine) => {
+      const token = randomUUID();
+      const granted = new Promise<void>((resolve) => waiting.set(token, resolve));
+      if ((await redis.evalsha(take, 2, name, `${name}:queue`, token, inbox, leaseMs)) !== 1) await granted;
+      waiting.delete(token);
+      await routine(neverTold);
+      await redis.evalsha(give, 2, name, `${name}:queue`, leaseMs);
+    };
+    return { caller: () => ({ using }), renews: false, leaseKey: (name) => name };
+  },
+};
+
+const renewOne = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end return 0`;
+
+/** What most libraries do: a script for each lock, each third of its lease. */
+const scriptPerLock: Definition = {
+  id: "one script per lock",
+  peer: "one script per lock",
+  isDefaults: false,
+  settings: () => "compare-and-PEXPIRE by EVALSHA for each lock, each third of the lease",
+  open: async (url, { leaseMs }) => {
+    const redis = await connected(url);
+    const sha = String(await redis.script("LOAD", renewOne));
+    const using: Caller["using"] = async (name, routine) => {
+      const token = randomUUID();
+      await redis.set(name, token, "PX", leaseMs, "NX");
+      const timer = setInterval(() => void redis.evalsha(sha, 1, name, token, leaseMs), Math.round(leaseMs / 3));
+      await routine(neverTold);
+      clearInterval(timer);
+      await redis.del(name);
+    };
+    return { caller: () => ({ using }), renews: true, leaseKey: (name) => name };
+  },
+};
+
+/** Seldom enough to be kind to the server, as the libraries come. */
+const usual: Retries = { retryDelay: 200, retryJitter: 100 };
+/** As often as a timer of Node can: the least time between a release and the next try. */
+const keen: Retries = { retryDelay: 1, retryJitter: 0 };
+
+const definitions: readonly Definition[] = [
+  kit,
+  redlock4("redlock4", false, keen),
+  redlock4("redlock4 defaults", true, usual),
+  redlock5("redlock5", false, keen),
+  redlock5("redlock5 defaults", true, usual),
+  redisSemaphore("redis-semaphore", false, 1),
+  redisSemaphore("redis-semaphore defaults", true, 10),
+  universal("redlock-universal", false, "lean", 1),
+  universal("redlock-universal defaults", true, "standard", 100),
+  classic,
+  rawPair,
+  rawPush,
+  rawTimer,
+  scriptPerLock,
+];
+
+/** For the parent: who it is and how it is set. */
+export const lockContestant = (id: string, setup: LockSetup): Contestant => {
+  const { peer, isDefaults, settings } = definition(id);
+  return { id, peer, isDefaults, settings: settings(setup) };
+};
+
+/** In a client process. */
+export const openLockContestant = (id: string, url: string, setup: LockSetup): Promise<LockContestant> =>
+  definition(id).open(url, setup);
+
+const definition = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};

@@ -1,0 +1,147 @@
+// Ways to sell under contention: the shop's own, and the textbook's.
+import { Market } from "@apps/marketplace/market";
+import {
+  classicKeys,
+  purchaseItem,
+  purchaseItemWithItemLock,
+  purchaseItemWithLock,
+  type PurchaseResult,
+} from "@tooling/classic";
+import { Redis } from "ioredis";
+import type { Contestant } from "../suite.js";
+
+/** How everybody buys in a case. */
+export type Way = "WATCH" | "market lock" | "item lock";
+
+/** Buyers and items by their index; everything costs the same, and everybody can pay for all. */
+interface Stall {
+  /** Puts a market into Redis in which nothing has been sold. */
+  open(market: string, buyers: number, items: number): Promise<void>;
+  /** What buys for one buyer; rejects unless the item is sold to it. */
+  buyer(index: number): (market: string, item: number) => Promise<void>;
+  /** The command that is sent once per try, where a buyer may have to try again. */
+  readonly tryCommand: string | undefined;
+}
+
+const price = 100;
+const funds = 1_000_000;
+
+const connected = async (url: string): Promise<Redis> => {
+  const redis = new Redis(url);
+  redis.on("error", () => undefined);
+  await redis.ping();
+  return redis;
+};
+
+const upTo = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
+
+const ours = async (url: string, way: Way): Promise<Stall> => {
+  const { connect } = await import("@kit/core");
+  const { createLock } = await import("@kit/lock");
+  const redis = await connect(url);
+  const lock = createLock(redis);
+  return {
+    tryCommand: way === "WATCH" ? "watch" : undefined,
+    open: async (name, buyers, items) => {
+      const { keys } = new Market(redis, lock, name);
+      const pipeline = redis.pipeline();
+      pipeline.hset(keys.user("seller"), "name", "seller", "funds", funds);
+      for (const index of upTo(buyers))
+        pipeline.hset(keys.user(`u${String(index)}`), "name", `buyer ${String(index)}`, "funds", funds);
+      for (const index of upTo(items)) {
+        const item = `i${String(index)}`;
+        pipeline.hset(keys.item(item), "title", item, "category", "things", "revision", 1);
+        pipeline.hset(keys.listing(item), "price", price, "seller", "seller");
+        pipeline.zadd(keys.market, index + 1, item);
+        pipeline.zadd(keys.shelf("things"), index + 1, item);
+      }
+      pipeline.hset(keys.totals, "money", funds * (buyers + 1), "items", items, "listings", items, "sales", 0);
+      await pipeline.exec();
+    },
+    buyer: (index) => {
+      const buyer = `u${String(index)}`;
+      return async (name, itemIndex) => {
+        const item = `i${String(itemIndex)}`;
+        const purchase = { item, buyer, price, revision: 1, request: `r${String(itemIndex)}` };
+        const market = new Market(redis, lock, name);
+        const { kind } =
+          way === "market lock"
+            ? await lock.using(name, (lease) => market.buyUnder(lease, purchase))
+            : await market.buy(way === "WATCH" ? "optimistic" : "lock", purchase, buyer);
+        if (kind !== "sold") throw new Error(`not sold: ${kind}`);
+      };
+    },
+  };
+};
+
+const patience = { timeoutMs: 60_000 };
+
+const purchase = (redis: Redis, way: Way, prefix: string, buyer: string, item: string): Promise<PurchaseResult> => {
+  const options = { ...patience, prefix };
+  if (way === "WATCH") return purchaseItem(redis, buyer, item, "seller", price, options);
+  const buy = way === "market lock" ? purchaseItemWithLock : purchaseItemWithItemLock;
+  return buy(redis, buyer, item, "seller", options);
+};
+
+const textbook = async (url: string, way: Way): Promise<Stall> => {
+  const admin = await connected(url);
+  return {
+    // Of a lock each try is a SETNX; it also WATCHes once to give it back.
+    tryCommand: way === "WATCH" ? "watch" : "setnx",
+    open: async (name, buyers, items) => {
+      const keys = classicKeys(`${name}:`);
+      const pipeline = admin.pipeline();
+      pipeline.hset(keys.user("seller"), "name", "seller", "funds", funds);
+      for (const index of upTo(buyers))
+        pipeline.hset(keys.user(`u${String(index)}`), "name", `buyer ${String(index)}`, "funds", funds);
+      for (const index of upTo(items))
+        pipeline.zadd(keys.market, price, keys.marketMember(`i${String(index)}`, "seller"));
+      await pipeline.exec();
+    },
+    buyer: (index) => {
+      // WATCH belongs to a connection.
+      const redis = new Redis(url);
+      redis.on("error", () => undefined);
+      return async (name, item) => {
+        const { outcome } = await purchase(redis, way, `${name}:`, `u${String(index)}`, `i${String(item)}`);
+        if (outcome !== "bought") throw new Error(`not sold: ${outcome}`);
+      };
+    },
+  };
+};
+
+interface Definition extends Contestant {
+  readonly open: (url: string) => Promise<Stall>;
+}
+
+const kit = (way: Way, settings: string): Definition => ({
+  id: `kit ${way}`,
+  peer: "kit",
+  isDefaults: false,
+  settings,
+  open: (url) => ours(url, way),
+});
+
+const classic = (way: Way, settings: string): Definition => ({
+  id: `classic ${way}`,
+  peer: `classic ${way}`,
+  isDefaults: false,
+  settings: `${settings}; a connection per buyer`,
+  open: (url) => textbook(url, way),
+});
+
+const definitions: readonly Definition[] = [
+  kit("WATCH", "watches the item, its listing and the buyer; at most 8 transactions at a time per process"),
+  kit("market lock", "one lock for the market, one script that sells and checks the fencing token"),
+  kit("item lock", "a lock per item, one script that sells and checks the fencing token"),
+  classic("WATCH", "watches the whole market and the buyer, tries again at once"),
+  classic("market lock", "one lock for the market, tried each millisecond; MULTI reads, MULTI writes"),
+  classic("item lock", "a lock per item, tried each millisecond; MULTI reads, MULTI writes"),
+];
+
+/** @throws {Error} there is no such contestant. */
+export const marketContestant = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};

@@ -1,0 +1,180 @@
+// The server, and the processes that are its clients.
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { type RedisServer, startRedis } from "@kit/testing";
+
+/** What the parent tells a worker first. */
+export interface Opening {
+  readonly package: string;
+  readonly contestant: string;
+  readonly url: string;
+  readonly setup: unknown;
+}
+
+/** Then one of these at a time, or several. */
+export interface Order {
+  readonly id: number;
+  readonly job: string;
+  readonly task: unknown;
+}
+
+export type Answer =
+  { readonly id: number; readonly result: unknown } | { readonly id: number; readonly error: string };
+
+const patienceMs = 120_000;
+
+/** One client process. */
+export class Worker {
+  readonly #child: ChildProcess;
+  readonly #asked = new Map<number, { resolve: (result: unknown) => void; reject: (error: Error) => void }>();
+  #last = 0;
+
+  constructor(opening: Opening) {
+    this.#child = fork(new URL("./worker.js", import.meta.url), {
+      serialization: "advanced",
+      // stdout belongs to the table, or to the one object of --json.
+      stdio: ["ignore", "ignore", "inherit", "ipc"],
+    });
+    this.#child.on("message", (answer: Answer) => {
+      const asked = this.#asked.get(answer.id);
+      this.#asked.delete(answer.id);
+      if ("error" in answer) asked?.reject(new Error(answer.error));
+      else asked?.resolve(answer.result);
+    });
+    this.#child.on("error", (error) => this.#fail(error));
+    this.#child.on("exit", (code, signal) =>
+      this.#fail(new Error(`A client process ended early (${signal ?? `code ${String(code)}`})`)),
+    );
+    this.#child.send(opening);
+  }
+
+  async ask<Result>(job: string, task: unknown = {}): Promise<Result> {
+    const id = ++this.#last;
+    let timer: NodeJS.Timeout | undefined;
+    try {
+      return await new Promise<Result>((resolve, reject) => {
+        this.#asked.set(id, { resolve: (result) => resolve(result as Result), reject });
+        timer = setTimeout(
+          () => reject(new Error(`${job} gave no answer within ${String(patienceMs / 1_000)} s`)),
+          patienceMs,
+        );
+        this.#child.send({ id, job, task } satisfies Order, (error) => error && reject(error));
+      });
+    } finally {
+      clearTimeout(timer);
+      this.#asked.delete(id);
+    }
+  }
+
+  /** SIGKILL: a client process has nothing to put in order, its server is flushed. */
+  async kill(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    this.#child.kill("SIGKILL");
+    await once(this.#child, "exit");
+  }
+
+  #fail(error: Error): void {
+    for (const { reject } of this.#asked.values()) reject(error);
+    this.#asked.clear();
+  }
+}
+
+/** The processes of one contestant. */
+export class Team {
+  readonly contestant: string;
+  readonly workers: readonly Worker[];
+
+  constructor(contestant: string, workers: readonly Worker[]) {
+    this.contestant = contestant;
+    this.workers = workers;
+  }
+
+  /** Asks all at once. */
+  all<Result>(job: string, task: object | ((index: number) => object) = {}): Promise<Result[]> {
+    return Promise.all(
+      this.workers.map((worker, index) =>
+        worker.ask<Result>(job, typeof task === "function" ? (task as (index: number) => object)(index) : task),
+      ),
+    );
+  }
+
+  async kill(): Promise<void> {
+    await Promise.all(this.workers.map((worker) => worker.kill()));
+  }
+}
+
+/** What the server counted between two looks. */
+export interface ServerWork {
+  /** Every command it ran, those inside scripts too, ours of the looking not. */
+  readonly commands: number;
+  readonly cpuMicros: number;
+}
+
+/** Commands of the looking itself; no contestant's work depends on them. */
+const ours = /^cmdstat_(info|config|flushall|ping|debug|time)\b/;
+
+/** One Redis server of the run's own, and client processes on demand. */
+export class Lab implements AsyncDisposable {
+  readonly server: RedisServer<"single">;
+  readonly #package: string;
+  readonly #teams = new Set<Team>();
+
+  private constructor(packageName: string, server: RedisServer<"single">) {
+    this.#package = packageName;
+    this.server = server;
+  }
+
+  static async open(packageName: string): Promise<Lab> {
+    return new Lab(packageName, await startRedis());
+  }
+
+  async team(contestant: string, processes: number, setup: unknown): Promise<Team> {
+    const opening = { package: this.#package, contestant, url: this.server.url, setup };
+    const team = new Team(
+      contestant,
+      Array.from({ length: processes }, () => new Worker(opening)),
+    );
+    this.#teams.add(team);
+    await team.all("ready");
+    return team;
+  }
+
+  async dismiss(team: Team): Promise<void> {
+    this.#teams.delete(team);
+    await team.kill();
+  }
+
+  /** An empty server with its counters at zero. */
+  async clear(): Promise<void> {
+    await this.server.call("FLUSHALL");
+    await this.server.call("CONFIG", "RESETSTAT");
+  }
+
+  /** Begins to look at the server's work; the function returned ends it. */
+  async watch(): Promise<() => Promise<ServerWork>> {
+    const cpuBefore = await this.#cpuMicros();
+    const before = await this.#commands();
+    return async () => ({
+      commands: (await this.#commands()) - before,
+      cpuMicros: (await this.#cpuMicros()) - cpuBefore,
+    });
+  }
+
+  async #commands(): Promise<number> {
+    const info = String(await this.server.call("INFO", "commandstats"));
+    let sum = 0;
+    for (const line of info.split("\r\n")) if (!ours.test(line)) sum += Number(/calls=(\d+)/.exec(line)?.[1] ?? 0);
+    return sum;
+  }
+
+  async #cpuMicros(): Promise<number> {
+    const info = String(await this.server.call("INFO", "cpu"));
+    const seconds = (name: string): number => Number(new RegExp(`^${name}:([\\d.]+)`, "m").exec(info)?.[1] ?? 0);
+    return (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#teams].map((team) => this.dismiss(team)));
+    await this.server.stop();
+  }
+}

@@ -1,0 +1,93 @@
+// npm run bench -- <package>: see `usage` in options.ts.
+import { cpus, loadavg, platform, release, totalmem } from "node:os";
+import { lockSuite } from "./cases/lock.js";
+import { marketSuite } from "./cases/market.js";
+import { keep, keepProfile } from "./keep.js";
+import { Lab } from "./lab.js";
+import { type Options, parseOptions, usage, UsageError } from "./options.js";
+import { hottest, profileOurs } from "./profile.js";
+import { type EntryReport, entryReport, type Report, table } from "./report.js";
+import { type Course, type Plan, runCase } from "./rounds.js";
+import type { Case, Suite } from "./suite.js";
+
+const suites: readonly Suite[] = [lockSuite, marketSuite];
+
+const matches = ({ entries }: Case, pattern: string): boolean =>
+  entries.some(({ name }) => name.toLowerCase().includes(pattern.toLowerCase()));
+
+const chosenCases = ({ cases }: Suite, pattern: string | undefined): readonly Case[] => {
+  if (pattern === undefined) return cases;
+  const chosen = cases.filter((one) => matches(one, pattern));
+  if (chosen.length > 0) return chosen;
+  const names = cases.flatMap(({ entries }) => entries.map(({ name }) => `  ${name}`));
+  throw new UsageError(`No case contains "${pattern}". There are:\n${names.join("\n")}`);
+};
+
+const loadNow = (): number => loadavg()[0] ?? 0;
+
+const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Report> => {
+  const { rounds, scale } = options;
+  const cases = chosenCases(suite, options.pattern);
+  // A pattern that fits nothing is told at once, not after minutes.
+  chosenCases(suite, options.profile);
+  const loadBefore = loadNow();
+  await using lab = await Lab.open(suite.package);
+  const reports: EntryReport[] = [];
+  for (const one of cases) {
+    const courses: readonly Course[] = await runCase(lab, one, { rounds, scale, say });
+    const entries = one.entries.map((entry) => entryReport(entry, courses));
+    const isAskedFor = options.profile !== undefined && matches(one, options.profile);
+    // A goal that is missed is looked into in the same run, on the same machine in the same mood.
+    if (!isAskedFor && entries.every(({ met }) => met !== false)) {
+      reports.push(...entries);
+      continue;
+    }
+    const name = one.entries[0]?.name ?? "";
+    say(`${name}: a profile of ours`);
+    const cpuProfile = await profileOurs(lab, one, scale);
+    if (isAskedFor) process.stderr.write(`CPU profile: ${keepProfile(suite.package, name, cpuProfile)}\n`);
+    const profile = hottest(cpuProfile);
+    reports.push(...entries.map((entry) => (isAskedFor || entry.met === false ? { ...entry, profile } : entry)));
+  }
+  const { server, version } = lab.server.version;
+  return {
+    package: suite.package,
+    node: process.version,
+    redis: `${server} ${version}`,
+    rounds,
+    date: new Date().toISOString(),
+    scale,
+    machine: {
+      cpu: cpus()[0]?.model.trim() ?? "unknown",
+      cores: cpus().length,
+      memoryMb: Math.round(totalmem() / 2 ** 20),
+      system: `${platform()} ${release()}`,
+      loadBefore,
+      loadAfter: loadNow(),
+    },
+    cases: reports,
+  };
+};
+
+const main = async (args: readonly string[]): Promise<void> => {
+  const options = parseOptions(
+    args,
+    suites.map((suite) => suite.package),
+  );
+  const suite = suites.find((one) => one.package === options.package);
+  if (!suite) throw new UsageError(`There are no benchmarks of "${options.package}"`);
+  // Progress is for who watches; stdout is for the result.
+  const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));
+  const report = await run(options, suite, say);
+  say("");
+  if (options.save) process.stderr.write(`Kept in ${keep(report)}\n`);
+  process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : table(report));
+};
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  process.stderr.write(`${error.message}\n\n${usage}`);
+  process.exitCode = 2;
+}

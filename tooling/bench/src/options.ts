@@ -1,0 +1,74 @@
+import { parseArgs } from "node:util";
+
+export interface Options {
+  readonly package: string;
+  /** Only cases whose entries' names contain it, whatever the case of its letters. */
+  readonly pattern: string | undefined;
+  readonly rounds: number;
+  readonly json: boolean;
+  readonly save: boolean;
+  /** The case whose CPU profile is wanted, by the same rule as `pattern`. */
+  readonly profile: string | undefined;
+  readonly scale: number;
+}
+
+/** The caller's mistake, to be told without a stack. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+export const usage: string = `npm run bench -- <package> [options]
+
+  --case PATTERN     only cases whose name contains PATTERN
+  --rounds N         rounds of each case, at most (default 5)
+  --json             one JSON object on stdout instead of the table
+  --save             keep the result and its plots in apps/docs/bench
+  --profile PATTERN  write a CPU profile of ours in these cases to .cache/bench, and print what is hottest
+  --scale F          measure only F of the usual time, to see that all runs; the figures then say nothing
+`;
+
+const number = (name: string, text: string, isRight: (value: number) => boolean, wanted: string): number => {
+  const value = Number(text);
+  if (text.trim() === "" || !isRight(value)) throw new UsageError(`Expected --${name} to be ${wanted}, got "${text}"`);
+  return value;
+};
+
+/** @throws {UsageError} what was given makes no sense; the message says what does. */
+export const parseOptions = (args: readonly string[], packages: readonly string[]): Options => {
+  let parsed;
+  try {
+    parsed = parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        case: { type: "string" },
+        rounds: { type: "string", default: "5" },
+        json: { type: "boolean", default: false },
+        save: { type: "boolean", default: false },
+        profile: { type: "string" },
+        scale: { type: "string", default: "1" },
+      },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+  const { values, positionals } = parsed;
+  const [name, ...more] = positionals;
+  const known = `There are: ${packages.join(", ")}`;
+  if (name === undefined) throw new UsageError(`Which package? ${known}`);
+  if (!packages.includes(name)) throw new UsageError(`There are no benchmarks of "${name}". ${known}`);
+  if (more.length > 0) throw new UsageError(`One package at a time, got also "${more.join(" ")}"`);
+  const scale = number("scale", values.scale, (value) => value > 0 && value <= 1, "above 0 and at most 1");
+  // What is kept stands in the docs: all of a package, in full length.
+  if (values.save && (values.case !== undefined || scale < 1))
+    throw new UsageError("--save keeps a whole run: leave out --case and --scale");
+  return {
+    package: name,
+    pattern: values.case,
+    rounds: number("rounds", values.rounds, (value) => Number.isInteger(value) && value >= 1, "an integer from 1"),
+    json: values.json,
+    save: values.save,
+    profile: values.profile,
+    scale,
+  };
+};

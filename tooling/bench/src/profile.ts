@@ -1,0 +1,61 @@
+// Where a process of ours spends its time, when a goal is missed or somebody asks.
+import type { Profiler } from "node:inspector";
+import type { Lab } from "./lab.js";
+import type { Case } from "./suite.js";
+
+export interface HotFunction {
+  readonly name: string;
+  readonly place: string;
+  /** Of all time in which anything ran. */
+  readonly share: number;
+}
+
+/** Time in which nothing ran says nothing about what ran. */
+const isIdle = ({ callFrame }: Profiler.ProfileNode): boolean => callFrame.functionName === "(idle)";
+
+const placeOf = ({ url, lineNumber }: Profiler.ProfileNode["callFrame"]): string =>
+  url === "" ? "" : `${url.replace(/^.*\/(?:node_modules|packages|tooling|apps)\//, "")}:${String(lineNumber + 1)}`;
+
+/** The functions with the most time of their own. */
+export const hottest = ({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile, count = 10): HotFunction[] => {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const times = new Map<string, { name: string; place: string; time: number }>();
+  let total = 0;
+  for (const [index, id] of samples.entries()) {
+    const node = byId.get(id);
+    if (!node || isIdle(node)) continue;
+    const time = Math.max(0, timeDeltas[index] ?? 0);
+    const name = node.callFrame.functionName || "(anonymous)";
+    const place = placeOf(node.callFrame);
+    const known = times.get(`${name} ${place}`) ?? { name, place, time: 0 };
+    known.time += time;
+    times.set(`${name} ${place}`, known);
+    total += time;
+  }
+  return [...times.values()]
+    .toSorted((one, other) => other.time - one.time)
+    .slice(0, count)
+    .map(({ name, place, time }) => ({ name, place, share: total === 0 ? 0 : time / total }));
+};
+
+/**
+ * Runs a case once more, by our contestant alone, and looks at the last of its processes (the first is the one that
+ * some cases kill).
+ */
+export const profileOurs = async (lab: Lab, one: Case, scale: number): Promise<Profiler.Profile> => {
+  const ours = one.contestants.find(({ peer }) => peer === "kit");
+  if (!ours) throw new Error("the case is not about us");
+  const team = await lab.team(ours.id, one.processes, one.setup);
+  try {
+    const watched = team.workers.at(-1);
+    if (!watched) throw new Error("no process to look at");
+    await lab.clear();
+    await one.warmUp?.(team, scale);
+    await watched.ask("startProfile");
+    if ("together" in one.measure) await one.measure.together([team], lab, scale);
+    else await one.measure.alone(team, lab, scale);
+    return await watched.ask<Profiler.Profile>("stopProfile");
+  } finally {
+    await lab.dismiss(team);
+  }
+};

@@ -1,0 +1,254 @@
+// From rounds to what is said: the JSON object and the table. Ratios are written so that more than 1 means ours is
+// better, and where a peer is better the table says so as plainly.
+import type { HotFunction } from "./profile.js";
+import { type Course, medianOf, valuesOf } from "./rounds.js";
+import { type Spread, spread } from "./statistics.js";
+import type { Better, Check, Entry } from "./suite.js";
+
+export type Figure = Spread | { readonly error: string };
+
+interface CheckResult {
+  readonly wanted: string;
+  readonly got: number | null;
+  readonly met: boolean;
+}
+
+export interface EntryReport {
+  readonly case: string;
+  readonly unit: string;
+  readonly better: Better;
+  readonly about: string;
+  readonly rounds: number;
+  readonly kit: Figure;
+  readonly peers: Readonly<Record<string, Figure>>;
+  readonly floor: Spread | null;
+  readonly ratio: Readonly<Record<string, number>>;
+  readonly goal: string | null;
+  /** Null where there is no goal. */
+  readonly met: boolean | null;
+  readonly checks: readonly CheckResult[];
+  /** The rest is by contestant: `kit`, `floor`, and the names of `peers`. */
+  readonly settings: Readonly<Record<string, string>>;
+  readonly serverCpuMicros: Readonly<Record<string, number>>;
+  readonly innerCommands: Readonly<Record<string, number>>;
+  readonly details: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  /** Of ours, from the same run, when the goal is missed. */
+  readonly profile?: readonly HotFunction[];
+}
+
+export interface Report {
+  readonly package: string;
+  readonly node: string;
+  readonly redis: string;
+  readonly rounds: number;
+  readonly date: string;
+  /** Below 1 the measurements were cut short and the figures say nothing. */
+  readonly scale: number;
+  readonly machine: {
+    readonly cpu: string;
+    readonly cores: number;
+    readonly memoryMb: number;
+    readonly system: string;
+    /** The one-minute load average before and after; the benchmark itself is in the latter. */
+    readonly loadBefore: number;
+    readonly loadAfter: number;
+  };
+  readonly cases: readonly EntryReport[];
+}
+
+const isSpread = (figure: Figure | null | undefined): figure is Spread => figure != null && "median" in figure;
+
+/** A count of nothing enters as one, so that ratios stay finite. */
+const atLeastOne = (value: number): number => (value === 0 ? 1 : value);
+
+const ratioOf = (better: Better, ours: number, theirs: number): number =>
+  better === "higher" ? ours / atLeastOne(theirs) : theirs / atLeastOne(ours);
+
+const isBetter = (better: Better, one: number, other: number): boolean =>
+  better === "higher" ? one > other : one < other;
+
+/** `redlock@4.2.0` → `redlock`; a scope keeps its sign. */
+const plainName = (peer: string): string => peer.replace(/(?<=.)@.*$/, "");
+
+const medianFor = (course: Course, entry: Entry): number | undefined => {
+  const values = valuesOf(course, entry.name);
+  return values.length > 0 ? spread(values).median : undefined;
+};
+
+/** What each name of the report stands for: a peer at its best, and its defaults beside it. */
+const named = (courses: readonly Course[], entry: Entry): Map<string, Course> => {
+  const byName = new Map<string, Course>();
+  for (const course of courses) {
+    const { peer, isDefaults } = course.contestant;
+    if (isDefaults) byName.set(`${peer} defaults`, course);
+    const best = byName.get(peer);
+    const [ours, theirs] = [best && medianFor(best, entry), medianFor(course, entry)];
+    if (!best || (theirs !== undefined && (ours === undefined || isBetter(entry.better, theirs, ours))))
+      byName.set(peer, course);
+  }
+  return byName;
+};
+
+const figureOf = (course: Course, { name }: Entry): Figure => {
+  const values = valuesOf(course, name);
+  if (course.error !== undefined) return { error: course.error };
+  return values.length > 0 ? spread(values) : { error: "gave no figure" };
+};
+
+const checkResult = (check: Check, kit: Figure, better: Better, ratios: ReadonlyMap<string, number>): CheckResult => {
+  if ("atMost" in check) {
+    const got = isSpread(kit) ? kit[check.of ?? "median"] : null;
+    return { wanted: `≤ ${String(check.atMost)}`, got, met: got !== null && got <= check.atMost };
+  }
+  const got = ratios.get(check.than) ?? null;
+  const how = `${String(check.atLeast)} × ${check.than}`;
+  return {
+    wanted: `${better === "higher" ? "≥" : "better by ≥"} ${how}`,
+    got,
+    met: got !== null && got >= check.atLeast,
+  };
+};
+
+export const entryReport = (entry: Entry, courses: readonly Course[]): EntryReport => {
+  const { name, unit, better, about, goal } = entry;
+  const byName = named(courses, entry);
+  const figures = new Map([...byName].map(([who, course]) => [who, figureOf(course, entry)]));
+  const kit = figures.get("kit") ?? { error: "was not measured" };
+  if (entry.floor !== undefined) figures.set("floor", { median: entry.floor, min: entry.floor, max: entry.floor });
+  const floor = figures.get("floor");
+
+  const ratios = new Map<string, number>();
+  if (isSpread(kit)) {
+    // The hardest of several: what `redlock` without a version, and the best of all peers, mean.
+    const keepHardest = (who: string, ratio: number): void => {
+      ratios.set(who, Math.min(ratio, ratios.get(who) ?? Infinity));
+    };
+    for (const [who, figure] of figures) {
+      if (who === "kit" || !isSpread(figure)) continue;
+      const ratio = ratioOf(better, kit.median, figure.median);
+      ratios.set(who, ratio);
+      if (who === "floor" || who.endsWith(" defaults")) continue;
+      if (plainName(who) !== who) keepHardest(plainName(who), ratio);
+      keepHardest("best peer", ratio);
+    }
+  }
+  const checks = (goal?.checks ?? []).map((check) => checkResult(check, kit, better, ratios));
+  const perName = <T>(pick: (course: Course) => T | undefined): Record<string, T> =>
+    Object.fromEntries(
+      [...byName].flatMap(([who, course]) => {
+        const value = pick(course);
+        return value === undefined ? [] : [[who, value]];
+      }),
+    );
+  return {
+    case: name,
+    unit,
+    better,
+    about,
+    rounds: Math.max(...courses.map(({ rounds }) => rounds.length)),
+    kit,
+    peers: Object.fromEntries([...figures].filter(([who]) => who !== "kit" && who !== "floor")),
+    floor: isSpread(floor) ? floor : null,
+    ratio: Object.fromEntries(ratios),
+    goal: goal?.text ?? null,
+    met: goal ? checks.every(({ met }) => met) : null,
+    checks,
+    settings: perName(({ contestant }) => contestant.settings),
+    serverCpuMicros: perName((course) => medianOf(course, (ran) => ran.serverCpuMicros)),
+    innerCommands: perName((course) => medianOf(course, (ran) => ran.innerCommands)),
+    details: perName(detailsOf),
+  };
+};
+
+const detailsOf = (course: Course): Record<string, number> | undefined => {
+  const names = new Set(course.rounds.flatMap(({ measurement }) => Object.keys(measurement.details ?? {})));
+  if (names.size === 0) return undefined;
+  return Object.fromEntries(
+    [...names].map((name) => [name, medianOf(course, ({ measurement }) => measurement.details?.[name]) ?? 0]),
+  );
+};
+
+/** Three figures that count, without an exponent. */
+export const short = (value: number): string => {
+  if (!Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  if (size >= 1_000) return Math.round(value).toLocaleString("en-GB");
+  if (size >= 100) return value.toFixed(0);
+  if (size >= 10) return value.toFixed(1);
+  return size >= 1 || size === 0 ? value.toFixed(2) : value.toPrecision(2);
+};
+
+const columns = (rows: readonly (readonly string[])[], isRight: readonly boolean[]): string[] => {
+  const widths = isRight.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? "").length)));
+  return rows.map((row) =>
+    row
+      .map((cell, column) => (isRight[column] ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0)))
+      .join("  ")
+      .trimEnd(),
+  );
+};
+
+/** In words: which of two is ahead, and by how much. */
+const verdict = (ratio: number | undefined): string => {
+  if (ratio === undefined) return "";
+  if (ratio >= 1) return `kit ${short(ratio)} × better`;
+  return `kit ${short(1 / atLeastOne(ratio))} × worse`;
+};
+
+const entryLines = (report: EntryReport): string[] => {
+  const figures: [string, Figure][] = [
+    ["kit", report.kit],
+    ...Object.entries(report.peers),
+    ...(report.floor ? [["floor", report.floor] as [string, Figure]] : []),
+  ];
+  const rows = figures.map(([who, figure]) => {
+    const cpu = report.serverCpuMicros[who];
+    const cost = cpu === undefined ? "" : `${short(cpu)} µs`;
+    return isSpread(figure)
+      ? [who, short(figure.median), `[${short(figure.min)} – ${short(figure.max)}]`, cost, verdict(report.ratio[who])]
+      : [who, "–", figure.error.slice(0, 60), cost, ""];
+  });
+  const head = [["", report.unit, "[min – max]", "server CPU/op", ""]];
+  const direction = report.better === "higher" ? "more is better" : "less is better";
+  const lines = [
+    `${report.case}`,
+    `  ${report.unit}, ${direction}; ${String(report.rounds)} rounds; ${report.about}`,
+    ...columns([...head, ...rows], [false, true, false, true, false]).map((line) => `    ${line}`),
+  ];
+  if (report.goal !== null) {
+    lines.push(`  goal ${report.goal}: ${report.met ? "met" : "MISSED"}`);
+    for (const { wanted, got, met } of report.checks)
+      lines.push(`    ${met ? "✓" : "✗"} ${wanted}: ${got === null ? "no figure" : short(got)}`);
+  }
+  if (report.profile) {
+    lines.push("  where our own process spent its time in this run:");
+    for (const { share, name, place } of report.profile)
+      lines.push(`    ${(share * 100).toFixed(1).padStart(5)} %  ${name}  ${place}`);
+  }
+  return [...lines, ""];
+};
+
+/** For people. */
+export const table = (report: Report): string => {
+  const { machine } = report;
+  const settings = new Map<string, Set<string>>();
+  for (const entry of report.cases)
+    for (const [who, text] of Object.entries(entry.settings))
+      settings.set(who, (settings.get(who) ?? new Set()).add(text));
+  const withGoal = report.cases.filter(({ met }) => met !== null);
+  const missed = withGoal.filter(({ met }) => !met);
+  return [
+    `${report.package}: ${report.redis}, Node ${report.node}, ${String(machine.cores)} × ${machine.cpu}, ` +
+      `load ${short(machine.loadBefore)} before and ${short(machine.loadAfter)} after, ${report.date}`,
+    "Medians over the rounds. A peer stands with those of its measured settings that do best in the case.",
+    ...(report.scale < 1 ? [`CUT SHORT to ${String(report.scale)} of the time: no figure here says anything.`] : []),
+    "",
+    ...report.cases.flatMap(entryLines),
+    "Settings",
+    ...[...settings].flatMap(([who, texts]) => [...texts].map((text) => `  ${who}: ${text}`)),
+    "",
+    `${String(withGoal.length - missed.length)} of ${String(withGoal.length)} goals met` +
+      (missed.length > 0 ? `; missed: ${missed.map((entry) => entry.case).join(", ")}` : ""),
+    "",
+  ].join("\n");
+};

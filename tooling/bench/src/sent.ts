@@ -1,0 +1,25 @@
+// Counts commands where they leave a client: the server's own counters hold the commands inside scripts too.
+import { Redis } from "ioredis";
+import { now } from "./clock.js";
+
+const byName = new Map<string, number>();
+let total = 0;
+let instants: number[] | undefined;
+
+const send = Redis.prototype.sendCommand;
+Redis.prototype.sendCommand = function (this: Redis, ...args: Parameters<typeof send>) {
+  const name = args[0].name.toLowerCase();
+  total++;
+  instants?.push(now());
+  byName.set(name, (byName.get(name) ?? 0) + 1);
+  return send.apply(this, args);
+};
+
+/** What all clients of this process have sent so far. */
+export const sent = (): number => total;
+
+/** The same of one command, by its name in lower case. */
+export const sentOf = (command: string): number => byName.get(command) ?? 0;
+
+/** From the first call on: when each command was sent. */
+export const sentAt = (): readonly number[] => (instants ??= []);

@@ -1,0 +1,89 @@
+// What a package's benchmarks are made of. A case is a workload that knows nothing of libraries; a contestant is a
+// library behind a small interface, with its settings. One case may yield several entries: what is printed and kept.
+import type { Lab, Team } from "./lab.js";
+
+export type Better = "higher" | "lower";
+
+/** One demand on an entry. `than` is a peer (with or without its version), `floor`, or `best peer`. */
+export type Check =
+  | { readonly than: string; readonly atLeast: number }
+  /** On the value itself, or its worst round. */
+  | { readonly atMost: number; readonly of?: "max" };
+
+export interface Goal {
+  /** As it stands in the table of goals. */
+  readonly text: string;
+  readonly checks: readonly Check[];
+}
+
+export interface Entry {
+  readonly name: string;
+  readonly unit: string;
+  readonly better: Better;
+  /** What was done, as far as the name does not say it. */
+  readonly about: string;
+  readonly goal?: Goal;
+  /** The least there can be, where that is a number that needs no measuring. */
+  readonly floor?: number;
+}
+
+/** A library with one set of settings. */
+export interface Contestant {
+  /** Unique; what the worker process opens. */
+  readonly id: string;
+  /** `kit`, `floor`, or `<name@version>`. Several contestants of one peer differ in their settings. */
+  readonly peer: string;
+  /** Whether the settings are the peer's own defaults, as far as the case can be run with them at all. */
+  readonly isDefaults: boolean;
+  readonly settings: string;
+}
+
+/** One contestant, one case, one round. */
+export interface Measurement {
+  /** By entry name. */
+  readonly values: Readonly<Record<string, number>>;
+  /** How many operations it took, for the costs per operation; 0 where that says nothing. */
+  readonly operations: number;
+  /** What the clients sent during the measurement; what the server counts beyond that ran inside scripts. */
+  readonly sent?: number;
+  /** Further figures, by name, for the JSON. */
+  readonly details?: Readonly<Record<string, number>>;
+}
+
+/** One contestant after the other, in random order. */
+interface Measure {
+  readonly alone: (team: Team, lab: Lab, scale: number) => Promise<Measurement>;
+}
+
+/** All contestants at once, by contestant id, where one event hits them all alike. */
+interface MeasureTogether {
+  readonly together: (
+    teams: readonly Team[],
+    lab: Lab,
+    scale: number,
+  ) => Promise<ReadonlyMap<string, Measurement | Error>>;
+}
+
+export interface Case {
+  readonly entries: readonly Entry[];
+  readonly contestants: readonly Contestant[];
+  /** Rounds at most: some cases are too long for more. */
+  readonly rounds: number;
+  /** Client processes per contestant. */
+  readonly processes: number;
+  /** Handed to the contestant when it is opened. */
+  readonly setup: unknown;
+  /** Whether each measurement needs new processes, because it leaves them in no state to go on. */
+  readonly isFinal?: boolean;
+  /** Brings code and connections into the state of a process that has been running. */
+  readonly warmUp?: (team: Team, scale: number) => Promise<void>;
+  readonly measure: Measure | MeasureTogether;
+}
+
+export interface Suite {
+  readonly package: string;
+  readonly cases: readonly Case[];
+}
+
+/** What a worker process offers to the parent, by name. */
+export type Jobs = Readonly<Record<string, (task: never) => Promise<unknown>>>;

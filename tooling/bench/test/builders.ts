@@ -1,0 +1,38 @@
+import type { Report } from "../src/report.js";
+import { type Course as Rounds, type Ran } from "../src/rounds.js";
+import type { Contestant, Entry } from "../src/suite.js";
+
+export const anEntry = (overrides: Partial<Entry> = {}): Entry => ({
+  name: "speed",
+  unit: "pairs/s",
+  better: "higher",
+  about: "one caller",
+  ...overrides,
+});
+
+/** A contestant that gave these values, one per round, for the entry `speed`. */
+export const aCourse = (
+  contestant: Partial<Contestant> & { readonly peer: string },
+  values: readonly number[],
+  error?: string,
+): Rounds => ({
+  contestant: { id: contestant.peer, isDefaults: false, settings: `settings of ${contestant.peer}`, ...contestant },
+  rounds: values.map((value): Ran => ({
+    measurement: { values: { speed: value }, operations: 1 },
+    serverCpuMicros: undefined,
+    innerCommands: undefined,
+  })),
+  error,
+});
+
+export const aReport = (cases: Report["cases"], overrides: Partial<Report> = {}): Report => ({
+  package: "lock",
+  node: "v20.20.2",
+  redis: "redis 7.0.15",
+  rounds: 3,
+  date: "2026-11-20T10:00:00.000Z",
+  scale: 1,
+  machine: { cpu: "a CPU", cores: 2, memoryMb: 1024, system: "linux 6", loadBefore: 0.1, loadAfter: 1.5 },
+  cases,
+  ...overrides,
+});

@@ -1,0 +1,119 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { eventually } from "@kit/testing";
+import { describe, expect, it } from "vitest";
+import type { Figure, Report } from "../src/report.js";
+
+const program = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+
+interface Outcome {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+const bench = async (...args: string[]): Promise<Outcome> => {
+  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (part: string) => (stdout += part));
+  child.stderr.setEncoding("utf8").on("data", (part: string) => (stderr += part));
+  const [code] = (await once(child, "close")) as [number | null];
+  return { code, stdout, stderr };
+};
+
+const cut = ["--rounds", "1", "--scale", "0.1"];
+
+const isFigure = (figure: Figure | undefined): boolean =>
+  figure !== undefined && "median" in figure && figure.min <= figure.median && figure.median <= figure.max;
+
+describe("npm run bench", () => {
+  it("gives one object of the agreed shape for --json, and nothing else", async () => {
+    const { code, stdout, stderr } = await bench("lock", "--case", "uncontended c=1", "--json", ...cut);
+    expect(stderr).toBe("");
+    expect(code).toBe(0);
+    const report = JSON.parse(stdout) as Report;
+    expect(report).toMatchObject({ package: "lock", node: process.version, rounds: 1, scale: 0.1 });
+    expect(report.redis).toMatch(/^(redis|valkey) \d/);
+    const [entry, ...more] = report.cases;
+    expect(more).toEqual([]);
+    expect(entry).toMatchObject({ case: "uncontended c=1", unit: "pairs/s", better: "higher" });
+    expect(isFigure(entry?.kit)).toBe(true);
+    expect(isFigure(entry?.floor ?? undefined)).toBe(true);
+    const peers = [
+      "redlock@4.2.0",
+      "redlock@5.0.0-beta.2",
+      "redis-semaphore@5.8.0",
+      "redlock-universal@0.8.5",
+      "classic",
+    ];
+    for (const peer of peers) {
+      expect(isFigure(entry?.peers[peer]), peer).toBe(true);
+      expect(entry?.ratio[peer], peer).toBeGreaterThan(0);
+      expect(entry?.settings[peer], peer).toBeTruthy();
+    }
+    expect(entry?.ratio["redlock"]).toBe(
+      Math.min(entry?.ratio["redlock@4.2.0"] ?? NaN, entry?.ratio["redlock@5.0.0-beta.2"] ?? NaN),
+    );
+    expect(entry?.serverCpuMicros["kit"]).toBeGreaterThan(0);
+  });
+
+  it("hands one lock from process to process, with every contestant, and never to two at once", async () => {
+    const { stdout } = await bench("lock", "--case", "contended 16x4", "--json", ...cut);
+    const entries = new Map((JSON.parse(stdout) as Report).cases.map((entry) => [entry.case, entry]));
+    const commands = entries.get("contended commands per hand-off");
+    for (const [who, figure] of Object.entries({ kit: commands?.kit, ...commands?.peers }))
+      expect(figure, who).toHaveProperty("median");
+    // What goes over the wire per hand-off is two commands; what the scripts call is told apart.
+    expect(commands?.floor?.median).toBeCloseTo(2, 0);
+    expect(commands?.innerCommands["floor"]).toBeGreaterThan(2);
+    expect(entries.get("contended 16x4 hold=5ms gap p99")?.kit).toHaveProperty("median");
+  });
+
+  it("sells every item once, by every way of the market", async () => {
+    const { stdout } = await bench("marketplace", "--json", ...cut);
+    const { cases } = JSON.parse(stdout) as Report;
+    const names = ["WATCH", "market lock", "item lock"].flatMap((way) => [
+      way,
+      `${way} retries per sale`,
+      `${way} wait p99`,
+    ]);
+    expect(cases.map((entry) => entry.case)).toEqual(names);
+    for (const entry of cases)
+      for (const [who, figure] of Object.entries({ kit: entry.kit, ...entry.peers }))
+        expect(figure, `${entry.case} ${who}`).toHaveProperty("median");
+  });
+
+  it("names the packages there are for one that is not", async () => {
+    const { code, stdout, stderr } = await bench("queue");
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain('There are no benchmarks of "queue". There are: lock, marketplace');
+  });
+
+  it("names the cases there are for a pattern that fits none", async () => {
+    const { code, stderr } = await bench("lock", "--case", "no such thing");
+    expect(code).toBe(2);
+    expect(stderr).toContain("1000 idle waiters 10s commands");
+  });
+
+  it("leaves no process behind when it is interrupted", async () => {
+    const child = spawn(process.execPath, [program, "lock", "--case", "contended 16x4"], {
+      stdio: "ignore",
+      detached: true,
+    });
+    const exited = once(child, "exit");
+    const group = child.pid ?? NaN;
+    // The program itself, and clients of at least one contestant.
+    await eventually(() => expect(processesOf(group)).toBeGreaterThanOrEqual(5), { timeoutMs: 20_000 });
+    child.kill("SIGINT");
+    await exited;
+    await eventually(() => expect(processesOf(group)).toBe(0), { timeoutMs: 5_000 });
+  });
+});
+
+/** How many processes of the group live. */
+const processesOf = (group: number): number => {
+  const groups = execFileSync("ps", ["-A", "-o", "pgid="], { encoding: "utf8" }).split("\n");
+  return groups.filter((one) => Number(one) === group).length;
+};

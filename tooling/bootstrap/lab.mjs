@@ -1,0 +1,34 @@
+import { findProgram, pathFolders } from "./repo.mjs";
+import { capture } from "./run.mjs";
+
+/** What some faults need, and the Debian packages that bring it. Without one the lab says which faults were not run. */
+const tools = [
+  { program: "cc", packages: ["gcc", "libc6-dev"] },
+  { program: "nft", packages: ["nftables"] },
+  { program: "ip", packages: ["iproute2"] },
+];
+
+// A root's PATH need not have them, and the programs that start them look here, too.
+const systemFolders = ["/usr/sbin", "/sbin"];
+
+/** @param {NodeJS.ProcessEnv} env */
+export const missingLabTools = (env) =>
+  tools
+    .map(({ program }) => program)
+    .filter((program) => findProgram([program], [...pathFolders(env), ...systemFolders]) === undefined);
+
+/** Whether they can be installed without asking anyone: Debian's, by root. */
+export const canInstallLab = (env = process.env) =>
+  process.platform === "linux" && process.getuid?.() === 0 && findProgram(["apt-get"], pathFolders(env)) !== undefined;
+
+/** @param {NodeJS.ProcessEnv} env */
+export async function installLab(env) {
+  const quiet = { env: { ...env, DEBIAN_FRONTEND: "noninteractive" } };
+  const missing = missingLabTools(env);
+  const packages = tools.filter(({ program }) => missing.includes(program)).flatMap((tool) => tool.packages);
+  const install = ["install", "-y", "-q", "--no-install-recommends", ...packages];
+  const { code } = await capture("apt-get", install, quiet);
+  if (code === 0) return;
+  await capture("apt-get", ["update", "-q"], quiet);
+  await capture("apt-get", install, quiet);
+}
