@@ -47,6 +47,7 @@ export interface NodeOptions {
   readonly port: number;
   readonly dir: string;
   readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
   readonly password: string | undefined;
 }
 
@@ -135,11 +136,11 @@ export class ServerNode implements RedisNode {
 
   /** One try to start. */
   async launch(): Promise<void> {
-    const { binary, port, dir, args } = this.#options;
+    const { binary, port, dir, args, env } = this.#options;
     await mkdir(dir, { recursive: true });
     const log = openSync(join(dir, "server.log"), "a");
     const base = ["--bind", this.host, "--port", String(port), "--dir", dir, "--daemonize", "no"];
-    const child = spawn(binary, [...base, ...args], { stdio: ["ignore", log, log] });
+    const child = spawn(binary, [...base, ...args], { stdio: ["ignore", log, log], env: { ...process.env, ...env } });
     closeSync(log);
     child.unref();
     this.#child = child;

@@ -35,6 +35,11 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
    */
   readonly args?: readonly string[];
   /**
+   * More environment variables for every server process: `LD_PRELOAD` of a library that lies about the time.
+   * @default {}
+   */
+  readonly env?: Readonly<Record<string, string>>;
+  /**
    * Masters of a Cluster, at least 3 (fewer cannot agree on a failure). Not for a single server.
    * @default 3
    */
@@ -98,7 +103,7 @@ export async function startRedis<M extends RedisMode = "single">(
   options: StartRedisOptions<M> = {},
 ): Promise<RedisServer<M>> {
   // The one mode that M can be without being given.
-  const { mode = "single" as M, persistence = "none", args = [], masters = 3, password } = options;
+  const { mode = "single" as M, persistence = "none", args = [], env = {}, masters = 3, password } = options;
   checkOptions(mode, persistence, masters);
   const [binary, ioredis] = await Promise.all([findServer(), import("ioredis")]);
   const dir = await mkdtemp(join(await realpath(tmpdir()), "kit-redis-"));
@@ -114,6 +119,7 @@ export async function startRedis<M extends RedisMode = "single">(
       Array.from({ length: count }, (_, index) =>
         launchNode(binary, join(dir, `node-${index}`), serverArgs(binary, mode, persistence, password, args), {
           password,
+          env,
           withBus: mode === "cluster",
           track: (node) => nodes.push(node),
           untrack: (node) => nodes.splice(nodes.indexOf(node), 1),
@@ -158,6 +164,7 @@ function serverArgs(
 
 interface LaunchOptions {
   readonly password: string | undefined;
+  readonly env: Readonly<Record<string, string>>;
   readonly withBus: boolean;
   readonly track: (node: ServerNode) => void;
   readonly untrack: (node: ServerNode) => void;
@@ -167,11 +174,11 @@ async function launchNode(
   binary: ServerBinary,
   dir: string,
   args: readonly string[],
-  { password, withBus, track, untrack }: LaunchOptions,
+  { password, env, withBus, track, untrack }: LaunchOptions,
 ): Promise<ServerNode> {
   for (let tries = 1; ; tries += 1) {
     const port = await freePort(withBus);
-    const node = new ServerNode({ binary: binary.path, port, dir, args, password });
+    const node = new ServerNode({ binary: binary.path, port, dir, args, env, password });
     track(node);
     try {
       await node.launch();

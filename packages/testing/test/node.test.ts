@@ -20,7 +20,7 @@ describe("ServerNode", () => {
     await using stranger = await startRedis();
     const { port = 0 } = stranger.nodes[0] ?? {};
     const { path } = await findServer();
-    const node = new ServerNode({ binary: path, port, dir, args: ["--save", ""], password: undefined });
+    const node = new ServerNode({ binary: path, port, dir, args: ["--save", ""], env: {}, password: undefined });
     try {
       await expect(node.launch()).rejects.toBeInstanceOf(PortTakenError);
       expect(node.state).toBe("stopped");
@@ -35,7 +35,7 @@ describe("ServerNode", () => {
     const stranger = await startRedis();
     const { port = 0 } = stranger.nodes[0] ?? {};
     const { path } = await findServer();
-    const node = new ServerNode({ binary: path, port, dir, args: ["--save", ""], password: undefined });
+    const node = new ServerNode({ binary: path, port, dir, args: ["--save", ""], env: {}, password: undefined });
     try {
       const started = node.start();
       await stranger.stop();

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
@@ -131,6 +131,30 @@ describe("startRedis", () => {
       process.env["PATH"] = PATH;
       if (REDIS_SERVER_BIN !== undefined) process.env["REDIS_SERVER_BIN"] = REDIS_SERVER_BIN;
       else delete process.env["REDIS_SERVER_BIN"];
+    }
+  });
+
+  it("passes environment variables on, beside those of this process, also after a restart", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "kit-wrapper-"));
+    const { REDIS_SERVER_BIN } = process.env;
+    try {
+      const wrapper = join(folder, "telling-server");
+      const told = join(folder, "told");
+      // Redis overwrites what /proc would say of its environment.
+      const tell = `echo "$KIT_SERVER_MARK $HOME" >> "${told}"`;
+      await writeFile(wrapper, `#!/bin/sh\n${tell}\nexec "${REDIS_SERVER_BIN ?? "redis-server"}" "$@"\n`);
+      await chmod(wrapper, 0o755);
+      process.env["REDIS_SERVER_BIN"] = wrapper;
+      const server = await start({ env: { KIT_SERVER_MARK: "a=b" } });
+      await server.nodes[0]?.kill();
+      await server.nodes[0]?.start();
+      const line = `a=b ${process.env["HOME"]}`;
+      const starts = readFileSync(told, "utf8").split("\n");
+      expect(starts.filter((text) => text === line)).toHaveLength(2);
+    } finally {
+      if (REDIS_SERVER_BIN !== undefined) process.env["REDIS_SERVER_BIN"] = REDIS_SERVER_BIN;
+      else delete process.env["REDIS_SERVER_BIN"];
+      await rm(folder, { recursive: true });
     }
   });
 

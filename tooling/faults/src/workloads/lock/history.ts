@@ -30,6 +30,10 @@ export interface CallRecord {
   readonly outcome: "ok" | "failed" | "unknown" | "aborted" | "untyped";
   /** Of the lease it got. */
   readonly fence?: string;
+  /** Of the lease that it was about. */
+  readonly lease?: string;
+  /** What a release said. */
+  readonly result?: string;
   readonly code?: string;
   readonly error?: string;
 }
@@ -87,6 +91,7 @@ export type LogRecord =
   | { readonly kind: "crash"; readonly error: string }
   | { readonly kind: "background"; readonly typed: boolean; readonly code?: string }
   | StallRecord
+  | { readonly kind: "jumped"; readonly bySeconds: number }
   | { readonly kind: "started"; readonly pid: number }
   | { readonly kind: "left"; readonly open: readonly string[]; readonly stalledMs: number };
 
@@ -99,6 +104,23 @@ export interface WorkerHistory {
   readonly printed: string;
   /** How it ended: `exit 0`. */
   readonly end: string;
+}
+
+/** What the server said to a second copy of an acquire. */
+export interface Echoed {
+  readonly name: string;
+  readonly token: string;
+  readonly state: "granted" | "other";
+  /** Of the grant. */
+  readonly fence?: string;
+  /** Who has it instead. */
+  readonly owner?: string;
+}
+
+/** A span in which something was so. Instants are server time, epoch milliseconds. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
 }
 
 /** A holder that was killed. Instants are the server's, epoch milliseconds. */
@@ -125,8 +147,11 @@ export interface RunHistory {
   readonly deaths: readonly Death[];
   /** When nothing was in the way any more, after each outage. Server time, epoch milliseconds. */
   readonly heals: readonly number[];
-  /** When the server came back without its data. */
-  readonly dataLosses: readonly number[];
+  /** When data was lost that had been acknowledged, or leases ended by a clock that jumped. */
+  readonly dataLosses: readonly Span[];
+  readonly echoes: readonly Echoed[];
+  /** Whether the server's clock was left alone, so that a fencing token tells when it was granted. */
+  readonly isClockTrue: boolean;
   /** What was found when all workers had left. */
   readonly leftovers: readonly string[];
 }

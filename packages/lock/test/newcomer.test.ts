@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { startRedis } from "@kit/testing";
 import { expect, it } from "vitest";
-import { createLock } from "../../src/index.js";
+import { createLock } from "../src/index.js";
 
 it("hands a free lock to the first living waiter, also by the first command that a process ever sends", async () => {
   await using server = await startRedis();

@@ -1,1 +1,2 @@
+export declare const clockOrigin: number;
 export declare const clock: () => number;

@@ -1,12 +1,13 @@
 // A contender, as a process of its own: takes the locks again and again and works on the register that each of them
-// guards. What it saw goes to its log, line by line, so that a kill loses none of it. It leaves when its input ends.
+// guards. What it saw goes to its log, line by line, so that a kill loses none of it. It leaves when its input ends, or
+// on SIGTERM.
 //
 // It is rude on purpose: it reads and writes the register also after its lease was lost. Refusing that is the fencing
 // token's work.
 import { openSync, readFileSync, writeSync } from "node:fs";
 import { connect, KitError, pause } from "@kit/core";
-import { clock } from "./clock.mjs";
-import { seeded } from "./random.mjs";
+import { clock } from "../../lab/clock.mjs";
+import { seeded } from "../../lab/random.mjs";
 
 const settings = JSON.parse(process.argv[2] ?? "{}");
 const { id, prefix, names, leaseMs, deadlineMs } = settings;
@@ -29,13 +30,19 @@ process.on("warning", (warning) => crashed(warning));
 const tickMs = 10;
 let tickedAt = clock();
 let stalled = 0;
+/** By how many seconds the wall clock is off: made to jump by the nemesis, and nobody should care. */
+let clockOff = 0;
 const overdueMs = () => Math.max(0, clock() - tickedAt - 2 * tickMs);
 setInterval(() => {
   const lost = overdueMs();
   if (lost > tickMs) log("stall", { from: tickedAt, to: clock() });
   stalled += lost;
   tickedAt = clock();
+  const off = Math.round((Date.now() - tickedAt) / 1_000);
+  if (off !== clockOff) log("jumped", { bySeconds: off });
+  clockOff = off;
 }, tickMs).unref();
+
 const stalledMs = () => stalled + overdueMs();
 
 // ── what the server confirmed of each lease, read off the wire and not taken from the lock's own word ─────────────────
@@ -53,9 +60,9 @@ const overhear = (client) => {
   client.call = (command, ...args) => {
     const sentAt = clock();
     const reply = send(command, ...args);
-    if (command === "EVALSHA" || command === "EVAL")
+    if (command === "evalsha" || command === "eval")
       reply.then(
-        (answer) => Array.isArray(answer) && note(args, answer, sentAt),
+        (answer) => note(args, answer, sentAt),
         () => undefined,
       );
     return reply;
@@ -66,13 +73,17 @@ const overhear = (client) => {
 const note = ([, count, ...operands], answer, sentAt) => {
   const keys = operands.slice(0, Number(count));
   const args = operands.slice(Number(count)).map(String);
-  const numbers = answer.map(Number);
   if (keys.every((key) => key.endsWith(":lease"))) {
     for (let i = 0; i < keys.length; i++)
-      if (numbers[i + 1] === 1) confirm(args[2 * i].split("|")[0], sentAt + Number(args[2 * i + 1]));
-  } else if (args.length === 9 && args[5] === "" && numbers[0] === 1) {
-    confirm(args[1], sentAt + numbers[2]);
+      if (Number(answer?.[i + 1]) === 1) confirm(args[2 * i].split("|")[0], sentAt + Number(args[2 * i + 1]));
+    return;
   }
+  const [owner, terms] = args;
+  // The last of the terms is where a waiter is told.
+  const grantedMs = /^(\d+) \d+ \d? \d+ \d+ \d+ $/.exec(terms ?? "")?.[1];
+  if (grantedMs === undefined) return;
+  if (typeof answer === "string") confirm(owner.split("|")[0], sentAt + Number(grantedMs));
+  else if (Number(answer?.[0]) === 1) confirm(owner.split("|")[0], sentAt + Number(answer[2]));
 };
 
 /** Notes when the signal aborts, and whether the lease's end came before it: both on this process's own clock. */
@@ -149,14 +160,14 @@ const abortReason = new Error("the caller has no more patience");
 const detail = (error) => (KitError.is(error) ? { code: error.code } : { error: String(error?.stack ?? error) });
 
 /** Settles with the value, or undefined after a typed error, which is a normal outcome here. */
-const attempt = async (what, name, dueMs, run, facts = () => ({})) => {
+const attempt = async (what, name, dueMs, run, facts = () => ({}), about = {}) => {
   const settled = timed(what, name, dueMs);
   try {
     const value = await run();
-    settled("ok", facts(value));
+    settled("ok", { ...about, ...facts(value) });
     return value;
   } catch (error) {
-    settled(outcomeOf(error), detail(error));
+    settled(outcomeOf(error), { ...about, ...detail(error) });
     return undefined;
   }
 };
@@ -196,17 +207,28 @@ const access = async (register, action, name, lease, base) => {
     }
 };
 
+/** Mostly short, so that many get their turn; some beyond the lease, which is then renewed or runs out. */
+const holdMs = (random) => {
+  const roll = random();
+  if (roll < 0.45) return 0;
+  if (roll < 0.93) return random() * 12;
+  return roll < 0.98 ? (random() * leaseMs) / 2 : random() * 2 * leaseMs;
+};
+
+/** Whether the nemesis wants the next holder to block the event loop. */
+let isToBlock = false;
+
 const work = async (register, random, name, lease) => {
   const value = await access(register, "read", name, lease, "0");
   if (value === undefined) return;
-  if (random() < settings.blockChance) {
+  if (isToBlock || random() < settings.blockChance) {
+    isToBlock = false;
     const blockedAt = clock();
     const until = blockedAt + leaseMs * (1.2 + 0.6 * random());
     while (clock() < until);
     log("blocked", { name, fence: lease.fencingToken, from: blockedAt, to: clock() });
   } else {
-    const roll = random();
-    await pause(roll < 0.75 ? random() * 15 : roll < 0.92 ? (random() * leaseMs) / 2 : random() * 2 * leaseMs);
+    await pause(holdMs(random));
   }
   if (random() < 0.05) await attempt("extend", name, deadlineMs, () => lease.extend());
   await access(register, "write", name, lease, value);
@@ -233,6 +255,7 @@ const releaseAndCheck = async (lock, random, name, lease) => {
     deadlineMs,
     () => lease.release(),
     (result) => ({ result }),
+    { lease: lease.fencingToken },
   );
   if (outcome === "released" || lease.signal.aborted) await tryStale(lock, random, name, lease, text);
   if (!twin) return;
@@ -255,11 +278,13 @@ const round = async (lock, register, random, name) => {
   } else if (roll < 0.5) {
     const settled = timed("acquire", name, waitMs);
     let releasing;
+    let held;
     try {
       await lock.using(
         name,
         async (lease) => {
           settled("ok", grantOf(lease));
+          held = { lease: lease.fencingToken };
           const unwatch = watch(name, lease);
           await work(register, random, name, lease);
           unwatch();
@@ -267,10 +292,11 @@ const round = async (lock, register, random, name) => {
         },
         { waitMs, renew },
       );
-      releasing?.("ok");
+      // Resolved: released, or nobody knows, and an event told of it.
+      releasing?.("ok", { ...held, result: "used" });
     } catch (error) {
       settled(outcomeOf(error), detail(error));
-      releasing?.(outcomeOf(error), detail(error));
+      releasing?.(outcomeOf(error), { ...held, ...detail(error) });
     }
   } else {
     const isAborting = roll < 0.6;
@@ -294,11 +320,18 @@ const hold = async (lock, register, random, name, lease) => {
   await releaseAndCheck(lock, random, name, lease);
 };
 
+/** A few names are wanted by all, the others by few: both queues and quick turns. */
+const someName = (random) => {
+  const hot = Math.min(settings.hotNames, names.length);
+  const isHot = random() < settings.hotChance;
+  return isHot ? names[Math.floor(random() * hot)] : names[Math.floor(random() * names.length)];
+};
+
 let isLeaving = false;
 const contend = async (lock, register, loop) => {
   const random = seeded(settings.seed * 31 + loop);
   while (!isLeaving) {
-    await round(lock, register, random, names[Math.floor(random() * names.length)]);
+    await round(lock, register, random, someName(random));
     await pause(random() * settings.restMs);
   }
 };
@@ -313,7 +346,11 @@ const connected = async (url, connectionName) => {
     }
 };
 
-const left = new Promise((resolve) => process.stdin.on("end", resolve).resume());
+const left = new Promise((resolve) => {
+  process.stdin.on("end", resolve).on("data", (text) => (isToBlock ||= text.includes("block")));
+  process.stdin.setEncoding("utf8");
+  process.on("SIGTERM", resolve);
+});
 void left.then(() => (isLeaving = true));
 
 const client = await connected(settings.url, id);

@@ -1,0 +1,245 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pause } from "@kit/core";
+import { eventually, FaultProxy, type RedisMode, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
+import type { Setting } from "../rows/row.js";
+import { clock } from "./clock.mjs";
+import { seeded } from "./random.mjs";
+import { ControlFile, shims } from "./shims.js";
+import { Tap } from "./tap.js";
+import type { Worker } from "./worker.js";
+
+/** The user that workers log in as, so that it can be taken away. */
+const user = "worker";
+const password = "fault-lab";
+const logins = ["--user", user, "on", `>${password}`, "~*", "&*", "+@all"];
+
+/** A connection that was being opened while packets were dropped is tried again by the kernel after a second. */
+const reconnectMs = 1_500;
+
+/** A place where work was known to be possible again. */
+export interface Mark {
+  readonly kind: string;
+  readonly at: number;
+  /** Where only one thing was struck: its name. */
+  readonly name?: string;
+}
+
+export interface LabOptions {
+  readonly seed: number;
+  readonly setting: Exclude<Setting, "edge">;
+  readonly mode: RedisMode;
+}
+
+/** Everything around the workers of one run. */
+export interface Surroundings {
+  readonly folder: string;
+  readonly server: RedisServer;
+  /** Where the guarded resource lives. */
+  readonly resource: RedisServer;
+  readonly proxy: FaultProxy | undefined;
+  readonly tap: Tap | undefined;
+  /** Undefined where there are no shims. */
+  readonly clientClock: ControlFile | undefined;
+  readonly serverClock: ControlFile | undefined;
+  readonly syncDelay: ControlFile | undefined;
+  /** What was synced. */
+  readonly notes: string;
+  readonly workerEnv: Readonly<Record<string, string>>;
+  readonly close: () => Promise<void>;
+}
+
+/** Starts the servers, and what stands between them and the workers. */
+export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Surroundings> => {
+  const folder = mkdtempSync(join(tmpdir(), "kit-faults-"));
+  const removeFolder = (): void => rmSync(folder, { recursive: true, force: true });
+  process.once("exit", removeFolder);
+  const notes = join(folder, "synced");
+  mkdirSync(notes);
+  const built = mode === "single" ? shims() : "a Cluster runs as it is";
+  const hasShims = typeof built !== "string";
+  const control = (name: string): ControlFile | undefined =>
+    hasShims ? new ControlFile(join(folder, name)) : undefined;
+  const [clientClock, serverClock] = [control("client-clock"), control("server-clock")];
+  const syncDelay = control("synced/delay");
+  const preload = hasShims ? `${built.clockJump}:${built.powerCut}` : "";
+  const serverEnv = serverClock && { LD_PRELOAD: preload, KIT_CLOCK_JUMP: serverClock.path, KIT_POWER_CUT: notes };
+  const isSingle = mode === "single";
+  const server = await startRedis({
+    mode,
+    persistence: isSingle ? "always" : "none",
+    ...(isSingle && { args: logins }),
+    ...(serverEnv && { env: serverEnv }),
+  });
+  const resource = setting === "kept" ? server : await startRedis();
+  const port = server.nodes[0]?.port ?? 0;
+  const again = server.client({ enableAutoPipelining: false });
+  const tap = isSingle ? await Tap.start(port, ([command = "", ...args]) => again.call(command, ...args)) : undefined;
+  const proxy = tap && (await FaultProxy.start({ port: tap.port, seed }));
+  return {
+    folder,
+    server,
+    resource,
+    proxy,
+    tap,
+    clientClock,
+    serverClock,
+    syncDelay,
+    notes,
+    workerEnv: hasShims && clientClock ? { LD_PRELOAD: built.clockJump, KIT_CLOCK_JUMP: clientClock.path } : {},
+    close: async () => {
+      await proxy?.close();
+      await tap?.close();
+      await resource.stop();
+      await server.stop();
+      process.off("exit", removeFolder);
+      removeFolder();
+    },
+  };
+};
+
+/** What a row can lay hands on. Each workload has its own kind. */
+export abstract class Lab {
+  random: () => number;
+  readonly around: Surroundings;
+  readonly setting: Exclude<Setting, "edge">;
+  readonly marks: Mark[] = [];
+  /** The longest that a claim lives without a sign of life, in milliseconds. */
+  abstract readonly leaseMs: number;
+  readonly all: Worker[] = [];
+
+  constructor(options: LabOptions, around: Surroundings) {
+    this.random = seeded(options.seed);
+    this.setting = options.setting;
+    this.around = around;
+  }
+
+  get server(): RedisServer {
+    return this.around.server;
+  }
+
+  get node(): RedisNode {
+    const [node] = this.server.nodes;
+    if (!node) throw new Error("There is no server");
+    return node;
+  }
+
+  get proxy(): FaultProxy {
+    return this.around.proxy ?? missing("proxy");
+  }
+
+  get tap(): Tap {
+    return this.around.tap ?? missing("tap");
+  }
+
+  /** How workers reach the server. */
+  get url(): string {
+    const { proxy } = this.around;
+    return proxy ? `redis://${user}:${password}@127.0.0.1:${String(proxy.port)}` : this.server.url;
+  }
+
+  get workers(): readonly Worker[] {
+    return this.all.filter(({ hasEnded }) => !hasEnded);
+  }
+
+  between(from: number, to: number): number {
+    return from + this.random() * (to - from);
+  }
+
+  pick<T>(list: readonly T[]): T | undefined {
+    return list[Math.floor(this.random() * list.length)];
+  }
+
+  /** From 0.5 to 2 leases: some claims survive it, some do not. */
+  outageMs(): number {
+    return this.leaseMs * this.between(0.5, 2);
+  }
+
+  abstract spawn(): Worker;
+
+  /** A worker that holds something now, as soon as there is one; `isWaitedFor`: which another wants. */
+  abstract victim(options?: { readonly isWaitedFor?: boolean }): Promise<Worker>;
+
+  /** What this worker holds now, by the server's word. */
+  abstract claimsOf(worker: Worker): Promise<ReadonlySet<string>>;
+
+  /** Notes what a dead worker leaves behind; resolves with how much that is. */
+  abstract died(worker: Worker, kind: string): Promise<number>;
+
+  /** Notes that acknowledged data was lost, or claims ended, between two instants. */
+  abstract lostData(from: number, to: number): void;
+
+  /** Resolves when work goes on that began after `at`. */
+  abstract resumed(at: number): Promise<void>;
+
+  /** Notes that nothing is in the way any more, and waits until work goes on; how soon it had to is the checker's word. */
+  async healed(kind: string): Promise<void> {
+    const at = clock();
+    this.marks.push({ kind, at });
+    await this.resumed(at);
+  }
+
+  /** Resolves when every worker has got over the faults before, not only the first of them. */
+  async settled(): Promise<void> {
+    const cutAt = this.marks.findLast(({ kind }) => kind.includes("packets dropped"))?.at ?? -Infinity;
+    await pause(Math.max(0, cutAt + reconnectMs - clock()));
+    const before = new Map(this.workers.map((worker) => [worker, worker.logged("access")]));
+    await eventually(
+      () => {
+        for (const [worker, count] of before)
+          if (!worker.hasEnded && worker.logged("access") <= count) throw new Error(`${worker.id} does nothing yet`);
+      },
+      { timeoutMs: 15_000 },
+    );
+  }
+
+  /** How many records of a kind the workers have logged. */
+  logged(kind: string): number {
+    return this.all.reduce((sum, worker) => sum + worker.logged(kind), 0);
+  }
+
+  /** The sum of a counter of INFO over all nodes. */
+  async count(section: string, pattern: RegExp): Promise<number> {
+    const infos = await Promise.all(this.server.nodes.map((node) => node.call("INFO", section)));
+    return infos.reduce<number>((sum, info) => sum + Number(pattern.exec(String(info))?.[1] ?? 0), 0);
+  }
+
+  /** How many error replies of a kind the server has given. */
+  errors(code: string): Promise<number> {
+    return this.count("errorstats", new RegExp(`errorstat_${code}:count=(\\d+)`));
+  }
+
+  async set(...settings: readonly (readonly [name: string, value: string | number])[]): Promise<void> {
+    for (const [name, value] of settings)
+      await Promise.all(this.server.nodes.map((node) => node.call("CONFIG", "SET", name, String(value))));
+  }
+}
+
+const missing = (what: string): never => {
+  throw new Error(`There is no ${what} in this run`);
+};
+
+/** Resolves with the work, or after so many milliseconds; leaves no timer behind. */
+export const within = async (work: Promise<unknown>, ms: number): Promise<void> => {
+  let timer: NodeJS.Timeout | undefined;
+  await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
+  clearTimeout(timer);
+};
+
+/** Resolves when `count` says more than `before`. */
+export const grows = async (count: () => number | Promise<number>, before: number): Promise<void> => {
+  await eventually(async () => {
+    if ((await count()) <= before) throw new Error("it struck nothing");
+  });
+};
+
+/** Keeps what is known of a run that broke a law; returns where. */
+export const keepRun = (folder: string, name: string, run: unknown): string => {
+  const plain = (_: string, value: unknown): unknown =>
+    typeof value === "bigint" ? String(value) : value instanceof Map ? Object.fromEntries(value) : value;
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, `${name}.json`);
+  writeFileSync(file, JSON.stringify(run, plain, 1));
+  return file;
+};

@@ -1,0 +1,100 @@
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+
+/** One command that was sent again, and what the server said to the copies. */
+export interface Echo {
+  readonly command: readonly string[];
+  readonly reply: unknown;
+}
+
+type Repeat = (command: readonly string[]) => Promise<unknown>;
+
+/**
+ * The commands of a chunk, if it is made of whole ones: what a client writes at once arrives in one piece on loopback.
+ * The rest of a torn one is nobody's loss, since it is passed on all the same.
+ */
+export const commandsIn = (chunk: Buffer): string[][] => {
+  const commands: string[][] = [];
+  let at = 0;
+  const line = (sign: string): number => {
+    const end = chunk.indexOf("\r\n", at);
+    if (end < 0 || String.fromCharCode(chunk[at] ?? 0) !== sign) return -1;
+    const count = Number(chunk.toString("latin1", at + 1, end));
+    at = end + 2;
+    return count;
+  };
+  while (at < chunk.length) {
+    const parts: string[] = [];
+    const count = line("*");
+    if (!(count > 0)) return commands;
+    for (let part = 0; part < count; part++) {
+      const length = line("$");
+      if (!(length >= 0) || at + length + 2 > chunk.length) return commands;
+      parts.push(chunk.toString("utf8", at, at + length));
+      at += length + 2;
+    }
+    commands.push(parts);
+  }
+  return commands;
+};
+
+/** Passes connections on to a server, and while `copies` is more than 0 sends every script call so many times more. */
+export class Tap {
+  static async start(port: number, repeat: Repeat): Promise<Tap> {
+    const tap = new Tap(port, repeat);
+    await new Promise<void>((resolve) => tap.#listener.listen(0, "127.0.0.1", resolve));
+    return tap;
+  }
+
+  copies = 0;
+  /** What came of the copies. */
+  readonly echoes: Echo[] = [];
+  readonly #port: number;
+  readonly #repeat: Repeat;
+  readonly #listener: Server;
+  readonly #sockets = new Set<Socket>();
+
+  private constructor(port: number, repeat: Repeat) {
+    this.#port = port;
+    this.#repeat = repeat;
+    this.#listener = createServer({ noDelay: true, pauseOnConnect: true }, (socket) => this.#accept(socket));
+  }
+
+  get port(): number {
+    return (this.#listener.address() as AddressInfo).port;
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((resolve) => this.#listener.close(resolve));
+  }
+
+  #accept(client: Socket): void {
+    const server = connect({ port: this.#port, host: "127.0.0.1", noDelay: true });
+    for (const socket of [client, server]) {
+      this.#sockets.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => {
+        this.#sockets.delete(socket);
+        client.destroy();
+        server.destroy();
+      });
+    }
+    server.once("connect", () => client.resume());
+    server.on("data", (chunk) => client.write(chunk));
+    client.on("data", (chunk) => {
+      server.write(chunk);
+      if (this.copies > 0) for (const command of commandsIn(chunk)) this.#copy(command);
+    });
+  }
+
+  #copy(command: readonly string[]): void {
+    if (!/^EVAL(SHA)?$/i.test(command[0] ?? "")) return;
+    // In the same turn as the original, so that the server has them before any reply to it can be acted upon.
+    for (let copy = 0; copy < this.copies; copy++)
+      this.#repeat(command).then(
+        (reply) => void this.echoes.push({ command, reply }),
+        // The original fares no better.
+        () => undefined,
+      );
+  }
+}

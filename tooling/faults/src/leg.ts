@@ -1,0 +1,81 @@
+import { pause } from "@kit/core";
+import { seeded } from "./lab/random.mjs";
+import type { Lab } from "./lab/lab.js";
+import type { Row } from "./rows/row.js";
+
+/** One blow of a plan: all chance in it comes from its seed. */
+export interface Strike {
+  readonly row: Row;
+  readonly seed: number;
+  /** The rest before it, in milliseconds. */
+  readonly gapMs: number;
+}
+
+const longestGapMs = 250;
+
+/** The strikes of a seed: every row as often as it wants, in some order, again and again. */
+export function* planOf(seed: number, rows: readonly Row[]): Generator<Strike, never> {
+  const random = seeded(seed);
+  for (;;) {
+    const left = rows.flatMap((row) => Array.from({ length: row.times ?? 1 }, () => row));
+    while (left.length > 0) {
+      const [row] = left.splice(Math.floor(random() * left.length), 1);
+      if (row) yield { row, seed: Math.floor(random() * 2 ** 31), gapMs: 20 + random() * longestGapMs };
+    }
+  }
+}
+
+/** Deals one blow; resolves with whether it bit. Work goes on when it is over. */
+const deal = async (lab: Lab, { row, seed, gapMs }: Strike): Promise<boolean> => {
+  await pause(gapMs);
+  lab.random = seeded(seed);
+  const blow = await row.inject(lab);
+  try {
+    // What strikes nothing in good time is healed, and has not bitten.
+    await blow.until?.().catch(() => undefined);
+    await pause(blow.lastsMs ?? 0);
+  } finally {
+    await blow.heal?.();
+  }
+  await lab.healed(row.kind);
+  return await blow.bit();
+};
+
+/** How often a row is tried until it bites. */
+const mostTries = 6;
+
+export interface Dealt {
+  /** By kind. */
+  readonly bites: ReadonlyMap<string, number>;
+  /** Why the run broke off: work did not go on. */
+  readonly stuck: string | undefined;
+}
+
+/** Deals blows until the time is over and each row has bitten, or will not. */
+export const dealAll = async (
+  lab: Lab,
+  seed: number,
+  rows: readonly Row[],
+  isOver: (struck: number) => boolean,
+): Promise<Dealt> => {
+  const bites = new Map<string, number>(rows.map(({ kind }) => [kind, 0]));
+  const tries = new Map<string, number>();
+  let struck = 0;
+  for (const strike of planOf(seed, rows)) {
+    const { kind } = strike.row;
+    const isOwed = rows.some((row) => bites.get(row.kind) === 0 && (tries.get(row.kind) ?? 0) < mostTries);
+    if (isOver(struck) && !isOwed) break;
+    // After the time only what is owed.
+    if (isOver(struck) && (bites.get(kind) ?? 0) > 0) continue;
+    tries.set(kind, (tries.get(kind) ?? 0) + 1);
+    try {
+      if (await deal(lab, strike)) {
+        bites.set(kind, (bites.get(kind) ?? 0) + 1);
+        struck++;
+      }
+    } catch (error) {
+      return { bites, stuck: `${kind}: ${error instanceof Error ? error.message : String(error)}` };
+    }
+  }
+  return { bites, stuck: undefined };
+};

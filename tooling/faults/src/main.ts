@@ -1,0 +1,156 @@
+import { parseArgs } from "node:util";
+import { campaign, type CampaignReport, controlCampaign, kindsOf, someSeed } from "./campaign.js";
+import { inOwnNetwork } from "./lab/network.js";
+import type { Control, Workload } from "./workload.js";
+import { lockWorkload } from "./workloads/lock/index.js";
+
+const workloads: readonly Workload[] = [lockWorkload];
+
+const usage = `npm run faults -- <package> [--fault K] [--server NAME] [--seed N] [--seconds N] [--control NAME] [--json] [--list]
+
+  <package>   ${workloads.map(({ name }) => name).join(", ")}, or all
+  --fault     only these: a number of the matrix, or the beginning of a kind (see --list)
+  --server    redis, valkey, or the path of a server program; else REDIS_SERVER_BIN or what is on PATH
+  --seed      plays the same plan again; printed with every run
+  --seconds   the budget for each package; its controls come on top (default 120)
+  --control   runs a package with one fault in it, which must be reported: exit code 1
+  --json      one object on stdout, and nothing else
+  --list      what there is, without running it`;
+
+const fail = (message: string): never => {
+  process.stderr.write(`${message}\n\n${usage}\n`);
+  process.exit(1);
+};
+
+const numberOf = (name: string, text: string | undefined, least: number): number | undefined => {
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (!Number.isSafeInteger(value) || value < least)
+    fail(`Expected --${name} to be an integer from ${String(least)}, got ${text}`);
+  return value;
+};
+
+const parse = (): { readonly values: Record<string, string | boolean | undefined>; readonly positionals: string[] } => {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: {
+        fault: { type: "string" },
+        server: { type: "string" },
+        seed: { type: "string" },
+        seconds: { type: "string" },
+        control: { type: "string" },
+        json: { type: "boolean" },
+        list: { type: "boolean" },
+      },
+    });
+  } catch (error) {
+    return fail(error instanceof Error ? error.message : String(error));
+  }
+};
+
+const list = (chosen: readonly Workload[]): void => {
+  for (const workload of chosen) {
+    const kinds = kindsOf(workload).map(({ kind }) => `  ${kind}`);
+    const controls = workload.controls.map(({ name, laws }) => `  ${name} (breaks ${laws.join(", ")})`);
+    process.stdout.write(`${workload.name}\n${kinds.join("\n")}\ncontrols\n${controls.join("\n")}\n`);
+  }
+};
+
+const table = (report: CampaignReport): string => {
+  const recovery = (kind: string): string => {
+    const figures = report.recoveryMs[kind];
+    return figures ? `${String(figures.p50)} / ${String(figures.p99)} / ${String(figures.max)}` : "";
+  };
+  const faults = Object.entries(report.faults).map(
+    ([kind, count]) => `  ${kind.padEnd(34)}${String(count).padStart(6)}  ${recovery(kind)}`,
+  );
+  const invariants = report.invariants.map(
+    ({ name, checked, violated }) =>
+      `  ${name.padEnd(34)}${String(checked).padStart(8)}${String(violated).padStart(8)}`,
+  );
+  const controls = report.controls.map(({ name, caught }) => `  ${name.padEnd(34)}${caught ? "caught" : "NOT CAUGHT"}`);
+  const notRun = Object.entries(report.notRun).map(([kind, why]) => `  ${kind.padEnd(34)}not run: ${why}`);
+  const broken = report.broken.map(
+    ({ law, what, seed, kept }) => `  ${law}: ${what} (seed ${String(seed)}${kept === "" ? "" : `, ${kept}`})`,
+  );
+  const head = `${report.package} on ${report.redis}, seed ${String(report.seed)}: ${String(report.operations)} operations in ${String(report.seconds)} s`;
+  const lines = [
+    head,
+    "faults, times bitten, and milliseconds until work went on (p50 / p99 / max)",
+    ...faults,
+    ...notRun,
+    "laws, times judged, times broken",
+    ...invariants,
+    ...(controls.length > 0 ? ["controls", ...controls] : []),
+    ...broken,
+    report.failures.length === 0 ? "passed" : `FAILED: ${report.failures.join("; ")}`,
+  ];
+  return `${lines.join("\n")}\n`;
+};
+
+const say = (line: string): void => void process.stderr.write(`${line}\n`);
+
+const controlOf = (chosen: readonly Workload[], name: string): { workload: Workload; control: Control } => {
+  const all = chosen.flatMap((workload) => workload.controls.map((control) => ({ workload, control })));
+  const there = all.map(({ control }) => control.name).join(", ");
+  return (
+    all.find(({ control }) => control.name === name) ?? fail(`There is no control "${name}". There are: ${there}.`)
+  );
+};
+
+const main = async (): Promise<void> => {
+  const { values, positionals } = parse();
+  const {
+    fault,
+    server,
+    control,
+    json,
+    list: isList,
+  } = values as { fault?: string; server?: string; control?: string; json?: boolean; list?: boolean };
+  const [name = ""] = positionals;
+  const chosen = workloads.filter((workload) => name === "all" || workload.name === name);
+  if (chosen.length === 0 || positionals.length !== 1)
+    fail(
+      `There is no package "${positionals.join(" ")}" to run. There are: ${workloads.map((workload) => workload.name).join(", ")}, all.`,
+    );
+  if (isList === true) return list(chosen);
+  if (fault !== undefined && chosen.every((workload) => kindsOf(workload, fault).length === 0))
+    fail(`There is no fault "${fault}". See --list.`);
+  const seed = numberOf("seed", values["seed"] as string | undefined, 0) ?? someSeed();
+  const seconds = numberOf("seconds", values["seconds"] as string | undefined, 1) ?? 120;
+
+  const broken = control === undefined ? undefined : controlOf(chosen, control);
+
+  const code = await inOwnNetwork();
+  if (code !== undefined) {
+    process.exitCode = code;
+    return;
+  }
+  if (server !== undefined)
+    process.env["REDIS_SERVER_BIN"] = server === "redis" || server === "valkey" ? `${server}-server` : server;
+  // Everything that must go is hung on the end of this process.
+  for (const [signal, status] of [
+    ["SIGINT", 130],
+    ["SIGTERM", 143],
+    ["SIGHUP", 129],
+  ] as const)
+    process.on(signal, () => process.exit(status));
+
+  const print = (report: CampaignReport): void => {
+    process.stdout.write(json === true ? `${JSON.stringify(report)}\n` : table(report));
+    if (report.failures.length > 0) process.exitCode = 1;
+  };
+  if (json !== true) say(`seed ${String(seed)}`);
+  if (broken) return print(await controlCampaign(broken.workload, broken.control, seed));
+  for (const workload of chosen)
+    print(await campaign(workload, { seconds, seed, fault, say: json === true ? () => undefined : say }));
+};
+
+try {
+  await main();
+} catch (error) {
+  // A server program that is not there, for one: the message says all.
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  process.exitCode = 1;
+}

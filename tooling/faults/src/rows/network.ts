@@ -1,0 +1,128 @@
+import { grows, type Lab } from "../lab/lab.js";
+import { dropPackets, droppedPackets, noFirewall, passPackets } from "../lab/network.js";
+import type { Blow, Row } from "./row.js";
+
+type Side = "up" | "down";
+
+/** The link swallows what is sent: bytes were lost. */
+const swallow = (lab: Lab, ...sides: readonly Side[]): Blow => {
+  const before = lab.proxy.stats.droppedBytes;
+  for (const side of sides) lab.proxy[side].hole = true;
+  let lost = 0;
+  return {
+    lastsMs: lab.outageMs(),
+    heal: () => {
+      lost = lab.proxy.stats.droppedBytes - before;
+      lab.proxy.heal();
+    },
+    bit: () => lost > 0,
+  };
+};
+
+const dropping = (lab: Lab, ...sides: readonly ("sport" | "dport")[]): Blow => {
+  dropPackets(lab.proxy.port, ...sides);
+  let dropped = 0;
+  return {
+    lastsMs: lab.outageMs(),
+    heal: () => {
+      dropped = droppedPackets();
+      passPackets();
+    },
+    bit: () => dropped > 0,
+  };
+};
+
+const slowed = (lab: Lab, slow: () => void): Blow => {
+  const before = lab.proxy.stats.slowedChunks;
+  slow();
+  return {
+    until: () => grows(() => lab.proxy.stats.slowedChunks, before + 20),
+    lastsMs: lab.outageMs(),
+    heal: () => lab.proxy.heal(),
+    bit: () => lab.proxy.stats.slowedChunks > before,
+  };
+};
+
+const cut = (lab: Lab, strike: () => void): Blow => {
+  const before = lab.proxy.stats.resets;
+  strike();
+  return { until: () => grows(() => lab.proxy.stats.resets, before), bit: () => lab.proxy.stats.resets > before };
+};
+
+/** Rows that strike the link between workers and server. */
+export const networkRows: readonly Row[] = [
+  { number: 15, kind: "15 link cut", setting: "kept", inject: async (lab) => swallow(lab, "up", "down") },
+  {
+    number: 15,
+    kind: "15 packets dropped",
+    setting: "kept",
+    whyNot: noFirewall,
+    inject: async (lab) => dropping(lab, "dport", "sport"),
+  },
+  {
+    number: 16,
+    kind: "16 link cut one way",
+    setting: "kept",
+    inject: async (lab) => swallow(lab, lab.random() < 0.5 ? "up" : "down"),
+  },
+  {
+    number: 16,
+    kind: "16 packets dropped one way",
+    setting: "kept",
+    whyNot: noFirewall,
+    inject: async (lab) => dropping(lab, "sport"),
+  },
+  {
+    number: 16,
+    kind: "16 replies lost",
+    setting: "kept",
+    inject: async (lab) => {
+      // What was lost is asked for a second time, too, and has to be answered alike.
+      lab.tap.copies = 1;
+      const blow = cut(lab, () => (lab.proxy.down.cutNext = 1 + Math.floor(lab.random() * 5)));
+      return { ...blow, heal: () => void (lab.tap.copies = 0) };
+    },
+  },
+  {
+    number: 17,
+    kind: "17 slow link",
+    setting: "kept",
+    inject: async (lab) =>
+      slowed(lab, () => {
+        for (const side of ["up", "down"] as const)
+          Object.assign(lab.proxy[side], { latencyMs: lab.between(1, 30), jitterMs: lab.between(0, 30) });
+      }),
+  },
+  {
+    number: 18,
+    kind: "18 frames in slices",
+    setting: "kept",
+    inject: async (lab) =>
+      slowed(lab, () => {
+        for (const side of ["up", "down"] as const) lab.proxy[side].sliceBytes = 1 + Math.floor(lab.random() * 7);
+      }),
+  },
+  {
+    number: 18,
+    kind: "18 frames torn",
+    setting: "kept",
+    inject: async (lab) =>
+      cut(lab, () => (lab.proxy[lab.random() < 0.5 ? "up" : "down"].cutAfterBytes = Math.floor(lab.random() * 2_000))),
+  },
+  {
+    number: 27,
+    kind: "27 requests repeated",
+    setting: "kept",
+    inject: async (lab) => {
+      const { tap } = lab;
+      const before = tap.echoes.length;
+      tap.copies = 1 + Math.floor(lab.random() * 4);
+      return {
+        until: () => grows(() => tap.echoes.length, before + 20),
+        lastsMs: lab.outageMs(),
+        heal: () => void (tap.copies = 0),
+        bit: () => tap.echoes.length > before,
+      };
+    },
+  },
+];

@@ -1,0 +1,131 @@
+import { clock } from "../lab/clock.mjs";
+import { grows, within } from "../lab/lab.js";
+import { stopped } from "../lab/process-state.js";
+import type { Row } from "./row.js";
+
+const hour = 3_600_000_000_000n;
+
+/** Rows that strike the workers. */
+export const processRows: readonly Row[] = [
+  {
+    number: 1,
+    kind: "1 worker killed",
+    setting: "kept",
+    times: 4,
+    isForCluster: true,
+    inject: async (lab) => {
+      // So that no fewer contend at any time, and all of those in line can be told.
+      await Promise.all(lab.workers.map((worker) => worker.started()));
+      await lab.settled();
+      const worker = await lab.victim({ isWaitedFor: true });
+      await worker.kill();
+      const orphaned = await lab.died(worker, "1 worker killed");
+      lab.spawn();
+      // How soon others get what it held is judged, so nothing else is to be in their way.
+      return { lastsMs: orphaned > 0 ? 1.1 * lab.leaseMs + 150 : 0, bit: () => orphaned > 0 };
+    },
+  },
+  {
+    number: 2,
+    kind: "2 worker stopped",
+    setting: "kept",
+    inject: async (lab) => {
+      const worker = await lab.victim();
+      worker.signal("SIGSTOP");
+      await stopped(worker.pid);
+      const held = await lab.claimsOf(worker);
+      let now: ReadonlySet<string> = held;
+      return {
+        lastsMs: held.size > 0 ? lab.leaseMs * lab.between(1.1, 2) : 0,
+        heal: async () => {
+          try {
+            now = await lab.claimsOf(worker);
+          } finally {
+            worker.signal("SIGCONT");
+          }
+        },
+        bit: () => [...held].some((token) => !now.has(token)),
+      };
+    },
+  },
+  {
+    number: 3,
+    kind: "3 event loop blocked",
+    setting: "kept",
+    inject: async (lab) => {
+      const worker = lab.pick(lab.workers);
+      const before = worker?.logged("blocked") ?? 0;
+      worker?.tell("block");
+      return {
+        until: () => grows(() => worker?.logged("blocked") ?? 0, before),
+        bit: () => (worker?.logged("blocked") ?? 0) > before,
+      };
+    },
+  },
+  {
+    number: 25,
+    kind: "25 clients' clock jumps",
+    setting: "kept",
+    inject: async (lab) => {
+      const control = lab.around.clientClock;
+      const before = lab.logged("jumped");
+      control?.set(lab.random() < 0.5 ? hour : -hour);
+      return {
+        until: () => grows(() => lab.logged("jumped"), before),
+        lastsMs: lab.outageMs(),
+        heal: () => control?.set(0n),
+        bit: () => lab.logged("jumped") > before,
+      };
+    },
+  },
+  {
+    number: 32,
+    kind: "32 worker told to go",
+    setting: "kept",
+    inject: async (lab) => {
+      await Promise.all(lab.workers.map((worker) => worker.started()));
+      const worker = await lab.victim();
+      if (lab.random() < 0.5) worker.signal("SIGTERM");
+      else worker.leave();
+      const hadWork = (await lab.claimsOf(worker)).size > 0;
+      lab.spawn();
+      return {
+        // Whether it left in time, and as it should, its own record says.
+        until: () => within(worker.ended, 10_000),
+        bit: () => hadWork && worker.hasEnded,
+      };
+    },
+  },
+];
+
+/** The server's clock jumps there, and back. */
+const serverClockRow = (kind: string, sizes: readonly bigint[]): Row => ({
+  number: 26,
+  kind,
+  setting: "shifted",
+  inject: async (lab) => {
+    const control = lab.around.serverClock;
+    const serverNow = async (): Promise<number> => Number(((await lab.node.call("TIME")) as string[])[0]) * 1_000;
+    const jump = async (nanos: bigint): Promise<void> => {
+      const from = clock();
+      control?.set(nanos);
+      // A clock that jumps ends leases before their time, or gives them more: for as long as one lasts.
+      lab.lostData(from, clock());
+    };
+    const size = lab.pick(sizes) ?? 0n;
+    await jump(size);
+    const off = (await serverNow()) - clock();
+    return {
+      lastsMs: lab.outageMs(),
+      heal: () => jump(0n),
+      bit: () => Math.abs(off) > 5_000 && off > 0 === size > 0n,
+    };
+  },
+});
+
+const seconds = 1_000_000_000n;
+
+export const clockRows: readonly Row[] = [
+  serverClockRow("26 server's clock jumps by 10 s", [10n * seconds, -10n * seconds]),
+  serverClockRow("26 server's clock jumps by 1 h", [hour, -hour]),
+];

@@ -1,0 +1,254 @@
+import { eventually } from "@kit/testing";
+import { grows, type Lab } from "../lab/lab.js";
+import { stopped } from "../lab/process-state.js";
+import type { Blow, Row } from "./row.js";
+
+/** Settings that make the server refuse what is asked of it, with an error reply of this kind. */
+const refusing = async (
+  lab: Lab,
+  code: string,
+  begin: () => Promise<unknown>,
+  heal: () => Promise<unknown>,
+): Promise<Blow> => {
+  const before = await lab.errors(code);
+  await begin();
+  return {
+    until: () => grows(() => lab.errors(code), before),
+    lastsMs: lab.between(0, 0.5) * lab.leaseMs,
+    heal,
+    bit: async () => (await lab.errors(code)) > before,
+  };
+};
+
+const killClients = async (lab: Lab, ...filter: string[]): Promise<number> => {
+  const killed = await Promise.all(lab.server.nodes.map((node) => node.call("CLIENT", "KILL", ...filter)));
+  return killed.reduce<number>((sum, count) => sum + Number(count), 0);
+};
+
+/** One command connection of a worker, or the command connections of all: so many were closed. */
+const killCommandConnections = async (lab: Lab): Promise<number> => {
+  if (lab.random() < 0.5) return await killClients(lab, "TYPE", "normal", "SKIPME", "yes");
+  const node = lab.pick(lab.server.nodes);
+  const list = String(await node?.call("CLIENT", "LIST", "TYPE", "normal"));
+  const ids = [...list.matchAll(/^id=(\d+) .* name=w\d+ /gm)].map(([, id = ""]) => id);
+  const id = lab.pick(ids);
+  // It may have gone by itself.
+  return id === undefined ? 0 : Number(await node?.call("CLIENT", "KILL", "ID", id));
+};
+
+const expectBusy = async (lab: Lab): Promise<void> => {
+  const answer = await lab.node.call("PING").catch(String);
+  if (!String(answer).includes("BUSY")) throw new Error("no script keeps the server busy");
+};
+
+const replicaOf = (lab: Lab, ...master: readonly string[]): Promise<unknown> => lab.node.call("REPLICAOF", ...master);
+/** Nobody listens there. */
+const nowhere = ["127.0.0.1", "1"];
+
+const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<Blow> => {
+  const { pid } = lab.node;
+  // What was acknowledged is in the page cache at least, which a dead process leaves behind.
+  await lab.set(["appendfsync", policy]);
+  await lab.node.kill();
+  return {
+    lastsMs: lab.between(0, 300),
+    heal: () => lab.node.start(),
+    bit: () => lab.node.pid !== pid,
+  };
+};
+
+/** Rows that strike the server, which keeps its data. */
+export const serverRows: readonly Row[] = [
+  {
+    number: 4,
+    kind: "4 server killed, everysec",
+    setting: "kept",
+    inject: (lab) => killAndStart(lab, "everysec"),
+  },
+  { number: 5, kind: "5 server killed, always", setting: "kept", inject: (lab) => killAndStart(lab, "always") },
+  {
+    number: 8,
+    kind: "8 scripts flushed",
+    setting: "kept",
+    isForCluster: true,
+    inject: async (lab) => {
+      const before = await lab.errors("NOSCRIPT");
+      await Promise.all(lab.server.nodes.map((node) => node.call("SCRIPT", "FLUSH")));
+      return {
+        until: () => grows(() => lab.errors("NOSCRIPT"), before),
+        bit: async () => (await lab.errors("NOSCRIPT")) > before,
+      };
+    },
+  },
+  {
+    number: 10,
+    kind: "10 command connections killed",
+    setting: "kept",
+    isForCluster: true,
+    inject: async (lab) => {
+      const killed = await killCommandConnections(lab);
+      return { bit: () => killed > 0 };
+    },
+  },
+  {
+    number: 11,
+    kind: "11 subscribers killed",
+    setting: "kept",
+    isForCluster: true,
+    inject: async (lab) => {
+      const killed = await killClients(lab, "TYPE", "pubsub");
+      return { bit: () => killed > 0 };
+    },
+  },
+  {
+    number: 12,
+    kind: "12 server full",
+    setting: "kept",
+    inject: (lab) =>
+      refusing(
+        lab,
+        "OOM",
+        () => lab.set(["maxmemory-policy", "noeviction"], ["maxmemory", 1]),
+        () => lab.set(["maxmemory", 0]),
+      ),
+  },
+  {
+    number: 14,
+    kind: "14 server sleeps",
+    setting: "kept",
+    inject: async (lab) => {
+      const seconds = lab.outageMs() / 1_000;
+      const startedAt = performance.now();
+      await lab.node.call("DEBUG", "SLEEP", seconds.toFixed(3));
+      const tookMs = performance.now() - startedAt;
+      return { bit: () => tookMs > 900 * seconds };
+    },
+  },
+  {
+    number: 14,
+    kind: "14 server stopped",
+    setting: "kept",
+    inject: async (lab) => {
+      lab.node.pause();
+      await stopped(lab.node.pid);
+      return { lastsMs: lab.outageMs(), heal: () => lab.node.resume(), bit: () => true };
+    },
+  },
+  {
+    number: 14,
+    kind: "14 busy script",
+    setting: "kept",
+    inject: async (lab) => {
+      const before = await lab.errors("BUSY");
+      await lab.set(["lua-time-limit", 20]);
+      const client = lab.server.client();
+      const script = client.call("EVAL", "while true do end", "0").catch(() => undefined);
+      return {
+        // Nothing but its end can be asked for from then on.
+        until: () => eventually(() => expectBusy(lab)),
+        lastsMs: lab.outageMs(),
+        heal: async () => {
+          await lab.node.call("SCRIPT", "KILL");
+          await script;
+          client.disconnect();
+          await lab.set(["lua-time-limit", 5_000]);
+        },
+        bit: async () => (await lab.errors("BUSY")) > before,
+      };
+    },
+  },
+  {
+    number: 24,
+    kind: "24 NOREPLICAS",
+    setting: "kept",
+    inject: (lab) =>
+      refusing(
+        lab,
+        "NOREPLICAS",
+        () => lab.set(["min-replicas-to-write", 1]),
+        () => lab.set(["min-replicas-to-write", 0]),
+      ),
+  },
+  {
+    number: 24,
+    kind: "24 READONLY",
+    setting: "kept",
+    inject: (lab) =>
+      refusing(
+        lab,
+        "READONLY",
+        () => replicaOf(lab, ...nowhere),
+        () => replicaOf(lab, "NO", "ONE"),
+      ),
+  },
+  {
+    number: 24,
+    kind: "24 MASTERDOWN",
+    setting: "kept",
+    inject: (lab) =>
+      refusing(
+        lab,
+        "MASTERDOWN",
+        async () => {
+          await lab.set(["replica-serve-stale-data", "no"]);
+          await replicaOf(lab, ...nowhere);
+        },
+        async () => {
+          await replicaOf(lab, "NO", "ONE");
+          await lab.set(["replica-serve-stale-data", "yes"]);
+        },
+      ),
+  },
+  {
+    number: 24,
+    kind: "24 LOADING",
+    setting: "kept",
+    inject: async (lab) => {
+      const before = await lab.errors("LOADING");
+      // Some keys to be slow with; microseconds each.
+      await lab.node.call("DEBUG", "POPULATE", "2000", "filler");
+      await lab.set(["key-load-delay", 100], ["loading-process-events-interval-bytes", 1_024]);
+      return {
+        until: () => lab.node.call("DEBUG", "RELOAD"),
+        heal: async () => {
+          await lab.set(["key-load-delay", 0]);
+          const script = "for i = 0, 1999 do redis.call('UNLINK', 'filler:' .. i) end";
+          await lab.node.call("EVAL", script, "0");
+        },
+        bit: async () => (await lab.errors("LOADING")) > before,
+      };
+    },
+  },
+  {
+    number: 24,
+    kind: "24 user deleted",
+    setting: "kept",
+    inject: async (lab) => {
+      const list = String(await lab.node.call("ACL", "LIST"));
+      const rule = /^user (worker .*)$/m.exec(list.replaceAll(",", "\n"))?.[1]?.split(" ") ?? [];
+      return await refusing(
+        lab,
+        "WRONGPASS",
+        () => lab.node.call("ACL", "DELUSER", "worker"),
+        () => lab.node.call("ACL", "SETUSER", ...rule),
+      );
+    },
+  },
+  {
+    number: 33,
+    kind: "33 no more connections",
+    setting: "kept",
+    inject: async (lab) => {
+      const refused = (): Promise<number> => lab.count("stats", /rejected_connections:(\d+)/);
+      const before = await refused();
+      await lab.set(["maxclients", 4]);
+      await killClients(lab, "TYPE", "normal", "SKIPME", "yes");
+      return {
+        until: () => grows(refused, before),
+        lastsMs: lab.between(0, 1) * lab.leaseMs,
+        heal: () => lab.set(["maxclients", 10_000]),
+        bit: async () => (await refused()) > before,
+      };
+    },
+  },
+];

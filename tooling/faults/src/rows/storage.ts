@@ -1,0 +1,152 @@
+import { readFileSync } from "node:fs";
+import { pause } from "@kit/core";
+import { clock } from "../lab/clock.mjs";
+import { grows, type Lab } from "../lab/lab.js";
+import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear } from "../lab/power.js";
+import { noShims } from "../lab/shims.js";
+import type { Blow, Row } from "./row.js";
+
+/** The time for which `everysec` may leave data in memory: a second, and another where a sync is under way. */
+const unsyncedMs = 2_000;
+
+/** Kills the server, does something to its files, and starts it again. */
+const killAnd = async (lab: Lab, spoil: (file: string) => boolean): Promise<Blow> => {
+  const file = await appendFile(lab.node);
+  await lab.node.kill();
+  const hasSpoilt = spoil(file);
+  return {
+    lastsMs: lab.between(0, 300),
+    heal: () => lab.node.start(),
+    bit: () => hasSpoilt,
+  };
+};
+
+const someLeft = (lab: Lab): number => (lab.random() < 0.5 ? 0 : lab.random());
+
+/** Rows that strike what the server has on disk or in memory. */
+export const storageRows: readonly Row[] = [
+  {
+    number: 6,
+    kind: "6 power cut, always",
+    setting: "kept",
+    whyNot: noShims,
+    inject: async (lab) => {
+      const { syncDelay, notes } = lab.around;
+      // A slow disk, so that the cut comes while something is not yet synced. Microseconds.
+      syncDelay?.set(3_000n);
+      await lab.set(["appendfsync", "always"]);
+      await pause(lab.between(50, 250));
+      // Nothing of the rest stays: Redis 7.0 does not roll back a transaction in which a file ends with half a command,
+      // and runs the first half of a script at the start after the next.
+      const blow = await killAnd(lab, (file) => cutToSynced(file, notes, 0) > 0);
+      syncDelay?.set(0n);
+      return blow;
+    },
+  },
+  {
+    number: 6,
+    kind: "6 power cut, everysec",
+    setting: "lost",
+    whyNot: noShims,
+    inject: async (lab) => {
+      const { notes } = lab.around;
+      await lab.set(["appendfsync", "everysec"]);
+      await pause(lab.between(300, 1_500));
+      const from = clock() - unsyncedMs;
+      const blow = await killAnd(lab, (file) => cutToSynced(file, notes, someLeft(lab)) > 0);
+      lab.lostData(from, clock());
+      return blow;
+    },
+  },
+  {
+    number: 7,
+    kind: "7 server comes back empty",
+    setting: "lost",
+    inject: async (lab) => {
+      await lab.node.call("SET", "marker", "here");
+      // Between these two instants: what the server still did before it died is lost, too.
+      const from = clock();
+      const blow = await killAnd(lab, (file) => {
+        removeData(file);
+        return true;
+      });
+      lab.lostData(from, clock());
+      return { ...blow, bit: async () => (await lab.node.call("EXISTS", "marker")) === 0 };
+    },
+  },
+  {
+    number: 13,
+    kind: "13 keys evicted",
+    setting: "lost",
+    inject: async (lab) => {
+      const evicted = (): Promise<number> => lab.count("stats", /evicted_keys:(\d+)/);
+      const before = await evicted();
+      const used = await lab.count("memory", /used_memory:(\d+)/);
+      const from = clock();
+      await lab.set(["maxmemory-policy", "allkeys-lru"], ["maxmemory", used + 64_000]);
+      const fill =
+        "for i = 1, 200 do redis.call('SET', 'filler:' .. ARGV[1] .. ':' .. i, string.rep('x', 1000), 'PX', 5000) end";
+      let round = 0;
+      return {
+        until: () =>
+          grows(async () => {
+            await lab.node.call("EVAL", fill, "0", String(++round));
+            return await evicted();
+          }, before + 20),
+        lastsMs: lab.outageMs(),
+        heal: async () => {
+          await lab.set(["maxmemory", 0], ["maxmemory-policy", "noeviction"]);
+          lab.lostData(from, clock());
+        },
+        bit: async () => (await evicted()) > before,
+      };
+    },
+  },
+  {
+    number: 34,
+    kind: "34 file torn",
+    setting: "lost",
+    inject: async (lab) => {
+      const from = clock();
+      const log = await logFile(lab.node);
+      const torn = (): number => readFileSync(log, "utf8").split("aof-load-truncated is enabled").length;
+      const before = torn();
+      const blow = await killAnd(lab, (file) => {
+        tear(file, 1 + Math.floor(lab.random() * 40));
+        return true;
+      });
+      // The last record is the last that was acknowledged, whenever that was.
+      lab.lostData(from - 500, clock());
+      return { ...blow, bit: () => torn() > before };
+    },
+  },
+  {
+    number: 34,
+    kind: "34 byte flipped",
+    setting: "lost",
+    inject: async (lab) => {
+      const from = clock();
+      let restore: (() => void) | undefined;
+      let isRestored = false;
+      // In the token of a lease: the file is whole for the server, and the holder is another.
+      const blow = await killAnd(lab, (file) => {
+        restore = copyOf(file);
+        return flip(file, /:lease\r\n\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g);
+      });
+      lab.lostData(from, clock());
+      return {
+        ...blow,
+        heal: async () => {
+          try {
+            await lab.node.start();
+          } catch {
+            restore?.();
+            isRestored = true;
+            await lab.node.start();
+          }
+        },
+        bit: async () => !isRestored && (await blow.bit()),
+      };
+    },
+  },
+];

@@ -1,0 +1,56 @@
+import type { RedisMode } from "@kit/testing";
+import type { Row, Setting } from "./rows/row.js";
+
+/** What one run came to. */
+export interface LegReport {
+  readonly operations: number;
+  readonly opsByOutcome: Readonly<Record<string, number>>;
+  readonly bites: ReadonlyMap<string, number>;
+  readonly violations: readonly { readonly law: string; readonly what: string }[];
+  /** By law: how often it could be judged. */
+  readonly checked: Readonly<Record<string, number>>;
+  readonly recoveries: readonly { readonly kind: string; readonly ms: number }[];
+  /** The longest span in which the resource took nothing. */
+  readonly worstStallMs: number;
+  /** Accesses that were sent again and had no second effect. */
+  readonly duplicates: number;
+  /** All that is known, to be kept where a law was broken. */
+  readonly run: unknown;
+}
+
+export interface LegOptions {
+  readonly seed: number;
+  readonly setting: Exclude<Setting, "edge">;
+  readonly rows: readonly Row[];
+  /** Whether it has struck enough. */
+  readonly isOver: (struck: number) => boolean;
+  /** @default "single" */
+  readonly mode?: RedisMode;
+  /** @default none */
+  readonly control?: Control;
+}
+
+/** A workload with one fault in it that its checker must see. */
+export interface Control {
+  readonly name: string;
+  /** Of these at least one is broken. */
+  readonly laws: readonly string[];
+  /** Of the row under which it shows. */
+  readonly kind: string;
+}
+
+/** Single calls against what somebody left behind: no contenders. */
+export interface Edge {
+  readonly number: number;
+  readonly kind: string;
+  readonly run: () => Promise<{ readonly bites: number; readonly checked: number; readonly broken: readonly string[] }>;
+}
+
+/** One package under faults: its workers, what they write down, and the laws that its checker holds them to. */
+export interface Workload {
+  readonly name: string;
+  readonly laws: readonly string[];
+  readonly edges: readonly Edge[];
+  readonly controls: readonly Control[];
+  run(options: LegOptions): Promise<LegReport>;
+}

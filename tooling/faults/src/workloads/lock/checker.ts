@@ -1,0 +1,378 @@
+import { linearizable } from "../../linearizable.js";
+import { mutexWindows, mutexWithFence } from "./mutex.js";
+import type {
+  Access,
+  AccessRecord,
+  CallRecord,
+  Death,
+  HoldRecord,
+  LogRecord,
+  RunHistory,
+  Span,
+  WorkerHistory,
+} from "./history.js";
+
+/**
+ * The laws that a run is held against.
+ *
+ * - `L1` fencing tokens strictly increase from grant to grant
+ * - `L2` the register takes no older token than the newest it saw, and loses no update
+ * - `L3` a signal aborts before its lease ends, on its holder's own monotonic clock
+ * - `L4` a killed holder's lock is granted again within its lease and 10 % and 100 ms, where somebody waits
+ * - `L5` nobody but its owner ends or revives a lease
+ * - `exclusion` while a lease is surely held, nobody else holds the lock
+ * - `linearizable` calls, as their callers saw them, are those of a mutex whose fencing tokens grow
+ * - `U1` every promise settles by its deadline and 100 ms
+ * - `U2` what is sent twice has one effect and one answer
+ * - `U3` work goes on within a second after an outage
+ * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end, no key that stays
+ * - `U5` every error is typed
+ */
+export type Law = (typeof laws)[number];
+export const laws = ["L1", "L2", "L3", "L4", "L5", "exclusion", "linearizable", "U1", "U2", "U3", "U4", "U5"] as const;
+
+export interface Violation {
+  readonly law: Law;
+  readonly what: string;
+}
+
+/** What was found in a run, and how often each law could be judged at all. */
+export interface Verdict {
+  readonly violations: readonly Violation[];
+  readonly checked: Readonly<Record<Law, number>>;
+}
+
+/** Called for each thing judged; `what` says what is wrong with it. */
+type Judge = (law: Law, what?: string | false) => void;
+
+const lateMs = 100;
+const resumeMs = 1_000;
+/** Processes and server read one clock of one machine, each through roundings of its own. */
+const clockErrorMs = 2;
+
+/** Everything in a run that no lock may do. It knows nothing of how the lock works, only what it promises. */
+export const verdictOn = (run: RunHistory): Verdict => {
+  const violations: Violation[] = [];
+  const checked = Object.fromEntries(laws.map((law) => [law, 0])) as Record<Law, number>;
+  const judge: Judge = (law, what = false) => {
+    checked[law]++;
+    if (what !== false) violations.push({ law, what });
+  };
+  for (const [name, accesses] of run.registers) checkRegister(name, accesses, judge);
+  checkGrantOrder(run, judge);
+  checkEchoes(run, judge);
+  checkMutex(run, judge);
+  for (const death of run.deaths) checkRecovery(run, death, judge);
+  for (const healedAt of run.heals) checkResumption(run, healedAt, judge);
+  for (const what of run.leftovers) judge("U4", what);
+  for (const worker of run.workers) {
+    const { id, records, killedAt, printed, end } = worker;
+    judge("U4", printed !== "" && `${id} printed: ${printed.slice(0, 500)}`);
+    if (killedAt === undefined) {
+      judge("U4", end !== "exit 0" && `${id} ended with ${end}`);
+      judge("U4", !records.some(({ kind }) => kind === "left") && `${id} never came to its end`);
+    }
+    const stalls = stallsOf(worker);
+    for (const record of records) checkRecord(run, worker, stalls, record, judge);
+  }
+  return { violations, checked };
+};
+
+const stallsOf = ({ records }: WorkerHistory): Span[] =>
+  records.flatMap((record) => (record.kind === "stall" ? [{ from: record.from, to: record.to }] : []));
+
+const checkRecord = (
+  run: RunHistory,
+  worker: WorkerHistory,
+  stalls: readonly Span[],
+  record: LogRecord,
+  judge: Judge,
+): void => {
+  const { id } = worker;
+  switch (record.kind) {
+    case "call":
+      return checkCall(run, id, record, judge);
+    case "hold":
+      return checkHold(run, worker, stalls, record, judge);
+    case "access":
+      return checkAccess(run, id, record, judge);
+    case "crash":
+      return judge("U4", `${id}: ${record.error}`);
+    case "background":
+      return judge("U5", !record.typed && `${id}: an error event without a type`);
+    case "left":
+      for (const what of record.open) judge("U1", `${id}: ${what} never settled`);
+  }
+};
+
+// ── the register ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const checkRegister = (name: string, accesses: readonly Access[], judge: Judge): void => {
+  const tokens = new Map<bigint, string>();
+  const fences = new Map<string, bigint>();
+  let newest = 0n;
+  let value = 0;
+  for (const { action, fence, token, worker, op, base, accepted } of accesses) {
+    const known = tokens.get(fence) ?? token;
+    tokens.set(fence, known);
+    judge("L1", known !== token && `${name}: two grants have the fencing token ${String(fence)} (${worker}, ${op})`);
+    const first = fences.get(token) ?? fence;
+    fences.set(token, first);
+    judge(
+      "U2",
+      first !== fence && `${name}: one grant has the fencing tokens ${String(first)} and ${String(fence)} (${op})`,
+    );
+    if (!accepted) continue;
+    const isStale = fence < newest;
+    judge(
+      "L2",
+      isStale && `${name}: a ${action} with ${String(fence)} was taken after ${String(newest)} (${worker}, ${op})`,
+    );
+    if (!isStale) newest = fence;
+    if (action === "read") continue;
+    const isLost = base !== value;
+    judge("L2", isLost && `${name}: a write based on ${String(base)} overwrote ${String(value)} (${worker}, ${op})`);
+    value = base + 1;
+  }
+};
+
+/** How many writes came too late and were taken all the same: what an unfenced register suffers. */
+export const staleWrites = (accesses: readonly Access[]): number => {
+  let newest = 0n;
+  let stale = 0;
+  for (const { action, fence, accepted } of accesses) {
+    if (action === "write" && accepted && fence < newest) stale++;
+    if (fence > newest) newest = fence;
+  }
+  return stale;
+};
+
+// ── grants ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+interface KnownGrant {
+  readonly worker: string;
+  readonly fence: bigint;
+  readonly startedAt: number;
+  readonly settledAt: number;
+}
+
+const grantsOf = (run: RunHistory): Map<string, KnownGrant[]> => {
+  const byName = new Map<string, KnownGrant[]>();
+  for (const { id, records } of run.workers)
+    for (const record of records) {
+      if (record.kind !== "call" || record.fence === undefined) continue;
+      const { name, startedAt, settledAt } = record;
+      const grants = byName.get(name) ?? [];
+      byName.set(name, grants);
+      grants.push({ worker: id, fence: BigInt(record.fence), startedAt, settledAt });
+    }
+  return byName;
+};
+
+/** What is asked for after another grant was known must get a larger token: as the callers tell it, not Redis. */
+const checkGrantOrder = (run: RunHistory, judge: Judge): void => {
+  for (const [name, grants] of grantsOf(run)) {
+    const byEnd = grants.toSorted((a, b) => a.settledAt - b.settledAt);
+    let newest = 0n;
+    let ended = 0;
+    for (const { worker, fence, startedAt } of grants.toSorted((a, b) => a.startedAt - b.startedAt)) {
+      for (let next = byEnd[ended]; next && next.settledAt + clockErrorMs < startedAt; next = byEnd[++ended])
+        if (next.fence > newest) newest = next.fence;
+      judge(
+        "L1",
+        fence <= newest && `${name}: ${worker} was granted ${String(fence)} after ${String(newest)} was known`,
+      );
+    }
+  }
+};
+
+/** A copy of an acquire finds its own grant, with the same token, or somebody else's: never itself in its own way. */
+const checkEchoes = (run: RunHistory, judge: Judge): void => {
+  const fences = new Map<string, bigint>();
+  for (const accesses of run.registers.values()) for (const { token, fence } of accesses) fences.set(token, fence);
+  for (const { name, token, state, fence, owner } of run.echoes) {
+    if (state === "other") {
+      judge("U2", owner === token && `${name}: an acquire that was sent twice found itself in its own way`);
+      continue;
+    }
+    const told = BigInt(fence ?? 0);
+    const known = fences.get(token) ?? told;
+    fences.set(token, known);
+    judge("U2", known !== told && `${name}: an acquire that was sent twice got ${String(known)} and ${String(told)}`);
+  }
+};
+
+const checkMutex = (run: RunHistory, judge: Judge): void => {
+  // Where leases end before their time, the calls alone cannot tell when.
+  if (run.dataLosses.length > 0) return;
+  for (const { name, operations } of mutexWindows(run)) {
+    const { isLinearizable } = linearizable(mutexWithFence, operations);
+    // Undecided is neither.
+    if (isLinearizable !== undefined)
+      judge(
+        "linearizable",
+        !isLinearizable && `${name}: no order of ${String(operations.length)} calls is that of a mutex`,
+      );
+  }
+};
+
+// ── leases ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const lostDataBetween = ({ dataLosses }: RunHistory, from: number, to: number): boolean =>
+  dataLosses.some((loss) => from - clockErrorMs <= loss.to && loss.from <= to + clockErrorMs);
+
+const checkHold = (
+  run: RunHistory,
+  { id }: WorkerHistory,
+  stalls: readonly Span[],
+  hold: HoldRecord,
+  judge: Judge,
+): void => {
+  const { name, fence, grantedAt, endsAt, missedAt, abortedAt, reason, endedAt } = hold;
+  if (endsAt === undefined) return;
+  const silentUntil = abortedAt ?? endedAt;
+  // After a stall the signal comes late, but before anything else that the process does at that hour.
+  const isExcused =
+    missedAt === undefined && stalls.some(({ from, to }) => from <= endsAt && endsAt <= to + roundingMs);
+  const isLate =
+    (missedAt !== undefined && missedAt < silentUntil) || (silentUntil > endsAt + roundingMs && !isExcused);
+  const how = abortedAt === undefined ? "never aborted" : `aborted ${(abortedAt - endsAt).toFixed(1)} ms after its end`;
+  const length = (endsAt - grantedAt).toFixed(1);
+  judge("L3", isLate && `${name}: the signal of ${id} with ${fence} ${how}, ${length} ms after its grant`);
+  if (abortedAt === undefined || abortedAt >= endsAt) return;
+  const isEnded = reason === "expired" || reason === "taken";
+  const left = (endsAt - abortedAt).toFixed(1);
+  judge(
+    "L5",
+    isEnded &&
+      !lostDataBetween(run, Math.min(grantedAt, endsAt - run.leaseMs), abortedAt) &&
+      `${name}: the lease of ${id} with ${fence} was ${reason}, ${left} ms before its confirmed end`,
+  );
+};
+
+/** Shorter stalls are not recorded. */
+const roundingMs = 30;
+
+const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: Judge): void => {
+  const { action, name, fence, op, verdict, owned, micros, isHeld } = access;
+  if (isHeld !== true || verdict === "unknown") return;
+  const at = Number(micros) / 1_000;
+  // Whoever holds a lease of which the server knows nothing any more learns it within that lease.
+  if (lostDataBetween(run, at - run.leaseMs, at)) return;
+  const isRefused = verdict === "refused";
+  judge(
+    "exclusion",
+    isRefused && `${name}: a ${action} of ${id} with ${fence} was refused while its lease was surely held (${op})`,
+  );
+  if (run.isRegisterBeside && !isRefused)
+    judge(
+      "exclusion",
+      owned === 0 &&
+        `${name}: ${id} with ${fence} surely held what the server had given to another, or to nobody (${op})`,
+    );
+};
+
+// ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const checkCall = (run: RunHistory, id: string, call: CallRecord, judge: Judge): void => {
+  const { what, name, startedAt, settledAt, dueMs, stalledMs, outcome } = call;
+  const tookMs = settledAt - startedAt;
+  const facts = `${tookMs.toFixed(0)} ms, due within ${dueMs.toFixed(0)} ms, stalled for ${stalledMs.toFixed(0)} ms`;
+  const isLate = tookMs > dueMs + lateMs + stalledMs;
+  judge("U1", isLate && `${name}: ${what} of ${id} (${outcome} ${call.code ?? ""}) took ${facts}`);
+  if (outcome !== "ok")
+    judge("U5", outcome === "untyped" && `${name}: ${what} of ${id} rejected with ${call.error ?? "nothing"}`);
+  // A release that the server lost brings its lease back.
+  if ((what === "stale resume" || what === "stale extend") && !lostDataBetween(run, startedAt - run.leaseMs, settledAt))
+    judge("L5", outcome === "ok" && `${name}: a ${what} of ${id} succeeded`);
+};
+
+// ── recovery ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const regrantDueAt = (run: RunHistory, { leaseEndsAt, waiting }: Death): number => {
+  const dueAt = leaseEndsAt + 0.1 * run.leaseMs + lateMs;
+  if (!run.isCluster) return dueAt;
+  // Where subscribers may sit on other nodes nobody sees that a waiter is dead: each one may be given one lease.
+  const killedAt = new Map(run.workers.map((worker) => [worker.id, worker.killedAt ?? Infinity]));
+  return waiting.reduce((due, id) => ((killedAt.get(id) ?? Infinity) < due ? due + run.leaseMs : due), dueAt);
+};
+
+/** Whether some caller stood in line, alive, for all the time in which the lock had to be granted again. */
+export const isWaitedFor = (run: RunHistory, death: Death): boolean => {
+  const dueAt = regrantDueAt(run, death);
+  // What was asked for in the very moment may have been on its way.
+  const queuedBy = death.foundAt - 20;
+  return run.workers.some(({ records }) =>
+    records.some(
+      (record) =>
+        record.kind === "call" &&
+        record.what === "acquire" &&
+        record.name === death.name &&
+        record.startedAt < queuedBy &&
+        (record.settledAt > dueAt || (record.fence !== undefined && BigInt(record.fence) > death.fence)),
+    ),
+  );
+};
+
+/** For how much of a span no contender ran at all: the machine had no time for any of them. */
+const stalledByAll = (run: RunHistory, from: number, to: number): number => {
+  const stalls = run.workers
+    .filter(({ killedAt = Infinity }) => killedAt > to)
+    .filter(({ records }) => records.some((record) => record.kind === "call" && record.startedAt < from))
+    .map(({ records }) =>
+      records.reduce((sum, record) => {
+        if (record.kind !== "stall") return sum;
+        return sum + Math.max(0, Math.min(record.to, to) - Math.max(record.from, from));
+      }, 0),
+    );
+  return stalls.length === 0 ? 0 : Math.min(...stalls);
+};
+
+/** A fencing token is the server's time of its grant, in microseconds. */
+const checkRecovery = (run: RunHistory, death: Death, judge: Judge): void => {
+  if (!isWaitedFor(run, death)) return;
+  const dueAt = regrantDueAt(run, death);
+  const fences = [
+    ...(run.registers.get(death.name) ?? []).map(({ fence }) => fence),
+    ...(grantsOf(run).get(death.name) ?? []).map(({ fence }) => fence),
+    // Whoever got it may have died before anybody heard of it.
+    ...run.deaths.filter(({ name }) => name === death.name).map(({ fence }) => fence),
+  ];
+  const next = fences.reduce((least, fence) => (fence > death.fence && fence < least ? fence : least), 2n ** 63n);
+  const lateBy = Number(next) / 1_000 - dueAt - stalledByAll(run, death.leaseEndsAt, dueAt);
+  const late = `${death.name}: after the death of ${death.worker} it was granted ${lateBy.toFixed(0)} ms too late`;
+  judge("L4", lateBy > 0 && late);
+};
+
+/** What was on its way through the outage is not work that goes on: a lock must have been granted since. */
+const checkResumption = (run: RunHistory, healedAt: number, judge: Judge): void => {
+  const tookMs = resumedAt(run, healedAt) - healedAt - stalledByAll(run, healedAt, healedAt + resumeMs);
+  const late = `work went on ${tookMs.toFixed(0)} ms after the outage that ended at ${healedAt.toFixed(0)}`;
+  judge("U3", tookMs > resumeMs && late);
+};
+
+/** When the register first took something of a lease that was granted after `at`. */
+const resumedAt = (run: RunHistory, at: number): number => {
+  let first = Infinity;
+  for (const accesses of run.registers.values()) {
+    const seen = new Set<bigint>();
+    for (const access of accesses) {
+      const isNew = run.isClockTrue ? Number(access.fence) / 1_000 > at : !seen.has(access.fence) && access.at > at;
+      seen.add(access.fence);
+      if (access.accepted && isNew) first = Math.min(first, access.at);
+    }
+  }
+  return first;
+};
+
+/** How long after `at` the register next took a write of a lease granted since, of one name or of any. */
+export const recoveryMs = (run: RunHistory, at: number, only?: string): number => {
+  let first = Infinity;
+  for (const [name, accesses] of run.registers) {
+    if (only !== undefined && name !== only) continue;
+    for (const access of accesses)
+      if (access.accepted && access.action === "write" && access.at > at)
+        if (!run.isClockTrue || Number(access.fence) / 1_000 > at) first = Math.min(first, access.at);
+  }
+  return first - at;
+};

@@ -1,0 +1,99 @@
+import type { Model, Operation } from "../../linearizable.js";
+import type { RunHistory } from "./history.js";
+
+/** A lock, as its callers see it. Fencing tokens are given as numbers below 2^53. */
+export type MutexCall =
+  | { readonly kind: "acquire"; readonly fence: number }
+  /** It was held until then. */
+  | { readonly kind: "release"; readonly fence: number }
+  /** It ran out, or was given back without anybody hearing of it. */
+  | { readonly kind: "end"; readonly fence: number }
+  /** The caller was told that it does not hold the lock. */
+  | { readonly kind: "not held"; readonly fence: number };
+
+export interface MutexState {
+  /** 0: nobody. */
+  readonly holder: number;
+  readonly newest: number;
+}
+
+/** One holder at a time, and every grant has a larger fencing token than all before. */
+export const mutexWithFence: Model<MutexState, MutexCall> = {
+  initial: { holder: 0, newest: 0 },
+  step: ({ holder, newest }, { kind, fence }) => {
+    switch (kind) {
+      case "acquire":
+        return holder === 0 && fence > newest ? { holder: fence, newest: fence } : undefined;
+      case "release":
+      case "end":
+        return holder === fence ? { holder: 0, newest } : undefined;
+      case "not held":
+        return holder === fence ? undefined : { holder, newest };
+    }
+  },
+  key: ({ holder, newest }) => `${String(holder)} ${String(newest)}`,
+};
+
+type Window = { readonly name: string; readonly operations: readonly Operation<MutexCall>[] };
+
+const mostOperations = 200;
+
+/**
+ * The calls of a run as small histories, each of one name, with all that is known of each grant in one of them. Each begins
+ * with a free lock: that can hide a fault at the seam, and makes up none.
+ */
+export const mutexWindows = (run: RunHistory): Window[] => {
+  const windows: Window[] = [];
+  for (const [name, operations] of operationsOf(run)) {
+    const byFence = new Map<number, Operation<MutexCall>[]>();
+    for (const operation of operations) {
+      const { fence } = operation.call;
+      byFence.set(fence, [...(byFence.get(fence) ?? []), operation]);
+    }
+    let window: Operation<MutexCall>[] = [];
+    for (const fence of [...byFence.keys()].toSorted((a, b) => a - b)) {
+      const grant = byFence.get(fence) ?? [];
+      // Nothing is known of a grant that its caller did not hear of.
+      if (!grant.some(({ call }) => call.kind === "acquire")) continue;
+      if (window.length + grant.length > mostOperations) {
+        windows.push({ name, operations: window });
+        window = [];
+      }
+      window.push(...grant);
+    }
+    if (window.length > 0) windows.push({ name, operations: window });
+  }
+  return windows;
+};
+
+const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
+  const byName = new Map<string, Operation<MutexCall>[]>();
+  for (const { records } of run.workers) {
+    // A lease that was lost is given back behind the scenes, nobody knows when.
+    const lost = new Set<string>();
+    const released = new Set<string>();
+    for (const record of records) {
+      if (record.kind === "hold" && record.abortedAt !== undefined) lost.add(record.fence);
+      const isDone = record.kind === "call" && record.what === "release" && record.outcome === "ok";
+      if (isDone && record.result === "released") released.add(record.lease ?? "");
+    }
+    for (const record of records) {
+      if (record.kind !== "call" || record.outcome !== "ok") continue;
+      const { name, what, startedAt, settledAt: endedAt, lease, result } = record;
+      const operations = byName.get(name) ?? [];
+      byName.set(name, operations);
+      if (record.fence !== undefined) {
+        const fence = Number(record.fence);
+        operations.push({ call: { kind: "acquire", fence }, startedAt, endedAt });
+        const isReleased = released.has(record.fence) && !lost.has(record.fence);
+        if (!isReleased) operations.push({ call: { kind: "end", fence }, startedAt, endedAt: Infinity });
+      } else if (what === "release" && lease !== undefined) {
+        const fence = Number(lease);
+        if (result === "released" && !lost.has(lease))
+          operations.push({ call: { kind: "release", fence }, startedAt, endedAt });
+        else if (result === "not-held") operations.push({ call: { kind: "not held", fence }, startedAt, endedAt });
+      }
+    }
+  }
+  return byName;
+};

@@ -1,0 +1,141 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { eventually } from "@kit/testing";
+import { describe, expect, it } from "vitest";
+import { workspaceFolder } from "../src/lab/paths.js";
+
+const program = join(workspaceFolder, "dist/main.js");
+
+const start = (
+  ...args: string[]
+): { ended: Promise<{ code: number | null; stdout: string; stderr: string }>; pid: number; stop: () => void } => {
+  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  let [stdout, stderr] = ["", ""];
+  child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
+  const ended = once(child, "close").then(([code]) => ({ code: code as number | null, stdout, stderr }));
+  return { ended, pid: child.pid ?? 0, stop: () => void child.kill("SIGINT") };
+};
+
+/** All processes below one. */
+const descendants = (pid: number): number[] => {
+  const children = readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => {
+      try {
+        return Number(/\) \S (\d+)/.exec(readFileSync(`/proc/${name}/stat`, "utf8"))?.[1]) === pid;
+      } catch {
+        return false; // gone meanwhile
+      }
+    })
+    .map(Number);
+  return [...children, ...children.flatMap(descendants)];
+};
+
+const exists = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+describe("npm run faults", () => {
+  it("lists what there is when it is asked for what there is not", async () => {
+    const unknown = await start("nothing").ended;
+    expect(unknown).toMatchObject({ code: 1, stdout: "" });
+    expect(unknown.stderr).toContain('There is no package "nothing" to run. There are: lock, all.');
+    const fault = await start("lock", "--fault", "99").ended;
+    expect(fault).toMatchObject({ code: 1, stdout: "" });
+    expect(fault.stderr).toContain('There is no fault "99"');
+    const control = await start("lock", "--control", "nothing").ended;
+    expect(control).toMatchObject({ code: 1, stdout: "" });
+    expect(control.stderr).toContain("There are: unfenced, ");
+    const server = await start("lock", "--server", "/no/such/server", "--fault", "31").ended;
+    expect(server).toMatchObject({ code: 1, stdout: "" });
+    expect(server.stderr).toContain("/no/such/server does not run");
+    const number = await start("lock", "--seconds", "0").ended;
+    expect(number).toMatchObject({ code: 1, stdout: "" });
+    expect(number.stderr).toContain("Expected --seconds to be an integer from 1, got 0");
+  });
+
+  it("lists rows and controls without running them", async () => {
+    const { code, stdout } = await start("lock", "--list").ended;
+    expect(code).toBe(0);
+    for (const line of ["  1 worker killed", "  30 spoilt keys", "  unfenced (breaks L2)"])
+      expect(stdout).toContain(`${line}\n`);
+  });
+
+  it("prints one object, in its documented shape", async () => {
+    const { code, stdout, stderr } = await start("lock", "--fault", "8", "--seconds", "8", "--seed", "5", "--json")
+      .ended;
+    expect(stderr).toBe("");
+    const report: unknown = JSON.parse(stdout);
+    expect(report).toMatchObject({ package: "lock", seconds: 8, seed: 5, violations: 0, controls: [] });
+    // Too few operations on a machine that is busy with others are a failure, too, and all that may be one here.
+    const { failures } = report as { failures: string[] };
+    expect(failures.filter((failure) => !failure.includes("operations"))).toEqual([]);
+    expect(code).toBe(failures.length === 0 ? 0 : 1);
+    expect(report).toMatchObject({
+      redis: expect.stringMatching(/^(redis|valkey) \d/) as string,
+      operations: expect.any(Number) as number,
+      faults: { "8 scripts flushed": expect.any(Number) as number },
+      invariants: expect.arrayContaining([
+        { name: "L2", checked: expect.any(Number) as number, violated: 0 },
+      ]) as unknown[],
+      recoveryMs: {
+        "8 scripts flushed": {
+          p50: expect.any(Number) as number,
+          p99: expect.any(Number) as number,
+          max: expect.any(Number) as number,
+        },
+      },
+    });
+  }, 60_000);
+
+  it("has a network of its own for the rules of a firewall, or says why not", async () => {
+    const { code, stdout } = await start("lock", "--fault", "15 packets", "--seconds", "6", "--json").ended;
+    const report = JSON.parse(stdout) as {
+      notRun: Record<string, string>;
+      faults: Record<string, number>;
+      broken: unknown[];
+    };
+    expect(report.broken).toEqual([]);
+    const kind = "15 packets dropped";
+    const hasBitten = (report.faults[kind] ?? 0) > 0;
+    const saysWhyNot = typeof report.notRun[kind] === "string" && code === 1;
+    expect(saysWhyNot).toBe(!hasBitten);
+  }, 60_000);
+
+  it("reports the violations of a control, and fails", async () => {
+    const { code, stdout } = await start("lock", "--control", "grant-while-held", "--json").ended;
+    expect(code).toBe(1);
+    const report = JSON.parse(stdout) as { violations: number };
+    expect(report.violations).toBeGreaterThan(0);
+    expect(report).toMatchObject({ package: "lock", controls: [{ name: "grant-while-held", caught: true }] });
+  }, 60_000);
+
+  it("leaves no process and no folder when it is interrupted", async () => {
+    const foldersBefore = new Set(readdirSync(tmpdir()));
+    const run = start("lock", "--fault", "2", "--seconds", "60");
+    let below: number[] = [];
+    await eventually(
+      () => {
+        below = descendants(run.pid);
+        // A server, and its workers.
+        expect(below.length).toBeGreaterThan(7);
+      },
+      { timeoutMs: 20_000 },
+    );
+    const mine = readdirSync(tmpdir()).filter((name) => name.startsWith("kit-") && !foldersBefore.has(name));
+    expect(mine).not.toEqual([]);
+    run.stop();
+    expect((await run.ended).code).toBe(130);
+    await eventually(() => expect(below.filter(exists)).toEqual([]));
+    expect(readdirSync(tmpdir()).filter((name) => name.startsWith("kit-faults-") && mine.includes(name))).toEqual([]);
+  }, 60_000);
+});

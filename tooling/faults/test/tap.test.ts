@@ -1,0 +1,61 @@
+import fc from "fast-check";
+import { eventually, startRedis } from "@kit/testing";
+import { Redis } from "ioredis";
+import { describe, expect, it } from "vitest";
+import { commandsIn, Tap } from "../src/lab/tap.js";
+
+const encode = (parts: readonly string[]): Buffer =>
+  Buffer.from(
+    `*${String(parts.length)}\r\n${parts.map((part) => `$${String(Buffer.byteLength(part))}\r\n${part}\r\n`).join("")}`,
+  );
+
+const someCommands = fc.array(fc.array(fc.string({ unit: "binary" }), { minLength: 1, maxLength: 4 }), {
+  maxLength: 4,
+});
+
+describe("commandsIn", () => {
+  it("finds all commands of a whole chunk", () => {
+    fc.assert(
+      fc.property(someCommands, (commands) => {
+        expect(commandsIn(Buffer.concat(commands.map(encode)))).toEqual(commands);
+      }),
+    );
+  });
+
+  it("finds those before the tear of a torn one", () => {
+    fc.assert(
+      fc.property(
+        someCommands,
+        fc.array(fc.string(), { minLength: 1, maxLength: 3 }),
+        fc.nat(),
+        (commands, last, at) => {
+          const torn = encode(last);
+          const chunk = Buffer.concat([...commands.map(encode), torn.subarray(0, at % torn.length)]);
+          expect(commandsIn(chunk)).toEqual(commands);
+        },
+      ),
+    );
+  });
+});
+
+describe("A tap", () => {
+  it("sends scripts again, and nothing else, as often as it is told", async () => {
+    await using server = await startRedis();
+    const again = server.client();
+    const tap = await Tap.start(server.nodes[0]?.port ?? 0, ([name = "", ...args]) => again.call(name, ...args));
+    const client = new Redis(tap.port);
+    try {
+      const count = (): Promise<unknown> => client.eval("return redis.call('INCR', KEYS[1])", 1, "count");
+      expect(await count()).toBe(1);
+      tap.copies = 3;
+      await count();
+      await client.incr("other");
+      await eventually(() => expect(tap.echoes).toHaveLength(3));
+      tap.copies = 0;
+      expect(await client.mget("count", "other")).toEqual(["5", "1"]);
+    } finally {
+      client.disconnect();
+      await tap.close();
+    }
+  });
+});

@@ -1,0 +1,4 @@
+import { preset } from "@tooling/vitest";
+
+// One file after the other: their servers and workers need the machine for themselves.
+export default preset({ fileParallelism: false });
