@@ -22,12 +22,14 @@ const longestTimer = 2 ** 31 - 1;
 /** Something that is told when its deadline has passed. */
 export abstract class Timed {
   readonly deadline: Deadline;
+  readonly #holdsProcess: boolean;
   #immediate: NodeJS.Immediate | undefined;
 
-  constructor(deadline: Deadline) {
+  /** `holdsProcess`: whether the process is to live until then; not needed by who waits on a socket, which holds it. */
+  constructor(deadline: Deadline, holdsProcess: boolean) {
     this.deadline = deadline;
-    // While somebody waits the process lives; the timer that is left over holds nobody.
-    if (waiting.size === 0) timer?.ref();
+    this.#holdsProcess = holdsProcess;
+    if (holdsProcess && holders++ === 0) timer?.ref();
     waiting.add(this);
     if (deadline.at < timerAt) arm(deadline.at);
   }
@@ -37,7 +39,7 @@ export abstract class Timed {
 
   forget(): void {
     if (this.#immediate) clearImmediate(this.#immediate);
-    if (waiting.delete(this) && waiting.size === 0) timer?.unref();
+    if (waiting.delete(this) && this.#holdsProcess && --holders === 0) timer?.unref();
   }
 
   /**
@@ -58,6 +60,7 @@ export abstract class Timed {
 // One timer for all deadlines, set for the nearest it has met: nearly every call ends long before its own, and to set and
 // clear a timer costs more than all else that a call does here.
 const waiting = new Set<Timed>();
+let holders = 0;
 let timer: NodeJS.Timeout | undefined;
 let timerAt = Infinity;
 
@@ -65,6 +68,7 @@ const arm = (at: number): void => {
   clearTimeout(timer);
   timerAt = at;
   timer = setTimeout(look, Math.min(Math.max(Math.ceil(at - performance.now()), 0), longestTimer));
+  if (holders === 0) timer.unref();
 };
 
 const look = (): void => {
@@ -79,7 +83,7 @@ class Alarm extends Timed {
   readonly #ring: () => void;
 
   constructor(deadline: Deadline, ring: () => void) {
-    super(deadline);
+    super(deadline, true);
     this.#ring = ring;
   }
 

@@ -58,7 +58,7 @@ class Flight extends Timed {
   #isOver = false;
 
   constructor({ deadline, signal }: Call, resolve: (outcome: Outcome) => void, landed: () => void) {
-    super(deadline);
+    super(deadline, false);
     this.#resolve = resolve;
     this.#landed = landed;
     this.#stopListening = signal && onAbort(signal, () => this.land({ error: signal.reason }));

@@ -6,7 +6,11 @@ const longestNameBytes = 512;
 // eslint-disable-next-line no-control-regex
 const special = /[%{}:\u0000-\u001f\u007f]/g;
 
+/** Nothing of these needs a second look. */
+const plain = /^[\w.-]{1,512}$/;
+
 const escapeName = (name: string): string => {
+  if (typeof name === "string" && plain.test(name)) return name;
   if (typeof name !== "string" || name.length === 0)
     throw new KitError("KIT_NAME", `A name must be text of 1 to ${String(longestNameBytes)} bytes, got ${typeof name}`);
   if (name.length > longestNameBytes || Buffer.byteLength(name) > longestNameBytes)
@@ -28,6 +32,8 @@ export interface Keyspace {
    * @throws {KitError} `KIT_NAME`: the name is empty, over 512 bytes, or not well-formed Unicode.
    */
   key(name: string, part: string): string;
+  /** The same for several parts of one name: what stands before each of them. */
+  base(name: string): string;
 }
 
 /**
@@ -37,7 +43,8 @@ export interface Keyspace {
  */
 export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
   const head = `${checkPrefix(prefix)}:${packageName}:{`;
-  return { key: (name, part) => `${head}${escapeName(name)}}:${part}` };
+  const base = (name: string): string => `${head}${escapeName(name)}}:`;
+  return { base, key: (name, part) => base(name) + part };
 };
 
 /** @throws {TypeError | RangeError} it cannot stand in front of a hash tag. */

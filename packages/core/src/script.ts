@@ -155,10 +155,10 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
     const { operands } = call;
     try {
       try {
-        return spec.reply(await gate.run("EVALSHA", operands, call));
+        return spec.reply(await gate.run("evalsha", operands, call));
       } catch (error) {
         if (!isReplyError(error) || !error.message.startsWith("NOSCRIPT")) throw error;
-        return spec.reply(await gate.run("EVAL", operands.with(0, source), call));
+        return spec.reply(await gate.run("eval", operands.with(0, source), call));
       }
     } catch (error) {
       if (!isReplyError(error)) throw error;

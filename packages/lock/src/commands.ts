@@ -60,11 +60,10 @@ export class LockCommands {
     const sentAt = performance.now();
     const leaseMs = firstTermMs(terms);
     const grantMs = terms.renew ? Math.min(leaseMs, pushedGrantMs) : leaseMs;
+    const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;
     const args = {
       owner: `${token}|${terms.holder}`,
-      leaseMs,
-      notAfter: clock.serverMsAt(sentAt + deadlineMs) ?? 0,
-      terms: `${this.#shared()} ${grantMs} ${aliveMs} ${this.settings.maxWaiters} ${inbox}`,
+      terms: `${leaseMs} ${notAfter} ${this.#shared()} ${grantMs} ${aliveMs} ${this.settings.maxWaiters} ${inbox}`,
     };
     this.#underWay++;
     try {
@@ -86,7 +85,7 @@ export class LockCommands {
     signal?: AbortSignal,
   ): Promise<scripts.ReleaseReply> {
     const { deadlineMs } = this.settings;
-    const args = { owner: `${token}|${holder}`, fencingToken, shared: this.#shared() };
+    const args = { owner: `${token}|${holder}`, terms: `${this.#shared()} ${fencingToken}` };
     this.#underWay++;
     try {
       return await scripts.release.run(this.runtime, keys, args, { deadlineMs, op: token, signal });

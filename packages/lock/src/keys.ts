@@ -8,7 +8,7 @@ import { keyspace } from "@kit/core";
  * | `kit:lock:{name}:lease`  | string | `token|holder`                                                | the lease                         |
  * | `kit:lock:{name}:fence`  | string | `1:` (the layout), the last fencing token, `:` and who handed it on | 7 days after the last grant       |
  * | `kit:lock:{name}:queue`  | zset   | waiter's token → ticket                                       | 16 s after the last sign of life  |
- * | `kit:lock:{name}:waiters`| hash   | waiter's token → `aliveUntil grantMs inbox holder`; `#` → last ticket | as the queue              |
+ * | `kit:lock:{name}:waiters`| hash   | waiter's token → `aliveUntil watched grantMs inbox holder`; `#` → last ticket | as the queue              |
  *
  * The channel `kit:inbox:<uuid>` belongs to core: one per client, for what is pushed to its waiters.
  */
@@ -19,20 +19,18 @@ export interface LockKeys {
   readonly waiters: string;
 }
 
+const mostKnown = 4_096;
+
 /** Builds the keys of a lock by its name; remembers the last ones, since callers use few names often. */
 export const lockKeys = (prefix: string): ((name: string) => LockKeys) => {
-  const space = keyspace("lock", prefix);
+  const { base } = keyspace("lock", prefix);
   const known = new Map<string, LockKeys>();
   return (name) => {
     let keys = known.get(name);
     if (!keys) {
-      keys = {
-        lease: space.key(name, "lease"),
-        fence: space.key(name, "fence"),
-        queue: space.key(name, "queue"),
-        waiters: space.key(name, "waiters"),
-      };
-      if (known.size >= 1_000) known.clear();
+      const head = base(name);
+      keys = { lease: `${head}lease`, fence: `${head}fence`, queue: `${head}queue`, waiters: `${head}waiters` };
+      if (known.size >= mostKnown) known.clear();
       known.set(name, keys);
     }
     return keys;

@@ -32,15 +32,14 @@ const ownerOf = (token: string): string => `${token}|${token.toUpperCase()}`;
 const acquire = (token: string, asked: Asked = {}): Promise<scripts.AcquireReply> => {
   const { leaseMs = 5_000, notAfter = 0, shared = 0, grantMs = 2_000, maxWaiters = 10, inbox = "" } = asked;
   const owner = asked.holder === undefined ? ownerOf(token) : `${token}|${asked.holder}`;
-  const terms = `${shared} ${grantMs} 15000 ${maxWaiters} ${inbox}`;
-  return scripts.acquire.run(db, keys, { owner, leaseMs, notAfter, terms });
+  const terms = `${leaseMs} ${notAfter} ${shared} ${grantMs} 15000 ${maxWaiters} ${inbox}`;
+  return scripts.acquire.run(db, keys, { owner, terms });
 };
 const queue = (token: string, asked: Asked = {}): Promise<scripts.AcquireReply> =>
   acquire(token, { inbox: "-", ...asked });
 const release = (token: string, fencingToken = "", shared = 0): Promise<scripts.ReleaseReply> =>
-  scripts.release.run(db, keys, { owner: ownerOf(token), fencingToken, shared });
-const force = (owner = "a|A"): Promise<scripts.ReleaseReply> =>
-  scripts.release.run(db, keys, { owner, fencingToken: "*", shared: 0 });
+  scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken}` });
+const force = (owner = "a|A"): Promise<scripts.ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 *" });
 const beat = (tokens: readonly string[], shared = 0): Promise<scripts.BeatReply> =>
   scripts.beat.run(db, keys, { shared, aliveMs: 15_000, tokens });
 const renew = (
@@ -61,7 +60,7 @@ const about = (ttl: number): unknown => ({
 const aLease = (owner: string, ttl: number): unknown => ({ type: "string", value: owner, ttl: about(ttl) });
 const aFence = (value: string): unknown => ({ type: "string", value, ttl: about(weekMs) });
 const aQueue = (...members: readonly string[]): unknown => ({ type: "zset", value: members, ttl: about(16_000) });
-const aRecord = (rest: string): unknown => expect.stringMatching(new RegExp(`^\\d{13} ${rest}$`, "s"));
+const aRecord = (rest: string): unknown => expect.stringMatching(new RegExp(`^\\d{13} \\d{13} ${rest}$`, "s"));
 const records = (value: Record<string, unknown>): unknown => ({ type: "hash", value, ttl: about(16_000) });
 
 /** Runs something that must not change anything, not even an expiry. */
@@ -275,6 +274,27 @@ describe("release", () => {
     expect(first.messages).toEqual([`b\tgranted\t${newToken}\t${String(leaseEnd)}\t700`]);
   });
 
+  it("leaves the next in line alone when it looks by itself before the new lease ends", async () => {
+    const [first, second] = [await anInbox(), await anInbox()];
+    const fencingToken = await granted(acquire("a", { leaseMs: 1_000 }));
+    await queue("b", { inbox: first.channel, grantMs: 2_000 });
+    await queue("c", { inbox: second.channel });
+    await release("a", fencingToken);
+    await db.publish(second.channel, "the last");
+    await expect.poll(() => second.messages).toEqual(["the last"]);
+    expect(first.messages).toHaveLength(1);
+  });
+
+  it("tells the next in line of the new lease's end when it watched one without end", async () => {
+    const { channel, messages } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    await db.persist(keys.lease);
+    await queue("b", { inbox: channel });
+    await queue("c", { inbox: channel });
+    await release("a", fencingToken);
+    await expect.poll(() => messages.map((message) => message.slice(0, 6))).toEqual(["b\tgran", "c\thead"]);
+  });
+
   it("says released again when it has handed the lock on and is asked again", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
@@ -314,7 +334,7 @@ describe("release", () => {
 
   it("changes nothing for a token that holds it under another label", async () => {
     const fencingToken = await granted(acquire("a"));
-    const reply = unchanged(() => scripts.release.run(db, keys, { owner: "a|other", fencingToken, shared: 0 }));
+    const reply = unchanged(() => scripts.release.run(db, keys, { owner: "a|other", terms: `0 ${fencingToken}` }));
     expect(await reply).toBe("not-held");
   });
 
@@ -368,7 +388,7 @@ describe("release", () => {
     const fencingToken = await granted(acquire("a"));
     await queue("dead", { inbox: channel });
     await queue("b", { inbox: channel });
-    await db.hset(keys.waiters, "dead", `${String(Date.now() - 60_000)} 2000 ${channel} DEAD`);
+    await db.hset(keys.waiters, "dead", `${String(Date.now() - 60_000)} 0 2000 ${channel} DEAD`);
     await release("a", fencingToken);
     expect(await state()).toMatchObject({
       lease: aLease("b|B", 2_000),
@@ -454,7 +474,7 @@ describe("beat", () => {
     const fencingToken = await granted(acquire("a"));
     for (const token of ["b", "c", "d"]) await queue(token);
     const stale = String(Date.now() + 1_000);
-    await db.hset(keys.waiters, "d", `${stale} 2000 - D`);
+    await db.hset(keys.waiters, "d", `${stale} 0 2000 - D`);
     for (const key of [keys.queue, keys.waiters]) await db.pexpire(key, 3_000);
     expect(await beat(["d", "b"])).toEqual({
       now: expect.any(Number),

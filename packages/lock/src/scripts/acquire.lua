@@ -1,16 +1,15 @@
 -- acquire.lua - takes the lock if it is free and nobody waits; else queues up, if asked to.
 --
--- KEYS[1]  lease       string   who holds it: `token|holder`
--- KEYS[2]  fence       string   `1:` and the last fencing token, `:` and who handed it on
--- KEYS[3]  queue       zset     token to ticket, in order of arrival
--- KEYS[4]  waiters     hash     token to `aliveUntil grantMs inbox holder`; `#` to the last ticket
--- ARGV[1]  owner     string   who asks, as the lease names it: `token|holder`, a token of this acquire alone
--- ARGV[2]  leaseMs   integer  time to live of the lease, milliseconds
--- ARGV[3]  notAfter  integer  server epoch milliseconds after which nobody waits for the answer; 0 for none
--- ARGV[4]  terms     string   for who has to wait, `shared grantMs aliveMs maxWaiters inbox`: 1 on a Cluster, 0 on a
---                             single server, empty if not known yet; first time to live if it is granted later; how
---                             long a waiter counts as alive without a beat; how many may queue; the channel to be told
---                             on, `-` if there is none, empty: do not queue
+-- KEYS[1]  lease    string   who holds it: `token|holder`
+-- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
+-- KEYS[3]  queue    zset     token to ticket, in order of arrival
+-- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
+-- ARGV[1]  owner    string   who asks, as the lease names it: `token|holder`, a token of this acquire alone
+-- ARGV[2]  terms    string   `leaseMs notAfter shared grantMs aliveMs maxWaiters inbox`, one text since each operand costs:
+--                            time to live of the lease, ms; server epoch ms after which nobody waits for the answer, 0
+--                            for none; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not known
+--                            yet; first time to live if it is granted later; how long a waiter counts as alive without
+--                            a beat; how many may queue; channel to be told on, `-` for none, empty: do not queue
 --
 -- Reply     fencingToken                     granted just now: a new lease, at that instant in microseconds
 --           {1, now, msLeft, fencingToken}     granted: a token that holds it already, or one ahead of the clock
@@ -24,10 +23,9 @@ local fence = KEYS[2]
 local queue = KEYS[3]
 local waiters = KEYS[4]
 local owner = ARGV[1]
-local leaseMs = ARGV[2]
-local notAfter = ARGV[3]
-local terms = ARGV[4]
+local terms = ARGV[2]
 
+local leaseMs, notAfter, waiting = string.match(terms, '^(%d+) (%d+) (.*)$')
 local time = redis.call('TIME')
 local now = math.floor(time[1] * 1000 + time[2] / 1000)
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
@@ -50,7 +48,7 @@ local last = redis.call('GET', fence)
 local fencingToken = nextFence(last, time[1] * 1000000 + time[2])
 if not fencingToken then return redis.error_reply(layoutError) end
 local token, holder = string.match(owner, '^([^|]*)|(.*)$')
-local shared, grantMs, aliveMs, maxWaiters, inbox = string.match(terms, '^(%d?) (%d+) (%d+) (%d+) (%S*)$')
+local shared, grantMs, aliveMs, maxWaiters, inbox = string.match(waiting, '^(%d?) (%d+) (%d+) (%d+) (%S*)$')
 local found = redis.call('GET', lease)
 local position = redis.call('ZRANK', queue, token)
 if not found then
@@ -71,12 +69,13 @@ local msLeft = redis.call('PTTL', lease)
 if found == owner then return { 1, now, msLeft, string.match(last, '^%d+:(%d+)') } end
 if inbox == '' then return { 0, now, msLeft, found } end
 if not position then
-  if redis.call('ZCARD', queue) >= tonumber(maxWaiters) then return { 3, now, msLeft, found } end
+  position = redis.call('ZCARD', queue)
+  if position >= tonumber(maxWaiters) then return { 3, now, msLeft, found } end
   local ticket = redis.call('HINCRBY', waiters, '#', 1)
-  local record = table.concat({ string.format('%.0f', now + tonumber(aliveMs)), grantMs, inbox, holder }, ' ')
+  local aliveUntil = string.format('%.0f', now + tonumber(aliveMs))
   redis.call('ZADD', queue, ticket, token)
-  redis.call('HSET', waiters, token, record)
+  redis.call('HSET', waiters, token, table.concat({ aliveUntil, watchedEnd(now, msLeft), grantMs, inbox, holder }, ' '))
   redis.call('PEXPIRE', queue, tonumber(aliveMs) + 1000)
   redis.call('PEXPIRE', waiters, tonumber(aliveMs) + 1000)
 end
-return { 2, now, msLeft, found, redis.call('ZRANK', queue, token) }
+return { 2, now, msLeft, found, position }

@@ -3,7 +3,7 @@
 -- KEYS[1]  lease    string   who holds it: `token|holder`
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
--- KEYS[4]  waiters  hash     token to `aliveUntil grantMs inbox holder`; `#` to the last ticket
+-- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  aliveMs  integer  how long a waiter counts as alive without a beat, milliseconds
 -- ARGV[n]  tokens   string   the waiters that ask, 1000 at most
@@ -26,29 +26,39 @@ if not nextFence(redis.call('GET', fence), 0) then return redis.error_reply(layo
 local now = readClock()
 local aliveUntil = string.format('%.0f', now + aliveMs)
 local owner = redis.call('GET', lease)
+local msLeft = redis.call('PTTL', lease)
 local records = redis.call('HMGET', waiters, unpack(tokens))
 -- Also the queue is read before the first write: a key of another type must not leave half a change behind.
 redis.call('ZCARD', queue)
-local renewed, present = {}, {}
-for i, token in ipairs(tokens) do
-  if records[i] then
-    renewed[#renewed + 1] = token
-    renewed[#renewed + 1] = string.gsub(records[i], '^%d+', aliveUntil, 1)
-    present[token] = true
+local function sign(winner)
+  local signed = {}
+  local living = aliveUntil .. ' ' .. watchedEnd(now, msLeft)
+  for i, token in ipairs(tokens) do
+    if records[i] and token ~= winner then
+      signed[#signed + 1] = token
+      signed[#signed + 1] = string.gsub(records[i], '^%d+ %d+', living, 1)
+    end
   end
-end
-if #renewed > 0 then
+  if #signed == 0 then return end
   redis.call('PEXPIRE', queue, aliveMs + 1000)
   redis.call('PEXPIRE', waiters, aliveMs + 1000)
-  redis.call('HSET', waiters, unpack(renewed))
+  redis.call('HSET', waiters, unpack(signed))
 end
+sign(nil)
 if not owner then
-  grantNext(lease, fence, queue, waiters, shared, '', present)
+  local present = {}
+  for i, token in ipairs(tokens) do
+    if records[i] then present[token] = true end
+  end
+  local winner = grantNext(lease, fence, queue, waiters, shared, '', present)
   owner = redis.call('GET', lease)
+  msLeft = redis.call('PTTL', lease)
+  -- Those who ask hear of the new lease by this very reply.
+  if winner then sign(winner) end
 end
 local winner = ownerToken(owner)
 local fencingToken = string.match(redis.call('GET', fence) or '', '^%d+:(%d+)') or ''
-local reply = { now, redis.call('PTTL', lease), owner or '', fencingToken }
+local reply = { now, msLeft, owner or '', fencingToken }
 for i, token in ipairs(tokens) do
   reply[i + 4] = token == winner and -2 or redis.call('ZRANK', queue, token) or -1
 end

@@ -1,9 +1,11 @@
 -- grant.lua - hands a free lock to the first waiter that lives.
 --
--- Defines fenceMs, readClock, nextFence, ownerToken, grantNext
+-- Defines fenceMs, readClock, nextFence, watchedEnd, ownerToken, grantNext
 --
 -- All inputs are parameters.
 local fenceMs = 604800000
+-- Most often the first two are what is looked for.
+local firstPage = 4
 local pageSize = 50
 local mostPages = 20
 local mostDeaf = 16
@@ -28,6 +30,11 @@ local function nextFence(last, micros)
   return string.format('%.0f', micros)
 end
 
+-- Until when a waiter that was told of `msLeft` looks by itself; -1 has no end.
+local function watchedEnd(now, msLeft)
+  return msLeft == -1 and '9999999999999' or string.format('%.0f', now + math.max(msLeft, 0))
+end
+
 local function ownerToken(owner)
   return owner and string.match(owner, '^([^|]*)|')
 end
@@ -42,10 +49,13 @@ end
 -- PUBLISH; the search ends after mostDeaf of those, or mostPages of the queue, and whoever stands behind finds the lock
 -- free at its next beat.
 --
+-- The next in line has to look when the winner's lease ends. It is told of that end only if it would look too late by
+-- itself: `watched`, in its record, is the end that it was last told of.
+--
 -- Everything is read before the first write, which is a DEL: a write that shrinks is allowed at maxmemory, and after it
 -- all others are. So no message can go out for a grant that then fails.
 local function grantNext(lease, fence, queue, waiters, shared, from, present)
-  local heads = redis.call('ZRANGE', queue, 0, pageSize - 1)
+  local heads = redis.call('ZRANGE', queue, 0, firstPage - 1)
   if #heads == 0 then
     redis.call('DEL', lease)
     return nil
@@ -59,8 +69,8 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
   local dead, deaf, deafCount = {}, {}, 0
 
   local function parse(record)
-    local aliveUntil, grantMs, inbox, holder = string.match(record or '', '^(%d+) (%d+) (%S+) (.*)$')
-    if aliveUntil and tonumber(aliveUntil) > now then return grantMs, inbox, holder end
+    local aliveUntil, watched, grantMs, inbox, holder = string.match(record or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+    if aliveUntil and tonumber(aliveUntil) > now then return grantMs, inbox, holder, watched end
   end
   local function endOf(grantMs)
     return string.format('%.0f', now + tonumber(grantMs))
@@ -90,11 +100,11 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
   end
   -- Returns whether the search is over: granted, and the next in line watches the new holder; or too many are deaf.
   local function offer(head, record)
-    local grantMs, inbox, holder = parse(record)
+    local grantMs, inbox, holder, watched = parse(record)
     if not grantMs then
       dead[#dead + 1] = head
     elseif winner then
-      if tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
+      if tonumber(watched) <= tonumber(leaseEnd) or tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
     else
       local told = tell(inbox, table.concat({ head, 'granted', token, endOf(grantMs), grantMs }, '\t'))
       if told or (present and present[head]) then grant(head, grantMs, holder) end
@@ -103,14 +113,16 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
   end
 
   local isOver = false
-  for page = 1, mostPages do
+  local seen, asked = 0, firstPage
+  for _ = 1, mostPages do
     for i, head in ipairs(heads) do
       isOver = offer(head, records[i])
       if isOver then break end
     end
-    if isOver or #heads < pageSize then break end
+    if isOver or #heads < asked then break end
+    seen, asked = seen + asked, pageSize
     -- The winner left the queue, so all behind it moved up.
-    local start = page * pageSize - (winner and 1 or 0)
+    local start = seen - (winner and 1 or 0)
     heads = redis.call('ZRANGE', queue, start, start + pageSize - 1)
     if #heads == 0 then break end
     records = redis.call('HMGET', waiters, unpack(heads))

@@ -54,26 +54,25 @@ const decodeAcquire = (raw: unknown): AcquireReply => {
 };
 
 /** One step in: the lock, a place in the queue, or neither. */
-export const acquire: Script<LockKeyNames, readonly ["owner", "leaseMs", "notAfter", "terms"], AcquireReply> =
-  defineScript({
-    name: "lock.acquire",
-    source: [grantSource, acquireSource],
-    keys: lockKeys,
-    args: ["owner", "leaseMs", "notAfter", "terms"],
-    idempotent: true,
-    reply: decodeAcquire,
-  });
+export const acquire: Script<LockKeyNames, readonly ["owner", "terms"], AcquireReply> = defineScript({
+  name: "lock.acquire",
+  source: [grantSource, acquireSource],
+  keys: lockKeys,
+  args: ["owner", "terms"],
+  idempotent: true,
+  reply: decodeAcquire,
+});
 
 /** What release came to. */
 export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unclaimed"];
 
 /** One step out: of the lock, or of the queue. */
-export const release: Script<LockKeyNames, readonly ["owner", "fencingToken", "shared"], ReleaseReply> = defineScript({
+export const release: Script<LockKeyNames, readonly ["owner", "terms"], ReleaseReply> = defineScript({
   name: "lock.release",
   source: [grantSource, releaseSource],
   keys: lockKeys,
-  args: ["owner", "fencingToken", "shared"],
+  args: ["owner", "terms"],
   idempotent: true,
   reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
 });

@@ -3,7 +3,7 @@
 -- KEYS[1]  lease    string   who holds it: `token|holder`
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
--- KEYS[4]  waiters  hash     token to `aliveUntil grantMs inbox holder`; `#` to the last ticket
+-- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  first    integer  how many waiters to show
 --
 -- Reply     {msLeft, owner, fence, waiting, holder, …}  msLeft -2: free; the holders of the first waiters in order
@@ -25,6 +25,6 @@ local reply = {
   redis.call('ZCARD', queue),
 }
 for _, token in ipairs(redis.call('ZRANGE', queue, 0, first - 1)) do
-  reply[#reply + 1] = string.match(redis.call('HGET', waiters, token) or '', '^%d+ %d+ %S+ (.*)$') or ''
+  reply[#reply + 1] = string.match(redis.call('HGET', waiters, token) or '', '^%d+ %d+ %d+ %S+ (.*)$') or ''
 end
 return reply

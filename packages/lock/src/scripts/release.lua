@@ -1,12 +1,12 @@
 -- release.lua - gives the lock back and hands it on; or leaves the queue.
 --
--- KEYS[1]  lease         string   who holds it: `token|holder`
--- KEYS[2]  fence         string   `1:` and the last fencing token, `:` and who handed it on
--- KEYS[3]  queue         zset     token to ticket, in order of arrival
--- KEYS[4]  waiters       hash     token to `aliveUntil grantMs inbox holder`; `#` to the last ticket
--- ARGV[1]  owner         string   who gives it back, as the lease names it: `token|holder`
--- ARGV[2]  fencingToken  string   of the lease to give back; empty: only an acquire is to be undone; `*`: by force
--- ARGV[3]  shared        string   1 on a Cluster, 0 on a single server; empty: not known yet
+-- KEYS[1]  lease    string   who holds it: `token|holder`
+-- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
+-- KEYS[3]  queue    zset     token to ticket, in order of arrival
+-- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
+-- ARGV[1]  owner    string   who gives it back, as the lease names it: `token|holder`
+-- ARGV[2]  terms    string   `shared fencingToken`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
+--                            the lease to give back, empty if only an acquire is to be undone, `*` to do it by force
 --
 -- Reply     1  released, now or by an earlier copy of this call
 --           2  left the queue
@@ -18,18 +18,18 @@ local fence = KEYS[2]
 local queue = KEYS[3]
 local waiters = KEYS[4]
 local owner = ARGV[1]
-local fencingToken = ARGV[2]
-local shared = ARGV[3]
+local terms = ARGV[2]
 
 local found = redis.call('GET', lease)
 -- Most often nobody waits. Our own lease is of our own layout, and nobody else writes the fence meanwhile.
-if found == owner and fencingToken ~= '*' and redis.call('EXISTS', queue) == 0 then
+if found == owner and string.sub(terms, -1) ~= '*' and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lease)
   return 1
 end
 
 -- Libraries
 
+local shared, fencingToken = string.match(terms, '^(%d?) (.*)$')
 local isForced = fencingToken == '*'
 local token = ownerToken(owner)
 local stored = redis.call('GET', fence)
