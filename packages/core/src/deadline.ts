@@ -19,9 +19,18 @@ export class Deadline {
 // setTimeout takes 31 bits; anything longer would fire at once.
 const longestTimer = 2 ** 31 - 1;
 
+// One timer for all deadlines, set for the nearest it has met: nearly every call ends long before its own, and to set and
+// clear a timer costs more than all else that a call does here.
+const waiting: Timed[] = [];
+let holders = 0;
+let timer: NodeJS.Timeout | undefined;
+let timerAt = Infinity;
+
 /** Something that is told when its deadline has passed. */
 export abstract class Timed {
   readonly deadline: Deadline;
+  /** Where it stands among all that wait; -1: it waits no more. */
+  #index: number = waiting.length;
   readonly #holdsProcess: boolean;
   #immediate: NodeJS.Immediate | undefined;
 
@@ -30,7 +39,7 @@ export abstract class Timed {
     this.deadline = deadline;
     this.#holdsProcess = holdsProcess;
     if (holdsProcess && holders++ === 0) timer?.ref();
-    waiting.add(this);
+    waiting.push(this);
     if (deadline.at < timerAt) arm(deadline.at);
   }
 
@@ -39,7 +48,14 @@ export abstract class Timed {
 
   forget(): void {
     if (this.#immediate) clearImmediate(this.#immediate);
-    if (waiting.delete(this) && this.#holdsProcess && --holders === 0) timer?.unref();
+    if (this.#index < 0) return;
+    const last = waiting.pop();
+    if (last && last !== this) {
+      waiting[this.#index] = last;
+      last.#index = this.#index;
+    }
+    this.#index = -1;
+    if (this.#holdsProcess && --holders === 0) timer?.unref();
   }
 
   /**
@@ -56,13 +72,6 @@ export abstract class Timed {
     return true;
   }
 }
-
-// One timer for all deadlines, set for the nearest it has met: nearly every call ends long before its own, and to set and
-// clear a timer costs more than all else that a call does here.
-const waiting = new Set<Timed>();
-let holders = 0;
-let timer: NodeJS.Timeout | undefined;
-let timerAt = Infinity;
 
 const arm = (at: number): void => {
   clearTimeout(timer);

@@ -39,8 +39,8 @@ export interface Call {
 /** A connection that answered nothing for this long is deaf; where less is known it is asked, and given as long. */
 const deafMs = 500;
 
-/** How many commands of one turn go out together. */
-const commandsPerWrite = 32;
+/** How many commands of one turn go out first; twice as many next. */
+const firstWrite = 8;
 
 // ioredis has no codes for these; both majors say them with the same words.
 const neverSent =
@@ -92,7 +92,9 @@ export class Gate {
   readonly #dropListeners = new Set<() => void>();
   readonly #isShared: boolean;
   #inFlight = 0;
+  /** How many commands of this turn were put together, and at how many they are written. */
   #corked = 0;
+  #writeAt = firstWrite;
   #lastError: unknown;
   #hasEnded = false;
 
@@ -196,18 +198,21 @@ export class Gate {
 
   /**
    * Where many calls are under way their replies arrive together, and what follows on them is sent in one turn. It goes
-   * out in few writes, since a write costs more than all the rest of a command; not in one, so that the server begins.
+   * out in few writes, since a write costs more than all the rest of a command: a small first one, so that the server
+   * begins, then ever larger ones.
    */
   #cork(): void {
     const { stream } = this.client as NodeClient;
     if (!stream?.cork) return;
     if (this.#corked++ === 0) {
+      this.#writeAt = firstWrite;
       stream.cork();
       process.nextTick(() => {
         this.#corked = 0;
         stream.uncork?.();
       });
-    } else if (this.#corked % commandsPerWrite === 0) {
+    } else if (this.#corked === this.#writeAt) {
+      this.#writeAt *= 2;
       stream.uncork?.();
       stream.cork();
     }

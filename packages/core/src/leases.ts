@@ -6,17 +6,14 @@ export interface ScheduledLease {
   renewAt: number;
   /** When it may have ended (monotonic ms). */
   deadlineAt: number;
+  /** The scheduler's own: where it stands in the heap; -1: nowhere. */
+  heapIndex: number;
   /** How far ahead of `renewAt` it may be taken along with others. */
   readonly renewSlackMs: number;
   /** Renews several of one group; each one's `renewAt` is Infinity until its renewer sets it again. */
   renewAll(leases: readonly this[]): void;
   /** The deadline passed without a renewal. */
   lapse(): void;
-}
-
-interface Entry {
-  readonly lease: ScheduledLease;
-  index: number;
 }
 
 const maxBatch = 100;
@@ -32,8 +29,7 @@ const wallNow = (): number => Date.now();
 
 /** One heap of instants and one timer for all leases of a client. */
 export class LeaseScheduler {
-  readonly #heap: Entry[] = [];
-  readonly #entries = new Map<ScheduledLease, Entry>();
+  readonly #heap: ScheduledLease[] = [];
   #timer: NodeJS.Timeout | undefined;
   #timerAt = Infinity;
   #lead = wallLead();
@@ -44,30 +40,28 @@ export class LeaseScheduler {
 
   add(lease: ScheduledLease): void {
     if (!this.#timer) this.#lead = wallLead();
-    const entry = { lease, index: this.#heap.length };
-    this.#heap.push(entry);
-    this.#entries.set(lease, entry);
-    this.#rise(entry);
+    lease.heapIndex = this.#heap.length;
+    this.#heap.push(lease);
+    this.#rise(lease);
     this.#arm();
   }
 
   /** To be called after `renewAt` or `deadlineAt` changed. */
   changed(lease: ScheduledLease): void {
-    const entry = this.#entries.get(lease);
-    if (!entry) return;
-    this.#rise(entry);
-    this.#sink(entry);
+    if (lease.heapIndex < 0) return;
+    this.#rise(lease);
+    this.#sink(lease);
     this.#arm();
   }
 
   remove(lease: ScheduledLease): void {
-    const entry = this.#entries.get(lease);
-    if (!entry) return;
-    this.#entries.delete(lease);
+    const { heapIndex } = lease;
+    if (heapIndex < 0) return;
+    lease.heapIndex = -1;
     const last = this.#heap.pop();
-    if (last && last !== entry) {
-      this.#heap[entry.index] = last;
-      last.index = entry.index;
+    if (last && last !== lease) {
+      this.#heap[heapIndex] = last;
+      last.heapIndex = heapIndex;
       this.#rise(last);
       this.#sink(last);
     }
@@ -77,7 +71,7 @@ export class LeaseScheduler {
   /** Renews everything now: the clocks, or the server, are not what they were. */
   renewNow(): void {
     const now = performance.now();
-    for (const { lease } of [...this.#heap])
+    for (const lease of [...this.#heap])
       if (lease.renewAt !== Infinity) {
         lease.renewAt = now;
         this.changed(lease);
@@ -103,8 +97,7 @@ export class LeaseScheduler {
     }
     const now = performance.now();
     const due = new Map<string, ScheduledLease[]>();
-    for (let entry = this.#heap[0]; entry && at(entry) <= now; entry = this.#heap[0]) {
-      const { lease } = entry;
+    for (let lease = this.#heap[0]; lease && at(lease) <= now; lease = this.#heap[0]) {
       if (lease.deadlineAt <= now) {
         this.remove(lease);
         lease.lapse();
@@ -112,7 +105,7 @@ export class LeaseScheduler {
     }
     // Those that are nearly due go along, so that many leases cost few commands.
     if (due.size > 0)
-      for (const { lease } of [...this.#heap])
+      for (const lease of [...this.#heap])
         if (lease.renewAt - lease.renewSlackMs <= now && due.has(lease.group)) this.#take(lease, due);
     for (const leases of due.values())
       for (let start = 0; start < leases.length; start += maxBatch) {
@@ -142,29 +135,29 @@ export class LeaseScheduler {
     this.#timer.unref();
   }
 
-  #rise(entry: Entry): void {
-    while (entry.index > 0) {
-      const parent = this.#heap[(entry.index - 1) >> 1];
-      if (!parent || at(parent) <= at(entry)) return;
-      this.#swap(parent, entry);
+  #rise(lease: ScheduledLease): void {
+    while (lease.heapIndex > 0) {
+      const parent = this.#heap[(lease.heapIndex - 1) >> 1];
+      if (!parent || at(parent) <= at(lease)) return;
+      this.#swap(parent, lease);
     }
   }
 
-  #sink(entry: Entry): void {
+  #sink(lease: ScheduledLease): void {
     for (;;) {
-      const left = this.#heap[2 * entry.index + 1];
-      const right = this.#heap[2 * entry.index + 2];
+      const left = this.#heap[2 * lease.heapIndex + 1];
+      const right = this.#heap[2 * lease.heapIndex + 2];
       const least = right && left && at(right) < at(left) ? right : left;
-      if (!least || at(entry) <= at(least)) return;
-      this.#swap(entry, least);
+      if (!least || at(lease) <= at(least)) return;
+      this.#swap(lease, least);
     }
   }
 
-  #swap(a: Entry, b: Entry): void {
-    [a.index, b.index] = [b.index, a.index];
-    this.#heap[a.index] = a;
-    this.#heap[b.index] = b;
+  #swap(a: ScheduledLease, b: ScheduledLease): void {
+    [a.heapIndex, b.heapIndex] = [b.heapIndex, a.heapIndex];
+    this.#heap[a.heapIndex] = a;
+    this.#heap[b.heapIndex] = b;
   }
 }
 
-const at = ({ lease }: Entry): number => Math.min(lease.renewAt, lease.deadlineAt);
+const at = ({ renewAt, deadlineAt }: ScheduledLease): number => Math.min(renewAt, deadlineAt);

@@ -8,6 +8,7 @@ class Sample implements ScheduledLease {
   onRenew: ((batch: readonly Sample[]) => void) | undefined;
   onLapse: (() => void) | undefined;
   readonly group: string;
+  heapIndex = -1;
   renewAt: number;
   deadlineAt: number;
   readonly renewSlackMs: number;

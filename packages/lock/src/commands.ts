@@ -13,6 +13,8 @@ const byForce = "*";
 
 /** How one attempt behaves. */
 interface AttemptOptions {
+  /** Now, on our monotonic clock. */
+  readonly sentAt: number;
   readonly deadlineMs: number;
   readonly isWanted?: () => boolean;
   readonly signal?: AbortSignal | undefined;
@@ -54,10 +56,9 @@ export class LockCommands {
     token: string,
     terms: LeaseTerms,
     inbox: string,
-    { deadlineMs, isWanted, signal }: AttemptOptions,
+    { sentAt, deadlineMs, isWanted, signal }: AttemptOptions,
   ): Promise<scripts.AcquireReply> {
     const clock = this.runtime.clockOf(keys.lease);
-    const sentAt = performance.now();
     const leaseMs = firstTermMs(terms);
     const grantMs = terms.renew ? Math.min(leaseMs, pushedGrantMs) : leaseMs;
     const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;

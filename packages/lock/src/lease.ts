@@ -63,6 +63,7 @@ export class Lease implements AsyncDisposable, ScheduledLease {
 
   // For the scheduler of core.
   readonly group: string;
+  heapIndex: number = -1;
   renewAt: number = Infinity;
   deadlineAt: number;
 

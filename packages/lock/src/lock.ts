@@ -311,7 +311,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
         // A single try takes what time a command takes.
         const patienceMs = waitMs === 0 ? Infinity : Math.max(1, deadline.at - sentAt);
         const deadlineMs = Math.min(this.#settings.deadlineMs, patienceMs);
-        const reply = await this.#commands.acquire(keys, token, terms, inbox, { deadlineMs, signal });
+        const reply = await this.#commands.acquire(keys, token, terms, inbox, { sentAt, deadlineMs, signal });
         // Our picture of the server's clock was wrong.
         if (reply.state === "late") continue;
         if (reply.state === "queued") this.#assertOpen();

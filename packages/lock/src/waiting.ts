@@ -275,7 +275,11 @@ export class Waiters {
     const { deadlineMs } = this.commands.settings;
     const { token, terms, place } = waiter;
     const sentAt = performance.now();
-    const reply = await this.commands.acquire(this.#keys, token, terms, place.channel, { deadlineMs, isWanted });
+    const reply = await this.commands.acquire(this.#keys, token, terms, place.channel, {
+      sentAt,
+      deadlineMs,
+      isWanted,
+    });
     return { reply, sentAt };
   }
 
