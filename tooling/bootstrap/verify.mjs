@@ -2,7 +2,9 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { brokenLinks } from "./checks/links.mjs";
+import { packedProblems } from "./checks/packed.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
+import { supplyProblems } from "./checks/supplies.mjs";
 import { root, SetupError, workspaces } from "./repo.mjs";
 import { capture } from "./run.mjs";
 import { seconds } from "./steps.mjs";
@@ -35,7 +37,11 @@ const checks = {
   "types (tsc)": program("turbo", "run", "typecheck", "--output-logs=errors-only", "--continue"),
   "manifests (sherif)": program("sherif", "--fail-on-warnings", "--ignore-rule=packages-without-package-json"),
   "unused code and dependencies (knip)": program("knip"),
-  "packages as published (publint, attw)": checkPackages,
+  "packages as published (publint, attw, file list)": checkPackages,
+  "supply chain (lockfiles, install scripts, settings)": async () => {
+    const problems = supplyProblems();
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
+  },
   sizes: async () => {
     const { facts, problems } = await measureSizes(publicPackages());
     return problems.length === 0 ? { note: facts.join(", ") } : { problem: problems.join("\n") };
@@ -99,5 +105,8 @@ async function checkPackage({ folder, manifest }, parent, env) {
     capture("publint", ["--strict", path], { cwd: folder, env }),
     capture("attw", [path, "--no-emoji"], { cwd: folder, env }),
   ]);
-  return runs.filter(({ code }) => code !== 0).map(({ output }) => `${manifest.name}:\n${output.trim()}`);
+  return [
+    ...runs.filter(({ code }) => code !== 0).map(({ output }) => `${manifest.name}:\n${output.trim()}`),
+    ...packedProblems(manifest.name, path),
+  ];
 }

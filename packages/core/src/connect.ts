@@ -1,5 +1,7 @@
+import { inspect } from "node:util";
 import type { ChainableCommander, ClusterNode, RedisCommander, RedisOptions } from "ioredis";
 import {
+  addressOf,
   connectionsOf,
   destroySocket,
   duplicateNode,
@@ -257,6 +259,8 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
     return closing;
   };
   const disconnect = client.disconnect.bind(client) as (reconnect: boolean) => void;
+  // ioredis keeps the password in `options`: whoever logs a client sees where it leads, and no more.
+  Object.defineProperty(client, inspect.custom, { value: () => `Redis at ${addressOf(client)} (${client.status})` });
   return Object.assign(client, {
     close,
     [Symbol.asyncDispose]: close,
@@ -269,10 +273,9 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
 
 const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options"];
 
-const optionsOf = (target: string | URL | ConnectOptions | undefined): ConnectOptions => {
-  if (typeof target === "string") return { url: target };
-  if (target instanceof URL) return { url: target.href };
-  return target === undefined ? {} : optionsObject("target", target, optionNames);
+const optionsOf = (target: string | URL | ConnectOptions = {}): ConnectOptions => {
+  const url = target instanceof URL ? target.href : target;
+  return optionsObject("target", typeof url === "string" ? { url } : url, optionNames);
 };
 
 /** ioredis goes on in database 0 when the server refuses another: silently with somebody else's data. */

@@ -68,7 +68,7 @@ export const assertClient = (name: string, value: unknown): void => {
 
 /**
  * Checks what is given as options: an object with no name that means nothing. A misspelt option would otherwise be
- * ignored without a word.
+ * ignored without a word. Returns a copy that has no prototype: what somebody put on `Object.prototype` is no option.
  *
  * @throws {TypeError} it is not an object, or has other names than `known`.
  */
@@ -79,5 +79,5 @@ export const optionsObject = <T extends object>(name: string, value: T, known: r
   for (const key of Object.keys(given))
     if (!known.includes(key))
       throw new TypeError(`Expected \`${name}\` to have only ${known.join(", ")}; got ${show(key)} besides`);
-  return value;
+  return Object.assign(Object.create(null) as T, value);
 };

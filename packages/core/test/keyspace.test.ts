@@ -54,13 +54,48 @@ describe("keyspace", () => {
     );
   });
 
-  it("keeps all parts of a name in one slot, the server's own", async () => {
-    const names = fc.sample(hostile, { numRuns: 300, seed: 7 });
-    for (const name of names) {
-      const key = keyspace("lock").key(name, "lease");
-      expect(slotOf(key)).toBe(slotOf(keyspace("lock").key(name, "queue")));
-      expect(await redis.server.call("CLUSTER", "KEYSLOT", key)).toBe(slotOf(key));
+  it("lets the name alone decide on the slot, which is the server's own", async () => {
+    const names = fc.sample(hostile, { numRuns: 1_000, seed: 7 });
+    const prefixes = fc.sample(fc.constantFrom("kit", "a", "my-app:v2", "é:%"), { numRuns: names.length, seed: 7 });
+    const slots = redis.client.pipeline();
+    for (const [index, name] of names.entries()) {
+      const key = keyspace("lock", prefixes[index]).key(name, "lease");
+      const tag = /\{(.*)\}/s.exec(key)![1]!;
+      slots.call("CLUSTER", "KEYSLOT", key).call("CLUSTER", "KEYSLOT", tag);
+      slots.call("CLUSTER", "KEYSLOT", keyspace("queue").key(name, "waiting"));
+      slots.call("CLUSTER", "KEYSLOT", keyspace("queue").base(name));
     }
+    const replies = (await slots.exec())!.map(([, slot]) => slot);
+    for (const [index, name] of names.entries()) {
+      const slot = slotOf(keyspace("lock", prefixes[index]).key(name, "lease"));
+      expect(replies.slice(4 * index, 4 * index + 4)).toEqual([slot, slot, slot, slot]);
+    }
+    // Names that tried to move it lie in different slots all the same.
+    expect(new Set(replies).size).toBeGreaterThan(500);
+  });
+
+  it("refuses just those names that are empty, too long, or half a surrogate pair, and does not repeat them", () => {
+    const unit = fc.constantFrom("{", "}", ":", "*", "%", "\0", "\n", "é", "😀", "\ud800", "\udc00", "x".repeat(255));
+    const keys = keyspace("lock");
+    const refusalOf = (name: string): unknown => {
+      try {
+        keys.key(name, "lease");
+        return undefined;
+      } catch (error) {
+        return error;
+      }
+    };
+    const refusal = expect.objectContaining({
+      code: "KIT_NAME",
+      message: expect.stringMatching(/^A name m[^{}*\n]+$/),
+    });
+    fc.assert(
+      fc.property(fc.string({ unit, maxLength: 6 }), (name) => {
+        const isSound = name !== "" && Buffer.byteLength(name) <= 512 && !/\p{Surrogate}/u.test(name);
+        expect(refusalOf(name)).toEqual(isSound ? undefined : refusal);
+      }),
+      { numRuns: 2_000 },
+    );
   });
 
   it("reads plain names as they are", () => {

@@ -1,5 +1,6 @@
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { assertClient, booleanOption, integerOption, signalOption, textOption } from "../src/options.js";
+import { assertClient, booleanOption, integerOption, optionsObject, signalOption, textOption } from "../src/options.js";
 
 describe("options", () => {
   it("come back when they are what they should be", () => {
@@ -63,5 +64,40 @@ describe("options", () => {
   ])("name what was wanted and what was given (%#)", (check, kind, message) => {
     expect(check).toThrow(kind);
     expect(check).toThrow(new kind(message));
+  });
+});
+
+describe("an options object", () => {
+  const known = ["leaseMs", "holder"];
+  const hostileName = fc.constantFrom("__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "valueOf");
+  const nested = fc.object({
+    key: fc.oneof(hostileName, fc.constantFrom("leaseMs", "holder", "polluted")),
+    maxDepth: 3,
+    withNullPrototype: true,
+  });
+
+  it("is refused for any name that means nothing, those that every object has among them, and changes no prototype", () => {
+    const before = Reflect.ownKeys(Object.prototype);
+    fc.assert(
+      fc.property(fc.dictionary(fc.oneof(hostileName, fc.constantFrom(...known)), nested), (values) => {
+        // As it comes from a request: `__proto__` is a property of its own then.
+        const given = JSON.parse(
+          `{${Object.entries(values)
+            .map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
+            .join()}}`,
+        ) as object;
+        const isSound = Object.keys(given).every((key) => known.includes(key));
+        let error: unknown;
+        try {
+          expect(optionsObject("options", given, known)).toBe(given);
+        } catch (thrown) {
+          error = thrown;
+        }
+        expect(error instanceof TypeError).toBe(!isSound);
+        expect(Reflect.ownKeys(Object.prototype)).toEqual(before);
+        expect("polluted" in {}).toBe(false);
+      }),
+      { numRuns: 2_000 },
+    );
   });
 });

@@ -53,8 +53,6 @@ export interface SerialisedLease extends LeaseTerms {
 export class Lease implements AsyncDisposable, ScheduledLease {
   /** The lock's name. */
   readonly name: string;
-  /** Random proof of holding. Who knows it can release the lock. */
-  readonly token: string;
   /**
    * A number that is larger than that of every earlier grant of this lock, in decimal digits; also across expiry,
    * restarts and (as far as the servers' clocks agree) failovers. It has up to 16 digits: compare as BigInt, or in Redis.
@@ -67,6 +65,7 @@ export class Lease implements AsyncDisposable, ScheduledLease {
   renewAt: number = Infinity;
   deadlineAt: number;
 
+  readonly #token: string;
   readonly #keeper: LeaseKeeper;
   readonly #terms: LeaseTerms;
   /** When maxHoldMs is over. */
@@ -88,7 +87,7 @@ export class Lease implements AsyncDisposable, ScheduledLease {
     this.#terms = terms;
     this.group = group;
     this.name = grant.name;
-    this.token = grant.token;
+    this.#token = grant.token;
     this.fencingToken = grant.fencingToken;
     this.#leaseMs = terms.leaseMs;
     this.#renewing = terms.renew;
@@ -96,6 +95,11 @@ export class Lease implements AsyncDisposable, ScheduledLease {
     this.deadlineAt = Math.min(grant.deadlineAt, this.#holdEndsAt);
     this.#planRenewal(now, grant.grantedMs);
     keeper.add(this);
+  }
+
+  /** Random proof of holding. Who knows it can release the lock; a lease that is logged does not show it. */
+  get token(): string {
+    return this.#token;
   }
 
   /** The length of the lease, in milliseconds: what is left right after a renewal. */

@@ -378,7 +378,8 @@ const parseLease = (text: string): SerialisedLease => {
     !/^\d+$/.test(saved.fencingToken)
   )
     throw new TypeError("Expected the text of `lease.serialise()`, of a lock of this version");
-  return saved as SerialisedLease;
+  // What the text does not have is not to be found on a prototype either.
+  return Object.assign(Object.create(null) as SerialisedLease, saved);
 };
 
 /**

@@ -127,14 +127,10 @@ const leaseTerms = (options: LeaseOptions, defaults: LeaseTerms): LeaseTerms => 
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const lockSettings = (options: LockOptions): LockSettings => {
-  const {
-    prefix,
-    isolate = false,
-    deadlineMs = 2_000,
-    maxWaiters = 10_000,
-  } = optionsObject("options", options, lockNames);
+  const own = optionsObject("options", options, lockNames);
+  const { prefix, isolate = false, deadlineMs = 2_000, maxWaiters = 10_000 } = own;
   return {
-    ...leaseTerms(options, { leaseMs: 10_000, renew: true, maxHoldMs: undefined, holder: defaultHolder }),
+    ...leaseTerms(own, { leaseMs: 10_000, renew: true, maxHoldMs: undefined, holder: defaultHolder }),
     prefix,
     isolate: booleanOption("isolate", isolate),
     deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longestMs),
@@ -151,9 +147,10 @@ export interface AcquireTerms extends LeaseTerms {
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const acquireTerms = (options: AcquireOptions, settings: LeaseTerms): AcquireTerms => {
-  const { waitMs, signal } = optionsObject("options", options, acquireNames);
+  const own = optionsObject("options", options, acquireNames);
+  const { waitMs, signal } = own;
   return {
-    ...leaseTerms(options, settings),
+    ...leaseTerms(own, settings),
     waitMs: waitMs === undefined ? Infinity : integerOption("waitMs", waitMs, 0),
     signal: signalOption("signal", signal),
   };

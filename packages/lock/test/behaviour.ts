@@ -4,17 +4,20 @@ import { Cluster, Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { LockLostError, LockTimeoutError } from "../src/index.js";
+import { guardUsers, type Login, migrateLogin, userArgs } from "./acl.js";
 import { aborted, benchOf, closedPort, enqueue, lapse, type LockBench, next, rejection, timed } from "./harness.js";
 
 /**
  * What a lock does, on one server or on a Cluster. The numbers are the cases of the survey of locks; those that are
- * missing belong to other locks (read/write, minimum hold) or to what Redis does at a failover.
+ * missing belong to other locks (read/write, minimum hold) or to what Redis does at a failover. With a `login` it is what
+ * a lock does as that user, where the server knows nobody else but the tests.
  */
-export const lockBehaviour = (mode: RedisMode): void => {
-  describe(`a lock on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
-    const redis = useRedis(vitest, { mode });
+export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
+  describe(`a lock on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as its ACL user" : ""}`, () => {
+    const redis = useRedis(vitest, { mode, args: login ? userArgs(mode) : [] });
+    if (login) guardUsers(redis);
     let lazyBench: LockBench | undefined;
-    const bench = (): LockBench => (lazyBench ??= benchOf(redis));
+    const bench = (): LockBench => (lazyBench ??= benchOf(redis, login));
     const name = "chest";
     const key = (): string => bench().keysOf(name).lease;
 
@@ -118,7 +121,7 @@ export const lockBehaviour = (mode: RedisMode): void => {
       it("renews a lease over many periods and keeps the others out (case 11)", async () => {
         const { make, on } = bench();
         const lease = await make().acquire(name, { leaseMs: 600 });
-        const other = on(redis.connect());
+        const other = on(bench().connect());
         // Ten renewals long.
         await expect(other.acquire(name, { waitMs: 2_000 })).rejects.toThrow(LockTimeoutError);
         expect(await other.tryAcquire(name)).toBeNull();
@@ -138,7 +141,7 @@ export const lockBehaviour = (mode: RedisMode): void => {
 
       it("has one renewal under way at a time (case 13)", async () => {
         const { on, nodeOf } = bench();
-        const client = redis.connect() as Redis;
+        const client = bench().connect() as Redis;
         const lock = on(client);
         const lease = await lock.acquire(name, { leaseMs: 1_500 });
         const call = client.call.bind(client) as (...args: unknown[]) => Promise<unknown>;
@@ -407,7 +410,7 @@ export const lockBehaviour = (mode: RedisMode): void => {
 
       it("never touches Redis with a signal that has aborted already (case 22)", async () => {
         const { on } = bench();
-        const client = redis.connect({ lazyConnect: true }, { lazyConnect: true });
+        const client = bench().connect({ lazyConnect: true }, { lazyConnect: true });
         const lock = on(client);
         const reason = new Error("too late");
         const signal = AbortSignal.abort(reason);
@@ -492,7 +495,7 @@ export const lockBehaviour = (mode: RedisMode): void => {
         const lock = make();
         await lock.acquire(name, { renew: false });
         const waiter = await enqueue(lock, name);
-        const other = on(redis.connect());
+        const other = on(bench().connect());
         expect(await other.tryAcquire(name)).toBeNull();
         await lapse(db, key());
         expect(await other.tryAcquire(name)).toBeNull();
@@ -596,7 +599,7 @@ export const lockBehaviour = (mode: RedisMode): void => {
 
       it("keeps its lock when its connections are killed, and lets nobody in beside it (case 30)", async () => {
         const { on } = bench();
-        const lock = on(redis.connect());
+        const lock = on(bench().connect());
         const lease = await lock.acquire(name, { leaseMs: 2_000 });
         const waiter = await enqueue(lock, name);
         const other = bench().make();
@@ -655,7 +658,17 @@ export const lockBehaviour = (mode: RedisMode): void => {
           await from.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
           const keys = (await from.call("CLUSTER", "GETKEYSINSLOT", slot, "100")) as string[];
           expect(keys).toEqual(expect.arrayContaining(Object.values(keysOf(name))));
-          await from.call("MIGRATE", to.host, String(to.port), "", "0", "5000", "KEYS", ...keys);
+          await from.call(
+            "MIGRATE",
+            to.host,
+            String(to.port),
+            "",
+            "0",
+            "5000",
+            ...(login ? migrateLogin : []),
+            "KEYS",
+            ...keys,
+          );
           for (const node of [to, ...redis.server.nodes]) await node.call("CLUSTER", "SETSLOT", slot, "NODE", toId);
         };
         await move(source, sourceId, target, targetId);

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import { keyspace } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
-import type { Redis } from "ioredis";
+import type { Cluster, Redis } from "ioredis";
 import {
   createLock,
   type AcquireOptions,
@@ -13,6 +13,7 @@ import {
   type LockOptions,
 } from "../src/index.js";
 import { lockKeys, type LockKeys } from "../src/keys.js";
+import type { Login } from "./acl.js";
 
 /** The scripts' own view of a lock's four keys. */
 export interface KeyState {
@@ -23,6 +24,8 @@ export interface KeyState {
 
 /** What a lock test needs of its server. */
 export interface LockBench {
+  /** A new client of the user whose locks are tested, gone after the test. */
+  connect: TestRedis<RedisMode>["connect"];
   /** A lock on the shared client under the test's prefix, closed after the test. */
   make(options?: LockOptions): Lock;
   /** The same on a given client. */
@@ -40,7 +43,17 @@ export interface LockBench {
   untilWaiting(name: string, waiters: number): Promise<void>;
 }
 
-export const benchOf = (redis: TestRedis<RedisMode>): LockBench => {
+/** With a `login` all locks are that user's, and only the tests' own commands go over the shared client. */
+export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench => {
+  const connect: LockBench["connect"] = (options, clusterOptions) =>
+    redis.connect({ ...login, ...options }, clusterOptions);
+  const shared = new Map<string, Redis | Cluster>();
+  const sharedClient = (): Redis | Cluster => {
+    if (login === undefined) return redis.client;
+    const client = shared.get(redis.prefix) ?? connect();
+    shared.set(redis.prefix, client);
+    return client;
+  };
   const on: LockBench["on"] = (client, options = {}) => {
     const lock = createLock(client, { prefix: redis.prefix, ...options });
     redis.defer(() => lock.close({ timeoutMs: 0 }));
@@ -48,7 +61,8 @@ export const benchOf = (redis: TestRedis<RedisMode>): LockBench => {
   };
   const keysOf = (name: string): LockKeys => lockKeys(redis.prefix)(name);
   return {
-    make: (options) => on(redis.client, options),
+    connect,
+    make: (options) => on(sharedClient(), options),
     on,
     keysOf,
     get db() {
@@ -66,7 +80,7 @@ export const benchOf = (redis: TestRedis<RedisMode>): LockBench => {
     },
     spawn: async (options = {}) => {
       const ports = redis.server.nodes.map(({ port }) => port).join(",");
-      const peer = new Peer(redis.server.mode, ports, { prefix: redis.prefix, ...options });
+      const peer = new Peer(redis.server.mode, ports, { prefix: redis.prefix, ...options }, login);
       redis.defer(() => peer.kill());
       await peer.ready;
       return peer;
@@ -238,9 +252,10 @@ class Peer {
   readonly #open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
   #last = 0;
 
-  constructor(mode: RedisMode, ports: string, options: LockOptions) {
+  constructor(mode: RedisMode, ports: string, options: LockOptions, login: Login | undefined) {
     const program = new URL("programs/peer.mjs", import.meta.url);
-    this.#child = fork(program, [mode, ports, JSON.stringify(options)], { execArgv: [] });
+    const args = [mode, ports, JSON.stringify(options), JSON.stringify(login ?? {})];
+    this.#child = fork(program, args, { execArgv: [] });
     this.#child.on("message", (answer: Answer) => {
       const asked = this.#open.get(answer.id);
       this.#open.delete(answer.id);

@@ -28,7 +28,7 @@ export function missingPlatforms(root) {
  * @param {Set<string | undefined>} locked Older versions may lie about in the store folder; only locked ones count.
  * @returns {import("../repo.mjs").Manifest[]}
  */
-function installedManifests(root, locked) {
+export function installedManifests(root, locked) {
   const store = join(root, "node_modules", ".pnpm");
   return readdirSync(store)
     .map((name) => join(store, name, "node_modules"))

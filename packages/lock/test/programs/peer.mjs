@@ -1,11 +1,14 @@
 // A process with a lock of its own that acquires, releases and resumes as its parent says:
-//   peer.mjs <single|cluster> <ports> <lock options as JSON>
+//   peer.mjs <single|cluster> <ports> <lock options as JSON> <user name and password as JSON>
 import { createLock } from "@kit/lock";
 
 const { Cluster, Redis } = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
-const [mode, ports, options] = process.argv.slice(2);
+const [mode, ports, options, login] = process.argv.slice(2);
 const nodes = ports.split(",").map((port) => ({ host: "127.0.0.1", port: Number(port) }));
-const redis = mode === "cluster" ? new Cluster(nodes) : new Redis(nodes[0]);
+const redis =
+  mode === "cluster"
+    ? new Cluster(nodes, { redisOptions: JSON.parse(login) })
+    : new Redis({ ...nodes[0], ...JSON.parse(login) });
 const lock = createLock(redis, JSON.parse(options));
 const leases = new Map();
 

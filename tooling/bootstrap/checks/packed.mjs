@@ -1,0 +1,48 @@
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+
+const always = [
+  ...["LICENSE", "README.md", "package.json"],
+  ...["dist/index.cjs", "dist/index.cjs.map", "dist/index.d.cts"],
+  ...["dist/index.d.ts", "dist/index.js", "dist/index.js.map"],
+];
+
+/**
+ * What each published package consists of, file by file.
+ * @type {Record<string, readonly string[]>}
+ */
+const golden = {
+  "@kit/core": [...always, "dist/LICENSE-uuid.md"],
+  "@kit/lock": always,
+  "@kit/testing": always,
+};
+
+/**
+ * How a package's tarball differs from what it should consist of.
+ * @param {string} name
+ * @param {string} tarball
+ */
+export function packedProblems(name, tarball, wanted = golden[name]) {
+  if (wanted === undefined) return [`${name} has no line in checks/packed.mjs`];
+  const found = filesOf(gunzipSync(readFileSync(tarball)));
+  return [
+    ...found.filter((file) => !wanted.includes(file)).map((file) => `${name} would publish ${file}`),
+    ...wanted.filter((file) => !found.includes(file)).map((file) => `${name} would be published without ${file}`),
+  ];
+}
+
+/** @param {Buffer} tar */
+function filesOf(tar) {
+  const files = [];
+  // A header of 512 bytes: the name, at 124 the size in octal, at 156 the type, at 345 what precedes the name.
+  for (let at = 0; at + 512 <= tar.length && tar[at] !== 0;) {
+    const field = (/** @type {number} */ start, /** @type {number} */ length) =>
+      tar.toString("utf8", at + start, at + start + length).replace(/\0.*$/s, "");
+    const size = Number.parseInt(field(124, 12), 8);
+    const path = [field(345, 155), field(0, 100)].filter((part) => part !== "").join("/");
+    if (field(156, 1) === "0" || field(156, 1) === "") files.push(path.replace(/^package\//, ""));
+    else files.push(`${path} (type ${field(156, 1)})`);
+    at += 512 + Math.ceil(size / 512) * 512;
+  }
+  return files;
+}

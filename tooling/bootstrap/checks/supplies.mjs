@@ -1,0 +1,181 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { root as repository, workspaces } from "../repo.mjs";
+import { installedManifests } from "./platforms.mjs";
+
+/** What pnpm must be told; `pnpm-workspace.yaml` has each as a line of its own. */
+const settings = [
+  "catalogMode: strict",
+  "engineStrict: true",
+  "strictDepBuilds: true",
+  "minimumReleaseAge: 1440",
+  "blockExoticSubdeps: true",
+];
+
+/** Packages with an install script, which is not run: `allowBuilds` says false, and they work without it. */
+const unbuilt = ["esbuild"];
+
+/** Where the tree is bent, each with its reason: */
+const overrides = ["rollup"]; // the newest lacks programs for some platforms
+const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // lets one peer of the benchmarks in, whose `engines` is too strict
+
+/** What a user of a published package gets besides. */
+const mayDependOn = ["@kit/core", "uuid"];
+const mayAskFor = ["ioredis"];
+
+const installScripts = ["preinstall", "install", "postinstall"];
+const exactVersion = /^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/;
+const sha512 = /^sha512-[A-Za-z0-9+/]{86}==$/;
+
+/**
+ * What is wrong with where the packages of a repository come from: every one from the registry, by its hash; none that
+ * runs anything when it is installed; nothing bent that is not named above.
+ * @param {string} root
+ */
+export function supplyProblems(root = repository) {
+  /** @param {readonly string[]} path */
+  const read = (...path) => readFileSync(join(root, ...path), "utf8");
+  const lockfile = read("pnpm-lock.yaml");
+  return [
+    ...lockfileProblems(lockfile, read(pnpmfile), root),
+    ...settingsProblems(read("pnpm-workspace.yaml")),
+    ...npmLockfileProblems(read("tooling", "bootstrap", "pnpm", "package-lock.json")),
+    ...scriptProblems(installedManifests(root, lockedNames(lockfile))),
+    ...publishedProblems(workspaces(root).map(({ manifest }) => manifest)),
+  ];
+}
+
+/**
+ * A top-level part of a lockfile, by its entries: name to the lines below it.
+ * @param {string} lockfile
+ * @param {string} part
+ */
+function entriesOf(lockfile, part) {
+  const [, text = ""] = new RegExp(`^${part}:\\n((?:\\n| .*\\n)*)`, "m").exec(lockfile) ?? [];
+  return [...text.matchAll(/^ {2}(\S.*?):(?: (.*))?\n((?:\n| {3,}.*\n)*)/gm)].map(
+    ([, key = "", value = "", lines = ""]) => ({ key: key.replace(/^'(.*)'$/, "$1"), value, lines }),
+  );
+}
+
+/** @param {string} lockfile */
+const lockedNames = (lockfile) => new Set(entriesOf(lockfile, "packages").map(({ key }) => key));
+
+/**
+ * @param {string} lockfile
+ * @param {string} hooks
+ * @param {string} root
+ */
+export function lockfileProblems(lockfile, hooks, root = repository) {
+  const packages = entriesOf(lockfile, "packages");
+  const locked = lockedNames(lockfile);
+  const parts = [...lockfile.matchAll(/^([^\s:]+):/gm)].map(([, name = ""]) => name);
+  const known = [
+    ...["lockfileVersion", "settings", "catalogs", "overrides", "pnpmfileChecksum"],
+    ...["importers", "packages", "snapshots"],
+  ];
+  const checksum = `sha256-${createHash("sha256").update(hooks).digest("base64")}`;
+  return [
+    ...parts.filter((part) => !known.includes(part)).map((part) => `pnpm-lock.yaml: unknown part ${part}`),
+    ...(/^---/m.test(lockfile) ? ["pnpm-lock.yaml: more than one document"] : []),
+    ...(packages.length === 0 ? ["pnpm-lock.yaml: no packages"] : []),
+    ...packages.flatMap(({ key, lines }) => {
+      const version = key.slice(key.indexOf("@", 1) + 1);
+      const [resolution = "", ...more] = [...lines.matchAll(/^ {4}resolution: (.*)$/gm)].map((match) => match[1] ?? "");
+      const [, hash = ""] = /^\{integrity: (\S+)\}$/.exec(resolution) ?? [];
+      const isSound = exactVersion.test(version) && sha512.test(hash) && more.length === 0;
+      return isSound ? [] : [`pnpm-lock.yaml: ${key} is not a release of the registry by its hash: ${resolution}`];
+    }),
+    ...entriesOf(lockfile, "snapshots").flatMap(({ key }) => {
+      const name = key.replace(/\(.*$/, "");
+      return locked.has(name) ? [] : [`pnpm-lock.yaml: ${name} is used, but not locked`];
+    }),
+    ...entriesOf(lockfile, "importers").flatMap(({ key, lines }) =>
+      [...lines.matchAll(/^ {8}version: (.*)$/gm)].flatMap(([, version = ""]) => {
+        const problem = importProblem(version.replace(/^'(.*)'$/, "$1"), resolve(root, key), root);
+        return problem === undefined ? [] : [`pnpm-lock.yaml: ${key}: ${version} ${problem}`];
+      }),
+    ),
+    ...entriesOf(lockfile, "overrides")
+      .filter(({ key }) => !overrides.includes(key))
+      .map(({ key }) => `pnpm-lock.yaml: overrides ${key}, which is not listed`),
+    ...(lockfile.includes(`\npnpmfileChecksum: ${checksum}\n`) ? [] : [`pnpm-lock.yaml: not made with ${pnpmfile}`]),
+  ];
+}
+
+/**
+ * @param {string} version
+ * @param {string} importer
+ * @param {string} root
+ */
+function importProblem(version, importer, root) {
+  if (!version.startsWith("link:")) {
+    const release = version.replace(/\(.*$/, "").replace(/^(?:@[\w.-]+\/)?[\w.-]+@/, "");
+    return exactVersion.test(release) ? undefined : "is not a release";
+  }
+  const path = relative(root, resolve(importer, version.slice("link:".length)));
+  return /^(?:packages|apps|tooling)\/[^/]+$/.test(path) ? undefined : "is no workspace";
+}
+
+/** @param {string} workspace */
+export function settingsProblems(workspace) {
+  const lines = workspace.split("\n");
+  const valueOf = (/** @type {string} */ name) =>
+    lines.find((line) => line.startsWith(`${name}:`))?.slice(name.length + 2);
+  const wanted = {
+    allowBuilds: `{ ${unbuilt.map((name) => `${name}: false`).join(", ")} }`,
+    pnpmfile,
+    patchedDependencies: undefined,
+    onlyBuiltDependencies: undefined,
+    dangerouslyAllowAllBuilds: undefined,
+    minimumReleaseAgeExclude: undefined,
+  };
+  return [
+    ...settings.filter((line) => !lines.includes(line)).map((line) => `pnpm-workspace.yaml: expected ${line}`),
+    ...Object.entries(wanted).flatMap(([name, value]) =>
+      valueOf(name) === value ? [] : [`pnpm-workspace.yaml: expected ${name} to be ${value}, got ${valueOf(name)}`],
+    ),
+  ];
+}
+
+/** The lockfile by which pnpm itself is installed. It has an install script, too, and npm is told not to run any. @param {string} text */
+export function npmLockfileProblems(text) {
+  /** @type {{ packages: Record<string, { version?: string, integrity?: string, resolved?: string, hasInstallScript?: boolean, link?: boolean }> }} */
+  const { packages } = JSON.parse(text);
+  return Object.entries(packages).flatMap(
+    ([path, { version = "", integrity = "", resolved, hasInstallScript, link }]) => {
+      if (path === "") return [];
+      const isSound = exactVersion.test(version) && sha512.test(integrity) && resolved === undefined && !link;
+      return [
+        ...(isSound ? [] : [`package-lock.json: ${path} is not a release of the registry by its hash`]),
+        ...(hasInstallScript && path !== "node_modules/pnpm"
+          ? [`package-lock.json: ${path} has an install script`]
+          : []),
+      ];
+    },
+  );
+}
+
+/** @param {readonly import("../repo.mjs").Manifest[]} manifests */
+export function scriptProblems(manifests) {
+  return manifests
+    .filter(({ name, scripts = {} }) => !unbuilt.includes(name) && installScripts.some((script) => script in scripts))
+    .map(({ name, version }) => `${name}@${version} has an install script`);
+}
+
+/** @param {readonly import("../repo.mjs").Manifest[]} manifests */
+export function publishedProblems(manifests) {
+  return manifests
+    .filter((manifest) => manifest.private !== true)
+    .flatMap(({ name, dependencies = {}, peerDependencies = {}, optionalDependencies = {}, scripts = {} }) => [
+      ...[...Object.keys(dependencies), ...Object.keys(optionalDependencies)]
+        .filter((dependency) => !mayDependOn.includes(dependency))
+        .map((dependency) => `${name} depends on ${dependency} at run time`),
+      ...Object.keys(peerDependencies)
+        .filter((peer) => !mayAskFor.includes(peer))
+        .map((peer) => `${name} asks its user for ${peer}`),
+      ...[...installScripts, "prepare"]
+        .filter((script) => script in scripts)
+        .map((script) => `${name} has the script ${script}`),
+    ]);
+}

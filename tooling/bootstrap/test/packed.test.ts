@@ -1,0 +1,31 @@
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { packedProblems } from "../checks/packed.mjs";
+import { tempFolder, writeFiles } from "./temp.js";
+
+/** A tarball as pnpm makes them, with these files in its folder `package`. */
+const tarballOf = (...files: string[]): string => {
+  const folder = tempFolder();
+  writeFiles(folder, Object.fromEntries(files.map((file) => [`package/${file}`, file])));
+  const path = join(folder, "x.tgz");
+  execFileSync("tar", ["--format=ustar", "-czf", path, "-C", folder, ...files.map((file) => `package/${file}`)]);
+  return path;
+};
+const deep = `dist/${"folder/".repeat(15)}file.js`;
+
+it("accepts a package of just the files that it should have", () => {
+  expect(packedProblems("x", tarballOf("package.json", deep), ["package.json", deep])).toEqual([]);
+});
+
+it("names a file too many, and one that is missing", () => {
+  expect(packedProblems("x", tarballOf("package.json", ".env", "src/a.ts"), ["package.json", "LICENSE"])).toEqual([
+    "x would publish .env",
+    "x would publish src/a.ts",
+    "x would be published without LICENSE",
+  ]);
+});
+
+it("objects to a package without a list", () => {
+  expect(packedProblems("x", tarballOf("package.json"))).toEqual(["x has no line in checks/packed.mjs"]);
+});
