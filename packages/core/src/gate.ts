@@ -95,6 +95,8 @@ export class Gate {
   /** How many commands of this turn were put together, and at how many they are written. */
   #corked = 0;
   #writeAt = firstWrite;
+  /** How often the connection was lost: what was under way then may have been sent twice, by us or by the client. */
+  drops = 0;
   #lastError: unknown;
   #hasEnded = false;
 
@@ -303,6 +305,7 @@ export class Gate {
   };
 
   readonly #onDrop = (): void => {
+    this.drops++;
     for (const look of [...this.#waiting]) look();
     for (const listener of this.#dropListeners) listener();
   };

@@ -72,10 +72,15 @@ export class Holding implements LeaseKeeper {
   async #release(lease: Lease): Promise<ReleaseOutcome> {
     const { name, token, holder, fencingToken } = lease;
     const keys = this.#commands.keysOf(name);
+    const { gate } = this.#commands.runtime;
+    const { drops } = gate;
     try {
       const state = await this.#commands.release(keys, token, holder, fencingToken);
-      // Gone, but nobody had it since, and it cannot have run out: an earlier copy of this very call released it.
-      const isReleased = state === "released" || (state === "unclaimed" && performance.now() < lease.deadlineAt);
+      // It cannot have run out by itself yet. If nobody had it since, or a reply may have been lost, then it is an earlier
+      // copy of this very call that released it.
+      const isEarly = performance.now() < lease.deadlineAt;
+      const isReleased =
+        state === "released" || (isEarly && (state === "unclaimed" || (state === "not-held" && gate.drops > drops)));
       if (!isReleased) return "not-held";
       this.#events.released(lease);
       return "released";

@@ -175,7 +175,8 @@ export class Lease implements AsyncDisposable, ScheduledLease {
    * Gives the lock back, and with it to the first who waits. One round trip, sent again if its reply is lost.
    *
    * Resolves with `released`; or with `not-held` when the lease had ended before, so that another may have held the lock
-   * meanwhile. Calling it again changes nothing and resolves with the same.
+   * meanwhile. Where the connection broke while it was under way, and the lease cannot have run out by then, its end is
+   * taken for this call's own work: a `forceRelease()` in that very moment goes unnoticed. Calling it again changes nothing and resolves with the same.
    *
    * @throws {KitError} the server could not be asked in time. The lock goes on trying until the lease is over; calling
    * again tries again.

@@ -284,6 +284,11 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
       const reply = await this.#ask(name, place.token, terms, place.channel, deadline, seen);
       if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
       if (reply.state === "full") throw new LockQueueFullError(name, this.#settings.maxWaiters);
+      if (this.#closing) {
+        // Whoever comes after close() has told the waiters would wait unseen.
+        this.#commands.withdraw(this.#commands.keysOf(name), place.token, terms);
+        throw new KitClosedError("The lock");
+      }
       let waiters = this.#waiters.get(name);
       if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
       return this.#granted(terms, startedAt, await waiters.wait(place, terms, deadline, reply));
@@ -314,7 +319,6 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
         const reply = await this.#commands.acquire(keys, token, terms, inbox, { sentAt, deadlineMs, signal });
         // Our picture of the server's clock was wrong.
         if (reply.state === "late") continue;
-        if (reply.state === "queued") this.#assertOpen();
         if (reply.state !== "granted") return reply;
         const { fencingToken, msLeft: grantedMs = firstTermMs(terms) } = reply;
         return { name, token, fencingToken, grantedMs, deadlineAt: sentAt + surely(grantedMs) };

@@ -233,6 +233,8 @@ export class Waiters {
   #watchTimer: NodeJS.Timeout | undefined;
   /** When the next look is planned, on our monotonic clock. */
   #watchAt = Infinity;
+  /** When the server last pushed when to look. */
+  #toldAt = -Infinity;
   #beating = false;
   #beatAgain = false;
   #failures = 0;
@@ -253,8 +255,9 @@ export class Waiters {
   wait(place: Place, terms: AcquireTerms, deadline: Deadline, reply: NotGranted): Promise<Grant> {
     const waiter = new Waiter(this, place, terms, deadline, reply);
     this.#waiters.set(place.token, waiter);
-    this.queued(reply);
     waiter.start();
+    // It may have been granted by a push that came before, or given up.
+    if (this.#waiters.has(place.token)) this.queued(reply);
     return waiter.granted;
   }
 
@@ -284,9 +287,10 @@ export class Waiters {
   }
 
   queued({ position, owner, msLeft }: NotGranted): void {
-    this.events.queued(this.name, position, owner);
     this.#watch(msLeft, position);
     if (!this.#beatTimer) this.#scheduleBeat();
+    // Last, since whoever hears of it may close the lock.
+    this.events.queued(this.name, position, owner);
   }
 
   withdraw(waiter: Waiter): void {
@@ -304,7 +308,8 @@ export class Waiters {
 
   /** One of ours is the head, and the holder's lease ends at this server instant. */
   watchUntil(leaseEnd: number): void {
-    const now = this.clock.serverMsAt(performance.now());
+    this.#toldAt = performance.now();
+    const now = this.clock.serverMsAt(this.#toldAt);
     if (now === undefined) this.beatNow();
     else this.#watch(Math.max(0, leaseEnd - now), 0);
   }
@@ -351,7 +356,7 @@ export class Waiters {
         this.#beatAgain = false;
         const asked = [...this.#waiters.values()].filter(({ isQueued }) => isQueued);
         for (let start = 0; start < asked.length; start += maxBatch)
-          await this.#ask(asked.slice(start, start + maxBatch));
+          await this.#ask(asked.slice(start, start + maxBatch), start === 0);
         void this.commands.runtime.inbox.check();
       }
     } finally {
@@ -360,7 +365,7 @@ export class Waiters {
     }
   }
 
-  async #ask(asked: readonly Waiter[]): Promise<void> {
+  async #ask(asked: readonly Waiter[], isFirst: boolean): Promise<void> {
     const sentAt = performance.now();
     try {
       const tokens = asked.map(({ token }) => token);
@@ -377,8 +382,8 @@ export class Waiters {
           first = Math.min(first, state);
         }
       }
-      // The newest truth about the holder, also when it moves the look to later.
-      this.#unwatch();
+      // The newest truth about the holder, also when it moves the look to later; a push may be newer still.
+      if (isFirst && this.#toldAt < sentAt) this.#unwatch();
       if (first < Infinity) this.#watch(msLeft, first);
     } catch (error) {
       this.#failures = Math.min(this.#failures + 1, 5);

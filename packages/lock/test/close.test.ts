@@ -33,6 +33,21 @@ describe("close", () => {
     await holder.release();
   });
 
+  it("rejects also whose place in line is confirmed in the very moment of close()", async () => {
+    const lock = bench.make();
+    const other = bench.on(redis.connect());
+    const holder = await other.acquire(name);
+    await rejection(lock.acquire(name, { waitMs: 50 }));
+    let closing: Promise<void> | undefined;
+    // The answers to all three come together; the first is told of while the others are on their way to their callers.
+    lock.on("waiting", () => void (closing ??= lock.close({ timeoutMs: 100 })));
+    const errors = await Promise.all([1, 2, 3].map(() => rejection(lock.acquire(name))));
+    expect(errors).toMatchObject([closedError, closedError, closedError]);
+    await closing;
+    expect(await bench.db.zcard(bench.keysOf(name).queue)).toBe(0);
+    expect(await holder.release()).toBe("released");
+  });
+
   it("lets no call begin any more", async () => {
     const lock = bench.make();
     const lease = await lock.acquire(name);

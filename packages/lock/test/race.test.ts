@@ -1,4 +1,4 @@
-import { eventually, useRedis } from "@kit/testing";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease, Lock } from "../src/index.js";
@@ -115,5 +115,47 @@ describe("what waiting costs", () => {
     const first = next(locks[0]!, "acquired");
     await holder.release();
     expect(await first).toMatchObject({ name });
+  });
+});
+
+describe("messages and answers that overtake each other", () => {
+  /** A lock whose answers come late as long as that is wanted, with its inbox open, and another without delays. */
+  const delayed = async (): Promise<{ slow: Lock; quick: Lock; proxy: FaultProxy }> => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const slow = bench.on(redis.connect({ port: proxy.port }), { deadlineMs: 5_000 });
+    const quick = bench.on(redis.connect());
+    for (const lock of [slow, quick]) {
+      const lease = await lock.acquire("warm-up");
+      await lock.acquire("warm-up", { waitMs: 30 }).catch(() => undefined);
+      await lease.release();
+    }
+    return { slow, quick, proxy };
+  };
+
+  it("takes a grant that is pushed before the answer that it is in line", async () => {
+    const { slow, quick, proxy } = await delayed();
+    const holder = await quick.acquire(name, { leaseMs: 20_000 });
+    proxy.down.latencyMs = 400;
+    const waiting = slow.acquire(name, { leaseMs: 20_000, renew: false });
+    await bench.untilWaiting(name, 1);
+    proxy.down.latencyMs = 0;
+    const releasedAt = performance.now();
+    await holder.release();
+    const lease = await waiting;
+    expect(performance.now() - releasedAt).toBeLessThan(2_000);
+    expect(await lease.release()).toBe("released");
+  });
+
+  it("does not take a release for a loss when its answer was lost and another was quicker than its repetition", async () => {
+    const { slow, quick, proxy } = await delayed();
+    const lease = await slow.acquire(name);
+    proxy.down.cutNext = 1;
+    const releasing = lease.release();
+    const key = bench.keysOf(name).lease;
+    await eventually(async () => expect(await bench.db.exists(key)).toBe(0), { intervalMs: 1 });
+    const next = await quick.acquire(name);
+    expect(await releasing).toBe("released");
+    expect(await next.release()).toBe("released");
   });
 });

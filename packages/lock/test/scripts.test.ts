@@ -172,7 +172,12 @@ describe("acquire", () => {
     await acquire("a");
     await queue("b");
     await queue("c");
-    expect(await unchanged(() => queue("b"))).toMatchObject({ state: "queued", position: 0 });
+    const { waiters: _, ...before } = await state();
+    expect(await queue("b")).toMatchObject({ state: "queued", position: 0 });
+    const { waiters, ...after } = await state();
+    expect(after.queue.value).toEqual(before.queue.value);
+    expect(after.lease.value).toBe("a|A");
+    expect(waiters).toEqual(records({ "#": "2", b: aRecord("2000 - B"), c: aRecord("2000 - C") }));
   });
 
   it("refuses one more than maxWaiters", async () => {
@@ -234,12 +239,21 @@ describe("acquire", () => {
     expect(await unchanged(() => rejection(queue("a")))).toMatchObject({ code: "KIT_LAYOUT" });
   });
 
-  it("refuses a newer layout of a free lock, and changes nothing but when the fence expires", async () => {
+  it("refuses a newer layout of a free lock, and changes nothing", async () => {
     await db.set(keys.fence, "2:who:knows", "PX", 50_000);
-    for (const attempt of [acquire, queue]) {
-      expect(await rejection(attempt("a"))).toMatchObject({ code: "KIT_LAYOUT", retryable: false });
-      expect(await state()).toEqual({ lease: nothing, fence: aFence("2:who:knows"), queue: nothing, waiters: nothing });
-    }
+    for (const attempt of [acquire, queue])
+      expect(await unchanged(() => rejection(attempt("a")))).toMatchObject({ code: "KIT_LAYOUT", retryable: false });
+  });
+
+  it("tells a waiter that asks again of the present lease, and notes that it was told", async () => {
+    await acquire("a", { leaseMs: 1_000 });
+    await queue("b");
+    const watched = async (): Promise<number> => Number((await db.hget(keys.waiters, "b"))?.split(" ")[1]);
+    const first = await watched();
+    await db.pexpire(keys.lease, 60_000);
+    expect(await queue("b")).toMatchObject({ state: "queued", position: 0, msLeft: about(60_000) });
+    expect((await watched()) - first).toBeGreaterThan(58_000);
+    expect(await db.zcard(keys.queue)).toBe(1);
   });
 });
 
@@ -293,6 +307,17 @@ describe("release", () => {
     await queue("c", { inbox: channel });
     await release("a", fencingToken);
     await expect.poll(() => messages.map((message) => message.slice(0, 6))).toEqual(["b\tgran", "c\thead"]);
+  });
+
+  it("notes of those who ask while it grants what they are told", async () => {
+    await acquire("a", { leaseMs: 1_000 });
+    await queue("b", { grantMs: 60_000 });
+    await queue("c");
+    await db.del(keys.lease);
+    const reply = await beat(["b", "c"]);
+    expect(reply.states).toEqual(["granted", 0]);
+    const [, watched] = (await db.hget(keys.waiters, "c"))!.split(" ");
+    expect(Number(watched)).toBeGreaterThan(reply.now + 59_000);
   });
 
   it("says released again when it has handed the lock on and is asked again", async () => {

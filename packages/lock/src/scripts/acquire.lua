@@ -17,7 +17,7 @@
 --           {0, now, msLeft, owner}            held by another, and not queued
 --           {3, now, msLeft, owner}            held by another, and too many wait
 --           {4, now}                           too late: notAfter has passed
---           error KIT_LAYOUT                   written by a newer version; nothing changed but the fence's expiry
+--           error KIT_LAYOUT                   written by a newer version; nothing changed
 local lease = KEYS[1]
 local fence = KEYS[2]
 local queue = KEYS[3]
@@ -33,13 +33,13 @@ if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 if redis.call('EXISTS', lease, queue) == 0 then
   -- Most often the lock is free and the clock is ahead of the last token. The seven days are the fenceMs of grant.lua.
   local instant = time[1] .. string.format('%06d', time[2])
-  local last = redis.call('SET', fence, '1:' .. instant, 'PX', 604800000, 'GET')
+  local last = redis.call('GET', fence)
   local previous = last and string.match(last, '^1:(%d+)')
   if not last or (previous and tonumber(previous) < tonumber(instant)) then
+    redis.call('SET', fence, '1:' .. instant, 'PX', 604800000)
     redis.call('SET', lease, owner, 'PX', leaseMs)
     return instant
   end
-  redis.call('SET', fence, last, 'PX', 604800000)
 end
 
 -- Libraries
@@ -71,11 +71,11 @@ if inbox == '' then return { 0, now, msLeft, found } end
 if not position then
   position = redis.call('ZCARD', queue)
   if position >= tonumber(maxWaiters) then return { 3, now, msLeft, found } end
-  local ticket = redis.call('HINCRBY', waiters, '#', 1)
-  local aliveUntil = string.format('%.0f', now + tonumber(aliveMs))
-  redis.call('ZADD', queue, ticket, token)
-  redis.call('HSET', waiters, token, table.concat({ aliveUntil, watchedEnd(now, msLeft), grantMs, inbox, holder }, ' '))
-  redis.call('PEXPIRE', queue, tonumber(aliveMs) + 1000)
-  redis.call('PEXPIRE', waiters, tonumber(aliveMs) + 1000)
+  redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), token)
 end
+-- Also where it stands in line already: it hears of this lease's end now, perhaps of another than the first time.
+local aliveUntil = string.format('%.0f', now + tonumber(aliveMs))
+redis.call('HSET', waiters, token, table.concat({ aliveUntil, watchedEnd(now, msLeft), grantMs, inbox, holder }, ' '))
+redis.call('PEXPIRE', queue, tonumber(aliveMs) + 1000)
+redis.call('PEXPIRE', waiters, tonumber(aliveMs) + 1000)
 return { 2, now, msLeft, found, position }
