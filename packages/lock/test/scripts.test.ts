@@ -245,6 +245,19 @@ describe("acquire", () => {
       expect(await unchanged(() => rejection(attempt("a")))).toMatchObject({ code: "KIT_LAYOUT", retryable: false });
   });
 
+  it("gives a holder that asks again a new token where its own is gone, and never less than the clock", async () => {
+    const first = await granted(acquire("a"));
+    await db.del(keys.fence);
+    const again = await granted(queue("a"));
+    expect(BigInt(again)).toBeGreaterThan(BigInt(first));
+    expect((await state()).fence).toEqual(aFence(`1:${again}`));
+    await db.del(keys.fence);
+    const { fencingToken, states } = await beat(["a"]);
+    expect(states).toEqual(["granted"]);
+    expect(BigInt(fencingToken)).toBeGreaterThan(BigInt(again));
+    expect((await state()).fence).toEqual(aFence(`1:${fencingToken}`));
+  });
+
   it("tells a waiter that asks again of the present lease, and notes that it was told", async () => {
     await acquire("a", { leaseMs: 1_000 });
     await queue("b");

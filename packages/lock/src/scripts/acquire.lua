@@ -66,7 +66,14 @@ if not found then
   last = redis.call('GET', fence)
 end
 local msLeft = redis.call('PTTL', lease)
-if found == owner then return { 1, now, msLeft, string.match(last, '^%d+:(%d+)') } end
+if found == owner then
+  -- Its token may have been evicted, or lost with the data.
+  if not last then
+    last = '1:' .. fencingToken
+    redis.call('SET', fence, last, 'PX', fenceMs)
+  end
+  return { 1, now, msLeft, string.match(last, '^%d+:(%d+)') }
+end
 if inbox == '' then return { 0, now, msLeft, found } end
 if not position then
   position = redis.call('ZCARD', queue)

@@ -57,7 +57,14 @@ if not owner then
   if winner then sign(winner) end
 end
 local winner = ownerToken(owner)
-local fencingToken = string.match(redis.call('GET', fence) or '', '^%d+:(%d+)') or ''
+local stored = redis.call('GET', fence)
+-- The holder's token may have been evicted, or lost with the data.
+if winner and not stored then
+  local _, micros = readClock()
+  stored = '1:' .. nextFence(nil, micros)
+  redis.call('SET', fence, stored, 'PX', fenceMs)
+end
+local fencingToken = string.match(stored or '', '^%d+:(%d+)') or ''
 local reply = { now, msLeft, owner or '', fencingToken }
 for i, token in ipairs(tokens) do
   reply[i + 4] = token == winner and -2 or redis.call('ZRANK', queue, token) or -1
