@@ -60,6 +60,10 @@ export const dealAll = async (
 ): Promise<Dealt> => {
   const bites = new Map<string, number>(rows.map(({ kind }) => [kind, 0]));
   const tries = new Map<string, number>();
+  const stuckAt = (where: string, error: unknown): Dealt => ({
+    bites,
+    stuck: `${where}: ${error instanceof Error ? error.message : String(error)}`,
+  });
   let struck = 0;
   for (const strike of planOf(seed, rows)) {
     const { kind } = strike.row;
@@ -74,8 +78,13 @@ export const dealAll = async (
         struck++;
       }
     } catch (error) {
-      return { bites, stuck: `${kind}: ${error instanceof Error ? error.message : String(error)}` };
+      return stuckAt(kind, error);
     }
+  }
+  try {
+    await lab.finished();
+  } catch (error) {
+    return stuckAt("end", error);
   }
   return { bites, stuck: undefined };
 };

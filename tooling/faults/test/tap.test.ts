@@ -58,4 +58,35 @@ describe("A tap", () => {
       await tap.close();
     }
   });
+
+  it("holds an answer back until the copies have theirs, and keeps the order of all answers", async () => {
+    await using server = await startRedis();
+    const again = server.client();
+    let letGo = (): void => undefined;
+    const held = new Promise<void>((resolve) => (letGo = resolve));
+    const tap = await Tap.start(server.nodes[0]?.port ?? 0, async ([name = "", ...args]) => {
+      await held;
+      return again.call(name, ...args);
+    });
+    const client = new Redis(tap.port);
+    const heard: unknown[] = [];
+    const hear = (reply: unknown): void => void heard.push(reply);
+    try {
+      await client.ping();
+      tap.copies = 1;
+      const first = client.eval("return redis.call('INCR', KEYS[1])", 1, "count").then(hear);
+      await eventually(async () => expect(await again.get("count")).toBe("1"));
+      tap.copies = 0;
+      const second = client.ping().then(hear);
+      // A round trip of another connection: whatever had been passed on would be here.
+      await again.echo("turn");
+      expect(heard).toEqual([]);
+      letGo();
+      await Promise.all([first, second]);
+      expect([heard, await again.get("count")]).toEqual([[1, "PONG"], "2"]);
+    } finally {
+      client.disconnect();
+      await tap.close();
+    }
+  });
 });

@@ -180,6 +180,11 @@ export abstract class Lab {
     await this.resumed(at);
   }
 
+  /** Resolves when all that was struck has been got over, and the workers can be sent away. */
+  async finished(): Promise<void> {
+    await this.healed("end");
+  }
+
   /** Resolves when every worker has got over the faults before, not only the first of them. */
   async settled(): Promise<void> {
     const cutAt = this.marks.findLast(({ kind }) => kind.includes("packets dropped"))?.at ?? -Infinity;

@@ -37,7 +37,10 @@ export const commandsIn = (chunk: Buffer): string[][] => {
   return commands;
 };
 
-/** Passes connections on to a server, and while `copies` is more than 0 sends every script call so many times more. */
+/**
+ * Passes connections on to a server, and while `copies` is more than 0 sends every script call so many times more: after
+ * the server has run it, and before the caller hears of it, as a caller does whose reply was lost.
+ */
 export class Tap {
   static async start(port: number, repeat: Repeat): Promise<Tap> {
     const tap = new Tap(port, repeat);
@@ -80,21 +83,32 @@ export class Tap {
       });
     }
     server.once("connect", () => client.resume());
-    server.on("data", (chunk) => client.write(chunk));
+    // Sent on, and not yet repeated.
+    let scripts: string[][] = [];
     client.on("data", (chunk) => {
       server.write(chunk);
-      if (this.copies > 0) for (const command of commandsIn(chunk)) this.#copy(command);
+      if (this.copies > 0) scripts.push(...commandsIn(chunk).filter(([name = ""]) => /^EVAL(SHA)?$/i.test(name)));
+    });
+    let copied: Promise<unknown> | undefined;
+    server.on("data", (chunk) => {
+      if (scripts.length === 0 && !copied) return void client.write(chunk);
+      const sent = scripts;
+      scripts = [];
+      const now = Promise.all([copied, ...sent.map((command) => this.#copy(command))]);
+      copied = now;
+      void now.then(() => {
+        client.write(chunk);
+        if (copied === now) copied = undefined;
+      });
     });
   }
 
-  #copy(command: readonly string[]): void {
-    if (!/^EVAL(SHA)?$/i.test(command[0] ?? "")) return;
-    // In the same turn as the original, so that the server has them before any reply to it can be acted upon.
-    for (let copy = 0; copy < this.copies; copy++)
-      this.#repeat(command).then(
-        (reply) => void this.echoes.push({ command, reply }),
-        // The original fares no better.
-        () => undefined,
-      );
+  async #copy(command: readonly string[]): Promise<void> {
+    const repeat = async (): Promise<void> => {
+      // Where a copy fails the original fares no better.
+      const reply = await this.#repeat(command).catch(() => undefined);
+      if (reply !== undefined) this.echoes.push({ command, reply });
+    };
+    await Promise.all(Array.from({ length: this.copies }, repeat));
   }
 }

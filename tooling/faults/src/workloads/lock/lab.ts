@@ -219,10 +219,6 @@ export class LockLab extends Lab {
   /** Sends all contenders away, and returns all that is known; `isStuck`: they do not work any more. */
   async end(isStuck = false): Promise<RunHistory> {
     this.around.proxy?.heal();
-    if (!isStuck) {
-      await this.healed("end");
-      await this.#deadAreGone();
-    }
     for (const worker of this.workers) worker.leave();
     await within(Promise.all(this.all.map(({ ended }) => ended)), 15_000);
     const leftovers = isStuck || this.setting === "shifted" ? [] : await this.#leftovers();
@@ -247,11 +243,10 @@ export class LockLab extends Lab {
     };
   }
 
-  /**
-   * On a Cluster nobody can see that a waiter is dead, so it may be given one lease. What is left when all have left shall
-   * be theirs who left: the contenders go on until no dead waiter stands in line.
-   */
-  async #deadAreGone(): Promise<void> {
+  // On a Cluster nobody can see that a waiter is dead, so it may be given one lease. What is left when all have left shall
+  // be theirs who left: the contenders go on until no dead waiter stands in line.
+  override async finished(): Promise<void> {
+    await super.finished();
     if (this.server.mode !== "cluster") return;
     const living = new Set(this.workers.map(({ id }) => id));
     await eventually(
