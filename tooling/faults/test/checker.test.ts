@@ -216,6 +216,16 @@ const faults: readonly (readonly [what: string, laws: readonly Law[], spoil: (dr
     },
   ],
   [
+    "a release that was told it held nothing, of a lease that nobody had ended",
+    ["linearizable"],
+    ({ workers, pick }) => {
+      const releases = workers.flatMap(({ records }) =>
+        records.filter((record) => record.kind === "call" && record.what === "release"),
+      ) as Mutable<CallRecord>[];
+      Object.assign(pick(releases), { result: "not-held" });
+    },
+  ],
+  [
     "a lost update",
     ["L2"],
     ({ someWrite }) => {

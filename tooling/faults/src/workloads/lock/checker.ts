@@ -1,15 +1,16 @@
 import { linearizable } from "../../linearizable.js";
 import { mutexWindows, mutexWithFence } from "./mutex.js";
-import type {
-  Access,
-  AccessRecord,
-  CallRecord,
-  Death,
-  HoldRecord,
-  LogRecord,
-  RunHistory,
-  Span,
-  WorkerHistory,
+import {
+  type Access,
+  type AccessRecord,
+  type CallRecord,
+  clockErrorMs,
+  type Death,
+  type HoldRecord,
+  type LogRecord,
+  type RunHistory,
+  type Span,
+  type WorkerHistory,
 } from "./history.js";
 
 /**
@@ -47,8 +48,6 @@ type Judge = (law: Law, what?: string | false) => void;
 
 const lateMs = 100;
 const resumeMs = 1_000;
-/** Processes and server read one clock of one machine, each through roundings of its own. */
-const clockErrorMs = 2;
 
 /** Everything in a run that no lock may do. It knows nothing of how the lock works, only what it promises. */
 export const verdictOn = (run: RunHistory): Verdict => {

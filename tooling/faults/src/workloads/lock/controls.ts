@@ -54,6 +54,12 @@ export const lockControls: readonly LockControl[] = [
     module: "wrapped-lock.mjs?fence-stands-still",
   },
   {
+    name: "release-denies",
+    laws: ["linearizable"],
+    kind: "8 scripts flushed",
+    module: "wrapped-lock.mjs?release-denies",
+  },
+  {
     name: "late-abort",
     laws: ["L3"],
     kind: "14 server stopped",

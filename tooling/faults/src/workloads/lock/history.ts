@@ -1,3 +1,6 @@
+/** Processes and server read one clock of one machine, each through roundings of its own. In milliseconds. */
+export const clockErrorMs = 2;
+
 /** One line of the register's history, in the order in which the server saw it. */
 export interface Access {
   /** Server time, epoch milliseconds with their fraction. */

@@ -1,5 +1,5 @@
 import type { Model, Operation } from "../../linearizable.js";
-import type { RunHistory } from "./history.js";
+import { clockErrorMs, type RunHistory } from "./history.js";
 
 /** A lock, as its callers see it. Fencing tokens are given as numbers below 2^53. */
 export type MutexCall =
@@ -72,10 +72,22 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
     // A lease that was lost is given back behind the scenes, nobody knows when.
     const lost = new Set<string>();
     const released = new Set<string>();
+    const given = new Set(records.map((record) => record.kind === "call" && record.what === "release" && record.lease));
+    /** Before this nothing ended a lease that its caller did not give back. */
+    const endsFrom = new Map<string, number>();
     for (const record of records) {
-      if (record.kind === "hold" && record.abortedAt !== undefined) lost.add(record.fence);
-      const isDone = record.kind === "call" && record.what === "release" && record.outcome === "ok";
-      if (isDone && record.result === "released") released.add(record.lease ?? "");
+      if (record.kind === "hold") {
+        const { fence, abortedAt, endsAt, endedAt } = record;
+        if (abortedAt !== undefined) lost.add(fence);
+        const surelyUntil = endsAt === undefined ? -Infinity : Math.min(endsAt - clockErrorMs, abortedAt ?? Infinity);
+        // Who is killed while it gives back says nothing of that.
+        endsFrom.set(fence, given.has(fence) ? surelyUntil : Math.min(surelyUntil, endedAt));
+      } else if (record.kind === "call" && record.what === "release") {
+        const { lease = "", outcome, result, startedAt } = record;
+        if (outcome === "ok" && result === "released") released.add(lease);
+        // Who was told that it held nothing has ended nothing.
+        if (result !== "not-held") endsFrom.set(lease, Math.min(endsFrom.get(lease) ?? -Infinity, startedAt));
+      }
     }
     for (const record of records) {
       if (record.kind !== "call" || record.outcome !== "ok") continue;
@@ -86,7 +98,8 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
         const fence = Number(record.fence);
         operations.push({ call: { kind: "acquire", fence }, startedAt, endedAt });
         const isReleased = released.has(record.fence) && !lost.has(record.fence);
-        if (!isReleased) operations.push({ call: { kind: "end", fence }, startedAt, endedAt: Infinity });
+        const endsAt = Math.max(startedAt, endsFrom.get(record.fence) ?? startedAt);
+        if (!isReleased) operations.push({ call: { kind: "end", fence }, startedAt: endsAt, endedAt: Infinity });
       } else if (what === "release" && lease !== undefined) {
         const fence = Number(lease);
         if (result === "released" && !lost.has(lease))

@@ -21,6 +21,7 @@ const firstTokenOf = ({ name, fencingToken }) => {
 /** What a lease says that is not so. */
 const lies = {
   "late-abort": (lease) => ({ signal: late(lease.signal) }),
+  "release-denies": (lease) => ({ release: () => lease.release().then(() => "not-held") }),
   "fence-stands-still": (lease) => ({ fencingToken: firstTokenOf(lease) }),
 };
 const lie = lies[new URL(import.meta.url).search.slice(1)];
