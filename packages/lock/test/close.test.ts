@@ -62,7 +62,7 @@ describe("close", () => {
       lock.forceRelease(name),
       lock.resume(text),
     ];
-    for (const call of calls) expect(await rejection(call)).toMatchObject(closedError);
+    for (const error of await Promise.all(calls.map(rejection))) expect(error).toMatchObject(closedError);
     expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0);
   });
 
