@@ -68,11 +68,13 @@ describe("the package", () => {
     expect(Object.keys(wrong)).toContain("others");
   });
 
-  it("loads within 30 ms, and without ioredis", async () => {
+  it("loads within 30 ms of processor time, and without ioredis", async () => {
+    // By the clock it is measured on a machine that does nothing else (`npm run bench -- core`).
     const source = `
-      const startedAt = performance.now();
+      const before = process.cpuUsage();
       await import("./dist/index.js");
-      const took = performance.now() - startedAt;
+      const { user, system } = process.cpuUsage(before);
+      const took = (user + system) / 1_000;
       const { createRequire } = await import("node:module");
       const loaded = Object.keys(createRequire(import.meta.url).cache ?? {}).concat(Object.keys((await import("node:module")).default._cache));
       process.stdout.write(JSON.stringify({ took, ioredis: loaded.filter((file) => /ioredis/.test(file)).length }));`;
