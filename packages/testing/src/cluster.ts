@@ -1,5 +1,6 @@
 import { eventually } from "./eventually.js";
 import type { ServerNode } from "./node.js";
+import { checkReplication } from "./replication.js";
 
 const SLOTS = 16_384;
 // A master stays read-only for its first two seconds, so this is ten times what a quiet machine needs.
@@ -7,12 +8,25 @@ const READY_TIMEOUT_MS = 20_000;
 // ADDSLOTS takes every slot as an argument of its own; few enough to stay below any limit of the query buffer.
 const ADDSLOTS_CHUNK = 2_000;
 
-/** Makes one Cluster of fresh, separate nodes, and waits until every node sees all of it and serves its slots. */
-export async function formCluster(nodes: readonly ServerNode[]): Promise<void> {
-  await Promise.all(nodes.map((node, index) => giveSlots(node, index, nodes.length)));
-  const [first, ...others] = nodes;
+/**
+ * Makes one Cluster of fresh, separate nodes, and waits until every node sees all of it and serves its slots. The first
+ * replicas belong to the first master, and so on.
+ */
+export async function formCluster(masters: readonly ServerNode[], replicas: readonly ServerNode[]): Promise<void> {
+  await Promise.all(masters.map((node, index) => giveSlots(node, index, masters.length)));
+  const [first, ...others] = [...masters, ...replicas];
   for (const other of others) await first?.call("CLUSTER", "MEET", other.host, String(other.port));
-  await eventually(() => checkAgreement(nodes), { timeoutMs: READY_TIMEOUT_MS });
+  await Promise.all(replicas.map((replica, index) => follow(replica, masterOf(index, masters, replicas))));
+  await eventually(() => checkCluster(masters, replicas), { timeoutMs: READY_TIMEOUT_MS });
+}
+
+const masterOf = (index: number, masters: readonly ServerNode[], replicas: readonly ServerNode[]): ServerNode =>
+  masters[Math.floor((index * masters.length) / replicas.length)] as ServerNode;
+
+async function follow(replica: ServerNode, master: ServerNode): Promise<void> {
+  const id = String(await master.call("CLUSTER", "MYID"));
+  // It knows its master by gossip only, and refuses until then.
+  await eventually(() => replica.call("CLUSTER", "REPLICATE", id), { timeoutMs: READY_TIMEOUT_MS });
 }
 
 async function giveSlots(node: ServerNode, index: number, count: number): Promise<void> {
@@ -27,7 +41,9 @@ async function giveSlots(node: ServerNode, index: number, count: number): Promis
   }
 }
 
-async function checkAgreement(nodes: readonly ServerNode[]): Promise<void> {
+/** Throws unless all are as they were made: of one mind on slots and roles, with every replica in step. */
+export async function checkCluster(masters: readonly ServerNode[], replicas: readonly ServerNode[]): Promise<void> {
+  const nodes = [...masters, ...replicas];
   const views = await Promise.all(
     nodes.map(async (node) => {
       const info = String(await node.call("CLUSTER", "INFO"));
@@ -38,15 +54,24 @@ async function checkAgreement(nodes: readonly ServerNode[]): Promise<void> {
     }),
   );
   if (new Set(views).size > 1) throw new Error("The nodes do not agree yet on who serves which slot");
+  const perMaster = replicas.length / masters.length;
+  await Promise.all(
+    masters.map((master, index) =>
+      checkReplication(master, replicas.slice(index * perMaster, (index + 1) * perMaster)),
+    ),
+  );
 }
 
-/** CLUSTER SLOTS as one text that is equal on nodes of one mind: from, to and port of each range, in order. */
+/** CLUSTER SLOTS as one text that is equal on nodes of one mind: from, to and ports of each range, in order. */
 function slotMap(ranges: readonly unknown[][]): string {
   return ranges
-    .map(([from, to, master]) => ({ from: Number(from), text: `${String(from)}-${String(to)}@${portOf(master)}` }))
+    .map(([from, to, ...servers]) => {
+      const [master, ...others] = servers.map(portOf);
+      return { from: Number(from), text: [`${String(from)}-${String(to)}@${master}`, ...others.sort()].join("+") };
+    })
     .sort((a, b) => a.from - b.from)
     .map(({ text }) => text)
     .join(" ");
 }
 
-const portOf = (master: unknown): string => String((master as unknown[])[1]);
+const portOf = (server: unknown): string => String((server as unknown[])[1]);

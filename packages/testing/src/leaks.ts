@@ -85,17 +85,19 @@ export async function listConnections(
       return lines.map((line) => parseConnection(node.port, line)).filter(({ id }) => !own.has(id));
     }),
   );
-  return lists.flat().filter(({ isReplication }) => !isReplication);
+  return lists.flat().filter(({ isAmongServers }) => !isAmongServers);
 }
 
 /** The kit's own connections to a node; asked anew each time, since a test may have cut and so renewed them. */
 async function idsOfKit(node: RedisNode, shared: Redis | Cluster): Promise<Set<string>> {
-  const clients =
-    "nodes" in shared ? shared.nodes("all").filter(({ options }) => options.port === node.port) : [shared];
-  const ready = clients.filter(({ status }) => status === "ready");
+  const clients = "nodes" in shared ? shared.nodes("all") : [shared];
+  const ready = clients.filter((client) => client.status === "ready" && portOf(client) === node.port);
   const ids = await Promise.all([node.call("CLIENT", "ID"), ...ready.map((client) => client.client("ID"))]);
   return new Set(ids.map((id) => `${node.port}#${String(id)}`));
 }
+
+/** The port that a client is connected to. With Sentinels its options do not say it. */
+export const portOf = (client: Redis): number | undefined => client.stream?.remotePort;
 
 export function connectionLeaks(now: readonly Connection[], before: readonly Connection[]): string[] {
   const known = new Set(before.map(({ id }) => id));
@@ -117,14 +119,14 @@ function allowed(before: readonly Connection[], name: string): number {
 const describeConnection = ({ id, name, address, lastCommand }: Connection): string =>
   `an open connection (${id} from ${address}, name "${name}", last command "${lastCommand}")`;
 
-function parseConnection(port: number, line: string): Connection & { isReplication: boolean } {
+function parseConnection(port: number, line: string): Connection & { isAmongServers: boolean } {
   const field = (name: string) => new RegExp(`(?:^| )${name}=(\\S*)`).exec(line)?.[1] ?? "";
   return {
     id: `${port}#${field("id")}`,
     name: field("name"),
     address: field("addr"),
     lastCommand: field("cmd"),
-    isReplication: /[MS]/.test(field("flags")),
+    isAmongServers: /[MS]/.test(field("flags")) || /^sentinel-[0-9a-f]{8}-(cmd|pubsub)$/.test(field("name")),
   };
 }
 

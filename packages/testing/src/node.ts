@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 
@@ -49,6 +49,12 @@ export interface NodeOptions {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly password: string | undefined;
+  /**
+   * What its configuration file says before its first start; the server may rewrite the file. Without one the process
+   * knows nothing but its arguments.
+   */
+  readonly config?: string | undefined;
+  readonly isSentinel?: boolean;
 }
 
 /** A start that failed because another process took the port first: worth another try. */
@@ -136,11 +142,16 @@ export class ServerNode implements RedisNode {
 
   /** One try to start. */
   async launch(): Promise<void> {
-    const { binary, port, dir, args, env } = this.#options;
+    const { binary, port, dir, args, env, isSentinel = false } = this.#options;
     await mkdir(dir, { recursive: true });
+    const file = await this.#writeConfig();
     const log = openSync(join(dir, "server.log"), "a");
-    const base = ["--bind", this.host, "--port", String(port), "--dir", dir, "--daemonize", "no"];
-    const child = spawn(binary, [...base, ...args], { stdio: ["ignore", log, log], env: { ...process.env, ...env } });
+    const base = [...file, "--bind", this.host, "--port", String(port), "--dir", dir, "--daemonize", "no"];
+    const mode = isSentinel ? ["--sentinel"] : [];
+    const child = spawn(binary, [...base, ...args, ...mode], {
+      stdio: ["ignore", log, log],
+      env: { ...process.env, ...env },
+    });
     closeSync(log);
     child.unref();
     this.#child = child;
@@ -175,12 +186,30 @@ export class ServerNode implements RedisNode {
     this.#admin.close();
   }
 
-  /** Whether *our* server answers: another one may have been quicker on the port, but it has not our data folder. */
+  get #configFile(): string {
+    return join(this.#options.dir, "server.conf");
+  }
+
+  /** Writes the configuration file unless there is one. Returns the argument that names it. */
+  async #writeConfig(): Promise<string[]> {
+    const { config } = this.#options;
+    if (config === undefined) return [];
+    await writeFile(this.#configFile, config, { flag: "wx" }).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== "EEXIST") throw error;
+    });
+    return [this.#configFile];
+  }
+
+  /** Whether *our* server answers: another one may have been quicker on the port, but it has not our folder. */
   async #answers(): Promise<boolean> {
     try {
-      const [info, dir] = await Promise.all([this.call("INFO", "server"), this.call("CONFIG", "GET", "dir")]);
-      if ((dir as string[])[1] !== this.#options.dir) return false;
-      this.#pid = Number(/process_id:(\d+)/.exec(String(info))?.[1] ?? this.#pid);
+      const info = String(await this.call("INFO", "server"));
+      // A Sentinel has no CONFIG to ask for its folder.
+      const isOurs = this.#options.isSentinel
+        ? info.includes(`\nconfig_file:${this.#configFile}\r\n`)
+        : ((await this.call("CONFIG", "GET", "dir")) as string[])[1] === this.#options.dir;
+      if (!isOurs) return false;
+      this.#pid = Number(/process_id:(\d+)/.exec(info)?.[1] ?? this.#pid);
       return (await this.call("PING")) === "PONG";
     } catch {
       return false;

@@ -6,12 +6,15 @@ import type { Cluster, ClusterOptions, Redis, RedisOptions } from "ioredis";
 
 import { findServer, type ServerBinary } from "./binary.js";
 import { atProcessEnd } from "./cleanup.js";
-import { formCluster } from "./cluster.js";
-import { PortTakenError, ServerNode, type RedisNode } from "./node.js";
+import { checkCluster, formCluster } from "./cluster.js";
+import { eventually } from "./eventually.js";
+import { PortTakenError, ServerNode, type NodeOptions, type RedisNode } from "./node.js";
 import { freePort, returnPort } from "./ports.js";
+import { checkReplication } from "./replication.js";
+import { checkSentinels, currentMaster, introduce, MASTER_NAME, sentinelConfig, SENTINELS } from "./sentinel.js";
 
-/** One server, or a Cluster. */
-export type RedisMode = "single" | "cluster";
+/** One server, a Cluster, or a master with replicas and the Sentinels that watch them. */
+export type RedisMode = "single" | "cluster" | "sentinel";
 
 /** The ioredis client that fits the mode. */
 export type RedisClient<M extends RedisMode = RedisMode> = M extends "cluster" ? Cluster : Redis;
@@ -19,7 +22,8 @@ export type RedisClient<M extends RedisMode = RedisMode> = M extends "cluster" ?
 /** What kind of server `startRedis` starts. */
 export interface StartRedisOptions<M extends RedisMode = RedisMode> {
   /**
-   * One server, or a Cluster of masters that covers all slots. A Cluster takes about two seconds to be ready.
+   * One server; a Cluster whose masters cover all slots, which takes about two seconds to be ready; or a master that
+   * three Sentinels watch, which takes about three.
    * @default "single"
    */
   readonly mode?: M;
@@ -44,6 +48,17 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
    * @default 3
    */
   readonly masters?: number;
+  /**
+   * Replicas of the server, or of each master of a Cluster. `startRedis` waits until they are in step.
+   * @default 2 with Sentinels, else 0
+   */
+  readonly replicas?: number;
+  /**
+   * With Sentinels: how long a server must be silent for a Sentinel to take it for lost, in milliseconds. A failover
+   * takes about a second more.
+   * @default 2000
+   */
+  readonly downAfterMs?: number;
   /** Password of the default user; any process on this machine can see it. No password without it. */
   readonly password?: string;
 }
@@ -51,18 +66,32 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
 /** A real Redis or Valkey of one's own, on loopback, with a data folder that goes with it. */
 export interface RedisServer<M extends RedisMode = RedisMode> extends AsyncDisposable {
   readonly mode: M;
-  /** `redis://127.0.0.1:16390`, or `redis+cluster://127.0.0.1:16391,127.0.0.1:16392,127.0.0.1:16393`. */
+  /**
+   * `redis://127.0.0.1:16390`, `redis+cluster://127.0.0.1:16391,127.0.0.1:16392,127.0.0.1:16393`, or
+   * `redis+sentinel://127.0.0.1:16394,127.0.0.1:16395,127.0.0.1:16396/kit`.
+   */
   readonly url: string;
-  /** The server processes: one, or the masters of the Cluster in the order of their slots. */
+  /** The servers that began as masters: one, or those of the Cluster in the order of their slots. */
   readonly nodes: readonly RedisNode[];
+  /** The servers that began as replicas; in a Cluster those of the first master come first. */
+  readonly replicas: readonly RedisNode[];
+  /** The Sentinels; none without `mode: "sentinel"`. */
+  readonly sentinels: readonly RedisNode[];
   readonly version: { readonly server: "redis" | "valkey"; readonly version: string };
   /**
-   * A new ioredis client for this server, a `Cluster` in cluster mode; `stop()` disconnects it. In cluster mode
-   * `options` holds for the connection to each node and `clusterOptions` for the client around them.
+   * A new ioredis client for this server, a `Cluster` in cluster mode, one that asks the Sentinels for its master in
+   * sentinel mode; `stop()` disconnects it. In cluster mode `options` holds for the connection to each node and
+   * `clusterOptions` for the client around them.
    */
   client(options?: RedisClientOptions, clusterOptions?: RedisClusterOptions): RedisClient<M>;
   /** One raw command on the first node, over the test kit's own connection; see {@link RedisNode.call}. */
   call(...command: string[]): Promise<unknown>;
+  /**
+   * Who is master now, by the word of the Sentinels that run.
+   *
+   * @throws {Error} there are none.
+   */
+  master(): Promise<RedisNode>;
   /** Kills the processes, waits until they are gone, and removes their data. A second call changes nothing. */
   stop(): Promise<void>;
 }
@@ -76,6 +105,11 @@ export type RedisClusterOptions = Omit<ClusterOptions, "redisOptions">;
 type Ioredis = Pick<typeof import("ioredis"), "Redis" | "Cluster">;
 
 const LAUNCH_TRIES = 10;
+// Ten times what a quiet machine needs.
+const IN_STEP_TIMEOUT_MS = 20_000;
+// A Cluster has a restarted node back within two seconds; new servers take no longer than four.
+const COME_BACK_MS = 3_000;
+const MODES = ["single", "cluster", "sentinel"];
 
 const PERSISTENCE: Record<NonNullable<StartRedisOptions["persistence"]>, readonly string[]> = {
   none: ["--save", "", "--appendonly", "no"],
@@ -86,7 +120,7 @@ const PERSISTENCE: Record<NonNullable<StartRedisOptions["persistence"]>, readonl
 
 /**
  * Starts a real server on free loopback ports and resolves when it answers (in a Cluster: when all nodes agree that
- * all slots are served).
+ * all slots are served; with replicas and Sentinels: when all are in step and know each other).
  *
  * The program is `REDIS_SERVER_BIN`, else `redis-server`, else `valkey-server` on PATH. Nothing is left behind by
  * `stop()`, nor when this process exits, throws, or is ended by SIGINT, SIGTERM or SIGHUP. If this process is ended by
@@ -102,33 +136,66 @@ const PERSISTENCE: Record<NonNullable<StartRedisOptions["persistence"]>, readonl
 export async function startRedis<M extends RedisMode = "single">(
   options: StartRedisOptions<M> = {},
 ): Promise<RedisServer<M>> {
+  return launchRedis(options);
+}
+
+/** The same, with what `useRedis` needs besides. */
+export async function launchRedis<M extends RedisMode>(options: StartRedisOptions<M>): Promise<LocalRedis<M>> {
   // The one mode that M can be without being given.
   const { mode = "single" as M, persistence = "none", args = [], env = {}, masters = 3, password } = options;
-  checkOptions(mode, persistence, masters);
+  const { replicas = mode === "sentinel" ? 2 : 0, downAfterMs = 2_000 } = options;
+  checkOptions(mode, persistence, masters, replicas, downAfterMs);
+  if (mode === "sentinel" && password !== undefined && /[\s"'\\]/.test(password)) {
+    throw new TypeError(
+      "Expected `password` to have no space, quote or backslash: Sentinels would write it down wrong",
+    );
+  }
   const [binary, ioredis] = await Promise.all([findServer(), import("ioredis")]);
   const dir = await mkdtemp(join(await realpath(tmpdir()), "kit-redis-"));
-  const nodes: ServerNode[] = [];
+  const all: ServerNode[] = [];
   const forget = atProcessEnd(() => {
-    for (const node of nodes) node.killNow();
+    for (const node of all) node.killNow();
     rmSync(dir, { recursive: true, force: true, maxRetries: 10, retryDelay: 10 });
   });
-  const server = new LocalRedis(mode, dir, nodes, password, ioredis, forget);
-  try {
-    const count = mode === "cluster" ? masters : 1;
-    const launched = await Promise.all(
-      Array.from({ length: count }, (_, index) =>
-        launchNode(binary, join(dir, `node-${index}`), serverArgs(binary, mode, persistence, password, args), {
-          password,
-          env,
-          withBus: mode === "cluster",
-          track: (node) => nodes.push(node),
-          untrack: (node) => nodes.splice(nodes.indexOf(node), 1),
-        }),
-      ),
+  const server = new LocalRedis({ mode, dir, all, password, ioredis, forget });
+  const common = { binary: binary.path, args: serverArgs(binary, mode, persistence, password, args), env, password };
+  const launch = (group: string, count: number, special: Partial<NodeOptions> = {}): Promise<ServerNode[]> => {
+    const launches = Array.from({ length: count }, (_, index) =>
+      launchNode({ ...common, dir: join(dir, `${group}-${index}`), ...special }, mode === "cluster", all),
     );
     // Launches end in any order; slots are given out in the order of the data folders.
-    nodes.splice(0, nodes.length, ...launched);
-    if (mode === "cluster") await formCluster(nodes);
+    return Promise.all(launches);
+  };
+  try {
+    if (mode === "cluster") {
+      [server.nodes, server.replicas] = await Promise.all([
+        launch("master", masters),
+        launch("replica", masters * replicas),
+      ]);
+      await formCluster(server.nodes, server.replicas);
+    } else {
+      // Sentinels have a server's configuration file rewritten, so that it comes back in the role that it had.
+      const keepsRole = mode === "sentinel";
+      server.nodes = await launch("master", 1, keepsRole ? { config: "" } : {});
+      const [master] = server.nodes as [ServerNode];
+      const follow = `replicaof ${master.host} ${master.port}`;
+      const special = keepsRole ? { config: `${follow}\n` } : { args: [...common.args, ...`--${follow}`.split(" ")] };
+      server.replicas = await launch("replica", replicas, special);
+      if (replicas > 0) {
+        await eventually(() => checkReplication(master, server.replicas), { timeoutMs: IN_STEP_TIMEOUT_MS });
+      }
+    }
+    if (mode === "sentinel") {
+      const [master] = server.nodes as [ServerNode];
+      const config = sentinelConfig(master, downAfterMs, password);
+      // Only the servers have the password, not their own door.
+      const special = { args: [], config, isSentinel: true, password: undefined };
+      server.sentinels = await launch("sentinel", SENTINELS, special);
+      await introduce(server.sentinels, master);
+      await eventually(() => checkSentinels(server.sentinels, master, server.replicas), {
+        timeoutMs: IN_STEP_TIMEOUT_MS,
+      });
+    }
     await server.readVersion();
     return server;
   } catch (error) {
@@ -137,15 +204,20 @@ export async function startRedis<M extends RedisMode = "single">(
   }
 }
 
-function checkOptions(mode: string, persistence: string, masters: number): void {
+function checkOptions(mode: string, persistence: string, masters: number, replicas: number, downAfterMs: number): void {
   const refuse = (Kind: typeof TypeError, name: string, wanted: string, value: unknown): never => {
     throw new Kind(`Expected \`${name}\` to be ${wanted}, got \`${String(value)}\` (${typeof value})`);
   };
-  if (mode !== "single" && mode !== "cluster") refuse(TypeError, "mode", `"single" or "cluster"`, mode);
+  const checkInteger = (name: string, least: number, value: number): void => {
+    if (!Number.isInteger(value) || value < least) refuse(RangeError, name, `an integer from ${least}`, value);
+  };
+  if (!MODES.includes(mode)) refuse(TypeError, "mode", `"single", "cluster" or "sentinel"`, mode);
   if (!Object.hasOwn(PERSISTENCE, persistence)) {
     refuse(TypeError, "persistence", `"none", "snapshot", "everysec" or "always"`, persistence);
   }
-  if (!Number.isInteger(masters) || masters < 3) refuse(RangeError, "masters", "an integer from 3", masters);
+  checkInteger("masters", 3, masters);
+  checkInteger("replicas", 0, replicas);
+  checkInteger("downAfterMs", 1, downAfterMs);
 }
 
 function serverArgs(
@@ -155,46 +227,51 @@ function serverArgs(
   password: string | undefined,
   args: readonly string[],
 ): string[] {
-  const all = [...PERSISTENCE[persistence]];
+  // A master would wait five seconds for more replicas before it sends the first its data.
+  const all = [...PERSISTENCE[persistence], "--repl-diskless-sync-delay", "0"];
   if (binary.canEnableDebug) all.push("--enable-debug-command", "local");
   if (mode === "cluster") all.push("--cluster-enabled", "yes", "--cluster-node-timeout", "1000");
   if (password !== undefined) all.push("--requirepass", password, "--masterauth", password);
   return [...all, ...args];
 }
 
-interface LaunchOptions {
-  readonly password: string | undefined;
-  readonly env: Readonly<Record<string, string>>;
-  readonly withBus: boolean;
-  readonly track: (node: ServerNode) => void;
-  readonly untrack: (node: ServerNode) => void;
-}
-
 async function launchNode(
-  binary: ServerBinary,
-  dir: string,
-  args: readonly string[],
-  { password, env, withBus, track, untrack }: LaunchOptions,
+  options: Omit<NodeOptions, "port">,
+  withBus: boolean,
+  all: ServerNode[],
 ): Promise<ServerNode> {
   for (let tries = 1; ; tries += 1) {
     const port = await freePort(withBus);
-    const node = new ServerNode({ binary: binary.path, port, dir, args, env, password });
-    track(node);
+    const node = new ServerNode({ ...options, port });
+    all.push(node);
     try {
       await node.launch();
       return node;
     } catch (error) {
       if (!(error instanceof PortTakenError) || tries === LAUNCH_TRIES) throw error;
       node.close();
-      untrack(node);
+      all.splice(all.indexOf(node), 1);
       returnPort(port);
     }
   }
 }
 
-class LocalRedis<M extends RedisMode> implements RedisServer<M> {
+interface LocalRedisParts<M extends RedisMode> {
   readonly mode: M;
-  readonly nodes: readonly ServerNode[];
+  readonly dir: string;
+  /** Every process, also those that are still being launched. */
+  readonly all: readonly ServerNode[];
+  readonly password: string | undefined;
+  readonly ioredis: Ioredis;
+  readonly forget: () => void;
+}
+
+export class LocalRedis<M extends RedisMode> implements RedisServer<M> {
+  readonly mode: M;
+  readonly all: readonly ServerNode[];
+  nodes: readonly ServerNode[] = [];
+  replicas: readonly ServerNode[] = [];
+  sentinels: readonly ServerNode[] = [];
   readonly #dir: string;
   readonly #password: string | undefined;
   readonly #ioredis: Ioredis;
@@ -203,16 +280,9 @@ class LocalRedis<M extends RedisMode> implements RedisServer<M> {
   #version: RedisServer["version"] | undefined;
   #stopped: Promise<void> | undefined;
 
-  constructor(
-    mode: M,
-    dir: string,
-    nodes: readonly ServerNode[],
-    password: string | undefined,
-    ioredis: Ioredis,
-    forget: () => void,
-  ) {
+  constructor({ mode, dir, all, password, ioredis, forget }: LocalRedisParts<M>) {
     this.mode = mode;
-    this.nodes = nodes;
+    this.all = all;
     this.#dir = dir;
     this.#password = password;
     this.#ioredis = ioredis;
@@ -220,9 +290,11 @@ class LocalRedis<M extends RedisMode> implements RedisServer<M> {
   }
 
   get url(): string {
-    const scheme = this.mode === "cluster" ? "redis+cluster" : "redis";
+    const scheme = this.mode === "single" ? "redis" : `redis+${this.mode}`;
     const login = this.#password === undefined ? "" : `:${encodeURIComponent(this.#password)}@`;
-    return `${scheme}://${login}${this.nodes.map(({ host, port }) => `${host}:${port}`).join(",")}`;
+    const doors = this.mode === "sentinel" ? this.sentinels : this.nodes;
+    const path = this.mode === "sentinel" ? `/${MASTER_NAME}` : "";
+    return `${scheme}://${login}${doors.map(({ host, port }) => `${host}:${port}`).join(",")}${path}`;
   }
 
   get version(): RedisServer["version"] {
@@ -241,14 +313,7 @@ class LocalRedis<M extends RedisMode> implements RedisServer<M> {
     if (this.#stopped) throw new Error("The server was stopped");
     const login = this.#password === undefined ? {} : { password: this.#password };
     const redisOptions = { ...login, ...options };
-    const { Redis, Cluster } = this.#ioredis;
-    const client =
-      this.mode === "cluster"
-        ? new Cluster(
-            this.nodes.map(({ host, port }) => ({ host, port })),
-            { ...clusterOptions, redisOptions },
-          )
-        : new Redis({ host: "127.0.0.1", port: this.nodes[0]?.port ?? 0, ...redisOptions });
+    const client = this.#makeClient(redisOptions, clusterOptions);
     // Without a listener ioredis prints each failed connection, and tests kill servers.
     client.on("error", () => {});
     client.once("end", () => this.#clients.delete(client));
@@ -256,9 +321,57 @@ class LocalRedis<M extends RedisMode> implements RedisServer<M> {
     return client as RedisClient<M>;
   }
 
+  #makeClient(options: RedisClientOptions, clusterOptions: RedisClusterOptions): Redis | Cluster {
+    const { Redis, Cluster } = this.#ioredis;
+    const addresses = (nodes: readonly ServerNode[]) => nodes.map(({ host, port }) => ({ host, port }));
+    if (this.mode === "cluster")
+      return new Cluster(addresses(this.nodes), { ...clusterOptions, redisOptions: options });
+    const [door] = addresses(this.nodes);
+    const way = this.mode === "sentinel" ? { sentinels: addresses(this.sentinels), name: MASTER_NAME } : door;
+    return new Redis({ ...way, ...options });
+  }
+
   call(...command: string[]): Promise<unknown> {
     const [first] = this.nodes;
     return first ? first.call(...command) : Promise.reject(new Error("The server did not start"));
+  }
+
+  async master(): Promise<RedisNode> {
+    if (this.mode !== "sentinel") throw new Error("Only Sentinels tell who is master: there are none here");
+    return currentMaster(this.sentinels, this.servers);
+  }
+
+  /** The servers that hold the data, whichever they were in the beginning. */
+  get servers(): readonly ServerNode[] {
+    return [...this.nodes, ...this.replicas];
+  }
+
+  /** Those of them that are masters now. */
+  async masters(): Promise<readonly RedisNode[]> {
+    if (this.mode === "sentinel") return [await this.master()];
+    if (this.replicas.length === 0) return this.nodes;
+    const roles = await Promise.all(this.servers.map((node) => node.call("ROLE")));
+    return this.servers.filter((_, index) => (roles[index] as unknown[])[0] === "master");
+  }
+
+  /** Whether servers that can change places are all where they began, or come back there by themselves soon. */
+  async isAsBegun(): Promise<boolean> {
+    const { mode, nodes, replicas, sentinels } = this;
+    if (mode !== "sentinel" && replicas.length === 0) return true;
+    const [first] = nodes as [ServerNode];
+    const look = () =>
+      mode === "cluster"
+        ? checkCluster(nodes, replicas)
+        : mode === "sentinel"
+          ? checkSentinels(sentinels, first, replicas)
+          : checkReplication(first, replicas);
+    try {
+      if ((await this.masters()).some((master) => !nodes.includes(master as ServerNode))) return false;
+      await eventually(look, { timeoutMs: COME_BACK_MS });
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   stop(): Promise<void> {
@@ -272,8 +385,8 @@ class LocalRedis<M extends RedisMode> implements RedisServer<M> {
   async #stop(): Promise<void> {
     for (const client of this.#clients) client.disconnect();
     this.#clients.clear();
-    await Promise.all(this.nodes.map((node) => node.kill()));
-    for (const node of this.nodes) {
+    await Promise.all(this.all.map((node) => node.kill()));
+    for (const node of this.all) {
       node.close();
       returnPort(node.port);
     }

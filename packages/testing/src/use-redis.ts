@@ -9,6 +9,7 @@ import {
   keyLeaks,
   listConnections,
   listenerLeaks,
+  portOf,
   removeKeys,
   TimerWatch,
   type Connection,
@@ -17,7 +18,8 @@ import {
 import type { RedisNode } from "./node.js";
 import { ADMIN_NAME } from "./resp.js";
 import {
-  startRedis,
+  launchRedis,
+  type LocalRedis,
   type RedisClient,
   type RedisClientOptions,
   type RedisClusterOptions,
@@ -76,7 +78,8 @@ const READY_TIMEOUT_MS = 15_000;
  * After each test it fails that test if it left behind: keys with its prefix that have no expiry and are not listed
  * as permanent, connections to the server, listeners on the shared client or on clients of `connect()`, timers that
  * keep the process alive, or a server that is paused or killed. It allows a second for things to settle (timers: 2.5),
- * then repairs what it can, so that the next test starts clean.
+ * then repairs what it can, so that the next test starts clean. After a failover that test's server is replaced by a new
+ * one: take `server`, `url` and `client` from here in each test.
  *
  * Call it before the file's own hooks: Vitest runs `afterEach` hooks in reverse order, so that its checks come last.
  * Jest and node:test run them as given, and Vitest runs `onTestFinished` after them all; there, close by `defer`.
@@ -111,7 +114,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
   readonly #options: StartRedisOptions<M>;
   readonly #usedPrefixes: Set<string> = new Set();
   readonly #timers = new TimerWatch();
-  #server: RedisServer<M> | undefined;
+  #server: LocalRedis<M> | undefined;
   #client: RedisClient<M> | undefined;
   #clientListeners: ListenerCounts = new Map();
   #test: TestState | undefined;
@@ -122,6 +125,10 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
   }
 
   get server(): RedisServer<M> {
+    return this.#local;
+  }
+
+  get #local(): LocalRedis<M> {
     return this.#server ?? notYet("server", "hooks and tests");
   }
 
@@ -144,8 +151,8 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     return client;
   }
 
-  keys(): Promise<string[]> {
-    return findKeys(this.server.nodes, this.prefix);
+  async keys(): Promise<string[]> {
+    return findKeys(await this.#local.masters(), this.prefix);
   }
 
   permanent(...keys: readonly (string | RegExp)[]): void {
@@ -157,7 +164,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
   }
 
   async open(): Promise<void> {
-    this.#server = await startRedis(this.#options);
+    this.#server = await launchRedis(this.#options);
     await this.#openClient();
   }
 
@@ -175,7 +182,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     this.#clientListeners = countListeners(this.client);
     this.#test = {
       prefix,
-      connections: await listConnections(this.server.nodes, this.client),
+      connections: await listConnections(this.#local.all, this.client),
       permanentKeys: [...this.#permanentKeys],
       clients: [],
       deferred: [],
@@ -187,9 +194,10 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     const test = this.#current;
     const problems: string[] = [];
     try {
-      problems.push(...(await runDeferred(test.deferred)), ...(await reviveNodes(this.server.nodes)));
+      problems.push(...(await runDeferred(test.deferred)), ...(await reviveNodes(this.#local.all)));
       problems.push(...(await this.#leaks(test)));
-      await removeKeys(this.server.nodes, test.prefix);
+      if (await this.#local.isAsBegun()) await removeKeys(this.server.nodes, test.prefix);
+      else await this.#replaceServer();
     } finally {
       for (const { client } of test.clients) client.disconnect();
       this.#test = undefined;
@@ -199,7 +207,6 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
   }
 
   async #leaks(test: TestState): Promise<string[]> {
-    const { nodes } = this.server;
     const leaks = (await this.#isClientClosed())
       ? ["the shared client, closed; take one of connect() to close it"]
       : [];
@@ -208,8 +215,8 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     for (const { client } of test.clients) client.disconnect();
     const isPermanent = matcher(test.prefix, test.permanentKeys);
     const onServer = async () => [
-      ...(await keyLeaks(nodes, test.prefix, isPermanent)),
-      ...connectionLeaks(await listConnections(nodes, this.client), test.connections),
+      ...(await keyLeaks(await this.#local.masters(), test.prefix, isPermanent)),
+      ...connectionLeaks(await listConnections(this.#local.all, this.client), test.connections),
     ];
     leaks.push(...(await settle(SETTLE_MS, onServer)));
     const timers = await settle(TIMER_SETTLE_MS, () => this.#timers.leaks());
@@ -236,6 +243,12 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     return client.status === "end";
   }
 
+  /** For the next test, whatever it is that a failover has left: so each begins with the first node as master. */
+  async #replaceServer(): Promise<void> {
+    await this.#local.stop();
+    await this.open();
+  }
+
   async #openClient(): Promise<void> {
     // Tests kill servers, and the next test waits for this client to be back.
     this.#client = this.server.client(
@@ -250,9 +263,10 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     const client: Redis | Cluster = this.client;
     await eventually(
       async () => {
-        await Promise.all(this.server.nodes.map((node) => node.call("PING")));
+        await Promise.all(this.#local.all.map((node) => node.call("PING")));
         if (!("nodes" in client)) {
           await client.ping();
+          if (portOf(client) !== this.server.nodes[0]?.port) throw new Error("The shared client is not at the master");
           return;
         }
         const known = client.nodes("master");

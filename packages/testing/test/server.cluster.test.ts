@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
-import { eventually, startRedis, type RedisServer } from "../src/index.js";
+import { eventually, startRedis, type RedisNode, type RedisServer } from "../src/index.js";
 
 let server: RedisServer<"cluster">;
 beforeAll(async () => {
@@ -55,4 +55,25 @@ it("starts a Cluster of more masters", async () => {
   await using bigger = await startRedis({ mode: "cluster", masters: 5 });
   expect(bigger.nodes).toHaveLength(5);
   expect(await bigger.client().set("a", "1")).toBe("OK");
+});
+
+it("gives each master of a Cluster its replicas, one of which takes over when it dies", async () => {
+  await using served = await startRedis({ mode: "cluster", replicas: 1, password: "secret" });
+  expect([served.nodes.length, served.replicas.length]).toEqual([3, 3]);
+  const masterPorts = await Promise.all(
+    served.replicas.map(async (node) => ((await node.call("ROLE")) as unknown[])[2]),
+  );
+  expect(masterPorts).toEqual(served.nodes.map(({ port }) => port));
+  const client = served.client();
+  await client.set("survivor", "0");
+  const slot = Number(await served.call("CLUSTER", "KEYSLOT", "survivor"));
+  const index = Math.floor((slot * 3) / 16_384);
+  const [master, replica] = [served.nodes[index], served.replicas[index]] as [RedisNode, RedisNode];
+  await master.call("SET", "survivor", "1");
+  await master.call("WAIT", "1", "5000");
+  await master.kill();
+  await eventually(async () => expect(((await replica.call("ROLE")) as unknown[])[0]).toBe("master"), {
+    timeoutMs: 15_000,
+  });
+  await eventually(async () => expect(await client.get("survivor")).toBe("1"), { timeoutMs: 15_000 });
 });

@@ -93,6 +93,21 @@ describe("startRedis", () => {
     );
   });
 
+  it("starts replicas that are in step, and are replicas again after a restart", async () => {
+    const server = await start({ replicas: 2, password: "secret" });
+    const [first] = server.replicas;
+    expect([server.nodes.length, server.replicas.length, server.sentinels.length]).toEqual([1, 2, 0]);
+    await server.call("SET", "a", "1");
+    expect(await server.call("WAIT", "2", "5000")).toBe(2);
+    expect(await first?.call("GET", "a")).toBe("1");
+    await first?.kill();
+    await first?.start();
+    await eventually(async () => expect(await first?.call("GET", "a")).toBe("1"));
+    const role = (await first?.call("ROLE")) as unknown[];
+    expect(role.slice(0, 4)).toEqual(["slave", "127.0.0.1", server.nodes[0]?.port, "connected"]);
+    await expect(server.master()).rejects.toThrow("Only Sentinels tell who is master");
+  });
+
   it("lets tests use DEBUG", async () => {
     const server = await start();
     expect(await server.call("DEBUG", "SLEEP", "0")).toBe("OK");
@@ -106,9 +121,12 @@ describe("startRedis", () => {
   });
 
   it.each([
-    [{ mode: "sentinel" as "single" }, "Expected `mode` to be"],
+    [{ mode: "ring" as "single" }, "Expected `mode` to be"],
     [{ persistence: "sometimes" as "none" }, "Expected `persistence` to be"],
     [{ mode: "cluster" as const, masters: 2 }, "Expected `masters` to be an integer from 3, got `2` (number)"],
+    [{ replicas: -1 }, "Expected `replicas` to be an integer from 0, got `-1` (number)"],
+    [{ mode: "sentinel" as const, downAfterMs: 0.5 }, "Expected `downAfterMs` to be an integer from 1"],
+    [{ mode: "sentinel" as const, password: "a b" }, "Expected `password` to have no space"],
   ])("refuses %o", async (options, message) => {
     await expect(startRedis(options)).rejects.toThrow(message);
   });
