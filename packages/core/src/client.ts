@@ -25,6 +25,13 @@ export interface NodeClient extends RedisLike {
     readonly path?: string;
     readonly db?: number;
     readonly keyPrefix?: string;
+    readonly sentinels?: readonly { readonly host?: string; readonly port?: number }[] | null;
+    readonly name?: string;
+    readonly role?: string;
+    readonly natMap?: unknown;
+    readonly sentinelUsername?: string;
+    readonly sentinelPassword?: string;
+    readonly sentinelTLS?: object;
     enableReadyCheck?: boolean;
   };
   readonly stream?: {
@@ -34,6 +41,8 @@ export interface NodeClient extends RedisLike {
     readonly destroyed?: boolean;
     readonly writable?: boolean;
     readonly bytesRead?: number;
+    readonly remoteAddress?: string | undefined;
+    readonly remotePort?: number | undefined;
   };
   subscribe(channel: string): Promise<unknown>;
 }
@@ -81,9 +90,9 @@ export const keyPrefixOf = (client: RedisLike): string =>
 export const nodeOfSlot = (client: RedisLike, slot: number): string =>
   isClusterClient(client) ? (client.slots[slot]?.[0] ?? "") : "";
 
-/** An address that a Cluster node told, as this client reaches it. */
+/** An address that a Cluster node or a Sentinel told, as this client reaches it. */
 export const reachable = (client: RedisLike, address: Address): Address => {
-  const map = isClusterClient(client) ? client.options.natMap : undefined;
+  const map = (client as Partial<NodeClient>).options?.natMap;
   const told = `${address.host}:${String(address.port)}`;
   const found: unknown =
     typeof map === "function"
@@ -100,6 +109,29 @@ export const addressOf = (client: RedisLike): string => {
   return path ?? `${host ?? "127.0.0.1"}:${String(port ?? 6379)}`;
 };
 
+/** Whether the client asks Sentinels who its master is. One that asks for any replica may lead anywhere. */
+export const hasSentinels = (client: RedisLike): client is NodeClient => {
+  const { sentinels, role } = (client as Partial<NodeClient>).options ?? {};
+  return !isClusterClient(client) && !!sentinels?.length && role !== "slave";
+};
+
+/** Where a connection leads, as the socket says: behind Sentinels the options do not. Empty while there is none. */
+export const peerOf = ({ stream }: NodeClient): string =>
+  stream?.remotePort === undefined ? "" : `${stream.remoteAddress ?? ""}:${String(stream.remotePort)}`;
+
+/** Whether a connection of ours was told another master by the Sentinels than the client beside which it stands. */
+export const isAstray = (connection: NodeClient, client: RedisLike): boolean => {
+  if (!hasSentinels(client) || !hasSentinels(connection) || !isReady(client)) return false;
+  const peer = peerOf(connection);
+  return peer !== "" && peer !== peerOf(client);
+};
+
+/** Whether a connection of ours leads to a node that the caller's Cluster client has dropped: gone, or replaced. */
+export const isForsaken = ({ options }: NodeClient, client: RedisLike): boolean =>
+  isClusterClient(client) &&
+  isReady(client) &&
+  !client.nodes("all").some((node) => node.options.host === options.host && node.options.port === options.port);
+
 /** How long a connection of ours may take from its first packet to the last word of the handshake. */
 export const handshakeMs = 2_000;
 
@@ -107,10 +139,13 @@ export const handshakeMs = 2_000;
 export const ownSettings: {
   readonly connectTimeout: number;
   readonly disconnectTimeout: number;
+  readonly sentinelCommandTimeout: number;
   readonly maxLoadingRetryTime: number;
   readonly maxRetriesPerRequest: number;
 } = {
   connectTimeout: handshakeMs,
+  // A Sentinel that is silent does not keep us from asking the next.
+  sentinelCommandTimeout: 500,
   // A server that loads its data is looked at twice a second.
   maxLoadingRetryTime: 500,
   // What was cut already must not keep a closing process alive.
@@ -123,8 +158,15 @@ export const ownSettings: {
 // What a caller may have set for its own commands and ours must not inherit: their end is the gate's business.
 const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
 
-/** The same for a Cluster client, whose own way to send again is to wait and try another node. */
-export const ownClusterSettings: { readonly retryDelayOnFailover: number } = { retryDelayOnFailover: 0 };
+/**
+ * The same for a Cluster client, whose own way to send again is to wait and try another node. It would do so behind the
+ * gate, and after the caller has given up.
+ */
+export const ownClusterSettings: {
+  readonly retryDelayOnFailover: number;
+  readonly retryDelayOnClusterDown: number;
+  readonly retryDelayOnTryAgain: number;
+} = { retryDelayOnFailover: 0, retryDelayOnClusterDown: 0, retryDelayOnTryAgain: 20 };
 
 /** A client of our own with the caller's settings. */
 export const duplicateClient = (client: RedisLike): RedisLike => {

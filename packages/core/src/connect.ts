@@ -203,8 +203,9 @@ const make = async (target: Target, settings: Settings): Promise<RedisLike> => {
  *
  * The client reconnects for ever, with jittered waits of at most two seconds; a connection that goes silent under a kit
  * call is replaced; a client that gave up is connected again. A command of yours whose reply is lost rejects (ioredis
- * would send it a second time); one given while the connection is down waits for the next try. Close it with `close()`,
- * or `await using`.
+ * would send it a second time); one given while the connection is down waits for the next try. Behind Sentinels it also
+ * hears of failovers (one connection to each Sentinel), and leaves a master that is one no more. Close it with `close()`, or
+ * `await using`.
  *
  * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message names host, port and cause.
  * @throws {KitError} `KIT_AUTH`: it refused the credentials. `KIT_TARGET`: the address makes no sense, or there is no such
@@ -227,7 +228,11 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   // From here on, since loading ioredis takes its time too.
   const deadline = Deadline.in(deadlineMs);
   const parsed = parseTarget(url);
-  const settings = { ...parsed.settings, ...ownSettings, connectionName, lazyConnect: true, ...options.options };
+  const given = { ...parsed.settings, ...ownSettings, connectionName, lazyConnect: true, ...options.options };
+  // With `tls` alone ioredis speaks in the clear, to Sentinels and to the master they name.
+  const secured =
+    given.tls && parsed.settings.sentinels ? { enableTLSForSentinelMode: true, sentinelTLS: given.tls } : {};
+  const settings = { ...given, ...secured, ...options.options };
   // ioredis prints when it may not ask INFO whether the server is loading its data. So we ask first, and it from then on
   // if it may. It asks Sentinel's masters for their role, too, and a Cluster's nodes are asked by others besides.
   const asksItself =

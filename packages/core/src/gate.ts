@@ -16,6 +16,7 @@ import {
   KitUnknownOutcomeError,
   originOf,
   reasonOf,
+  replyOf,
   safeCause,
 } from "./errors.js";
 import { isOwned } from "./owned.js";
@@ -34,6 +35,8 @@ export interface Call {
   readonly signal?: AbortSignal | undefined;
   /** Whether it is still worth sending; asked each time before it is sent. */
   readonly isWanted?: (() => boolean) | undefined;
+  /** The gate's own: whether a try was sent whose reply is lost. It holds for what is sent in its place, too. */
+  maybeSent?: boolean;
 }
 
 /** A connection that answered nothing for this long is deaf; where less is known it is asked, and given as long. */
@@ -46,7 +49,21 @@ const firstWrite = 8;
 const neverSent =
   /^(Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready)/;
 /** A Cluster client that does not send again what was lost has seen nothing but refusals. */
-const onlyRefused = /^Too many Cluster redirections/;
+const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.*)$/s;
+
+/** Replies by which a server says that it did nothing, and which pass when servers have changed places. */
+const refusals: readonly (readonly [reply: RegExp, remedy: "wait" | "reconnect"])[] = [
+  // The master that we knew is one no more. Whoever is now, is found by connecting again.
+  [/^READONLY\b/, "reconnect"],
+  [/^(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/, "wait"],
+];
+
+/** Between two tries of a refused command. A failover takes seconds, a slot's move milliseconds. */
+const firstPauseMs = 10;
+const longestPauseMs = 100;
+
+/** A server that refuses writes may be all there is: it is not dialled more often than this. */
+const reconnectEveryMs = 500;
 
 type Outcome = { readonly reply: unknown } | { readonly error: unknown } | "late";
 
@@ -95,12 +112,19 @@ export class Gate {
   /** How many commands of this turn were put together, and at how many they are written. */
   #corked = 0;
   #writeAt = firstWrite;
-  /** How often the connection was lost: what was under way then may have been sent twice, by us or by the client. */
+  /**
+   * How often a connection was lost, or a reply with it (a Cluster client tells only of replies): what was under way then
+   * may have been sent twice, by us or by the client.
+   */
   drops = 0;
   #lastError: unknown;
   #hasEnded = false;
+  #reconnectedAt = -Infinity;
 
-  /** `isShared`: many callers have commands under way at once, so that it pays to send some of them together. */
+  /**
+   * `isShared`: many callers send single commands, so that it pays to send some of them together, and what was refused is
+   * sent again. Otherwise one borrower sends a sequence, and only he knows what a refusal in it means.
+   */
   constructor(client: RedisLike, isShared = false) {
     this.client = client;
     this.#isShared = isShared;
@@ -147,10 +171,11 @@ export class Gate {
    * @throws {KitUnknownOutcomeError} sent, changes something, and the reply is lost.
    */
   async run(command: string, args: readonly RedisArgument[], call: Call): Promise<unknown> {
-    let maybeSent = false;
+    let refusal: Error | undefined;
+    let pauseMs = firstPauseMs;
     for (;;) {
-      if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#silence(call, maybeSent);
-      if (call.isWanted?.() === false) throw this.#silence(call, maybeSent);
+      if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#failure(call, refusal);
+      if (call.isWanted?.() === false) throw this.#silence(call);
       const { stream } = this.client as NodeClient;
       const sentAt = performance.now();
       const heard = stream?.bytesRead;
@@ -158,18 +183,32 @@ export class Gate {
       if (outcome === "late") {
         const isDeaf = stream?.bytesRead === heard && performance.now() - sentAt >= deafMs;
         if (isOwned(this.client)) this.#replaceDeaf(isDeaf);
-        throw this.#silence(call, true);
+        call.maybeSent = true;
+        throw this.#failure(call, refusal);
       }
       if ("reply" in outcome) return outcome.reply;
       const { error } = outcome;
-      if (isReplyError(error) || (call.signal?.aborted && error === call.signal.reason)) throw error;
-      this.#lastError = error;
-      const sent = !this.#wasRefused(error);
-      maybeSent ||= sent;
-      if (sent && !call.idempotent) throw this.#silence(call, true);
+      if (call.signal?.aborted && error === call.signal.reason) throw error;
+      const reply = this.#replyIn(error);
+      if (reply) {
+        const text = replyOf(reply.message);
+        const remedy = refusals.find(([pattern]) => pattern.test(text))?.[1];
+        if (!remedy || !this.#isShared) throw reply;
+        if (remedy === "reconnect") this.#leaveReplica(stream);
+        refusal = reply;
+        // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
+        if (call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, refusal);
+      } else {
+        this.#lastError = error;
+        const sent = !this.#wasRefused(error);
+        call.maybeSent ||= sent;
+        if (sent) this.drops++;
+        if (sent && !call.idempotent) throw this.#silence(call);
+      }
       // A client may call itself ready for a moment after its socket went: do not spin on it.
-      await pause(Math.min(10, Math.max(call.deadline.remainingMs, 0)), call.signal);
-      if (call.deadline.remainingMs <= 0) throw this.#silence(call, maybeSent);
+      await pause(Math.min(pauseMs, Math.max(call.deadline.remainingMs, 0)), call.signal);
+      if (call.deadline.remainingMs <= 0) throw this.#failure(call, refusal);
+      if (reply) pauseMs = Math.min(2 * pauseMs, longestPauseMs);
     }
   }
 
@@ -179,7 +218,7 @@ export class Gate {
    * @throws {KitUnavailableError} it could not before the deadline, or has ended.
    */
   async ready(call: Call): Promise<void> {
-    if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#silence(call, false);
+    if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#silence(call);
   }
 
   #send(command: string, args: readonly RedisArgument[], call: Call): Promise<Outcome> {
@@ -220,9 +259,28 @@ export class Gate {
     }
   }
 
+  /** What the server said, also where a Cluster client of ours has told only how often it asked. */
+  #replyIn(error: unknown): Error | undefined {
+    if (isReplyError(error)) return error;
+    const last = error instanceof Error && isOwned(this.client) ? onlyRefused.exec(error.message)?.[1] : undefined;
+    if (last === undefined) return undefined;
+    const reply = new Error(last);
+    reply.name = "ReplyError";
+    return reply;
+  }
+
   #wasRefused(error: unknown): boolean {
-    if (!(error instanceof Error)) return false;
-    return neverSent.test(error.message) || (onlyRefused.test(error.message) && isOwned(this.client));
+    return error instanceof Error && neverSent.test(error.message);
+  }
+
+  /** Ends the connection on which a write was refused: once, however many were, and only if it is ours to end. */
+  #leaveReplica(stream: NodeClient["stream"]): void {
+    const now = performance.now();
+    if (!stream || !isOwned(this.client) || stream !== (this.client as NodeClient).stream) return;
+    if (now - this.#reconnectedAt < reconnectEveryMs) return;
+    this.#reconnectedAt = now;
+    // Half-closed first: those that are under way are still told that they were refused, too.
+    (this.client as { disconnect(reconnect: boolean): void }).disconnect(true);
   }
 
   /** Resolves with whether the client became ready before the deadline. */
@@ -252,11 +310,16 @@ export class Gate {
     });
   }
 
-  #silence(call: Call, maybeSent: boolean): KitError {
+  /** What the deadline ends is what the server said last, unless an earlier try may have succeeded. */
+  #failure(call: Call, refusal: Error | undefined): Error {
+    return refusal && !(call.maybeSent && call.mutates) ? refusal : this.#silence(call);
+  }
+
+  #silence(call: Call): KitError {
     const address = addressOf(this.client);
     const cause = this.#lastError === undefined ? undefined : safeCause(this.#lastError);
     const reason = cause ? ` (${reasonOf(cause)})` : "";
-    if (maybeSent && call.mutates)
+    if (call.maybeSent && call.mutates)
       return new KitUnknownOutcomeError(
         `${call.what} was sent to ${address}, but its reply is lost${reason}: it may or may not have happened`,
         call.op,

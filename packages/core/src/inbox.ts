@@ -1,32 +1,54 @@
-import { destroySocket, duplicateNode, type NodeClient, type RedisLike } from "./client.js";
-import { atDeadline, Deadline, onAbort } from "./deadline.js";
-import { Lane } from "./lane.js";
+import { destroySocket, duplicateNode, isAstray, isForsaken, type NodeClient, type RedisLike } from "./client.js";
+import { atDeadline, type Deadline, onAbort } from "./deadline.js";
+import { answered, Lane } from "./lane.js";
 import { newToken } from "./token.js";
-
-/** A silent subscriber connection would never be noticed: nothing is in flight on it. So it is pinged, this long. */
-const answerMs = 2_000;
 
 const forbidden = /^(ReplyError: )?(NOPERM|ERR unknown command)/;
 
+/** Whether messages of a channel arrive now; where subscribing to it is forbidden, whoever listens has to ask instead. */
+type ChannelState = "open" | "down" | "forbidden";
+
+/** What somebody who listens to a channel is told. */
+export interface ChannelListener {
+  /** A message came. It is a hint: others may have been lost. */
+  readonly message: (text: string) => void;
+  /** Told at each change, and whenever messages may have been lost: `open` once more means look at the state again. */
+  readonly state: (state: ChannelState) => void;
+}
+
+interface Channel {
+  readonly listeners: Set<ChannelListener>;
+  state: ChannelState;
+}
+
+/** ioredis has it; core needs it only here. */
+interface Subscriber extends NodeClient {
+  unsubscribe(channel: string): Promise<unknown>;
+}
+
 /**
- * One pushed channel for one client object, subscribed once and kept.
+ * One pushed channel for one client object, subscribed once and kept; and beside it, on the same connection, the channels
+ * that packages share with others (`listen`).
  *
- * Messages are `id TAB payload`; who expects something registers its id. A push is a hint: it can be lost with the
+ * Messages of the own channel are `id TAB payload`; who expects something registers its id. A push is a hint: it can be lost with the
  * connection, and then `onResubscribed` tells everybody who waits to look at the state instead.
  */
 export class Inbox {
   /** The channel that scripts publish to. */
   readonly channel: string;
+  readonly #client: RedisLike;
   readonly #mayPublish: (channel: string) => Promise<boolean>;
   readonly #lane: Lane;
   readonly #expected = new Map<string, (payload: string) => void>();
   readonly #resubscribed = new Set<() => void>();
   readonly #opening = new Set<() => void>();
+  readonly #channels = new Map<string, Channel>();
   #checking: Promise<void> | undefined;
   #state: "closed" | "opening" | "open" | "forbidden" = "closed";
 
   /** `mayPublish` says whether scripts of this user may publish to a channel; asked once, on the command connection. */
   constructor(client: RedisLike, prefix: string, mayPublish: (channel: string) => Promise<boolean>) {
+    this.#client = client;
     this.#mayPublish = mayPublish;
     this.channel = `${prefix}:inbox:${newToken()}`;
     const make = (): NodeClient =>
@@ -89,12 +111,49 @@ export class Inbox {
     return () => this.#resubscribed.delete(listener);
   }
 
+  /**
+   * Listens to a further channel, on this connection, and again on each that replaces it. Returns what ends it.
+   *
+   * `listener.state` is called as soon as it is known whether messages arrive.
+   */
+  listen(name: string, listener: ChannelListener): () => void {
+    if (this.#state === "closed") this.#state = "opening";
+    this.#lane.open();
+    let channel = this.#channels.get(name);
+    if (!channel) {
+      this.#channels.set(name, (channel = { listeners: new Set(), state: "down" }));
+      const connection = this.#lane.client;
+      if (connection) void this.#join(connection, name, channel);
+    }
+    const { listeners } = channel;
+    const own: ChannelListener = { ...listener };
+    listeners.add(own);
+    if (channel.state !== "down") {
+      const { state } = channel;
+      queueMicrotask(() => listeners.has(own) && listener.state(state));
+    }
+    return () => {
+      if (!listeners.delete(own) || listeners.size > 0 || this.#channels.get(name)?.listeners !== listeners) return;
+      this.#channels.delete(name);
+      (this.#lane.client as Subscriber | undefined)?.unsubscribe(name).catch(() => undefined);
+    };
+  }
+
   /** Makes sure that the connection is alive; a silent one is replaced. Asked by several at once, it looks once. */
   check(): Promise<void> {
     this.#checking ??= this.#ping().finally(() => {
       this.#checking = undefined;
     });
     return this.#checking;
+  }
+
+  /** The client is connected, or knows other nodes: a lane that waits follows at once, one that leads elsewhere is replaced. */
+  follow(): void {
+    this.#lane.hurry();
+    const connection = this.#lane.client;
+    if (!connection || !(isAstray(connection, this.#client) || isForsaken(connection, this.#client))) return;
+    destroySocket(connection);
+    this.#down();
   }
 
   close(): void {
@@ -104,23 +163,43 @@ export class Inbox {
   }
 
   async #subscribe(connection: NodeClient): Promise<void> {
-    connection.on("message", (channel, message) => {
-      if (channel === this.channel && typeof message === "string") this.#deliver(message);
-    });
-    const subscribed = connection.subscribe(this.channel);
-    await answered(subscribed, () => destroySocket(connection));
-    const refusal = await subscribed.then(() => undefined, String);
-    if (refusal !== undefined && !forbidden.test(refusal)) {
+    if (isAstray(connection, this.#client)) {
       destroySocket(connection);
       return;
     }
-    const isAllowed = refusal === undefined && (await this.#mayPublish(this.channel));
+    connection.on("message", (channel, message) => {
+      if (typeof message !== "string") return;
+      if (channel === this.channel) this.#deliver(message);
+      else for (const { message: hear } of this.#channels.get(String(channel))?.listeners ?? []) hear(message);
+    });
+    for (const [name, channel] of this.#channels) void this.#join(connection, name, channel);
+    const answer = await this.#ask(connection, this.channel);
+    if (answer === "broken") return;
+    const isAllowed = answer === "open" && (await this.#mayPublish(this.channel));
     // Closed, or replaced, while the answers were under way.
     if (this.#lane.client !== connection) return;
     this.#state = isAllowed ? "open" : "forbidden";
     this.#lane.proven();
     for (const settle of [...this.#opening]) settle();
     for (const listener of this.#resubscribed) listener();
+  }
+
+  /** Subscribes; a connection on which that fails is ended, and the next one tries again. */
+  async #ask(connection: NodeClient, channel: string): Promise<"open" | "forbidden" | "broken"> {
+    const subscribed = connection.subscribe(channel);
+    await answered(subscribed, () => destroySocket(connection));
+    const refusal = await subscribed.then(() => undefined, String);
+    if (refusal === undefined) return "open";
+    if (forbidden.test(refusal)) return "forbidden";
+    destroySocket(connection);
+    return "broken";
+  }
+
+  async #join(connection: NodeClient, name: string, channel: Channel): Promise<void> {
+    const answer = await this.#ask(connection, name);
+    if (answer === "broken" || this.#lane.client !== connection || this.#channels.get(name) !== channel) return;
+    channel.state = answer;
+    for (const { state } of [...channel.listeners]) state(answer);
   }
 
   async #ping(): Promise<void> {
@@ -134,6 +213,11 @@ export class Inbox {
 
   #down(): void {
     if (this.#state === "open") this.#state = "opening";
+    for (const channel of this.#channels.values()) {
+      if (channel.state === "down") continue;
+      channel.state = "down";
+      for (const { state } of [...channel.listeners]) state("down");
+    }
   }
 
   #deliver(message: string): void {
@@ -141,17 +225,3 @@ export class Inbox {
     this.#expected.get(message.slice(0, tab))?.(message.slice(tab + 1));
   }
 }
-
-/** Resolves when `reply` settles, either way; a connection that gives none is reported as silent, once. */
-const answered = (reply: Promise<unknown>, onSilence: () => void): Promise<void> =>
-  new Promise((resolve) => {
-    const settle = (): void => {
-      cancel();
-      resolve();
-    };
-    const cancel = atDeadline(Deadline.in(answerMs), () => {
-      onSilence();
-      resolve();
-    });
-    reply.then(settle, settle);
-  });

@@ -15,15 +15,18 @@ export {
 } from "./errors.js";
 
 // For packages that build on core.
+export { addressOf } from "./client.js";
 export { surely } from "./clock.js";
-export { Deadline, onAbort } from "./deadline.js";
+export { atDeadline, Deadline, onAbort } from "./deadline.js";
+export { isReplyError, serverError } from "./errors.js";
 export { TypedEmitter } from "./emitter.js";
 export { booleanOption, integerOption, optionsObject, signalOption, textOption } from "./options.js";
-export { pause } from "./retry.js";
+export { backoffMs, pause } from "./retry.js";
+export { withRuntime } from "./runtime.js";
 export { newToken } from "./token.js";
-export { traced } from "./tracing.js";
+export { onTraced, traced } from "./tracing.js";
 
-export type { NodeClient, RedisArgument, RedisLike } from "./client.js";
+export type { Address, NodeClient, RedisArgument, RedisLike } from "./client.js";
 export type { ServerClock } from "./clock.js";
 export type { Connection, ConnectOptions } from "./connect.js";
 export type { KitErrorCode } from "./errors.js";
@@ -33,6 +36,7 @@ export type { Inbox } from "./inbox.js";
 export type { Keyspace } from "./keyspace.js";
 export type { LeaseScheduler, ScheduledLease } from "./leases.js";
 export type { OptimisticOptions, OptimisticResult, Transaction } from "./optimistic.js";
+export type { ExclusiveConnection } from "./pool.js";
 export type { RetryOptions } from "./retry.js";
 export type { RetainOptions, Runtime } from "./runtime.js";
 export type { RunOptions, Script, ScriptSpec } from "./script.js";

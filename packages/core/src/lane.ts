@@ -1,4 +1,5 @@
 import { destroySocket, handshakeMs, type NodeClient } from "./client.js";
+import { atDeadline, Deadline } from "./deadline.js";
 import { KitClosedError, reasonOf } from "./errors.js";
 import { backoffMs } from "./retry.js";
 
@@ -27,6 +28,23 @@ export const watchHandshake = (connection: NodeClient): (() => void) => {
     connection.off("close", onSettled);
   };
 };
+
+/** A silent subscriber connection would never be noticed: nothing is in flight on it. So it is pinged, this long. */
+const answerMs = 2_000;
+
+/** Resolves when `reply` settles, either way; a connection that gives none is reported as silent, once. */
+export const answered = (reply: Promise<unknown>, onSilence: () => void): Promise<void> =>
+  new Promise((resolve) => {
+    const settle = (): void => {
+      cancel();
+      resolve();
+    };
+    const cancel = atDeadline(Deadline.in(answerMs), () => {
+      onSilence();
+      resolve();
+    });
+    reply.then(settle, settle);
+  });
 
 /** What a lane tells its user. */
 export interface LaneEvents {
@@ -75,6 +93,13 @@ export class Lane {
   /** Drops a connection that went silent; another one follows. */
   kill(): void {
     if (this.#client) destroySocket(this.#client);
+  }
+
+  /** Does not wait any longer to connect: what it waited for may be there now. */
+  hurry(): void {
+    if (!this.#timer) return;
+    clearTimeout(this.#timer);
+    this.#connect();
   }
 
   /** Ends it for good. */

@@ -1,5 +1,6 @@
-import { connectionsOf, destroySocket, hasEnded, type NodeClient, type RedisLike } from "./client.js";
+import { connectionsOf, destroySocket, hasEnded, hasSentinels, type NodeClient, type RedisLike } from "./client.js";
 import { reconnectMs, watchHandshake } from "./lane.js";
+import { watchSentinels } from "./sentinel.js";
 
 const owned = new WeakSet<RedisLike>();
 
@@ -41,8 +42,10 @@ export const superviseClient = (client: RedisLike): (() => void) => {
   client.on("+node", watch);
   client.on("-node", unwatch);
   for (const connection of connectionsOf(client)) watch(connection);
+  const unwatchSentinels = hasSentinels(client) ? watchSentinels(client) : undefined;
   return () => {
     closed = true;
+    unwatchSentinels?.();
     owned.delete(client);
     clearTimeout(timer);
     client.off("ready", onReady);

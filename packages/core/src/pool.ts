@@ -3,9 +3,12 @@ import {
   addressOf,
   destroySocket,
   duplicateNode,
+  hasSentinels,
+  isAstray,
   keyPrefixOf,
   type NodeClient,
   nodeOfSlot,
+  peerOf,
   reachable,
   type RedisArgument,
   type RedisLike,
@@ -16,10 +19,12 @@ import { Gate } from "./gate.js";
 import { slotOf } from "./keyspace.js";
 import { watchHandshake } from "./lane.js";
 
-const maxConnections = 8;
-
 /** A connection that one borrower has for itself. */
 export interface ExclusiveConnection {
+  /** For scripts. */
+  readonly gate: Gate;
+  /** Where it leads: `host:port` or a socket's path. */
+  readonly address: string;
   /** Whether it is lost; then so is everything that was WATCHed on it. */
   readonly isBroken: boolean;
   /**
@@ -43,6 +48,8 @@ export interface ExclusiveConnection {
  */
 export class ExclusivePool {
   readonly #client: RedisLike;
+  readonly #purpose: string;
+  readonly #maxConnections: number;
   readonly #idle: { readonly connection: NodeClient; readonly address: string }[] = [];
   readonly #queue: { readonly admit: () => void; readonly refuse: () => void }[] = [];
   /** What nodes said about slots since the client last looked. */
@@ -51,24 +58,51 @@ export class ExclusivePool {
   #lent = 0;
   #closed = false;
 
-  constructor(client: RedisLike) {
+  /** `purpose`: what the connections are for, as `CLIENT LIST` shows it. */
+  constructor(client: RedisLike, purpose: string, maxConnections: number) {
     this.#client = client;
+    this.#purpose = purpose;
+    this.#maxConnections = maxConnections;
   }
 
   /** Lends a connection to the node that serves `key`; waits its turn while all are lent, first come first served. */
-  async take(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
+  take(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
+    const slot = slotOf(keyPrefixOf(this.#client) + key);
+    return this.#take(
+      () => this.#told.get(slot) ?? addressFrom(nodeOfSlot(this.#client, slot)),
+      slot,
+      deadline,
+      signal,
+    );
+  }
+
+  /** The same to one node, at an address that a server told. */
+  takeNode(node: Address, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
+    return this.#take(() => reachable(this.#client, node), undefined, deadline, signal);
+  }
+
+  async #take(
+    find: () => Address | undefined,
+    slot: number | undefined,
+    deadline: Deadline,
+    signal: AbortSignal | undefined,
+  ): Promise<ExclusiveConnection> {
     if (this.#closed) throw new KitClosedError("The connection pool");
-    if (this.#lent >= maxConnections) await this.#turn(deadline, signal);
+    if (this.#lent >= this.#maxConnections) await this.#turn(deadline, signal);
     else this.#lent++;
     try {
-      const slot = slotOf(keyPrefixOf(this.#client) + key);
-      const address = this.#told.get(slot) ?? addressFrom(nodeOfSlot(this.#client, slot));
+      const address = find();
       const name = address ? `${address.host}:${String(address.port)}` : "";
       return this.#lend(this.#reuse(name) ?? this.#make(address), name, slot);
     } catch (error) {
       this.#pass();
       throw error;
     }
+  }
+
+  /** The client is connected: connections that lead elsewhere are ended, also those that are lent. */
+  follow(): void {
+    for (const connection of this.#all) if (isAstray(connection, this.#client)) destroySocket(connection);
   }
 
   close(): void {
@@ -93,7 +127,7 @@ export class ExclusivePool {
       this.#queue.push(mine);
       const cancelDeadline = atDeadline(deadline, () =>
         settle(() => {
-          const message = `All ${String(maxConnections)} connections for transactions were busy until the time was over`;
+          const message = `All ${String(this.#maxConnections)} kit:${this.#purpose} connections were busy until the time was over`;
           reject(new KitUnavailableError(message, addressOf(this.#client)));
         }),
       );
@@ -115,12 +149,19 @@ export class ExclusivePool {
 
   #make(address: Address | undefined): NodeClient {
     // Idle ones to other nodes make room, so that the bound holds.
-    if (this.#all.size >= maxConnections) this.#discard(this.#idle[0]?.connection);
-    const connection = duplicateNode(this.#client, { connectionName: "kit:exclusive" }, address);
+    if (this.#all.size >= this.#maxConnections) this.#discard(this.#idle[0]?.connection);
+    // Where an address is given, neither Sentinel nor a socket's path has a say.
+    const direct = address && { sentinels: undefined, path: undefined };
+    // The caller's idea of which error replies call for another connection is not ours: a borrower decides.
+    const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
+    const connection = duplicateNode(this.#client, { ...own, ...direct }, address);
     this.#all.add(connection);
     watchHandshake(connection);
     // ioredis prints errors that nobody listens to, also those of an idle connection.
     connection.on("error", () => undefined);
+    connection.on("ready", () => {
+      if (isAstray(connection, this.#client)) destroySocket(connection);
+    });
     connection.on("end", () => this.#forget(connection));
     return connection;
   }
@@ -138,17 +179,23 @@ export class ExclusivePool {
     if (place >= 0) this.#idle.splice(place, 1);
   }
 
-  #lend(connection: NodeClient, address: string, slot: number): ExclusiveConnection {
+  #lend(connection: NodeClient, address: string, slot: number | undefined): ExclusiveConnection {
     const gate = new Gate(connection);
     gate.attach();
     let isReturned = false;
     return {
+      gate,
+      get address() {
+        // Sentinel alone knows whom it connected us to.
+        return address || (hasSentinels(connection) && peerOf(connection)) || addressOf(connection);
+      },
       get isBroken() {
         return connection.status !== "ready";
       },
       call: (command, args, deadlineMs, mutates = false) =>
         gate.run(command, args, { what: command, mutates, idempotent: false, deadline: Deadline.in(deadlineMs) }),
       misrouted: (complaint) => {
+        if (slot === undefined) return;
         const [, host = "", port] = /^MOVED \d+ (.*):(\d+)$/.exec(complaint) ?? [];
         // A node that does not know its own name means: where you found me.
         const own = connection.options.host ?? "127.0.0.1";
@@ -159,9 +206,14 @@ export class ExclusivePool {
       giveBack: (isClean) => {
         if (isReturned) return;
         isReturned = true;
-        gate.detach();
-        if (isClean && !this.#closed && connection.status === "ready") this.#idle.push({ connection, address });
-        else this.#discard(connection);
+        if (isClean && !this.#closed && connection.status === "ready") {
+          gate.detach();
+          this.#idle.push({ connection, address });
+        } else {
+          // What is still under way on it hears of its end.
+          connection.on("end", () => gate.detach());
+          this.#discard(connection);
+        }
         this.#pass();
       },
     };

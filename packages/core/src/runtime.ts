@@ -39,6 +39,7 @@ export class Runtime {
   readonly gate: Gate;
   readonly inbox: Inbox;
   readonly exclusive: ExclusivePool;
+  readonly #pools = new Map<string, ExclusivePool>();
   readonly leases: LeaseScheduler = new LeaseScheduler();
   readonly #clocks = new Map<string, ServerClock>();
   readonly #onGone: () => void;
@@ -51,10 +52,18 @@ export class Runtime {
     this.prefix = prefix;
     this.gate = new Gate(client, true);
     this.inbox = new Inbox(client, prefix, (channel) => this.#mayPublish(channel));
-    this.exclusive = new ExclusivePool(client);
+    this.exclusive = this.pool("exclusive");
     this.#onGone = onGone;
     this.gate.attach();
-    this.gate.onDrop(() => this.#clocks.clear());
+    this.gate.onDrop(() => {
+      this.#clocks.clear();
+      // Of a Cluster one node may be lost while the client stays ready.
+      this.inbox.follow();
+    });
+    this.gate.onReady(() => {
+      this.inbox.follow();
+      for (const pool of this.#pools.values()) pool.follow();
+    });
   }
 
   hold(): this {
@@ -66,9 +75,16 @@ export class Runtime {
   release(): void {
     if (--this.#holders > 0) return;
     this.inbox.close();
-    this.exclusive.close();
+    for (const pool of this.#pools.values()) pool.close();
     this.gate.detach();
     this.#onGone();
+  }
+
+  /** Connections of our own for one purpose, opened on demand and lent out one borrower at a time. */
+  pool(purpose: string, maxConnections = 8): ExclusivePool {
+    let pool = this.#pools.get(purpose);
+    if (!pool) this.#pools.set(purpose, (pool = new ExclusivePool(this.client, purpose, maxConnections)));
+    return pool;
   }
 
   /**
@@ -145,8 +161,12 @@ export const retain = (redis: RedisLike, options: RetainOptions = {}): Runtime =
   return runtime.hold();
 };
 
-/** Runs one operation on a client that no package retains, and leaves nothing on it. */
-export const withRuntime = async <T>(redis: RedisLike, operation: (runtime: Runtime) => Promise<T>): Promise<T> => {
+/** Runs one operation on what is retained, or on a client that no package retains, and leaves nothing on that. */
+export const withRuntime = async <T>(
+  redis: RedisLike | Runtime,
+  operation: (runtime: Runtime) => Promise<T>,
+): Promise<T> => {
+  if (redis instanceof Runtime) return await operation(redis);
   const runtime = retain(redis);
   try {
     return await operation(runtime);

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { RedisArgument, RedisLike } from "./client.js";
 import { Deadline } from "./deadline.js";
 import { isReplyError, KitKeyTypeError, replyOf, safeCause, serverError } from "./errors.js";
-import type { Call, Gate } from "./gate.js";
+import { type Call, Gate } from "./gate.js";
 import { Runtime, withRuntime } from "./runtime.js";
 
 /** `...leases` stands for any number of keys or arguments, at the end of the list. */
@@ -75,7 +75,7 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
    * @throws {KitError} any other error of the server, by its code.
    */
   run(
-    redis: RedisLike | Runtime,
+    redis: RedisLike | Runtime | Gate,
     keys: Operands<Keys, string>,
     args: Operands<Args, RedisArgument>,
     options?: RunOptions,
@@ -110,6 +110,7 @@ class ScriptCall implements Call {
   readonly deadline: Deadline;
   readonly signal: AbortSignal | undefined;
   readonly isWanted: (() => boolean) | undefined;
+  maybeSent = false;
   /** The script's text or its hash, the number of keys, the keys, the arguments. */
   readonly operands: RedisArgument[];
   readonly #name: string;
@@ -180,6 +181,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
       operands[1] = operands.length - 2;
       appendArgs(operands, args);
       const call = new ScriptCall(facts, operands, options);
+      if (redis instanceof Gate) return runOn(redis, call);
       return redis instanceof Runtime
         ? runOn(redis.gate, call)
         : withRuntime(redis, (runtime) => runOn(runtime.gate, call));

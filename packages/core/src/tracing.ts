@@ -1,13 +1,45 @@
-import { tracingChannel, type TracingChannel } from "node:diagnostics_channel";
+import { channel, tracingChannel, type TracingChannel } from "node:diagnostics_channel";
 
+type Names = Set<string>;
+
+// Shared by all installed copies of this package: whoever listens hears of the operations of each.
+const registry = Symbol.for("kit.tracing");
+const shared = globalThis as { [registry]?: Names };
+const names: Names = (shared[registry] ??= new Set());
+
+/** diagnostics_channel knows no wildcard, so each new name is told here, before its first operation. */
+const announcements = channel("kit:channels");
 const channels = new Map<string, TracingChannel<object, object>>();
+
+const open = (name: string): TracingChannel<object, object> => {
+  const made = tracingChannel<object, object>(`kit:${name}`);
+  channels.set(name, made);
+  if (!names.has(name)) {
+    names.add(name);
+    announcements.publish({ name });
+  }
+  return made;
+};
 
 /**
  * Runs `operation` inside the diagnostics channel `kit:<name>`, whose `start`, `end`, `asyncStart`, `asyncEnd` and
- * `error` events carry `context()`. Costs one look-up while nobody listens.
+ * `error` events carry `context()`. What that gives goes to traces and logs: names and figures, never contents or
+ * proofs. Costs one look-up while nobody listens.
  */
 export const traced = <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
-  let channel = channels.get(name);
-  if (!channel) channels.set(name, (channel = tracingChannel<object, object>(`kit:${name}`)));
-  return channel.hasSubscribers ? channel.tracePromise(operation, context()) : operation();
+  const found = channels.get(name) ?? open(name);
+  return found.hasSubscribers ? found.tracePromise(operation, context()) : operation();
+};
+
+/**
+ * Tells `listener` the name of each traced operation: at once those that have run, and later each new one before it
+ * runs for the first time. Returns what ends it.
+ */
+export const onTraced = (listener: (name: string) => void): (() => void) => {
+  const hear = (message: unknown): void => listener((message as { readonly name: string }).name);
+  announcements.subscribe(hear);
+  for (const name of names) listener(name);
+  return () => {
+    announcements.unsubscribe(hear);
+  };
 };

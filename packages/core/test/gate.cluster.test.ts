@@ -76,6 +76,9 @@ describe("gate on a Cluster", () => {
     const key = keyOn(0);
     const [node] = redis.server.nodes;
     await append.run(client, { key }, { value: "-" });
+    const runtime = retain(client);
+    redis.defer(() => runtime.release());
+    const { drops } = runtime.gate;
     // Each connection is cut right behind the request: the server runs it, and its reply meets a closed socket.
     for (let round = 0; round < 10; round++) {
       const connection = (
@@ -87,6 +90,8 @@ describe("gate on a Cluster", () => {
       setImmediate(() => connection?.stream.destroy());
       expect(await running).toBe(round + 1);
     }
+    // The client itself says nothing of a node's connection.
+    expect(runtime.gate.drops).toBeGreaterThan(drops);
   });
 
   it("runs a change once whose reply is lost, and calls its outcome unknown", async () => {

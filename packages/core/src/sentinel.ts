@@ -1,0 +1,80 @@
+import { isIP } from "node:net";
+import { type Address, destroySocket, duplicateNode, type NodeClient, peerOf, reachable } from "./client.js";
+import { isReplyError } from "./errors.js";
+import { answered, Lane } from "./lane.js";
+
+const channel = "+switch-master";
+
+/** A demoted master is told so within some ten seconds; until then it takes writes that will be thrown away. */
+const distrustMs = 15_000;
+
+/** Sentinels are silent for weeks, so that a link which nobody keeps alive may be gone unnoticed. */
+const pingEveryMs = 10_000;
+
+/**
+ * Listens to the Sentinels of a client of ours, and ends its connection when they have another master: one that was
+ * idle, or whose master was stopped and goes on, would otherwise stay and write to it. Returns what ends it.
+ *
+ * ioredis' own `failoverDetector` does the same, but it prints when a Sentinel cannot be reached, gives one up that was
+ * lost, and ends the client for good when the news comes while it reconnects.
+ */
+export const watchSentinels = (client: NodeClient): (() => void) => {
+  const { sentinels, name, sentinelUsername, sentinelPassword, sentinelTLS } = client.options;
+  let left: Address | undefined;
+  let leftAt = -Infinity;
+
+  const isAt = ({ host, port }: Address): boolean => isIP(host) > 0 && peerOf(client) === `${host}:${String(port)}`;
+  const leave = (): void => {
+    if (performance.now() - leftAt < distrustMs && left && isAt(left)) destroySocket(client);
+  };
+  const onNews = (_: unknown, news: unknown): void => {
+    const [master, oldHost = "", oldPort, host = "", port] = String(news).split(" ");
+    if (master !== name) return;
+    left = reachable(client, { host: oldHost, port: Number(oldPort) });
+    leftAt = performance.now();
+    const next = reachable(client, { host, port: Number(port) });
+    // The wait between two tries may be two seconds, and who is asked now gives the right answer.
+    if (client.status === "reconnecting" || client.status === "end") client.connect().catch(() => undefined);
+    else if (!isAt(next)) destroySocket(client);
+  };
+
+  const lanes = (sentinels ?? []).map(({ host = "127.0.0.1", port = 26_379 }) => {
+    const settings = {
+      connectionName: "kit:sentinel",
+      sentinels: null,
+      name: null,
+      role: null,
+      username: sentinelUsername ?? null,
+      password: sentinelPassword ?? null,
+      tls: sentinelTLS,
+      db: 0,
+      // Messages and pings look the same in both majors then.
+      protocol: 2,
+    };
+    const lane = new Lane(() => duplicateNode(client, settings, { host, port }), {
+      ready: (connection) => {
+        connection.on("message", onNews);
+        connection.subscribe(channel).then(
+          () => lane.proven(),
+          // One that does not let us listen will not the next time either.
+          (error: unknown) => isReplyError(error) || destroySocket(connection),
+        );
+      },
+      down: () => undefined,
+    });
+    return lane;
+  });
+  const ping = setInterval(() => {
+    for (const { client: connection } of lanes)
+      if (connection) void answered(connection.call("PING"), () => destroySocket(connection));
+  }, pingEveryMs);
+  ping.unref();
+  // A Sentinel that has not heard yet may have sent it back there.
+  client.on("ready", leave);
+  for (const lane of lanes) lane.open();
+  return () => {
+    clearInterval(ping);
+    client.off("ready", leave);
+    for (const lane of lanes) lane.close();
+  };
+};

@@ -1,0 +1,142 @@
+import * as vitest from "vitest";
+import { describe, expect, it, vi } from "vitest";
+import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { Deadline } from "../src/deadline.js";
+import { optimistic } from "../src/optimistic.js";
+import { retain } from "../src/runtime.js";
+import { own, until } from "./harness.js";
+import { addOnce, read } from "./scripts.js";
+import { peerPort, Writer } from "./writer.js";
+
+const redis = useRedis(vitest, { mode: "sentinel" });
+
+/** Our part of a recovery: from the Sentinels' word to the first change on the new master. The rest is their own. */
+const wayMs = 1_000;
+
+const failedOver = async (old: RedisNode): Promise<RedisNode> => {
+  await until(async () => (await redis.server.master()) !== old, 15_000);
+  return redis.server.master();
+};
+
+describe("failover by Sentinel", () => {
+  it("costs a call with enough time nothing but time when the master is killed", async () => {
+    const client = await own(redis);
+    const [old] = redis.server.nodes as [RedisNode];
+    const writer = new Writer(client, redis.prefix, 10_000);
+    await until(() => writer.acked.length > 50);
+    const killedAt = performance.now();
+    await old.kill();
+    await failedOver(old);
+    const switchedAt = performance.now();
+    await until(() => writer.acked.some(({ at, port }) => at > killedAt && port !== old.port), 10_000);
+    await writer.stop();
+    const first = writer.acked.find(({ at, port }) => at > killedAt + 500 && port !== old.port);
+    expect(writer.failures).toEqual([]);
+    expect(first!.at - switchedAt).toBeLessThan(wayMs);
+    await old.start();
+  });
+
+  it("takes no word of an old master that was stopped and goes on, once the Sentinels have another", async () => {
+    const client = await own(redis);
+    const [old] = redis.server.nodes as [RedisNode];
+    const writer = new Writer(client, redis.prefix, 10_000);
+    const idle = await own(redis);
+    await until(() => writer.acked.length > 50);
+    const pausedAt = performance.now();
+    old.pause();
+    const master = await failedOver(old);
+    const switchedAt = performance.now();
+    await until(() => writer.acked.some(({ at }) => at > switchedAt));
+    await until(() => idle.status === "ready" && peerPort(idle) === master.port);
+    await until(() => performance.now() - pausedAt > 6_000, 7_000);
+    old.resume();
+    const resumedAt = performance.now();
+    // Until the old one is told that it is a replica now, it would take what it is given.
+    await until(() => writer.acked.filter(({ at }) => at > resumedAt).length > 200);
+    await writer.stop();
+    expect(await addOnce.run(idle, { key: `${redis.prefix}:idle` }, { op: "1" })).toBe(1);
+    const first = writer.acked.find(({ at }) => at > pausedAt + 500);
+    expect(first!.at - switchedAt).toBeLessThan(wayMs);
+    expect(writer.failures).toEqual([]);
+    const late = writer.acked.filter(({ at, port }) => at > switchedAt + 100 && port === old.port);
+    expect(late).toEqual([]);
+    const kept = new Set((await master.call("ZRANGE", redis.prefix, "0", "-1")) as string[]);
+    expect(writer.acked.filter(({ at, op }) => at > switchedAt && !kept.has(op))).toEqual([]);
+    expect(await master.call("ZCARD", `${redis.prefix}:idle`)).toBe(1);
+  });
+
+  it("takes lanes and transactions along, with those of a borrowed client and of a duplicate", async () => {
+    const borrowed = redis.connect({ retryStrategy: () => 50 });
+    const runtimes = [retain(await own(redis)), retain(borrowed), retain(borrowed, { isolate: true })];
+    redis.defer(() => runtimes.forEach((runtime) => runtime.release()));
+    const [old] = redis.server.nodes as [RedisNode];
+    const resubscribed = runtimes.map(() => 0);
+    for (const [index, runtime] of runtimes.entries()) {
+      expect(await runtime.inbox.open(Deadline.in(5_000))).toBe(true);
+      runtime.inbox.onResubscribed(() => resubscribed[index]!++);
+      await optimistic(runtime, [redis.prefix], (tx) => tx.call("GET", redis.prefix));
+    }
+    await old.kill();
+    const master = await failedOver(old);
+    await old.start();
+    for (const [index, runtime] of runtimes.entries()) {
+      await until(() => resubscribed[index]! > 0 && runtime.inbox.isOpen, 10_000);
+      const heard = new Promise((resolve) => runtime.inbox.expect("id", resolve));
+      await eventually(
+        () => master.call("PUBLISH", runtime.inbox.channel, "id\tpayload").then((n) => expect(n).toBe(1)),
+        {
+          timeoutMs: 15_000,
+        },
+      );
+      expect(await heard).toBe("payload");
+      const outcome = await optimistic(runtime, [redis.prefix], (tx) => tx.call("GET", redis.prefix), {
+        waitMs: 10_000,
+      });
+      expect(outcome.value).toBeNull();
+    }
+  });
+
+  it("moves a lane off a master that is stopped, though nobody waits on it", async () => {
+    const runtime = retain(await own(redis));
+    redis.defer(() => runtime.release());
+    await runtime.inbox.open(Deadline.in(5_000));
+    const [old] = redis.server.nodes as [RedisNode];
+    old.pause();
+    const master = await failedOver(old);
+    const said = runtime.inbox.channel;
+    await eventually(async () => expect(await master.call("PUBLISH", said, "x\ty")).toBe(1), { timeoutMs: 1_500 });
+    old.resume();
+  });
+
+  it("connects a client again that ended in the failover", async () => {
+    const client = await own(redis);
+    const [old] = redis.server.nodes as [RedisNode];
+    await read.run(client, { key: redis.prefix }, {});
+    let ends = 0;
+    client.on("end", () => ends++);
+    // As ioredis' own detector does when its news comes while the client connects: it never tries again.
+    const leave = (): void => {
+      client.off("connecting", leave);
+      setImmediate(() => (client as unknown as { connector: { disconnect(): void } }).connector.disconnect());
+    };
+    client.on("connecting", leave);
+    await old.kill();
+    expect(await addOnce.run(client, { key: redis.prefix }, { op: "1" }, { deadlineMs: 15_000 })).toBe(1);
+    expect(ends).toBe(1);
+    expect(peerPort(client)).toBe((await redis.server.master()).port);
+    await old.start();
+  });
+
+  it("prints nothing and works on when a Sentinel is lost, and asks another when one is silent", async () => {
+    const printed = vi.spyOn(console, "error");
+    const [silent, lost] = redis.server.sentinels as [RedisNode, RedisNode];
+    silent.pause();
+    await lost.kill();
+    const client = await own(redis, { deadlineMs: 5_000 });
+    expect(await read.run(client, { key: redis.prefix }, {})).toBe("");
+    silent.resume();
+    await lost.start();
+    expect(printed).not.toHaveBeenCalled();
+    printed.mockRestore();
+  });
+});
