@@ -14,7 +14,7 @@ export class SetupError extends Error {
 
 /**
  * @typedef {{
- *   name: string, version?: string, private?: boolean, bin?: unknown, exports?: unknown,
+ *   name: string, version?: string, private?: boolean, bin?: unknown, exports?: Record<string, unknown>,
  *   scripts?: Record<string, string>, engines?: Record<string, string>, packageManager?: string,
  *   dependencies?: Record<string, string>, devDependencies?: Record<string, string>,
  *   peerDependencies?: Record<string, string>, optionalDependencies?: Record<string, string>,

@@ -1,3 +1,3 @@
 import type { Options } from "tsup";
-export declare const library: () => Options[];
+export declare const library: (parts?: readonly string[]) => Options[];
 export declare const application: (entry: string[] | Record<string, string>) => Options;

@@ -6,8 +6,16 @@ const folder = new URL("../examples/", import.meta.url);
 const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
 
 const printed: Record<string, RegExp> = {
+  "component.ts": /^1\n2 ready$/,
+  "config.ts":
+    /^search-1 fresh\nlimit 20 → 50\nrevision 1 came first\nlimit 50 → 80\nlimit 80 → 50\n3 \{"host":"search-1","limit":50\}\n2 \{"host":"search-1","limit":80\}$/,
   "connect.ts": /^true (redis|valkey) \d+\.\d+\.\d+ [\d.]+\nhello$/,
+  "otel.ts": /^core\.persistenceReport redis$/,
+  "flags.ts": /^closed for new disks, back at 2030-01-01T06:00:00\.000Z$/,
+  "durable.ts": /^1 short 0 0 of 1 replicas acknowledged$/,
   "optimistic.ts": /^sold 1$/,
+  "reports.ts":
+    /^master {3}\nfalse (nothing: no change|the \d+ changes) since the last snapshot; none is made by itself \d+\n 0 master$/,
   "script.ts": /^1\n2\n2$/,
 };
 

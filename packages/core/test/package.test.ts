@@ -17,24 +17,31 @@ const values = [
   "KitUnavailableError",
   "KitUnknownOutcomeError",
   "TypedEmitter",
+  "addressOf",
+  "atDeadline",
+  "backoffMs",
   "booleanOption",
   "connect",
   "defineScript",
   "health",
   "integerOption",
+  "isReplyError",
   "keyspace",
   "newToken",
   "onAbort",
+  "onTraced",
   "optimistic",
   "optionsObject",
   "pause",
   "retain",
   "retry",
+  "serverError",
   "signalOption",
   "slotOf",
   "surely",
   "textOption",
   "traced",
+  "withRuntime",
 ];
 
 describe("the package", () => {
@@ -101,6 +108,7 @@ describe("the package", () => {
     const manifest = JSON.parse(readFileSync("package.json", "utf8")) as Record<string, Record<string, string>>;
     expect(manifest["dependencies"]).toBeUndefined();
     expect(readFileSync("dist/LICENSE-uuid.md", "utf8")).toContain("MIT");
-    expect(Object.keys(manifest["peerDependencies"]!)).toEqual(["ioredis"]);
+    expect(Object.keys(manifest["peerDependencies"]!)).toEqual(["@opentelemetry/api", "ioredis"]);
+    expect(manifest["peerDependenciesMeta"]).toEqual({ "@opentelemetry/api": { optional: true } });
   });
 });

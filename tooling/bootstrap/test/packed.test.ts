@@ -18,6 +18,10 @@ it("accepts a package of just the files that it should have", () => {
   expect(packedProblems("x", tarballOf("package.json", deep), ["package.json", deep])).toEqual([]);
 });
 
+it("accepts types that entries share, under whatever name they have", () => {
+  expect(packedProblems("x", tarballOf("dist/lane-DHH5bEFQ.d.ts", "dist/lane-B-_6ifxi.d.cts"), [])).toEqual([]);
+});
+
 it("names a file too many, and one that is missing", () => {
   expect(packedProblems("x", tarballOf("package.json", ".env", "src/a.ts"), ["package.json", "LICENSE"])).toEqual([
     "x would publish .env",

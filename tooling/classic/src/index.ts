@@ -1,3 +1,5 @@
+export { type ClassicConnections, redisConnection } from "./component.js";
+export { ClassicConfigs, configKey, setConfig } from "./configuration.js";
 export { type ClassicKeys, classicKeys } from "./keys.js";
 export {
   acquireLock,
@@ -7,6 +9,7 @@ export {
   releaseLock,
   releaseOwnerlessLock,
 } from "./lock.js";
+export { ClassicMaintenance, maintenanceKey } from "./maintenance.js";
 export {
   itemLock,
   listItem,
@@ -31,4 +34,5 @@ export {
   updateTokenPipeline,
   VIEWED_KEPT,
 } from "./session.js";
+export { waitForSync } from "./sync.js";
 export { type WatchAttempt, watchLoop, type WatchOutcome } from "./transaction.js";

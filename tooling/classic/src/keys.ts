@@ -18,6 +18,8 @@ export interface ClassicKeys {
   viewed(token: string): string;
   /** ZSET, item scored by minus its number of views, so that rank 0 is the most viewed. */
   readonly views: string;
+  /** ZSET, token scored by the time it was written, while somebody waits for a replica. */
+  readonly syncWait: string;
 }
 
 /**
@@ -36,5 +38,6 @@ export function classicKeys(prefix = ""): ClassicKeys {
     recent: `${prefix}recent:`,
     viewed: (token) => `${prefix}viewed:${token}`,
     views: `${prefix}viewed:`,
+    syncWait: `${prefix}sync:wait`,
   };
 }

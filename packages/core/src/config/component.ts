@@ -1,0 +1,542 @@
+import {
+  backoffMs,
+  connect,
+  type Connection,
+  Deadline,
+  integerOption,
+  isReplyError,
+  KitClosedError,
+  KitError,
+  onAbort,
+  optionsObject,
+  serverError,
+  traced,
+  TypedEmitter,
+  withRuntime,
+  type RedisLike,
+} from "../index.js";
+import { Config } from "./config.js";
+import { ComponentRefusedError } from "./errors.js";
+import {
+  configSettings,
+  type ReadyOptions,
+  readyTerms,
+  schemaOption,
+  watchNames,
+  type WatchOptions,
+} from "./options.js";
+import type { Content, StandardSchema } from "./schema.js";
+import { Store } from "./store.js";
+
+/** The entry of a component, unless it has a schema of its own. */
+export interface ComponentEntry {
+  /** As for `connect()`, but with a host, and without a password: Redis is no place for one. */
+  readonly url: string;
+  /** The name of the password, which `secrets` knows. */
+  readonly secret?: string | undefined;
+}
+
+/** What `open` has besides the entry. */
+export interface OpenContext {
+  /**
+   * A secret by its name.
+   *
+   * @throws {ComponentRefusedError} it is not known.
+   */
+  readonly secret: (name: string) => Promise<string>;
+  /** Aborts when the connection is not wanted any more. */
+  readonly signal: AbortSignal;
+}
+
+/** What every component may be told. */
+interface CommonOptions extends WatchOptions {
+  /**
+   * Gives a secret by the name that stands in the entry. Undefined: there is none.
+   *
+   * @default the environment's variable of that name
+   */
+  readonly secrets?: ((name: string) => string | undefined | Promise<string | undefined>) | undefined;
+  /**
+   * How long calls in flight may go on with a connection that was replaced, in milliseconds; then it is closed by force.
+   *
+   * @default 10000
+   */
+  readonly drainMs?: number | undefined;
+}
+
+/** Settings of a component with connections of `connect()`. */
+export interface ComponentOptions extends CommonOptions {
+  readonly schema?: undefined;
+  readonly open?: undefined;
+  readonly check?: undefined;
+  readonly close?: undefined;
+}
+
+/** Settings of a component with connections of any kind. */
+export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = Input> extends CommonOptions {
+  /**
+   * What an entry must be: any Standard Schema.
+   *
+   * @default that of `ComponentEntry`
+   */
+  readonly schema?: StandardSchema<Input, Entry> | undefined;
+  /** Makes the connection that an entry describes. What it throws refuses the entry; only the error's name is told on. */
+  readonly open: (entry: NoInfer<Entry>, context: OpenContext) => Conn | Promise<Conn>;
+  /** Throws if a new connection is not what is wanted. Nobody uses it before. */
+  readonly check?: ((connection: NoInfer<Conn>) => unknown) | undefined;
+  /** Ends a connection; `isForced`: calls on it are still under way. */
+  readonly close: (connection: NoInfer<Conn>, isForced: boolean) => unknown;
+}
+
+/** What happens to a component. */
+export interface ComponentEvents {
+  /** New calls have the new connection from now on. */
+  readonly swap: readonly [event: { readonly generation: number }];
+  /** An entry was refused. The connection that there was is kept; it is tried again with back-off, and at each change. */
+  readonly degraded: readonly [error: ComponentRefusedError];
+  /** A connection was closed by force: `calls` were still under way on it after `drainMs`. */
+  readonly forced: readonly [event: { readonly generation: number; readonly calls: number }];
+  /** Something is wrong with the entry, as of a configuration; or a connection did not close. */
+  readonly error: readonly [error: KitError];
+}
+
+/**
+ * - `loading`: there is no connection yet
+ * - `ready`: the connection is the one that the entry describes
+ * - `degraded`: it is an earlier one; the entry's was refused
+ */
+export type ComponentState = "loading" | "ready" | "degraded";
+
+/** A change is acted on when nothing followed it for so long, or at the latest after so long. */
+const quietMs = 100;
+const settleMs = 1_000;
+/** Between tries of an entry that was refused. */
+const retryBaseMs = 250;
+const retryCapMs = 15_000;
+const checkMs = 2_000;
+
+const url = /^rediss?(?:\+sentinel|\+cluster)?:\/\/(?:[^@/:]*@)?(?<hosts>[^@/?#\s]+)(?:\/[^@?#\s]*)?$/i;
+const host = /^(?:\[[0-9a-f:.%]+\]|[^:[\]]+)(?::(?<port>\d{1,5}))?$/i;
+const socket = /^unix:(?:\/\/)?\/[^@?#]+(?:\?db=\d{1,5})?$/;
+
+const issueOfUrl = (given: unknown): string | undefined => {
+  if (typeof given !== "string") return "expected an address as text";
+  // Whatever stands before an @ and has a colon may be a password, however broken the rest is.
+  if (/:[^@]*@/.test(given.replace(/^[a-z+]+:\/\//i, ""))) return "holds a password; name one in `secret` instead";
+  const hosts = url.exec(given)?.groups?.["hosts"]?.split(",") ?? [];
+  const isFine = hosts.every((one) => {
+    const found = host.exec(one)?.groups;
+    const port = Number(found?.["port"] ?? 1);
+    return found && port >= 1 && port <= 65_535;
+  });
+  return socket.test(given) || (hosts.length > 0 && isFine)
+    ? undefined
+    : "expected an address with a host, as redis://host:6379/0, and nothing behind a question mark";
+};
+
+const entrySchema: StandardSchema<ComponentEntry> = {
+  "~standard": {
+    version: 1,
+    vendor: "kit",
+    validate: (value) => {
+      if (typeof value !== "object" || value === null) return { issues: [{ message: "expected an object" }] };
+      const { url: address, secret, ...rest } = value as Record<string, unknown>;
+      const issues = Object.keys(rest).map((key) => ({ message: "is not known", path: [key] }));
+      const issue = issueOfUrl(address);
+      if (issue !== undefined) issues.push({ message: issue, path: ["url"] });
+      if (secret !== undefined && (typeof secret !== "string" || secret === ""))
+        issues.push({ message: "expected the name of a secret", path: ["secret"] });
+      return issues.length > 0 ? { issues } : { value: value as ComponentEntry };
+    },
+  },
+};
+
+const openConnection = async (entry: ComponentEntry, { secret, signal }: OpenContext): Promise<Connection> => {
+  if (entry.secret === undefined) return await connect({ url: entry.url, signal });
+  const password = await secret(entry.secret);
+  // Without a name ioredis 5 sends the old form of AUTH.
+  const options = entry.url.includes("@") ? { password } : { username: "default", password };
+  return await connect({ url: entry.url, signal, options });
+};
+
+/** It answers, and takes writes. */
+const checkConnection = async (connection: Connection): Promise<void> => {
+  const ask = (command: string): Promise<unknown> =>
+    withRuntime(connection, ({ gate }) =>
+      gate.run(command, [], { what: command, mutates: false, idempotent: true, deadline: Deadline.in(checkMs) }),
+    ).catch((error: unknown) => {
+      if (!isReplyError(error)) throw error;
+      throw serverError(error, command);
+    });
+  await ask("PING");
+  const role = await ask("ROLE").catch((error: KitError) => {
+    // Who may not ask finds out at the first write.
+    if (error.code === "KIT_NO_PERMISSION") return ["master"];
+    throw error;
+  });
+  if (String((role as unknown[])[0]) !== "master") throw new KitError("KIT_READONLY", "it is a replica");
+};
+
+const closeConnection = async (connection: Connection, isForced: boolean): Promise<void> => {
+  if (isForced) connection.disconnect();
+  else await connection.close();
+};
+
+/** A connection and the calls that began with it. */
+interface Generation<Conn> {
+  readonly number: number;
+  readonly canonical: string;
+  readonly connection: Conn;
+  calls: number;
+  onIdle?: () => void;
+}
+
+interface Waiter {
+  readonly found: () => void;
+  readonly failed: (error: KitError) => void;
+}
+
+interface Settings<Conn, Entry> {
+  readonly open: (entry: Entry, context: OpenContext) => Conn | Promise<Conn>;
+  readonly check: ((connection: Conn) => unknown) | undefined;
+  readonly close: (connection: Conn, isForced: boolean) => unknown;
+  readonly secrets: (name: string) => string | undefined | Promise<string | undefined>;
+  readonly drainMs: number;
+}
+
+/**
+ * A connection that an entry of the configuration describes, replaced while it is used when the entry changes. Made by
+ * {@link createComponent}; used by {@link withComponent}.
+ */
+export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
+  extends TypedEmitter<ComponentEvents>
+  implements AsyncDisposable
+{
+  readonly name: string;
+  /** The entry: set it here, or by a `createConfig()` of the same name anywhere. */
+  readonly config: Config<Entry, Input>;
+  readonly #settings: Settings<Conn, Entry>;
+  readonly #waiters = new Set<Waiter>();
+  readonly #ending = new Set<Promise<void>>();
+  #active: Generation<Conn> | undefined;
+  #generations = 0;
+  #wanted: Content<Entry> | undefined;
+  #opening: { readonly canonical: string; readonly abort: AbortController } | undefined;
+  #failure: KitError | undefined;
+  #refusals = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #unsettledSince: number | undefined;
+  #closing: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(store: Store, schema: StandardSchema<Input, Entry>, settings: Settings<Conn, Entry>) {
+    super();
+    this.name = store.name;
+    this.#settings = settings;
+    this.config = new Config<Entry, Input>(store, schema, undefined, (content) => this.#changed(content));
+    this.config.on("error", (error) => {
+      if (!this.#active) this.#report(error);
+      this.emit("error", error);
+    });
+  }
+
+  get state(): ComponentState {
+    if (!this.#active) return "loading";
+    return this.#failure ? "degraded" : "ready";
+  }
+
+  /**
+   * Waits for the first connection. Without `waitMs` the first answer decides; with it, whatever is wrong is waited out.
+   *
+   * @throws {ConfigMissingError | ConfigInvalidError} the entry is not set, or refused.
+   * @throws {ComponentRefusedError} the connection cannot be had.
+   * @throws {KitUnavailableError | KitError} the entry cannot be read.
+   * @throws {KitClosedError} it was closed meanwhile.
+   * @throws `signal.reason` if `signal` aborts first.
+   */
+  async ready(options: ReadyOptions = {}): Promise<void> {
+    const terms = readyTerms(options);
+    await traced(
+      "component.ready",
+      () => ({ name: this.name }),
+      () => this.#untilOpen(terms),
+    );
+  }
+
+  /**
+   * Ends the component: calls in flight are waited for, at most `drainMs`, and its connection is closed. New calls are
+   * rejected with KitClosedError. Idempotent; never rejects.
+   */
+  async close(): Promise<void> {
+    this.#closing ??= this.#close();
+    await this.#closing;
+  }
+
+  /** `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** @internal Calls `fn` with the connection of now; it stays open until the call has ended, or `drainMs` are over. */
+  async use<T>(fn: (connection: Conn) => T | Promise<T>): Promise<T> {
+    // What opens between may have been replaced, or closed, before we run.
+    while (!this.#active || this.#closing) await this.#untilOpen({});
+    const generation = this.#active;
+    generation.calls++;
+    try {
+      return await fn(generation.connection);
+    } finally {
+      if (--generation.calls === 0) generation.onIdle?.();
+    }
+  }
+
+  async #close(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#opening?.abort.abort();
+    this.#opening = undefined;
+    for (const { failed } of [...this.#waiters]) failed(new KitClosedError("The component"));
+    if (this.#active) this.#track(this.#retire(this.#active));
+    this.#active = undefined;
+    await this.config.close();
+    while (this.#ending.size > 0) await Promise.all(this.#ending);
+  }
+
+  #untilOpen({ waitMs, signal }: ReadyOptions): Promise<void> {
+    if (this.#active) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      if (this.#closing) throw new KitClosedError("The component");
+      signal?.throwIfAborted();
+      if (this.#failure && waitMs === undefined) throw this.#failure;
+      const settle = (outcome: () => void): void => {
+        this.#waiters.delete(waiter);
+        clearTimeout(timer);
+        stopListening();
+        outcome();
+      };
+      const waiter: Waiter = {
+        found: () => settle(resolve),
+        failed: (error) => {
+          if (waitMs === undefined || error instanceof KitClosedError) settle(() => reject(error));
+        },
+      };
+      this.#waiters.add(waiter);
+      const late = (): void =>
+        settle(() => reject(this.#failure ?? new ComponentRefusedError(this.name, "it was not open in time")));
+      const timer = waitMs === undefined ? undefined : setTimeout(late, Math.min(waitMs, 2 ** 31 - 1));
+      const stopListening = onAbort(signal, () => settle(() => reject(signal?.reason as Error)));
+    });
+  }
+
+  /** Whoever changes an entry twice within a moment means the last. The first connection is wanted at once. */
+  #changed(content: Content<Entry>): void {
+    this.#wanted = content;
+    this.#refusals = 0;
+    // What was wrong was another entry, or none; with a connection that stays so until the new one is open.
+    if (!this.#active) this.#failure = undefined;
+    const now = performance.now();
+    this.#unsettledSince ??= now;
+    const leftMs = Math.max(0, this.#unsettledSince + settleMs - now);
+    this.#later(this.#active || this.#opening ? Math.min(quietMs, leftMs) : 0);
+  }
+
+  #later(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#settle(), ms);
+    // A process with nothing else to do may exit.
+    this.#timer.unref();
+  }
+
+  #settle(): void {
+    this.#unsettledSince = undefined;
+    const wanted = this.#wanted;
+    if (!wanted || this.#closing || this.#opening?.canonical === wanted.canonical) return;
+    this.#opening?.abort.abort();
+    this.#opening = undefined;
+    if (this.#active?.canonical === wanted.canonical) this.#recover();
+    else this.#track(this.#open(wanted));
+  }
+
+  async #open(content: Content<Entry>): Promise<void> {
+    const opening = { canonical: content.canonical, abort: new AbortController() };
+    this.#opening = opening;
+    const made: Conn[] = [];
+    const { open, check } = this.#settings;
+    try {
+      await traced(
+        "component.open",
+        () => ({ name: this.name }),
+        // What is thrown is seen by tracing, and may show what it should not.
+        async () => {
+          const { signal } = opening.abort;
+          try {
+            made.push(await open(content.value, { secret: (name) => this.#secret(name), signal }));
+            await check?.(made[0] as Conn);
+          } catch (error) {
+            throw this.#refusalOf(error);
+          }
+        },
+      );
+    } catch (error) {
+      if (made.length > 0) await this.#shut(made[0] as Conn, true);
+      if (this.#opening !== opening) return;
+      this.#opening = undefined;
+      this.#refuse(error as ComponentRefusedError);
+      return;
+    }
+    const connection = made[0] as Conn;
+    // Another entry came, or the end.
+    if (this.#opening !== opening) return await this.#shut(connection, true);
+    this.#opening = undefined;
+    const old = this.#active;
+    this.#active = { number: ++this.#generations, canonical: content.canonical, connection, calls: 0 };
+    this.#recover();
+    for (const { found } of [...this.#waiters]) found();
+    if (!old) return;
+    this.emit("swap", { generation: this.#generations });
+    await this.#retire(old);
+  }
+
+  #recover(): void {
+    this.#failure = undefined;
+    this.#refusals = 0;
+  }
+
+  #refusalOf(error: unknown): ComponentRefusedError {
+    if (error instanceof ComponentRefusedError) return error;
+    return KitError.is(error)
+      ? new ComponentRefusedError(this.name, error.message, error)
+      : new ComponentRefusedError(this.name, kindOf(error));
+  }
+
+  #refuse(refusal: ComponentRefusedError): void {
+    const isNews = this.#refusals === 0 || this.#failure?.message !== refusal.message;
+    this.#report(refusal);
+    this.#refusals++;
+    this.#later(retryBaseMs / 2 + backoffMs(this.#refusals + 1, retryBaseMs, retryCapMs));
+    if (isNews) this.emit("degraded", refusal);
+  }
+
+  #report(error: KitError): void {
+    this.#failure = error;
+    for (const { failed } of [...this.#waiters]) failed(error);
+  }
+
+  /** Closes a generation when its last call has ended, or by force. */
+  async #retire(generation: Generation<Conn>): Promise<void> {
+    const isIdle =
+      generation.calls === 0 ||
+      (await new Promise<boolean>((resolve) => {
+        const timer = setTimeout(() => resolve(false), this.#settings.drainMs);
+        generation.onIdle = () => {
+          clearTimeout(timer);
+          resolve(true);
+        };
+      }));
+    const { number, calls, connection } = generation;
+    if (!isIdle) this.emit("forced", { generation: number, calls });
+    await this.#shut(connection, !isIdle);
+  }
+
+  async #shut(connection: Conn, isForced: boolean): Promise<void> {
+    try {
+      await this.#settings.close(connection, isForced);
+    } catch (error) {
+      const why = KitError.is(error) ? error.message : kindOf(error);
+      const what = `Component ${JSON.stringify(this.name)} could not close a connection: ${why}`;
+      this.emit("error", new KitError("KIT_SERVER", what));
+    }
+  }
+
+  #track(work: Promise<void>): void {
+    this.#ending.add(work);
+    void work.finally(() => this.#ending.delete(work));
+  }
+
+  async #secret(name: string): Promise<string> {
+    const value = await this.#settings.secrets(name);
+    if (typeof value !== "string" || value === "")
+      throw new ComponentRefusedError(this.name, `the secret ${JSON.stringify(name)} is not known`);
+    return value;
+  }
+}
+
+/** Of an error that is not ours: its message may show what it should not. */
+const kindOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return "something was thrown that is no error";
+  const { code } = error as { code?: unknown };
+  return typeof code === "string" ? `${error.name} ${code}` : error.name;
+};
+
+const componentNames = [...watchNames, "schema", "open", "check", "close", "secrets", "drainMs"];
+
+/**
+ * Follows the entry `name`, and keeps the connection that it describes: a new one is opened and checked (it answers, and
+ * is a master) before the old one is let go, and calls that began on the old one end on it. Without an entry there is no
+ * connection; never one to a default address.
+ *
+ * Close it with `close()`, or `await using`.
+ *
+ * @throws {TypeError | RangeError} an option or the client is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ *
+ * @example
+ * const logs = createComponent(redis, "logs");
+ * const logRecent = withComponent(logs, (db, app: string, line: string) => db.lpush(`recent:${app}`, line));
+ * await logRecent("shop", "hello");
+ */
+export function createComponent(redis: RedisLike, name: string, options?: ComponentOptions): Component;
+export function createComponent<Conn, Input = ComponentEntry, Entry = Input>(
+  redis: RedisLike,
+  name: string,
+  options: CustomComponentOptions<Conn, Input, Entry>,
+): Component<Conn, Entry, Input>;
+export function createComponent(
+  redis: RedisLike,
+  name: string,
+  options: ComponentOptions | CustomComponentOptions<unknown, unknown, unknown> = {},
+): unknown {
+  const own = optionsObject<ComponentOptions | CustomComponentOptions<unknown, unknown, unknown>>(
+    "options",
+    options,
+    componentNames,
+  );
+  const {
+    prefix,
+    pollMs,
+    deadlineMs,
+    schema = entrySchema,
+    secrets = (key) => process.env[key],
+    drainMs = 10_000,
+  } = own;
+  schemaOption(schema);
+  integerOption("drainMs", drainMs, 0, 86_400_000);
+  const { open, check, close } = own.open ? own : standard;
+  for (const [key, value] of Object.entries({ open, close, secrets }))
+    if (typeof value !== "function") throw new TypeError(`Expected \`${key}\` to be a function, got ${typeof value}`);
+  const store = new Store(redis, name, configSettings({ prefix, pollMs, deadlineMs }));
+  return new Component(
+    store,
+    schema as StandardSchema<unknown>,
+    { open, check, close, secrets, drainMs } as Settings<unknown, unknown>,
+  );
+}
+
+const standard = { open: openConnection, check: checkConnection, close: closeConnection };
+
+/**
+ * A function that is called without a client: `fn` with the component's connection of the moment in front. The call keeps
+ * that connection until it has ended, also when the component moves on meanwhile.
+ *
+ * Before the first connection a call waits for it, as `ready()` does.
+ *
+ * @example
+ * const logRecent = withComponent(logs, (db, app: string, line: string) => db.lpush(`recent:${app}`, line));
+ * await logRecent("shop", "hello");
+ */
+export const withComponent =
+  <Conn, Args extends readonly unknown[], Result>(
+    component: { use<T>(fn: (connection: Conn) => T | Promise<T>): Promise<T> },
+    fn: (connection: Conn, ...args: Args) => Result | Promise<Result>,
+  ): ((...args: Args) => Promise<Result>) =>
+  (...args) =>
+    component.use((connection) => fn(connection, ...args));

@@ -1,0 +1,549 @@
+import { inspect } from "node:util";
+import {
+  addressOf,
+  backoffMs,
+  Deadline,
+  KitClosedError,
+  KitError,
+  KitUnavailableError,
+  onAbort,
+  traced,
+  TypedEmitter,
+  type RedisLike,
+} from "../index.js";
+import { ConfigConflictError, ConfigInvalidError, ConfigLostError, ConfigMissingError } from "./errors.js";
+import {
+  type AskOptions,
+  type ConfigOptions,
+  configSettings,
+  type HistoryOptions,
+  historyTerms,
+  question,
+  type ReadyOptions,
+  readyTerms,
+  type SetOptions,
+  type WriteTerms,
+  writeTerms,
+} from "./options.js";
+import { type Content, contentOf, jsonOf, parseJson, type StandardSchema } from "./schema.js";
+import { type ConfigVersion, type StoredEntry, versionText } from "./scripts.js";
+import { Store } from "./store.js";
+
+/**
+ * How much `current` can be relied on.
+ *
+ * - `loading`: there is no value yet
+ * - `fresh`: it is the entry's; a change is told as soon as it happens
+ * - `stale`: the last good value; whether the entry has changed cannot be seen at the moment
+ * - `degraded`: the last good value; the entry is gone, or what stands in it is refused
+ */
+export type ConfigState = "loading" | "fresh" | "stale" | "degraded";
+
+/** What happens to a configuration. */
+export interface ConfigEvents<Value> {
+  /** The content is another one now; the first time `previous` is undefined. */
+  readonly change: readonly [next: Value, previous: Value | undefined];
+  /** `why` is for people. */
+  readonly state: readonly [state: ConfigState, why: string];
+  /**
+   * Something is wrong that no caller waits for: ConfigMissingError, ConfigInvalidError, ConfigLostError, or an error of
+   * the server. Told when it begins, not at each try.
+   */
+  readonly error: readonly [error: KitError];
+}
+
+/** A write, as the history keeps it. */
+export interface ConfigRevision extends ConfigVersion {
+  readonly author: string;
+  /** What was written: plain JSON, that no schema has looked at since. */
+  readonly value: unknown;
+}
+
+/** How long to wait for the subscription before the first look. */
+const graceMs = 500;
+/** Between tries while the server does not answer. */
+const retryBaseMs = 100;
+const retryCapMs = 5_000;
+
+interface Waiter {
+  readonly found: () => void;
+  readonly failed: (error: KitError) => void;
+}
+
+/**
+ * One named value in Redis, followed by this process: read without a round trip, changed with compare-and-set. Made by
+ * {@link createConfig}.
+ *
+ * A value that was good is kept until a better one comes, whatever happens to the server or the entry; `state` and
+ * `staleMs` say how much it can be relied on.
+ */
+export class Config<Value = unknown, Input = Value>
+  extends TypedEmitter<ConfigEvents<Value>>
+  implements AsyncDisposable
+{
+  readonly name: string;
+  readonly #store: Store;
+  readonly #schema: StandardSchema<unknown, Value> | undefined;
+  readonly #default: string | undefined;
+  readonly #end = new AbortController();
+  readonly #stops: readonly (() => void)[];
+  readonly #waiters = new Set<Waiter>();
+  readonly #underWay = new Set<Promise<unknown>>();
+  #content: Content<Value> | undefined;
+  #version: ConfigVersion | undefined;
+  #state: ConfigState = "loading";
+  #confirmedAt = performance.now();
+  #isHeard = false;
+  #isReading = false;
+  #isWanted = false;
+  #timer: NodeJS.Timeout | undefined;
+  #failures = 0;
+  #failure: KitError | undefined;
+  /** What was found and not taken, and why. */
+  #refused: { readonly version: string; readonly error: ConfigInvalidError } | undefined;
+  /** A version that cannot follow the one we know: looked at twice before it is believed. */
+  #suspect: string | undefined;
+  #isMissing = false;
+  readonly #missing: ConfigMissingError;
+  #closing: Promise<void> | undefined;
+
+  readonly #onContent: ((content: Content<Value>) => void) | undefined;
+
+  /** @internal */
+  constructor(
+    store: Store,
+    schema: StandardSchema<unknown, Value> | undefined,
+    initial: string | undefined,
+    onContent?: (content: Content<Value>) => void,
+  ) {
+    super();
+    this.#onContent = onContent;
+    this.name = store.name;
+    this.#missing = new ConfigMissingError(this.name);
+    this.#store = store;
+    this.#schema = schema;
+    this.#default = initial;
+    // Whoever logs a configuration sees which it is, and not what stands in it.
+    Object.defineProperty(this, inspect.custom, {
+      value: () => `Config ${JSON.stringify(this.name)} (${this.#state})`,
+    });
+    const { gate, inbox } = store.runtime;
+    this.#stops = [
+      inbox.listen(store.channel, {
+        message: () => this.#want(),
+        state: (state) => {
+          this.#isHeard = state !== "down";
+          if (this.#isHeard) this.#want();
+          else this.#stale("the subscription is lost");
+        },
+      }),
+      gate.onReady(() => {
+        // Behind it may be another server now, and the subscription still with the old one, which says nothing.
+        void inbox.check();
+        this.#want();
+      }),
+      gate.onDrop(() => {
+        this.#stale("the connection is lost");
+        this.#want();
+      }),
+    ];
+    this.#again(Math.min(graceMs, store.settings.deadlineMs / 2));
+  }
+
+  /**
+   * The value: frozen, and without a round trip.
+   *
+   * @throws {ConfigMissingError} there is none yet.
+   */
+  get current(): Value {
+    if (!this.#content) throw new ConfigMissingError(this.name);
+    return this.#content.value;
+  }
+
+  get state(): ConfigState {
+    return this.#state;
+  }
+
+  /** Of `current`; undefined while that is the default, or there is none. */
+  get version(): ConfigVersion | undefined {
+    return this.#version;
+  }
+
+  /** How long ago the server last confirmed `current` (before the first time: since this object was made); 0 while fresh. */
+  get staleMs(): number {
+    return this.#state === "fresh" ? 0 : performance.now() - this.#confirmedAt;
+  }
+
+  /**
+   * Waits for the first value, and returns it; later it returns `current` at once.
+   *
+   * @throws {ConfigMissingError} nothing is set, there is no default, and `onMissing` is "throw"; or `waitMs` passed.
+   * @throws {ConfigInvalidError} what is set is refused, and `onMissing` is "throw"; or `waitMs` passed.
+   * @throws {KitUnavailableError} no server answered: within `waitMs`, or else at the first try.
+   * @throws {KitError} the server's other errors, by their code. `KIT_LAYOUT`: a newer version wrote the entry.
+   * @throws {KitClosedError} it was closed meanwhile.
+   * @throws `signal.reason` if `signal` aborts first.
+   */
+  async ready(options: ReadyOptions = {}): Promise<Value> {
+    const terms = readyTerms(options);
+    await traced(
+      "config.ready",
+      () => ({ name: this.name }),
+      () => this.#untilFound(terms),
+    );
+    return this.current;
+  }
+
+  /**
+   * Asks the server now, and returns what stands there. `current` is not waited for.
+   *
+   * @throws {ConfigMissingError} nothing is set; a default counts only while nothing was ever seen.
+   * @throws {ConfigInvalidError} what stands there is refused.
+   * @throws {KitUnavailableError | KitError} as every command.
+   */
+  async get(options: AskOptions = {}): Promise<Value> {
+    const terms = question(options, this.#store.settings);
+    return await this.#asked("config.get", async () => {
+      const entry = await this.#store.read(terms);
+      if (textOf(entry?.version) !== textOf(this.#version)) this.#want();
+      if (entry) return (await contentOf(this.name, this.#schema, entry.text)).value;
+      if (this.#default === undefined || this.#version) throw new ConfigMissingError(this.name);
+      return (await contentOf(this.name, this.#schema, this.#default)).value;
+    });
+  }
+
+  /**
+   * Writes a value, and returns its version; `current` is the new one then. What is stored is its JSON, and what that
+   * reads back as must be what the schema wants.
+   *
+   * @throws {ConfigConflictError} `expected` is not what is there; nothing was changed.
+   * @throws {ConfigInvalidError} the schema refuses it, or it is no JSON; nothing was sent.
+   * @throws {KitUnknownOutcomeError} its reply is lost; ask again with its `op`.
+   * @throws {KitUnavailableError | KitError} as every command.
+   */
+  async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {
+    const terms = writeTerms(options, this.#store.settings);
+    return await this.#asked("config.set", () => this.#write(value, terms));
+  }
+
+  /**
+   * The last writes, the newest first.
+   *
+   * @throws {KitUnavailableError | KitError} as every command.
+   */
+  async history(options: HistoryOptions = {}): Promise<readonly ConfigRevision[]> {
+    const { limit, ...terms } = historyTerms(options, this.#store.settings);
+    return await this.#asked("config.history", async () => {
+      const kept = await this.#store.history(limit, terms);
+      return await Promise.all(
+        kept.map(async ({ version, author, text }) => {
+          const { value } = await contentOf(this.name, undefined, text);
+          return Object.freeze({ ...version, author, value });
+        }),
+      );
+    });
+  }
+
+  /**
+   * Writes once more what an earlier revision was, and returns the new version. Of several with that number, after lost
+   * data, it takes the newest.
+   *
+   * @throws {ConfigMissingError} the history does not have it.
+   * @throws all that {@link set} throws.
+   */
+  async rollback(revision: number, options: SetOptions = {}): Promise<ConfigVersion> {
+    const terms = writeTerms(options, this.#store.settings);
+    const deadline = Deadline.in(terms.deadlineMs);
+    return await this.#asked("config.rollback", async () => {
+      const kept = await this.#store.history(1_000, terms);
+      const found = kept.find(({ version }) => version.revision === revision);
+      if (!found) throw new ConfigMissingError(this.name, revision);
+      const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
+      return await this.#write(parseJson(this.name, found.text) as Input, { ...terms, deadlineMs });
+    });
+  }
+
+  /**
+   * Stops following the entry: who waits for `ready()` is rejected with KitClosedError, calls under way are waited for,
+   * and `current` stays what it is, `stale`. The client is not touched. Idempotent; never rejects.
+   */
+  async close(): Promise<void> {
+    this.#closing ??= this.#close();
+    await this.#closing;
+  }
+
+  /** `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(): Promise<void> {
+    this.#end.abort();
+    clearTimeout(this.#timer);
+    for (const stop of this.#stops) stop();
+    for (const { failed } of [...this.#waiters]) failed(new KitClosedError("The configuration"));
+    this.#stale("it is closed");
+    await Promise.allSettled(this.#underWay);
+    this.#store.runtime.release();
+  }
+
+  #assertOpen(): void {
+    if (this.#closing) throw new KitClosedError("The configuration");
+  }
+
+  /** One operation of a caller. What it gives is not shown to tracing: it may be secret. */
+  async #asked<T>(operation: string, work: () => Promise<T>): Promise<T> {
+    this.#assertOpen();
+    const done: T[] = [];
+    const call = traced(
+      operation,
+      () => ({ name: this.name }),
+      async () => void done.push(await work()),
+    );
+    this.#underWay.add(call);
+    try {
+      await call;
+    } finally {
+      this.#underWay.delete(call);
+    }
+    return done[0] as T;
+  }
+
+  #untilFound({ waitMs, signal }: ReadyOptions): Promise<void> {
+    if (this.#content) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      this.#assertOpen();
+      signal?.throwIfAborted();
+      const settle = (outcome: () => void): void => {
+        this.#waiters.delete(waiter);
+        clearTimeout(timer);
+        stopListening();
+        outcome();
+      };
+      const waiter: Waiter = {
+        found: () => settle(resolve),
+        failed: (error) => {
+          const isAwaited = this.#store.settings.waitsForMissing && isAboutContent(error);
+          const mayPass = waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError);
+          if (!isAwaited && !mayPass) settle(() => reject(error));
+        },
+      };
+      this.#waiters.add(waiter);
+      const late = (): void => settle(() => reject(this.#failure ?? this.#silence()));
+      const timer = waitMs === undefined ? undefined : setTimeout(late, Math.min(waitMs, 2 ** 31 - 1));
+      const stopListening = onAbort(signal, () => settle(() => reject(signal?.reason as Error)));
+      // What was found before may be mended by now.
+      if (this.#failure) this.#want();
+    });
+  }
+
+  #silence(): KitError {
+    const address = addressOf(this.#store.runtime.client);
+    return new KitUnavailableError(
+      `Configuration ${JSON.stringify(this.name)} was not read from ${address} in time`,
+      address,
+    );
+  }
+
+  async #write(value: Input, terms: WriteTerms): Promise<ConfigVersion> {
+    const text = jsonOf(this.name, value, this.#store.settings.maxBytes);
+    const content = await contentOf(this.name, this.#schema, text);
+    const sentAt = performance.now();
+    const { isWritten, version } = await this.#store.write(text, terms);
+    if (!isWritten || !version) {
+      this.#want();
+      throw new ConfigConflictError(this.name, version);
+    }
+    const known = this.#version;
+    const isNewer = !known || this.#isMissing || succeeds(version, known);
+    // What a given `op` has written may be something else, and long ago.
+    if (terms.op === undefined && isNewer && !this.#closing) this.#accept(content, version, sentAt);
+    else this.#want();
+    return version;
+  }
+
+  /** One look is under way at a time; whoever wants one meanwhile gets another after it. */
+  #want(): void {
+    if (this.#closing) return;
+    this.#isWanted = true;
+    if (!this.#isReading) void this.#read();
+  }
+
+  async #read(): Promise<void> {
+    this.#isReading = true;
+    clearTimeout(this.#timer);
+    const { deadlineMs } = this.#store.settings;
+    const signal = this.#end.signal;
+    while (this.#isWanted && !this.#closing) {
+      this.#isWanted = false;
+      const sentAt = performance.now();
+      try {
+        const entry = await this.#store.read({ deadlineMs, signal });
+        if (!this.#closing) await this.#take(entry, sentAt);
+        this.#failures = 0;
+      } catch (error) {
+        if (!this.#closing) this.#fail(error);
+      }
+    }
+    this.#isReading = false;
+    if (this.#closing) return;
+    const { pollMs } = this.#store.settings;
+    const retryMs = retryBaseMs / 2 + backoffMs(this.#failures + 1, retryBaseMs, retryCapMs);
+    this.#again(this.#failures > 0 ? Math.min(retryMs, pollMs) : pollMs * (0.5 + Math.random()));
+  }
+
+  #again(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      // A subscription that went silent shows in nothing but an unanswered question.
+      if (this.#isHeard) void this.#store.runtime.inbox.check();
+      this.#want();
+    }, ms);
+    // A process with nothing else to do may exit.
+    this.#timer.unref();
+  }
+
+  async #take(entry: StoredEntry | undefined, sentAt: number): Promise<void> {
+    if (!entry) return await this.#takeNothing(sentAt);
+    const known = this.#version;
+    const text = versionText(entry.version);
+    if (known && text === versionText(known)) return this.#confirm(sentAt);
+    if (this.#refused?.version === text) return this.#refuse(this.#refused.error);
+    const isLost = known !== undefined && !this.#isMissing && !succeeds(entry.version, known);
+    if (isLost && this.#suspect !== text) {
+      this.#suspect = text;
+      this.#isWanted = true;
+      return;
+    }
+    let content: Content<Value>;
+    try {
+      content = await contentOf(this.name, this.#schema, entry.text);
+    } catch (error) {
+      if (!(error instanceof ConfigInvalidError)) throw error;
+      this.#refused = { version: text, error };
+      return this.#refuse(error);
+    }
+    // A write of our own was quicker than the schema.
+    if (this.#version !== known) this.#isWanted = true;
+    else if (!this.#closing) {
+      if (isLost) this.emit("error", new ConfigLostError(this.name, known, entry.version));
+      this.#accept(content, entry.version, sentAt);
+    }
+  }
+
+  async #takeNothing(sentAt: number): Promise<void> {
+    if (this.#version || this.#default === undefined) {
+      this.#isMissing = true;
+      return this.#refuse(this.#missing);
+    }
+    if (this.#content) return this.#confirm(sentAt);
+    const content = await contentOf(this.name, this.#schema, this.#default);
+    if (!this.#version && !this.#closing) this.#accept(content, undefined, sentAt);
+  }
+
+  #accept(content: Content<Value>, version: ConfigVersion | undefined, sentAt: number): void {
+    const previous = this.#content;
+    const isOther = previous?.canonical !== content.canonical;
+    if (isOther) this.#content = content;
+    this.#version = version;
+    this.#confirm(sentAt);
+    if (isOther) {
+      this.#onContent?.(content);
+      this.emit("change", content.value, previous?.value);
+    }
+    for (const { found } of [...this.#waiters]) found();
+  }
+
+  /** What we have is what stood there at `sentAt`, or later. */
+  #confirm(sentAt: number): void {
+    this.#confirmedAt = sentAt;
+    this.#isMissing = false;
+    this.#refused = undefined;
+    this.#suspect = undefined;
+    this.#failure = undefined;
+    // What made it stale came after this answer.
+    if (this.#state === "stale" && this.#isWanted) return;
+    if (this.#isHeard) this.#become("fresh", "the server confirmed it");
+    else this.#become("stale", "changes are not pushed at the moment");
+  }
+
+  /** The entry is not what we may take: the last good value stays. */
+  #refuse(error: KitError): void {
+    if (this.#content) this.#become("degraded", error.message);
+    this.#report(error);
+  }
+
+  #fail(cause: unknown): void {
+    const error = KitError.is(cause) ? cause : new KitError("KIT_SERVER", String(cause), { cause });
+    if (isAboutContent(error) || error.code === "KIT_LAYOUT" || error.code === "KIT_KEY_TYPE") {
+      this.#refuse(error);
+      return;
+    }
+    this.#failures++;
+    this.#stale(error.message);
+    this.#report(error);
+  }
+
+  #report(error: KitError): void {
+    // Of an outage each try says something else.
+    const isNews = this.#failure?.code !== error.code || (isAboutContent(error) && this.#failure !== error);
+    this.#failure = error;
+    if (isNews) this.emit("error", error);
+    for (const { failed } of [...this.#waiters]) failed(error);
+  }
+
+  #stale(why: string): void {
+    if (this.#state === "fresh") this.#become("stale", why);
+  }
+
+  #become(state: ConfigState, why: string): void {
+    if (this.#state === state) return;
+    this.#state = state;
+    this.emit("state", state, why);
+  }
+}
+
+const textOf = (version: ConfigVersion | undefined): string | undefined => version && versionText(version);
+
+/** Whether `version` can have been written after `known`. */
+const succeeds = (version: ConfigVersion, known: ConfigVersion): boolean =>
+  version.epoch === known.epoch && version.revision > known.revision;
+
+/** Of what the server was not asked in vain. */
+const isAboutContent = (error: KitError): boolean =>
+  error instanceof ConfigMissingError || error instanceof ConfigInvalidError;
+
+/**
+ * Follows the entry `name`: its value is at hand without a round trip, and each change arrives by push. On the way it
+ * may be lost; the entry is looked at again after every reconnection, and slowly by the clock.
+ *
+ * Close it with `close()`, or `await using`.
+ *
+ * @throws {TypeError | RangeError} an option, the default or the client is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ *
+ * @example
+ * const search = createConfig(redis, "search", { default: { limit: 20 } });
+ * await search.ready();
+ * search.current.limit; // 20
+ */
+export function createConfig<Input, Value>(
+  redis: RedisLike,
+  name: string,
+  options: ConfigOptions<Input, Value> & { readonly schema: StandardSchema<Input, Value> },
+): Config<Value, Input>;
+export function createConfig<Value = unknown>(
+  redis: RedisLike,
+  name: string,
+  options?: ConfigOptions<Value> & { readonly schema?: undefined },
+): Config<Value>;
+export function createConfig<Value, Input>(
+  redis: RedisLike,
+  name: string,
+  options: ConfigOptions<Input, Value> = {},
+): Config<Value, Input> {
+  const settings = configSettings(options);
+  const { schema, default: initial } = options;
+  const text = initial === undefined ? undefined : jsonOf(name, initial, settings.maxBytes);
+  return new Config(new Store(redis, name, settings), schema, text);
+}

@@ -1,0 +1,107 @@
+import { KitError } from "../index.js";
+import type { ConfigVersion } from "./scripts.js";
+
+/**
+ * Codes of the errors of configuration, flags and components.
+ *
+ * - `KIT_CONFIG_MISSING`: there is no such entry, or no such revision in its history
+ * - `KIT_CONFIG_INVALID`: a value is not what the schema wants, or no JSON
+ * - `KIT_CONFIG_CONFLICT`: another write came first
+ * - `KIT_CONFIG_LOST`: the server lost writes that this process has seen
+ * - `KIT_COMPONENT_REFUSED`: the connection that an entry describes cannot be had
+ */
+export type ConfigErrorCode =
+  "KIT_CONFIG_MISSING" | "KIT_CONFIG_INVALID" | "KIT_CONFIG_CONFLICT" | "KIT_CONFIG_LOST" | "KIT_COMPONENT_REFUSED";
+
+/** Names may hold anything; in a message they must not break a line or drive a terminal. */
+const shown = (text: string): string => JSON.stringify(text);
+
+/** There is no such entry. That is not an empty one: who has a last good value keeps it. */
+export class ConfigMissingError extends KitError {
+  override name = "ConfigMissingError";
+  /** The entry's name. */
+  readonly entry: string;
+
+  constructor(entry: string, revision?: number) {
+    const what = revision === undefined ? "is not set" : `has no revision ${String(revision)} in its history`;
+    super("KIT_CONFIG_MISSING", `Configuration ${shown(entry)} ${what}`, { retryable: revision === undefined });
+    this.entry = entry;
+  }
+}
+
+/** What is wrong at one place of a value. */
+export interface ConfigIssue {
+  /** The names on the way there, parted by dots; empty: the whole. */
+  readonly path: string;
+  /** In words; all that stands in the value is replaced by `…`, since it may be secret. */
+  readonly message: string;
+}
+
+/** A value was refused: by the schema, or because it is no JSON. */
+export class ConfigInvalidError extends KitError {
+  override name = "ConfigInvalidError";
+  /** The entry's name. */
+  readonly entry: string;
+  readonly issues: readonly ConfigIssue[];
+
+  constructor(entry: string, issues: readonly ConfigIssue[]) {
+    const words = issues.slice(0, 3).map(({ path, message }) => (path === "" ? message : `${path}: ${message}`));
+    const more = issues.length > words.length ? `; and ${String(issues.length - words.length)} more` : "";
+    super("KIT_CONFIG_INVALID", `A value of configuration ${shown(entry)} was refused: ${words.join("; ")}${more}`);
+    this.entry = entry;
+    this.issues = issues;
+  }
+}
+
+/** The entry is not the expected one: another write came first. Nothing was changed. */
+export class ConfigConflictError extends KitError {
+  override name = "ConfigConflictError";
+  /** The entry's name. */
+  readonly entry: string;
+  /** What is there; undefined: nothing. */
+  readonly version: ConfigVersion | undefined;
+
+  constructor(entry: string, version: ConfigVersion | undefined) {
+    const found = version ? `revision ${String(version.revision)} is there` : "it is not set";
+    super("KIT_CONFIG_CONFLICT", `Configuration ${shown(entry)} is not the expected one: ${found}`);
+    this.entry = entry;
+    this.version = version;
+  }
+}
+
+/** The server has forgotten writes that this process saw: a failover lost them, or the entry began anew. */
+export class ConfigLostError extends KitError {
+  override name = "ConfigLostError";
+  /** The entry's name. */
+  readonly entry: string;
+  /** What was seen before. */
+  readonly known: ConfigVersion;
+  /** What is there now, and has been taken. */
+  readonly found: ConfigVersion;
+
+  constructor(entry: string, known: ConfigVersion, found: ConfigVersion) {
+    const how =
+      known.epoch === found.epoch
+        ? `its revision went from ${String(known.revision)} to another ${String(found.revision)}`
+        : `it began anew, at revision ${String(found.revision)}`;
+    super("KIT_CONFIG_LOST", `Configuration ${shown(entry)} lost writes: ${how}`);
+    this.entry = entry;
+    this.known = known;
+    this.found = found;
+  }
+}
+
+/** The connection that an entry describes cannot be had. A component that has one keeps it. */
+export class ComponentRefusedError extends KitError {
+  override name = "ComponentRefusedError";
+  /** The component's name. */
+  readonly component: string;
+
+  constructor(component: string, why: string, cause?: KitError) {
+    super("KIT_COMPONENT_REFUSED", `Component ${shown(component)} has no new connection: ${why}`, {
+      cause,
+      retryable: true,
+    });
+    this.component = component;
+  }
+}

@@ -1,0 +1,269 @@
+import { backoffMs, booleanOption, Deadline, integerOption, optionsObject, pause, textOption } from "../index.js";
+import { KitError, TypedEmitter, type RedisLike } from "../index.js";
+import { Config, type ConfigState } from "./config.js";
+import { ConfigConflictError, ConfigInvalidError } from "./errors.js";
+import {
+  type AskOptions,
+  authorOption,
+  configSettings,
+  question,
+  type ReadyOptions,
+  watchNames,
+  type WatchOptions,
+} from "./options.js";
+import { contentOf, type StandardSchema } from "./schema.js";
+import { Store } from "./store.js";
+
+/** What a flag is taken for. */
+export interface FlagDefinition {
+  /** The answer while nobody knows: before the first look, and when the last one is more than `maxStaleMs` ago. */
+  readonly whenUnknown: boolean;
+}
+
+/** Settings of the flags. */
+export interface FlagsOptions extends WatchOptions {
+  /**
+   * How long the last known answer holds when the server cannot be asked, in milliseconds; then `whenUnknown` does.
+   * Undefined: for ever.
+   *
+   * @default undefined
+   */
+  readonly maxStaleMs?: number | undefined;
+}
+
+/** What is known of a flag. */
+export interface Flag {
+  readonly on: boolean;
+  /** Why it was switched, for people. */
+  readonly reason: string | undefined;
+  /** When it is expected to be switched back, in epoch milliseconds. Nothing happens by itself then. */
+  readonly until: number | undefined;
+  /** Whether `on` is what the server said, and not `whenUnknown`. */
+  readonly isKnown: boolean;
+}
+
+/** How to switch a flag. */
+export interface SetFlagOptions extends AskOptions {
+  /** Why, for people: at most 500 characters. */
+  readonly reason?: string | undefined;
+  /** When it is expected to end: a Date, or epoch milliseconds. */
+  readonly until?: Date | number | undefined;
+  /**
+   * Who switches it, for people.
+   *
+   * @default host name and process id
+   */
+  readonly author?: string | undefined;
+}
+
+/** What happens to flags. */
+export interface FlagsEvents<Name extends string> {
+  /** A flag became known, or is another than before. */
+  readonly change: readonly [name: Name, flag: Flag];
+  /** As of a configuration. */
+  readonly state: readonly [state: ConfigState, why: string];
+  /** As of a configuration. */
+  readonly error: readonly [error: KitError];
+}
+
+interface StoredFlag {
+  readonly on: boolean;
+  readonly reason?: string;
+  readonly until?: number;
+}
+type StoredFlags = Readonly<Record<string, StoredFlag>>;
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Also of flags that this process does not know: others may. Text is no answer, whatever it says. */
+const issuesOf = (name: string, flag: unknown): { message: string; path: string[] }[] => {
+  if (!isRecord(flag)) return [{ message: "expected an object", path: [name] }];
+  const { on, reason, until, ...rest } = flag;
+  const issues = Object.keys(rest).map((key) => ({ message: "is not known", path: [name, key] }));
+  if (typeof on !== "boolean") issues.push({ message: "expected a boolean", path: [name, "on"] });
+  if (reason !== undefined && typeof reason !== "string")
+    issues.push({ message: "expected text", path: [name, "reason"] });
+  if (until !== undefined && typeof until !== "number")
+    issues.push({ message: "expected epoch milliseconds", path: [name, "until"] });
+  return issues;
+};
+
+const schema: StandardSchema<StoredFlags> = {
+  "~standard": {
+    version: 1,
+    vendor: "kit",
+    validate: (value) => {
+      if (!isRecord(value)) return { issues: [{ message: "expected an object" }] };
+      const issues = Object.entries(value).flatMap(([name, flag]) => issuesOf(name, flag));
+      return issues.length > 0 ? { issues } : { value: value as StoredFlags };
+    },
+  },
+};
+
+/**
+ * Switches that many processes read: maintenance, and the like. Made by {@link createFlags}. All are one entry of the
+ * configuration, `flags`; one that was never set is off.
+ */
+export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> implements AsyncDisposable {
+  readonly #store: Store;
+  readonly #config: Config<StoredFlags>;
+  readonly #maxStaleMs: number;
+  readonly #unknown = new Map<string, Flag>();
+  readonly #known = new Map<string, Flag>();
+
+  /** @internal */
+  constructor(redis: RedisLike, definitions: Readonly<Record<Name, FlagDefinition>>, options: FlagsOptions) {
+    super();
+    const { maxStaleMs, ...watching } = optionsObject("options", options, [...watchNames, "maxStaleMs"]);
+    this.#maxStaleMs = maxStaleMs === undefined ? Infinity : integerOption("maxStaleMs", maxStaleMs, 1);
+    for (const [name, definition] of Object.entries<FlagDefinition>(definitions)) {
+      textOption("definitions", name, 128);
+      const { whenUnknown } = optionsObject(name, definition, ["whenUnknown"]);
+      booleanOption("whenUnknown", whenUnknown);
+      this.#unknown.set(name, flagOf({ on: whenUnknown }, false));
+    }
+    this.#store = new Store(redis, "flags", configSettings(watching));
+    this.#config = new Config(this.#store, schema, "{}");
+    this.#config.on("change", (next) => this.#take(next));
+    this.#config.on("state", (...facts) => this.emit("state", ...facts));
+    this.#config.on("error", (error) => this.emit("error", error));
+  }
+
+  /** As of a configuration: how much the answers can be relied on. */
+  get state(): ConfigState {
+    return this.#config.state;
+  }
+
+  /** How long ago the server last confirmed the answers; 0 while fresh. */
+  get staleMs(): number {
+    return this.#config.staleMs;
+  }
+
+  /**
+   * Whether a flag is on; without a round trip.
+   *
+   * @throws {RangeError} it was not named to `createFlags`.
+   */
+  isOn(name: Name): boolean {
+    return this.get(name).on;
+  }
+
+  /**
+   * What is known of a flag; without a round trip.
+   *
+   * @throws {RangeError} it was not named to `createFlags`.
+   */
+  get(name: Name): Flag {
+    const flag = this.#isKnown() ? this.#known.get(name) : this.#unknown.get(name);
+    if (!flag) throw new RangeError(`Expected a flag that was named to createFlags, got ${JSON.stringify(name)}`);
+    return flag;
+  }
+
+  /**
+   * Waits until the flags are known. Nobody needs to: until then each is what `whenUnknown` says.
+   *
+   * @throws as `ready()` of a configuration.
+   */
+  async ready(options: ReadyOptions = {}): Promise<void> {
+    await this.#config.ready(options);
+  }
+
+  /**
+   * Switches a flag, and leaves the others as they are (as they last were, where the entry is spoilt). What is not given, reason and end, is gone.
+   *
+   * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as every command; to switch it once more does no harm.
+   * @throws {ConfigConflictError} others were quicker until `deadlineMs` was over.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   */
+  async set(name: Name, on: boolean, options: SetFlagOptions = {}): Promise<void> {
+    if (!this.#unknown.has(name)) this.get(name);
+    booleanOption("on", on);
+    const { reason, until, author, ...rest } = optionsObject("options", options, [
+      "reason",
+      "until",
+      "author",
+      "deadlineMs",
+      "signal",
+    ]);
+    authorOption(author);
+    const { deadlineMs, signal } = question(rest, this.#store.settings);
+    const flag = {
+      on,
+      ...(reason === undefined ? {} : { reason: textOption("reason", reason, 500) }),
+      ...(until === undefined ? {} : { until: integerOption("until", Number(until), 0) }),
+    };
+    const deadline = Deadline.in(deadlineMs);
+    for (let attempt = 1; ; attempt++) {
+      const remainingMs = Math.max(1, Math.ceil(deadline.remainingMs));
+      const entry = await this.#store.read({ deadlineMs: remainingMs, signal });
+      const stored = entry ? await this.#flagsIn(entry.text) : {};
+      try {
+        const expected = entry?.version ?? null;
+        await this.#config.set({ ...stored, [name]: flag }, { expected, author, deadlineMs: remainingMs, signal });
+        return;
+      } catch (error) {
+        const waitMs = backoffMs(attempt + 1, 2, 50);
+        if (!(error instanceof ConfigConflictError) || deadline.remainingMs <= waitMs) throw error;
+        await pause(waitMs, signal);
+      }
+    }
+  }
+
+  /** Stops following the flags. The client is not touched. Idempotent; never rejects. */
+  async close(): Promise<void> {
+    await this.#config.close();
+  }
+
+  /** `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Whoever switches maintenance on must not be kept from it by what somebody else has spoilt. */
+  async #flagsIn(text: string): Promise<StoredFlags> {
+    try {
+      return (await contentOf("flags", schema, text)).value;
+    } catch (error) {
+      if (!(error instanceof ConfigInvalidError)) throw error;
+      return this.#config.state === "loading" ? {} : this.#config.current;
+    }
+  }
+
+  #isKnown(): boolean {
+    const { state, staleMs } = this.#config;
+    return state !== "loading" && staleMs <= this.#maxStaleMs;
+  }
+
+  #take(stored: StoredFlags): void {
+    const changed: [Name, Flag][] = [];
+    for (const name of this.#unknown.keys()) {
+      const flag = flagOf(Object.hasOwn(stored, name) ? (stored[name] as StoredFlag) : { on: false }, true);
+      const before = this.#known.get(name);
+      this.#known.set(name, flag);
+      if (before?.on !== flag.on || before.reason !== flag.reason || before.until !== flag.until)
+        changed.push([name as Name, flag]);
+    }
+    for (const [name, flag] of changed) this.emit("change", name, flag);
+  }
+}
+
+const flagOf = ({ on, reason, until }: StoredFlag, isKnown: boolean): Flag =>
+  Object.freeze({ on, reason, until, isKnown });
+
+/**
+ * Follows flags that are named with what they are taken for while nobody knows.
+ *
+ * Close it with `close()`, or `await using`.
+ *
+ * @throws {TypeError | RangeError} an option, a definition or the client is not what it should be.
+ *
+ * @example
+ * const flags = createFlags(redis, { maintenance: { whenUnknown: false } });
+ * if (flags.isOn("maintenance")) sorry(flags.get("maintenance").reason);
+ */
+export const createFlags = <Name extends string>(
+  redis: RedisLike,
+  definitions: Readonly<Record<Name, FlagDefinition>>,
+  options: FlagsOptions = {},
+): Flags<Name> => new Flags(redis, definitions, options);

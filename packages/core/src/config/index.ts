@@ -1,0 +1,25 @@
+export { Component, createComponent, withComponent } from "./component.js";
+export { Config, createConfig } from "./config.js";
+export {
+  ComponentRefusedError,
+  ConfigConflictError,
+  ConfigInvalidError,
+  ConfigLostError,
+  ConfigMissingError,
+} from "./errors.js";
+export { createFlags, Flags } from "./flags.js";
+
+export type {
+  ComponentEntry,
+  ComponentEvents,
+  ComponentOptions,
+  ComponentState,
+  CustomComponentOptions,
+  OpenContext,
+} from "./component.js";
+export type { ConfigEvents, ConfigRevision, ConfigState } from "./config.js";
+export type { ConfigErrorCode, ConfigIssue } from "./errors.js";
+export type { Flag, FlagDefinition, FlagsEvents, FlagsOptions, SetFlagOptions } from "./flags.js";
+export type { AskOptions, ConfigOptions, HistoryOptions, ReadyOptions, SetOptions, WatchOptions } from "./options.js";
+export type { StandardSchema } from "./schema.js";
+export type { ConfigVersion } from "./scripts.js";

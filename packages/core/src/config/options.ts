@@ -1,0 +1,241 @@
+import { hostname } from "node:os";
+import { integerOption, optionsObject, signalOption, textOption } from "../index.js";
+import { type ConfigVersion, versionText } from "./scripts.js";
+import type { StandardSchema } from "./schema.js";
+
+/** How an entry is followed. */
+export interface WatchOptions {
+  /**
+   * What all keys begin with.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * How often the entry is looked at when nothing was pushed, in milliseconds; ± 50 %. It bounds how long a change can
+   * stay unseen whose message was lost.
+   *
+   * @default 30000
+   */
+  readonly pollMs?: number | undefined;
+  /**
+   * Every single command settles within this many milliseconds, whatever the network does.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** Settings of a configuration object. */
+export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOptions {
+  /**
+   * What a value must be: any Standard Schema. It sees what the stored JSON reads back as, before it is stored and after
+   * it was read. Undefined: any JSON value.
+   *
+   * @default undefined
+   */
+  readonly schema?: StandardSchema<Input, Value> | undefined;
+  /**
+   * The value while nothing was ever set. Never taken in place of one that was seen and is gone.
+   *
+   * @default undefined
+   */
+  readonly default?: NoInfer<Input> | undefined;
+  /**
+   * What `ready()` does when nothing is set and there is no default: reject with ConfigMissingError, or wait until
+   * somebody sets it.
+   *
+   * @default "throw"
+   */
+  readonly onMissing?: "throw" | "wait" | undefined;
+  /**
+   * How many writes the history keeps, the newest included.
+   *
+   * @default 20
+   */
+  readonly maxHistory?: number | undefined;
+  /**
+   * The most that a value may take as JSON, in bytes. Each reader reads all of it at each change.
+   *
+   * @default 65536
+   */
+  readonly maxBytes?: number | undefined;
+}
+
+/** How to wait for the first value. */
+export interface ReadyOptions {
+  /**
+   * How long, in milliseconds; outages are waited out in that time. Undefined: the first answer decides, and only
+   * `onMissing: "wait"` waits, for ever.
+   *
+   * @default undefined
+   */
+  readonly waitMs?: number | undefined;
+  /** Ends the wait, with `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One question to the server. */
+export interface AskOptions {
+  /**
+   * The promise settles within this many milliseconds.
+   *
+   * @default the object's own `deadlineMs`
+   */
+  readonly deadlineMs?: number | undefined;
+  /** Rejects with `signal.reason`; a write that was sent may still happen. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One write. */
+export interface SetOptions extends AskOptions {
+  /**
+   * Writes only if this is what is there: a version, or null for nothing. Undefined: whatever is there.
+   *
+   * @default undefined
+   */
+  readonly expected?: ConfigVersion | null | undefined;
+  /**
+   * Who writes, for people who read the history: at most 128 characters. Anybody who can read the entry can read it.
+   *
+   * @default host name and process id, as in "web-3:4711"
+   */
+  readonly author?: string | undefined;
+  /**
+   * The operation id, as a KitUnknownOutcomeError reports it: a write that is asked for again with it happens once.
+   *
+   * @default a random one
+   */
+  readonly op?: string | undefined;
+}
+
+/** What to read of the history. */
+export interface HistoryOptions extends AskOptions {
+  /**
+   * How many writes, at most.
+   *
+   * @default all that are kept
+   */
+  readonly limit?: number | undefined;
+}
+
+/** Checked, with every default filled in. */
+export interface WatchSettings {
+  readonly prefix: string | undefined;
+  readonly pollMs: number;
+  readonly deadlineMs: number;
+}
+
+/** Checked, with every default filled in. */
+export interface ConfigSettings extends WatchSettings {
+  readonly waitsForMissing: boolean;
+  readonly maxHistory: number;
+  readonly maxBytes: number;
+}
+
+/** Checked; what was not given is left out. */
+export interface Question {
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+export const watchNames: readonly string[] = ["prefix", "pollMs", "deadlineMs"];
+const configNames = [...watchNames, "schema", "default", "onMissing", "maxHistory", "maxBytes"];
+const askNames = ["deadlineMs", "signal"];
+
+const longestMs = 86_400_000;
+/** Written into each entry of the history, and shown on one line. */
+const control = /\p{C}/u;
+const defaultAuthor = `${hostname().slice(0, 100)}:${String(process.pid)}`;
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+const watchSettings = ({ prefix, pollMs = 30_000, deadlineMs = 2_000 }: WatchOptions): WatchSettings => ({
+  prefix,
+  pollMs: integerOption("pollMs", pollMs, 100, longestMs),
+  deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longestMs),
+});
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const configSettings = (options: ConfigOptions): ConfigSettings => {
+  const own = optionsObject("options", options, configNames);
+  const { onMissing = "throw", maxHistory = 20, maxBytes = 65_536, schema } = own;
+  if (onMissing !== "throw" && onMissing !== "wait")
+    throw new TypeError('Expected `onMissing` to be "throw" or "wait"');
+  schemaOption(schema);
+  return {
+    ...watchSettings(own),
+    waitsForMissing: onMissing === "wait",
+    maxHistory: integerOption("maxHistory", maxHistory, 1, 1_000),
+    maxBytes: integerOption("maxBytes", maxBytes, 1, 16_777_216),
+  };
+};
+
+/** @throws {TypeError} it is no Standard Schema. */
+export const schemaOption = (schema: unknown): void => {
+  if (schema === undefined) return;
+  const standard = (schema as { "~standard"?: { validate?: unknown } } | null)?.["~standard"];
+  if (typeof standard?.validate !== "function") throw new TypeError("Expected `schema` to be a Standard Schema");
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const readyTerms = (options: ReadyOptions): ReadyOptions => {
+  const { waitMs, signal } = optionsObject("options", options, ["waitMs", "signal"]);
+  if (waitMs !== undefined) integerOption("waitMs", waitMs, 0);
+  return { waitMs, signal: signalOption("signal", signal) };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const question = (options: AskOptions, { deadlineMs: usual }: WatchSettings): Question => {
+  const { deadlineMs = usual, signal } = optionsObject("options", options, askNames);
+  return {
+    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longestMs),
+    signal: signalOption("signal", signal),
+  };
+};
+
+const lineOption = (name: string, value: string): string => {
+  textOption(name, value, 128);
+  if (control.test(value)) throw new RangeError(`Expected \`${name}\` to have no control characters`);
+  return value;
+};
+
+export const authorOption = (author: string = defaultAuthor): string => lineOption("author", author);
+
+/** A write as it goes out: checked. */
+export interface WriteTerms extends Question {
+  /** As the script wants it. */
+  readonly expected: string;
+  readonly author: string;
+  readonly op: string | undefined;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const writeTerms = (options: SetOptions, settings: WatchSettings): WriteTerms => {
+  const { expected, author, op, ...rest } = optionsObject("options", options, [
+    ...askNames,
+    "expected",
+    "author",
+    "op",
+  ]);
+  return {
+    ...question(rest, settings),
+    expected: expected === undefined ? "" : expected === null ? "none" : versionOption(expected),
+    author: authorOption(author),
+    op: op === undefined ? undefined : lineOption("op", op),
+  };
+};
+
+const versionOption = (version: ConfigVersion): string => {
+  const text = typeof version === "object" ? versionText(version) : "";
+  if (!/^\d+:\d+:\d+$/.test(text)) throw new TypeError("Expected `expected` to be a version, null or undefined");
+  return text;
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const historyTerms = (
+  options: HistoryOptions,
+  settings: WatchSettings,
+): Question & { readonly limit: number } => {
+  const { limit = 1_000, ...rest } = optionsObject("options", options, [...askNames, "limit"]);
+  return { ...question(rest, settings), limit: integerOption("limit", limit, 1, 1_000) };
+};

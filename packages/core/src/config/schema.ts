@@ -1,0 +1,159 @@
+import { type ConfigIssue, ConfigInvalidError } from "./errors.js";
+
+/** What a schema answers. */
+type Verdict<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | {
+      readonly issues: readonly {
+        readonly message: string;
+        readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+      }[];
+    };
+
+/** Standard Schema, version 1 (standardschema.dev): Zod, Valibot, ArkType and others fit. Its validation may be async. */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => Verdict<Output> | Promise<Verdict<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+}
+
+const deepest = 100;
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+
+/** Calls `visit` for everything in a JSON value, the value itself first. */
+const walk = (
+  value: unknown,
+  visit: (value: unknown, path: readonly string[]) => void,
+  path: readonly string[] = [],
+): void => {
+  visit(value, path);
+  if (isRecord(value) && path.length <= deepest)
+    for (const [key, part] of Object.entries(value)) walk(part, visit, [...path, key]);
+};
+
+/** The JSON value that `text` is. What could be taken for a prototype is refused. */
+export const parseJson = (entry: string, text: string): unknown => {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new ConfigInvalidError(entry, [{ path: "", message: "it is no JSON" }]);
+  }
+  const issues: ConfigIssue[] = [];
+  walk(value, (part, path) => {
+    const at = path.slice(0, 10).join(".");
+    if (path.at(-1) === "__proto__") issues.push({ path: at, message: "this name is not allowed" });
+    // Reads as Infinity, which no JSON can write.
+    if (typeof part === "number" && !Number.isFinite(part))
+      issues.push({ path: at, message: "this number is too large" });
+    if (path.length > deepest) issues.push({ path: at, message: `nested more than ${String(deepest)} deep` });
+  });
+  if (issues.length > 0) throw new ConfigInvalidError(entry, issues.slice(0, 10));
+  return value;
+};
+
+/** The JSON of a value, as it is stored. */
+export const jsonOf = (entry: string, value: unknown, maxBytes: number): string => {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch {
+    // What is thrown may tell what stands in the value.
+  }
+  if (text === undefined) throw new ConfigInvalidError(entry, [{ path: "", message: "it cannot be written as JSON" }]);
+  const bytes = Buffer.byteLength(text);
+  if (bytes > maxBytes)
+    throw new ConfigInvalidError(entry, [
+      { path: "", message: `it takes ${String(bytes)} bytes as JSON, of ${String(maxBytes)} allowed` },
+    ]);
+  return text;
+};
+
+/** The same text for the same content, whatever the order of its keys. */
+const canonicalOf = (value: unknown): string => {
+  if (!isRecord(value)) return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(canonicalOf).join()}]`;
+  const parts = Object.keys(value).sort();
+  return `{${parts.map((key) => `${JSON.stringify(key)}:${canonicalOf(value[key])}`).join()}}`;
+};
+
+/** Freezes plain objects and arrays, all the way down; what else a schema made of the value is its own business. */
+const frozen = <Value>(value: Value): Value => {
+  if (!isRecord(value) || Object.isFrozen(value)) return value;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (!Array.isArray(value) && prototype !== Object.prototype && prototype !== null) return value;
+  Object.freeze(value);
+  for (const part of Object.values(value)) frozen(part);
+  return value;
+};
+
+/** Removes from a validator's words all that stands in the value: it may be secret, and validators quote. */
+const redactor = (text: string): ((message: string) => string) => {
+  const leaves = new Set<string>();
+  walk(JSON.parse(text), (part) => {
+    if (isRecord(part) || part === "") return;
+    const leaf = String(part);
+    leaves.add(leaf).add(JSON.stringify(leaf).slice(1, -1));
+  });
+  // The longest first, since one may be a part of another. Short ones are only words by themselves.
+  const sorted = [...leaves].toSorted((a, b) => b.length - a.length);
+  const patterns = sorted.map((leaf) => {
+    const literal = leaf.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    return leaf.length < 4 ? `(?<![\\p{L}\\p{N}])${literal}(?![\\p{L}\\p{N}])` : literal;
+  });
+  const all = new RegExp(patterns.join("|") || "$^", "gu");
+  // Validators shorten what they quote.
+  const quotesPart = (message: string): boolean =>
+    Array.from({ length: Math.max(0, message.length - quoteLength + 1) }, (_, at) =>
+      message.slice(at, at + quoteLength),
+    ).some((part) => sorted.some((leaf) => leaf.includes(part)));
+  return (message) => {
+    const redacted = message.replace(all, "…").slice(0, longestMessage);
+    return quotesPart(redacted) ? "is not what the schema wants" : redacted;
+  };
+};
+
+const quoteLength = 8;
+const longestMessage = 300;
+
+/** A stored value as its readers get it. */
+export interface Content<Value> {
+  readonly value: Value;
+  /** Equal for equal content, whatever the order of its keys. */
+  readonly canonical: string;
+}
+
+/**
+ * What the schema makes of a JSON text, frozen.
+ *
+ * @throws {ConfigInvalidError} it is no JSON, or not what the schema wants.
+ */
+export const contentOf = async <Value>(
+  entry: string,
+  schema: StandardSchema<unknown, Value> | undefined,
+  text: string,
+): Promise<Content<Value>> => {
+  const json = parseJson(entry, text);
+  // Before the schema sees it, which may change it.
+  const canonical = canonicalOf(json);
+  if (!schema) return { value: frozen(json as Value), canonical };
+  let verdict: Verdict<Value>;
+  try {
+    verdict = await schema["~standard"].validate(json);
+  } catch (error) {
+    // Its message may quote the value.
+    const kind = error instanceof Error ? error.name : typeof error;
+    throw new ConfigInvalidError(entry, [{ path: "", message: `the schema failed with ${redactor(text)(kind)}` }]);
+  }
+  if (!verdict.issues) return { value: frozen(verdict.value), canonical };
+  const redact = redactor(text);
+  const issues = verdict.issues.map(({ message, path = [] }) => ({
+    path: path.map((step) => String(typeof step === "object" ? step.key : step)).join("."),
+    message: redact(String(message)),
+  }));
+  throw new ConfigInvalidError(entry, issues);
+};

@@ -1,0 +1,79 @@
+import { defineScript, type Script } from "../index.js";
+import historySource from "./scripts/history.lua";
+import readSource from "./scripts/read.lua";
+import setSource from "./scripts/set.lua";
+
+/** Names one write for good: also when a failover lost it and its revision was given out again. */
+export interface ConfigVersion {
+  /** Begins anew when the whole entry was lost or deleted: the server's microseconds of its first write. */
+  readonly epoch: string;
+  /** Counts the writes of an epoch, from 1. */
+  readonly revision: number;
+  /** When it was written, by the server's clock: epoch milliseconds, with the microseconds behind the point. */
+  readonly at: number;
+}
+
+/** An entry as it is stored. */
+export interface StoredEntry {
+  readonly version: ConfigVersion;
+  readonly text: string;
+}
+
+/** A write as the history keeps it. */
+export interface KeptEntry extends StoredEntry {
+  readonly author: string;
+}
+
+const versionOf = (epoch: unknown, revision: unknown, at: unknown): ConfigVersion =>
+  Object.freeze({ epoch: String(epoch), revision: Number(revision), at: Number(at) / 1_000 });
+
+/** As the scripts know it. */
+export const versionText = ({ epoch, revision, at }: ConfigVersion): string =>
+  `${epoch}:${String(revision)}:${String(Math.round(at * 1_000))}`;
+
+type EntryKey = readonly ["entry"];
+type EntryKeys = readonly ["entry", "history"];
+
+export const set: Script<
+  EntryKeys,
+  readonly ["op", "expected", "author", "value", "maxHistory", "channel"],
+  { readonly isWritten: boolean; readonly version: ConfigVersion | undefined }
+> = defineScript({
+  name: "config.set",
+  source: setSource,
+  keys: ["entry", "history"],
+  args: ["op", "expected", "author", "value", "maxHistory", "channel"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, epoch, revision, at] = raw as [unknown, unknown, unknown, unknown];
+    return {
+      isWritten: Number(code) === 1,
+      version: epoch === undefined ? undefined : versionOf(epoch, revision, at),
+    };
+  },
+});
+
+export const read: Script<EntryKey, readonly [], StoredEntry | undefined> = defineScript({
+  name: "config.read",
+  source: readSource,
+  keys: ["entry"],
+  args: [],
+  readonly: true,
+  reply: (raw) => {
+    const [epoch, revision, at, text] = raw as [unknown, unknown, unknown, unknown];
+    return epoch === undefined ? undefined : { version: versionOf(epoch, revision, at), text: String(text) };
+  },
+});
+
+export const history: Script<EntryKeys, readonly ["limit"], readonly KeptEntry[]> = defineScript({
+  name: "config.history",
+  source: historySource,
+  keys: ["entry", "history"],
+  args: ["limit"],
+  readonly: true,
+  reply: (raw) =>
+    (raw as unknown[]).map((kept) => {
+      const [epoch, revision, at, , author = "", text = ""] = String(kept).split("\t");
+      return { version: versionOf(epoch, revision, at), author, text };
+    }),
+});

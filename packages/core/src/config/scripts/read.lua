@@ -1,0 +1,15 @@
+-- read.lua - what a configuration is now.
+--
+-- KEYS[1]  entry  hash  layout, epoch, revision, at, op, author, value
+--
+-- Reply     { epoch, revision, at, value }
+--           { }  there is none
+--           error KIT_LAYOUT  written by a newer version, or damaged
+local entry = KEYS[1]
+
+local found = redis.call('HMGET', entry, 'layout', 'epoch', 'revision', 'at', 'value')
+if found[1] == '1' and found[2] and found[3] and found[4] and found[5] then
+  return { found[2], found[3], found[4], found[5] }
+end
+if not found[1] and redis.call('EXISTS', entry) == 0 then return {} end
+return redis.error_reply('KIT_LAYOUT the configuration was written by a newer version')

@@ -1,0 +1,47 @@
+import { keyspace, newToken, retain, type RedisLike, type Runtime } from "../index.js";
+import type { ConfigSettings, Question, WriteTerms } from "./options.js";
+import * as scripts from "./scripts.js";
+
+/**
+ * One entry on one client: every command that configuration sends goes through here.
+ *
+ * | Key                          | Type | Content                                               | Life      |
+ * | ---------------------------- | ---- | ----------------------------------------------------- | --------- |
+ * | `kit:config:{name}:entry`    | hash | layout, epoch, revision, at, op, author, value (JSON) | no expiry |
+ * | `kit:config:{name}:history`  | list | the last writes, the newest first                     | no expiry |
+ *
+ * The channel `kit:config:{name}:changed` carries `epoch:revision:at`.
+ */
+export class Store {
+  readonly name: string;
+  readonly settings: ConfigSettings;
+  readonly runtime: Runtime;
+  readonly channel: string;
+  readonly #keys: { readonly entry: string; readonly history: string };
+
+  constructor(redis: RedisLike, name: string, settings: ConfigSettings) {
+    this.name = name;
+    this.settings = settings;
+    const base = keyspace("config", settings.prefix).base(name);
+    this.#keys = { entry: `${base}entry`, history: `${base}history` };
+    this.channel = `${base}changed`;
+    this.runtime = retain(redis, { prefix: settings.prefix });
+  }
+
+  read(options: Question): Promise<scripts.StoredEntry | undefined> {
+    return scripts.read.run(this.runtime, this.#keys, {}, options);
+  }
+
+  write(
+    value: string,
+    { op = newToken(), expected, author, ...options }: WriteTerms,
+  ): Promise<{ readonly isWritten: boolean; readonly version: scripts.ConfigVersion | undefined }> {
+    const { channel, settings } = this;
+    const args = { op, expected, author, value, maxHistory: settings.maxHistory, channel };
+    return scripts.set.run(this.runtime, this.#keys, args, { ...options, op });
+  }
+
+  history(limit: number, options: Question): Promise<readonly scripts.KeptEntry[]> {
+    return scripts.history.run(this.runtime, this.#keys, { limit }, options);
+  }
+}

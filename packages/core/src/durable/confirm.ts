@@ -1,0 +1,204 @@
+import { type Address, Deadline, type ExclusiveConnection, newToken, pause, type Runtime } from "../index.js";
+import { isMisrouted, type Loan, look, type Look, say, type Said, toReplica } from "./connection.js";
+import type { Terms } from "./terms.js";
+import { distrust } from "./trust.js";
+
+/** What became of writes. */
+export interface Durability {
+  /**
+   * - `safe`: what was asked for is reached
+   * - `short`: it is known that it was not reached in time; the write stands on the server, and may reach more
+   * - `unknown`: nobody can tell: the connection or the server changed meanwhile, or the server cannot be asked
+   */
+  readonly outcome: "safe" | "short" | "unknown";
+  /** How many replicas acknowledged, as far as was heard. */
+  readonly replicas: number;
+  /** Whether the master's disk has it, and the disks of how many replicas, as far as was heard. */
+  readonly fsync: { readonly local: boolean; readonly replicas: number };
+  /** Why it is not safe, in words. */
+  readonly why: string | undefined;
+}
+
+interface Counts {
+  replicas: number;
+  local: boolean;
+  synced: number;
+}
+
+const answer = (outcome: Durability["outcome"], { replicas, local, synced }: Counts, why?: string): Durability => ({
+  outcome,
+  replicas,
+  fsync: { local, replicas: synced },
+  why,
+});
+
+export const unknown = (why: string, counts: Counts = { replicas: 0, local: false, synced: 0 }): Durability =>
+  answer("unknown", counts, why);
+
+/** How a server can be asked whether its disk has something. */
+type Disk = "always" | "waitaof" | "off" | { readonly why: string };
+
+const diskOf = ({ settings, version, isFirstRewrite }: Look): Disk => {
+  const reason = version && distrust(version.server, version.version);
+  const canAsk = version !== undefined && reason === undefined;
+  if (!settings) return canAsk ? "waitaof" : { why: `CONFIG GET is forbidden, and ${String(reason)}` };
+  if (settings.get("appendonly") !== "yes") return "off";
+  const fsync = String(settings.get("appendfsync"));
+  // With no-appendfsync-on-rewrite not even `always` syncs while a child of the server writes.
+  const isSteady = settings.get("no-appendfsync-on-rewrite") === "no" && !isFirstRewrite;
+  if (fsync === "always" && isSteady) return "always";
+  if (canAsk) return "waitaof";
+  const unless = isSteady ? "" : " but may pause while the file is rewritten";
+  return { why: `appendfsync is ${fsync}${unless}, and ${String(reason)}` };
+};
+
+/** What is left for the last look when the acknowledgements are waited for up to the end. */
+const lastLookMs = 50;
+const markMs = 10_000;
+
+/**
+ * Asks the server behind the loan what became of everything written on it so far, by anybody.
+ *
+ * It writes a mark of its own first: since 7.2 WAIT speaks of the connection's own last write only, and a change that
+ * had been made before, by an earlier try whose reply was lost, is none. Replication is one stream, so who has the mark
+ * has all before it.
+ */
+export const confirm = async (
+  runtime: Runtime,
+  { connection, before, mark }: Loan,
+  terms: Terms,
+  deadline: Deadline,
+): Promise<Durability> => {
+  const counts: Counts = { replicas: 0, local: false, synced: 0 };
+  if (!before?.standing.replid)
+    return unknown("INFO is forbidden, or tells too little: nobody can tell whether the same server answers", counts);
+  const disk = terms.fsync === "none" ? "off" : diskOf(before);
+  const waitUntil = Deadline.in(Math.max(1, Math.min(terms.timeoutMs, deadline.remainingMs - lastLookMs)));
+  const marking = say(connection, "SET", [mark, "1", "PX", markMs], deadline, true);
+  const trouble = await count({ runtime, connection, before, terms, disk, waitUntil, deadline, mark }, counts);
+  const marked = await marking;
+  const [after, route] = await Promise.all([
+    look(connection, terms.fsync !== "none", deadline).catch(() => undefined),
+    say(connection, "TYPE", [terms.key], deadline),
+  ]);
+  if ("lost" in marked || !after) return unknown(lostWhy, counts);
+  if (after.standing.role !== "master") return unknown("the server was demoted meanwhile", counts);
+  if (after.standing.replid !== before.standing.replid)
+    return unknown("the server was replaced, or was no master for a while: it counts another history now", counts);
+  if (isMisrouted(route)) return unknown("the slot of the key moves, or has moved, to another server", counts);
+  if ("refusal" in marked) return unknown(`the mark ${mark} was refused: ${marked.refusal.message}`, counts);
+  if (trouble !== undefined) return unknown(trouble, counts);
+  // Written so that what is no number is not enough.
+  if (!(counts.replicas >= terms.replicas))
+    return answer("short", counts, `${String(counts.replicas)} of ${String(terms.replicas)} replicas acknowledged`);
+  return afterReplicas(terms, disk, after, counts);
+};
+
+const lostWhy = "the connection broke, or the server fell silent, before it answered";
+
+const afterReplicas = (terms: Terms, disk: Disk, after: Look, counts: Counts): Durability => {
+  if (terms.fsync === "none") return answer("safe", counts);
+  if (disk === "off") return answer("short", counts, "appendonly is off: no append-only file is written");
+  if (typeof disk === "object") return unknown(disk.why, counts);
+  // The reply to a write under `always` comes after its sync: as long as it was `always` all the time.
+  if (disk === "always" && diskOf(after) !== "always") {
+    counts.local = false;
+    return unknown("the settings of the append-only file were changed meanwhile", counts);
+  }
+  if (!counts.local) return answer("short", counts, "the master's disk has not confirmed in time");
+  if (terms.fsync === "replicas" && !(counts.synced >= terms.replicas)) {
+    const version = after.version && distrust(after.version.server, after.version.version);
+    if (version !== undefined) return unknown(`the disks of replicas cannot be asked: ${version}`, counts);
+    return answer(
+      "short",
+      counts,
+      `the disks of ${String(counts.synced)} of ${String(terms.replicas)} replicas have it`,
+    );
+  }
+  return answer("safe", counts);
+};
+
+interface Inquiry {
+  readonly runtime: Runtime;
+  readonly connection: ExclusiveConnection;
+  readonly before: Look;
+  readonly terms: Terms;
+  readonly disk: Disk;
+  readonly waitUntil: Deadline;
+  readonly deadline: Deadline;
+  readonly mark: string;
+}
+
+/** Waits for acknowledgements and fills `counts`. Returns why they are not to be relied on, if so. */
+const count = async (inquiry: Inquiry, counts: Counts): Promise<string | undefined> => {
+  const { connection, before, terms, disk, deadline, waitUntil } = inquiry;
+  const { replicas, fsync } = terms;
+  const restMs = (): number => Math.max(1, Math.ceil(waitUntil.remainingMs));
+  if (replicas > 0) {
+    const waited = await say(connection, "WAIT", [replicas, restMs()], deadline);
+    if ("lost" in waited) return lostWhy;
+    if ("reply" in waited) counts.replicas = Number(waited.reply);
+    else if (isForbidden(waited)) counts.replicas = await countOnReplicas(inquiry);
+    else return waited.refusal.message;
+  }
+  if (disk === "always") counts.local = true;
+  const canAsk = before.version && distrust(before.version.server, before.version.version) === undefined;
+  const asksLocal = disk === "waitaof";
+  if (!canAsk || (!asksLocal && fsync !== "replicas")) return undefined;
+  const wanted = fsync === "replicas" ? replicas : 0;
+  const synced = await say(connection, "WAITAOF", [asksLocal ? 1 : 0, wanted, restMs()], deadline);
+  if ("lost" in synced) return lostWhy;
+  if ("refusal" in synced) return synced.refusal.message;
+  const [local, remote] = synced.reply as unknown[];
+  counts.local ||= Number(local) > 0;
+  counts.synced = Number(remote);
+  return undefined;
+};
+
+const isForbidden = (said: Said): boolean =>
+  "refusal" in said && (said.refusal.code === "KIT_NO_PERMISSION" || /unknown command/.test(said.refusal.message));
+
+/**
+ * Where WAIT is forbidden: writes a token and looks for it on the replicas that the master names. Counts those that were
+ * seen to have it in time, and no others.
+ */
+const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
+  const { runtime, connection, terms, waitUntil, deadline } = inquiry;
+  const token = newToken();
+  const key = `${inquiry.mark}:${token}`;
+  const written = await say(connection, "SET", [key, token, "PX", markMs], deadline, true);
+  const now = await look(connection, false, deadline).catch(() => undefined);
+  if (!("reply" in written) || !now) return 0;
+  let found = 0;
+  let enough = (): void => undefined;
+  const isEnough = new Promise<void>((resolve) => (enough = resolve));
+  const looking = now.standing.replicas.map(async ({ host, port }) => {
+    if (!(await hasToken(runtime, { host, port }, key, token, waitUntil, () => found >= terms.replicas))) return;
+    if (++found >= terms.replicas) enough();
+  });
+  await Promise.race([Promise.all(looking), isEnough]);
+  return found;
+};
+
+const hasToken = async (
+  runtime: Runtime,
+  node: Address,
+  key: string,
+  token: string,
+  deadline: Deadline,
+  isOver: () => boolean,
+): Promise<boolean> => {
+  const replica = await toReplica(runtime, node, deadline).catch(() => undefined);
+  if (!replica) return false;
+  try {
+    for (let waitMs = 1; deadline.remainingMs > 0 && !isOver(); waitMs = Math.min(2 * waitMs, 50)) {
+      const seen = await say(replica, "GET", [key], deadline);
+      if ("reply" in seen && seen.reply === token) return true;
+      if (!("reply" in seen)) return false;
+      await pause(Math.min(waitMs, Math.max(deadline.remainingMs, 0)));
+    }
+    return false;
+  } finally {
+    replica.giveBack(false);
+  }
+};

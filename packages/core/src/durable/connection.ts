@@ -1,0 +1,174 @@
+import {
+  type Address,
+  Deadline,
+  type ExclusiveConnection,
+  isReplyError,
+  KitError,
+  pause,
+  type RedisArgument,
+  type RedisLike,
+  type Runtime,
+  serverError,
+  slotOf,
+} from "../index.js";
+import { fieldsOf, settingsOf, type Standing, standingOf, versionOf } from "./info.js";
+import type { Terms } from "./terms.js";
+
+/** What came of one command: its reply, the server's refusal, or silence. */
+export type Said = { readonly reply: unknown } | { readonly refusal: KitError } | { readonly lost: KitError };
+
+/** Sends one command; whatever comes of it is a value. */
+export const say = async (
+  connection: ExclusiveConnection,
+  command: string,
+  args: readonly RedisArgument[],
+  deadline: Deadline,
+  mutates = false,
+): Promise<Said> => {
+  try {
+    return { reply: await connection.call(command, args, deadline.remainingMs, mutates) };
+  } catch (error) {
+    return isReplyError(error) ? { refusal: serverError(error, command) } : { lost: error as KitError };
+  }
+};
+
+/** Who a server is, and how it writes to its disk, at one moment. */
+export interface Look {
+  readonly standing: Standing;
+  /** Whose version of what; only with the disk. */
+  readonly version: { readonly server: "redis" | "valkey"; readonly version: string } | undefined;
+  /** `appendonly`, `appendfsync` and `no-appendfsync-on-rewrite`; undefined where CONFIG GET is forbidden. */
+  readonly settings: ReadonlyMap<string, string> | undefined;
+  /** No rewrite of the append-only file has ended since the start and one is under way: the file may be incomplete. */
+  readonly isFirstRewrite: boolean;
+}
+
+/**
+ * Looks at the server behind a connection. Undefined: INFO is forbidden, so nobody can say who it is.
+ *
+ * @throws {KitError} no answer, or another refusal.
+ */
+export const look = async (
+  connection: ExclusiveConnection,
+  withDisk: boolean,
+  deadline: Deadline,
+): Promise<Look | undefined> => {
+  const disk: readonly (readonly [string, ...string[]])[] = [
+    ["INFO", "server"],
+    ["INFO", "persistence"],
+    ["CONFIG", "GET", "*append*"],
+  ];
+  const [replication, server, persistence, config] = await Promise.all([
+    say(connection, "INFO", ["replication"], deadline),
+    ...(withDisk ? disk : []).map(([command, ...args]) => say(connection, command, args, deadline)),
+  ]);
+  if ("refusal" in replication && replication.refusal.code === "KIT_NO_PERMISSION") return undefined;
+  const standing = standingOf(replyOf(replication));
+  if (!server || !persistence || !config)
+    return { standing, version: undefined, settings: undefined, isFirstRewrite: false };
+  const saved = fieldsOf(replyOf(persistence));
+  const isRewriting = saved.get("aof_rewrite_in_progress") === "1" || saved.get("aof_rewrite_scheduled") === "1";
+  return {
+    standing,
+    version: versionOf(fieldsOf(replyOf(server))),
+    settings: "refusal" in config ? undefined : settingsOf(replyOf(config)),
+    isFirstRewrite: isRewriting && saved.get("aof_last_rewrite_time_sec") === "-1",
+  };
+};
+
+const replyOf = (said: Said): unknown => {
+  if ("reply" in said) return said.reply;
+  throw "refusal" in said ? said.refusal : said.lost;
+};
+
+/** A connection to the master of a key, and what that server said of itself before anything was written on it. */
+export interface Loan {
+  readonly connection: ExclusiveConnection;
+  readonly before: Look | undefined;
+  /** What the question is asked by: found before anything is written, since it may need another connection. */
+  readonly mark: string;
+}
+
+const againMs = 50;
+const pokeMs = 500;
+
+/**
+ * Borrows a connection to the master that serves the key: one that was master a moment ago, and has the slot. Each try
+ * that fails is told.
+ *
+ * @throws {KitError} there is none until the deadline; nothing was sent that changes anything.
+ */
+export const lend = async (
+  runtime: Runtime,
+  terms: Terms,
+  deadline: Deadline,
+  onFailure: (failure: KitError) => void,
+): Promise<Loan> => {
+  const { key, fsync, signal } = terms;
+  const what = `A connection for durable writes of ${key}`;
+  const mark = await markKey(runtime, key, deadline);
+  for (;;) {
+    // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
+    await runtime.gate.ready({ what, mutates: false, idempotent: true, deadline, signal });
+    const connection = await runtime.pool("durable").take(key, deadline, signal);
+    let failure: KitError;
+    try {
+      const [before, route] = await Promise.all([
+        look(connection, fsync !== "none", deadline),
+        say(connection, "TYPE", [key], deadline),
+      ]);
+      if (isMisrouted(route)) {
+        failure = route.refusal;
+        connection.misrouted(String((failure.cause as Error).message));
+      } else if (before?.standing.role === "replica") {
+        failure = new KitError("KIT_READONLY", `${what} failed: ${connection.address} is a replica`, {
+          retryable: true,
+        });
+        connection.misrouted("");
+      } else return { connection, before, mark };
+    } catch (error) {
+      failure = error as KitError;
+      connection.misrouted("");
+    }
+    onFailure(failure);
+    connection.giveBack(false);
+    // A Cluster client looks for new masters only when a command of its own fails.
+    const asking = { what, mutates: false, idempotent: true, deadline: Deadline.in(pokeMs) };
+    void runtime.gate.run("TYPE", [key], asking).catch(() => undefined);
+    if (!failure.retryable || deadline.remainingMs <= againMs) throw failure;
+    await pause(againMs, signal);
+  }
+};
+
+/** A connection to a replica on which it may be read. */
+export const toReplica = async (runtime: Runtime, node: Address, deadline: Deadline): Promise<ExclusiveConnection> => {
+  const connection = await runtime.pool("replicas", 100).takeNode(node, deadline, undefined);
+  // Elsewhere it would be an error. Who cannot be asked is taken for a Cluster.
+  if (!(await runtime.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return connection;
+  const said = await say(connection, "READONLY", [], deadline);
+  if (!("lost" in said)) return connection;
+  connection.giveBack(false);
+  throw said.lost;
+};
+
+/** The Cluster slot of a key as the caller's client knows it. */
+export const slotBehind = (client: RedisLike, key: string): number => slotOf(keyPrefixOf(client) + key);
+
+const keyPrefixOf = (client: RedisLike): string =>
+  (client as { options?: { keyPrefix?: string } }).options?.keyPrefix ?? "";
+
+export const isMisrouted = (said: Said): said is { readonly refusal: KitError } =>
+  "refusal" in said && said.refusal.code === "KIT_CLUSTER";
+
+/** One key for a whole server, or for a slot of a Cluster: one that holds no more than the fact that it was written. */
+const markKey = async (runtime: Runtime, key: string, deadline: Deadline): Promise<string> => {
+  const name = (tag: string): string => `${runtime.prefix}:durable:{${tag}}:mark`;
+  if (!(await runtime.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return name("all");
+  const full = keyPrefixOf(runtime.client) + key;
+  const slot = slotOf(full);
+  const isThere = (tag: string): boolean => slotBehind(runtime.client, name(tag)) === slot;
+  const [, tag = full] = /^[^{]*\{([^}]+)\}/.exec(full) ?? [];
+  if (isThere(tag)) return name(tag);
+  // A tag with a brace in it cannot be written as one: any other text of that slot will do.
+  for (let number = 0; ; number++) if (isThere(String(number))) return name(String(number));
+};

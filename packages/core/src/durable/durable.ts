@@ -1,0 +1,210 @@
+import {
+  atDeadline,
+  Deadline,
+  type ExclusiveConnection,
+  isReplyError,
+  KitClosedError,
+  type KitError,
+  KitUnavailableError,
+  KitUnknownOutcomeError,
+  onAbort,
+  type RedisArgument,
+  type RedisLike,
+  type Runtime,
+  type Script,
+  serverError,
+  traced,
+  withRuntime,
+} from "../index.js";
+import { confirm, type Durability, unknown } from "./confirm.js";
+import { lend } from "./connection.js";
+import { type DurabilityOptions, type Terms, termsOf } from "./terms.js";
+
+/** Where the writes go whose fate is asked for: a connection that nobody else uses meanwhile. */
+export interface DurableScope {
+  /**
+   * One command.
+   *
+   * @throws {KitUnknownOutcomeError} it was sent and the reply is lost.
+   * @throws {KitError} the server refused it, by its code.
+   */
+  call(command: string, ...args: RedisArgument[]): Promise<unknown>;
+  /** One script, as its own `run` does it. */
+  run<const Keys extends readonly string[], const Args extends readonly string[], Reply>(
+    script: Script<Keys, Args, Reply>,
+    keys: Parameters<Script<Keys, Args, Reply>["run"]>[1],
+    args: Parameters<Script<Keys, Args, Reply>["run"]>[2],
+  ): Promise<Reply>;
+}
+
+/** What the writes gave, and what became of them. */
+export interface DurableResult<T> extends Durability {
+  readonly value: T;
+}
+
+/** What would end or replace the connection, or keep the question from being answered. */
+const reserved = new Set([
+  "MULTI",
+  "EXEC",
+  "DISCARD",
+  "RESET",
+  "QUIT",
+  "SELECT",
+  "SUBSCRIBE",
+  "PSUBSCRIBE",
+  "SSUBSCRIBE",
+  "MONITOR",
+]);
+
+/**
+ * Runs `write` on a connection of its own and says what became of its writes: how many replicas have them, and whether
+ * disks do.
+ *
+ * Never `safe` by mistake: the same server must answer on the same connection, and still be the master in the same
+ * history, else the outcome is `unknown`. What `write` read counts as written: a retry that found its work done is safe
+ * only when that work is. It is no consensus; see `replicas`.
+ *
+ * At most eight run at a time for a client; others wait their turn, and nobody else's commands wait for them. A script
+ * is the way to do several things atomically: MULTI is refused.
+ *
+ * @throws what `write` throws; the connection is then closed.
+ * @throws {KitUnavailableError} no master in time; nothing was written.
+ * @throws {KitUnknownOutcomeError} `write` did not come to an end by `deadlineMs`, but had sent something.
+ * @throws `signal.reason` if `signal` aborts first.
+ *
+ * @example
+ * const { outcome, why } = await durable(redis, { key: "order:1", replicas: 1 }, (scope) => scope.call("SET", "order:1", "paid"));
+ * if (outcome !== "safe") console.warn("not safe yet:", why);
+ */
+export const durable = async <T>(
+  redis: RedisLike | Runtime,
+  options: DurabilityOptions,
+  write: (scope: DurableScope) => Promise<T>,
+): Promise<DurableResult<T>> => {
+  const terms = termsOf(options);
+  return await traced("core.durable", contextOf(terms), () =>
+    withRuntime(redis, (runtime) => new Session(runtime, terms, write).run()),
+  );
+};
+
+/**
+ * Asks whether everything that was written so far, by anybody, on the server that serves `key` now, has the copies asked
+ * for. After a failover that is another server: it does not know what it never received, so for a certain write use
+ * `durable`.
+ *
+ * @throws {KitUnavailableError} no master in time.
+ * @throws `signal.reason` if `signal` aborts first.
+ */
+export const waitForSync = async (redis: RedisLike | Runtime, options: DurabilityOptions): Promise<Durability> => {
+  const terms = termsOf(options);
+  return await traced("core.waitForSync", contextOf(terms), () =>
+    withRuntime(redis, async (runtime) => {
+      const { value: _, ...answer } = await new Session(runtime, terms, () => Promise.resolve()).run();
+      return answer;
+    }),
+  );
+};
+
+const contextOf =
+  ({ key, replicas, fsync }: Terms) =>
+  (): object => ({ key, replicas, fsync });
+
+/** One call: its connection from the loan to the return, and its end, whichever comes first. */
+class Session<T> {
+  readonly #runtime: Runtime;
+  readonly #terms: Terms;
+  readonly #write: (scope: DurableScope) => Promise<T>;
+  readonly #deadline: Deadline;
+  readonly #pending = new Set<Promise<unknown>>();
+  #connection: ExclusiveConnection | undefined;
+  #written: { readonly value: T } | undefined;
+  #failure: KitError | undefined;
+  #hasSent = false;
+  #isWriting = false;
+  #isOver = false;
+
+  constructor(runtime: Runtime, terms: Terms, write: (scope: DurableScope) => Promise<T>) {
+    this.#runtime = runtime;
+    this.#terms = terms;
+    this.#write = write;
+    this.#deadline = Deadline.in(terms.deadlineMs);
+  }
+
+  /** Settles with the work, at the deadline, or when the caller gives up. */
+  run(): Promise<DurableResult<T>> {
+    const { signal } = this.#terms;
+    signal?.throwIfAborted();
+    return new Promise<DurableResult<T>>((resolve, reject) => {
+      const settle = (outcome: () => void, isClean: boolean): void => {
+        if (this.#isOver) return;
+        this.#isOver = true;
+        cancelDeadline();
+        stopListening();
+        this.#connection?.giveBack(isClean);
+        outcome();
+      };
+      const cancelDeadline = atDeadline(this.#deadline, () => settle(() => this.#late(resolve, reject), false));
+      const stopListening = onAbort(signal, () => settle(() => reject(signal?.reason as Error), false));
+      this.#work().then(
+        (result) => settle(() => resolve(result), result.outcome !== "unknown"),
+        (error: unknown) => settle(() => reject(error as Error), false),
+      );
+    });
+  }
+
+  async #work(): Promise<DurableResult<T>> {
+    const loan = await lend(this.#runtime, this.#terms, this.#deadline, (failure) => (this.#failure = failure));
+    this.#connection = loan.connection;
+    if (this.#isOver) {
+      loan.connection.giveBack(false);
+      throw new KitClosedError("The durable scope");
+    }
+    this.#isWriting = true;
+    const value = await this.#write(this.#scope(loan.connection));
+    this.#isWriting = false;
+    // Also those that nobody awaited: the question comes after them.
+    await Promise.allSettled(this.#pending);
+    this.#written = { value };
+    return { value, ...(await confirm(this.#runtime, loan, this.#terms, this.#deadline)) };
+  }
+
+  #late(resolve: (result: DurableResult<T>) => void, reject: (error: Error) => void): void {
+    const { key } = this.#terms;
+    const what = `The durable writes of ${key}`;
+    if (this.#written) resolve({ value: this.#written.value, ...unknown("the server did not answer in time") });
+    else if (this.#hasSent)
+      reject(new KitUnknownOutcomeError(`${what} did not end in time: they may or may not have been made`, undefined));
+    else if (this.#failure && !this.#connection) reject(this.#failure);
+    else reject(new KitUnavailableError(`${what} did not begin in time`, this.#connection?.address ?? "the master"));
+  }
+
+  #scope(connection: ExclusiveConnection): DurableScope {
+    const send = <R>(run: () => Promise<R>): Promise<R> => {
+      if (!this.#isWriting || this.#isOver) return Promise.reject(new KitClosedError("The durable scope"));
+      this.#hasSent = true;
+      const sent = run();
+      this.#pending.add(sent);
+      // Who sends without looking at the answer must not bring the process down.
+      sent.then(
+        () => this.#pending.delete(sent),
+        () => this.#pending.delete(sent),
+      );
+      return sent;
+    };
+    return {
+      call: (command, ...args) => {
+        if (reserved.has(command.toUpperCase()))
+          return Promise.reject(new RangeError(`Expected no ${command} inside a durable scope`));
+        return send(async () => {
+          try {
+            return await connection.call(command, args, this.#deadline.remainingMs, true);
+          } catch (error) {
+            throw isReplyError(error) ? serverError(error, command) : error;
+          }
+        });
+      },
+      run: (script, keys, args) =>
+        send(() => script.run(connection.gate, keys, args, { deadlineMs: Math.max(1, this.#deadline.remainingMs) })),
+    };
+  }
+}

@@ -1,0 +1,219 @@
+import { type RedisLike, type Runtime, traced } from "../index.js";
+import { numberOf, settingsOf } from "./info.js";
+import { replyTo, type ReportOptions, type Seen, survey } from "./survey.js";
+
+/** What would be gone: in words and, where it can be known, as a figure. Nothing: both figures are 0. */
+export interface Loss {
+  readonly text: string;
+  /** At most so many changes. */
+  readonly changes: number | undefined;
+  /** At most the changes of so many milliseconds. */
+  readonly ms: number | undefined;
+}
+
+/** How one node keeps its data; plain data. What CONFIG GET would tell is undefined where it is forbidden. */
+export interface NodePersistence {
+  /** `host:port`, as its neighbours or the client name it. */
+  readonly address: string;
+  /** Why nothing is known of it; all that follows is then undefined. */
+  readonly error: string | undefined;
+  readonly role: "master" | "replica" | undefined;
+  readonly snapshots: SnapshotState | undefined;
+  readonly appendOnly: AppendOnlyState | undefined;
+  /** The folder of its files (`dir`). */
+  readonly folder: string | undefined;
+  readonly atRisk:
+    | {
+        /** If the server process were killed now (`kill -9`), and its machine lived on. */
+        readonly kill: Loss;
+        /** If the machine lost its power now. */
+        readonly powerCut: Loss;
+      }
+    | undefined;
+}
+
+/** Snapshots (RDB). */
+export interface SnapshotState {
+  /** When they are made: after so many milliseconds, if there were so many changes (`save`). Empty: never by itself. */
+  readonly points: readonly { readonly afterMs: number; readonly changes: number }[] | undefined;
+  /** `dbfilename`. */
+  readonly file: string | undefined;
+  /** `rdbcompression`. */
+  readonly isCompressed: boolean | undefined;
+  /** Whether writes are refused after a snapshot failed (`stop-writes-on-bgsave-error`). */
+  readonly stopsWritesOnError: boolean | undefined;
+  /** Whether the last one succeeded. */
+  readonly lastOk: boolean;
+  /** When the last one succeeded, or the server started: epoch milliseconds of its clock. */
+  readonly lastAt: number | undefined;
+  /** How long ago that is, by its clock. */
+  readonly ageMs: number | undefined;
+  readonly isRunning: boolean;
+  /** Changes since then. */
+  readonly changesSince: number | undefined;
+}
+
+/** The append-only file (AOF). */
+export interface AppendOnlyState {
+  /** Whether it is written (`appendonly`). */
+  readonly isOn: boolean;
+  /** `appendfsync`. */
+  readonly fsync: "always" | "everysec" | "no" | undefined;
+  /** Whether nothing is synced while a child of the server writes (`no-appendfsync-on-rewrite`). */
+  readonly pausesOnRewrite: boolean | undefined;
+  /** It is rewritten when it has grown by so many percent (`auto-aof-rewrite-percentage`; 0: never by itself)… */
+  readonly rewriteAtPercent: number | undefined;
+  /** …and is larger than this (`auto-aof-rewrite-min-size`). */
+  readonly rewriteAtBytes: number | undefined;
+  readonly bytes: number | undefined;
+  /** Its size after the last rewrite. */
+  readonly baseBytes: number | undefined;
+  readonly isRewriting: boolean;
+  /** Whether the last rewrite succeeded. The server does not tell when that was. */
+  readonly lastRewriteOk: boolean;
+  /** How long the last rewrite took, in milliseconds, in whole seconds; undefined when there was none since the start. */
+  readonly lastRewriteMs: number | undefined;
+  /** Whether the last write to it succeeded. */
+  readonly lastWriteOk: boolean;
+  /** Acknowledged, but not yet written to it, since the disk is slow. */
+  readonly bufferedBytes: number | undefined;
+}
+
+/**
+ * Looks at how all servers that replicate from each other keep their data, what worked last, and what a crash now would
+ * lose. Of a Cluster: all nodes. Never rejects because of a node: one that does not answer says so in its row.
+ *
+ * @example
+ * for (const { address, atRisk } of await persistenceReport(redis)) console.log(address, atRisk?.powerCut.text);
+ */
+export const persistenceReport = async (
+  redis: RedisLike | Runtime,
+  options: ReportOptions = {},
+): Promise<NodePersistence[]> =>
+  await traced(
+    "core.persistenceReport",
+    () => ({}),
+    async () => {
+      const seen = await survey(redis, options, async (connection, deadline) => {
+        const [config, time] = await Promise.all([
+          replyTo(connection, "CONFIG", ["GET", "*"], deadline).catch(() => undefined),
+          replyTo(connection, "TIME", [], deadline).catch(() => undefined),
+        ]);
+        const [seconds, micros] = (time as unknown[] | undefined) ?? [];
+        return {
+          settings: config === undefined ? new Map<string, string>() : settingsOf(config),
+          nowMs: time === undefined ? undefined : Number(seconds) * 1_000 + Number(micros) / 1_000,
+        };
+      });
+      return seen.map(rowOf);
+    },
+  );
+
+interface More {
+  readonly settings: ReadonlyMap<string, string>;
+  readonly nowMs: number | undefined;
+}
+
+const rowOf = ({ address, error, standing, info, more }: Seen<More>): NodePersistence => {
+  const unknown = {
+    role: undefined,
+    snapshots: undefined,
+    appendOnly: undefined,
+    folder: undefined,
+    atRisk: undefined,
+  };
+  if (!standing || !more) return { address, error, ...unknown };
+  const snapshots = snapshotsOf(info, more);
+  const appendOnly = appendOnlyOf(info, more.settings);
+  return {
+    address,
+    error,
+    role: standing.role,
+    snapshots,
+    appendOnly,
+    folder: more.settings.get("dir"),
+    atRisk: { kill: byKill(snapshots, appendOnly), powerCut: byPowerCut(snapshots, appendOnly, info) },
+  };
+};
+
+const yesNo = (text: string | undefined): boolean | undefined => (text === undefined ? undefined : text === "yes");
+
+const snapshotsOf = (info: ReadonlyMap<string, string>, { settings, nowMs }: More): SnapshotState => {
+  const save = settings.get("save");
+  const parts = save?.split(" ").filter(Boolean).map(Number) ?? [];
+  const points = parts.flatMap((seconds, at) =>
+    at % 2 === 0 ? [{ afterMs: seconds * 1_000, changes: parts[at + 1] ?? 0 }] : [],
+  );
+  const lastSeconds = numberOf(info.get("rdb_last_save_time"));
+  const lastAt = lastSeconds === undefined ? undefined : lastSeconds * 1_000;
+  return {
+    points: save === undefined ? undefined : points,
+    file: settings.get("dbfilename"),
+    isCompressed: yesNo(settings.get("rdbcompression")),
+    stopsWritesOnError: yesNo(settings.get("stop-writes-on-bgsave-error")),
+    lastOk: info.get("rdb_last_bgsave_status") === "ok",
+    lastAt,
+    ageMs: lastAt === undefined || nowMs === undefined ? undefined : Math.max(0, Math.round(nowMs - lastAt)),
+    isRunning: info.get("rdb_bgsave_in_progress") === "1",
+    changesSince: numberOf(info.get("rdb_changes_since_last_save")),
+  };
+};
+
+const appendOnlyOf = (info: ReadonlyMap<string, string>, settings: ReadonlyMap<string, string>): AppendOnlyState => {
+  const seconds = numberOf(info.get("aof_last_rewrite_time_sec"));
+  return {
+    isOn: info.get("aof_enabled") === "1",
+    fsync: settings.get("appendfsync") as AppendOnlyState["fsync"],
+    pausesOnRewrite: yesNo(settings.get("no-appendfsync-on-rewrite")),
+    rewriteAtPercent: numberOf(settings.get("auto-aof-rewrite-percentage")),
+    rewriteAtBytes: numberOf(settings.get("auto-aof-rewrite-min-size")),
+    bytes: numberOf(info.get("aof_current_size")),
+    baseBytes: numberOf(info.get("aof_base_size")),
+    isRewriting: info.get("aof_rewrite_in_progress") === "1" || info.get("aof_rewrite_scheduled") === "1",
+    lastRewriteOk: info.get("aof_last_bgrewrite_status") === "ok",
+    lastRewriteMs: seconds === undefined || seconds < 0 ? undefined : seconds * 1_000,
+    lastWriteOk: info.get("aof_last_write_status") === "ok",
+    bufferedBytes: numberOf(info.get("aof_buffer_length")),
+  };
+};
+
+const nothingLost = (text: string): Loss => ({ text, changes: 0, ms: 0 });
+const unknownLoss = (text: string): Loss => ({ text, changes: undefined, ms: undefined });
+
+const sinceSnapshot = ({ changesSince, points }: SnapshotState): Loss => {
+  const never = points?.length === 0 ? "; none is made by itself" : "";
+  return changesSince === 0
+    ? nothingLost(`nothing: no change since the last snapshot${never}`)
+    : {
+        text: `the ${String(changesSince ?? "unknown number of")} changes since the last snapshot${never}`,
+        changes: changesSince,
+        ms: undefined,
+      };
+};
+
+const byKill = (
+  snapshots: SnapshotState,
+  { isOn, lastWriteOk, isRewriting, lastRewriteMs, bufferedBytes }: AppendOnlyState,
+): Loss => {
+  if (!isOn) return sinceSnapshot(snapshots);
+  if (!lastWriteOk) return unknownLoss("what was not written since writes to the append-only file fail");
+  if (isRewriting && lastRewriteMs === undefined)
+    return unknownLoss("perhaps all: the append-only file is being written for the first time");
+  if (bufferedBytes) return unknownLoss(`the ${String(bufferedBytes)} bytes that wait for a slow disk`);
+  return nothingLost("nothing: what was acknowledged is in the file");
+};
+
+const byPowerCut = (snapshots: SnapshotState, appendOnly: AppendOnlyState, info: ReadonlyMap<string, string>): Loss => {
+  const { isOn, fsync, pausesOnRewrite } = appendOnly;
+  const killed = byKill(snapshots, appendOnly);
+  if (!isOn || killed.changes !== 0) return killed;
+  const childRuns = appendOnly.isRewriting || snapshots.isRunning;
+  if (fsync !== undefined && pausesOnRewrite && childRuns)
+    return unknownLoss("all since the rewrite or snapshot that is running began: nothing is synced meanwhile");
+  if (fsync === "always") return nothingLost("nothing: what was acknowledged is on the disk");
+  if (fsync === "no") return unknownLoss("what the operating system has not written yet, often the last 30 s");
+  if (fsync === undefined) return unknownLoss("unknown: appendfsync cannot be read");
+  return numberOf(info.get("aof_pending_bio_fsync"))
+    ? { text: "up to 2 s: a sync is still under way", changes: undefined, ms: 2_000 }
+    : { text: "up to 1 s", changes: undefined, ms: 1_000 };
+};

@@ -1,0 +1,320 @@
+import {
+  type Address,
+  Deadline,
+  type ExclusiveConnection,
+  integerOption,
+  isReplyError,
+  KitClosedError,
+  type KitError,
+  optionsObject,
+  type RedisArgument,
+  type RedisLike,
+  retain,
+  type Runtime,
+  serverError,
+  traced,
+} from "../index.js";
+import { say, slotBehind, toReplica } from "./connection.js";
+import { type Standing, standingOf } from "./info.js";
+
+/** How stale an answer may be. */
+export interface ReplicaReadsOptions {
+  /**
+   * No answer is staler than this many milliseconds: what it leaves out was written later than that before the answer
+   * came. Smaller: the master is asked more often where it stands, twice in that time, and answers more reads itself.
+   *
+   * @default 1000
+   */
+  readonly maxStaleMs?: number | undefined;
+  /**
+   * Every read settles within this many milliseconds.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** What a read gave. */
+export interface ReplicaRead {
+  readonly value: unknown;
+  /** All that was written longer ago than this many milliseconds is in it; 0 for an answer of the master. */
+  readonly staleMs: number;
+  /** Who answered: `host:port` of a replica, or `master`. */
+  readonly from: string;
+}
+
+/** Reads from replicas. */
+export interface ReplicaReads extends Disposable {
+  /**
+   * One command that only reads. Its first argument is its key, which on a Cluster leads to the shard.
+   *
+   * @throws {RangeError} the command may write.
+   * @throws {KitUnavailableError} neither a replica that is fresh enough nor the master answered in time.
+   * @throws {KitError} the server refused it, by its code.
+   */
+  call(command: string, ...args: [string, ...RedisArgument[]]): Promise<ReplicaRead>;
+  /** Ends its connections. Reads that are under way reject. */
+  close(): void;
+}
+
+/**
+ * Opens reads that may be answered by a replica, with a bound on how stale each answer is.
+ *
+ * The bound is measured, not assumed: where the master stands is asked at a known instant, and a replica that has come as
+ * far has all that was written before it. No clock but our own monotonic one counts. When no replica is fresh enough,
+ * the master answers. Costs two commands on a replica for each read. Close it when done.
+ *
+ * @example
+ * const near = replicaReads(redis, { maxStaleMs: 500 });
+ * const { value, staleMs, from } = await near.call("GET", "price:lamp");
+ * near.close();
+ */
+export const replicaReads = (redis: RedisLike, options: ReplicaReadsOptions = {}): ReplicaReads => {
+  const { maxStaleMs = 1_000, deadlineMs = 2_000 } = optionsObject("options", options, ["maxStaleMs", "deadlineMs"]);
+  integerOption("maxStaleMs", maxStaleMs, 1);
+  integerOption("deadlineMs", deadlineMs, 1);
+  return new Reader(retain(redis), maxStaleMs, deadlineMs);
+};
+
+/** Where the master stood at an instant on our clock. */
+interface Sample {
+  readonly at: number;
+  readonly standing: Standing;
+}
+
+/** A master and its replicas. */
+interface Shard {
+  /** The newest first. An older one is what a replica that lags is measured by. */
+  samples: readonly Sample[];
+  sampling: Promise<void> | undefined;
+  turn: number;
+}
+
+const samplesKept = 8;
+
+/** What is asked first leaves time for the master to answer. */
+const firstShare = 0.5;
+
+/** A replica that was silent, or could not be reached, is left alone for so long. */
+const restMs = 1_000;
+
+class Reader implements ReplicaReads {
+  readonly #runtime: Runtime;
+  readonly #maxStaleMs: number;
+  readonly #deadlineMs: number;
+  readonly #shards = new Map<string, Shard>();
+  /** Of a Cluster: the master of each slot that was read from, as far as is known. */
+  readonly #masters = new Map<number, string>();
+  readonly #links = new Map<string, Promise<ExclusiveConnection>>();
+  readonly #readonly = new Map<string, Promise<boolean>>();
+  /** Until when a replica is left alone. */
+  readonly #resting = new Map<string, number>();
+  #isClosed = false;
+
+  constructor(runtime: Runtime, maxStaleMs: number, deadlineMs: number) {
+    this.#runtime = runtime;
+    this.#maxStaleMs = maxStaleMs;
+    this.#deadlineMs = deadlineMs;
+  }
+
+  call(command: string, ...args: [string, ...RedisArgument[]]): Promise<ReplicaRead> {
+    const [key] = args;
+    return traced(
+      "core.replicaRead",
+      () => ({ command, key }),
+      () => this.#call(command, args, Deadline.in(this.#deadlineMs)),
+    );
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const link of this.#links.values())
+      link.then(
+        (connection) => connection.giveBack(false),
+        () => undefined,
+      );
+    this.#runtime.release();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  async #call(command: string, args: [string, ...RedisArgument[]], deadline: Deadline): Promise<ReplicaRead> {
+    if (this.#isClosed) throw new KitClosedError("The object for replica reads");
+    if (!(await this.#onlyReads(command, deadline)))
+      throw new RangeError(`Expected a command that only reads, got ${command.slice(0, 40)}`);
+    const shard = await this.#shardOf(args[0], deadline);
+    const age = performance.now() - (shard.samples[0]?.at ?? -Infinity);
+    const sampling = age > this.#maxStaleMs / 2 ? this.#sample(shard, args[0], deadline) : undefined;
+    // As long as replicas can be measured by what is known, nobody waits for the master.
+    if (age > this.#maxStaleMs) await sampling;
+    return (
+      (await this.#fromReplicas(shard, command, args, deadline)) ?? (await this.#fromMaster(command, args, deadline))
+    );
+  }
+
+  /** Asked of the server once for each command; where that is forbidden, whatever the replica does not refuse. */
+  #onlyReads(command: string, deadline: Deadline): Promise<boolean> {
+    const name = command.toLowerCase();
+    let known = this.#readonly.get(name);
+    if (!known) {
+      const call = { what: "COMMAND INFO", mutates: false, idempotent: true, deadline };
+      known = this.#runtime.gate.run("COMMAND", ["INFO", name], call).then(
+        (reply) => {
+          const flags = (reply as unknown[][])[0]?.[2];
+          return !flags || [...(flags as Iterable<unknown>)].map(String).includes("readonly");
+        },
+        (error: unknown) => {
+          this.#readonly.delete(name);
+          if (isReplyError(error)) return true;
+          throw error;
+        },
+      );
+      this.#readonly.set(name, known);
+    }
+    return known;
+  }
+
+  async #shardOf(key: string, deadline: Deadline): Promise<Shard> {
+    const name = (await this.#runtime.isCluster(deadline.remainingMs)) ? await this.#masterOf(key, deadline) : "";
+    let shard = this.#shards.get(name);
+    if (!shard) this.#shards.set(name, (shard = { samples: [], sampling: undefined, turn: 0 }));
+    return shard;
+  }
+
+  async #masterOf(key: string, deadline: Deadline): Promise<string> {
+    const slot = slotBehind(this.#runtime.client, key);
+    let master = this.#masters.get(slot);
+    if (master === undefined) {
+      const connection = await this.#runtime.pool("masters").take(key, deadline, undefined);
+      this.#masters.set(slot, (master = connection.address));
+      connection.giveBack(true);
+    }
+    return master;
+  }
+
+  /** Where the slot lives is looked up anew at the next read. */
+  #forgetMaster(key: string): void {
+    this.#masters.delete(slotBehind(this.#runtime.client, key));
+  }
+
+  /** Asks the master where it stands; of many at once one asks for all. What it says when it fails is that nothing is new. */
+  #sample(shard: Shard, key: string, deadline: Deadline): Promise<void> {
+    shard.sampling ??= this.#ask(shard, key, deadline)
+      .catch(() => this.#forgetMaster(key))
+      .finally(() => (shard.sampling = undefined));
+    return shard.sampling;
+  }
+
+  async #ask(shard: Shard, key: string, deadline: Deadline): Promise<void> {
+    const within = Deadline.in(deadline.remainingMs * firstShare);
+    const connection = await this.#runtime.pool("masters").take(key, within, undefined);
+    let isClean = false;
+    try {
+      const at = performance.now();
+      const said = await say(connection, "INFO", ["replication"], within);
+      const standing = "reply" in said ? standingOf(said.reply) : undefined;
+      if (standing?.role !== "master") return this.#forgetMaster(key);
+      isClean = true;
+      shard.samples = [{ at, standing }, ...shard.samples].slice(0, samplesKept);
+    } finally {
+      connection.giveBack(isClean);
+    }
+  }
+
+  async #fromReplicas(
+    shard: Shard,
+    command: string,
+    args: readonly [string, ...RedisArgument[]],
+    deadline: Deadline,
+  ): Promise<ReplicaRead | undefined> {
+    const online = shard.samples[0]?.standing.replicas.filter(({ state }) => state === "online") ?? [];
+    // An answer that takes longer than that would be too stale by itself.
+    const within = Deadline.in(Math.min(deadline.remainingMs * firstShare, this.#maxStaleMs));
+    const start = shard.turn++;
+    for (let tries = 0; tries < online.length && within.remainingMs > 0; tries++) {
+      const replica = online[(start + tries) % online.length];
+      if (!replica) continue;
+      const from = `${replica.host}:${String(replica.port)}`;
+      if ((this.#resting.get(from) ?? 0) > performance.now()) continue;
+      const read = await this.#fromReplica(shard, replica, from, command, args, within);
+      if (read) return read;
+    }
+    return undefined;
+  }
+
+  /** Undefined: it is too far behind, or does not answer. */
+  async #fromReplica(
+    shard: Shard,
+    node: Address,
+    from: string,
+    command: string,
+    args: readonly [string, ...RedisArgument[]],
+    deadline: Deadline,
+  ): Promise<ReplicaRead | undefined> {
+    const connection = await this.#link(node, from, deadline).catch(() => undefined);
+    if (!connection) return this.#rest(from);
+    // In this order: what is read is no older than what it says of itself.
+    const [about, said] = await Promise.all([
+      say(connection, "INFO", ["replication"], deadline),
+      say(connection, command, args, deadline),
+    ]);
+    const lost = [about, said].find((part) => "lost" in part);
+    if (lost || !("reply" in about)) {
+      this.#links.delete(from);
+      connection.giveBack(false);
+      return this.#rest(from);
+    }
+    const staleMs = staleness(shard.samples, standingOf(about.reply));
+    if ("refusal" in said) {
+      if (said.refusal.code === "KIT_CLUSTER") this.#forgetMaster(args[0]);
+      if (isPassing(said.refusal)) return undefined;
+      throw said.refusal;
+    }
+    if (staleMs === undefined || staleMs > this.#maxStaleMs || !("reply" in said)) return undefined;
+    return { value: said.reply, staleMs, from };
+  }
+
+  #rest(from: string): undefined {
+    this.#resting.set(from, performance.now() + restMs);
+  }
+
+  #link(node: Address, from: string, deadline: Deadline): Promise<ExclusiveConnection> {
+    let link = this.#links.get(from);
+    if (!link) {
+      link = this.#connect(node, deadline);
+      this.#links.set(from, link);
+      link.catch(() => this.#links.delete(from));
+    }
+    return link;
+  }
+
+  async #connect(node: Address, deadline: Deadline): Promise<ExclusiveConnection> {
+    const connection = await toReplica(this.#runtime, node, deadline);
+    if (!this.#isClosed) return connection;
+    connection.giveBack(false);
+    throw new KitClosedError("The object for replica reads");
+  }
+
+  async #fromMaster(command: string, args: readonly RedisArgument[], deadline: Deadline): Promise<ReplicaRead> {
+    const call = { what: command, mutates: false, idempotent: true, deadline };
+    try {
+      return { value: await this.#runtime.gate.run(command, args, call), staleMs: 0, from: "master" };
+    } catch (error) {
+      throw isReplyError(error) ? serverError(error, command) : error;
+    }
+  }
+}
+
+/** What another node, or the same one later, would not say. */
+const isPassing = ({ code, retryable }: KitError): boolean => retryable && code !== "KIT_READONLY";
+
+/** How long ago the master stood no further than this replica does now; undefined when that cannot be told. */
+const staleness = (samples: readonly Sample[], replica: Standing): number | undefined => {
+  const reached = samples.find(
+    ({ standing }) => standing.replid === replica.replid && standing.offset <= replica.offset,
+  );
+  return reached && performance.now() - reached.at;
+};

@@ -1,0 +1,135 @@
+import { type RedisLike, type Runtime, traced } from "../index.js";
+import { numberOf, type Standing } from "./info.js";
+import { masterOf, type ReportOptions, type Seen, survey } from "./survey.js";
+
+/** How one node takes part in replication; plain data. */
+export interface NodeReplication {
+  /** `host:port`, as its neighbours or the client name it. */
+  readonly address: string;
+  /** Why nothing is known of it; all that follows is then undefined. */
+  readonly error: string | undefined;
+  readonly role: "master" | "replica" | undefined;
+  /** Of a replica: whether its link to its master is up, down, or loading all data anew. */
+  readonly link: "up" | "down" | "syncing" | undefined;
+  /** Of a replica: milliseconds since it last heard of its master, in whole seconds. An idle master speaks every 10 s. */
+  readonly lagMs: number | undefined;
+  /** Of a replica whose link is down: since when, in milliseconds. */
+  readonly linkDownMs: number | undefined;
+  /** Of a replica: who it gets its data from, `host:port`; that may be a replica too. */
+  readonly master: string | undefined;
+  /** How many servers stand between it and the data's source: 0 for a master; undefined where the chain is broken. */
+  readonly depth: number | undefined;
+  /** How far it has come in its history, in bytes. */
+  readonly offset: number | undefined;
+  /** Of a replica: how many bytes its master was ahead when both were asked, one after the other. */
+  readonly behindBytes: number | undefined;
+  /** Which history its offset counts in. Nodes with different ones cannot be compared. */
+  readonly replid: string | undefined;
+  /** Those that get their data from it. */
+  readonly replicas: readonly AttachedReplica[] | undefined;
+}
+
+/** A replica as the server that feeds it sees it. */
+export interface AttachedReplica {
+  /** `host:port`. */
+  readonly address: string;
+  /** `online`, or a stage of the first transfer. */
+  readonly state: string;
+  /** Milliseconds since its last acknowledgement, in whole seconds; it sends one each second. */
+  readonly lagMs: number;
+  /** How far it has acknowledged, in bytes. */
+  readonly offset: number;
+  /** How many bytes it had not acknowledged. */
+  readonly behindBytes: number;
+}
+
+/**
+ * Looks at all servers that replicate from each other: the master that the client uses, its replicas and theirs; of a
+ * Cluster all nodes. Never rejects because of a node: one that does not answer says so in its row. A replica that is not
+ * connected to its master cannot be found outside of a Cluster.
+ *
+ * @example
+ * for (const { address, role, link, behindBytes } of await replicationReport(redis)) console.log(address, role, link, behindBytes);
+ */
+export const replicationReport = async (
+  redis: RedisLike | Runtime,
+  options: ReportOptions = {},
+): Promise<NodeReplication[]> =>
+  await traced(
+    "core.replicationReport",
+    () => ({}),
+    async () => {
+      const seen = await survey(redis, options, () => Promise.resolve(undefined));
+      const rows = new Map(seen.map((node) => [node.address, rowOf(node, seen)]));
+      return [...rows.values()].map((row) => ({ ...row, depth: depthOf(row, rows) }));
+    },
+  );
+
+type Row = Omit<NodeReplication, "depth">;
+
+const nothing: Omit<Row, "address" | "error"> = {
+  role: undefined,
+  link: undefined,
+  lagMs: undefined,
+  linkDownMs: undefined,
+  master: undefined,
+  offset: undefined,
+  behindBytes: undefined,
+  replid: undefined,
+  replicas: undefined,
+};
+
+const rowOf = ({ address, error, standing }: Seen<undefined>, all: readonly Seen<undefined>[]): Row => {
+  if (!standing) return { ...nothing, address, error };
+  const { role, replid, offset, fields } = standing;
+  const source = masterOf(standing);
+  const master = source && `${source.host}:${String(source.port)}`;
+  const ahead =
+    all.find((other) => other.address === master)?.standing ?? all.find((other) => feeds(other, address))?.standing;
+  const seconds = numberOf(fields.get("master_last_io_seconds_ago"));
+  const down = numberOf(fields.get("master_link_down_since_seconds"));
+  return {
+    ...nothing,
+    address,
+    error,
+    role,
+    link: role === "replica" ? linkOf(fields) : undefined,
+    lagMs: seconds === undefined || seconds < 0 ? undefined : seconds * 1_000,
+    linkDownMs: down === undefined || down < 0 ? undefined : down * 1_000,
+    master,
+    offset,
+    behindBytes: role === "replica" && ahead?.replid === replid ? Math.max(0, headOf(ahead) - offset) : undefined,
+    replid,
+    replicas: standing.replicas.map(({ host, port, state, lagSeconds, offset: acknowledged }) => ({
+      address: `${host}:${String(port)}`,
+      state,
+      lagMs: lagSeconds * 1_000,
+      offset: acknowledged,
+      behindBytes: Math.max(0, headOf(standing) - acknowledged),
+    })),
+  };
+};
+
+/** What a server passes on: a replica counts as its own master does. */
+const headOf = ({ offset, fields }: Standing): number => numberOf(fields.get("master_repl_offset")) ?? offset;
+
+/** By another name, as behind a proxy. */
+const feeds = ({ standing }: Seen<undefined>, address: string): boolean =>
+  standing?.replicas.some(({ host, port }) => `${host}:${String(port)}` === address) ?? false;
+
+const linkOf = (fields: ReadonlyMap<string, string>): "up" | "down" | "syncing" => {
+  if (fields.get("master_sync_in_progress") === "1") return "syncing";
+  return fields.get("master_link_status") === "up" ? "up" : "down";
+};
+
+const depthOf = (row: Row, rows: ReadonlyMap<string, Row>): number | undefined => {
+  let depth = 0;
+  for (let at: Row | undefined = row; at && depth <= rows.size; depth++) {
+    if (at.role === "master") return depth;
+    const { address, master }: Row = at;
+    at =
+      rows.get(master ?? "") ??
+      [...rows.values()].find(({ replicas }) => replicas?.some((attached) => attached.address === address));
+  }
+  return undefined;
+};

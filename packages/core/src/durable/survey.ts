@@ -1,0 +1,157 @@
+import {
+  type Address,
+  Deadline,
+  type ExclusiveConnection,
+  integerOption,
+  optionsObject,
+  type RedisLike,
+  type Runtime,
+  withRuntime,
+} from "../index.js";
+import { say } from "./connection.js";
+import { fieldsOf, type Standing, standingOf } from "./info.js";
+
+/** How a report is made. */
+export interface ReportOptions {
+  /**
+   * The report is there within this many milliseconds; a node that has not answered by then is reported as such.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** What was learned of one node; where nothing was, why. */
+export interface Seen<T> {
+  readonly address: string;
+  readonly error: string | undefined;
+  readonly standing: Standing | undefined;
+  readonly info: ReadonlyMap<string, string>;
+  readonly more: T | undefined;
+}
+
+/** What a report asks a node beyond its INFO. */
+type Question<T> = (connection: ExclusiveConnection, deadline: Deadline) => Promise<T>;
+
+/** No group of servers is as large; what is larger is not walked to the end. */
+const maxNodes = 100;
+
+/** One node that is silent leaves the others time. */
+const nodeShare = 0.4;
+
+/** Visits the node that the client uses, its master, its replicas and theirs, or all nodes of the Cluster. */
+export const survey = async <T>(
+  redis: RedisLike | Runtime,
+  options: ReportOptions,
+  ask: Question<T>,
+): Promise<Seen<T>[]> => {
+  const { deadlineMs = 2_000 } = optionsObject("options", options, ["deadlineMs"]);
+  integerOption("deadlineMs", deadlineMs, 1);
+  return await withRuntime(redis, (runtime) => new Survey(runtime, Deadline.in(deadlineMs), deadlineMs, ask).run());
+};
+
+class Survey<T> {
+  readonly #runtime: Runtime;
+  readonly #deadline: Deadline;
+  readonly #shareMs: number;
+  readonly #ask: Question<T>;
+  readonly #known = new Set<string>();
+  readonly #runs = new Set<string>();
+  readonly #found: Seen<T>[] = [];
+
+  constructor(runtime: Runtime, deadline: Deadline, deadlineMs: number, ask: Question<T>) {
+    this.#runtime = runtime;
+    this.#deadline = deadline;
+    this.#shareMs = Math.max(1, deadlineMs * nodeShare);
+    this.#ask = ask;
+  }
+
+  async run(): Promise<Seen<T>[]> {
+    const nodes = await this.#clusterNodes();
+    const first = nodes.length === 0 ? await this.#visit(undefined) : undefined;
+    await this.#visitAll([...nodes, ...(first ? neighboursOf(first) : [])]);
+    return this.#found;
+  }
+
+  async #visitAll(addresses: readonly Address[]): Promise<void> {
+    const fresh = addresses.filter(({ host, port }) => {
+      const name = `${host}:${String(port)}`;
+      if (this.#known.has(name) || this.#known.size >= maxNodes || !(port > 0)) return false;
+      this.#known.add(name);
+      return true;
+    });
+    const standings = await Promise.all(fresh.map((address) => this.#visit(address)));
+    const next = standings.flatMap((standing) => (standing ? neighboursOf(standing) : []));
+    if (next.length > 0) await this.#visitAll(next);
+  }
+
+  /** The first visit has no address: it goes where the client goes. */
+  async #visit(node: Address | undefined): Promise<Standing | undefined> {
+    const deadline = Deadline.in(Math.min(this.#shareMs, Math.max(1, this.#deadline.remainingMs)));
+    let address = node ? `${node.host}:${String(node.port)}` : "the server";
+    try {
+      const connection = await this.#connect(node, deadline);
+      try {
+        // Where Sentinel leads is known once the connection is there.
+        const text = await replyTo(connection, "INFO", [], deadline).finally(() => {
+          if (!node) address = connection.address;
+        });
+        this.#known.add(address);
+        const info = fieldsOf(text);
+        const run = info.get("run_id") ?? address;
+        if (this.#runs.has(run)) return undefined;
+        this.#runs.add(run);
+        const standing = standingOf(text);
+        const more = await this.#ask(connection, deadline);
+        this.#found.push({ address, error: undefined, standing, info, more });
+        return standing;
+      } finally {
+        connection.giveBack(false);
+      }
+    } catch (error) {
+      const { message } = error as Error;
+      this.#found.push({ address, error: message, standing: undefined, info: new Map(), more: undefined });
+      return undefined;
+    }
+  }
+
+  async #connect(node: Address | undefined, deadline: Deadline): Promise<ExclusiveConnection> {
+    const pool = this.#runtime.pool("report");
+    if (node) return await pool.takeNode(node, deadline, undefined);
+    await this.#runtime.gate.ready({ what: "The report", mutates: false, idempotent: true, deadline });
+    return await pool.take("", deadline, undefined);
+  }
+
+  async #clusterNodes(): Promise<Address[]> {
+    const isCluster = await this.#runtime.isCluster(Math.max(1, this.#deadline.remainingMs)).catch(() => false);
+    if (!isCluster) return [];
+    const call = { what: "CLUSTER NODES", mutates: false, idempotent: true, deadline: this.#deadline };
+    const text = String(await this.#runtime.gate.run("CLUSTER", ["NODES"], call).catch(() => ""));
+    return text.split("\n").flatMap((line) => {
+      const [, host = "", port] = /^\S+ (\S*):(\d+)@/.exec(line) ?? [];
+      return port === undefined || host === "" ? [] : [{ host, port: Number(port) }];
+    });
+  }
+}
+
+export const replyTo = async (
+  connection: ExclusiveConnection,
+  command: string,
+  args: readonly string[],
+  deadline: Deadline,
+): Promise<unknown> => {
+  const said = await say(connection, command, args, deadline);
+  if ("reply" in said) return said.reply;
+  throw "refusal" in said ? said.refusal : said.lost;
+};
+
+/** Where a replica gets its data from. */
+export const masterOf = ({ fields }: Standing): Address | undefined => {
+  const host = fields.get("master_host");
+  return host === undefined ? undefined : { host, port: Number(fields.get("master_port")) };
+};
+
+const neighboursOf = (standing: Standing): Address[] => {
+  const master = masterOf(standing);
+  return [...(master ? [master] : []), ...standing.replicas];
+};

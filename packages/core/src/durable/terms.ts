@@ -1,0 +1,65 @@
+import { integerOption, optionsObject, signalOption, textOption } from "../index.js";
+
+/** How many copies, and on which disks, before a write counts as safe. */
+export interface DurabilityOptions {
+  /** Any key that was written: on a Cluster it says which shard is asked. */
+  readonly key: string;
+  /**
+   * How many replicas must have received it. Of a master and its replicas any one can be lost without loss of the write
+   * when this is as many as there are replicas; with fewer, one that lacks it may be promoted.
+   *
+   * @default 1
+   */
+  readonly replicas?: number | undefined;
+  /**
+   * Which disks must have it: none; that of the master; or that of the master and of `replicas` replicas.
+   *
+   * @default "none"
+   */
+  readonly fsync?: "none" | "local" | "replicas" | undefined;
+  /**
+   * How long to wait for the acknowledgements, in milliseconds.
+   *
+   * @default 1000
+   */
+  readonly timeoutMs?: number | undefined;
+  /**
+   * The whole call, the writes included, settles within this many milliseconds.
+   *
+   * @default 2000 more than `timeoutMs`
+   */
+  readonly deadlineMs?: number | undefined;
+  /** Rejects the call with `signal.reason`; what was sent may still happen. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Terms {
+  readonly key: string;
+  readonly replicas: number;
+  readonly fsync: "none" | "local" | "replicas";
+  readonly timeoutMs: number;
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+const optionNames = ["key", "replicas", "fsync", "timeoutMs", "deadlineMs", "signal"];
+const fsyncs: readonly unknown[] = ["none", "local", "replicas"];
+
+export const termsOf = (options: DurabilityOptions): Terms => {
+  const given = optionsObject("options", options, optionNames);
+  const { replicas = 1, fsync = "none", timeoutMs = 1_000 } = given;
+  const { deadlineMs = timeoutMs + 2_000 } = given;
+  if (!fsyncs.includes(fsync))
+    throw new TypeError(`Expected \`fsync\` to be "none", "local" or "replicas", got ${typeof fsync}`);
+  const terms = {
+    key: textOption("key", given.key, 65_536),
+    replicas: integerOption("replicas", replicas, 0, 1_000),
+    fsync,
+    timeoutMs: integerOption("timeoutMs", timeoutMs, 1, 2 ** 31 - 1),
+    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, 2 ** 32 - 1),
+    signal: signalOption("signal", given.signal),
+  };
+  if (terms.replicas === 0 && fsync !== "local")
+    throw new RangeError(`Expected \`replicas\` to be from 1 with \`fsync\` "${fsync}": nothing would be waited for`);
+  return terms;
+};

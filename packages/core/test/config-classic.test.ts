@@ -1,0 +1,312 @@
+import * as vitest from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { type RedisServer, startRedis, useRedis } from "@kit/testing";
+import {
+  ClassicConfigs,
+  type ClassicConnections,
+  ClassicMaintenance,
+  configKey,
+  maintenanceKey,
+  redisConnection,
+  setConfig,
+} from "@tooling/classic";
+import { Redis } from "ioredis";
+import { type Component, createComponent, createFlags, withComponent } from "../src/config/index.js";
+import { benchOf, first, second } from "./config-harness.js";
+import { callsOf, own, proxied, rejection, until } from "./harness.js";
+
+/** Each test shows a known fault of the classic code on its port, by value, and then that the kit has it not. */
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const bench = benchOf(redis);
+const prefix = (): string => `${redis.prefix}:classic:`;
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+/** Lets the classic code believe that so much time has passed. */
+const later = (ms: number): void => {
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + ms });
+};
+const classicConfigs = (): ClassicConfigs => new ClassicConfigs(redis.client, prefix());
+const setClassic = (config: Record<string, unknown>): Promise<void> =>
+  setConfig(redis.client, "search", "web", config, prefix());
+
+describe("row 1: live configuration", () => {
+  it("row 1: polls, and sees a change only then", async () => {
+    const configs = classicConfigs();
+    await setClassic({ ...first });
+    await configs.get("search", "web");
+    const before = await callsOf(redis, "get");
+    for (let second = 0; second < 60; second++) {
+      later(1_001);
+      await configs.get("search", "web");
+    }
+    expect((await callsOf(redis, "get")) - before).toBe(60);
+    await setClassic({ ...second });
+    expect(await configs.get("search", "web")).toEqual(first);
+
+    const [writer, reader] = [await bench.ready({ default: first }), await bench.ready({ default: first })];
+    const reads = await callsOf(redis, "hmget");
+    for (let read = 0; read < 10_000; read++) expect(reader.current.port).toBe(first.port);
+    expect((await callsOf(redis, "hmget")) - reads).toBe(0);
+    const seen = new Promise<number>((resolve) => reader.once("change", () => resolve(performance.now())));
+    await writer.set(second);
+    const writtenAt = performance.now();
+    expect((await seen) - writtenAt).toBeLessThan(1_000);
+    expect(reader.current).toEqual(second);
+  });
+
+  it("row 1: what is missing reads as an empty one, also after it was there", async () => {
+    const configs = classicConfigs();
+    await setClassic({ ...first });
+    await configs.get("search", "web");
+    await redis.client.del(configKey("search", "web", prefix()));
+    later(1_001);
+    expect(await configs.get("search", "web")).toEqual({});
+
+    const config = await bench.ready({ default: second, pollMs: 100 });
+    await config.set(first);
+    await redis.client.del(bench.keyOf("entry"));
+    await until(() => config.state === "degraded");
+    expect(config.current).toEqual(first);
+    expect(await rejection(bench.make().ready())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
+  });
+
+  it("row 1: any type is taken", async () => {
+    const configs = classicConfigs();
+    await setClassic({ host: 7, port: "many" });
+    expect(await configs.get("search", "web")).toEqual({ host: 7, port: "many" });
+
+    const config = await bench.ready({ default: first });
+    expect(await rejection(config.set({ host: "h", port: "many" } as never))).toMatchObject({
+      issues: [{ path: "port" }],
+    });
+    await config.set(second);
+    await bench.writeUnseen('{"host":7,"port":"many"}');
+    await bench.announce();
+    await until(() => config.state === "degraded");
+    expect(config.current).toEqual(second);
+  });
+
+  it("row 1: all callers share one object, and any may change it", async () => {
+    const configs = classicConfigs();
+    await setClassic({ ...first });
+    (await configs.get("search", "web"))["port"] = 666;
+    expect(await configs.get("search", "web")).toMatchObject({ port: 666 });
+
+    const config = await bench.ready({ default: first });
+    expect(() => Object.assign(config.current, { port: 666 })).toThrow(TypeError);
+    expect(config.current.port).toBe(first.port);
+  });
+
+  it("row 1: the last of two writers wins, and the other never learns of it", async () => {
+    await setClassic({ ...first });
+    await setClassic({ ...second });
+    expect(await classicConfigs().get("search", "web")).toEqual(second);
+
+    const config = await bench.ready({ default: first });
+    const seen = await config.set(first);
+    await config.set(second, { expected: seen });
+    expect(await rejection(config.set(first, { expected: seen }))).toMatchObject({ code: "KIT_CONFIG_CONFLICT" });
+    expect((await config.history()).map(({ value }) => value)).toEqual([second, first]);
+  });
+});
+
+describe("row 2: component connections", () => {
+  const start = async (): Promise<RedisServer> => {
+    const server = await startRedis();
+    redis.defer(() => server.stop());
+    return server;
+  };
+  const classicComponent = () => {
+    const configs = classicConfigs();
+    const connections: ClassicConnections = { current: new Map(), all: [] };
+    redis.defer(() => connections.all.forEach((connection) => connection.disconnect()));
+    const on = <Args extends readonly unknown[], T>(fn: (db: Redis, ...args: Args) => Promise<T>) =>
+      redisConnection(configs, connections, "logs", fn, 0);
+    const point = (server: RedisServer): Promise<void> =>
+      setConfig(redis.client, "redis", "logs", { port: server.nodes[0]!.port, retryStrategy: null }, prefix());
+    return { configs, connections, on, point };
+  };
+  const ours = async (server: RedisServer): Promise<Component> => {
+    const logs = createComponent(redis.client, "logs", { prefix: redis.prefix });
+    redis.defer(() => logs.close());
+    await logs.config.set({ url: server.url });
+    await logs.ready();
+    return logs;
+  };
+  const point = async (logs: Component, server: RedisServer): Promise<void> => {
+    const swapped = new Promise((resolve) => logs.once("swap", resolve));
+    await logs.config.set({ url: server.url });
+    await swapped;
+  };
+  const clientsOf = async (server: RedisServer): Promise<number> =>
+    String(await server.call("CLIENT", "LIST"))
+      .trim()
+      .split("\n")
+      .filter((line) => !/ name=kit-/.test(line)).length;
+
+  it("row 2: without a configuration it connects to localhost", async () => {
+    const where = classicComponent().on(async (db) => await Promise.resolve(db.options));
+    expect(await where()).toMatchObject({ host: "localhost", port: 6379 });
+
+    const logs = createComponent(redis.client, "logs", { prefix: redis.prefix });
+    redis.defer(() => logs.close());
+    const ping = withComponent(logs, async (db) => await db.ping());
+    expect(await rejection(ping())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
+    expect(await rejection(logs.config.set({ url: "redis://" }))).toMatchObject({ code: "KIT_CONFIG_INVALID" });
+  });
+
+  it("row 2: a read by anyone else hides the change, so the swap never happens", async () => {
+    const [a, b] = [await start(), await start()];
+    const classic = classicComponent();
+    const portOf = classic.on(async (db) => await Promise.resolve(db.options.port));
+    await classic.point(a);
+    expect(await portOf()).toBe(a.nodes[0]!.port);
+    await classic.point(b);
+    later(5);
+    await classic.configs.get("redis", "logs", 0);
+    for (let call = 1; call <= 10; call++) {
+      later(5);
+      expect(await portOf()).toBe(a.nodes[0]!.port);
+    }
+
+    const logs = await ours(a);
+    const ourPort = withComponent(logs, async (db) => Number(/tcp_port:(\d+)/.exec(await db.info("server"))![1]));
+    expect(await ourPort()).toBe(a.nodes[0]!.port);
+    const swapped = new Promise((resolve) => logs.once("swap", resolve));
+    await logs.config.set({ url: b.url });
+    expect([await logs.config.get(), logs.config.current]).toEqual([{ url: b.url }, { url: b.url }]);
+    await swapped;
+    expect(await ourPort()).toBe(b.nodes[0]!.port);
+  });
+
+  it("row 2: the old connection is never closed", async () => {
+    const [a, b] = [await start(), await start()];
+    const idle = await clientsOf(a);
+    const classic = classicComponent();
+    const ping = classic.on(async (db) => await db.ping());
+    await classic.point(a);
+    await ping();
+    for (const server of [b, a, b, a]) {
+      await classic.point(server);
+      later(5);
+      await ping();
+    }
+    expect((await clientsOf(a)) - idle).toBe(3);
+    classic.connections.all.forEach((connection) => connection.disconnect());
+    await until(async () => (await clientsOf(a)) === idle);
+
+    const logs = await ours(a);
+    await withComponent(logs, async (db) => await db.ping())();
+    await point(logs, b);
+    await until(async () => (await clientsOf(a)) === idle);
+    expect(await withComponent(logs, async (db) => await db.ping())()).toBe("PONG");
+  });
+
+  it("row 2: calls in flight are cut, since nobody knows when the old server is free to go", async () => {
+    const [a, b] = [await start(), await start()];
+    const idle = await clientsOf(a);
+    const classic = classicComponent();
+    const work = async (
+      db: { rpush(key: string, value: string): Promise<number> },
+      go: Promise<void>,
+    ): Promise<number> => {
+      await db.rpush("work", "begun");
+      await go;
+      return await db.rpush("work", "done");
+    };
+    await classic.point(a);
+    let finish = (): void => undefined;
+    const cut = rejection(classic.on(work)(new Promise<void>((resolve) => (finish = resolve))));
+    await until(async () => Number(await a.call("LLEN", "work")) === 1);
+    await classic.point(b);
+    later(5);
+    await classic.on(async (db) => await db.ping())();
+    // The new connection works, and the old one looks the same whether it is used or not.
+    await a.nodes[0]!.kill();
+    finish();
+    expect((await cut).message).toMatch(/closed|ECONNREFUSED|writeable/i);
+    await a.nodes[0]!.start();
+
+    const logs = await ours(a);
+    const call = withComponent(logs, work)(new Promise<void>((resolve) => (finish = resolve)));
+    await until(async () => Number(await a.call("LLEN", "work")) === 1);
+    await point(logs, b);
+    expect(await clientsOf(a)).toBe(idle + 1);
+    finish();
+    expect(await call).toBe(2);
+    await until(async () => (await clientsOf(a)) === idle);
+  });
+});
+
+describe("row 3: maintenance flag", () => {
+  const ours = (client = redis.client as Redis, maxStaleMs?: number) => {
+    const flags = createFlags(
+      client,
+      { maintenance: { whenUnknown: true } },
+      { prefix: redis.prefix, pollMs: 100, deadlineMs: 100, maxStaleMs },
+    );
+    redis.defer(() => flags.close());
+    return flags;
+  };
+
+  it("row 3: any text that is not empty, even `no`, means on", async () => {
+    await redis.client.set(maintenanceKey(prefix()), "no");
+    expect(await new ClassicMaintenance(redis.client, prefix()).isUnderMaintenance()).toBe(true);
+
+    const flags = ours();
+    await flags.set("maintenance", false);
+    await redis.client.hset(bench.keyOf("entry", "flags"), { revision: 2, value: '{"maintenance":{"on":"no"}}' });
+    await until(() => flags.state === "degraded");
+    expect(flags.isOn("maintenance")).toBe(false);
+    expect(await rejection(flags.set("maintenance", "no" as never))).toBeInstanceOf(TypeError);
+  });
+
+  it("row 3: a failed read keeps the old answer for a second, unseen", async () => {
+    const proxy = await proxied(redis);
+    const client = new Redis(proxy.port, { maxRetriesPerRequest: 0, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    const classic = new ClassicMaintenance(client, prefix());
+    expect(await classic.isUnderMaintenance()).toBe(false);
+    await redis.client.set(maintenanceKey(prefix()), "yes");
+    later(1_001);
+    proxy.down.cutNext = 1;
+    await rejection(classic.isUnderMaintenance());
+    expect(await classic.isUnderMaintenance()).toBe(false);
+
+    const flags = ours((await own(redis, { url: proxy.url })) as unknown as Redis, 500);
+    await flags.ready();
+    await flags.set("maintenance", false);
+    proxy.refuse = true;
+    proxy.resetAll();
+    // Seen at once, and by policy no answer for longer than was agreed.
+    await until(() => flags.state === "stale");
+    expect(flags.get("maintenance")).toMatchObject({ on: false, isKnown: true });
+    await until(() => !flags.get("maintenance").isKnown);
+    expect(flags.isOn("maintenance")).toBe(true);
+    proxy.refuse = false;
+  });
+
+  it("row 3: each process asks again every second", async () => {
+    const classic = new ClassicMaintenance(redis.client, prefix());
+    const before = await callsOf(redis, "get");
+    for (let second = 0; second < 10; second++) {
+      later(1_001);
+      await classic.isUnderMaintenance();
+    }
+    expect((await callsOf(redis, "get")) - before).toBe(10);
+
+    const flags = createFlags(redis.client, { maintenance: { whenUnknown: true } }, { prefix: redis.prefix });
+    redis.defer(() => flags.close());
+    await flags.ready();
+    const reads = await callsOf(redis, "hmget");
+    for (let read = 0; read < 10_000; read++) expect(flags.isOn("maintenance")).toBe(false);
+    const told = new Promise((resolve) => flags.once("change", resolve));
+    expect(await callsOf(redis, "hmget")).toBe(reads);
+    await ours().set("maintenance", true);
+    await told;
+    expect(flags.isOn("maintenance")).toBe(true);
+  });
+});

@@ -1,0 +1,406 @@
+import { fileURLToPath } from "node:url";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { type RedisServer, startRedis, type StartRedisOptions, useRedis } from "@kit/testing";
+import { Redis } from "ioredis";
+import {
+  type Component,
+  type ComponentEntry,
+  type ComponentOptions,
+  createComponent,
+  type CustomComponentOptions,
+  withComponent,
+} from "../src/config/index.js";
+import type { RedisLike } from "../src/index.js";
+import { rejection, until } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys: [/:config:\{/] });
+
+const start = async (options: StartRedisOptions = {}): Promise<RedisServer> => {
+  const server = await startRedis(options);
+  redis.defer(() => server.stop());
+  return server;
+};
+const addressOf = (server: RedisServer): string => `redis://127.0.0.1:${String(server.nodes[0]!.port)}`;
+const connectionsTo = async (server: RedisServer): Promise<number> =>
+  String(await server.call("CLIENT", "LIST"))
+    .split("\n")
+    .filter((line) => line.includes(" name=kit ")).length;
+
+type Event = readonly [name: string, fact: unknown];
+const told = (component: Pick<Component, "on">): { readonly events: Event[] } => {
+  const events: Event[] = [];
+  component.on("swap", (fact) => events.push(["swap", fact]));
+  component.on("degraded", (fact) => events.push(["degraded", fact]));
+  component.on("forced", (fact) => events.push(["forced", fact]));
+  component.on("error", (fact) => events.push(["error", fact]));
+  return { events };
+};
+
+const make = (options: ComponentOptions = {}, client: RedisLike = redis.client): Component => {
+  const logs = createComponent(client, "logs", { prefix: redis.prefix, ...options });
+  redis.defer(() => logs.close());
+  return logs;
+};
+
+/** A connection that is only counted. */
+interface Link {
+  readonly url: string;
+  closed: "no" | "drained" | "forced";
+}
+const makeLinked = (options: Partial<CustomComponentOptions<Link>> = {}) => {
+  const links: Link[] = [];
+  const logs = createComponent<Link>(redis.client, "logs", {
+    prefix: redis.prefix,
+    open: ({ url }) => {
+      const link: Link = { url, closed: "no" };
+      links.push(link);
+      return link;
+    },
+    close: (link, isForced) => {
+      link.closed = isForced ? "forced" : "drained";
+    },
+    ...options,
+  });
+  redis.defer(() => logs.close());
+  return { logs, links, told: told(logs as unknown as Component) };
+};
+const at = (host: string): ComponentEntry => ({ url: `redis://${host}` });
+
+describe("component", () => {
+  it("calls a function with the connection that the entry describes", async () => {
+    const server = await start();
+    const logs = make();
+    const log = withComponent(logs, async (db, app: string, line: string) => await db.lpush(`recent:${app}`, line));
+    await logs.config.set({ url: addressOf(server) });
+    expect(await log("shop", "hello")).toBe(1);
+    expect([logs.state, await server.call("LINDEX", "recent:shop", "0")]).toEqual(["ready", "hello"]);
+    await logs.close();
+    expect(await rejection(log("shop", "more"))).toMatchObject({ code: "KIT_CLOSED" });
+    await until(async () => (await connectionsTo(server)) === 0);
+  });
+
+  it("scenario 1: has no connection without an entry, and never one to a default address", async () => {
+    const logs = make();
+    const log = withComponent(logs, async (db) => await db.ping());
+    expect(await rejection(log())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
+    expect(await rejection(logs.ready())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
+    for (const url of [
+      "redis://",
+      "redis:///0",
+      "127.0.0.1",
+      "",
+      "redis://:6379",
+      "redis://h:0",
+      "redis://h:99999",
+      "redis://h?x=1",
+      "http://h",
+    ])
+      expect(await rejection(logs.config.set({ url }))).toMatchObject({
+        code: "KIT_CONFIG_INVALID",
+        issues: [{ path: "url" }],
+      });
+    const waiting = logs.ready({ waitMs: 20_000 });
+    const server = await start();
+    await logs.config.set({ url: addressOf(server) });
+    // What was missing is there, and on its way.
+    expect(await log()).toBe("PONG");
+    await waiting;
+    expect(await log()).toBe("PONG");
+  });
+
+  it("scenario 3: does not swap for the same content, nor for a change that is taken back at once", async () => {
+    const { logs, links, told } = makeLinked();
+    await logs.config.set(at("a"));
+    await logs.ready();
+    await logs.config.set({ secret: undefined, ...at("a") });
+    await logs.config.set(at("b"));
+    await logs.config.set(at("a"));
+    await logs.config.set(at("c"));
+    await until(() => links.length === 2);
+    expect(links.map(({ url }) => url)).toEqual(["redis://a", "redis://c"]);
+    await until(() => links[0]!.closed === "drained");
+    expect(told.events).toEqual([["swap", { generation: 2 }]]);
+  });
+
+  it("scenario 4: swaps a bounded number of times under 50 changes a second, and ends on the last", async () => {
+    const { logs, links } = makeLinked();
+    await logs.config.set(at("h0"));
+    await logs.ready();
+    const startedAt = performance.now();
+    let changes = 0;
+    while (performance.now() - startedAt < 10_000) {
+      await logs.config.set(at(`h${String(++changes)}`));
+      await new Promise((resolve) => setTimeout(resolve, 18));
+    }
+    const last = `redis://h${String(changes)}`;
+    const endedAt = performance.now();
+    await until(() => links.at(-1)!.url === last);
+    expect(performance.now() - endedAt).toBeLessThan(2_000);
+    expect(changes).toBeGreaterThan(100);
+    expect(links.length).toBeLessThan(14);
+    await until(() => links.slice(0, -1).every(({ closed }) => closed === "drained"));
+  }, 30_000);
+
+  it("scenario 9: loses none of 1,000 commands in flight when it swaps, and closes the old connection", async () => {
+    const [old, next] = [await start(), await start()];
+    const logs = make();
+    await logs.config.set({ url: addressOf(old) });
+    const log = withComponent(logs, async (db, line: number) => {
+      // Two commands with a pause between: the call straddles the swap, and keeps its connection.
+      await db.rpush("begun", String(line));
+      await new Promise(setImmediate);
+      return await db.rpush("done", String(line));
+    });
+    await logs.ready();
+    const swapped = new Promise((resolve) => logs.once("swap", resolve));
+    let isSwapped = false;
+    void swapped.then(() => (isSwapped = true));
+    const results: Promise<number>[] = [];
+    await logs.config.set({ url: addressOf(next) });
+    for (let line = 0; !isSwapped || results.length < 1_000; line++) {
+      results.push(log(line));
+      if (line % 100 === 0) await new Promise(setImmediate);
+    }
+    results.push(log(-1));
+    const settled = await Promise.allSettled(results);
+    expect(settled.filter(({ status }) => status !== "fulfilled")).toEqual([]);
+    const counts = await Promise.all([old, next].map(async (server) => Number(await server.call("LLEN", "done"))));
+    expect(counts[0]! + counts[1]!).toBe(results.length);
+    expect(Math.min(...counts)).toBeGreaterThan(0);
+    for (const server of [old, next])
+      expect(await server.call("LLEN", "begun")).toBe(await server.call("LLEN", "done"));
+    await until(async () => (await connectionsTo(old)) === 0);
+    expect(await connectionsTo(next)).toBe(1);
+  });
+
+  it("scenario 11: closes by force what is held longer than it drains, and tells how much", async () => {
+    const [old, next] = [await start(), await start()];
+    const logs = make({ drainMs: 100 });
+    const { events } = told(logs);
+    await logs.config.set({ url: addressOf(old) });
+    const block = withComponent(logs, async (db) => await db.blpop("nothing", 0));
+    const stuck = Promise.all([rejection(block()), rejection(block())]);
+    await until(async () => String(await old.call("INFO", "clients")).includes("blocked_clients:1"));
+    await logs.config.set({ url: addressOf(next) });
+    await stuck;
+    expect(events).toEqual([
+      ["swap", { generation: 2 }],
+      ["forced", { generation: 1, calls: 2 }],
+    ]);
+    await until(async () => (await connectionsTo(old)) === 0);
+    expect(await withComponent(logs, async (db) => await db.ping())()).toBe("PONG");
+  });
+
+  it("scenario 11: opens one connection for a hundred first uses at once", async () => {
+    const server = await start();
+    const writer = make();
+    await writer.config.set({ url: addressOf(server) });
+    await writer.close();
+    const logs = make({}, redis.connect());
+    const log = withComponent(logs, async (db, line: number) => await db.rpush("lines", String(line)));
+    await Promise.all(Array.from({ length: 100 }, (_, line) => log(line)));
+    expect([await server.call("LLEN", "lines"), await connectionsTo(server)]).toEqual([100, 1]);
+  });
+
+  describe("scenario 10: refuses before the swap, keeps the old connection, and tries again", () => {
+    const file = (name: string): string => fileURLToPath(new URL(`tls/loopback.${name}`, import.meta.url));
+    const refused: readonly (readonly [
+      what: string,
+      words: RegExp,
+      entry: () => Promise<{ entry: ComponentEntry; mend?: () => Promise<unknown> }>,
+    ])[] = [
+      [
+        "a server that cannot be reached",
+        /ECONNREFUSED/,
+        async () => {
+          const server = await start();
+          const { port } = server.nodes[0]!;
+          await server.nodes[0]!.kill();
+          return { entry: at(`127.0.0.1:${String(port)}`), mend: () => server.nodes[0]!.start() };
+        },
+      ],
+      [
+        "a replica",
+        /replica/,
+        async () => {
+          const server = await start();
+          await server.call("REPLICAOF", "127.0.0.1", "1");
+          return { entry: { url: addressOf(server) }, mend: () => server.call("REPLICAOF", "NO", "ONE") };
+        },
+      ],
+      [
+        "a wrong password",
+        /credentials/,
+        async () => {
+          const server = await start({ password: "right" });
+          return {
+            entry: { url: addressOf(server), secret: "WRONG" },
+            mend: () => server.call("CONFIG", "SET", "requirepass", "wrong"),
+          };
+        },
+      ],
+      [
+        "a secret that is not known",
+        /"NOBODY" is not known/,
+        async () => ({ entry: { ...at("127.0.0.1:1"), secret: "NOBODY" } }),
+      ],
+      [
+        "a database that is not there",
+        /no database 99/,
+        async () => ({ entry: { url: `${addressOf(await start())}/99` } }),
+      ],
+      [
+        "TLS to a plain server",
+        /127\.0\.0\.1/,
+        async () => ({ entry: { url: addressOf(await start()).replace("redis:", "rediss:") } }),
+      ],
+      [
+        "a TLS server without TLS",
+        /127\.0\.0\.1/,
+        async () => {
+          const server = await start();
+          const port = 20_000 + Math.floor(Math.random() * 10_000);
+          for (const [name, value] of [
+            ["tls-cert-file", file("crt")],
+            ["tls-key-file", file("key")],
+            ["tls-ca-cert-file", file("crt")],
+            ["tls-auth-clients", "no"],
+            ["tls-port", String(port)],
+          ] as const)
+            await server.call("CONFIG", "SET", name, value);
+          return { entry: at(`127.0.0.1:${String(port)}`) };
+        },
+      ],
+    ];
+    it.each(refused)("%s", async (_, words, given) => {
+      const server = await start();
+      const logs = make({ secrets: (name) => (name === "WRONG" ? Promise.resolve("wrong") : undefined) });
+      await logs.config.set({ url: addressOf(server) });
+      const where = withComponent(logs, async (db) => /tcp_port:(\d+)/.exec(await db.info("server"))![1]);
+      const port = await where();
+      const { entry, mend } = await given();
+      const degraded = new Promise<Error>((resolve) => logs.once("degraded", resolve));
+      await logs.config.set(entry);
+      expect(await degraded).toMatchObject({
+        code: "KIT_COMPONENT_REFUSED",
+        component: "logs",
+        message: expect.stringMatching(words) as unknown,
+      });
+      expect([logs.state, await where()]).toEqual(["degraded", port]);
+      expect(await connectionsTo(server)).toBe(1);
+      // Either the server becomes what is wanted, or the entry is taken back.
+      await (mend ? mend() : logs.config.set({ url: addressOf(server) }));
+      await until(() => logs.state === "ready", 20_000);
+      expect((await where()) === port).toBe(mend === undefined);
+    });
+
+    it("backs off while it is refused, and tells it once", async () => {
+      const tries: number[] = [];
+      const { logs, told } = makeLinked({
+        open: () => {
+          tries.push(performance.now());
+          throw new Error("no");
+        },
+      });
+      await logs.config.set(at("a"));
+      expect(await rejection(logs.ready({ waitMs: 2_500 }))).toMatchObject({ code: "KIT_COMPONENT_REFUSED" });
+      expect(tries.length).toBeGreaterThan(1);
+      expect(tries.length).toBeLessThan(20);
+      expect(told.events).toMatchObject([["degraded", { code: "KIT_COMPONENT_REFUSED" }]]);
+      expect(await rejection(logs.ready())).toMatchObject({ code: "KIT_COMPONENT_REFUSED" });
+    });
+  });
+
+  it("gives up opening what is not wanted any more, and closes it when it comes", async () => {
+    const opened: { url: string; finish: (link: Link) => void; signal: AbortSignal }[] = [];
+    const { logs, told } = makeLinked({
+      open: ({ url }, { signal }) => new Promise<Link>((resolve) => opened.push({ url, finish: resolve, signal })),
+    });
+    await logs.config.set(at("slow"));
+    await until(() => opened.length === 1);
+    await logs.config.set(at("next"));
+    await until(() => opened.length === 2);
+    const [slow, next] = [{ url: "slow", closed: "no" } as Link, { url: "next", closed: "no" } as Link];
+    expect(opened.map(({ signal }) => signal.aborted)).toEqual([true, false]);
+    opened[1]!.finish(next);
+    await logs.ready();
+    opened[0]!.finish(slow);
+    await until(() => slow.closed === "forced");
+    expect(await withComponent(logs, (link) => link)()).toBe(next);
+    expect(told.events).toEqual([]);
+  });
+
+  it("scenario 26: closes while it opens, while calls are under way, and twice", async () => {
+    let finish: ((link: Link) => void) | undefined;
+    const opening = makeLinked({ open: () => new Promise<Link>((resolve) => (finish = resolve)) });
+    await opening.logs.config.set(at("a"));
+    const waiting = rejection(opening.logs.ready());
+    await until(() => finish !== undefined);
+    const closing = opening.logs.close();
+    const late: Link = { url: "late", closed: "no" };
+    finish!(late);
+    await closing;
+    expect([(await waiting).code, late.closed]).toEqual(["KIT_CLOSED", "forced"]);
+
+    const { logs, links, told } = makeLinked();
+    await logs.ready();
+    let end: (() => void) | undefined;
+    const call = withComponent(logs, () => new Promise<void>((resolve) => (end = resolve)))();
+    await until(() => end !== undefined);
+    const both = Promise.all([logs.close(), logs.close()]);
+    expect(links[0]!.closed).toBe("no");
+    end!();
+    await Promise.all([call, both]);
+    expect([links[0]!.closed, told.events]).toEqual(["drained", []]);
+  });
+
+  it("passes on what a call throws, and gives its lease back", async () => {
+    const { logs, links } = makeLinked();
+    await logs.config.set(at("a"));
+    const fail = withComponent(logs, () => {
+      throw new RangeError("mine");
+    });
+    await expect(fail()).rejects.toThrow(new RangeError("mine"));
+    await logs.close();
+    expect(links[0]!.closed).toBe("drained");
+  });
+
+  it("keeps its connection when the entry is deleted, and tells it", async () => {
+    const { logs, links, told } = makeLinked({ pollMs: 100 });
+    await logs.config.set(at("a"));
+    await logs.ready();
+    await redis.client.del(`${redis.prefix}:config:{logs}:entry`);
+    await until(() => told.events.length > 0);
+    expect(told.events).toMatchObject([["error", { code: "KIT_CONFIG_MISSING" }]]);
+    expect([links.length, links[0]!.closed, await withComponent(logs, ({ url }) => url)()]).toEqual([
+      1,
+      "no",
+      "redis://a",
+    ]);
+  });
+
+  it("works with an entry and a connection of one's own kind", async () => {
+    const server = await start();
+    const schema = {
+      "~standard": { version: 1, vendor: "test", validate: (value: unknown) => ({ value: value as { port: number } }) },
+    } as const;
+    const component = createComponent<Redis, { port: number }>(redis.client, "raw", {
+      prefix: redis.prefix,
+      schema,
+      open: ({ port }) => new Redis(port, { lazyConnect: true }),
+      check: async (client) => await client.connect(),
+      close: (client) => client.disconnect(),
+    });
+    redis.defer(() => component.close());
+    await component.config.set({ port: server.nodes[0]!.port });
+    expect(await withComponent(component, async (client, key: string) => await client.incr(key))("n")).toBe(1);
+  });
+
+  it("refuses options that are not what they should be", () => {
+    expect(() => createComponent(redis.client, "x", { drainMs: -1 })).toThrow("drainMs");
+    expect(() => createComponent(redis.client, "x", { open: () => 1 } as never)).toThrow("close");
+    expect(() => createComponent(redis.client, "x", { secrets: 1 } as never)).toThrow("secrets");
+    expect(() => createComponent(redis.client, "x", { onMissing: "wait" } as never)).toThrow("onMissing");
+  });
+});

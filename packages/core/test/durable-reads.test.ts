@@ -1,0 +1,151 @@
+import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { replicaReads, type ReplicaReads, type ReplicaReadsOptions } from "../src/durable/index.js";
+import { connectionsNamed, own, rejection, timed, until } from "./harness.js";
+
+const redis = useRedis(vitest, { replicas: 2, permanentKeys: ["*"] });
+
+const open = (options: ReplicaReadsOptions = {}): ReplicaReads => {
+  const near = replicaReads(redis.client, options);
+  redis.defer(() => near.close());
+  return near;
+};
+const replicas = (): readonly RedisNode[] => redis.server.replicas;
+const address = (node: RedisNode): string => `127.0.0.1:${String(node.port)}`;
+const inStep = (): Promise<void> =>
+  eventually(async () => {
+    // WAIT speaks of what this connection has sent.
+    await redis.server.call("PUBLISH", "in-step", "");
+    expect(await redis.server.call("WAIT", "2", "10")).toBe(2);
+  });
+
+describe("replicaReads", () => {
+  it("answers from the replicas in turn, and says who did and how stale it is at most", async () => {
+    const near = open();
+    await redis.client.set(redis.prefix, "x", "PX", 60_000);
+    await inStep();
+    // The first read of all may come before a replica has reached what the master told.
+    await near.call("GET", redis.prefix);
+    const reads = [];
+    for (let round = 0; round < 10; round++) reads.push(await near.call("GET", redis.prefix));
+    expect(new Set(reads.map(({ from }) => from))).toEqual(new Set(replicas().map(address)));
+    for (const { value, staleMs } of reads) {
+      expect(value).toBe("x");
+      expect(staleMs).toBeGreaterThanOrEqual(0);
+      expect(staleMs).toBeLessThanOrEqual(1_000);
+    }
+  });
+
+  it("never leaves out what was written longer ago than it says", async () => {
+    const near = open({ maxStaleMs: 100 });
+    const writes: { readonly value: number; readonly at: number }[] = [];
+    const key = redis.prefix;
+    let isOver = false;
+    const writing = (async () => {
+      for (let value = 1; !isOver; value++) {
+        await redis.client.set(key, value, "PX", 60_000);
+        writes.push({ value, at: performance.now() });
+      }
+    })();
+    let fromReplicas = 0;
+    for (let round = 0; round < 300; round++) {
+      // One of them falls behind and catches up again.
+      if (round % 60 === 20) replicas()[0]!.pause();
+      if (round % 60 === 40) replicas()[0]!.resume();
+      const { value, staleMs, from } = await near.call("GET", redis.prefix);
+      const now = performance.now();
+      const due = writes.findLast(({ at }) => at < now - staleMs - 50)?.value ?? 0;
+      expect(staleMs).toBeLessThanOrEqual(100);
+      expect(Number(value)).toBeGreaterThanOrEqual(due);
+      if (from !== "master") fromReplicas++;
+    }
+    isOver = true;
+    await writing;
+    replicas()[0]!.resume();
+    expect(fromReplicas).toBeGreaterThan(100);
+  });
+
+  it("asks the master where no replica is fresh enough", async () => {
+    const near = open({ maxStaleMs: 50 });
+    await inStep();
+    expect((await near.call("EXISTS", redis.prefix)).from).not.toBe("master");
+    for (const node of replicas()) await node.call("REPLICAOF", "127.0.0.1", "1");
+    await redis.client.set(redis.prefix, "new", "PX", 60_000);
+    await eventually(async () => {
+      expect(await near.call("GET", redis.prefix)).toEqual({ value: "new", staleMs: 0, from: "master" });
+    });
+    for (const node of replicas()) await node.call("REPLICAOF", "127.0.0.1", String(redis.server.nodes[0]!.port));
+    await eventually(async () => {
+      expect((await near.call("GET", redis.prefix)).from).not.toBe("master");
+    });
+    await inStep();
+  });
+
+  it("goes on without a replica that is silent", async () => {
+    const near = open({ deadlineMs: 1_000 });
+    await redis.client.set(redis.prefix, "x", "PX", 60_000);
+    await inStep();
+    for (let round = 0; round < 4; round++) await near.call("GET", redis.prefix);
+    replicas()[0]!.pause();
+    for (let round = 0; round < 4; round++) expect((await near.call("GET", redis.prefix)).value).toBe("x");
+    replicas()[0]!.resume();
+  });
+
+  it("asks the master where it stands twice in maxStaleMs, and not for every read", async () => {
+    const near = open({ maxStaleMs: 2_000 });
+    await inStep();
+    const infos = async (): Promise<number> => {
+      const stats = String(await redis.server.call("INFO", "commandstats"));
+      return Number(/cmdstat_info:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+    };
+    await near.call("GET", redis.prefix);
+    const before = await infos();
+    const took = await timed(
+      (async () => {
+        for (let round = 0; round < 50; round++) await near.call("GET", redis.prefix);
+      })(),
+    );
+    expect(took).toBeLessThan(900);
+    // The look itself is one.
+    expect((await infos()) - before).toBeLessThanOrEqual(2);
+  });
+
+  it("refuses what may write, types the errors of reads, and ends with close", async () => {
+    const near = open();
+    await inStep();
+    for (const [command, ...rest] of [["SET", "x"], ["DEL"], ["INCR"]] as const)
+      expect(await rejection(near.call(command, redis.prefix, ...rest))).toBeInstanceOf(RangeError);
+    expect(await rejection(near.call("NOSUCH", redis.prefix))).toMatchObject({ code: "KIT_SERVER" });
+    expect(await redis.client.exists(redis.prefix)).toBe(0);
+    await redis.client.rpush(redis.prefix, "x");
+    await redis.client.pexpire(redis.prefix, 60_000);
+    await inStep();
+    expect(await rejection(near.call("GET", redis.prefix))).toMatchObject({ name: "KitError", code: "KIT_SERVER" });
+    near.close();
+    near.close();
+    expect(await rejection(near.call("GET", redis.prefix))).toMatchObject({ code: "KIT_CLOSED" });
+    await until(async () => {
+      for (const node of replicas()) if (String(await node.call("CLIENT", "LIST")).includes("name=kit:")) return false;
+      return (await connectionsNamed(redis, "kit:")).length === 0;
+    });
+  });
+
+  it("says that nobody answers when nobody does", async () => {
+    const client = await own(redis);
+    const near = replicaReads(client, { deadlineMs: 400 });
+    redis.defer(() => near.close());
+    for (const node of redis.server.replicas) node.pause();
+    redis.server.nodes[0]!.pause();
+    const startedAt = performance.now();
+    expect(await rejection(near.call("GET", redis.prefix))).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
+    redis.server.nodes[0]!.resume();
+    for (const node of redis.server.replicas) node.resume();
+  });
+
+  it("checks its options", () => {
+    expect(() => replicaReads(redis.client, { maxStaleMs: 0 })).toThrow(RangeError);
+    expect(() => replicaReads(redis.client, { stale: 1 } as never)).toThrow(TypeError);
+  });
+});

@@ -1,0 +1,35 @@
+import { Redis } from "ioredis";
+import { type ClassicConfig, type ClassicConfigs, isSame } from "./configuration.js";
+
+/** Row 2: the connections of one process, by component; also those that were replaced, which nobody else knows any more. */
+export interface ClassicConnections {
+  readonly current: Map<string, Redis>;
+  readonly all: Redis[];
+}
+
+/**
+ * Row 2: gives `fn` the connection of a component, and makes another when the configuration `config:redis:<component>` is
+ * found changed by this very call.
+ *
+ * Known faults: without a configuration it connects to localhost; when anybody else in the process reads the
+ * configuration first, the change is not seen here and the connection is never swapped; the old one is never closed, so
+ * that nobody can tell when its server may go, and calls in flight are cut; the order of the keys counts as a change.
+ */
+export function redisConnection<Args extends readonly unknown[], Result>(
+  configs: ClassicConfigs,
+  connections: ClassicConnections,
+  component: string,
+  fn: (redis: Redis, ...args: Args) => Promise<Result>,
+  waitSeconds = 1,
+): (...args: Args) => Promise<Result> {
+  return async (...args) => {
+    const old = configs.known("redis", component);
+    const config: ClassicConfig = await configs.get("redis", component, waitSeconds);
+    if (!isSame(config, old) || !connections.current.has(component)) {
+      const redis = new Redis({ lazyConnect: true, ...config });
+      connections.current.set(component, redis);
+      connections.all.push(redis);
+    }
+    return await fn(connections.current.get(component)!, ...args);
+  };
+}

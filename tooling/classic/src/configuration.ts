@@ -1,0 +1,62 @@
+import type { Redis } from "ioredis";
+
+/** A configuration as the classic code knows it: whatever JSON object stands there. */
+export type ClassicConfig = Record<string, unknown>;
+
+/** The key of a configuration: `config:<type>:<component>`. */
+export const configKey = (type: string, component: string, prefix = ""): string =>
+  `${prefix}config:${type}:${component}`;
+
+/**
+ * Row 1: `SET config:<type>:<component>` to the JSON of a configuration.
+ *
+ * Known faults: any value is taken; the last writer wins unseen; nobody is told.
+ */
+export async function setConfig(
+  redis: Redis,
+  type: string,
+  component: string,
+  config: ClassicConfig,
+  prefix = "",
+): Promise<void> {
+  await redis.set(configKey(type, component, prefix), JSON.stringify(config));
+}
+
+/**
+ * Row 1: what one process remembers of configurations, and when it looked last. The classic code has this once per
+ * process, as globals.
+ *
+ * Known faults: each process reads again every `waitSeconds` for as long as somebody asks, changed or not, and sees a
+ * change only then; what is not set reads as `{}`; no type check; all callers share one object that each may change.
+ */
+export class ClassicConfigs {
+  readonly redis: Redis;
+  readonly prefix: string;
+  readonly #configs = new Map<string, ClassicConfig>();
+  readonly #checkedAt = new Map<string, number>();
+
+  constructor(redis: Redis, prefix = "") {
+    this.redis = redis;
+    this.prefix = prefix;
+  }
+
+  /** What is remembered, without a look. */
+  known(type: string, component: string): ClassicConfig | undefined {
+    return this.#configs.get(configKey(type, component, this.prefix));
+  }
+
+  async get(type: string, component: string, waitSeconds = 1): Promise<ClassicConfig> {
+    const key = configKey(type, component, this.prefix);
+    const now = Date.now();
+    if ((this.#checkedAt.get(key) ?? 0) < now - waitSeconds * 1_000) {
+      this.#checkedAt.set(key, now);
+      const config = JSON.parse((await this.redis.get(key)) ?? "{}") as ClassicConfig;
+      if (!isSame(config, this.#configs.get(key))) this.#configs.set(key, config);
+    }
+    return this.#configs.get(key) ?? {};
+  }
+}
+
+/** Whether two configurations are equal, by their text. */
+export const isSame = (a: ClassicConfig | undefined, b: ClassicConfig | undefined): boolean =>
+  JSON.stringify(a) === JSON.stringify(b);

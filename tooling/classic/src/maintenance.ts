@@ -1,0 +1,31 @@
+import type { Redis } from "ioredis";
+
+/** The key of the flag. */
+export const maintenanceKey = (prefix = ""): string => `${prefix}is-under-maintenance`;
+
+/**
+ * Row 3: whether the service is under maintenance, as one process knows it: a GET, at most once a second.
+ *
+ * Known faults: any non-empty text, also `no`, means on; the instant is noted before the GET, so that after a failed one
+ * the old answer stands for a second, unseen; each process asks again every second; no reason, no end.
+ */
+export class ClassicMaintenance {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  #checkedAt = 0;
+  #isOn = false;
+
+  constructor(redis: Redis, prefix = "") {
+    this.#redis = redis;
+    this.#prefix = prefix;
+  }
+
+  async isUnderMaintenance(): Promise<boolean> {
+    const now = Date.now();
+    if (this.#checkedAt < now - 1_000) {
+      this.#checkedAt = now;
+      this.#isOn = Boolean(await this.#redis.get(maintenanceKey(this.#prefix)));
+    }
+    return this.#isOn;
+  }
+}
