@@ -1,0 +1,76 @@
+import { Refused, type ServerNode } from "../node.js";
+import type { Server } from "../server.js";
+
+/** From good to bad, with `skipped` for what could not be looked at. */
+export type Severity = "skipped" | "ok" | "warning" | "problem";
+
+/** One thing that a check found, in words. */
+export interface Finding {
+  readonly severity: Severity;
+  readonly text: string;
+  /** What to do about it. */
+  readonly fix?: string;
+}
+
+/** Looks at one thing, and changes nothing. */
+export interface Check {
+  /** Stable, for scripts; also the heading of its section in the documentation. */
+  readonly id: string;
+  /** Whether it can look without a connection; then it must not use what it is given. */
+  readonly isLocal?: true;
+  /** @throws {Refused} what makes the check `skipped`. */
+  readonly look: (server: Server) => Promise<readonly Finding[]>;
+}
+
+export const ok = (text: string): Finding => ({ severity: "ok", text });
+export const warning = (text: string, fix: string): Finding => ({ severity: "warning", text, fix });
+export const problem = (text: string, fix: string): Finding => ({ severity: "problem", text, fix });
+export const skipped = (text: string): Finding => ({ severity: "skipped", text });
+
+const order: readonly Severity[] = ["skipped", "ok", "warning", "problem"];
+
+export const worstOf = (findings: readonly { readonly severity: Severity }[]): Severity =>
+  findings.reduce<Severity>(
+    (worst, { severity }) => (order.indexOf(severity) > order.indexOf(worst) ? severity : worst),
+    "skipped",
+  );
+
+/** Why a check could not look. */
+export const skippedFor = (error: unknown): Finding =>
+  error instanceof Refused
+    ? skipped(`not permitted: ${error.message}`)
+    : skipped(`could not look: ${error instanceof Error ? error.message : String(error)}`);
+
+/**
+ * Looks at each process by itself. What holds for all of several is said once, anything else with whom it is about.
+ */
+export const onEachNode = async (
+  { nodes }: Server,
+  look: (node: ServerNode) => Promise<readonly Finding[]>,
+): Promise<readonly Finding[]> => {
+  // One that does not answer must not keep the others from being looked at.
+  const all = await Promise.all(
+    nodes.map((node) => look(node).catch((error: unknown): readonly Finding[] => [skippedFor(error)])),
+  );
+  const [first = []] = all;
+  const words = (findings: readonly Finding[]): string => findings.map(({ text }) => text).join("\n");
+  if (all.every((findings) => words(findings) === words(first))) return first;
+  const named = all.flatMap((findings, index) =>
+    findings
+      .filter(({ severity }) => severity !== "ok")
+      .map((finding) => ({ ...finding, text: `${nodes[index]?.address ?? ""}: ${finding.text}` })),
+  );
+  const fine = all.flat().find(({ severity }) => severity === "ok");
+  return fine && worstOf(named) === "skipped" ? [fine, ...named] : named;
+};
+
+/** `12`, `4.5k`, `3.1 M`: for rates and counts that nobody adds up. */
+export const roughly = (value: number): string => {
+  if (value >= 1_000_000) return `${(value / 1_000_000).toFixed(1)} M`;
+  if (value >= 10_000) return `${String(Math.round(value / 1_000))}k`;
+  return value >= 10 ? String(Math.round(value)) : value.toFixed(1);
+};
+
+export const counted = (count: number, word: string): string => `${String(count)} ${word}${count === 1 ? "" : "s"}`;
+
+export const megabytes = (bytes: number): string => `${String(Math.max(1, Math.round(bytes / 1_048_576)))} MB`;

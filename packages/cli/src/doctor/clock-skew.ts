@@ -1,0 +1,27 @@
+import { type Check, type Finding, ok, onEachNode, warning } from "./check.js";
+
+/** No kit package compares clocks, so this matters to people, logs, and other programs. */
+const tolerableMs = 1_000;
+
+export const clockSkew: Check = {
+  id: "clock-skew",
+  look: (server) =>
+    onEachNode(server, async (node): Promise<readonly Finding[]> => {
+      // oxlint-disable-next-line no-restricted-properties -- the wall clock itself is what is looked at
+      const sentAt = Date.now();
+      const [seconds, micros] = (await node.call("TIME")) as [string, string];
+      // oxlint-disable-next-line no-restricted-properties
+      const receivedAt = Date.now();
+      const serverAt = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+      // Read somewhere between the two: no skew is seen where none can be.
+      const skewMs = serverAt < sentAt ? serverAt - sentAt : Math.max(0, serverAt - receivedAt);
+      if (Math.abs(skewMs) <= tolerableMs) return [ok("this machine and the server agree on the time")];
+      const by = `${(Math.abs(skewMs) / 1_000).toFixed(1)} s`;
+      return [
+        warning(
+          `the server's clock is at least ${by} ${skewMs > 0 ? "ahead of" : "behind"} this machine's`,
+          "Let NTP or chrony keep both. Leases do not suffer; timestamps, certificates and failover logs do.",
+        ),
+      ];
+    }),
+};

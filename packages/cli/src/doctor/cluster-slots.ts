@@ -1,0 +1,108 @@
+import { Refused, type ServerNode } from "../node.js";
+import type { Server } from "../server.js";
+import { type Check, type Finding, ok, problem, skipped, warning } from "./check.js";
+
+const allSlots = 16_384;
+
+interface Member {
+  readonly id: string;
+  readonly address: string;
+  readonly flags: readonly string[];
+  readonly masterId: string;
+  readonly slots: readonly string[];
+}
+
+const membersOf = (text: string): readonly Member[] =>
+  text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => {
+      const [id = "", address = "", flags = "", masterId = "", , , , , ...slots] = line.split(" ");
+      return { id, address: address.replace(/[@,].*$/, ""), flags: flags.split(","), masterId, slots };
+    });
+
+/** From the node's own view: slots that move are told by the two that move them only. */
+const movingOf = async (node: ServerNode): Promise<number> => {
+  // One that does not answer is told of by the others.
+  const text = await node.call("CLUSTER", "NODES").catch(() => "");
+  const own = membersOf(String(text)).find(({ flags }) => flags.includes("myself"));
+  return (own?.slots ?? []).filter((slot) => slot.startsWith("[")).length;
+};
+
+/** What those say that answer; they need not agree. @throws what the first said, if none answers. */
+const allOf = async (nodes: Server["nodes"], command: string): Promise<readonly string[]> => {
+  const replies = await Promise.allSettled(nodes.map((node) => node.call("CLUSTER", command)));
+  const texts = replies.flatMap((reply) => (reply.status === "fulfilled" ? [String(reply.value)] : []));
+  const [first] = replies;
+  if (texts.length === 0 && first?.status === "rejected") throw first.reason;
+  return texts;
+};
+
+const masterFindings = async (nodes: Server["nodes"]): Promise<readonly Finding[]> => {
+  const [view = ""] = await allOf(nodes, "NODES");
+  const members = membersOf(view);
+  const masters = members.filter(({ flags, slots }) => flags.includes("master") && slots.length > 0);
+  const found: Finding[] = [];
+  const failing = members.filter(({ flags }) => flags.includes("fail") || flags.includes("fail?"));
+  if (failing.length > 0)
+    found.push(
+      problem(
+        `nodes that do not answer: ${failing.map(({ address }) => address).join(", ")}`,
+        "Bring them back, or remove them with CLUSTER FORGET.",
+      ),
+    );
+  const isSpare = ({ flags }: Member): boolean => flags.includes("slave") && !flags.includes("fail");
+  const alone = masters.filter(({ id }) => !members.some((member) => member.masterId === id && isSpare(member)));
+  if (alone.length > 0)
+    found.push(
+      warning(
+        `masters without a replica: ${alone.map(({ address }) => address).join(", ")}: when one goes, its slots go`,
+        "Give each master a replica: redis-cli --cluster add-node … --cluster-slave.",
+      ),
+    );
+  const moving = (await Promise.all(nodes.map(movingOf))).reduce((sum, count) => sum + count, 0);
+  if (moving > 0)
+    found.push(
+      warning(
+        "slots are on the move; calls that touch them take longer",
+        "Wait for the resharding; one that was broken off is ended by redis-cli --cluster fix.",
+      ),
+    );
+  return found;
+};
+
+export const clusterSlots: Check = {
+  id: "cluster-slots",
+  async look({ nodes, topology }): Promise<readonly Finding[]> {
+    const views = await allOf(nodes, "INFO").catch((error: unknown) => {
+      if (error instanceof Error && /cluster support disabled/i.test(error.message)) return undefined;
+      throw error;
+    });
+    if (views === undefined) return [skipped("not a Cluster")];
+    const field = (view: string, name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, "m").exec(view)?.[1] ?? "";
+    const found: Finding[] = [];
+    const assigned = Math.min(...views.map((view) => Number(field(view, "cluster_slots_assigned"))));
+    if (assigned < allSlots)
+      found.push(
+        problem(
+          `${String(allSlots - assigned)} of ${String(allSlots)} slots are served by nobody`,
+          "redis-cli --cluster fix, or CLUSTER ADDSLOTSRANGE on a master.",
+        ),
+      );
+    else if (views.some((view) => field(view, "cluster_state") !== "ok"))
+      found.push(problem("the Cluster is down by its own word", "Bring the masters back that do not answer."));
+    if (topology !== "cluster")
+      found.push(
+        problem(
+          "this server is a node of a Cluster, and the address speaks to it alone",
+          "Write the address as redis+cluster://host:port,host:port.",
+        ),
+      );
+    const more = await masterFindings(nodes).catch((error: unknown) => {
+      if (error instanceof Refused) return [];
+      throw error;
+    });
+    const all = [...found, ...more];
+    return all.length > 0 ? all : [ok(`all ${String(allSlots)} slots are served, each by a master with a replica`)];
+  },
+};

@@ -1,0 +1,78 @@
+import { readFileSync } from "node:fs";
+import { setTimeout as pause } from "node:timers/promises";
+import { numberOf, type ServerNode } from "../node.js";
+import { type Check, counted, type Finding, ok, onEachNode, roughly, warning } from "./check.js";
+
+const windowMs = 1_000;
+/** Health checks and deployments open some; an application that keeps its connections opens none. */
+const manyPerSecond = 20;
+/** A connection says hello, logs in, names itself, and then runs its one command. */
+const commandsPerConnection = 6;
+
+interface Traffic {
+  readonly connections: number;
+  readonly commands: number;
+}
+
+/** What others did in one second: new connections and commands, ours not counted. */
+const watch = async (node: ServerNode): Promise<Traffic> => {
+  const before = await node.freshInfo();
+  await pause(windowMs);
+  const after = await node.freshInfo();
+  const grown = (name: string): number => numberOf(after, name) - numberOf(before, name);
+  return { connections: grown("total_connections_received"), commands: grown("total_commands_processed") - 1 };
+};
+
+/** In a table of Linux' connections: those to a port that are closed and for which this machine still keeps one. */
+export const portsKept = (table: string, port: number): number => {
+  const timeWait = "06";
+  const remote = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+  return table.split("\n").filter((line) => {
+    const [, , to = "", state] = line.trim().split(/\s+/);
+    return state === timeWait && to.endsWith(remote);
+  }).length;
+};
+
+const connectionTable = (): string =>
+  ["/proc/net/tcp", "/proc/net/tcp6"]
+    .map((file) => {
+      try {
+        return readFileSync(file, "utf8");
+      } catch {
+        // Other systems keep no such table.
+        return "";
+      }
+    })
+    .join("\n");
+
+/** Out of some 28,000, and each is kept for a minute. */
+const manyWaiting = 5_000;
+
+const fix =
+  "Make one client when the process starts, and share it. Each call over a connection of its own costs a handshake.";
+
+export const connectionChurn: Check = {
+  id: "connection-churn",
+  look: (server) =>
+    onEachNode(server, async (node): Promise<readonly Finding[]> => {
+      const { connections, commands } = await watch(node);
+      const isChurning = connections >= manyPerSecond && commands <= connections * commandsPerConnection;
+      const found: Finding[] = [];
+      if (isChurning)
+        found.push(
+          warning(
+            `${roughly(connections)} new connections for ${roughly(commands)} commands in a second: somebody opens a connection per call`,
+            fix,
+          ),
+        );
+      const waiting = node.settings.path === undefined ? portsKept(connectionTable(), node.port) : 0;
+      if (waiting > manyWaiting)
+        found.push(
+          warning(
+            `this machine keeps ${roughly(waiting)} ports for closed connections to port ${String(node.port)}; at some 28,000 connecting fails with "Cannot assign requested address"`,
+            fix,
+          ),
+        );
+      return found.length > 0 ? found : [ok(`${counted(connections, "new connection")} in a second`)];
+    }),
+};

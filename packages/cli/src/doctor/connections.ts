@@ -1,0 +1,24 @@
+import { numberOf } from "../node.js";
+import { type Check, counted, type Finding, ok, onEachNode, problem, warning } from "./check.js";
+
+export const connections: Check = {
+  id: "connections",
+  look: (server) =>
+    onEachNode(server, async (node) => {
+      const info = await node.info();
+      const clients = numberOf(info, "connected_clients");
+      const most = info.has("maxclients")
+        ? numberOf(info, "maxclients")
+        : Number((await node.config("maxclients")).get("maxclients"));
+      const rejected = numberOf(info, "rejected_connections");
+      const share = Math.round((clients / most) * 100);
+      const figures = `${String(clients)} of ${String(most)} connections are open`;
+      const fix = "Share one client per process, close what is not used, or raise maxclients.";
+      const found: Finding[] = [];
+      if (share >= 95) found.push(problem(`${figures}: newcomers are refused soon`, fix));
+      else if (share > 80) found.push(warning(figures, fix));
+      if (rejected > 0)
+        found.push(warning(`${counted(rejected, "connection")} refused since the start, for want of room`, fix));
+      return found.length > 0 ? found : [ok(figures)];
+    }),
+};

@@ -1,0 +1,23 @@
+import { numberOf } from "../node.js";
+import { type Check, ok, onEachNode, problem, warning } from "./check.js";
+
+export const evictionPolicy: Check = {
+  id: "eviction-policy",
+  look: (server) =>
+    onEachNode(server, async (node) => {
+      const info = await node.info();
+      const policy = info.get("maxmemory_policy") ?? "unknown";
+      const limit = numberOf(info, "maxmemory");
+      const evicted = numberOf(info, "evicted_keys");
+      const fix = "CONFIG SET maxmemory-policy noeviction, and in redis.conf. Put caches on a server of their own.";
+      if (policy === "noeviction") return [ok("noeviction: a full server refuses writes, and drops nothing")];
+      if (limit > 0)
+        return [
+          problem(
+            `${policy}: a full server drops locks and other data that somebody relies on${evicted > 0 ? `; it has dropped ${String(evicted)} keys` : ""}`,
+            fix,
+          ),
+        ];
+      return [warning(`${policy} would drop locks and other data as soon as maxmemory is set`, fix)];
+    }),
+};

@@ -1,0 +1,140 @@
+import { keyspace, KitError } from "@kit/core";
+import { exitCodes } from "../exit-codes.js";
+import { openServer, type Server } from "../server.js";
+import { withoutCredentials } from "../target.js";
+import { access } from "./access.js";
+import { type Check, type Finding, type Severity, skipped, skippedFor, worstOf } from "./check.js";
+import { clockSkew } from "./clock-skew.js";
+import { clusterSlots } from "./cluster-slots.js";
+import { connectionChurn } from "./connection-churn.js";
+import { connections } from "./connections.js";
+import { duplicateCopies } from "./duplicate-copies.js";
+import { evictionPolicy } from "./eviction-policy.js";
+import { keysWithoutExpiry } from "./keys-without-expiry.js";
+import { memory } from "./memory.js";
+import { permissions } from "./permissions.js";
+import { persistence } from "./persistence.js";
+import { reachability, unreachable } from "./reachability.js";
+import { replication } from "./replication.js";
+import { roundTrip } from "./round-trip.js";
+import { scriptLimits } from "./script-limits.js";
+import { sentinels } from "./sentinels.js";
+import { slowLog } from "./slow-log.js";
+import { throughput } from "./throughput.js";
+import { tls } from "./tls.js";
+import { version } from "./version.js";
+
+/** In the order in which they run and are shown. */
+const checks: readonly Check[] = [
+  reachability,
+  roundTrip,
+  version,
+  evictionPolicy,
+  persistence,
+  memory,
+  keysWithoutExpiry,
+  permissions,
+  clusterSlots,
+  sentinels,
+  replication,
+  clockSkew,
+  connections,
+  slowLog,
+  scriptLimits,
+  access,
+  tls,
+  connectionChurn,
+  throughput,
+  duplicateCopies,
+];
+
+/** The longest check takes some three seconds. */
+const patienceMs = 15_000;
+
+/** What one check came to. */
+export interface CheckResult {
+  readonly id: string;
+  readonly severity: Severity;
+  readonly findings: readonly Finding[];
+  /** Where it is explained, in the repository. */
+  readonly docs: string;
+}
+
+export interface Report {
+  /** As it may be printed. */
+  readonly url: string;
+  readonly checks: readonly CheckResult[];
+  readonly exitCode: number;
+}
+
+const resultOf = (id: string, findings: readonly Finding[]): CheckResult => ({
+  id,
+  severity: worstOf(findings),
+  findings,
+  docs: `apps/docs/doctor.md#${id}`,
+});
+
+/**
+ * Looks at everything, one check after the other: they measure times. `tell` hears of each as soon as it is done, but not of what was not
+ * tried for want of a connection.
+ *
+ * @throws {KitError} `KIT_TARGET`: the address makes no sense.
+ * @throws {TypeError | RangeError} the prefix cannot be one.
+ */
+export const examine = async (
+  url: string,
+  prefix: string,
+  isStrict: boolean,
+  tell: (result: CheckResult) => void,
+): Promise<Report> => {
+  // Refuses a prefix that no package takes.
+  keyspace("doctor", prefix);
+  const results: CheckResult[] = [];
+  const say = (id: string, findings: readonly Finding[]): void => {
+    const result = resultOf(id, findings);
+    results.push(result);
+    tell(result);
+  };
+  let server: Server | undefined;
+  try {
+    server = await openServer(url, prefix);
+  } catch (error) {
+    if (KitError.is(error) && error.code === "KIT_TARGET") throw error;
+    say(reachability.id, [unreachable(error)]);
+  }
+  try {
+    for (const check of checks)
+      if (server) say(check.id, await lookWithin(check, server));
+      else if (check.isLocal) say(check.id, await lookWithin(check, nothing));
+      else if (check !== reachability) results.push(resultOf(check.id, [skipped("no connection")]));
+  } finally {
+    await server?.redis.close();
+  }
+  const worst = worstOf(results);
+  const exitCode = !server
+    ? exitCodes.noConnection
+    : worst === "problem"
+      ? exitCodes.problem
+      : worst === "warning" && isStrict
+        ? exitCodes.warnings
+        : exitCodes.fine;
+  return { url: withoutCredentials(url), checks: results, exitCode };
+};
+
+/** What a local check is given. */
+const nothing = {} as Server;
+
+/** A server that falls silent must not keep the others from being told. */
+const lookWithin = async ({ look }: Check, server: Server): Promise<readonly Finding[]> => {
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<readonly Finding[]>((resolve) => {
+    timer = setTimeout(() => resolve([skipped(`could not look within ${String(patienceMs / 1_000)} s`)]), patienceMs);
+  });
+  try {
+    return await Promise.race([look(server), silence]);
+  } catch (error) {
+    return [skippedFor(error)];
+  } finally {
+    clearTimeout(timer);
+  }
+};

@@ -1,0 +1,92 @@
+import { numberOf, Refused } from "../node.js";
+import type { Server } from "../server.js";
+import { type Check, counted, type Finding, ok, onEachNode, problem, warning } from "./check.js";
+
+/** Replicas and masters speak each second. */
+const lateSeconds = 10;
+
+type Info = ReadonlyMap<string, string>;
+
+const ofReplica = (info: Info): readonly Finding[] => {
+  const master = `${info.get("master_host") ?? "?"}:${info.get("master_port") ?? "?"}`;
+  const found: Finding[] = [
+    problem(
+      `this server is a replica of ${master}: it refuses writes`,
+      "Write the address of the master, or of the Sentinels: redis+sentinel://host:port/name.",
+    ),
+  ];
+  if (info.get("master_link_status") !== "up")
+    found.push(
+      problem(
+        `its link to ${master} is down: what it shows gets older`,
+        "See whether the master runs, and whether masterauth and masteruser are right.",
+      ),
+    );
+  else if (numberOf(info, "master_last_io_seconds_ago") > lateSeconds)
+    found.push(
+      warning(
+        `it has heard nothing of ${master} for ${info.get("master_last_io_seconds_ago") ?? "?"} s`,
+        "Look at the network between the two.",
+      ),
+    );
+  return found;
+};
+
+const replicasOf = (info: Info): readonly { address: string; state: string; lag: number }[] =>
+  [...info].flatMap(([name, value]) => {
+    if (!/^slave\d+$/.test(name)) return [];
+    const facts = new Map(value.split(",").map((fact) => fact.split("=") as [string, string]));
+    const address = `${facts.get("ip") ?? "?"}:${facts.get("port") ?? "?"}`;
+    return [{ address, state: facts.get("state") ?? "", lag: Number(facts.get("lag")) }];
+  });
+
+const ofMaster = (info: Info, wanted: number, { topology }: Server): readonly Finding[] => {
+  const replicas = replicasOf(info);
+  const found: Finding[] = [];
+  const good = info.has("min_slaves_good_slaves") ? numberOf(info, "min_slaves_good_slaves") : replicas.length;
+  if (wanted > good)
+    found.push(
+      problem(
+        `min-replicas-to-write is ${String(wanted)}, and ${counted(good, "replica")} in step: every write is refused`,
+        "Bring the replicas back, or lower min-replicas-to-write.",
+      ),
+    );
+  else if (replicas.length === 0 && topology === "sentinel")
+    found.push(
+      warning(
+        "the master has no replica: the Sentinels have nothing to switch to",
+        "Start a replica: REPLICAOF host port.",
+      ),
+    );
+  for (const { address, state, lag } of replicas)
+    if (state !== "online" || lag > lateSeconds)
+      found.push(
+        warning(
+          `the replica ${address} is behind (${state === "online" ? `silent for ${String(lag)} s` : state})`,
+          "Look at the network between the two, and at client-output-buffer-limit replica.",
+        ),
+      );
+  return found.length > 0
+    ? found
+    : [
+        ok(
+          replicas.length === 0
+            ? "a master without replicas"
+            : `a master with ${counted(replicas.length, "replica")}, all up to date`,
+        ),
+      ];
+};
+
+export const replication: Check = {
+  id: "replication",
+  look: (server) =>
+    onEachNode(server, async (node) => {
+      const info = await node.info();
+      if (info.get("role") === "slave") return ofReplica(info);
+      const settings = await node.config("min-replicas-to-write").catch((error: unknown) => {
+        if (error instanceof Refused) return undefined;
+        throw error;
+      });
+      return ofMaster(info, Number(settings?.get("min-replicas-to-write") ?? 0), server);
+    }),
+};

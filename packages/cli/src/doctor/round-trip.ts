@@ -1,0 +1,38 @@
+import { type Check, type Finding, ok, warning } from "./check.js";
+
+const samples = 200;
+/** A script's caller waits for one round trip: in the same data centre that is well below a millisecond. */
+const slowMedianMs = 5;
+/** Beyond this a lease of a few seconds loses a part of itself that one feels. */
+const slowTailMs = 100;
+
+const percentile = (sorted: readonly number[], share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
+
+export const roundTrip: Check = {
+  id: "round-trip",
+  async look({ nodes: [node] }): Promise<readonly Finding[]> {
+    const times: number[] = [];
+    const startedAt = performance.now();
+    // Far away 200 would take long; 20 tell enough.
+    while (times.length < samples && (times.length < 20 || performance.now() - startedAt < 1_000)) {
+      const sentAt = performance.now();
+      await node.call("PING");
+      times.push(performance.now() - sentAt);
+    }
+    times.sort((a, b) => a - b);
+    const p50 = percentile(times, 0.5);
+    const p99 = percentile(times, 0.99);
+    const figures = `p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms over ${String(times.length)} PINGs`;
+    if (p50 > slowMedianMs)
+      return [warning(`${figures}: the server is far away`, "Run the application in the server's region, beside it.")];
+    if (p99 > slowTailMs)
+      return [
+        warning(
+          `${figures}: some answers are late`,
+          "Look for slow commands (slow-log), swapping, and a busy machine or network.",
+        ),
+      ];
+    return [ok(figures)];
+  },
+};

@@ -1,0 +1,82 @@
+import { Redis } from "ioredis";
+import type { ServerNode } from "../node.js";
+import { type Check, counted, type Finding, ok, problem, skipped, warning } from "./check.js";
+
+interface Word {
+  readonly address: string;
+  /** What it says of the quorum; undefined when it does not answer. */
+  readonly quorum: string | undefined;
+  /** How many others it knows. */
+  readonly others: number;
+}
+
+const ask = async (
+  host: string,
+  port: number,
+  master: string,
+  { sentinelUsername, sentinelPassword, sentinelTLS, enableTLSForSentinelMode }: ServerNode["settings"],
+): Promise<Word> => {
+  const address = `${host}:${String(port)}`;
+  const sentinel = new Redis({
+    host,
+    port,
+    ...(sentinelUsername == null ? {} : { username: sentinelUsername }),
+    ...(sentinelPassword == null ? {} : { password: sentinelPassword }),
+    ...(enableTLSForSentinelMode && sentinelTLS ? { tls: sentinelTLS } : {}),
+    lazyConnect: true,
+    enableReadyCheck: false,
+    connectTimeout: 2_000,
+    commandTimeout: 2_000,
+    retryStrategy: () => null,
+  });
+  sentinel.on("error", () => undefined);
+  try {
+    await sentinel.connect();
+    const others = (await sentinel.call("SENTINEL", "SENTINELS", master)) as unknown[];
+    const quorum = await sentinel
+      .call("SENTINEL", "CKQUORUM", master)
+      .then(String, (error: unknown) => (error instanceof Error ? error.message : String(error)));
+    return { address, quorum, others: others.length };
+  } catch {
+    return { address, quorum: undefined, others: 0 };
+  } finally {
+    sentinel.disconnect();
+  }
+};
+
+export const sentinels: Check = {
+  id: "sentinels",
+  async look({ nodes: [node], topology }): Promise<readonly Finding[]> {
+    const { sentinels: listed = [], name = "" } = node.settings;
+    if (topology !== "sentinel") return [skipped("no Sentinels in the address")];
+    const words = await Promise.all(
+      listed.map(({ host = "127.0.0.1", port = 26_379 }) => ask(host, port, name, node.settings)),
+    );
+    const found: Finding[] = [];
+    const silent = words.filter(({ quorum }) => quorum === undefined);
+    if (silent.length > 0)
+      found.push(
+        warning(
+          `Sentinels of the address that do not answer: ${silent.map(({ address }) => address).join(", ")}`,
+          "Start them, or take them out of the address.",
+        ),
+      );
+    const without = words.find(({ quorum }) => quorum?.startsWith("NOQUORUM"));
+    if (without)
+      found.push(
+        problem(
+          `${without.address} says that too few Sentinels answer each other for a failover`,
+          "Start the missing Sentinels; SENTINEL CKQUORUM name tells when there are enough.",
+        ),
+      );
+    const known = Math.max(0, ...words.map(({ others }) => others)) + 1;
+    if (known < 3)
+      found.push(
+        warning(
+          `${counted(known, "Sentinel")} in all: when one goes the others cannot outvote it`,
+          "Run three or five, on machines of their own.",
+        ),
+      );
+    return found.length > 0 ? found : [ok(`${counted(known, "Sentinel")}, and enough of them agree for a failover`)];
+  },
+};

@@ -1,0 +1,27 @@
+import { type Check, counted, type Finding, ok, onEachNode, warning } from "./check.js";
+
+/** While one command runs nobody else is served, and renewals wait too. */
+const longMs = 100;
+const recentSeconds = 3_600;
+
+export const slowLog: Check = {
+  id: "slow-log",
+  look: (server) =>
+    onEachNode(server, async (node): Promise<readonly Finding[]> => {
+      const entries = (await node.call("SLOWLOG", "GET", 128)) as readonly [number, number, number, string[]][];
+      const [seconds] = (await node.call("TIME")) as [string];
+      const recent = entries.filter(([, at]) => Number(seconds) - at <= recentSeconds);
+      const long = recent.filter(([, , micros]) => micros >= longMs * 1_000);
+      if (long.length === 0)
+        return [ok(`nothing took longer than ${String(longMs)} ms in the last hour, as far as the log goes back`)];
+      const longestMs = Math.round(Math.max(...long.map(([, , micros]) => micros)) / 1_000);
+      // Arguments may be anybody's data.
+      const names = [...new Set(long.map(([, , , [command = "?"]]) => command.toUpperCase()))].slice(0, 5);
+      return [
+        warning(
+          `${counted(long.length, "command")} took over ${String(longMs)} ms in the last hour, the longest ${String(longestMs)} ms: ${names.join(", ")}`,
+          "SLOWLOG GET shows them. Split what works on large keys; use SCAN for KEYS, UNLINK for DEL.",
+        ),
+      ];
+    }),
+};

@@ -1,0 +1,129 @@
+import { execFile } from "node:child_process";
+import { connect as connectPlain } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { promisify } from "node:util";
+import type { ServerNode } from "../node.js";
+import { type Check, type Finding, ok, roughly, warning } from "./check.js";
+
+/** Each way of calling gets so many short turns, and its best one counts: what the others take more is the machine's. */
+const turns = 4;
+const turnMs = 120;
+/**
+ * One client without pipelining usually reaches 50 to 60 % of redis-benchmark. An application that reaches half of that
+ * opens a connection per call; this client keeps its own, so then something else holds it back.
+ */
+const leastShare = 0.25;
+
+export interface Rates {
+  /** One client, one call after the other. */
+  readonly single: number;
+  /** A connection for each call. */
+  readonly perCall: number;
+  /** What can be reached, and how that was found out. */
+  readonly yardstick: number;
+  readonly measuredBy: string;
+}
+
+/** Calls per second, one after the other. */
+const rateOf = async (call: () => Promise<unknown>): Promise<number> => {
+  const startedAt = performance.now();
+  let calls = 0;
+  let took: number;
+  do {
+    await call();
+    calls++;
+    took = performance.now() - startedAt;
+  } while (took < turnMs);
+  return (calls / took) * 1_000;
+};
+
+const connectionPerCall = async (node: ServerNode): Promise<unknown> => {
+  const connection = node.another();
+  try {
+    await connection.connect();
+    return await connection.call("PING");
+  } finally {
+    connection.disconnect();
+  }
+};
+
+/** redis-benchmark takes a password on its command line only, where the whole machine sees it. */
+const isForBenchmark = ({ settings }: ServerNode): boolean =>
+  settings.password == null && settings.tls === undefined && settings.path === undefined;
+
+const byBenchmark = async (node: ServerNode, calls: number): Promise<number | undefined> => {
+  const args = ["-h", node.host, "-p", String(node.port), "-c", "1", "-n", String(calls), "-t", "ping_mbulk", "--csv"];
+  try {
+    const { stdout } = await promisify(execFile)("redis-benchmark", args, { timeout: 10_000 });
+    const rate = Number(/^"PING_MBULK","([\d.]+)"/m.exec(stdout)?.[1]);
+    return rate > 0 ? rate : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+const word = (text: string): string => `$${String(Buffer.byteLength(text))}\r\n${text}\r\n`;
+const command = (...words: readonly string[]): string => `*${String(words.length)}\r\n${words.map(word).join("")}`;
+
+/** A bare socket does what redis-benchmark does with one client: a PING, its answer, the next. */
+const byBareSocket = async ({ settings, host, port }: ServerNode): Promise<number> => {
+  const { path, tls, username, password } = settings;
+  const place = path === undefined ? { host, port } : { path };
+  const socket = tls ? connectTls({ ...place, ...tls }) : connectPlain(place);
+  socket.setNoDelay(true);
+  // One for the whole life: a connection that is lost between two calls must not end the program.
+  let settle: { resolve: () => void; reject: (error: Error) => void } | undefined;
+  socket.on("data", () => settle?.resolve());
+  socket.on("error", (error) => settle?.reject(error));
+  socket.on("close", () => settle?.reject(new Error("the connection was closed")));
+  socket.setTimeout(2_000, () => socket.destroy());
+  const ask = (text: string): Promise<void> =>
+    new Promise((resolve, reject) => {
+      settle = { resolve, reject };
+      socket.write(text);
+    });
+  try {
+    if (password != null) await ask(command("AUTH", username ?? "default", password));
+    const ping = command("PING");
+    return await rateOf(() => ask(ping));
+  } finally {
+    socket.destroy();
+  }
+};
+
+/** What the figures mean. */
+export const judgeRates = ({ single, perCall, yardstick, measuredBy }: Rates): Finding => {
+  const share = (rate: number): string => `${roughly(rate)}/s (${String(Math.round((rate / yardstick) * 100))} %)`;
+  const figures = `${measuredBy} ${roughly(yardstick)}/s; one client without pipelining ${share(single)}; a connection per call ${share(perCall)}`;
+  if (single >= yardstick * leastShare)
+    return ok(
+      `${figures}. Without pipelining 50 to 60 % is normal; an application at 30 % or less opens a connection per call`,
+    );
+  return warning(
+    `${figures}. Half of what is normal, and not for want of a kept connection: this process gets too little of the machine`,
+    "See what else runs on this machine (CPU quota, steal, a debugger), and look again.",
+  );
+};
+
+export const throughput: Check = {
+  id: "throughput",
+  async look({ nodes: [node] }): Promise<readonly Finding[]> {
+    const ping = (): Promise<unknown> => node.ping();
+    // The first calls run in code that has not been compiled yet.
+    let single = await rateOf(ping);
+    let benchmark: number | undefined;
+    let bare = 0;
+    let perCall = 0;
+    for (let turn = 0; turn < turns; turn++) {
+      if (isForBenchmark(node) && (turn === 0 || benchmark !== undefined)) {
+        const rate = await byBenchmark(node, Math.max(20, Math.round((single * turnMs) / 500)));
+        benchmark = rate === undefined ? benchmark : Math.max(rate, benchmark ?? 0);
+      }
+      if (benchmark === undefined) bare = Math.max(bare, await byBareSocket(node));
+      single = Math.max(single, await rateOf(ping));
+      perCall = Math.max(perCall, await rateOf(() => connectionPerCall(node)));
+    }
+    const measuredBy = benchmark === undefined ? "a bare socket" : "redis-benchmark";
+    return [judgeRates({ single, perCall, yardstick: benchmark ?? bare, measuredBy })];
+  },
+};

@@ -1,0 +1,47 @@
+import { type Check, type Finding, ok, onEachNode, problem, warning } from "./check.js";
+
+/**
+ * Per branch the first version without the faults by which a script can run code in the server: CVE-2025-49844, -46817,
+ * -46818, -46819, and, contained in these, CVE-2024-31449 and -46981.
+ */
+const patched: Readonly<Record<string, readonly string[]>> = {
+  redis: ["6.2.20", "7.2.11", "7.4.6", "8.0.4", "8.2.2"],
+  valkey: ["7.2.11", "8.0.6", "8.1.4"],
+};
+const oldest: Readonly<Record<string, string>> = { redis: "6.2.0", valkey: "7.2.0" };
+
+const compare = (a: string, b: string): number => {
+  const parts = b.split(".").map(Number);
+  for (const [index, part] of a.split(".").map(Number).entries()) {
+    const difference = part - (parts[index] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+};
+
+/** What is to be said of a version. */
+export const judgeVersion = (server: "redis" | "valkey", version: string): Finding => {
+  const name = `${server === "redis" ? "Redis" : "Valkey"} ${version}`;
+  const least = oldest[server] ?? "";
+  if (compare(version, least) < 0)
+    return problem(`${name} is older than ${least}, which the packages need`, "Upgrade the server.");
+  const fixes = patched[server] ?? [];
+  const branch = fixes.find((fix) => fix.split(".").slice(0, 2).join(".") === version.split(".").slice(0, 2).join("."));
+  const isNewer = compare(version, fixes.at(-1) ?? "") > 0;
+  if (branch ? compare(version, branch) >= 0 : isNewer) return ok(`${name}`);
+  const wanted = branch ?? fixes.find((fix) => compare(fix, version) > 0) ?? "";
+  return warning(
+    `${name} by its number has faults by which a script can run code in the server (CVE-2025-49844 and older)`,
+    `Upgrade to ${wanted} or newer; of a distribution's package see whether it has the fixes without the number.`,
+  );
+};
+
+export const version: Check = {
+  id: "version",
+  look: (server) =>
+    onEachNode(server, async (node) => {
+      const info = await node.info();
+      const valkey = info.get("valkey_version");
+      return [judgeVersion(valkey ? "valkey" : "redis", valkey ?? info.get("redis_version") ?? "0")];
+    }),
+};

@@ -1,0 +1,13 @@
+/** Stable, for scripts. */
+export const exitCodes = { fine: 0, warnings: 1, problem: 2, noConnection: 3, usage: 64 } as const;
+
+/** One sentence for the person at the terminal, and how the program ends. */
+export class Failure extends Error {
+  override name = "Failure";
+  readonly exitCode: number;
+
+  constructor(message: string, exitCode: number) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}

@@ -1,0 +1,107 @@
+#!/usr/bin/env node
+import { createRequire } from "node:module";
+import { connect, KitError } from "@kit/core";
+import { Command, CommanderError } from "commander";
+import { examine } from "./doctor/index.js";
+import { exitCodes, Failure } from "./exit-codes.js";
+import { inspectLock, lockFacts } from "./inspect/lock.js";
+import { checkLines, countsOf, factLines, summaryLine } from "./print.js";
+import { givenUrl, withoutCredentials } from "./target.js";
+
+/** Of what `--json` prints; grows when a field goes or changes its meaning. */
+const jsonVersion = 1;
+
+interface Target {
+  readonly url?: string;
+  readonly prefix: string;
+  readonly json?: true;
+}
+
+const print = (text: string): void => void process.stdout.write(text);
+const printJson = (value: object): void => print(`${JSON.stringify({ version: jsonVersion, ...value })}\n`);
+
+const doctor = async (options: Target & { readonly strict?: true }): Promise<number> => {
+  const url = givenUrl(options.url);
+  const isStrict = options.strict === true;
+  if (options.json) {
+    const report = await examine(url, options.prefix, isStrict, () => undefined);
+    const { checks, exitCode } = report;
+    printJson({ url: report.url, checks, summary: { ...countsOf(report), exitCode } });
+    return exitCode;
+  }
+  const report = await examine(url, options.prefix, isStrict, (result) => print(checkLines(result)));
+  print(summaryLine(report));
+  return report.exitCode;
+};
+
+const lock = async (name: string, options: Target & { readonly keys?: true }): Promise<number> => {
+  const url = givenUrl(options.url);
+  const redis = await connect({ url, connectionName: "kit-inspect" });
+  try {
+    const report = await inspectLock(redis, name, options.prefix, options.keys === true);
+    if (options.json) printJson({ url: withoutCredentials(url), ...report });
+    else print(factLines(lockFacts(report)));
+    return exitCodes.fine;
+  } finally {
+    await redis.close();
+  }
+};
+
+const targetOptions = (command: Command): Command =>
+  command
+    .option("--url <url>", "which Redis (default: $REDIS_URL, else redis://127.0.0.1:6379)")
+    .option("--prefix <prefix>", "what the packages' keys begin with", "kit")
+    .option("--json", "one JSON object on stdout");
+
+const { version } = createRequire(import.meta.url)("../package.json") as { version: string };
+
+const program = (finish: (exitCode: number) => void): Command => {
+  const kit = new Command("kit")
+    .description("Looks after what the kit packages keep in Redis. Changes nothing.")
+    .version(version)
+    .exitOverride()
+    .showHelpAfterError("Try: kit help");
+  targetOptions(kit.command("doctor"))
+    .description("looks for what is wrong with a Redis, and says how to mend it")
+    .option("--strict", "exit 1 when there are warnings")
+    .addHelpText(
+      "after",
+      "\nExit codes: 0 fine, 1 warnings (with --strict), 2 a problem, 3 cannot connect, 64 used wrongly",
+    )
+    .action(async (options: Target & { strict?: true }) => finish(await doctor(options)));
+  const inspect = kit.command("inspect").description("one thing in words: who has it, since when, who waits");
+  targetOptions(inspect.command("lock <name>"))
+    .description("a lock of @kit/lock")
+    .option("--keys", "the keys behind it, too")
+    .action(async (name: string, options: Target & { keys?: true }) => finish(await lock(name, options)));
+  return kit;
+};
+
+const exitCodeOf = (error: unknown): number => {
+  if (error instanceof Failure) return error.exitCode;
+  if (error instanceof TypeError || error instanceof RangeError) return exitCodes.usage;
+  if (!KitError.is(error)) return exitCodes.problem;
+  if (error.code === "KIT_TARGET" || error.code === "KIT_NAME") return exitCodes.usage;
+  return error.code === "KIT_UNAVAILABLE" || error.code === "KIT_AUTH" ? exitCodes.noConnection : exitCodes.problem;
+};
+
+// `kit doctor | head -1` has seen enough, and there is nobody to tell that to.
+for (const stream of [process.stdout, process.stderr])
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code === "EPIPE") process.exit(exitCodes.fine);
+    throw error;
+  });
+process.once("SIGINT", () => process.exit(130));
+
+try {
+  await program((exitCode) => {
+    process.exitCode = exitCode;
+  }).parseAsync();
+} catch (error) {
+  // commander has said everything by then.
+  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? exitCodes.fine : exitCodes.usage;
+  else {
+    process.stderr.write(`kit: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exitCode = exitCodeOf(error);
+  }
+}

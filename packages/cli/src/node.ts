@@ -1,0 +1,121 @@
+import type { Redis, RedisOptions } from "ioredis";
+
+type Settings = Omit<RedisOptions, "replyMapping">;
+
+/** The members of ioredis' `Redis` that are needed of one connection, whichever reply mapping it has. */
+export interface NodeConnection {
+  readonly options: RedisOptions;
+  readonly stream?: { readonly remoteAddress?: string; readonly remotePort?: number };
+  call(command: string, ...args: (string | number)[]): Promise<unknown>;
+  duplicate(override: Settings): Redis;
+}
+
+/** How long a server may take to answer one question. */
+const answerMs = 2_000;
+
+/** The server does not let us ask this: the user may not, or the command was renamed. */
+export class Refused extends Error {
+  override name = "Refused";
+}
+
+/** One server process, and what it says of itself. */
+export class ServerNode {
+  readonly address: string;
+  readonly host: string;
+  readonly port: number;
+  readonly #connection: NodeConnection;
+  #info: Promise<ReadonlyMap<string, string>> | undefined;
+
+  constructor(connection: NodeConnection) {
+    const { path, sentinels, host = "127.0.0.1", port = 6379 } = connection.options;
+    const { remoteAddress = host, remotePort = port } = connection.stream ?? {};
+    // Behind Sentinels the options name no server; elsewhere they name it as the caller does.
+    this.host = path === undefined ? (sentinels ? remoteAddress : host) : "127.0.0.1";
+    this.port = sentinels ? remotePort : port;
+    this.address = path ?? `${this.host}:${String(this.port)}`;
+    this.#connection = connection;
+  }
+
+  /** What the connection was made with; it holds the password. */
+  get settings(): RedisOptions {
+    return this.#connection.options;
+  }
+
+  /**
+   * Asks once.
+   *
+   * @throws {Refused} the server does not let us.
+   * @throws {Error} any other error of the server, or no answer.
+   */
+  async call(command: string, ...args: (string | number)[]): Promise<unknown> {
+    const words = [command, ...(spokenWith.has(command) ? args.slice(0, 1) : [])].join(" ");
+    let timer: NodeJS.Timeout | undefined;
+    const silence = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`${words}: no answer within ${String(answerMs / 1_000)} s`)), answerMs);
+    });
+    try {
+      return await Promise.race([this.#connection.call(command, ...args), silence]);
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      if (isRefusal(message)) throw new Refused(words);
+      throw new Error(message.replace(/,? with args beginning with:.*/s, ""));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** As cheap as a call can be, for who measures many. */
+  ping(): Promise<unknown> {
+    return this.#connection.call("PING");
+  }
+
+  /** The fields of INFO, read once. @throws {Refused} */
+  info(): Promise<ReadonlyMap<string, string>> {
+    return (this.#info ??= this.freshInfo());
+  }
+
+  /** The fields of INFO as they are now. @throws {Refused} */
+  async freshInfo(): Promise<ReadonlyMap<string, string>> {
+    const text = String(await this.call("INFO"));
+    return new Map([...text.matchAll(/^([^:#\r\n]+):(.*?)\r?$/gm)].map(([, name = "", value = ""]) => [name, value]));
+  }
+
+  /** The settings that the server runs with, by name. @throws {Refused} */
+  async config(...names: string[]): Promise<ReadonlyMap<string, string>> {
+    const settings = new Map<string, string>();
+    for (const name of names) {
+      const reply = (await this.call("CONFIG", "GET", name)) as readonly string[];
+      for (let at = 0; at + 1 < reply.length; at += 2) settings.set(reply[at] ?? "", reply[at + 1] ?? "");
+    }
+    return settings;
+  }
+
+  /** Another connection to this process, not yet opened; whoever makes it disconnects it. */
+  another(override: Settings = {}): Redis {
+    const connection = this.#connection.duplicate({
+      sentinels: undefined as never,
+      host: this.host,
+      port: this.port,
+      lazyConnect: true,
+      enableReadyCheck: false,
+      enableOfflineQueue: false,
+      maxRetriesPerRequest: 0,
+      connectTimeout: answerMs,
+      retryStrategy: () => null,
+      ...override,
+    });
+    // ioredis prints what nobody listens for; the calls on it reject as well.
+    connection.on("error", () => undefined);
+    return connection;
+  }
+}
+
+/** Commands whose first argument is part of their name. */
+const spokenWith = new Set(["CONFIG", "ACL", "CLUSTER", "SLOWLOG", "SENTINEL", "CLIENT"]);
+
+/** Whether a reply says that we may not. */
+export const isRefusal = (message: string): boolean => /^(NOPERM|ERR unknown (sub)?command)/i.test(message);
+
+/** A number among the fields of INFO; NaN when the server does not tell. */
+export const numberOf = (info: ReadonlyMap<string, string>, name: string): number =>
+  Number(info.get(name) ?? Number.NaN);

@@ -1,0 +1,74 @@
+import { styleText } from "node:util";
+import { counted, type Severity } from "./doctor/check.js";
+import type { CheckResult, Report } from "./doctor/index.js";
+
+/** Where nobody says how wide the page is, and where lines get too long to read. */
+const usualWidth = 80;
+const widest = 100;
+
+const width = (): number => Math.max(40, Math.min(process.stdout.columns || usualWidth, widest));
+
+/** Only for people: not in a file or a pipe, and not for who has said no (https://no-color.org). */
+const isColourful = (): boolean => process.stdout.isTTY && !process.env["NO_COLOR"] && process.env["TERM"] !== "dumb";
+
+const colours = { ok: "green", warning: "yellow", problem: "red", skipped: "gray" } as const;
+
+const wordOf = (severity: Severity): string => {
+  const word = severity.padEnd(8);
+  return isColourful() ? styleText(colours[severity], word) : word;
+};
+
+/** Control characters could rewrite the terminal; names come from other people. */
+const harmless = (text: string): string => text.replace(/\p{C}/gu, "·");
+
+const wrap = (text: string, indent: string): readonly string[] => {
+  const room = width() - indent.length;
+  const lines: string[] = [];
+  let line = "";
+  for (const word of harmless(text).split(" ")) {
+    if (line !== "" && line.length + word.length + 1 > room) {
+      lines.push(line);
+      line = word;
+    } else line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
+};
+
+const nameWidth = "keys-without-expiry".length;
+const indent = " ".repeat(8 + 1 + nameWidth + 2);
+
+/** One check: its state, its name, and what it found, with what to do about it. */
+export const checkLines = ({ id, severity, findings, docs }: CheckResult): string => {
+  const lines = findings.flatMap(({ text, fix }) => [
+    ...wrap(text, indent),
+    ...(fix === undefined ? [] : wrap(`Fix: ${fix}`, indent)),
+  ]);
+  if (severity === "warning" || severity === "problem") lines.push(`See ${docs}`);
+  const [first = "", ...others] = lines;
+  const head = `${wordOf(severity)} ${id.padEnd(nameWidth)}  ${first}`;
+  return `${[head, ...others.map((line) => indent + line)].join("\n")}\n`;
+};
+
+export const countsOf = ({ checks }: Report): Readonly<Record<Severity, number>> => {
+  const counts = { ok: 0, warning: 0, problem: 0, skipped: 0 };
+  for (const { severity } of checks) counts[severity]++;
+  return counts;
+};
+
+/** The last line of a doctor's report. */
+export const summaryLine = (report: Report): string => {
+  const { ok, warning, problem, skipped } = countsOf(report);
+  return `\n${counted(report.checks.length, "check")}: ${String(ok)} ok, ${counted(warning, "warning")}, ${counted(problem, "problem")}, ${String(skipped)} skipped\n`;
+};
+
+/** Names and values under each other. */
+export const factLines = (facts: readonly (readonly [name: string, value: string])[]): string => {
+  const column = Math.max(...facts.map(([name]) => name.length)) + 2;
+  return facts
+    .map(([name, value]) => {
+      const [first = "", ...others] = wrap(value, " ".repeat(column));
+      return [name.padEnd(column) + first, ...others.map((line) => " ".repeat(column) + line)].join("\n");
+    })
+    .join("\n")
+    .concat("\n");
+};

@@ -1,0 +1,441 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect as connectSocket } from "node:net";
+import { join } from "node:path";
+import { eventually, FaultProxy, startRedis, type RedisServer } from "@kit/testing";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { judgeVersion } from "../src/doctor/version.js";
+import { doctor, emptyFolder, type Examined, soundArgs, soundPassword, started } from "./harness.js";
+
+const ids = [
+  "reachability",
+  "round-trip",
+  "version",
+  "eviction-policy",
+  "persistence",
+  "memory",
+  "keys-without-expiry",
+  "permissions",
+  "cluster-slots",
+  "sentinels",
+  "replication",
+  "clock-skew",
+  "connections",
+  "slow-log",
+  "script-limits",
+  "access",
+  "tls",
+  "connection-churn",
+  "throughput",
+  "duplicate-copies",
+];
+
+/** A folder in which these packages are installed, by their paths below it. */
+const installed = (packages: Readonly<Record<string, string>>): string => {
+  const folder = emptyFolder();
+  for (const [path, version] of Object.entries(packages)) {
+    mkdirSync(join(folder, path), { recursive: true });
+    writeFileSync(join(folder, path, "package.json"), JSON.stringify({ version }));
+  }
+  return folder;
+};
+
+/** A machine whose clock is an hour slow. */
+const slowClock = `data:text/javascript,${encodeURIComponent("const { now } = Date; Date.now = () => now() - 3_600_000;")}`;
+
+describe("kit doctor on a sound server", () => {
+  let server: RedisServer;
+  let sound: Examined;
+
+  beforeAll(async () => {
+    server = await startRedis({ persistence: "everysec", password: soundPassword, args: soundArgs });
+    const redis = server.client();
+    await redis.set("kit:lock:{a}:lease", "x", "PX", 60_000);
+    await redis.hset("kit:config:{a}:entry", "layout", "1");
+    await redis.rpush("kit:config:{a}:history", "1");
+    await redis.set("theirs", "1");
+    const cwd = installed({ "node_modules/ioredis": "6.0.0", "node_modules/@kit/core": "1.0.0" });
+    sound = await doctor(server.url, [], { cwd });
+  });
+  afterAll(() => server.stop());
+
+  it.each(ids.filter((id) => !["version", "cluster-slots", "sentinels"].includes(id)))(
+    "finds nothing wrong: %s",
+    (id) => {
+      expect(sound.of(id)).toMatchObject({ severity: "ok", findings: [{ severity: "ok" }] });
+    },
+  );
+
+  it("judges the version by the number that the server tells", () => {
+    const { server: kind, version } = server.version;
+    expect(sound.of("version").findings).toEqual([judgeVersion(kind, version)]);
+  });
+
+  it("says why it has not looked at what is not there", () => {
+    expect(sound.said("cluster-slots")).toBe("not a Cluster");
+    expect(sound.said("sentinels")).toBe("no Sentinels in the address");
+    expect(sound.of("sentinels").severity).toBe("skipped");
+  });
+
+  it("exits 0, also with --strict, unless the version has faults", async () => {
+    const isFaulty = sound.of("version").severity === "warning";
+    expect(sound.code).toBe(0);
+    const { code } = await doctor(server.url, ["--strict"]);
+    expect(code).toBe(isFaulty ? 1 : 0);
+  });
+
+  it("prints JSON of one stable form", () => {
+    const { report } = sound;
+    expect(Object.keys(report)).toEqual(["version", "url", "checks", "summary"]);
+    expect(report.version).toBe(1);
+    expect(report.url).toBe(server.url.replace(/:[^/@]*@/, ""));
+    expect(report.checks.map(({ id }) => id)).toEqual(ids);
+    for (const check of report.checks) {
+      expect(Object.keys(check)).toEqual(["id", "severity", "findings", "docs"]);
+      expect(check.docs).toBe(`apps/docs/doctor.md#${check.id}`);
+      for (const finding of check.findings) {
+        const isBad = finding.severity === "warning" || finding.severity === "problem";
+        expect(Object.keys(finding)).toEqual(isBad ? ["severity", "text", "fix"] : ["severity", "text"]);
+      }
+    }
+    expect(Object.keys(report.summary)).toEqual(["ok", "warning", "problem", "skipped", "exitCode"]);
+    const { ok = 0, warning = 0, problem = 0, skipped = 0 } = report.summary;
+    expect(ok + warning + problem + skipped).toBe(ids.length);
+  });
+
+  it("explains each check in the documentation", () => {
+    const page = readFileSync(new URL("../../../apps/docs/doctor.md", import.meta.url), "utf8");
+    expect([...page.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading)).toEqual(ids);
+  });
+
+  it("changes nothing", async () => {
+    const keys = (await server.client().keys("*")).toSorted();
+    expect(keys).toEqual(["kit:config:{a}:entry", "kit:config:{a}:history", "kit:lock:{a}:lease", "theirs"]);
+  });
+});
+
+describe("kit doctor on a server with many faults", () => {
+  let faulty: Examined;
+
+  beforeAll(async () => {
+    const server = await startRedis({
+      args: [
+        ...["--maxmemory", "20mb", "--maxmemory-policy", "allkeys-lru", "--maxclients", "50"],
+        ...["--protected-mode", "no", "--lua-time-limit", "50"],
+      ],
+    });
+    const stop: (() => unknown)[] = [() => server.stop()];
+    try {
+      const redis = server.client();
+      for (let at = 0; !(await redis.info("memory")).includes("used_memory_human:17."); at++)
+        await redis.set(`theirs:${String(at)}`, "x".repeat(200_000));
+      await redis.set("kit:stray", "1");
+      await redis.set("kit:lock:{stuck}:lease", "token|web-1");
+      await server.call("DEBUG", "SLEEP", "0.15");
+      await redis.config("SET", "min-replicas-to-write", "1");
+      for (let count = 0; count < 40; count++) await server.client().ping();
+      const proxy = await FaultProxy.start({ port: server.nodes[0]!.port });
+      stop.push(() => proxy.close());
+      proxy.down.latencyMs = 10;
+      let isOver = false;
+      const perCall = async (): Promise<void> => {
+        while (!isOver)
+          await new Promise<void>((resolve) => {
+            const socket = connectSocket(server.nodes[0]!.port, "127.0.0.1", () => socket.end("PING\r\n"));
+            socket.on("error", () => undefined);
+            socket.on("close", () => resolve());
+            socket.resume();
+          });
+      };
+      const churn = perCall();
+      stop.unshift(() => ((isOver = true), churn));
+      const cwd = installed({
+        "node_modules/ioredis": "6.0.0",
+        "node_modules/old-library/node_modules/ioredis": "5.4.1",
+        "node_modules/@kit/core": "1.0.0",
+        "node_modules/.pnpm/@kit+core@0.9.0/node_modules/@kit/core": "0.9.0",
+      });
+      faulty = await doctor(`redis://127.0.0.1:${String(proxy.port)}`, [], {
+        cwd,
+        env: { NODE_OPTIONS: `--import=${slowClock}` },
+      });
+    } finally {
+      for (const end of stop) await end();
+    }
+  });
+
+  it.each([
+    ["round-trip", "warning", /p50 \d+\.\d+ ms.*far away/],
+    ["eviction-policy", "problem", /allkeys-lru: a full server drops locks/],
+    ["persistence", "warning", /a restart loses everything/],
+    ["memory", "warning", /1\d MB of 20 MB \(maxmemory\) are used, (8\d|9[0-4]) %/],
+    ["keys-without-expiry", "problem", /held for ever: kit:lock:\{stuck\}:lease\n.*never expire.*: kit:stray$/],
+    ["replication", "problem", /min-replicas-to-write is 1, and 0 replicas in step/],
+    ["clock-skew", "warning", /server's clock is at least 3[56]\d\d\.\d s ahead/],
+    ["connections", "warning", /4\d of 50 connections are open/],
+    ["slow-log", "warning", /1 command took over 100 ms in the last hour, the longest \d{3} ms: DEBUG/],
+    ["script-limits", "warning", /after 50 ms of any script all others are told BUSY/],
+    ["access", "warning", /no password, and protected-mode is off/],
+    ["connection-churn", "warning", /somebody opens a connection per call/],
+    ["duplicate-copies", "warning", /2 copies of ioredis: .*6\.0\.0 in .*\n2 copies of @kit\/core: /],
+  ])("catches %s", (id, severity, words) => {
+    expect(faulty.of(id).severity).toBe(severity);
+    expect(faulty.said(id)).toMatch(words);
+    const { fix = "" } = faulty.of(id).findings[0]!;
+    expect(fix).toMatch(/^\S.*[.\d]$/);
+  });
+
+  it("exits 2", () => {
+    expect(faulty.code).toBe(2);
+    expect(faulty.report.summary["exitCode"]).toBe(2);
+  });
+});
+
+describe("kit doctor on a server with one fault", () => {
+  it("catches a policy that evicts nothing yet", async () => {
+    const server = await started({ args: ["--maxmemory-policy", "volatile-lru"] });
+    const { of, said } = await doctor(server.url);
+    expect(of("eviction-policy").severity).toBe("warning");
+    expect(said("eviction-policy")).toBe("volatile-lru would drop locks and other data as soon as maxmemory is set");
+    expect(said("memory")).toMatch(/^no maxmemory/);
+  });
+
+  it("catches snapshots that fail, while the server refuses writes", async () => {
+    const server = await started({ persistence: "snapshot" });
+    const [, dir] = (await server.call("CONFIG", "GET", "dir")) as [string, string];
+    rmSync(dir, { recursive: true });
+    await server.call("BGSAVE");
+    await eventually(async () =>
+      expect(String(await server.call("INFO", "persistence"))).toContain("rdb_last_bgsave_status:err"),
+    );
+    const { code, of, said } = await doctor(server.url);
+    expect(of("persistence").severity).toBe("problem");
+    expect(said("persistence")).toBe("the last snapshot failed; the server refuses writes until one works");
+    expect(of("permissions").severity).toBe("ok");
+    expect(code).toBe(2);
+  });
+
+  it("catches snapshots whose failure nobody would notice", async () => {
+    const server = await started({ persistence: "snapshot", args: ["--stop-writes-on-bgsave-error", "no"] });
+    const { said } = await doctor(server.url);
+    expect(said("persistence")).toMatch(/^stop-writes-on-bgsave-error is off/);
+  });
+
+  it("catches a server that is nearly full", async () => {
+    const server = await started({ args: ["--maxmemory", "20mb", "--maxmemory-policy", "noeviction"] });
+    const redis = server.client();
+    for (let at = 0; ; at++) if (!(await redis.set(`a${String(at)}`, "x".repeat(50_000)).catch(() => null))) break;
+    const { of, said } = await doctor(server.url);
+    expect(of("memory").severity).toBe("problem");
+    expect(said("memory")).toMatch(/: it is full soon/);
+  });
+
+  it("catches a replica, and its link that is down", async () => {
+    const server = await started();
+    const gone = await started();
+    const [node] = gone.nodes;
+    await server.call("REPLICAOF", "127.0.0.1", String(node!.port));
+    await eventually(async () =>
+      expect(String(await server.call("INFO", "replication"))).toContain("master_link_status:up"),
+    );
+    const following = await doctor(server.url);
+    expect(following.of("replication").findings).toHaveLength(1);
+    expect(following.said("replication")).toMatch(/^this server is a replica of 127\.0\.0\.1:\d+: it refuses writes/);
+    await node!.kill();
+    await eventually(async () =>
+      expect(String(await server.call("INFO", "replication"))).toContain("master_link_status:down"),
+    );
+    const { code, said } = await doctor(server.url);
+    expect(said("replication")).toMatch(/its link to 127\.0\.0\.1:\d+ is down/);
+    expect(code).toBe(2);
+  });
+
+  it("catches connections that were refused for want of room", async () => {
+    const server = await started({ args: ["--maxclients", "12"] });
+    const redis = server.client();
+    for (let count = 0; count < 14; count++)
+      await server
+        .client({ retryStrategy: () => null, enableOfflineQueue: true })
+        .ping()
+        .catch(() => undefined);
+    expect(await redis.info("stats")).not.toContain("rejected_connections:0");
+    await server.call("CONFIG", "SET", "maxclients", "100");
+    const { said } = await doctor(server.url);
+    expect(said("connections")).toMatch(/^\d connections? refused since the start/);
+  });
+
+  it("catches scripts that could block the server for good", async () => {
+    const server = await started({ args: ["--lua-time-limit", "0"] });
+    const { said } = await doctor(server.url);
+    expect(said("script-limits")).toMatch(/blocks the server for good/);
+  });
+
+  it("catches a default user that is open beside the application's own", async () => {
+    const rules = ["~*", "&*", "+@all"];
+    const server = await started({ args: ["--user", "app", "on", ">secret", ...rules, "--protected-mode", "no"] });
+    const { port } = server.nodes[0]!;
+    const url = `redis://app:secret@127.0.0.1:${String(port)}`;
+    expect((await doctor(url)).said("access")).toMatch(/^no password, and protected-mode is off/);
+    await server.client().call("ACL", "SETUSER", "default", "off");
+    expect((await doctor(url)).said("access")).toBe("nobody is served without a password");
+  });
+
+  it("catches an only allowed command that was renamed", async () => {
+    const server = await started({ args: ["--rename-command", "EVALSHA", ""] });
+    const { code, said } = await doctor(server.url);
+    expect(said("permissions")).toMatch(/^this user may not run EVALSHA on kit:lock:\*: locks cannot work/);
+    expect(code).toBe(2);
+  });
+});
+
+describe("kit doctor with a user that may do little", () => {
+  const grants = readFileSync(new URL("../../lock/acl.txt", import.meta.url), "utf8")
+    .split("\n")
+    .find((line) => line.startsWith("~"))!
+    .split(" ");
+
+  /** The address for a server that has the user, with these rules. */
+  const as = async (rules: readonly string[]): Promise<string> => {
+    const server = await started({ args: ["--user", "app", "on", ">secret", ...rules] });
+    await server.client().call("ACL", "SETUSER", "default", "off");
+    return `redis://app:secret@127.0.0.1:${String(server.nodes[0]!.port)}`;
+  };
+
+  it("looks at what it may, says what it may not, and exits 0", async () => {
+    const { code, of, said } = await doctor(await as(grants), ["--strict"]);
+    expect(said("permissions")).toBe("this user may do all that core and the lock need");
+    for (const id of ["keys-without-expiry", "slow-log", "script-limits"]) {
+      expect(of(id).severity).toBe("skipped");
+      expect(said(id)).toMatch(/^not permitted: (SCAN|SLOWLOG GET|CONFIG GET)$/);
+    }
+    expect(of("eviction-policy").severity).toBe("ok");
+    expect(of("access").severity).toBe("ok");
+    expect([0, 1]).toContain(code);
+  });
+
+  it("exits 0 where not even INFO is permitted", async () => {
+    const { code, of, said } = await doctor(await as(grants.filter((grant) => grant !== "+info")));
+    expect(said("version")).toBe("not permitted: INFO");
+    expect(of("memory").severity).toBe("skipped");
+    expect(said("permissions")).toBe("this user may not run INFO: errors and answers say less");
+    expect(code).toBe(0);
+  });
+
+  it("catches a command that the lock needs", async () => {
+    const { code, of, said } = await doctor(await as(grants.filter((grant) => !/^\+(evalsha|zadd)$/.test(grant))));
+    expect(of("permissions").severity).toBe("problem");
+    expect(said("permissions")).toBe("this user may not run EVALSHA, ZADD on kit:lock:*: locks cannot work");
+    expect(code).toBe(2);
+  });
+
+  it("catches keys that it may not touch", async () => {
+    const { said } = await doctor(await as(grants.map((grant) => grant.replace(/^~.*/, "~other:*"))));
+    expect(said("permissions")).toMatch(/^this user may not run GET, SET, DEL, .*locks cannot work/);
+  });
+
+  it("catches channels that it may not use", async () => {
+    const { said } = await doctor(await as(grants.filter((grant) => !grant.startsWith("&"))));
+    expect(said("permissions")).toBe("this user may not run PUBLISH, SUBSCRIBE on kit:inbox:*: whoever waits polls");
+  });
+
+  it("looks at the keys of the prefix that it is told", async () => {
+    const rules = grants.map((grant) => grant.replace("kit:", "shop:"));
+    const url = await as(rules);
+    expect((await doctor(url, ["--prefix", "shop"])).of("permissions").severity).toBe("ok");
+    expect((await doctor(url)).of("permissions").severity).toBe("problem");
+  });
+});
+
+describe("kit doctor without a server", () => {
+  it("names the refused connection, looks at the folder, and exits 3", async () => {
+    const server = await started();
+    const { url } = server;
+    await server.stop();
+    const cwd = installed({ "node_modules/ioredis": "6.0.0", "node_modules/a/node_modules/ioredis": "5.4.1" });
+    const { code, report, of, said } = await doctor(url, [], { cwd });
+    expect(code).toBe(3);
+    expect(said("reachability")).toMatch(/ECONNREFUSED/);
+    expect(of("reachability").findings[0]!.fix).toMatch(/^Start the server/);
+    expect(of("duplicate-copies").severity).toBe("warning");
+    expect(report.checks.map(({ id }) => id)).toEqual(ids);
+    expect(said("memory")).toBe("no connection");
+  });
+
+  it("names a silent server", async () => {
+    const server = await started();
+    server.nodes[0]!.pause();
+    const { code, said } = await doctor(server.url);
+    expect(code).toBe(3);
+    expect(said("reachability")).toMatch(/^No Redis at 127\.0\.0\.1:\d+ after 1\.9 s/);
+  });
+
+  it("names a script that does not end", async () => {
+    const server = await started({ args: ["--lua-time-limit", "1"] });
+    const endless = server.call("EVAL", "while true do end", "0").catch(() => undefined);
+    const { code, of, said } = await doctor(server.url);
+    expect(code).toBe(3);
+    expect(said("reachability")).toMatch(/busy with a long script/);
+    expect(of("reachability").findings[0]!.fix).toMatch(/SCRIPT KILL/);
+    await server.stop();
+    await endless;
+  });
+
+  it("names the wrong password", async () => {
+    const server = await started({ password: "right" });
+    const { code, of, said } = await doctor(server.url.replace("right", "wrong"));
+    expect(code).toBe(3);
+    expect(said("reachability")).toMatch(/refused the credentials/);
+    expect(of("reachability").findings[0]!.fix).toMatch(/^Correct user name and password/);
+  });
+
+  it("names a certificate that has run out", async () => {
+    const file = (name: string): string => new URL(`../../core/test/tls/${name}`, import.meta.url).pathname;
+    const tlsPort = await freePort();
+    await started({
+      args: [
+        ...["--tls-port", String(tlsPort), "--tls-auth-clients", "no"],
+        ...["--tls-cert-file", file("expired.crt"), "--tls-key-file", file("expired.key")],
+      ],
+    });
+    const { code, of, said } = await doctor(`rediss://127.0.0.1:${String(tlsPort)}`, [], {
+      env: { NODE_EXTRA_CA_CERTS: file("expired.crt") },
+    });
+    expect(code).toBe(3);
+    expect(said("reachability")).toMatch(/CERT_HAS_EXPIRED/);
+    expect(of("reachability").findings[0]!.fix).toMatch(/^Renew the certificate/);
+  });
+});
+
+/** A port that nobody listens on at this moment. */
+const freePort = async (): Promise<number> => {
+  const proxy = await FaultProxy.start({ port: 1 });
+  const { port } = proxy;
+  await proxy.close();
+  return port;
+};
+
+describe("kit doctor over TLS", () => {
+  it("finds the connection encrypted, and measures through it", async () => {
+    const file = (name: string): string => new URL(`../../core/test/tls/${name}`, import.meta.url).pathname;
+    const tlsPort = await freePort();
+    await started({
+      password: soundPassword,
+      args: [
+        ...["--tls-port", String(tlsPort), "--tls-auth-clients", "no"],
+        ...["--tls-cert-file", file("loopback.crt"), "--tls-key-file", file("loopback.key")],
+      ],
+    });
+    const url = `rediss://:${encodeURIComponent(soundPassword)}@127.0.0.1:${String(tlsPort)}`;
+    const { of, said } = await doctor(url, [], { env: { NODE_EXTRA_CA_CERTS: file("loopback.crt") } });
+    expect(said("tls")).toBe("encrypted, and the server's certificate was checked");
+    expect(said("throughput")).toMatch(/^a bare socket \S+\/s; one client/);
+    expect(of("access").severity).toBe("ok");
+  });
+});
+
+describe("kit doctor where redis-benchmark is not installed", () => {
+  it("measures with a bare socket", async () => {
+    const server = await started();
+    const { said } = await doctor(server.url, [], { env: { PATH: emptyFolder() } });
+    expect(said("throughput")).toMatch(/^a bare socket \S+\/s; one client without pipelining \S+\/s \(\d+ %\)/);
+  });
+});

@@ -1,0 +1,120 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { startRedis, type RedisMode, type RedisServer, type StartRedisOptions } from "@kit/testing";
+import { afterAll, onTestFinished } from "vitest";
+
+export const program: string = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+
+const folders: string[] = [];
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+/** A folder without packages, so that what is installed around the tests plays no part; gone after the file's tests. */
+export const emptyFolder = (): string => {
+  const folder = mkdtempSync(join(tmpdir(), "kit-cli-"));
+  folders.push(folder);
+  return folder;
+};
+
+const nowhere = emptyFolder();
+
+export interface KitOptions {
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly program?: string;
+}
+
+/** The program as a child, with nothing of this process' environment that would change its answers. */
+export const spawnKit = (args: readonly string[], options: KitOptions = {}): ChildProcess => {
+  const { cwd = nowhere, env = {}, program: file = program } = options;
+  const { PATH = "" } = process.env;
+  return spawn(process.execPath, [file, ...args], { cwd, env: { PATH, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+};
+
+export interface Ended {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export const ended = (child: ChildProcess): Promise<Ended> =>
+  new Promise((resolve, reject) => {
+    let stdout = "";
+    let stderr = "";
+    child.stdout?.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
+    child.stderr?.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+    child.once("error", reject);
+    child.once("close", (code) => resolve({ code, stdout, stderr }));
+  });
+
+export const kit = (args: readonly string[], options: KitOptions = {}): Promise<Ended> =>
+  ended(spawnKit(args, options));
+
+interface Finding {
+  readonly severity: string;
+  readonly text: string;
+  readonly fix?: string;
+}
+
+interface Result {
+  readonly id: string;
+  readonly severity: string;
+  readonly findings: readonly Finding[];
+  readonly docs: string;
+}
+
+interface Report {
+  readonly version: number;
+  readonly url: string;
+  readonly checks: readonly Result[];
+  readonly summary: Readonly<Record<string, number>>;
+}
+
+export interface Examined {
+  readonly code: number | null;
+  readonly report: Report;
+  readonly of: (id: string) => Result;
+  /** What a check said, as one text. */
+  readonly said: (id: string) => string;
+}
+
+export const doctor = async (
+  url: string,
+  args: readonly string[] = [],
+  options: KitOptions = {},
+): Promise<Examined> => {
+  const { code, stdout, stderr } = await kit(["doctor", "--json", "--url", url, ...args], options);
+  if (stderr !== "") throw new Error(stderr);
+  const report = JSON.parse(stdout) as Report;
+  const of = (id: string): Result => {
+    const result = report.checks.find((check) => check.id === id);
+    if (!result) throw new Error(`There is no check ${id}`);
+    return result;
+  };
+  return {
+    code,
+    report,
+    of,
+    said: (id) =>
+      of(id)
+        .findings.map(({ text }) => text)
+        .join("\n"),
+  };
+};
+
+/** A server that is gone after the test. */
+export const started = async <M extends RedisMode = "single">(
+  options: StartRedisOptions<M> = {},
+): Promise<RedisServer<M>> => {
+  const server = await startRedis(options);
+  onTestFinished(() => server.stop());
+  return server;
+};
+
+/** What a server for more than play runs with. */
+export const soundArgs: readonly string[] = ["--maxmemory", "200mb", "--maxmemory-policy", "noeviction"];
+export const soundPassword = "s0und-p@ss/word";

@@ -1,0 +1,183 @@
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { startRedis, type RedisServer } from "@kit/testing";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { checkLines, summaryLine } from "../src/print.js";
+import { ended, kit, program, soundPassword, spawnKit, started } from "./harness.js";
+
+const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
+  version: string;
+};
+
+describe("the look of a report", () => {
+  it("is this, at 80 columns", () => {
+    const checks = [
+      {
+        id: "reachability",
+        severity: "ok",
+        findings: [{ severity: "ok", text: "connected after 3 ms" }],
+        docs: "apps/docs/doctor.md#reachability",
+      },
+      {
+        id: "eviction-policy",
+        severity: "problem",
+        findings: [
+          {
+            severity: "problem",
+            text: "allkeys-lru: a full server drops locks and other data that somebody relies on",
+            fix: "CONFIG SET maxmemory-policy noeviction, and in redis.conf.",
+          },
+        ],
+        docs: "apps/docs/doctor.md#eviction-policy",
+      },
+      {
+        id: "keys-without-expiry",
+        severity: "warning",
+        findings: [
+          { severity: "warning", text: "keys that never expire: kit:\u001b[31mred, kit:b", fix: "Find out who." },
+          { severity: "warning", text: "a second thing", fix: "Mend it." },
+        ],
+        docs: "apps/docs/doctor.md#keys-without-expiry",
+      },
+      {
+        id: "slow-log",
+        severity: "skipped",
+        findings: [{ severity: "skipped", text: "not permitted: SLOWLOG GET" }],
+        docs: "apps/docs/doctor.md#slow-log",
+      },
+    ] as const;
+    const report = { url: "redis://h:1", checks, exitCode: 2 };
+    expect(checks.map(checkLines).join("") + summaryLine(report)).toMatchInlineSnapshot(`
+      "ok       reachability         connected after 3 ms
+      problem  eviction-policy      allkeys-lru: a full server drops locks and other
+                                    data that somebody relies on
+                                    Fix: CONFIG SET maxmemory-policy noeviction, and
+                                    in redis.conf.
+                                    See apps/docs/doctor.md#eviction-policy
+      warning  keys-without-expiry  keys that never expire: kit:·[31mred, kit:b
+                                    Fix: Find out who.
+                                    a second thing
+                                    Fix: Mend it.
+                                    See apps/docs/doctor.md#keys-without-expiry
+      skipped  slow-log             not permitted: SLOWLOG GET
+
+      4 checks: 1 ok, 1 warning, 1 problem, 1 skipped
+      "
+    `);
+  });
+});
+
+describe("the program", () => {
+  let server: RedisServer;
+
+  beforeAll(async () => {
+    server = await startRedis({ password: soundPassword });
+  });
+  afterAll(() => server.stop());
+
+  it("prints data on stdout without colour off a terminal, at most 80 wide, and nothing on stderr", async () => {
+    const { code, stdout, stderr } = await kit(["doctor", "--url", server.url], { env: { FORCE_COLOR: "1" } });
+    expect(code).toBe(0);
+    expect(stderr).toBe("");
+    expect(stdout).not.toContain("\u001b");
+    expect(stdout).toMatch(/^ok {7}reachability {9}connected after \d+ ms\n/);
+    expect(stdout).toMatch(/\n\n20 checks: \d+ ok, \d+ warnings?, 0 problems, 3 skipped\n$/);
+    expect(Math.max(...stdout.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
+  });
+
+  it("takes the address from the environment", async () => {
+    const { code, stdout } = await kit(["inspect", "lock", "a"], { env: { REDIS_URL: server.url } });
+    expect(stdout).toMatch(/nobody holds it/);
+    expect(code).toBe(0);
+  });
+
+  it("exits 1 with --strict when there are warnings", async () => {
+    const { code } = await kit(["doctor", "--url", server.url, "--strict"]);
+    expect(code).toBe(1);
+  });
+
+  it("ends quietly when nobody reads on", async () => {
+    const child = spawn(
+      "sh",
+      ["-c", '{ "$0" "$1" doctor --url "$2"; echo "code $?" >&2; } | head -1', process.execPath, program, server.url],
+      { stdio: ["ignore", "pipe", "pipe"] },
+    );
+    const { code, stdout, stderr } = await ended(child);
+    expect(stdout.split("\n")).toHaveLength(2);
+    expect(stderr).toBe("code 0\n");
+    expect(code).toBe(0);
+  });
+
+  it("ends with 130 on Ctrl-C, without a trace", async () => {
+    const child = spawnKit(["doctor", "--url", server.url]);
+    const whole = ended(child);
+    child.stdout?.once("data", () => child.kill("SIGINT"));
+    const { code, stderr } = await whole;
+    expect(code).toBe(130);
+    expect(stderr).toBe("");
+  });
+
+  it("prints its version and its help", async () => {
+    expect(await kit(["--version"])).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
+    const help = await kit(["help"]);
+    expect(help.code).toBe(0);
+    expect(help.stdout).toMatch(/^Usage: kit .*doctor.*inspect/s);
+    expect((await kit(["help", "doctor"])).stdout).toMatch(/--strict.*Exit codes: 0 fine, 1 warnings/s);
+  });
+
+  it.each([
+    ["no command", []],
+    ["an unknown command", ["docter"]],
+    ["an unknown option", ["doctor", "--no-such"]],
+    ["an unknown thing to inspect", ["inspect", "lock"]],
+    ["a prefix that cannot be one", ["doctor", "--prefix", "a{b"]],
+    ["an address that makes no sense", ["doctor", "--url", "http://127.0.0.1"]],
+    ["a name that cannot be one", ["inspect", "lock", "x".repeat(600)]],
+  ])("exits 64 on %s, and says so on stderr", async (_, args) => {
+    const { code, stdout, stderr } = await kit(args, { env: { REDIS_URL: server.url } });
+    expect(code).toBe(64);
+    expect(stdout).toBe("");
+    expect(stderr).not.toBe("");
+    expect(stderr).not.toMatch(/\n {4}at /);
+  });
+});
+
+describe("secrets", () => {
+  const secret = "CANARY-7d1f";
+  const encodings = [secret, encodeURIComponent(secret), Buffer.from(secret).toString("base64")];
+  const leaks = ({ stdout, stderr }: { stdout: string; stderr: string }): string[] =>
+    encodings.filter((text) => (stdout + stderr).includes(text));
+
+  it.each([
+    ["a password", 0, (port: string) => `redis://:${secret}@127.0.0.1:${port}`],
+    ["a password where the name belongs", 3, (port: string) => `redis://${secret}@127.0.0.1:${port}`],
+    ["a wrong password", 3, (port: string) => `redis://app:${secret}-wrong@127.0.0.1:${port}`],
+    ["no server", 3, () => `redis://:${secret}@127.0.0.1:1`],
+    ["a slash in the password", 64, (port: string) => `redis://:a/${secret}@127.0.0.1:${port}`],
+    ["an at sign in the password", 64, (port: string) => `redis://:a@${secret}@127.0.0.1:${port}`],
+    ["a password in the query", 64, (port: string) => `redis://127.0.0.1:${port}?password=${secret}`],
+    ["TLS to a port without it", 3, (port: string) => `rediss://:${secret}@127.0.0.1:${port}`],
+    ["a misspelt scheme", 64, (port: string) => `rdeis://:${secret}@127.0.0.1:${port}`],
+  ])("are not printed of an address with %s", async (_, exitCode, address) => {
+    const server = await started({ password: secret });
+    const url = address(String(server.nodes[0]!.port));
+    const outcomes = await Promise.all(
+      [["doctor"], ["doctor", "--json"], ["inspect", "lock", "a"]].map((args) => kit([...args, "--url", url])),
+    );
+    expect(outcomes.map(({ code }) => code)).toEqual([exitCode, exitCode, exitCode]);
+    for (const outcome of outcomes) {
+      expect(leaks(outcome)).toEqual([]);
+      expect(outcome.stdout + outcome.stderr).not.toBe("");
+    }
+  });
+
+  it("are not printed of a lock: neither its token nor a key's value", async () => {
+    const server = await started();
+    await server.client().set("kit:lock:{a}:lease", `${secret}|web-1`, "PX", 60_000);
+    for (const args of [["--keys"], ["--keys", "--json"]]) {
+      const outcome = await kit(["inspect", "lock", "a", "--url", server.url, ...args]);
+      expect(outcome.stdout).toMatch(/web-1/);
+      expect(leaks(outcome)).toEqual([]);
+    }
+  });
+});

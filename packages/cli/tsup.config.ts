@@ -1,0 +1,3 @@
+import { application } from "@tooling/build";
+
+export default application(["src/main.ts"]);
