@@ -134,7 +134,7 @@ function writeWrappers(work, prefix) {
     return archs.map((arch) => `$here/../root/${parent}/${arch}`);
   });
   mkdirSync(join(work, "bin"));
-  for (const name of ["server", "cli"]) {
+  for (const name of ["server", "cli", "check-aof", "check-rdb"]) {
     const file = join(work, "bin", `redis-${name}`);
     const lines = [
       "#!/bin/sh",

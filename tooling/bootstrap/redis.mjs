@@ -1,5 +1,5 @@
 import { existsSync, rmSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { unpackRedis } from "./debian.mjs";
 import { findProgram, isExecutable, pathFolders, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
@@ -29,7 +29,9 @@ export const inCache = {
   name: "the cache of an earlier run",
   get: async (place) => {
     const bin = cachedServer(place);
-    return existsSync(bin) ? bin : { why: "nothing there yet" };
+    // The checkers came later than the server.
+    const isWhole = existsSync(bin) && existsSync(join(dirname(bin), "redis-check-aof"));
+    return isWhole ? bin : { why: "nothing there yet" };
   },
 };
 

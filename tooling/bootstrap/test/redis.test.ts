@@ -42,6 +42,7 @@ describe("the search for a server", () => {
       writeProgram(folder, "redis-server", `Redis server v=${version} sha=00000000:0`);
       const place = placeWith(`${folder}:/bin`);
       const cached = writeProgram(place.cacheDir, "redis/bin/redis-server", redisVersion);
+      writeProgram(place.cacheDir, "redis/bin/redis-check-aof", redisVersion);
       const tried: string[] = [];
       expect((await firstServer(place, lookRoutes, tried))?.bin).toBe(cached);
       expect(tried.join()).toContain("older than 6.2");
@@ -52,6 +53,7 @@ describe("the search for a server", () => {
     const place = placeWith("/bin");
     mkdirSync(join(place.cacheDir, "redis/bin"), { recursive: true });
     writeProgram(place.cacheDir, "redis/bin/redis-server", "no version at all");
+    writeProgram(place.cacheDir, "redis/bin/redis-check-aof", "no version at all");
     const tried: string[] = [];
     expect(await firstServer(place, [inCache], tried)).toBeUndefined();
     expect(tried.join()).toContain("does not run");
