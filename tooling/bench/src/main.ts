@@ -1,5 +1,6 @@
 // npm run bench -- <package>: see `usage` in options.ts.
 import { cpus, loadavg, platform, release, totalmem } from "node:os";
+import { coreSuite } from "./cases/core.js";
 import { lockSuite } from "./cases/lock.js";
 import { marketSuite } from "./cases/market.js";
 import { keep, keepProfile } from "./keep.js";
@@ -10,7 +11,7 @@ import { type EntryReport, entryReport, type Report, table } from "./report.js";
 import { type Course, type Plan, runCase } from "./rounds.js";
 import type { Case, Suite } from "./suite.js";
 
-const suites: readonly Suite[] = [lockSuite, marketSuite];
+const suites: readonly Suite[] = [coreSuite, lockSuite, marketSuite];
 
 const matches = ({ entries }: Case, pattern: string): boolean =>
   entries.some(({ name }) => name.toLowerCase().includes(pattern.toLowerCase()));

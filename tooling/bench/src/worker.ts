@@ -1,5 +1,6 @@
 // A client process: opens one contestant, then does what the parent asks for.
 import { Session } from "node:inspector/promises";
+import { coreJobs } from "./cases/core-jobs.js";
 import { lockJobs } from "./cases/lock-jobs.js";
 import { marketJobs } from "./cases/market-jobs.js";
 import type { Answer, Opening, Order } from "./lab.js";
@@ -10,6 +11,7 @@ process.once("disconnect", () => process.exit(1));
 process.on("SIGINT", () => undefined);
 
 const suites: Readonly<Record<string, (opening: Opening) => Promise<Jobs>>> = {
+  core: coreJobs,
   lock: lockJobs,
   marketplace: marketJobs,
 };

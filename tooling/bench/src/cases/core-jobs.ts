@@ -1,0 +1,101 @@
+import { spawnSync } from "node:child_process";
+import { type AddressInfo, createServer } from "node:net";
+import { now } from "../clock.js";
+import { openCoreContestant, type Reader, unheardTracing } from "../contestants/core.js";
+import type { Opening } from "../lab.js";
+import { sent } from "../sent.js";
+import type { Jobs } from "../suite.js";
+
+export interface ReadTask {
+  readonly ms: number;
+}
+
+export interface ReadResult {
+  readonly reads: number;
+  readonly elapsedMs: number;
+  /** Commands that left the process meanwhile. */
+  readonly commands: number;
+}
+
+export interface SeeTask {
+  readonly changes: number;
+  readonly first: number;
+}
+
+export interface AbsenceTask {
+  /** Whether the port takes connections and never says anything, instead of refusing them. */
+  readonly isSilent: boolean;
+}
+
+/** Enough reads between two looks at the clock that looking costs nothing. */
+const batch = 1_000;
+
+/** A port at which nobody answers: `close` frees it. */
+const deadEnd = async (isSilent: boolean): Promise<{ readonly url: string; readonly close: () => void }> => {
+  const server = createServer((socket) => void socket.on("error", () => undefined));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const url = `redis://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+  if (!isSilent) await new Promise((resolve) => server.close(resolve));
+  return { url, close: () => void (isSilent && server.close()) };
+};
+
+/** How long a new process takes for one import, in milliseconds. */
+const importMs = (module: string): number => {
+  const program = `const at = performance.now(); await import(${JSON.stringify(module)}); console.log(performance.now() - at); process.exit()`;
+  const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
+    cwd: new URL("..", import.meta.url),
+    encoding: "utf8",
+  });
+  return Number(stdout);
+};
+
+export const coreJobs = async ({ contestant, url }: Opening): Promise<Jobs> => {
+  const { absence, module, reader } = openCoreContestant(contestant);
+  let opened: Promise<Reader> | undefined;
+  const theReader = (): Promise<Reader> => {
+    if (!reader) throw new Error("it configures nothing");
+    opened ??= reader(url);
+    return opened;
+  };
+  return {
+    read: async ({ ms }: ReadTask): Promise<ReadResult> => {
+      const { read } = await theReader();
+      const [startedAt, before] = [now(), sent()];
+      let [reads, sum] = [0, 0];
+      while (now() - startedAt < ms) {
+        for (let i = 0; i < batch; i++) {
+          const settings = read();
+          sum += settings instanceof Promise ? (await settings).limit : settings.limit;
+        }
+        reads += batch;
+      }
+      if (!Number.isFinite(sum)) throw new Error("nothing was read");
+      return { reads, elapsedMs: now() - startedAt, commands: sent() - before };
+    },
+    see: async ({ changes, first }: SeeTask): Promise<readonly number[]> => {
+      const { seen, write } = await theReader();
+      const waits: number[] = [];
+      for (let limit = first; limit < first + changes; limit++) {
+        const seenAt = seen(limit);
+        const writtenAt = now();
+        await write({ limit });
+        waits.push((await seenAt) - writtenAt);
+      }
+      return waits;
+    },
+    absence: async ({ isSilent }: AbsenceTask): Promise<number> => {
+      if (!absence) throw new Error("it connects to nothing");
+      const { url: nobody, close } = await deadEnd(isSilent);
+      try {
+        return await absence(nobody);
+      } finally {
+        close();
+      }
+    },
+    load: async ({ name }: { readonly name: string }): Promise<number> => {
+      if (!module) throw new Error("it is no module");
+      return importMs(module(name));
+    },
+    trace: ({ ms }: { readonly ms: number }): Promise<number> => unheardTracing(url, ms),
+  } satisfies Jobs;
+};
