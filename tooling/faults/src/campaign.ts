@@ -5,9 +5,8 @@ import { startRedis } from "@kit/testing";
 import { keepRun } from "./lab/lab.js";
 import { workspaceFolder } from "./lab/paths.js";
 import { seeded } from "./lab/random.mjs";
-import { rows as allRows } from "./rows/index.js";
 import type { Row } from "./rows/row.js";
-import type { Control, LegReport, Workload } from "./workload.js";
+import type { Control, LegOptions, LegReport, Workload } from "./workload.js";
 
 export interface CampaignOptions {
   readonly seconds: number;
@@ -55,8 +54,6 @@ export const someSeed = (): number => randomInt(2 ** 31);
 
 /** How long a round may be that has one run of each setting: what one run knows must fit into memory. */
 const roundSeconds = 120;
-const shares = { kept: 0.66, lost: 0.22, shifted: 0.12 };
-const settings = ["kept", "lost", "shifted"] as const;
 
 const isNamed = (
   fault: string | undefined,
@@ -65,7 +62,7 @@ const isNamed = (
 
 /** The kinds that `fault` names. */
 export const kindsOf = (workload: Workload, fault?: string): readonly (Row | Workload["edges"][number])[] =>
-  [...allRows, ...workload.edges].filter((row) => isNamed(fault, row)).toSorted((a, b) => a.number - b.number);
+  [...workload.rows, ...workload.edges].filter((row) => isNamed(fault, row)).toSorted((a, b) => a.number - b.number);
 
 /** What a report says besides sums. */
 interface Facts extends Pick<CampaignReport, "redis" | "seconds" | "seed" | "controls" | "notRun" | "failures"> {
@@ -152,10 +149,10 @@ const runControl = async (
   control: Control,
   seed: number,
 ): Promise<{ readonly report: LegReport; readonly isCaught: boolean }> => {
-  const rows = allRows.filter(({ kind }) => kind === control.kind);
+  const rows = workload.rows.filter(({ kind }) => kind === control.kind);
   const setting = rows[0]?.setting ?? "kept";
   for (let run = 0; ; run++) {
-    const strikes = run === 0 ? 3 : 8;
+    const strikes = run === 0 ? (control.strikes ?? 3) : 8;
     const isOver = (struck: number): boolean => struck >= strikes;
     const report = await workload.run({ seed: seed + run, setting, rows, isOver, control });
     const isCaught = report.violations.some(({ law }) => control.laws.includes(law));
@@ -204,23 +201,24 @@ export const campaign = async (
   const sum = new Sum();
   const startedAt = performance.now();
   const redis = await serverName();
-  const named = allRows.filter((row) => isNamed(fault, row));
+  const named = workload.rows.filter((row) => isNamed(fault, row));
   const notRun = Object.fromEntries(
     named.flatMap((row) => (row.whyNot?.() === undefined ? [] : [[row.kind, row.whyNot() ?? ""]])),
   );
   const rows = named.filter(({ kind }) => !(kind in notRun));
 
   await edgesOf(workload, fault, seed, sum);
-  const wanted = settings.filter((setting) => rows.some((row) => row.setting === setting));
-  const whole = wanted.reduce((share, setting) => share + shares[setting], 0);
+  const shares = Object.entries(workload.shares) as [LegOptions["setting"], number][];
+  const wanted = shares.filter(([setting]) => rows.some((row) => row.setting === setting));
+  const whole = wanted.reduce((sum, [, share]) => sum + share, 0);
   const rounds = Math.max(1, Math.round(seconds / roundSeconds));
   const leftMs = seconds * 1_000 - (performance.now() - startedAt);
   let dueAt = performance.now();
   const brokenOff: string[] = [];
   for (let round = 0; round < rounds; round++)
-    for (const setting of wanted) {
+    for (const [setting, share] of wanted) {
       const legSeed = Math.floor(random() * 2 ** 31);
-      dueAt += ((leftMs / rounds) * shares[setting]) / whole;
+      dueAt += ((leftMs / rounds) * share) / whole;
       const isOver = (): boolean => performance.now() + wayOutMs > dueAt;
       say(`seed ${String(legSeed)}, ${setting}: until ${(dueAt / 1_000 - startedAt / 1_000).toFixed(0)} s`);
       const struck = rows.filter((row) => row.setting === setting);

@@ -2,9 +2,10 @@ import { parseArgs } from "node:util";
 import { campaign, type CampaignReport, controlCampaign, kindsOf, someSeed } from "./campaign.js";
 import { inOwnNetwork } from "./lab/network.js";
 import type { Control, Workload } from "./workload.js";
+import { coreWorkload } from "./workloads/core/index.js";
 import { lockWorkload } from "./workloads/lock/index.js";
 
-const workloads: readonly Workload[] = [lockWorkload];
+const workloads: readonly Workload[] = [coreWorkload, lockWorkload];
 
 const usage = `npm run faults -- <package> [--fault K] [--server NAME] [--seed N] [--seconds N] [--control NAME] [--json] [--list]
 

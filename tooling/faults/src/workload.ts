@@ -24,7 +24,7 @@ export interface LegOptions {
   readonly rows: readonly Row[];
   /** Whether it has struck enough. */
   readonly isOver: (struck: number) => boolean;
-  /** @default "single" */
+  /** @default "sentinel" where the setting is `failover`, else "single" */
   readonly mode?: RedisMode;
   /** @default none */
   readonly control?: Control;
@@ -37,6 +37,8 @@ export interface Control {
   readonly laws: readonly string[];
   /** Of the row under which it shows. */
   readonly kind: string;
+  /** How often that strikes at first; more often where it did not show. @default 3 */
+  readonly strikes?: number;
 }
 
 /** Single calls against what somebody left behind: no contenders. */
@@ -50,6 +52,10 @@ export interface Edge {
 export interface Workload {
   readonly name: string;
   readonly laws: readonly string[];
+  /** The kinds of fault that concern it. */
+  readonly rows: readonly Row[];
+  /** Of the time that a campaign has, for each setting, in this order. */
+  readonly shares: Readonly<Partial<Record<LegOptions["setting"], number>>>;
   readonly edges: readonly Edge[];
   readonly controls: readonly Control[];
   run(options: LegOptions): Promise<LegReport>;

@@ -1,9 +1,11 @@
 import { randomInt } from "node:crypto";
+import type { RedisMode } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { planOf } from "../src/leg.js";
 import { rows } from "../src/rows/index.js";
 import type { Row } from "../src/rows/row.js";
-import type { LegReport } from "../src/workload.js";
+import type { Control, LegOptions, LegReport, Workload } from "../src/workload.js";
+import { coreWorkload } from "../src/workloads/core/index.js";
 import { lockWorkload } from "../src/workloads/lock/index.js";
 
 /** `SEED=<the one that a failure names>` plays the same strikes again. */
@@ -15,13 +17,15 @@ const available = rows.filter(({ whyNot }) => whyNot?.() === undefined);
 
 /** Expects that every row bit, and that every law was kept. */
 const expectLawful = async (
-  mode: "single" | "cluster",
-  setting: Row["setting"],
+  workload: Workload,
+  setting: LegOptions["setting"],
   chosen: readonly Row[],
   strikes: number,
+  mode?: RedisMode,
 ): Promise<LegReport> => {
   const seed = someSeed();
-  const report = await lockWorkload.run({ seed, setting, mode, rows: chosen, isOver: (struck) => struck >= strikes });
+  const isOver = (struck: number): boolean => struck >= strikes;
+  const report = await workload.run({ seed, setting, rows: chosen, isOver, ...(mode && { mode }) });
   const told = `SEED=${String(seed)}`;
   expect(report.violations.slice(0, 20), told).toEqual([]);
   expect(
@@ -32,13 +36,31 @@ const expectLawful = async (
   return report;
 };
 
+/** Expects that one of the laws that a control is said to break is seen broken. */
+const expectCaught = async (workload: Workload, control: Control): Promise<void> => {
+  const seed = someSeed();
+  const chosen = workload.rows.filter(({ kind }) => kind === control.kind);
+  const broken = new Set<string>();
+  // Whether a fault shows depends on where the strikes fall.
+  for (let run = 0; run < 4 && !control.laws.some((law) => broken.has(law)); run++) {
+    const isOver = (struck: number): boolean => struck >= (control.strikes ?? 3) + 5 * run;
+    const setting = chosen[0]?.setting ?? "kept";
+    const { violations } = await workload.run({ seed: seed + run, setting, rows: chosen, isOver, control });
+    for (const { law } of violations) broken.add(law);
+  }
+  expect(
+    control.laws.filter((law) => broken.has(law)),
+    `SEED=${String(seed)}, broken: ${[...broken].join()}`,
+  ).not.toEqual([]);
+};
+
 describe("The lock under faults", () => {
   it.each(["kept", "lost", "shifted"] as const)(
     "keeps every law while each fault strikes once, %s",
     async (setting) => {
       const chosen = available.filter((row) => row.setting === setting);
       expect(chosen).not.toEqual([]);
-      await expectLawful("single", setting, chosen, 1);
+      await expectLawful(lockWorkload, setting, chosen, 1);
     },
     runTimeoutMs,
   );
@@ -47,7 +69,7 @@ describe("The lock under faults", () => {
     "frees what dead holders held, on a single server",
     async () => {
       const killing = rows.filter(({ number }) => number === 1);
-      const report = await expectLawful("single", "kept", killing, 10);
+      const report = await expectLawful(lockWorkload, "kept", killing, 10);
       expect(report.checked["L4"]).toBeGreaterThanOrEqual(5);
     },
     runTimeoutMs,
@@ -57,8 +79,29 @@ describe("The lock under faults", () => {
     "keeps every law on a Cluster",
     async () => {
       const chosen = rows.filter(({ isForCluster = false }) => isForCluster);
-      const report = await expectLawful("cluster", "kept", chosen, 20);
+      const report = await expectLawful(lockWorkload, "kept", chosen, 20, "cluster");
       expect(report.checked["L4"]).toBeGreaterThanOrEqual(1);
+    },
+    runTimeoutMs,
+  );
+});
+
+// Each row has its turn in a campaign; here are some of every kind.
+const coreRows: readonly (readonly [setting: LegOptions["setting"], numbers: readonly number[]])[] = [
+  ["kept", [1, 5, 6, 8, 11, 14, 16, 27, 32, 35]],
+  ["lost", [6, 7, 13]],
+  ["failover", [19, 21]],
+  ["cluster", [23]],
+];
+
+describe("Configuration and durable writes under faults", () => {
+  it.each(coreRows)(
+    "keep every law, %s",
+    async (setting, numbers) => {
+      const chosen = coreWorkload.rows.filter(
+        (row) => row.setting === setting && numbers.includes(row.number) && row.whyNot?.() === undefined,
+      );
+      await expectLawful(coreWorkload, setting, chosen, 1);
     },
     runTimeoutMs,
   );
@@ -66,28 +109,14 @@ describe("The lock under faults", () => {
 
 describe("The checker", () => {
   it.each(lockWorkload.controls.map((control) => [control.name, control] as const))(
-    "sees what is wrong with the control %s",
-    async (_, control) => {
-      const seed = someSeed();
-      const chosen = rows.filter(({ kind }) => kind === control.kind);
-      const broken = new Set<string>();
-      // Whether a fault shows depends on where the strikes fall.
-      for (let run = 0; run < 4 && !control.laws.some((law) => broken.has(law)); run++) {
-        const isOver = (struck: number): boolean => struck >= 3 + 5 * run;
-        const { violations } = await lockWorkload.run({
-          seed: seed + run,
-          setting: "kept",
-          rows: chosen,
-          isOver,
-          control,
-        });
-        for (const { law } of violations) broken.add(law);
-      }
-      expect(
-        control.laws.filter((law) => broken.has(law)),
-        `SEED=${String(seed)}, broken: ${[...broken].join()}`,
-      ).not.toEqual([]);
-    },
+    "sees what is wrong with the lock's control %s",
+    (_, control) => expectCaught(lockWorkload, control),
+    runTimeoutMs,
+  );
+
+  it.each(coreWorkload.controls.map((control) => [control.name, control] as const))(
+    "sees what is wrong with core's control %s",
+    (_, control) => expectCaught(coreWorkload, control),
     runTimeoutMs,
   );
 

@@ -48,7 +48,7 @@ describe("npm run faults", () => {
   it("lists what there is when it is asked for what there is not", async () => {
     const unknown = await start("nothing").ended;
     expect(unknown).toMatchObject({ code: 1, stdout: "" });
-    expect(unknown.stderr).toContain('There is no package "nothing" to run. There are: lock, all.');
+    expect(unknown.stderr).toContain('There is no package "nothing" to run. There are: core, lock, all.');
     const fault = await start("lock", "--fault", "99").ended;
     expect(fault).toMatchObject({ code: 1, stdout: "" });
     expect(fault.stderr).toContain('There is no fault "99"');
@@ -68,6 +68,13 @@ describe("npm run faults", () => {
     expect(code).toBe(0);
     for (const line of ["  1 worker killed", "  30 spoilt keys", "  unfenced (breaks L2)"])
       expect(stdout).toContain(`${line}\n`);
+    const core = await start("core", "--list").ended;
+    for (const line of ["  19 master killed", "  23 Cluster master killed", "  expects-nothing (breaks C1)"])
+      expect(core.stdout).toContain(`${line}\n`);
+    // A letter of a lease, and a clock that only leases read.
+    for (const kind of ["34 byte flipped", "26 server's clock"]) expect(core.stdout).not.toContain(kind);
+    const all = await start("all", "--list").ended;
+    expect(all.stdout).toBe(core.stdout + stdout);
   });
 
   it("prints one object, in its documented shape", async () => {

@@ -12,6 +12,8 @@ const control = { name: "a-control", laws: ["L1"], kind: "8 scripts flushed" };
 const aWorkload = (told: Partial<LegReport>, isSeen = true): Workload => ({
   name: "nothing",
   laws: ["L1"],
+  rows,
+  shares: { kept: 0.5, lost: 0.3, shifted: 0.2 },
   edges: [],
   controls: [control],
   run: async ({ rows: struck, control: broken }: LegOptions) => {

@@ -24,7 +24,15 @@ export interface Mark {
   readonly at: number;
   /** Where only one thing was struck: its name. */
   readonly name?: string;
+  /** Within how many milliseconds work had to go on, where others than us take a part of that time. */
+  readonly dueMs?: number;
 }
+
+/**
+ * What a server has forgotten of what it acknowledged: all, the newest writes, those not yet on disk, those that no
+ * replica had.
+ */
+export type Loss = "all" | "newest" | "unsynced" | "unreplicated";
 
 export interface LabOptions {
   readonly seed: number;
@@ -57,7 +65,7 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   process.once("exit", removeFolder);
   const notes = join(folder, "synced");
   mkdirSync(notes);
-  const built = mode === "single" ? shims() : "a Cluster runs as it is";
+  const built = mode === "single" ? shims() : "several servers run as they are";
   const hasShims = typeof built !== "string";
   const control = (name: string): ControlFile | undefined =>
     hasShims ? new ControlFile(join(folder, name)) : undefined;
@@ -69,10 +77,11 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   const server = await startRedis({
     mode,
     persistence: isSingle ? "always" : "none",
+    ...(setting === "cluster" && { replicas: 1 }),
     ...(isSingle && { args: logins }),
     ...(serverEnv && { env: serverEnv }),
   });
-  const resource = setting === "kept" ? server : await startRedis();
+  const resource = setting === "lost" || setting === "shifted" ? await startRedis() : server;
   const port = server.nodes[0]?.port ?? 0;
   const again = server.client({ enableAutoPipelining: false });
   const tap = isSingle ? await Tap.start(port, ([command = "", ...args]) => again.call(command, ...args)) : undefined;
@@ -168,10 +177,15 @@ export abstract class Lab {
   abstract died(worker: Worker, kind: string): Promise<number>;
 
   /** Notes that acknowledged data was lost, or claims ended, between two instants. */
-  abstract lostData(from: number, to: number): void;
+  abstract lostData(from: number, to: number, what: Loss): void;
 
   /** Resolves when work goes on that began after `at`. */
   abstract resumed(at: number): Promise<void>;
+
+  /** Notes that work was struck at an instant, and within how many milliseconds of it it has to go on. */
+  struck(kind: string, at: number, dueMs: number): void {
+    this.marks.push({ kind, at, dueMs });
+  }
 
   /** Notes that nothing is in the way any more, and waits until work goes on; how soon it had to is the checker's word. */
   async healed(kind: string): Promise<void> {

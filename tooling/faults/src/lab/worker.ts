@@ -13,6 +13,8 @@ export class Worker {
   readonly ended: Promise<unknown>;
   killedAt: number | undefined;
   printed = "";
+  /** Hears every line of its log, as soon as somebody looks. */
+  onLine: ((line: string) => void) | undefined;
   readonly #counts = new Map<string, number>();
   #read = 0;
   #rest = "";
@@ -87,6 +89,7 @@ export class Worker {
       for (const line of lines) {
         const [, found = ""] = /^\{"kind":"(\w+)"/.exec(line) ?? [];
         this.#counts.set(found, (this.#counts.get(found) ?? 0) + 1);
+        this.onLine?.(line);
       }
     }
     return this.#counts.get(kind) ?? 0;

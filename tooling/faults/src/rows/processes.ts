@@ -110,7 +110,7 @@ const serverClockRow = (kind: string, sizes: readonly bigint[]): Row => ({
       const from = clock();
       control?.set(nanos);
       // A clock that jumps ends leases before their time, or gives them more: for as long as one lasts.
-      lab.lostData(from, clock());
+      lab.lostData(from, clock(), "newest");
     };
     const size = lab.pick(sizes) ?? 0n;
     await jump(size);

@@ -54,7 +54,7 @@ export const storageRows: readonly Row[] = [
       await pause(lab.between(300, 1_500));
       const from = clock() - unsyncedMs;
       const blow = await killAnd(lab, (file) => cutToSynced(file, notes, someLeft(lab)) > 0);
-      lab.lostData(from, clock());
+      lab.lostData(from, clock(), "unsynced");
       return blow;
     },
   },
@@ -70,7 +70,7 @@ export const storageRows: readonly Row[] = [
         removeData(file);
         return true;
       });
-      lab.lostData(from, clock());
+      lab.lostData(from, clock(), "all");
       return { ...blow, bit: async () => (await lab.node.call("EXISTS", "marker")) === 0 };
     },
   },
@@ -96,7 +96,7 @@ export const storageRows: readonly Row[] = [
         lastsMs: lab.outageMs(),
         heal: async () => {
           await lab.set(["maxmemory", 0], ["maxmemory-policy", "noeviction"]);
-          lab.lostData(from, clock());
+          lab.lostData(from, clock(), "all");
         },
         bit: async () => (await evicted()) > before,
       };
@@ -116,7 +116,7 @@ export const storageRows: readonly Row[] = [
         return true;
       });
       // The last record is the last that was acknowledged, whenever that was.
-      lab.lostData(from - 500, clock());
+      lab.lostData(from - 500, clock(), "newest");
       return { ...blow, bit: () => torn() > before };
     },
   },
@@ -133,7 +133,7 @@ export const storageRows: readonly Row[] = [
         restore = copyOf(file);
         return flip(file, /:lease\r\n\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g);
       });
-      lab.lostData(from, clock());
+      lab.lostData(from, clock(), "newest");
       return {
         ...blow,
         heal: async () => {

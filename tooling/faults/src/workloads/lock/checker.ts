@@ -1,15 +1,24 @@
+import {
+  checkWorker,
+  judged,
+  type Judge as AnyJudge,
+  lateMs,
+  stalledByAll as stalledByAllOf,
+  stallsOf,
+  type Verdict as AnyVerdict,
+  type Violation as AnyViolation,
+} from "../../common-laws.js";
 import { linearizable } from "../../linearizable.js";
+import { clockErrorMs, type Span } from "../../records.js";
 import { mutexWindows, mutexWithFence } from "./mutex.js";
 import {
   type Access,
   type AccessRecord,
   type CallRecord,
-  clockErrorMs,
   type Death,
   type HoldRecord,
   type LogRecord,
   type RunHistory,
-  type Span,
   type WorkerHistory,
 } from "./history.js";
 
@@ -32,53 +41,27 @@ import {
 export type Law = (typeof laws)[number];
 export const laws = ["L1", "L2", "L3", "L4", "L5", "exclusion", "linearizable", "U1", "U2", "U3", "U4", "U5"] as const;
 
-export interface Violation {
-  readonly law: Law;
-  readonly what: string;
-}
+export type Violation = AnyViolation<Law>;
+type Judge = AnyJudge<Law>;
 
-/** What was found in a run, and how often each law could be judged at all. */
-export interface Verdict {
-  readonly violations: readonly Violation[];
-  readonly checked: Readonly<Record<Law, number>>;
-}
-
-/** Called for each thing judged; `what` says what is wrong with it. */
-type Judge = (law: Law, what?: string | false) => void;
-
-const lateMs = 100;
 const resumeMs = 1_000;
 
 /** Everything in a run that no lock may do. It knows nothing of how the lock works, only what it promises. */
-export const verdictOn = (run: RunHistory): Verdict => {
-  const violations: Violation[] = [];
-  const checked = Object.fromEntries(laws.map((law) => [law, 0])) as Record<Law, number>;
-  const judge: Judge = (law, what = false) => {
-    checked[law]++;
-    if (what !== false) violations.push({ law, what });
-  };
-  for (const [name, accesses] of run.registers) checkRegister(name, accesses, judge);
-  checkGrantOrder(run, judge);
-  checkEchoes(run, judge);
-  checkMutex(run, judge);
-  for (const death of run.deaths) checkRecovery(run, death, judge);
-  for (const healedAt of run.heals) checkResumption(run, healedAt, judge);
-  for (const what of run.leftovers) judge("U4", what);
-  for (const worker of run.workers) {
-    const { id, records, killedAt, printed, end } = worker;
-    judge("U4", printed !== "" && `${id} printed: ${printed.slice(0, 500)}`);
-    if (killedAt === undefined) {
-      judge("U4", end !== "exit 0" && `${id} ended with ${end}`);
-      judge("U4", !records.some(({ kind }) => kind === "left") && `${id} never came to its end`);
+export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
+  judged(laws, (judge) => {
+    for (const [name, accesses] of run.registers) checkRegister(name, accesses, judge);
+    checkGrantOrder(run, judge);
+    checkEchoes(run, judge);
+    checkMutex(run, judge);
+    for (const death of run.deaths) checkRecovery(run, death, judge);
+    for (const healedAt of run.heals) checkResumption(run, healedAt, judge);
+    for (const what of run.leftovers) judge("U4", what);
+    for (const worker of run.workers) {
+      checkWorker(worker, judge);
+      const stalls = stallsOf(worker);
+      for (const record of worker.records) checkRecord(run, worker, stalls, record, judge);
     }
-    const stalls = stallsOf(worker);
-    for (const record of records) checkRecord(run, worker, stalls, record, judge);
-  }
-  return { violations, checked };
-};
-
-const stallsOf = ({ records }: WorkerHistory): Span[] =>
-  records.flatMap((record) => (record.kind === "stall" ? [{ from: record.from, to: record.to }] : []));
+  });
 
 const checkRecord = (
   run: RunHistory,
@@ -95,12 +78,6 @@ const checkRecord = (
       return checkHold(run, worker, stalls, record, judge);
     case "access":
       return checkAccess(run, id, record, judge);
-    case "crash":
-      return judge("U4", `${id}: ${record.error}`);
-    case "background":
-      return judge("U5", !record.typed && `${id}: an error event without a type`);
-    case "left":
-      for (const what of record.open) judge("U1", `${id}: ${what} never settled`);
   }
 };
 
@@ -274,13 +251,7 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
 // ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const checkCall = (run: RunHistory, id: string, call: CallRecord, judge: Judge): void => {
-  const { what, name, startedAt, settledAt, dueMs, stalledMs, outcome } = call;
-  const tookMs = settledAt - startedAt;
-  const facts = `${tookMs.toFixed(0)} ms, due within ${dueMs.toFixed(0)} ms, stalled for ${stalledMs.toFixed(0)} ms`;
-  const isLate = tookMs > dueMs + lateMs + stalledMs;
-  judge("U1", isLate && `${name}: ${what} of ${id} (${outcome} ${call.code ?? ""}) took ${facts}`);
-  if (outcome !== "ok")
-    judge("U5", outcome === "untyped" && `${name}: ${what} of ${id} rejected with ${call.error ?? "nothing"}`);
+  const { what, name, startedAt, settledAt, outcome } = call;
   // A release that the server lost brings its lease back.
   if ((what === "stale resume" || what === "stale extend") && !lostDataBetween(run, startedAt - run.leaseMs, settledAt))
     judge("L5", outcome === "ok" && `${name}: a ${what} of ${id} succeeded`);
@@ -313,19 +284,7 @@ export const isWaitedFor = (run: RunHistory, death: Death): boolean => {
   );
 };
 
-/** For how much of a span no contender ran at all: the machine had no time for any of them. */
-const stalledByAll = (run: RunHistory, from: number, to: number): number => {
-  const stalls = run.workers
-    .filter(({ killedAt = Infinity }) => killedAt > to)
-    .filter(({ records }) => records.some((record) => record.kind === "call" && record.startedAt < from))
-    .map(({ records }) =>
-      records.reduce((sum, record) => {
-        if (record.kind !== "stall") return sum;
-        return sum + Math.max(0, Math.min(record.to, to) - Math.max(record.from, from));
-      }, 0),
-    );
-  return stalls.length === 0 ? 0 : Math.min(...stalls);
-};
+const stalledByAll = ({ workers }: RunHistory, from: number, to: number): number => stalledByAllOf(workers, from, to);
 
 /** A fencing token is the server's time of its grant, in microseconds. */
 const checkRecovery = (run: RunHistory, death: Death, judge: Judge): void => {

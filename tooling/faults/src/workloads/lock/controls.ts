@@ -1,18 +1,9 @@
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { builtWith, type Mutation } from "../../lab/mutation.js";
 import { workspaceFolder } from "../../lab/paths.js";
 import type { Control } from "../../workload.js";
 import type { Law } from "./checker.js";
-
-/** Lua that one of the lock's scripts runs before all else, with its operands by their names. */
-interface Mutation {
-  readonly script: string;
-  /** The operands that it needs. */
-  readonly operands: readonly string[];
-  readonly lua: string;
-}
 
 interface LockControl extends Control {
   readonly laws: readonly Law[];
@@ -89,34 +80,5 @@ export const moduleOf = ({ name, mutation, module }: LockControl): string => {
     const [file = "", query = ""] = module.split("?");
     return `${pathToFileURL(join(workspaceFolder, "src/workloads/lock", file)).href}?${query}`;
   }
-  return mutation ? lockWith(name, mutation) : "@kit/lock";
-};
-
-// Each script stands in the built lock as a text of its own, with its header, and binds its operands before all else:
-// that is how the scripts of all packages are written, whatever they do.
-const mutated = (built: string, { script, operands, lua }: Mutation): string => {
-  const newline = String.raw`(?:\\n|\n)`;
-  const binding = String.raw`local \w+ = [^\\\n]*?(?:KEYS|ARGV)[^\\\n]*${newline}`;
-  const pattern = new RegExp(String.raw`-- ${script}\.lua - [^]*?${newline}(?<bindings>(?:${binding})+)`);
-  const found = pattern.exec(built);
-  const bindings = found?.groups?.["bindings"];
-  if (!found || bindings === undefined) throw new Error(`The built lock has no script "${script}"`);
-  const missing = operands.filter((operand) => !bindings.includes(`local ${operand} = `));
-  if (missing.length > 0) throw new Error(`The script "${script}" has no operand ${missing.join()}`);
-  const end = found.index + found[0].length;
-  return `${built.slice(0, end)}${lua} ${built.slice(end)}`;
-};
-
-const lockWith = (name: string, mutation: Mutation): string => {
-  const require = createRequire(join(workspaceFolder, "package.json"));
-  const built = readFileSync(join(require.resolve("@kit/lock/package.json"), "../dist/index.js"), "utf8");
-  // In this workspace, so that its imports find what they look for.
-  const folder = join(workspaceFolder, "test-results");
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `${name}.mjs`);
-  const part = `${file}.${String(process.pid)}.part`;
-  writeFileSync(part, mutated(built, mutation));
-  // Another run may be reading it.
-  renameSync(part, file);
-  return pathToFileURL(file).href;
+  return mutation ? builtWith(name, "@kit/lock", "index.js", mutation) : "@kit/lock";
 };

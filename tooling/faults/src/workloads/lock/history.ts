@@ -1,5 +1,4 @@
-/** Processes and server read one clock of one machine, each through roundings of its own. In milliseconds. */
-export const clockErrorMs = 2;
+import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** One line of the register's history, in the order in which the server saw it. */
 export interface Access {
@@ -19,26 +18,14 @@ export interface Access {
   readonly owned: boolean;
 }
 
-/** A call of a worker. Instants are milliseconds since the epoch, counted by a monotonic clock. */
-export interface CallRecord {
-  readonly kind: "call";
-  readonly what: string;
-  readonly name: string;
-  readonly startedAt: number;
-  readonly settledAt: number;
-  /** Within how many milliseconds it had to settle. */
-  readonly dueMs: number;
-  /** For how much of that time the process did not run. */
-  readonly stalledMs: number;
-  readonly outcome: "ok" | "failed" | "unknown" | "aborted" | "untyped";
+/** A call of a worker, with what it said of leases. */
+export interface CallRecord extends Call {
   /** Of the lease it got. */
   readonly fence?: string;
   /** Of the lease that it was about. */
   readonly lease?: string;
   /** What a release said. */
   readonly result?: string;
-  readonly code?: string;
-  readonly error?: string;
 }
 
 /** A lease in a worker's hands. */
@@ -79,35 +66,9 @@ interface BlockRecord {
   readonly to: number;
 }
 
-/** The process did not run: it was stopped, blocked, or had to wait for a processor. */
-interface StallRecord {
-  readonly kind: "stall";
-  readonly from: number;
-  readonly to: number;
-}
+export type LogRecord = Exclude<CommonRecord, Call> | CallRecord | HoldRecord | AccessRecord | BlockRecord;
 
-export type LogRecord =
-  | CallRecord
-  | HoldRecord
-  | AccessRecord
-  | BlockRecord
-  | { readonly kind: "crash"; readonly error: string }
-  | { readonly kind: "background"; readonly typed: boolean; readonly code?: string }
-  | StallRecord
-  | { readonly kind: "jumped"; readonly bySeconds: number }
-  | { readonly kind: "started"; readonly pid: number }
-  | { readonly kind: "left"; readonly open: readonly string[]; readonly stalledMs: number };
-
-export interface WorkerHistory {
-  readonly id: string;
-  readonly records: readonly LogRecord[];
-  /** When it was killed on purpose: then it owes no farewell. */
-  readonly killedAt?: number | undefined;
-  /** What it printed; libraries print nothing. */
-  readonly printed: string;
-  /** How it ended: `exit 0`. */
-  readonly end: string;
-}
+export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
 /** What the server said to a second copy of an acquire. */
 export interface Echoed {
@@ -118,12 +79,6 @@ export interface Echoed {
   readonly fence?: string;
   /** Who has it instead. */
   readonly owner?: string;
-}
-
-/** A span in which something was so. Instants are server time, epoch milliseconds. */
-export interface Span {
-  readonly from: number;
-  readonly to: number;
 }
 
 /** A holder that was killed. Instants are the server's, epoch milliseconds. */
@@ -175,10 +130,4 @@ export const parseAccess = (line: string): Access => {
     accepted: verdict === "accepted",
     owned: owned === "1",
   };
-};
-
-/** The log of one worker; a kill may have torn its last line. */
-export const parseLog = (text: string): LogRecord[] => {
-  const lines = text.split("\n");
-  return lines.slice(0, -1).map((line) => JSON.parse(line) as LogRecord);
 };

@@ -1,6 +1,8 @@
 import { clock } from "../../lab/clock.mjs";
 import { surround } from "../../lab/lab.js";
 import { dealAll } from "../../leg.js";
+import { rows } from "../../rows/index.js";
+import { outcomesOf } from "../../records.js";
 import type { LegOptions, LegReport, Workload } from "../../workload.js";
 import { laws, recoveryMs, verdictOn } from "./checker.js";
 import { lockControls, moduleOf } from "./controls.js";
@@ -10,14 +12,6 @@ import { LockLab } from "./lab.js";
 
 const workers = 7;
 
-const outcomesOf = (run: RunHistory): Record<string, number> => {
-  const counts: Record<string, number> = {};
-  for (const { records } of run.workers)
-    for (const record of records)
-      if (record.kind === "call") counts[record.outcome] = (counts[record.outcome] ?? 0) + 1;
-  return counts;
-};
-
 /** The longest time in which no register took anything. */
 const worstStallOf = (run: RunHistory): number => {
   const instants = [...run.registers.values()].flat().flatMap(({ at, accepted }) => (accepted ? [at] : []));
@@ -25,7 +19,14 @@ const worstStallOf = (run: RunHistory): number => {
   return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
 };
 
-const run = async ({ seed, setting, rows, isOver, mode = "single", control }: LegOptions): Promise<LegReport> => {
+const run = async ({
+  seed,
+  setting,
+  rows: chosen,
+  isOver,
+  mode = "single",
+  control,
+}: LegOptions): Promise<LegReport> => {
   const broken = lockControls.find(({ name }) => name === control?.name);
   const options = {
     seed,
@@ -42,7 +43,7 @@ const run = async ({ seed, setting, rows, isOver, mode = "single", control }: Le
   process.once("exit", killWorkers);
   try {
     await lab.begin(broken ? 5 : workers);
-    const { bites, stuck } = await dealAll(lab, seed, rows, isOver);
+    const { bites, stuck } = await dealAll(lab, seed, chosen, isOver);
     const history = await lab.end(stuck !== undefined);
     return reportOn(lab, history, bites, stuck);
   } finally {
@@ -59,7 +60,7 @@ const reportOn = (
 ): LegReport => {
   const { violations, checked } = verdictOn(history);
   const accesses = [...history.registers.values()].flat();
-  const opsByOutcome = outcomesOf(history);
+  const opsByOutcome = outcomesOf(history.workers);
   const calls = Object.values(opsByOutcome).reduce((sum, count) => sum + count, 0);
   return {
     operations: calls + accesses.filter(({ action }) => action === "write").length,
@@ -81,6 +82,8 @@ const reportOn = (
 export const lockWorkload: Workload = {
   name: "lock",
   laws: [...laws, "U6"],
+  rows,
+  shares: { kept: 0.66, lost: 0.22, shifted: 0.12 },
   edges: lockEdges,
   controls: lockControls,
   run,

@@ -7,7 +7,8 @@ import { Lab, type LabOptions, type Surroundings, within } from "../../lab/lab.j
 import { workspaceFolder } from "../../lab/paths.js";
 import type { Echo } from "../../lab/tap.js";
 import { Worker } from "../../lab/worker.js";
-import { type Access, type Death, type Echoed, parseAccess, parseLog, type RunHistory, type Span } from "./history.js";
+import { parseLog, type Span } from "../../records.js";
+import { type Access, type Death, type Echoed, type LogRecord, parseAccess, type RunHistory } from "./history.js";
 
 const queueLifeMs = 16_000;
 const fenceLifeMs = 604_800_000;
@@ -233,7 +234,7 @@ export class LockLab extends Lab {
         killedAt,
         printed,
         end: signalCode === null ? `exit ${String(exitCode)}` : signalCode,
-        records: parseLog(readFileSync(logFile, "utf8")),
+        records: parseLog<LogRecord>(readFileSync(logFile, "utf8")),
       })),
       deaths: this.deaths,
       heals: this.marks.filter(({ name }) => name === undefined).map(({ at }) => at),

@@ -1,5 +1,6 @@
 import type { Model, Operation } from "../../linearizable.js";
-import { clockErrorMs, type RunHistory } from "./history.js";
+import { clockErrorMs } from "../../records.js";
+import type { RunHistory } from "./history.js";
 
 /** A lock, as its callers see it. Fencing tokens are given as numbers below 2^53. */
 export type MutexCall =

@@ -1,49 +1,30 @@
-// A contender, as a process of its own: takes the locks again and again and works on the register that each of them
-// guards. What it saw goes to its log, line by line, so that a kill loses none of it. It leaves when its input ends, or
-// on SIGTERM.
+// A contender: takes the locks again and again and works on the register that each of them guards.
 //
 // It is rude on purpose: it reads and writes the register also after its lease was lost. Refusing that is the fencing
 // token's work.
-import { openSync, readFileSync, writeSync } from "node:fs";
-import { connect, KitError, pause } from "@kit/core";
+import { readFileSync } from "node:fs";
+import { pause } from "@kit/core";
 import { clock } from "../../lab/clock.mjs";
+import {
+  abortReason,
+  attempt,
+  connected,
+  detail,
+  farewell,
+  isLeaving,
+  isTold,
+  left,
+  log,
+  noteBackground,
+  outcomeOf,
+  settings,
+  timed,
+} from "../../lab/contender.mjs";
 import { seeded } from "../../lab/random.mjs";
 
-const settings = JSON.parse(process.argv[2] ?? "{}");
 const { id, prefix, names, leaseMs, deadlineMs } = settings;
 const { createLock } = await import(settings.lockModule);
 const registerScript = readFileSync(new URL("register.lua", import.meta.url), "utf8");
-
-const logFile = openSync(settings.logFile, "a");
-const log = (kind, facts) => writeSync(logFile, `${JSON.stringify({ kind, ...facts })}\n`);
-
-const crashed = (error) => {
-  log("crash", { error: String(error?.stack ?? error) });
-  process.exitCode = 1;
-};
-process.on("unhandledRejection", crashed);
-process.on("uncaughtException", crashed);
-process.on("warning", (warning) => crashed(warning));
-
-// ── stalls: nothing can settle while the process does not run ─────────────────────────────────────────────────────────
-
-const tickMs = 10;
-let tickedAt = clock();
-let stalled = 0;
-/** By how many seconds the wall clock is off: made to jump by the nemesis, and nobody should care. */
-let clockOff = 0;
-const overdueMs = () => Math.max(0, clock() - tickedAt - 2 * tickMs);
-setInterval(() => {
-  const lost = overdueMs();
-  if (lost > tickMs) log("stall", { from: tickedAt, to: clock() });
-  stalled += lost;
-  tickedAt = clock();
-  const off = Math.round((Date.now() - tickedAt) / 1_000);
-  if (off !== clockOff) log("jumped", { bySeconds: off });
-  clockOff = off;
-}, tickMs).unref();
-
-const stalledMs = () => stalled + overdueMs();
 
 // ── what the server confirmed of each lease, read off the wire and not taken from the lock's own word ─────────────────
 
@@ -125,53 +106,6 @@ const watch = (name, lease) => {
   };
 };
 
-// ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const openCalls = new Map();
-let calls = 0;
-
-/** Begins to time one call; `settled` tells how it ended. */
-const timed = (what, name, dueMs) => {
-  const number = ++calls;
-  const startedAt = clock();
-  const stalledBefore = stalledMs();
-  openCalls.set(number, what);
-  return (outcome, facts = {}) => {
-    if (!openCalls.delete(number)) return;
-    log("call", {
-      what,
-      name,
-      startedAt,
-      settledAt: clock(),
-      dueMs,
-      stalledMs: stalledMs() - stalledBefore,
-      outcome,
-      ...facts,
-    });
-  };
-};
-
-const outcomeOf = (error) => {
-  if (error === abortReason) return "aborted";
-  if (!KitError.is(error)) return "untyped";
-  return error.code === "KIT_UNKNOWN_OUTCOME" ? "unknown" : "failed";
-};
-const abortReason = new Error("the caller has no more patience");
-const detail = (error) => (KitError.is(error) ? { code: error.code } : { error: String(error?.stack ?? error) });
-
-/** Settles with the value, or undefined after a typed error, which is a normal outcome here. */
-const attempt = async (what, name, dueMs, run, facts = () => ({}), about = {}) => {
-  const settled = timed(what, name, dueMs);
-  try {
-    const value = await run();
-    settled("ok", { ...about, ...facts(value) });
-    return value;
-  } catch (error) {
-    settled(outcomeOf(error), { ...about, ...detail(error) });
-    return undefined;
-  }
-};
-
 // ── the register ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 let accesses = 0;
@@ -215,14 +149,11 @@ const holdMs = (random) => {
   return roll < 0.98 ? (random() * leaseMs) / 2 : random() * 2 * leaseMs;
 };
 
-/** Whether the nemesis wants the next holder to block the event loop. */
-let isToBlock = false;
-
 const work = async (register, random, name, lease) => {
   const value = await access(register, "read", name, lease, "0");
   if (value === undefined) return;
-  if (isToBlock || random() < settings.blockChance) {
-    isToBlock = false;
+  // The nemesis wants the next holder to do so.
+  if (isTold("block") || random() < settings.blockChance) {
     const blockedAt = clock();
     const until = blockedAt + leaseMs * (1.2 + 0.6 * random());
     while (clock() < until);
@@ -327,37 +258,19 @@ const someName = (random) => {
   return isHot ? names[Math.floor(random() * hot)] : names[Math.floor(random() * names.length)];
 };
 
-let isLeaving = false;
 const contend = async (lock, register, loop) => {
   const random = seeded(settings.seed * 31 + loop);
-  while (!isLeaving) {
+  while (!isLeaving()) {
     await round(lock, register, random, someName(random));
     await pause(random() * settings.restMs);
   }
 };
 
-/** The server may be down when a worker starts. */
-const connected = async (url, connectionName) => {
-  for (;;)
-    try {
-      return await connect({ url, connectionName, deadlineMs: 5_000 });
-    } catch (error) {
-      if (isLeaving) throw error;
-    }
-};
-
-const left = new Promise((resolve) => {
-  process.stdin.on("end", resolve).on("data", (text) => (isToBlock ||= text.includes("block")));
-  process.stdin.setEncoding("utf8");
-  process.on("SIGTERM", resolve);
-});
-void left.then(() => (isLeaving = true));
-
 const client = await connected(settings.url, id);
 const register = await connected(settings.registerUrl, `${id}-register`);
 overhear(client);
 const lock = createLock(client, { prefix, leaseMs, deadlineMs, holder: id });
-lock.on("error", (error) => log("background", { typed: KitError.is(error), code: error.code }));
+lock.on("error", noteBackground);
 log("started", { pid: process.pid });
 const loops = Array.from({ length: settings.loops }, (_, loop) => contend(lock, register, loop));
 await left;
@@ -368,5 +281,4 @@ await closed;
 closing("ok");
 await client.close();
 await register.close();
-process.stdin.destroy();
-log("left", { open: [...openCalls.values()], stalledMs: stalledMs() });
+farewell();

@@ -1,0 +1,103 @@
+import type { Call, CommonRecord, Span, WorkerHistory } from "./records.js";
+
+// What every package promises, whatever it does:
+//
+// - `U1` every promise settles by its deadline and 100 ms
+// - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
+// - `U5` every error is typed
+
+type CommonLaw = "U1" | "U4" | "U5";
+
+/** Called for each thing judged; `what` says what is wrong with it. */
+export type Judge<L extends string> = (law: L, what?: string | false) => void;
+
+export interface Violation<L extends string = string> {
+  readonly law: L;
+  readonly what: string;
+}
+
+/** What was found in a run, and how often each law could be judged at all. */
+export interface Verdict<L extends string = string> {
+  readonly violations: readonly Violation<L>[];
+  readonly checked: Readonly<Record<L, number>>;
+}
+
+/** Lets `check` judge, and adds up what it says. */
+export const judged = <L extends string>(laws: readonly L[], check: (judge: Judge<L>) => void): Verdict<L> => {
+  const violations: Violation<L>[] = [];
+  const checked = Object.fromEntries(laws.map((law) => [law, 0])) as Record<L, number>;
+  check((law, what = false) => {
+    checked[law]++;
+    if (what !== false) violations.push({ law, what });
+  });
+  return { violations, checked };
+};
+
+/** Beyond a deadline, for timers and the machine. */
+export const lateMs = 100;
+
+/** U1, U4 and U5 of one worker. */
+export const checkWorker = (worker: WorkerHistory<{ readonly kind: string }>, judge: Judge<CommonLaw>): void => {
+  const { id, records, killedAt, printed, end } = worker;
+  judge("U4", printed !== "" && `${id} printed: ${printed.slice(0, 500)}`);
+  if (killedAt === undefined) {
+    judge("U4", end !== "exit 0" && `${id} ended with ${end}`);
+    judge("U4", !records.some(({ kind }) => kind === "left") && `${id} never came to its end`);
+  }
+  // Kinds of other names are a package's own.
+  for (const record of records) checkRecord(id, record as CommonRecord, judge);
+};
+
+const checkRecord = (id: string, record: CommonRecord, judge: Judge<CommonLaw>): void => {
+  switch (record.kind) {
+    case "call":
+      return checkCall(id, record, judge);
+    case "crash":
+      return judge("U4", `${id}: ${record.error}`);
+    case "background":
+      return judge("U5", !record.typed && `${id}: an error event without a type`);
+    case "left":
+      for (const what of record.open) judge("U1", `${id}: ${what} never settled`);
+  }
+};
+
+const checkCall = (id: string, call: Call, judge: Judge<CommonLaw>): void => {
+  const { what, name, startedAt, settledAt, dueMs, stalledMs, outcome } = call;
+  const tookMs = settledAt - startedAt;
+  const facts = `${tookMs.toFixed(0)} ms, due within ${dueMs.toFixed(0)} ms, stalled for ${stalledMs.toFixed(0)} ms`;
+  const isLate = tookMs > dueMs + lateMs + stalledMs;
+  judge("U1", isLate && `${name}: ${what} of ${id} (${outcome} ${call.code ?? ""}) took ${facts}`);
+  if (outcome !== "ok")
+    judge("U5", outcome === "untyped" && `${name}: ${what} of ${id} rejected with ${call.error ?? "nothing"}`);
+};
+
+/** When a process did not run. */
+export const stallsOf = ({ records }: WorkerHistory<{ readonly kind: string }>): Span[] =>
+  (records as readonly CommonRecord[]).flatMap((record) =>
+    record.kind === "stall" ? [{ from: record.from, to: record.to }] : [],
+  );
+
+/** For how much of a span a process did not run. */
+export const stalledIn = (worker: WorkerHistory<{ readonly kind: string }>, from: number, to: number): number =>
+  shared(stallsOf(worker), from, to);
+
+/** How much of a span lies within others. */
+export const shared = (spans: readonly Span[], from: number, to: number): number =>
+  spans.reduce((sum, span) => sum + Math.max(0, Math.min(span.to, to) - Math.max(span.from, from)), 0);
+
+/** For how much of a span no worker ran at all: the machine had no time for any of them. */
+export const stalledByAll = (
+  workers: readonly WorkerHistory<{ readonly kind: string }>[],
+  from: number,
+  to: number,
+): number => {
+  const stalls = workers
+    .filter(({ killedAt = Infinity }) => killedAt > to)
+    // Who had begun by then, and had not left.
+    .filter(({ records }) => {
+      const calls = (records as readonly CommonRecord[]).filter((record) => record.kind === "call");
+      return calls.some(({ startedAt }) => startedAt < from) && calls.some(({ settledAt }) => settledAt > from);
+    })
+    .map((worker) => stalledIn(worker, from, to));
+  return stalls.length === 0 ? 0 : Math.min(...stalls);
+};

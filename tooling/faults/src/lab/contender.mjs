@@ -1,0 +1,123 @@
+// What every worker program is made of: a process of its own that writes down what it saw, line by line, so that a kill
+// loses none of it. It leaves when its input ends, or on SIGTERM.
+import { openSync, writeSync } from "node:fs";
+import { connect, KitError } from "@kit/core";
+import { clock } from "./clock.mjs";
+
+export const settings = JSON.parse(process.argv[2] ?? "{}");
+
+const logFile = openSync(settings.logFile, "a");
+export const log = (kind, facts) => writeSync(logFile, `${JSON.stringify({ kind, ...facts })}\n`);
+
+const crashed = (error) => {
+  log("crash", { error: String(error?.stack ?? error) });
+  process.exitCode = 1;
+};
+process.on("unhandledRejection", crashed);
+process.on("uncaughtException", crashed);
+process.on("warning", (warning) => crashed(warning));
+
+// ── stalls: nothing can settle while the process does not run ─────────────────────────────────────────────────────────
+
+const tickMs = 10;
+let tickedAt = clock();
+let stalled = 0;
+/** By how many seconds the wall clock is off: made to jump by the nemesis, and nobody should care. */
+let clockOff = 0;
+const overdueMs = () => Math.max(0, clock() - tickedAt - 2 * tickMs);
+setInterval(() => {
+  const lost = overdueMs();
+  if (lost > tickMs) log("stall", { from: tickedAt, to: clock() });
+  stalled += lost;
+  tickedAt = clock();
+  const off = Math.round((Date.now() - tickedAt) / 1_000);
+  if (off !== clockOff) log("jumped", { bySeconds: off });
+  clockOff = off;
+}, tickMs).unref();
+
+const stalledMs = () => stalled + overdueMs();
+
+// ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const openCalls = new Map();
+let calls = 0;
+
+/** Begins to time one call; `settled` tells how it ended. */
+export const timed = (what, name, dueMs) => {
+  const number = ++calls;
+  const startedAt = clock();
+  const stalledBefore = stalledMs();
+  openCalls.set(number, what);
+  return (outcome, facts = {}) => {
+    if (!openCalls.delete(number)) return;
+    log("call", {
+      what,
+      name,
+      startedAt,
+      settledAt: clock(),
+      dueMs,
+      stalledMs: stalledMs() - stalledBefore,
+      outcome,
+      ...facts,
+    });
+  };
+};
+
+export const abortReason = new Error("the caller has no more patience");
+export const outcomeOf = (error) => {
+  if (error === abortReason) return "aborted";
+  if (!KitError.is(error)) return "untyped";
+  return error.code === "KIT_UNKNOWN_OUTCOME" ? "unknown" : "failed";
+};
+export const detail = (error) => (KitError.is(error) ? { code: error.code } : { error: String(error?.stack ?? error) });
+
+/** What a background error event says. */
+export const noteBackground = (error) => log("background", { typed: KitError.is(error), code: error.code });
+
+/** Settles with the value, or undefined after a typed error, which is a normal outcome here. */
+export const attempt = async (what, name, dueMs, run, facts = () => ({}), about = {}) => {
+  const settled = timed(what, name, dueMs);
+  try {
+    const value = await run();
+    settled("ok", { ...about, ...facts(value) });
+    return value;
+  } catch (error) {
+    settled(outcomeOf(error), { ...about, ...detail(error) });
+    return undefined;
+  }
+};
+
+// ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+let isOver = false;
+export const isLeaving = () => isOver;
+
+const orders = new Set();
+/** Whether the nemesis has given this order since it was last asked for. */
+export const isTold = (order) => orders.delete(order);
+
+/** Resolves when it is to leave. */
+export const left = new Promise((resolve) => {
+  process.stdin.setEncoding("utf8");
+  process.stdin.on("end", resolve).on("data", (text) => {
+    for (const order of text.trim().split("\n")) orders.add(order);
+  });
+  process.on("SIGTERM", resolve);
+});
+void left.then(() => (isOver = true));
+
+/** The server may be down when a worker starts. */
+export const connected = async (url, connectionName) => {
+  for (;;)
+    try {
+      return await connect({ url, connectionName, deadlineMs: 5_000 });
+    } catch (error) {
+      if (isOver) throw error;
+    }
+};
+
+/** The last words, when all is closed. */
+export const farewell = () => {
+  process.stdin.destroy();
+  log("left", { open: [...openCalls.values()], stalledMs: stalledMs() });
+};

@@ -1,0 +1,44 @@
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { workspaceFolder } from "./paths.js";
+
+/** Lua that one script of a package runs before all else, with its operands by their names. */
+export interface Mutation {
+  readonly script: string;
+  /** The operands that it needs. */
+  readonly operands: readonly string[];
+  readonly lua: string;
+}
+
+// Each script stands in the built package as a text of its own, with its header, and binds its operands before all else:
+// that is how the scripts of all packages are written, whatever they do.
+const mutated = (built: string, { script, operands, lua }: Mutation): string => {
+  const newline = String.raw`(?:\\n|\n)`;
+  const binding = String.raw`local \w+ = [^\\\n]*?(?:KEYS|ARGV)[^\\\n]*${newline}`;
+  const pattern = new RegExp(String.raw`-- ${script}\.lua - [^]*?${newline}(?<bindings>(?:${binding})+)`);
+  const found = pattern.exec(built);
+  const bindings = found?.groups?.["bindings"];
+  if (!found || bindings === undefined) throw new Error(`What was built has no script "${script}"`);
+  const missing = operands.filter((operand) => !bindings.includes(`local ${operand} = `));
+  if (missing.length > 0) throw new Error(`The script "${script}" has no operand ${missing.join()}`);
+  const end = found.index + found[0].length;
+  return `${built.slice(0, end)}${lua} ${built.slice(end)}`;
+};
+
+/** A copy of a built file of a package with this change in one of its scripts; returns what to import it as. */
+export const builtWith = (name: string, packageName: string, file: string, mutation: Mutation): string => {
+  const require = createRequire(join(workspaceFolder, "package.json"));
+  const built = readFileSync(join(require.resolve(`${packageName}/package.json`), "../dist", file), "utf8");
+  // In this workspace, so that its imports find what they look for.
+  const folder = join(workspaceFolder, "test-results");
+  mkdirSync(folder, { recursive: true });
+  const copy = join(folder, `${name}.mjs`);
+  const part = `${copy}.${String(process.pid)}.part`;
+  // A part of a package finds its main file beside it.
+  writeFileSync(part, mutated(built, mutation).replaceAll('from "./index.js"', `from "${packageName}"`));
+  // Another run may be reading it.
+  renameSync(part, copy);
+  return pathToFileURL(copy).href;
+};

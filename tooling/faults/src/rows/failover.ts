@@ -1,0 +1,248 @@
+import { pause } from "@kit/core";
+import { eventually, type RedisNode } from "@kit/testing";
+import { clock } from "../lab/clock.mjs";
+import { grows, type Lab } from "../lab/lab.js";
+import { stopped } from "../lab/process-state.js";
+import type { Row } from "./row.js";
+
+/** How far behind a replica may be on a busy machine. */
+const unreplicatedMs = 1_000;
+/** For clients to find their new master: the wait between two tries is at most two seconds. */
+const followMs = 2_500;
+/** For Sentinels, which look at each other's servers every ten seconds while all is well. */
+const inStep = { timeoutMs: 40_000, intervalMs: 50 };
+
+const serversOf = ({ server }: Lab): readonly RedisNode[] => [...server.nodes, ...server.replicas];
+
+const info = async (node: RedisNode): Promise<string> => String(await node.call("INFO", "replication"));
+const offsetOf = (text: string): number => Number(/^(?:slave|master)_repl_offset:(\d+)/m.exec(text)?.[1] ?? 0);
+
+const follow = (node: RedisNode, { host, port }: RedisNode): Promise<unknown> =>
+  node.call("REPLICAOF", host, String(port));
+
+/** What Sentinels say: fields and values in turn. */
+const fieldsOf = (reply: unknown): ReadonlyMap<string, string> => {
+  const flat = reply as readonly string[];
+  return new Map(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as const] : [])));
+};
+
+/** Resolves with the master when all others follow it, and all Sentinels see all of them well. */
+const wellMaster = async (lab: Lab): Promise<RedisNode> =>
+  await eventually(async () => {
+    const master = await lab.server.master();
+    const others = serversOf(lab).filter((node) => node !== master);
+    const online = (await info(master)).match(/^slave\d+:.*state=online/gm)?.length ?? 0;
+    if (online < others.length) throw new Error(`${String(online)} replicas follow`);
+    for (const sentinel of lab.server.sentinels) {
+      const name = lab.server.url.slice(lab.server.url.lastIndexOf("/") + 1);
+      const seen = [
+        fieldsOf(await sentinel.call("SENTINEL", "MASTER", name)),
+        ...((await sentinel.call("SENTINEL", "REPLICAS", name)) as unknown[]).map(fieldsOf),
+      ];
+      const [own, ...replicas] = seen.map((fields) => fields.get("flags"));
+      if (own !== "master" || replicas.length !== others.length || replicas.some((flags) => flags !== "slave"))
+        throw new Error(`a Sentinel sees a ${String(own)}, and ${replicas.join()}`);
+      if (seen[0]?.get("port") !== String(master.port)) throw new Error("a Sentinel knows another master");
+    }
+    return master;
+  }, inStep);
+
+/** Resolves with the new master when the Sentinels have one. */
+const successor = async (lab: Lab, old: RedisNode): Promise<RedisNode> =>
+  await eventually(
+    async () => {
+      const master = await lab.server.master();
+      if (master === old) throw new Error("the Sentinels wait");
+      return master;
+    },
+    { timeoutMs: 20_000 },
+  );
+
+/** A dead master comes back behind its successor. Where there is none it comes back with nothing. */
+const comeBack = async (lab: Lab, old: RedisNode, next: RedisNode | undefined, from: number): Promise<void> => {
+  await old.start();
+  if (!next) return lab.lostData(from, clock(), "all");
+  // Sentinels would do the same, some ten seconds later.
+  await follow(old, await lab.server.master());
+  // Sentinels that took the new master for dead as well have chosen again, and what that one had is lost, too.
+  if ((await wellMaster(lab)) !== next) lab.lostData(from, clock(), "unreplicated");
+};
+
+const isMaster = async (node: RedisNode): Promise<boolean> => (await info(node)).includes("role:master\r\n");
+
+/** Resolves with the masters of a Cluster when each has its replica, and all say that all slots are served. */
+const wellMasters = async (lab: Lab): Promise<readonly RedisNode[]> =>
+  await eventually(async () => {
+    const masters: RedisNode[] = [];
+    for (const node of serversOf(lab)) {
+      const state = String(await node.call("CLUSTER", "INFO"));
+      if (!state.includes("cluster_state:ok\r\n")) throw new Error("a node sees slots that nobody serves");
+      if (await isMaster(node)) masters.push(node);
+      else if (!(await info(node)).includes("master_link_status:up\r\n")) throw new Error("a replica has no link");
+    }
+    if (masters.length !== lab.server.nodes.length) throw new Error("there is a master without slots");
+    return masters;
+  }, inStep);
+
+const dueAfter = (from: number): number => clock() - from + followMs;
+
+/** Rows that strike a master with replicas, and the Sentinels that watch them. */
+export const failoverRows: readonly Row[] = [
+  {
+    number: 19,
+    kind: "19 master killed",
+    setting: "failover",
+    inject: async (lab) => {
+      const old = await wellMaster(lab);
+      const from = clock();
+      await old.kill();
+      lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
+      let next: RedisNode | undefined;
+      return {
+        until: async () => {
+          next = await successor(lab, old);
+          lab.struck("19 master killed", from, dueAfter(from));
+        },
+        lastsMs: lab.between(0, 1_000),
+        heal: () => comeBack(lab, old, next, from),
+        bit: () => next !== undefined,
+      };
+    },
+  },
+  {
+    number: 19,
+    kind: "19 Sentinel killed",
+    setting: "failover",
+    inject: async (lab) => {
+      const master = await wellMaster(lab);
+      const sentinel = lab.pick(lab.server.sentinels);
+      const pid = sentinel?.pid;
+      await sentinel?.kill();
+      // Whoever comes back asks those that are left.
+      const killed = Number(await master.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"));
+      return {
+        lastsMs: lab.between(500, 1_500),
+        heal: () => sentinel?.start(),
+        bit: () => killed > 0 && sentinel?.pid !== pid,
+      };
+    },
+  },
+  {
+    number: 20,
+    kind: "20 master stopped",
+    setting: "failover",
+    inject: async (lab) => {
+      const old = await wellMaster(lab);
+      const from = clock();
+      old.pause();
+      await stopped(old.pid);
+      let next: RedisNode | undefined;
+      return {
+        until: async () => {
+          next = await successor(lab, old);
+          lab.struck("20 master stopped", from, dueAfter(from));
+          await pause(Math.max(0, from + 6_000 - clock()));
+        },
+        heal: async () => {
+          old.resume();
+          // For some seconds there are two of them.
+          await eventually(async () => {
+            if (next && !(await info(old)).includes("role:slave\r\n")) throw new Error("it still takes writes");
+          }, inStep);
+          lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
+          if (next && (await wellMaster(lab)) !== next) lab.lostData(from, clock(), "unreplicated");
+        },
+        bit: () => next !== undefined,
+      };
+    },
+  },
+  {
+    number: 20,
+    kind: "20 replica stopped",
+    setting: "failover",
+    inject: async (lab) => {
+      const master = await wellMaster(lab);
+      const replica = lab.pick(serversOf(lab).filter((node) => node !== master));
+      const before = lab.logged("short");
+      replica?.pause();
+      return {
+        until: () => grows(() => lab.logged("short"), before),
+        lastsMs: lab.between(200, 1_500),
+        heal: () => replica?.resume(),
+        bit: () => lab.logged("short") > before,
+      };
+    },
+  },
+  {
+    number: 21,
+    kind: "21 replication cut, master killed",
+    setting: "failover",
+    inject: async (lab) => {
+      const old = await wellMaster(lab);
+      const replicas = serversOf(lab).filter((node) => node !== old);
+      const login = async (user: string, password: string): Promise<void> => {
+        for (const replica of replicas) {
+          await replica.call("CONFIG", "SET", "masteruser", user);
+          await replica.call("CONFIG", "SET", "masterauth", password);
+        }
+      };
+      const from = clock();
+      // They come back at once, and are sent away again.
+      await login("nobody", "nothing");
+      await old.call("CLIENT", "KILL", "TYPE", "replica");
+      await pause(lab.between(200, 800));
+      const reached = offsetOf((await info(old)).replace(/^slave_repl_offset.*$/gm, ""));
+      const killedAt = clock();
+      await old.kill();
+      lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
+      const had = await Promise.all(replicas.map(async (replica) => offsetOf(await info(replica))));
+      await login("", "");
+      let next: RedisNode | undefined;
+      return {
+        until: async () => {
+          next = await successor(lab, old);
+          lab.struck("21 replication cut, master killed", killedAt, dueAfter(killedAt));
+        },
+        lastsMs: lab.between(0, 1_000),
+        heal: () => comeBack(lab, old, next, from),
+        bit: () => next !== undefined && had.every((offset) => offset < reached),
+      };
+    },
+  },
+  {
+    number: 23,
+    kind: "23 Cluster master killed",
+    setting: "cluster",
+    inject: async (lab) => {
+      const masters = await wellMasters(lab);
+      const old = lab.pick(masters);
+      const others = serversOf(lab).filter((node) => node !== old);
+      const from = clock();
+      await old?.kill();
+      lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
+      let isFollowed = false;
+      return {
+        until: async () => {
+          await eventually(
+            async () => {
+              const roles = await Promise.all(others.map(isMaster));
+              const states = await Promise.all(others.map((node) => node.call("CLUSTER", "INFO")));
+              const isWhole = states.every((state) => String(state).includes("cluster_state:ok\r\n"));
+              if (!isWhole || roles.filter(Boolean).length < masters.length) throw new Error("nobody took its place");
+            },
+            { timeoutMs: 20_000 },
+          );
+          isFollowed = true;
+          lab.struck("23 Cluster master killed", from, dueAfter(from));
+        },
+        lastsMs: lab.between(0, 1_000),
+        heal: async () => {
+          await old?.start();
+          if (!isFollowed) lab.lostData(from, clock(), "all");
+          await wellMasters(lab);
+        },
+        bit: () => isFollowed,
+      };
+    },
+  },
+];

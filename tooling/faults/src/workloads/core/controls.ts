@@ -1,0 +1,47 @@
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { builtWith, type Mutation } from "../../lab/mutation.js";
+import { workspaceFolder } from "../../lab/paths.js";
+import type { Control } from "../../workload.js";
+import type { Law } from "./checker.js";
+
+interface CoreControl extends Control {
+  readonly laws: readonly Law[];
+  /** In the built configuration; without it the modules are wrapped, with the lie of the control's own name. */
+  readonly mutation?: Mutation;
+}
+
+/** What configuration and durability may get wrong; a checker that does not see it is of no use. */
+export const coreControls: readonly CoreControl[] = [
+  { name: "durable-trusts-anybody", laws: ["D1"], kind: "21 replication cut, master killed", strikes: 2 },
+  { name: "short-is-safe", laws: ["D2"], kind: "8 scripts flushed" },
+  { name: "emptiness-is-truth", laws: ["C5"], kind: "7 server comes back empty" },
+  { name: "never-reads-again", laws: ["C3"], kind: "11 subscribers killed" },
+  {
+    name: "expects-nothing",
+    laws: ["C1"],
+    kind: "8 scripts flushed",
+    mutation: { script: "set", operands: ["expected"], lua: "expected = ''" },
+  },
+  {
+    name: "set-forgets-itself",
+    laws: ["C4"],
+    kind: "27 requests repeated",
+    mutation: { script: "set", operands: ["op"], lua: "op = op .. '+' .. redis.call('TIME')[2]" },
+  },
+];
+
+export interface Modules {
+  readonly configModule: string;
+  readonly durableModule: string;
+}
+
+/** What the workers import as configuration and durability. */
+export const modulesOf = (control?: CoreControl): Modules => {
+  const real = { configModule: "@kit/core/config", durableModule: "@kit/core/durable" };
+  if (!control) return real;
+  const { name, mutation } = control;
+  if (mutation) return { ...real, configModule: builtWith(name, "@kit/core", "config.js", mutation) };
+  const wrapped = `${pathToFileURL(join(workspaceFolder, "src/workloads/core/wrapped-core.mjs")).href}?${name}`;
+  return { configModule: wrapped, durableModule: wrapped };
+};

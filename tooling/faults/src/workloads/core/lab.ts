@@ -1,0 +1,317 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { pause } from "@kit/core";
+import { eventually, type RedisServer } from "@kit/testing";
+import { clock } from "../../lab/clock.mjs";
+import { Lab, type LabOptions, type Loss, type Surroundings, within } from "../../lab/lab.js";
+import { workspaceFolder } from "../../lab/paths.js";
+import { Worker } from "../../lab/worker.js";
+import { parseLog, type Span } from "../../records.js";
+import type { Modules } from "./controls.js";
+import type { DataLoss, Entry, Heal, LogRecord, RunHistory, Version } from "./history.js";
+
+const prefix = "kit";
+const rolledName = "rolled";
+const wiredName = "wired";
+const names = ["limits", "texts", rolledName, wiredName];
+
+/** More than twice what readers may take: who has not shown the newest by then is in breach of a law, or stood still. */
+const newestMs = 5_000;
+/** Longer than any PING takes on a machine that has time for it. */
+const slowMs = 30;
+
+export interface CoreLabOptions extends LabOptions {
+  readonly modules: Modules;
+}
+
+/** What a worker was last heard of. */
+interface Heard {
+  /** When the newest call began that went well, by what it was about. */
+  readonly wellSince: Map<"config" | "durable", number>;
+  readonly shows: Map<string, Version | undefined>;
+  readonly states: Map<string, string>;
+}
+
+/** A server, workers that are configured by it and write to it, and what is done to them. */
+export class CoreLab extends Lab {
+  readonly leaseMs = 400;
+  readonly losses: DataLoss[] = [];
+  readonly policyChanges: number[] = [];
+  readonly #options: CoreLabOptions;
+  readonly #keys: readonly string[];
+  readonly #heard = new Map<Worker, Heard>();
+  readonly #sights = new Map<number, Heal["entries"]>();
+  readonly #slow: Span[] = [];
+  #isOver = false;
+  #look: ReturnType<RedisServer["client"]> | undefined;
+
+  constructor(options: CoreLabOptions, around: Surroundings) {
+    super(options, around);
+    this.#options = options;
+    this.#keys = Array.from({ length: 6 }, (_, index) => `effects:{${String(index + 1)}}`);
+  }
+
+  /** Of each master. */
+  get #replicas(): number {
+    return this.server.replicas.length / this.server.nodes.length;
+  }
+
+  spawn(): Worker {
+    const { seed, modules } = this.#options;
+    const number = this.all.length + 1;
+    const settings = {
+      url: this.url,
+      prefix,
+      names,
+      rolledName,
+      wiredName,
+      keys: this.#keys,
+      replicas: this.#replicas,
+      // Some give up long before an outage is over, some wait it out.
+      deadlinesMs: this.#replicas > 0 ? [400, 1_500, 8_000] : [300, 1_000],
+      leaseMs: this.leaseMs,
+      seed: seed + 1_000 * number,
+      loops: 4,
+      restMs: 30,
+      ...modules,
+    };
+    const program = join(workspaceFolder, "src/workloads/core/worker.mjs");
+    const { folder, workerEnv } = this.around;
+    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
+    const heard: Heard = { wellSince: new Map(), shows: new Map(), states: new Map() };
+    this.#heard.set(worker, heard);
+    worker.onLine = (line) => hear(heard, JSON.parse(line) as LogRecord);
+    this.all.push(worker);
+    return worker;
+  }
+
+  // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Who serves the key now. */
+  async #ask(command: string, key: string, ...args: string[]): Promise<unknown> {
+    const { mode } = this.server;
+    if (mode === "single") return await this.node.call(command, key, ...args);
+    if (mode === "sentinel") return await (await this.server.master()).call(command, key, ...args);
+    // A client that has not heard of a new master yet is told so, and asks again.
+    this.#look ??= this.server.client();
+    return await eventually(() => this.#look?.call(command, key, ...args));
+  }
+
+  /** Of all servers that hold data now. */
+  async #keysLike(pattern: string): Promise<string[]> {
+    const found: string[] = [];
+    for (const node of [...this.server.nodes, ...this.server.replicas]) {
+      if (!String(await node.call("INFO", "replication")).includes("role:master\r\n")) continue;
+      let cursor = "0";
+      do {
+        const reply = await node.call("SCAN", cursor, "MATCH", pattern, "COUNT", "1000");
+        const [next, some] = reply as [string, string[]];
+        found.push(...some);
+        cursor = next;
+      } while (cursor !== "0");
+    }
+    return [...new Set(found)];
+  }
+
+  async #versionOf(name: string): Promise<Version | undefined> {
+    const found = await this.#ask("HMGET", `${prefix}:config:{${name}}:entry`, "epoch", "revision", "at");
+    const [epoch, revision, at] = found as (string | null)[];
+    return typeof epoch === "string" ? versionOf(epoch, revision ?? "", at ?? "") : undefined;
+  }
+
+  /** What stands there now, of the entries that there are. */
+  async entries(): Promise<Heal["entries"]> {
+    const found = await Promise.all(names.map(async (name) => ({ name, version: await this.#versionOf(name) })));
+    return found.flatMap(({ name, version }) => (version ? [{ name, version }] : []));
+  }
+
+  async #entry(name: string): Promise<Entry> {
+    const kept = (await this.#ask("LRANGE", `${prefix}:config:{${name}}:history`, "0", "-1")) as string[];
+    return {
+      name,
+      version: await this.#versionOf(name),
+      kept: kept.map((line) => {
+        const [epoch, revision, at, , , value = ""] = line.split("\t");
+        return { version: versionOf(epoch, revision, at), id: (JSON.parse(value) as { id: string }).id };
+      }),
+    };
+  }
+
+  async #effects(): Promise<Map<string, number>> {
+    const found = new Map<string, number>();
+    const add = (id: string): void => void found.set(id, (found.get(id) ?? 0) + 1);
+    for (const key of this.#keys)
+      for (const id of (await this.#ask("LRANGE", `${key}:list`, "0", "-1")) as string[]) add(id);
+    for (const single of await this.#keysLike("effects:*:set:*")) add(single.slice(single.lastIndexOf(":") + 1));
+    return found;
+  }
+
+  /** Only entries and effects may stay for ever. */
+  async #leftovers(): Promise<string[]> {
+    const found: string[] = [];
+    for (const key of await this.#keysLike(`${prefix}:*`))
+      if (!/^kit:config:\{\w+\}:(entry|history)$/.test(key) && Number(await this.#ask("PTTL", key)) === -1)
+        found.push(`${key} stays for ever`);
+    return found;
+  }
+
+  // ── what workers do ───────────────────────────────────────────────────────────────────────────────────────────────
+
+  #lookAround(): readonly (readonly [Worker, Heard])[] {
+    const living = [...this.#heard].filter(([worker]) => !worker.hasEnded);
+    // Reading the log is what makes it heard.
+    return living.filter(([worker]) => worker.logged("started") > 0);
+  }
+
+  async victim(): Promise<Worker> {
+    return await eventually(() => {
+      const [worker] = this.pick(this.#lookAround()) ?? [];
+      if (!worker) throw new Error("nobody works");
+      return worker;
+    });
+  }
+
+  /** Nobody holds anything here; the newest writes, which a worker that sleeps will not see, stand for it. */
+  async claimsOf(): Promise<ReadonlySet<string>> {
+    const entries = await this.entries();
+    return new Set(entries.map(({ name, version }) => `${name} ${String(version.at)}`));
+  }
+
+  async died(): Promise<number> {
+    return 1;
+  }
+
+  lostData(from: number, to: number, what: Loss): void {
+    this.losses.push({ from, to, what });
+  }
+
+  override async set(...settings: readonly (readonly [name: string, value: string | number])[]): Promise<void> {
+    if (settings.some(([name]) => name === "appendfsync")) this.policyChanges.push(clock());
+    await super.set(...settings);
+  }
+
+  async resumed(at: number): Promise<void> {
+    await eventually(
+      () => {
+        for (const what of ["config", "durable"] as const)
+          if (!this.#lookAround().some(([, { wellSince }]) => (wellSince.get(what) ?? 0) > at))
+            throw new Error(`no ${what} call goes well`);
+      },
+      { timeoutMs: 15_000 },
+    );
+  }
+
+  override async settled(): Promise<void> {
+    const at = clock();
+    await eventually(
+      () => {
+        for (const [{ id }, { wellSince }] of this.#lookAround())
+          if (Math.min(wellSince.get("config") ?? 0, wellSince.get("durable") ?? 0) < at)
+            throw new Error(`${id} does nothing yet`);
+      },
+      { timeoutMs: 15_000 },
+    );
+  }
+
+  // The next fault has to wait until all readers had their chance; whether they took it in time is the checker's word.
+  override async healed(kind: string): Promise<void> {
+    const isTimed = this.marks.some((mark) => mark.kind === kind && mark.dueMs !== undefined);
+    // There work went on before the heal: what counts is how long it was since the strike.
+    await super.healed(isTimed ? `${kind}: all back` : kind);
+    const mark = this.marks.at(-1);
+    const entries = await this.entries();
+    if (mark) this.#sights.set(mark.at, entries);
+    await eventually(
+      () => {
+        for (const [{ id }, { shows, states }] of this.#lookAround())
+          for (const { name, version } of entries) {
+            if ((shows.get(name)?.at ?? 0) < version.at) throw new Error(`${id} shows an old ${name}`);
+            if (states.get(name) !== "fresh") throw new Error(`${name} of ${id} is ${states.get(name) ?? "not there"}`);
+          }
+      },
+      { timeoutMs: newestMs },
+    );
+  }
+
+  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Starts the workers; resolves when all of them work. */
+  async begin(workers: number): Promise<void> {
+    for (let i = 0; i < workers; i++) this.spawn();
+    await Promise.all(this.workers.map((worker) => worker.started()));
+    await this.settled();
+    void this.#keepPace();
+  }
+
+  /** Asks, again and again, a server that is in nobody's way: how long that takes says how much the machine has to do. */
+  async #keepPace(): Promise<void> {
+    while (!this.#isOver) {
+      const from = clock();
+      const node = [...this.server.sentinels, ...this.server.nodes].find(({ state }) => state === "running");
+      // Where it is gone nothing is measured.
+      const isAnswered = await node?.call("PING").then(
+        () => true,
+        () => false,
+      );
+      const to = clock();
+      if (isAnswered && to - from > slowMs) this.#slow.push({ from, to });
+      await pause(20);
+    }
+  }
+
+  /** Sends all workers away, and returns all that is known. */
+  async end(): Promise<RunHistory> {
+    this.around.proxy?.heal();
+    for (const worker of this.workers) worker.leave();
+    await within(Promise.all(this.all.map(({ ended }) => ended)), 15_000);
+    return {
+      workers: this.all.map(({ id, killedAt, printed, logFile, process: { exitCode, signalCode } }) => ({
+        id,
+        killedAt,
+        printed,
+        end: signalCode === null ? `exit ${String(exitCode)}` : signalCode,
+        records: parseLog<LogRecord>(readFileSync(logFile, "utf8")),
+      })),
+      heals: this.marks.map(({ kind, at, dueMs }) => ({ kind, at, dueMs, entries: this.#sights.get(at) ?? [] })),
+      losses: this.losses,
+      policyChanges: this.policyChanges,
+      replicas: this.#replicas,
+      losesNothing: this.setting === "kept",
+      hasFile: this.server.mode === "single",
+      rolledName,
+      effects: await this.#effects(),
+      entries: await Promise.all(names.map((name) => this.#entry(name))),
+      leftovers: await this.#leftovers(),
+      slow: this.#slow,
+      echoes: this.around.tap?.echoes.length ?? 0,
+    };
+  }
+
+  /** Ends whatever still runs; also what would not see its input end. */
+  async stop(): Promise<void> {
+    this.#isOver = true;
+    for (const worker of this.workers) {
+      worker.signal("SIGKILL");
+      await worker.ended;
+    }
+    await this.around.close();
+  }
+}
+
+const configCalls: readonly string[] = ["set", "rollback", "get", "history"];
+
+const hear = ({ wellSince, shows, states }: Heard, record: LogRecord): void => {
+  if (record.kind === "shows") shows.set(record.name, record.version);
+  if (record.kind === "state") states.set(record.name, record.state);
+  if (record.kind !== "call" || record.outcome !== "ok") return;
+  const isDurable = record.what === "durable";
+  if (isDurable ? record.answer === "unknown" : !configCalls.includes(record.what)) return;
+  const what = isDurable ? "durable" : "config";
+  wellSince.set(what, Math.max(wellSince.get(what) ?? 0, record.startedAt));
+};
+
+const versionOf = (epoch = "", revision = "", micros = ""): Version => ({
+  epoch,
+  revision: Number(revision),
+  at: Number(micros) / 1_000,
+});

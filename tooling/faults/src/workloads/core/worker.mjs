@@ -1,0 +1,284 @@
+// A process that keeps readers of every entry and one component, writes entries now and then, and writes what it wants to
+// be durable. It looks at what its readers show all the time.
+import { pause } from "@kit/core";
+import { clock } from "../../lab/clock.mjs";
+import {
+  attempt,
+  connected,
+  detail,
+  farewell,
+  isLeaving,
+  isTold,
+  left,
+  log,
+  noteBackground,
+  outcomeOf,
+  settings,
+  timed,
+} from "../../lab/contender.mjs";
+import { seeded } from "../../lab/random.mjs";
+
+const { id, prefix, names, rolledName, wiredName, keys, replicas, deadlinesMs } = settings;
+const { createConfig, createComponent, withComponent } = await import(settings.configModule);
+const { durable } = await import(settings.durableModule);
+
+const pick = (random, list) => list[Math.floor(random() * list.length)];
+
+// ── readers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const isValue = (value) => typeof value?.id === "string" && value.id !== "";
+const schema = {
+  "~standard": {
+    version: 1,
+    vendor: "fault-lab",
+    validate: (value) => (isValue(value) ? { value } : { issues: [{ message: "expected an id" }] }),
+  },
+};
+
+const lookMs = 10;
+const shown = new Map();
+let reads = 0;
+
+/** Looks at one reader as an application does, at any time; writes down what is new. */
+const look = (config) => {
+  const { name } = config;
+  const before = shown.get(name);
+  reads++;
+  try {
+    const { id: valueId } = config.current;
+    const { version } = config;
+    if (before?.version && !version) log("odd", { name, what: "it shows its default after a value that was set" });
+    if (!isValue({ id: valueId })) log("odd", { name, what: `it shows ${JSON.stringify(valueId)}` });
+    if (before?.id === valueId && before.version?.at === version?.at) return;
+    shown.set(name, { id: valueId, version });
+    log("shows", { name, version, id: valueId, at: clock() });
+  } catch (error) {
+    if (before) log("odd", { name, what: `current threw ${String(error)} after the first value` });
+  }
+};
+
+const readerOf = (client, name) => {
+  const config = createConfig(client, name, {
+    schema,
+    default: { id: "default" },
+    maxHistory: 100,
+    prefix,
+    deadlineMs: deadlinesMs[0],
+  });
+  config.on("change", () => look(config));
+  config.on("state", (state) => log("state", { name, state, at: clock() }));
+  config.on("error", noteBackground);
+  log("state", { name, state: config.state, at: clock() });
+  return config;
+};
+
+// ── writes of entries ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+const versionOf = ({ epoch, revision, at }) => ({ epoch, revision, at });
+const mostTries = 6;
+let writes = 0;
+
+/** Asks until somebody knows what came of it, always by the same operation id; sometimes once more than needed. */
+const persist = async (what, name, about, write, random, isBrief = false) => {
+  const op = `${id}.${++writes}`;
+  // Who is killed before the answer has asked all the same.
+  log("asks", { name, op });
+  for (let tries = 1; tries <= mostTries; tries++) {
+    const deadlineMs = isBrief ? deadlinesMs[0] : pick(random, deadlinesMs);
+    const settled = timed(what, name, deadlineMs);
+    try {
+      const version = await write(op, { ...about, op, author: id, deadlineMs });
+      settled("ok", { ...about, op, version: versionOf(version) });
+      if (tries > 1 || random() > 0.1) return op;
+    } catch (error) {
+      const outcome = outcomeOf(error);
+      settled(outcome, { ...about, op, ...detail(error) });
+      if (outcome !== "unknown") return undefined;
+      await pause(20 * tries);
+    }
+  }
+  return undefined;
+};
+
+const valueOf = (op) => ({ id: op, by: id });
+
+const setSome = (config, random) => {
+  const roll = random();
+  const { version } = config;
+  // Not by the version that the reader knows alone: what others write meanwhile must be seen.
+  const expected = roll < 0.5 ? undefined : roll < 0.55 || !version ? null : versionOf(version);
+  const about = expected === undefined ? {} : { expected };
+  return persist("set", config.name, about, (op, options) => config.set(valueOf(op), options), random);
+};
+
+const sightOf = ({ value, ...version }) => ({ version: versionOf(version), id: value.id });
+
+const rollBack = async (config, random) => {
+  const deadlineMs = pick(random, deadlinesMs);
+  const kept = await attempt(
+    "history",
+    config.name,
+    deadlineMs,
+    () => config.history({ limit: 5, deadlineMs }),
+    (found) => ({ seen: found.map(sightOf) }),
+  );
+  const target = kept?.at(-1);
+  if (!target || config.name !== rolledName) return;
+  await persist("rollback", config.name, {}, (_, options) => config.rollback(target.revision, options), random);
+};
+
+const configure = async (configs, random) => {
+  while (!isLeaving()) {
+    const config = pick(random, configs);
+    const roll = random();
+    if (roll < 0.65) await setSome(config, random);
+    else if (roll < 0.8) await rollBack(config, random);
+    else {
+      const deadlineMs = pick(random, deadlinesMs);
+      const get = () => config.get({ deadlineMs });
+      await attempt("get", config.name, deadlineMs, get, (value) => ({ id: value.id }));
+    }
+    await pause(random() * settings.restMs);
+  }
+};
+
+const flapMs = 2_000;
+const flapEveryMs = 20;
+
+/** One entry, changed again and again; what came last must win. */
+const flap = async (config, random) => {
+  const from = clock();
+  let count = 0;
+  let last;
+  while (clock() < from + flapMs && !isLeaving()) {
+    const dueAt = clock() + flapEveryMs;
+    const op = await persist("set", config.name, {}, (now, options) => config.set(valueOf(now), options), random, true);
+    if (op !== undefined) {
+      last = op;
+      count++;
+    }
+    await pause(Math.max(0, dueAt - clock()));
+  }
+  log("flapped", { name: config.name, from, to: clock(), writes: count, last });
+};
+
+const obey = async (wired, random) => {
+  while (!isLeaving()) {
+    if (isTold("flap")) await flap(wired, random);
+    if (isTold("block")) {
+      const from = clock();
+      const until = from + settings.leaseMs * (1.2 + 0.6 * random());
+      while (clock() < until);
+      log("blocked", { from, to: clock() });
+    }
+    await pause(lookMs);
+  }
+};
+
+// ── the component ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Its connections are objects that know whether they were closed, which is all that matters here. */
+const wire = (client) => {
+  let newest;
+  const component = createComponent(client, wiredName, {
+    schema,
+    prefix,
+    deadlineMs: deadlinesMs[0],
+    open: (entry) => {
+      newest = entry.id;
+      return { id: entry.id, isOpen: true };
+    },
+    close: (connection) => void (connection.isOpen = false),
+  });
+  component.on("swap", () => log("swap", { id: newest, at: clock() }));
+  component.on("error", noteBackground);
+  component.on("degraded", noteBackground);
+  return component;
+};
+
+const useComponent = async (component, random) => {
+  const use = withComponent(component, async (connection, forMs) => {
+    const began = connection.isOpen;
+    await pause(forMs);
+    if (!began || !connection.isOpen)
+      log("odd", { name: component.name, what: `a call ${began ? "lost its" : "was given a closed"} connection` });
+  });
+  const waitMs = 1_000;
+  const isReady = () =>
+    attempt("component", component.name, waitMs, async () => {
+      await component.ready({ waitMs });
+      return true;
+    });
+  while (!isLeaving() && !(await isReady()));
+  while (!isLeaving()) {
+    await use(random() * 50);
+    await pause(random() * settings.restMs);
+  }
+};
+
+// ── durable writes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+let effects = 0;
+
+/** Of a server without replicas its disk is asked, else the replicas: all, or one of them. */
+const wishOf = (random) => {
+  const roll = random();
+  if (replicas === 0)
+    return roll < 0.9 ? { replicas: 0, fsync: "local", timeoutMs: 300 } : { replicas: 1, fsync: "none", timeoutMs: 40 };
+  if (roll < 0.05) return { replicas: 0, fsync: "local", timeoutMs: 300 };
+  return { replicas: roll < 0.75 ? replicas : 1, fsync: "none", timeoutMs: roll < 0.4 ? 100 : 500 };
+};
+
+const endure = async (client, random) => {
+  const { timeoutMs, ...wanted } = wishOf(random);
+  const effect = `${id}-${++effects}`;
+  const key = pick(random, keys);
+  const deadlineMs = timeoutMs + pick(random, deadlinesMs);
+  const isList = random() < 0.7;
+  const write = (scope) =>
+    isList ? scope.call("RPUSH", `${key}:list`, effect) : scope.call("SET", `${key}:set:${effect}`, id);
+  const answer = await attempt(
+    "durable",
+    key,
+    deadlineMs,
+    () => durable(client, { key: `${key}:list`, ...wanted, timeoutMs, deadlineMs }, write),
+    ({ outcome: answered, replicas: reached, fsync, why }) => ({ answer: answered, replicas: reached, fsync, why }),
+    { id: effect, wanted },
+  );
+  if (answer?.outcome === "short") log("short", {});
+};
+
+const endureAll = async (client, random) => {
+  while (!isLeaving()) {
+    await endure(client, random);
+    await pause(random() * settings.restMs);
+  }
+};
+
+// ── a life ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const client = await connected(settings.url, id);
+const configs = names.map((name) => readerOf(client, name));
+const component = wire(client);
+log("started", { pid: process.pid });
+const looking = setInterval(() => configs.forEach(look), lookMs);
+const randomOf = (loop) => seeded(settings.seed * 31 + loop);
+const written = configs.filter(({ name }) => name !== wiredName);
+const wired = configs.find(({ name }) => name === wiredName);
+// So that there is something to connect to.
+void persist("set", wiredName, { expected: null }, (op, options) => wired.set(valueOf(op), options), randomOf(90));
+const loops = [
+  configure(written, randomOf(0)),
+  obey(wired, randomOf(1)),
+  useComponent(component, randomOf(2)),
+  ...Array.from({ length: settings.loops }, (_, loop) => endureAll(client, randomOf(10 + loop))),
+];
+await left;
+await Promise.all(loops);
+clearInterval(looking);
+log("reads", { count: reads });
+const closing = timed("close", "", 3_000);
+await Promise.all([component, ...configs].map((object) => object.close()));
+await client.close();
+closing("ok");
+farewell();

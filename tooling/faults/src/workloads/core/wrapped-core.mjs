@@ -1,0 +1,73 @@
+// Controls: the parts of core as their callers see them, with one lie. Which one says the query of the address they are
+// imported by.
+import { isReplyError, pause } from "@kit/core";
+import { createConfig as createTrueConfig } from "@kit/core/config";
+import { durable as trueDurable } from "@kit/core/durable";
+
+export { createComponent, withComponent } from "@kit/core/config";
+
+const lie = new URL(import.meta.url).search.slice(1);
+
+// ── durable ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Asks whoever answers, on a connection that comes back by itself: a new master never saw what it is asked about. */
+const askAnybody = async (client, { replicas, timeoutMs, deadlineMs }, write) => {
+  const until = performance.now() + deadlineMs;
+  const value = await write({ call: (command, ...args) => client.call(command, ...args) });
+  for (;;)
+    try {
+      const found = Number(await client.call("WAIT", replicas, timeoutMs));
+      const outcome = found >= replicas ? "safe" : "short";
+      return { value, outcome, replicas: found, fsync: { local: false, replicas: 0 }, why: undefined };
+    } catch (error) {
+      if (isReplyError(error) || performance.now() > until) throw error;
+      await pause(50);
+    }
+};
+
+const callItSafe = async (client, options, write) => {
+  const answer = await trueDurable(client, options, write);
+  return answer.outcome === "short" ? { ...answer, outcome: "safe" } : answer;
+};
+
+export const durable = { "durable-trusts-anybody": askAnybody, "short-is-safe": callItSafe }[lie] ?? trueDurable;
+
+// ── readers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Methods keep their own `this`: private fields know no proxies. */
+const bound = (target, key) => {
+  const value = Reflect.get(target, key, target);
+  return typeof value === "function" ? value.bind(target) : value;
+};
+const lying = (target, told) => new Proxy(target, { get: (_, key) => (key in told ? told[key] : bound(target, key)) });
+
+/** What a reader says that is not so. */
+const lies = {
+  /** An entry that is gone is taken for an empty one. */
+  "emptiness-is-truth": (config) => ({
+    get current() {
+      return config.state === "degraded" ? { id: "" } : config.current;
+    },
+  }),
+  /** What it knew when its link was lost is all it ever knows. */
+  "never-reads-again": (config) => {
+    let frozen;
+    const freeze = (state) => {
+      if (state === "stale" && config.version) frozen ??= { current: config.current, version: config.version };
+    };
+    config.on("state", freeze);
+    return {
+      get current() {
+        return frozen ? frozen.current : config.current;
+      },
+      get version() {
+        return frozen ? frozen.version : config.version;
+      },
+    };
+  },
+};
+
+export const createConfig = (...args) => {
+  const config = createTrueConfig(...args);
+  return lies[lie] ? lying(config, lies[lie](config)) : config;
+};
