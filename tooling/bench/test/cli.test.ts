@@ -88,7 +88,7 @@ describe("npm run bench", () => {
   it("names the packages there are for one that is not", async () => {
     const { code, stdout, stderr } = await bench("queue");
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain('There are no benchmarks of "queue". There are: lock, marketplace');
+    expect(stderr).toContain('There are no benchmarks of "queue". There are: core, lock, marketplace');
   });
 
   it("names the cases there are for a pattern that fits none", async () => {

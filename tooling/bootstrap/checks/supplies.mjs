@@ -23,6 +23,11 @@ const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // lets one peer of the ben
 /** What a user of a published package gets besides. */
 const mayDependOn = ["@kit/core", "uuid"];
 const mayAskFor = ["ioredis"];
+/** Beyond that: a program brings its own along, and knows packages that may be there; spans are made only where wanted. */
+const more = /** @type {Record<string, readonly string[]>} */ ({
+  "@kit/cli": ["commander", "ioredis", "@kit/lock"],
+  "@kit/core": ["@opentelemetry/api"],
+});
 
 const installScripts = ["preinstall", "install", "postinstall"];
 const exactVersion = /^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/;
@@ -169,10 +174,10 @@ export function publishedProblems(manifests) {
     .filter((manifest) => manifest.private !== true)
     .flatMap(({ name, dependencies = {}, peerDependencies = {}, optionalDependencies = {}, scripts = {} }) => [
       ...[...Object.keys(dependencies), ...Object.keys(optionalDependencies)]
-        .filter((dependency) => !mayDependOn.includes(dependency))
+        .filter((dependency) => ![...mayDependOn, ...(more[name] ?? [])].includes(dependency))
         .map((dependency) => `${name} depends on ${dependency} at run time`),
       ...Object.keys(peerDependencies)
-        .filter((peer) => !mayAskFor.includes(peer))
+        .filter((peer) => ![...mayAskFor, ...(more[name] ?? [])].includes(peer))
         .map((peer) => `${name} asks its user for ${peer}`),
       ...[...installScripts, "prepare"]
         .filter((script) => script in scripts)
