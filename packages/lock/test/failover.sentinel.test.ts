@@ -1,34 +1,19 @@
-import { connect, type Connection } from "@kit/core";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Lock, LockLostError } from "../src/index.js";
+import { inStep, owned, servesThrough } from "./failover-behaviour.js";
 import { aborted, benchOf, enqueue, rejection } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel" });
 const bench = benchOf(redis);
 const name = "chest";
 
-/** A client that kit made. */
-const owned = async (): Promise<Connection> => {
-  const client = await connect({ url: redis.url, deadlineMs: 10_000 });
-  redis.defer(() => client.close());
-  return client;
-};
-
-/** Waits until the replicas have all that the master has now. */
-const inStep = async (): Promise<void> => {
-  const [master] = redis.server.nodes as [RedisNode];
-  const offset = async (node: RedisNode, field: string): Promise<number> =>
-    Number(new RegExp(`${field}:(\\d+)`).exec(String(await node.call("INFO", "replication")))?.[1]);
-  const wanted = await offset(master, "master_repl_offset");
-  for (const replica of redis.server.replicas)
-    await eventually(async () => expect(await offset(replica, "slave_repl_offset")).toBeGreaterThanOrEqual(wanted));
-};
+const allInStep = (): Promise<void> => inStep(redis.server.nodes[0]!, redis.server.replicas);
 
 /** As if the last of what the master did had not reached its replicas when it died. */
 const lostOnReplicas = async (...commands: readonly string[][]): Promise<void> => {
-  await inStep();
+  await allInStep();
   for (const replica of redis.server.replicas) {
     await replica.call("CONFIG", "SET", "replica-read-only", "no");
     for (const command of commands) await replica.call(...command);
@@ -50,40 +35,15 @@ const works = async (lock: Lock): Promise<void> => {
 
 describe("a lock whose master fails", () => {
   it("keeps its holders, and serves who waits in order, on clients that are borrowed and owned", async () => {
-    const borrowed = [bench.connect(), bench.connect()].map((client) => bench.on(client)) as [Lock, Lock];
-    const ours = [bench.on(await owned()), bench.on(await owned())] as [Lock, Lock];
-    const work = async ([holding, waiting]: [Lock, Lock], resource: string) => ({
-      resource,
-      holding,
-      held: await holding.acquire(resource),
-      first: await enqueue(waiting, resource, { waitMs: 30_000 }),
-      second: await enqueue(waiting, resource, { waitMs: 30_000 }),
+    await servesThrough(redis, bench, [name, "another"], async () => {
+      await allInStep();
+      return await failOver();
     });
-    const all = [await work(borrowed, name), await work(ours, "another")];
-    await inStep();
-    const master = await failOver();
-    for (const { resource, holding, held, first, second } of all) {
-      // Renewed on the new master: it cannot have more than it had when the old one died.
-      await eventually(
-        async () => expect(await master.call("PTTL", bench.keysOf(resource).lease)).toBeGreaterThan(9_000),
-        { timeoutMs: 10_000 },
-      );
-      expect([held.isHeld, first.isSettled, second.isSettled]).toEqual([true, false, false]);
-      expect(await held.release()).toBe("released");
-      const next = await first.promise;
-      expect(second.isSettled).toBe(false);
-      await next.release();
-      const last = await second.promise;
-      const tokens = [held, next, last].map(({ fencingToken }) => BigInt(fencingToken));
-      expect(tokens[0]! < tokens[1]! && tokens[1]! < tokens[2]!).toBe(true);
-      await last.release();
-      expect(await holding.tryAcquire(resource).then((lease) => lease?.release())).toBe("released");
-    }
   });
 
   it("tells the holder whose lease went with it, and grants the next a larger fencing token", async () => {
-    const holding = bench.on(await owned(), { leaseMs: 8_000 });
-    const other = bench.on(await owned());
+    const holding = bench.on(await owned(redis), { leaseMs: 8_000 });
+    const other = bench.on(await owned(redis));
     const held = await holding.acquire(name);
     const { lease, fence } = bench.keysOf(name);
     await lostOnReplicas(["DEL", lease, fence]);
@@ -97,19 +57,19 @@ describe("a lock whose master fails", () => {
   });
 
   it("hands out larger fencing tokens also when the last one was ahead of the new master's clock", async () => {
-    const lock = bench.on(await owned());
+    const lock = bench.on(await owned(redis));
     const { fence } = bench.keysOf(name);
     const before = await lock.acquire(name);
     await before.release();
-    await inStep();
+    await allInStep();
     // As from a clock that was an hour ahead.
     const ahead = (BigInt(before.fencingToken) + 3_600_000_000n).toString();
     const [master] = redis.server.nodes as [RedisNode];
     await master.call("SET", fence, `1:${ahead}`, "PX", "600000");
-    await inStep();
+    await allInStep();
     const granted = await lock.acquire(name);
     expect(BigInt(granted.fencingToken)).toBe(BigInt(ahead) + 1n);
-    await inStep();
+    await allInStep();
     await failOver();
     await granted.release();
     const next = await lock.acquire(name, { waitMs: 10_000 });
@@ -118,7 +78,7 @@ describe("a lock whose master fails", () => {
   });
 
   it("takes a waiter whose place was lost with it into the line again, without an error", async () => {
-    const [holding, waiting] = [bench.on(await owned()), bench.on(await owned())];
+    const [holding, waiting] = [bench.on(await owned(redis)), bench.on(await owned(redis))];
     const held = await holding.acquire(name);
     const waiter = await enqueue(waiting, name, { waitMs: 60_000 });
     const { queue, waiters } = bench.keysOf(name);
@@ -131,7 +91,7 @@ describe("a lock whose master fails", () => {
   });
 
   it("rejects in time, typed, who asks while there is no master", async () => {
-    const lock = bench.on(await owned(), { deadlineMs: 500 });
+    const lock = bench.on(await owned(redis), { deadlineMs: 500 });
     await works(lock);
     const [old] = redis.server.nodes as [RedisNode];
     await old.kill();
@@ -145,12 +105,12 @@ describe("a lock whose master fails", () => {
 
 describe("a lock whose master is stopped and goes on", () => {
   it("is held by one at a time by the word of the new master, and the old one grants nothing to our clients", async () => {
-    const [holding, waiting] = [bench.on(await owned()), bench.on(await owned())];
-    const idle = bench.on(await owned());
+    const [holding, waiting] = [bench.on(await owned(redis)), bench.on(await owned(redis))];
+    const idle = bench.on(await owned(redis));
     await works(idle);
     const held = await holding.acquire(name);
     const waiter = await enqueue(waiting, name, { waitMs: 30_000 });
-    await inStep();
+    await allInStep();
     const [old] = redis.server.nodes as [RedisNode];
     const pausedAt = performance.now();
     old.pause();
@@ -176,7 +136,7 @@ describe("a lock whose master is stopped and goes on", () => {
 
 describe("a lock behind Sentinels", () => {
   it("does what it does on a single server", async () => {
-    const lock = bench.on(await owned());
+    const lock = bench.on(await owned(redis));
     const lease = await lock.acquire(name);
     expect(await lock.tryAcquire(name)).toBeNull();
     const waiter = await enqueue(lock, name);
