@@ -73,6 +73,11 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
     // A lease that was lost is given back behind the scenes, nobody knows when.
     const lost = new Set<string>();
     const released = new Set<string>();
+    const askedAt = new Map(
+      records.flatMap((record) =>
+        record.kind === "call" && record.fence !== undefined ? [[record.fence, record.startedAt] as const] : [],
+      ),
+    );
     const given = new Set(records.map((record) => record.kind === "call" && record.what === "release" && record.lease));
     /** Before this nothing ended a lease that its caller did not give back. */
     const endsFrom = new Map<string, number>();
@@ -80,7 +85,10 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
       if (record.kind === "hold") {
         const { fence, abortedAt, endsAt, endedAt } = record;
         if (abortedAt !== undefined) lost.add(fence);
-        const surelyUntil = endsAt === undefined ? -Infinity : Math.min(endsAt - clockErrorMs, abortedAt ?? Infinity);
+        // What was not renewed ends for its holder a lease after it was asked for, however late the server granted it.
+        const ownEnd = (askedAt.get(fence) ?? -Infinity) + 0.98 * run.leaseMs;
+        const surelyUntil =
+          endsAt === undefined ? -Infinity : Math.min(endsAt - clockErrorMs, ownEnd, abortedAt ?? Infinity);
         // Who is killed while it gives back says nothing of that.
         endsFrom.set(fence, given.has(fence) ? surelyUntil : Math.min(surelyUntil, endedAt));
       } else if (record.kind === "call" && record.what === "release") {
