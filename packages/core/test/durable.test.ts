@@ -148,8 +148,20 @@ describe("durable", () => {
     expect(most).toBeLessThanOrEqual(8);
   });
 
-  it("refuses what would end the question, use after its end, and options that make no sense", async () => {
-    for (const command of ["MULTI", "subscribe", "SELECT", "RESET"])
+  it("refuses what would end the question or change the connection, use after its end, and options that make no sense", async () => {
+    const refused = [
+      "MULTI",
+      "subscribe",
+      "PUNSUBSCRIBE",
+      "SELECT",
+      "RESET",
+      "AUTH",
+      "hello",
+      "CLIENT",
+      "WATCH",
+      "WAIT",
+    ];
+    for (const command of [...refused, "BLPOP", "brpoplpush", "BZMPOP", "BLMOVE"])
       expect(await rejection(durable(redis.client, terms(), (scope) => scope.call(command)))).toBeInstanceOf(
         RangeError,
       );

@@ -42,19 +42,12 @@ export interface DurableResult<T> extends Durability {
   readonly value: T;
 }
 
-/** What would end or replace the connection, or keep the question from being answered. */
-const reserved = new Set([
-  "MULTI",
-  "EXEC",
-  "DISCARD",
-  "RESET",
-  "QUIT",
-  "SELECT",
-  "SUBSCRIBE",
-  "PSUBSCRIBE",
-  "SSUBSCRIBE",
-  "MONITOR",
-]);
+/**
+ * What would end the connection, or make it another one for the next who borrows it (another user, protocol or mode), or
+ * keep the question from being answered.
+ */
+const reserved =
+  /^(MULTI|EXEC|DISCARD|WATCH|UNWATCH|RESET|QUIT|SELECT|AUTH|HELLO|CLIENT|READONLY|READWRITE|ASKING|[PS]?(UN)?SUBSCRIBE|MONITOR|SYNC|PSYNC|WAIT|WAITAOF|B(L|R|Z)\w*POP\w*|BLMOVE)$/i;
 
 /**
  * Runs `write` on a connection of its own and says what became of its writes: how many replicas have them, and whether
@@ -65,7 +58,8 @@ const reserved = new Set([
  * only when that work is. It is no consensus; see `replicas`.
  *
  * At most eight run at a time for a client; others wait their turn, and nobody else's commands wait for them. A script
- * is the way to do several things atomically: MULTI is refused.
+ * is the way to do several things atomically: MULTI is refused, as is what blocks or changes the connection (AUTH, SELECT
+ * and their like).
  *
  * @throws what `write` throws; the connection is then closed.
  * @throws {KitUnavailableError} no master in time; nothing was written.
@@ -193,7 +187,7 @@ class Session<T> {
     };
     return {
       call: (command, ...args) => {
-        if (reserved.has(command.toUpperCase()))
+        if (reserved.test(command))
           return Promise.reject(new RangeError(`Expected no ${command} inside a durable scope`));
         return send(async () => {
           try {
