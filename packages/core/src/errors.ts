@@ -14,7 +14,7 @@ import type { RedisArgument } from "./client.js";
  * - `KIT_AUTH`: the server wants other credentials
  * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or touch a key or channel
  * - `KIT_NOSCRIPT`: the server forgot a script between two tries
- * - `KIT_LAYOUT`: the data was written by a newer version of the package
+ * - `KIT_LAYOUT`: the data was written by a newer version of the package, or is damaged
  * - `KIT_CONFLICT`: an optimistic transaction lost every try until its time was over
  * - `KIT_CLOSED`: the object was closed
  * - `KIT_NAME`: a name cannot become part of a key

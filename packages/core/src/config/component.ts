@@ -15,6 +15,7 @@ import {
   withRuntime,
   type RedisLike,
 } from "../index.js";
+import { bounded } from "./bounded.js";
 import { Config } from "./config.js";
 import { ComponentRefusedError } from "./errors.js";
 import {
@@ -25,7 +26,7 @@ import {
   watchNames,
   type WatchOptions,
 } from "./options.js";
-import type { Content, StandardSchema } from "./schema.js";
+import { type Content, ownSchema, type StandardSchema } from "./schema.js";
 import { Store } from "./store.js";
 
 /** The entry of a component, unless it has a schema of its own. */
@@ -114,6 +115,11 @@ const settleMs = 1_000;
 const retryBaseMs = 250;
 const retryCapMs = 15_000;
 const checkMs = 2_000;
+/**
+ * The most that opening and checking a connection may take together, and that closing one may. connect() and our own check
+ * give up long before: this is for code that is not ours, and long enough for a slow TLS handshake or a secret store.
+ */
+const foreignMs = 10_000;
 
 const url = /^rediss?(?:\+sentinel|\+cluster)?:\/\/(?:[^@/:]*@)?(?<hosts>[^@/?#\s]+)(?:\/[^@?#\s]*)?$/i;
 const host = /^(?:\[[0-9a-f:.%]+\]|[^:[\]]+)(?::(?<port>\d{1,5}))?$/i;
@@ -134,22 +140,16 @@ const issueOfUrl = (given: unknown): string | undefined => {
     : "expected an address with a host, as redis://host:6379/0, and nothing behind a question mark";
 };
 
-const entrySchema: StandardSchema<ComponentEntry> = {
-  "~standard": {
-    version: 1,
-    vendor: "kit",
-    validate: (value) => {
-      if (typeof value !== "object" || value === null) return { issues: [{ message: "expected an object" }] };
-      const { url: address, secret, ...rest } = value as Record<string, unknown>;
-      const issues = Object.keys(rest).map((key) => ({ message: "is not known", path: [key] }));
-      const issue = issueOfUrl(address);
-      if (issue !== undefined) issues.push({ message: issue, path: ["url"] });
-      if (secret !== undefined && (typeof secret !== "string" || secret === ""))
-        issues.push({ message: "expected the name of a secret", path: ["secret"] });
-      return issues.length > 0 ? { issues } : { value: value as ComponentEntry };
-    },
-  },
-};
+const entrySchema = ownSchema<ComponentEntry>((value) => {
+  if (typeof value !== "object" || value === null) return { issues: [{ message: "expected an object" }] };
+  const { url: address, secret, ...rest } = value as Record<string, unknown>;
+  const issues = Object.keys(rest).map((key) => ({ message: "is not known", path: [key] }));
+  const issue = issueOfUrl(address);
+  if (issue !== undefined) issues.push({ message: issue, path: ["url"] });
+  if (secret !== undefined && (typeof secret !== "string" || secret === ""))
+    issues.push({ message: "expected the name of a secret", path: ["secret"] });
+  return issues.length > 0 ? { issues } : { value: value as ComponentEntry };
+});
 
 const openConnection = async (entry: ComponentEntry, { secret, signal }: OpenContext): Promise<Connection> => {
   if (entry.secret === undefined) return await connect({ url: entry.url, signal });
@@ -264,8 +264,9 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   /**
-   * Ends the component: calls in flight are waited for, at most `drainMs`, and its connection is closed. New calls are
-   * rejected with KitClosedError. Idempotent; never rejects.
+   * Ends the component: what is being opened is aborted, calls in flight are waited for, at most `drainMs`, and its
+   * connection is closed, within ten seconds. New calls are rejected with KitClosedError. Called inside one of the
+   * component's own calls, it waits for that one, too: all of `drainMs`. Idempotent; never rejects.
    */
   async close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -360,24 +361,20 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     const opening = { canonical: content.canonical, abort: new AbortController() };
     this.#opening = opening;
     const made: Conn[] = [];
-    const { open, check } = this.#settings;
     try {
       await traced(
         "component.open",
         () => ({ name: this.name }),
         // What is thrown is seen by tracing, and may show what it should not.
         async () => {
-          const { signal } = opening.abort;
           try {
-            made.push(await open(content.value, { secret: (name) => this.#secret(name), signal }));
-            await check?.(made[0] as Conn);
+            made.push(await this.#make(content.value, opening.abort));
           } catch (error) {
             throw this.#refusalOf(error);
           }
         },
       );
     } catch (error) {
-      if (made.length > 0) await this.#shut(made[0] as Conn, true);
       if (this.#opening !== opening) return;
       this.#opening = undefined;
       this.#refuse(error as ComponentRefusedError);
@@ -394,6 +391,27 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     if (!old) return;
     this.emit("swap", { generation: this.#generations });
     await this.#retire(old);
+  }
+
+  /** A connection that was checked, or none: what is not wanted any more is closed, whenever it comes. */
+  async #make(entry: Entry, abort: AbortController): Promise<Conn> {
+    const { open, check } = this.#settings;
+    const { signal } = abort;
+    const limit = { deadline: Deadline.in(foreignMs), signals: [signal] };
+    const late = (): Error => new ComponentRefusedError(this.name, "it was not open in time");
+    const opened = (async () => await open(entry, { secret: (name) => this.#secret(name), signal }))();
+    try {
+      const connection = await bounded(opened, limit, late);
+      await bounded((async () => await check?.(connection))(), limit, late);
+      return connection;
+    } catch (error) {
+      abort.abort();
+      void opened.then(
+        (connection) => this.#track(this.#shut(connection, true)),
+        () => undefined,
+      );
+      throw error;
+    }
   }
 
   #recover(): void {
@@ -439,7 +457,10 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
 
   async #shut(connection: Conn, isForced: boolean): Promise<void> {
     try {
-      await this.#settings.close(connection, isForced);
+      const { close } = this.#settings;
+      const limit = { deadline: Deadline.in(foreignMs), signals: [] };
+      const late = (): Error => new KitError("KIT_SERVER", "it did not end in time");
+      await bounded((async () => await close(connection, isForced))(), limit, late);
     } catch (error) {
       const why = KitError.is(error) ? error.message : kindOf(error);
       const what = `Component ${JSON.stringify(this.name)} could not close a connection: ${why}`;

@@ -11,6 +11,7 @@ import {
   TypedEmitter,
   type RedisLike,
 } from "../index.js";
+import type { Limit } from "./bounded.js";
 import { ConfigConflictError, ConfigInvalidError, ConfigLostError, ConfigMissingError } from "./errors.js";
 import {
   type AskOptions,
@@ -18,6 +19,8 @@ import {
   configSettings,
   type HistoryOptions,
   historyTerms,
+  mostHistory,
+  type Question,
   question,
   type ReadyOptions,
   readyTerms,
@@ -100,7 +103,7 @@ export class Config<Value = unknown, Input = Value>
   #failures = 0;
   #failure: KitError | undefined;
   /** What was found and not taken, and why. */
-  #refused: { readonly version: string; readonly error: ConfigInvalidError } | undefined;
+  #refused: { readonly version: string; readonly error: ConfigInvalidError; readonly isFinal: boolean } | undefined;
   /** A version that cannot follow the one we know: looked at twice before it is believed. */
   #suspect: string | undefined;
   #isMissing = false;
@@ -171,7 +174,12 @@ export class Config<Value = unknown, Input = Value>
 
   /** How long ago the server last confirmed `current` (before the first time: since this object was made); 0 while fresh. */
   get staleMs(): number {
-    return this.#state === "fresh" ? 0 : performance.now() - this.#confirmedAt;
+    return this.#state === "fresh" ? 0 : this.unconfirmedMs;
+  }
+
+  /** @internal How long ago the server last confirmed `current`, also while fresh. */
+  get unconfirmedMs(): number {
+    return performance.now() - this.#confirmedAt;
   }
 
   /**
@@ -198,17 +206,19 @@ export class Config<Value = unknown, Input = Value>
    * Asks the server now, and returns what stands there. `current` is not waited for.
    *
    * @throws {ConfigMissingError} nothing is set; a default counts only while nothing was ever seen.
-   * @throws {ConfigInvalidError} what stands there is refused.
+   * @throws {ConfigInvalidError} what stands there is refused, or the schema did not settle within `deadlineMs`.
+   * @throws {KitClosedError} it was closed while the schema was asked.
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async get(options: AskOptions = {}): Promise<Value> {
     const terms = question(options, this.#store.settings);
+    const limit = this.#limit(terms);
     return await this.#asked("config.get", async () => {
       const entry = await this.#store.read(terms);
       if (textOf(entry?.version) !== textOf(this.#version)) this.#want();
-      if (entry) return (await contentOf(this.name, this.#schema, entry.text)).value;
+      if (entry) return (await contentOf(this.name, this.#schema, entry.text, limit)).value;
       if (this.#default === undefined || this.#version) throw new ConfigMissingError(this.name);
-      return (await contentOf(this.name, this.#schema, this.#default)).value;
+      return (await contentOf(this.name, this.#schema, this.#default, limit)).value;
     });
   }
 
@@ -217,7 +227,9 @@ export class Config<Value = unknown, Input = Value>
    * reads back as must be what the schema wants.
    *
    * @throws {ConfigConflictError} `expected` is not what is there; nothing was changed.
-   * @throws {ConfigInvalidError} the schema refuses it, or it is no JSON; nothing was sent.
+   * @throws {ConfigInvalidError} the schema refuses it, or did not settle within `deadlineMs`, or it is no JSON; nothing
+   *   was sent.
+   * @throws {KitClosedError} it was closed while the schema was asked; nothing was sent.
    * @throws {KitUnknownOutcomeError} its reply is lost; ask again with its `op`.
    * @throws {KitUnavailableError | KitError} as every command.
    */
@@ -227,7 +239,7 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * The last writes, the newest first.
+   * The last writes, the newest first; without what is no write of ours, or no JSON.
    *
    * @throws {KitUnavailableError | KitError} as every command.
    */
@@ -235,12 +247,13 @@ export class Config<Value = unknown, Input = Value>
     const { limit, ...terms } = historyTerms(options, this.#store.settings);
     return await this.#asked("config.history", async () => {
       const kept = await this.#store.history(limit, terms);
-      return await Promise.all(
+      const read = await Promise.allSettled(
         kept.map(async ({ version, author, text }) => {
           const { value } = await contentOf(this.name, undefined, text);
           return Object.freeze({ ...version, author, value });
         }),
       );
+      return read.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
     });
   }
 
@@ -255,7 +268,7 @@ export class Config<Value = unknown, Input = Value>
     const terms = writeTerms(options, this.#store.settings);
     const deadline = Deadline.in(terms.deadlineMs);
     return await this.#asked("config.rollback", async () => {
-      const kept = await this.#store.history(1_000, terms);
+      const kept = await this.#store.history(mostHistory, terms);
       const found = kept.find(({ version }) => version.revision === revision);
       if (!found) throw new ConfigMissingError(this.name, revision);
       const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
@@ -264,8 +277,8 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Stops following the entry: who waits for `ready()` is rejected with KitClosedError, calls under way are waited for,
-   * and `current` stays what it is, `stale`. The client is not touched. Idempotent; never rejects.
+   * Stops following the entry: who waits for `ready()` or for an asynchronous schema is rejected with KitClosedError,
+   * commands under way are waited for, and `current` stays what it is, `stale`. The client is not touched. Idempotent; never rejects.
    */
   async close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -278,13 +291,18 @@ export class Config<Value = unknown, Input = Value>
   }
 
   async #close(): Promise<void> {
-    this.#end.abort();
+    this.#end.abort(new KitClosedError("The configuration"));
     clearTimeout(this.#timer);
     for (const stop of this.#stops) stop();
     for (const { failed } of [...this.#waiters]) failed(new KitClosedError("The configuration"));
     this.#stale("it is closed");
     await Promise.allSettled(this.#underWay);
     this.#store.runtime.release();
+  }
+
+  /** How long a call waits for the schema. */
+  #limit({ deadlineMs, signal }: Question): Limit {
+    return { deadline: Deadline.in(deadlineMs), signals: [signal, this.#end.signal] };
   }
 
   #assertOpen(): void {
@@ -347,9 +365,11 @@ export class Config<Value = unknown, Input = Value>
 
   async #write(value: Input, terms: WriteTerms): Promise<ConfigVersion> {
     const text = jsonOf(this.name, value, this.#store.settings.maxBytes);
-    const content = await contentOf(this.name, this.#schema, text);
+    const limit = this.#limit(terms);
+    const content = await contentOf(this.name, this.#schema, text, limit);
+    const deadlineMs = Math.max(1, Math.ceil(limit.deadline.remainingMs));
     const sentAt = performance.now();
-    const { isWritten, version } = await this.#store.write(text, terms);
+    const { isWritten, version } = await this.#store.write(text, { ...terms, deadlineMs });
     if (!isWritten || !version) {
       this.#want();
       throw new ConfigConflictError(this.name, version);
@@ -387,9 +407,10 @@ export class Config<Value = unknown, Input = Value>
     }
     this.#isReading = false;
     if (this.#closing) return;
-    const { pollMs } = this.#store.settings;
+    const { pollMs, longestPollMs } = this.#store.settings;
     const retryMs = retryBaseMs / 2 + backoffMs(this.#failures + 1, retryBaseMs, retryCapMs);
-    this.#again(this.#failures > 0 ? Math.min(retryMs, pollMs) : pollMs * (0.5 + Math.random()));
+    const nextMs = this.#failures > 0 ? Math.min(retryMs, pollMs) : pollMs * (0.5 + Math.random());
+    this.#again(Math.min(nextMs, longestPollMs));
   }
 
   #again(ms: number): void {
@@ -408,27 +429,48 @@ export class Config<Value = unknown, Input = Value>
     const known = this.#version;
     const text = versionText(entry.version);
     if (known && text === versionText(known)) return this.#confirm(sentAt);
-    if (this.#refused?.version === text) return this.#refuse(this.#refused.error);
     const isLost = known !== undefined && !this.#isMissing && !succeeds(entry.version, known);
     if (isLost && this.#suspect !== text) {
       this.#suspect = text;
       this.#isWanted = true;
       return;
     }
-    let content: Content<Value>;
+    const content = await this.#validated(text, entry.text);
+    if (!content || this.#closing) return;
+    if (isLost) this.emit("error", new ConfigLostError(this.name, known, entry.version));
+    this.#accept(content, entry.version, sentAt);
+  }
+
+  /** What may be taken; undefined: it was refused, or overtaken. */
+  async #validated(version: string, text: string): Promise<Content<Value> | undefined> {
+    const before = this.#refused?.version === version ? this.#refused : undefined;
+    if (before?.isFinal) {
+      this.#refuse(before.error);
+      return undefined;
+    }
+    const known = this.#version;
+    const limit = this.#limit({ deadlineMs: this.#store.settings.deadlineMs, signal: undefined });
+    let content: Content<Value> | undefined;
+    let refused: ConfigInvalidError | undefined;
     try {
-      content = await contentOf(this.name, this.#schema, entry.text);
+      content = await contentOf(this.name, this.#schema, text, limit);
     } catch (error) {
       if (!(error instanceof ConfigInvalidError)) throw error;
-      this.#refused = { version: text, error };
-      return this.#refuse(error);
+      refused = error;
     }
     // A write of our own was quicker than the schema.
-    if (this.#version !== known) this.#isWanted = true;
-    else if (!this.#closing) {
-      if (isLost) this.emit("error", new ConfigLostError(this.name, known, entry.version));
-      this.#accept(content, entry.version, sentAt);
+    if (this.#version !== known) {
+      this.#isWanted = true;
+      return undefined;
     }
+    if (refused && !this.#closing) {
+      // A schema that was too slow may be quicker the next time; until then that is no news.
+      const isFinal = limit.deadline.remainingMs > 1;
+      const error = isFinal ? refused : (before?.error ?? refused);
+      this.#refused = { version, error, isFinal };
+      this.#refuse(error);
+    }
+    return content;
   }
 
   async #takeNothing(sentAt: number): Promise<void> {
@@ -437,8 +479,8 @@ export class Config<Value = unknown, Input = Value>
       return this.#refuse(this.#missing);
     }
     if (this.#content) return this.#confirm(sentAt);
-    const content = await contentOf(this.name, this.#schema, this.#default);
-    if (!this.#version && !this.#closing) this.#accept(content, undefined, sentAt);
+    const content = await this.#validated("default", this.#default);
+    if (content && !this.#closing) this.#accept(content, undefined, sentAt);
   }
 
   #accept(content: Content<Value>, version: ConfigVersion | undefined, sentAt: number): void {

@@ -11,7 +11,7 @@ import {
   watchNames,
   type WatchOptions,
 } from "./options.js";
-import { contentOf, type StandardSchema } from "./schema.js";
+import { contentOf, ownSchema } from "./schema.js";
 import { Store } from "./store.js";
 
 /** What a flag is taken for. */
@@ -23,7 +23,8 @@ export interface FlagDefinition {
 /** Settings of the flags. */
 export interface FlagsOptions extends WatchOptions {
   /**
-   * How long the last known answer holds when the server cannot be asked, in milliseconds; then `whenUnknown` does.
+   * How long an answer holds that the server has not confirmed since, in milliseconds, at least 200; then `whenUnknown`
+   * does, also while nothing shows yet that the server is silent. The flags are looked at twice in that time, at least.
    * Undefined: for ever.
    *
    * @default undefined
@@ -89,17 +90,11 @@ const issuesOf = (name: string, flag: unknown): { message: string; path: string[
   return issues;
 };
 
-const schema: StandardSchema<StoredFlags> = {
-  "~standard": {
-    version: 1,
-    vendor: "kit",
-    validate: (value) => {
-      if (!isRecord(value)) return { issues: [{ message: "expected an object" }] };
-      const issues = Object.entries(value).flatMap(([name, flag]) => issuesOf(name, flag));
-      return issues.length > 0 ? { issues } : { value: value as StoredFlags };
-    },
-  },
-};
+const schema = ownSchema<StoredFlags>((value) => {
+  if (!isRecord(value)) return { issues: [{ message: "expected an object" }] };
+  const issues = Object.entries(value).flatMap(([name, flag]) => issuesOf(name, flag));
+  return issues.length > 0 ? { issues } : { value: value as StoredFlags };
+});
 
 /**
  * Switches that many processes read: maintenance, and the like. Made by {@link createFlags}. All are one entry of the
@@ -116,14 +111,15 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   constructor(redis: RedisLike, definitions: Readonly<Record<Name, FlagDefinition>>, options: FlagsOptions) {
     super();
     const { maxStaleMs, ...watching } = optionsObject("options", options, [...watchNames, "maxStaleMs"]);
-    this.#maxStaleMs = maxStaleMs === undefined ? Infinity : integerOption("maxStaleMs", maxStaleMs, 1);
+    this.#maxStaleMs = maxStaleMs === undefined ? Infinity : integerOption("maxStaleMs", maxStaleMs, 200);
     for (const [name, definition] of Object.entries<FlagDefinition>(definitions)) {
       textOption("definitions", name, 128);
       const { whenUnknown } = optionsObject(name, definition, ["whenUnknown"]);
       booleanOption("whenUnknown", whenUnknown);
       this.#unknown.set(name, flagOf({ on: whenUnknown }, false));
     }
-    this.#store = new Store(redis, "flags", configSettings(watching));
+    const settings = { ...configSettings(watching), longestPollMs: this.#maxStaleMs / 2 };
+    this.#store = new Store(redis, "flags", settings);
     this.#config = new Config(this.#store, schema, "{}");
     this.#config.on("change", (next) => this.#take(next));
     this.#config.on("state", (...facts) => this.emit("state", ...facts));
@@ -231,8 +227,9 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   #isKnown(): boolean {
-    const { state, staleMs } = this.#config;
-    return state !== "loading" && staleMs <= this.#maxStaleMs;
+    // Also while it passes for fresh: a server that falls silent says so to nobody.
+    const { state, unconfirmedMs } = this.#config;
+    return state !== "loading" && unconfirmedMs <= this.#maxStaleMs;
   }
 
   #take(stored: StoredFlags): void {

@@ -49,13 +49,15 @@ export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOpti
    */
   readonly onMissing?: "throw" | "wait" | undefined;
   /**
-   * How many writes the history keeps, the newest included.
+   * How many writes the history keeps, the newest included: at most 100, and `maxHistory` × `maxBytes` at most 16 MiB,
+   * since each write looks through them.
    *
    * @default 20
    */
   readonly maxHistory?: number | undefined;
   /**
-   * The most that a value may take as JSON, in bytes. Each reader reads all of it at each change.
+   * The most that a value may take as JSON, in bytes. Each reader reads all of it at each change. Above 838860 it
+   * takes a smaller `maxHistory`.
    *
    * @default 65536
    */
@@ -102,7 +104,8 @@ export interface SetOptions extends AskOptions {
    */
   readonly author?: string | undefined;
   /**
-   * The operation id, as a KitUnknownOutcomeError reports it: a write that is asked for again with it happens once.
+   * The operation id, as a KitUnknownOutcomeError reports it: a write that is asked for again with it happens once, as
+   * long as it is among the last `maxHistory` writes. The answer is then the first one's, also for another value.
    *
    * @default a random one
    */
@@ -131,6 +134,8 @@ export interface ConfigSettings extends WatchSettings {
   readonly waitsForMissing: boolean;
   readonly maxHistory: number;
   readonly maxBytes: number;
+  /** The most between two looks, in milliseconds, whatever `pollMs` comes to. */
+  readonly longestPollMs: number;
 }
 
 /** Checked; what was not given is left out. */
@@ -144,6 +149,9 @@ const configNames = [...watchNames, "schema", "default", "onMissing", "maxHistor
 const askNames = ["deadlineMs", "signal"];
 
 const longestMs = 86_400_000;
+/** Each write looks through the history, and meanwhile the server does nothing else. */
+export const mostHistory = 100;
+const mostHistoryBytes = 16_777_216;
 /** Written into each entry of the history, and shown on one line. */
 const control = /\p{C}/u;
 const defaultAuthor = `${hostname().slice(0, 100)}:${String(process.pid)}`;
@@ -162,11 +170,16 @@ export const configSettings = (options: ConfigOptions): ConfigSettings => {
   if (onMissing !== "throw" && onMissing !== "wait")
     throw new TypeError('Expected `onMissing` to be "throw" or "wait"');
   schemaOption(schema);
+  integerOption("maxHistory", maxHistory, 1, mostHistory);
+  integerOption("maxBytes", maxBytes, 1, mostHistoryBytes);
+  if (maxHistory * maxBytes > mostHistoryBytes)
+    throw new RangeError(`Expected \`maxHistory\` × \`maxBytes\` to be at most ${String(mostHistoryBytes)}`);
   return {
     ...watchSettings(own),
     waitsForMissing: onMissing === "wait",
-    maxHistory: integerOption("maxHistory", maxHistory, 1, 1_000),
-    maxBytes: integerOption("maxBytes", maxBytes, 1, 16_777_216),
+    maxHistory,
+    maxBytes,
+    longestPollMs: Infinity,
   };
 };
 
@@ -236,6 +249,6 @@ export const historyTerms = (
   options: HistoryOptions,
   settings: WatchSettings,
 ): Question & { readonly limit: number } => {
-  const { limit = 1_000, ...rest } = optionsObject("options", options, [...askNames, "limit"]);
-  return { ...question(rest, settings), limit: integerOption("limit", limit, 1, 1_000) };
+  const { limit = mostHistory, ...rest } = optionsObject("options", options, [...askNames, "limit"]);
+  return { ...question(rest, settings), limit: integerOption("limit", limit, 1, mostHistory) };
 };

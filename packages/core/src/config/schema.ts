@@ -1,3 +1,4 @@
+import { bounded, type Limit } from "./bounded.js";
 import { type ConfigIssue, ConfigInvalidError } from "./errors.js";
 
 /** What a schema answers. */
@@ -127,30 +128,56 @@ export interface Content<Value> {
   readonly canonical: string;
 }
 
+/** Schemas of ours, whose words hold nothing of the value: nothing need be taken out of them. */
+const ours = new WeakSet<object>();
+
+/** A schema whose words quote nothing. */
+export const ownSchema = <Value>(validate: StandardSchema<Value>["~standard"]["validate"]): StandardSchema<Value> => {
+  const schema: StandardSchema<Value> = { "~standard": { version: 1, vendor: "kit", validate } };
+  ours.add(schema);
+  return schema;
+};
+
+const isPromise = <T>(given: T | Promise<T>): given is Promise<T> =>
+  typeof (given as { then?: unknown } | undefined)?.then === "function";
+
 /**
  * What the schema makes of a JSON text, frozen.
  *
- * @throws {ConfigInvalidError} it is no JSON, or not what the schema wants.
+ * @throws {ConfigInvalidError} it is no JSON, or not what the schema wants, or that is not known by the limit's deadline.
+ * @throws the reason of a signal of the limit, if that aborts first.
  */
 export const contentOf = async <Value>(
   entry: string,
   schema: StandardSchema<unknown, Value> | undefined,
   text: string,
+  limit?: Limit,
 ): Promise<Content<Value>> => {
   const json = parseJson(entry, text);
   // Before the schema sees it, which may change it.
   const canonical = canonicalOf(json);
   if (!schema) return { value: frozen(json as Value), canonical };
-  let verdict: Verdict<Value>;
-  try {
-    verdict = await schema["~standard"].validate(json);
-  } catch (error) {
+  const failure = (error: unknown): ConfigInvalidError => {
     // Its message may quote the value.
     const kind = error instanceof Error ? error.name : typeof error;
-    throw new ConfigInvalidError(entry, [{ path: "", message: `the schema failed with ${redactor(text)(kind)}` }]);
+    return new ConfigInvalidError(entry, [{ path: "", message: `the schema failed with ${redactor(text)(kind)}` }]);
+  };
+  const late = (): Error => new ConfigInvalidError(entry, [{ path: "", message: "the schema did not settle in time" }]);
+  let asked: Verdict<Value> | Promise<Verdict<Value>>;
+  try {
+    asked = schema["~standard"].validate(json);
+  } catch (error) {
+    throw failure(error);
   }
+  if (isPromise(asked)) {
+    const work = Promise.resolve(asked).catch((error: unknown) => {
+      throw failure(error);
+    });
+    asked = await (limit ? bounded(work, limit, late) : work);
+  }
+  const verdict = asked;
   if (!verdict.issues) return { value: frozen(verdict.value), canonical };
-  const redact = redactor(text);
+  const redact = ours.has(schema) ? (message: string): string => message : redactor(text);
   const issues = verdict.issues.map(({ message, path = [] }) => ({
     path: path.map((step) => String(typeof step === "object" ? step.key : step)).join("."),
     message: redact(String(message)),

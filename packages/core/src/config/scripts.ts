@@ -72,8 +72,10 @@ export const history: Script<EntryKeys, readonly ["limit"], readonly KeptEntry[]
   args: ["limit"],
   readonly: true,
   reply: (raw) =>
-    (raw as unknown[]).map((kept) => {
-      const [epoch, revision, at, , author = "", text = ""] = String(kept).split("\t");
-      return { version: versionOf(epoch, revision, at), author, text };
+    (raw as unknown[]).flatMap((kept) => {
+      const [epoch = "", revision = "", at = "", , author = "", text] = String(kept).split("\t");
+      // One spoilt line does not hide the others.
+      if (text === undefined || ![epoch, revision, at].every((part) => /^\d{1,16}$/.test(part))) return [];
+      return [{ version: versionOf(epoch, revision, at), author, text }];
     }),
 });

@@ -6,7 +6,7 @@
 -- ARGV[2]  expected    string   `epoch:revision:at` of what must be there; `none`: nothing; empty: whatever it is
 -- ARGV[3]  author      string   who writes, for people; without control characters
 -- ARGV[4]  value       string   JSON, so without tabs
--- ARGV[5]  maxHistory  integer  how many writes are kept, this one included
+-- ARGV[5]  maxHistory  integer  how many writes are kept, this one included, and looked through for `op`
 -- ARGV[6]  channel     string   where it is told: `epoch:revision:at`
 --
 -- Reply     { 1, epoch, revision, at }  written, now or by an earlier copy of this call
@@ -21,15 +21,18 @@ local value = ARGV[4]
 local maxHistory = tonumber(ARGV[5])
 local channel = ARGV[6]
 
+-- Of what Lua can count without losing digits.
+local function isNumber(text) return text and #text <= 16 and string.find(text, '^%d+$') ~= nil end
+
 local found = redis.call('HMGET', entry, 'layout', 'epoch', 'revision', 'at', 'op')
 local layout, epoch, revision, at = found[1], found[2], found[3], found[4]
 local isThere = layout or redis.call('EXISTS', entry) == 1
-if isThere and not (layout == '1' and epoch and revision and at) then
-  return redis.error_reply('KIT_LAYOUT the configuration was written by a newer version')
+if isThere and not (layout == '1' and isNumber(epoch) and isNumber(revision) and isNumber(at)) then
+  return redis.error_reply('KIT_LAYOUT the configuration was written by a newer version, or is damaged')
 end
 if isThere and found[5] == op then return { 1, epoch, revision, at } end
 -- Read before the first write: a history of another type fails here, with nothing done.
-for _, kept in ipairs(redis.call('LRANGE', history, 0, -1)) do
+for _, kept in ipairs(redis.call('LRANGE', history, 0, maxHistory - 1)) do
   local keptEpoch, keptRevision, keptAt, keptOp = string.match(kept, '^(%d+)\t(%d+)\t(%d+)\t([^\t]*)\t')
   if keptOp == op then return { 1, keptEpoch, keptRevision, keptAt } end
 end
