@@ -3,6 +3,7 @@ import { createRequire } from "node:module";
 import { connect, KitError } from "@kit/core";
 import { Command, CommanderError } from "commander";
 import { examine } from "./doctor/index.js";
+import { strangerOf } from "./doctor/reachability.js";
 import { exitCodes, Failure } from "./exit-codes.js";
 import { inspectLock, lockFacts } from "./inspect/lock.js";
 import { checkLines, countsOf, factLines, summaryLine } from "./print.js";
@@ -36,7 +37,11 @@ const doctor = async (options: Target & { readonly strict?: true }): Promise<num
 
 const lock = async (name: string, options: Target & { readonly keys?: true }): Promise<number> => {
   const url = givenUrl(options.url);
-  const redis = await connect({ url, connectionName: "kit-inspect" });
+  if (name === "") throw new Failure("A name must be text of 1 to 512 bytes, got 0 bytes", exitCodes.usage);
+  const redis = await connect({ url, connectionName: "kit-inspect" }).catch(async (error: unknown) => {
+    const stranger = await strangerOf(error, url);
+    throw stranger === undefined ? error : new Failure(stranger, exitCodes.noConnection);
+  });
   try {
     const report = await inspectLock(redis, name, options.prefix, options.keys === true);
     if (options.json) printJson({ url: withoutCredentials(url), ...report });
@@ -105,3 +110,9 @@ try {
     process.exitCode = exitCodeOf(error);
   }
 }
+
+// What was written to a pipe is read when its callback runs. A server that stands still may hold a connection open.
+const flushed = (stream: NodeJS.WriteStream): Promise<void> =>
+  new Promise((resolve) => stream.write("", () => resolve()));
+await Promise.all([flushed(process.stdout), flushed(process.stderr)]);
+process.exit();

@@ -5,18 +5,33 @@ type Settings = Omit<RedisOptions, "replyMapping">;
 /** The members of ioredis' `Redis` that are needed of one connection, whichever reply mapping it has. */
 export interface NodeConnection {
   readonly options: RedisOptions;
-  readonly stream?: { readonly remoteAddress?: string; readonly remotePort?: number };
+  readonly stream?: { readonly remoteAddress?: string | undefined; readonly remotePort?: number | undefined };
   call(command: string, ...args: (string | number)[]): Promise<unknown>;
   duplicate(override: Settings): Redis;
+  disconnect(): void;
 }
 
 /** How long a server may take to answer one question. */
-const answerMs = 2_000;
+const answerMs = 1_500;
 
 /** The server does not let us ask this: the user may not, or the command was renamed. */
 export class Refused extends Error {
   override name = "Refused";
 }
+
+/** The server does not answer, or cannot be reached. */
+export class Silent extends Error {
+  override name = "Silent";
+  /** Whether nobody has been told yet. */
+  readonly isNews: boolean;
+
+  constructor(message: string, isNews: boolean) {
+    super(message);
+    this.isNews = isNews;
+  }
+}
+
+const isReply = (error: unknown): boolean => error instanceof Error && error.name === "ReplyError";
 
 /** One server process, and what it says of itself. */
 export class ServerNode {
@@ -25,6 +40,7 @@ export class ServerNode {
   readonly port: number;
   readonly #connection: NodeConnection;
   #info: Promise<ReadonlyMap<string, string>> | undefined;
+  #silence: string | undefined;
 
   constructor(connection: NodeConnection) {
     const { path, sentinels, host = "127.0.0.1", port = 6379 } = connection.options;
@@ -41,14 +57,31 @@ export class ServerNode {
     return this.#connection.options;
   }
 
+  /** Why it is not asked any more. */
+  get silence(): string | undefined {
+    return this.#silence;
+  }
+
+  /** Finds out whether it answers at all. Never rejects. */
+  async greet(): Promise<void> {
+    await this.call("PING").catch(() => undefined);
+  }
+
+  /** Ends the connection at once. */
+  disconnect(): void {
+    this.#connection.disconnect();
+  }
+
   /**
-   * Asks once.
+   * Asks once. One that did not answer is not asked again: each further question would take as long.
    *
    * @throws {Refused} the server does not let us.
-   * @throws {Error} any other error of the server, or no answer.
+   * @throws {Silent} no answer.
+   * @throws {Error} any other error of the server.
    */
   async call(command: string, ...args: (string | number)[]): Promise<unknown> {
     const words = [command, ...(spokenWith.has(command) ? args.slice(0, 1) : [])].join(" ");
+    if (this.#silence !== undefined) throw new Silent(this.#silence, false);
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new Error(`${words}: no answer within ${String(answerMs / 1_000)} s`)), answerMs);
@@ -58,6 +91,12 @@ export class ServerNode {
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
       if (isRefusal(message)) throw new Refused(words);
+      if (!isReply(error)) {
+        // Several questions at a time end together, and one of them tells.
+        const isNews = this.#silence === undefined;
+        this.#silence ??= message;
+        throw new Silent(this.#silence, isNews);
+      }
       throw new Error(message.replace(/,? with args beginning with:.*/s, ""));
     } finally {
       clearTimeout(timer);

@@ -21,11 +21,19 @@ const wordOf = (severity: Severity): string => {
 /** Control characters could rewrite the terminal; names come from other people. */
 const harmless = (text: string): string => text.replace(/\p{C}/gu, "·");
 
+/** A path that no line takes goes on in the next one behind a slash, not where the terminal's edge happens to be. */
+const piecesOf = (word: string, room: number): readonly string[] => {
+  const slash = word.length > room ? word.lastIndexOf("/", room - 1) : -1;
+  return slash > 0 ? [word.slice(0, slash + 1), ...piecesOf(word.slice(slash + 1), room)] : [word];
+};
+
 const wrap = (text: string, indent: string): readonly string[] => {
   const room = width() - indent.length;
   const lines: string[] = [];
   let line = "";
-  for (const word of harmless(text).split(" ")) {
+  for (const word of harmless(text)
+    .split(" ")
+    .flatMap((word) => piecesOf(word, room))) {
     if (line !== "" && line.length + word.length + 1 > room) {
       lines.push(line);
       line = word;
@@ -39,9 +47,10 @@ const indent = " ".repeat(8 + 1 + nameWidth + 2);
 
 /** One check: its state, its name, and what it found, with what to do about it. */
 export const checkLines = ({ id, severity, findings, docs }: CheckResult): string => {
-  const lines = findings.flatMap(({ text, fix }) => [
+  const lines = findings.flatMap(({ text, fix }, index) => [
     ...wrap(text, indent),
-    ...(fix === undefined ? [] : wrap(`Fix: ${fix}`, indent)),
+    // What mends several in a row is said below the last of them.
+    ...(fix === undefined || fix === findings[index + 1]?.fix ? [] : wrap(`Fix: ${fix}`, indent)),
   ]);
   if (severity === "warning" || severity === "problem") lines.push(`See ${docs}`);
   const [first = "", ...others] = lines;

@@ -8,9 +8,11 @@ export interface Server {
   /** How the address speaks of it. */
   readonly topology: Topology;
   readonly redis: Connection;
-  /** The one server, or each master of the Cluster. */
+  /** The one server, or each master of the Cluster: those first that answered at the beginning. */
   readonly nodes: readonly [ServerNode, ...ServerNode[]];
   readonly prefix: string;
+  /** Aborted when nobody waits for the checks any more. */
+  readonly ended: AbortSignal;
   /** How long it took until the server answered. */
   readonly connectedMs: number;
   /** Why a Cluster cannot be used, although one of its nodes answers. */
@@ -25,8 +27,25 @@ const connectionsOf = (redis: Connection): readonly NodeConnection[] => {
   return nodes ? nodes.call(redis, "master") : [redis as unknown as NodeConnection];
 };
 
+/** Each master that the Cluster lists, greeted. The client itself drops those that it cannot reach. */
+const mastersOf = async (known: readonly ServerNode[]): Promise<readonly ServerNode[]> => {
+  await Promise.all(known.map((node) => node.greet()));
+  const nodes = [...known];
+  const witness = known.find(({ silence }) => silence === undefined);
+  const slots = witness ? await witness.call("CLUSTER", "SLOTS").catch(() => []) : [];
+  for (const [, , master] of slots as [number, number, [host: string | null, port: number]][]) {
+    // Without a name it is where we have asked.
+    const host = master[0] || (witness?.host ?? "");
+    const port = master[1];
+    if (witness && !nodes.some((node) => node.host === host && node.port === port))
+      nodes.push(new ServerNode(witness.another({ host, port, lazyConnect: false, enableOfflineQueue: true })));
+  }
+  await Promise.all(nodes.slice(known.length).map((node) => node.greet()));
+  return nodes;
+};
+
 /** @throws all that `connect()` throws. */
-export const openServer = async (url: string, prefix: string): Promise<Server> => {
+export const openServer = async (url: string, prefix: string, ended: AbortSignal): Promise<Server> => {
   const startedAt = performance.now();
   let redis: Connection;
   let trouble: KitError | undefined;
@@ -39,14 +58,18 @@ export const openServer = async (url: string, prefix: string): Promise<Server> =
     trouble = error as KitError;
   }
   const connectedMs = performance.now() - startedAt;
-  const [first, ...others] = connectionsOf(redis).map((connection) => new ServerNode(connection));
+  const known = connectionsOf(redis).map((connection) => new ServerNode(connection));
+  const topology = topologyOf(url);
+  const all = topology === "cluster" ? await mastersOf(known) : known;
+  const [first, ...others] = all.toSorted((a, b) => Number(a.silence !== undefined) - Number(b.silence !== undefined));
   // A Cluster client is ready once it knows a master.
   if (!first) throw new Error("The Cluster has no master");
   return {
-    topology: topologyOf(url),
+    topology,
     redis,
     nodes: [first, ...others],
     prefix,
+    ended,
     connectedMs,
     ...(trouble ? { trouble } : {}),
   };
@@ -62,15 +85,17 @@ const anyNode = async (url: string): Promise<Connection | undefined> => {
     user = "",
     hosts,
   } = /^(?<scheme>rediss?)\+cluster:\/\/(?<user>[^@/]*@)?(?<hosts>[^/]+)/i.exec(url)?.groups ?? {};
-  for (const host of (hosts ?? "").split(",").slice(0, 5))
-    try {
-      return await connect({
-        url: `${scheme ?? ""}://${user}${host}`,
-        deadlineMs: nodeMs,
-        connectionName: "kit-doctor",
-      });
-    } catch {
-      // The next one.
-    }
-  return undefined;
+  // All at the same time: of those that are silent each would take its while.
+  const tries = (hosts ?? "")
+    .split(",")
+    .map((host) =>
+      connect({ url: `${scheme ?? ""}://${user}${host}`, deadlineMs: nodeMs, connectionName: "kit-doctor" }),
+    );
+  const any = await Promise.any(tries).catch(() => undefined);
+  for (const attempt of tries)
+    void attempt.then(
+      (connection) => connection !== any && connection.disconnect(),
+      () => undefined,
+    );
+  return any;
 };

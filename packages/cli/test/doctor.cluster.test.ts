@@ -1,7 +1,7 @@
 import { slotOf } from "@kit/core";
 import { eventually, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { doctor, soundArgs, soundPassword, started } from "./harness.js";
+import { doctor, type Examined, soundArgs, soundPassword, started } from "./harness.js";
 
 const idOf = async (node: RedisNode): Promise<string> => String(await node.call("CLUSTER", "MYID"));
 
@@ -75,6 +75,34 @@ describe("kit doctor on a Cluster", () => {
       new RegExp(`nodes that do not answer: 127\\.0\\.0\\.1:${String(port)}\nmasters without a replica: `),
     );
     expect(code).toBe(2);
+  });
+});
+
+describe("kit doctor on a Cluster of which one master does not answer", () => {
+  const timed = async (url: string): Promise<Examined & { readonly tookMs: number }> => {
+    const startedAt = performance.now();
+    return { ...(await doctor(url)), tookMs: performance.now() - startedAt };
+  };
+  /** The checks that look at every master. */
+  const ofAll = ["version", "eviction-policy", "memory", "access", "tls", "clock-skew", "slow-log", "replication"];
+
+  it.each([
+    ["is gone", (node: RedisNode) => node.kill()],
+    ["stands still", (node: RedisNode) => Promise.resolve(node.pause())],
+  ])("names one that %s, calls nothing well that it has not seen, and ends in time", async (_, lose) => {
+    const server = await started({ mode: "cluster", args: soundArgs });
+    const [, lost] = server.nodes;
+    await lose(lost!);
+    const { code, of, said, tookMs } = await timed(server.url);
+    const named = new RegExp(`masters that do not answer: 127\\.0\\.0\\.1:${String(lost!.port)}`);
+    expect(of("reachability").severity).toBe("problem");
+    expect(said("reachability")).toMatch(named);
+    expect(of("cluster-slots").severity).toBe("problem");
+    expect(said("cluster-slots")).toMatch(new RegExp(`do not answer: .*127\\.0\\.0\\.1:${String(lost!.port)}`));
+    expect(ofAll.filter((id) => of(id).severity === "ok")).toEqual([]);
+    expect(said("eviction-policy")).toContain(`127.0.0.1:${String(lost!.port)}: could not look`);
+    expect(code).toBe(2);
+    expect(tookMs).toBeLessThan(8_000);
   });
 });
 

@@ -324,6 +324,9 @@ describe("kit doctor with a user that may do little", () => {
     const { code, of, said } = await doctor(await as(grants.filter((grant) => !/^\+(evalsha|zadd)$/.test(grant))));
     expect(of("permissions").severity).toBe("problem");
     expect(said("permissions")).toBe("this user may not run EVALSHA, ZADD on kit:lock:*: locks cannot work");
+    expect(of("permissions").findings.map(({ fix }) => fix)).toEqual([
+      expect.stringMatching(/^Give the user the line/),
+    ]);
     expect(code).toBe(2);
   });
 

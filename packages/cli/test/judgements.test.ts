@@ -42,6 +42,12 @@ describe("row 9: the rates of one client", () => {
     );
   });
 
+  it("are told as lower than usual, but not as wrong, where a busy machine explains them", () => {
+    const { severity, text } = judgeRates({ ...rates, single: 14_000 });
+    expect(severity).toBe("ok");
+    expect(text).toMatch(/\(35 %\).*\. Less than the usual 50 to 60 %, within what a busy machine shows$/);
+  });
+
   it("are too low for a kept connection at half of that", () => {
     const { severity, text } = judgeRates({ ...rates, single: 8_000 });
     expect(severity).toBe("warning");

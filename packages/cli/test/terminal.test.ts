@@ -1,9 +1,12 @@
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
+import { type AddressInfo, createServer, type Server } from "node:net";
 import { startRedis, type RedisServer } from "@kit/testing";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { checkLines, summaryLine } from "../src/print.js";
-import { ended, kit, program, soundPassword, spawnKit, started } from "./harness.js";
+import { doctor, ended, kit, program, soundPassword, spawnKit, started } from "./harness.js";
 
 const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
   version: string;
@@ -67,6 +70,26 @@ describe("the look of a report", () => {
   });
 });
 
+describe("what mends several things", () => {
+  it("is said once, below the last of them", () => {
+    const findings = ["one", "two", "three"].map((text) => ({ severity: "warning" as const, text, fix: "Grant it." }));
+    const text = checkLines({ id: "permissions", severity: "warning", findings, docs: "x" });
+    expect(text.replace(/ +/g, " ")).toBe("warning permissions one\n two\n three\n Fix: Grant it.\n See x\n");
+  });
+});
+
+describe("a path that no line takes", () => {
+  it("goes on in the next line behind a slash", () => {
+    const path = `/srv/${"some-folder/".repeat(6)}ioredis`;
+    const findings = [{ severity: "ok" as const, text: path }];
+    const lines = checkLines({ id: "tls", severity: "ok", findings, docs: "" }).trimEnd().split("\n");
+    const pieces = lines.map((line) => line.slice("ok       keys-without-expiry  ".length));
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80);
+    expect(pieces.slice(0, -1).filter((piece) => !piece.endsWith("/"))).toEqual([]);
+    expect(pieces.join("")).toBe(path);
+  });
+});
+
 describe("the program", () => {
   let server: RedisServer;
 
@@ -125,12 +148,20 @@ describe("the program", () => {
     expect((await kit(["help", "doctor"])).stdout).toMatch(/--strict.*Exit codes: 0 fine, 1 warnings/s);
   });
 
+  it("says what is empty", async () => {
+    expect((await kit(["doctor", "--url", ""])).stderr).toMatch(/^kit: --url is empty; /);
+    const { code, stderr } = await kit(["inspect", "lock", ""], { env: { REDIS_URL: server.url } });
+    expect(code).toBe(64);
+    expect(stderr).toBe("kit: A name must be text of 1 to 512 bytes, got 0 bytes\n");
+  });
+
   it.each([
     ["no command", []],
     ["an unknown command", ["docter"]],
     ["an unknown option", ["doctor", "--no-such"]],
     ["an unknown thing to inspect", ["inspect", "lock"]],
     ["a prefix that cannot be one", ["doctor", "--prefix", "a{b"]],
+    ["an empty address", ["doctor", "--url", ""]],
     ["an address that makes no sense", ["doctor", "--url", "http://127.0.0.1"]],
     ["a name that cannot be one", ["inspect", "lock", "x".repeat(600)]],
   ])("exits 64 on %s, and says so on stderr", async (_, args) => {
@@ -139,6 +170,36 @@ describe("the program", () => {
     expect(stdout).toBe("");
     expect(stderr).not.toBe("");
     expect(stderr).not.toMatch(/\n {4}at /);
+  });
+});
+
+describe("an address where something else than Redis listens", () => {
+  const listening = async (server: Server): Promise<string> => {
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    return `127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+  };
+
+  it.each([
+    [
+      "an HTTP server",
+      () => createHttpServer((_, response) => response.end()),
+      (address: string) => `something answers at ${address}, but not as Redis does; a wrong port?`,
+    ],
+    [
+      "one that closes at once",
+      () => createServer((socket) => void socket.on("error", () => undefined).end()),
+      (address: string) =>
+        `something listens at ${address}, but closes each connection at once; a wrong port, or one with TLS (rediss:)?`,
+    ],
+  ])("is told as that of %s", async (_, make, text) => {
+    const address = await listening(make());
+    const report = await doctor(`redis://${address}`);
+    expect(report.said("reachability")).toBe(text(address));
+    expect(report.code).toBe(3);
+    const inspected = await kit(["inspect", "lock", "a", "--url", `redis://${address}`]);
+    expect(inspected).toEqual({ code: 3, stdout: "", stderr: `kit: ${text(address)}\n` });
   });
 });
 

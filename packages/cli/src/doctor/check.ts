@@ -1,4 +1,4 @@
-import { Refused, type ServerNode } from "../node.js";
+import { Refused, type ServerNode, Silent } from "../node.js";
 import type { Server } from "../server.js";
 
 /** From good to bad, with `skipped` for what could not be looked at. */
@@ -35,11 +35,16 @@ export const worstOf = (findings: readonly { readonly severity: Severity }[]): S
     "skipped",
   );
 
+/** What is to be done about a server that does not answer. */
+export const bringBack =
+  "See whether its process runs, stands still or swaps, and whether the network lets us through.";
+
 /** Why a check could not look. */
-export const skippedFor = (error: unknown): Finding =>
-  error instanceof Refused
-    ? skipped(`not permitted: ${error.message}`)
-    : skipped(`could not look: ${error instanceof Error ? error.message : String(error)}`);
+export const skippedFor = (error: unknown): Finding => {
+  if (error instanceof Refused) return skipped(`not permitted: ${error.message}`);
+  const text = `could not look: ${error instanceof Error ? error.message : String(error)}`;
+  return error instanceof Silent && error.isNews ? problem(text, bringBack) : skipped(text);
+};
 
 /**
  * Looks at each process by itself. What holds for all of several is said once, anything else with whom it is about.
@@ -50,7 +55,11 @@ export const onEachNode = async (
 ): Promise<readonly Finding[]> => {
   // One that does not answer must not keep the others from being looked at.
   const all = await Promise.all(
-    nodes.map((node) => look(node).catch((error: unknown): readonly Finding[] => [skippedFor(error)])),
+    nodes.map(async (node): Promise<readonly Finding[]> => {
+      // What can be told without asking would not be true of it either.
+      if (node.silence !== undefined) return [skippedFor(new Silent(node.silence, false))];
+      return await look(node).catch((error: unknown) => [skippedFor(error)]);
+    }),
   );
   const [first = []] = all;
   const words = (findings: readonly Finding[]): string => findings.map(({ text }) => text).join("\n");
@@ -61,7 +70,10 @@ export const onEachNode = async (
       .map((finding) => ({ ...finding, text: `${nodes[index]?.address ?? ""}: ${finding.text}` })),
   );
   const fine = all.flat().find(({ severity }) => severity === "ok");
-  return fine && worstOf(named) === "skipped" ? [fine, ...named] : named;
+  if (!fine || worstOf(named) !== "skipped") return named;
+  // Nothing is said to be well of which a part was not seen.
+  const isWhole = nodes.every(({ silence }) => silence === undefined);
+  return isWhole ? [fine, ...named] : [...named, skipped(`elsewhere: ${fine.text}`)];
 };
 
 /** `12`, `4.5k`, `3.1 M`: for rates and counts that nobody adds up. */

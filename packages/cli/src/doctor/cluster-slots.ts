@@ -1,6 +1,6 @@
 import { Refused, type ServerNode } from "../node.js";
 import type { Server } from "../server.js";
-import { type Check, type Finding, ok, problem, skipped, warning } from "./check.js";
+import { bringBack, type Check, type Finding, ok, problem, skipped, warning } from "./check.js";
 
 const allSlots = 16_384;
 
@@ -44,6 +44,12 @@ const masterFindings = async (nodes: Server["nodes"]): Promise<readonly Finding[
   const masters = members.filter(({ flags, slots }) => flags.includes("master") && slots.length > 0);
   const found: Finding[] = [];
   const failing = members.filter(({ flags }) => flags.includes("fail") || flags.includes("fail?"));
+  // The others take a while to notice.
+  const silent = nodes.filter(
+    ({ silence, address }) => silence !== undefined && !failing.some((member) => member.address === address),
+  );
+  if (silent.length > 0)
+    found.push(problem(`masters that do not answer: ${silent.map(({ address }) => address).join(", ")}`, bringBack));
   if (failing.length > 0)
     found.push(
       problem(

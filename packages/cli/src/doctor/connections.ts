@@ -12,7 +12,7 @@ export const connections: Check = {
         : Number((await node.config("maxclients")).get("maxclients"));
       const rejected = numberOf(info, "rejected_connections");
       const share = Math.round((clients / most) * 100);
-      const figures = `${String(clients)} of ${String(most)} connections are open`;
+      const figures = `${String(clients)} of ${String(most)} connections ${clients === 1 ? "is" : "are"} open`;
       const fix = "Share one client per process, close what is not used, or raise maxclients.";
       const found: Finding[] = [];
       if (share >= 95) found.push(problem(`${figures}: newcomers are refused soon`, fix));

@@ -1,5 +1,5 @@
 import { newToken } from "@kit/core";
-import { isRefusal, Refused } from "../node.js";
+import { isRefusal, Refused, Silent } from "../node.js";
 import type { Server } from "../server.js";
 import { type Check, type Finding, ok, problem, warning } from "./check.js";
 
@@ -38,8 +38,11 @@ const isRefused = (error: unknown): boolean =>
   error instanceof Refused || (error instanceof Error && isRefusal(error.message));
 
 /** Which of the forms the server refuses; other errors do not matter here. */
-const refusedOf = async ({ redis }: Server, forms: readonly Form[]): Promise<readonly string[]> => {
-  const results = await Promise.allSettled(forms.map(([command, ...args]) => redis.call(command, ...args)));
+const refusedOf = async ({ nodes: [node] }: Server, forms: readonly Form[]): Promise<readonly string[]> => {
+  // A Cluster's node looks at the permission before it says whose slot it is.
+  const results = await Promise.allSettled(forms.map(([command, ...args]) => node.call(command, ...args)));
+  for (const result of results)
+    if (result.status === "rejected" && result.reason instanceof Silent) throw result.reason;
   return forms.flatMap(([command], index) => {
     const result = results[index];
     return result?.status === "rejected" && isRefused(result.reason) ? [command] : [];
@@ -53,7 +56,8 @@ const askedOf = async ({ nodes: [node] }: Server, forms: readonly Form[]): Promi
       forms.map(([command, ...args]) => node.call("ACL", "DRYRUN", user, command, ...args)),
     );
     return forms.flatMap(([command], index) => (replies[index] === "OK" ? [] : [command]));
-  } catch {
+  } catch (error) {
+    if (error instanceof Silent) throw error;
     // Before 7.0 there is no such question, and it takes a right of its own.
     return [];
   }
