@@ -346,8 +346,6 @@ describe("The live stream", () => {
       Number(/cmdstat_evalsha:calls=(\d+)/.exec(await admin().info("commandstats"))?.[1] ?? 0);
     const stop = new AbortController();
     // Twenty people look at the same item.
-    const before = await inspections();
-    const startedAt = performance.now();
     const texts = await Promise.all(
       Array.from({ length: 20 }, async () => {
         const response = await fetch(`${shop.origin}/live?item=${id}&revision=1`, { signal: stop.signal });
@@ -358,11 +356,19 @@ describe("The live stream", () => {
       }),
     );
     expect(texts[0]).toMatch(/id: 1\ndata: .*hx-target="#bar-money".*hx-target="#lock"/);
-    await eventually(async () => expect(performance.now() - startedAt).toBeGreaterThan(1_500));
-    const perSecond = ((await inspections()) - before) / ((performance.now() - startedAt) / 1_000);
+    // Who looked at other items before may not be gone yet; with a look for each of the twenty no second would do.
+    await eventually(
+      async () => {
+        const before = await inspections();
+        const startedAt = performance.now();
+        await eventually(() => expect(performance.now() - startedAt).toBeGreaterThan(1_000));
+        const perSecond = ((await inspections()) - before) / ((performance.now() - startedAt) / 1_000);
+        // Four looks at the lock and one at the books, and a little for the edges.
+        expect(perSecond).toBeLessThan(8);
+      },
+      { timeoutMs: 15_000 },
+    );
     stop.abort();
-    // Four looks at the lock and one at the books, and a little for the first moment.
-    expect(perSecond).toBeLessThan(9);
   });
 
   it("shows a lock being held and let go", async () => {
