@@ -80,12 +80,13 @@ describe("failover by Sentinel", () => {
     const master = await failedOver(old);
     await old.start();
     for (const [index, runtime] of runtimes.entries()) {
-      await until(() => resubscribed[index]! > 0 && runtime.inbox.isOpen, 10_000);
+      // A lane that met the old master as it came back stays until that is told what it is: some ten seconds.
+      await until(() => resubscribed[index]! > 0 && runtime.inbox.isOpen, 25_000);
       const heard = new Promise((resolve) => runtime.inbox.expect("id", resolve));
       await eventually(
         () => master.call("PUBLISH", runtime.inbox.channel, "id\tpayload").then((n) => expect(n).toBe(1)),
         {
-          timeoutMs: 15_000,
+          timeoutMs: 25_000,
         },
       );
       expect(await heard).toBe("payload");
@@ -94,7 +95,7 @@ describe("failover by Sentinel", () => {
       });
       expect(outcome.value).toBeNull();
     }
-  });
+  }, 90_000);
 
   it("moves a lane off a master that is stopped, though nobody waits on it", async () => {
     const runtime = retain(await own(redis));
