@@ -1,3 +1,3 @@
 import { library } from "@tooling/build";
 
-export default library(["config", "durable", "otel"]);
+export default library(["config", "durable", "leasing", "otel"]);

@@ -1,4 +1,5 @@
 import { KitError } from "@kit/core";
+import { type LossReason, lossWords, shown } from "@kit/core/leasing";
 
 /**
  * Codes of the lock's own errors.
@@ -8,9 +9,6 @@ import { KitError } from "@kit/core";
  * - `KIT_LOCK_QUEUE_FULL`: too many wait for one lock
  */
 export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL";
-
-/** Names and labels may hold anything; in a message they must not break a line or drive a terminal. */
-const shown = (text: string): string => JSON.stringify(text);
 
 /** The lock could not be had within `waitMs`. Nothing of the attempt is left behind. */
 export class LockTimeoutError extends KitError {
@@ -40,31 +38,6 @@ export class LockTimeoutError extends KitError {
     this.msLeft = msLeft;
   }
 }
-
-/**
- * How a lease ended without a release.
- *
- * - `expired`: the server has no lease any more (it ran out, or the server lost its data)
- * - `taken`: another holds the lock
- * - `deadline`: no renewal was confirmed in time; the lease may have ended
- * - `max-hold`: `maxHoldMs` is over
- * - `stopped`: it was not renewed, and its time is over
- * - `closed`: the lock object was closed
- * - `released`, `handed-over`: it was given back, or passed on; only `assertHeld()` and `extend()` say so
- */
-export type LossReason =
-  "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released" | "handed-over";
-
-const lossWords: Readonly<Record<LossReason, string>> = {
-  expired: "the server holds no such lease any more",
-  taken: "another holder has it",
-  deadline: "no renewal was confirmed before its time was over",
-  "max-hold": "maxHoldMs is over",
-  stopped: "it was not renewed, and its time is over",
-  closed: "the lock object was closed",
-  released: "it was given back",
-  "handed-over": "it was passed on",
-};
 
 /** A lease ended while its holder still needed it. Work done since may overlap with the next holder's. */
 export class LockLostError extends KitError {

@@ -1,21 +1,24 @@
-import { Deadline, KitClosedError, KitError, newToken, type RedisLike, surely, traced, TypedEmitter } from "@kit/core";
-import { firstTermMs, LockCommands } from "./commands.js";
-import { LockLostError, LockQueueFullError, type LossReason } from "./errors.js";
-import { Holding } from "./holding.js";
-import type { Grant, Lease, SerialisedLease } from "./lease.js";
+import { type KitError, type RedisLike, TypedEmitter } from "@kit/core";
+import {
+  type AcquireTerms,
+  type CloseOptions,
+  Leaser,
+  type LeaserSettings,
+  type LossReason,
+  parseLease,
+} from "@kit/core/leasing";
+import { LockCommands } from "./commands.js";
+import { Lease } from "./lease.js";
 import {
   type AcquireOptions,
-  type AcquireTerms,
   acquireTerms,
   closeTimeoutMs,
-  type CloseOptions,
   type LockOptions,
-  type LockSettings,
   lockSettings,
   tryTerms,
   type TryOptions,
 } from "./options.js";
-import { type NotGranted, Place, type Seen, timeoutOf, Waiters, type WaitingEvents } from "./waiting.js";
+import type { Held } from "./scripts/index.js";
 
 const inspectedWaiters = 10;
 const noOptions: AcquireOptions = {};
@@ -59,14 +62,11 @@ export interface LockInspection {
  * first of the line and tells it, in one step; nobody polls.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
-  readonly #settings: LockSettings;
+  readonly #settings: LeaserSettings;
   /** Of an acquire without options. */
   readonly #terms: AcquireTerms;
   readonly #commands: LockCommands;
-  readonly #holding: Holding;
-  readonly #waiters = new Map<string, Waiters>();
-  readonly #stopListening: readonly (() => void)[];
-  #closing: Promise<void> | undefined;
+  readonly #leaser: Leaser<AcquireTerms, Held, Lease>;
 
   /** @internal */
   constructor(redis: RedisLike, options: LockOptions) {
@@ -74,21 +74,13 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     this.#settings = lockSettings(options);
     this.#terms = acquireTerms(noOptions, this.#settings);
     this.#commands = new LockCommands(redis, this.#settings, (error) => this.emit("error", error));
-    this.#holding = new Holding(this.#commands, {
+    this.#leaser = new Leaser(this.#commands, (...of) => new Lease(...of), {
+      acquired: ({ name, fencingToken }, waitedMs) => this.emit("acquired", { name, fencingToken, waitedMs }),
+      queued: (name, { position, owner }) => this.emit("waiting", { name, position, holder: owner?.holder }),
+      requeued: (name) => this.emit("requeued", { name }),
       released: ({ name, fencingToken }) => this.emit("released", { name, fencingToken }),
-      lost: ({ name, fencingToken }, { reason }) => this.emit("lost", { name, fencingToken, reason }),
+      lost: ({ name, fencingToken }, reason) => this.emit("lost", { name, fencingToken, reason }),
     });
-    const { client, gate, inbox, leases } = this.#commands.runtime;
-    const askAgain = (): void => {
-      for (const waiters of this.#waiters.values()) waiters.beatNow();
-    };
-    this.#stopListening = [
-      inbox.onResubscribed(askAgain),
-      gate.onReady(askAgain),
-      gate.onReady(() => leases.renewNow()),
-      // A client that its owner ended: whoever waits on it hears of it now.
-      gate.onDrop(() => client.status === "end" && askAgain()),
-    ];
   }
 
   /**
@@ -114,17 +106,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   ): Promise<T> {
     if (typeof routine !== "function")
       throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
-    const lease = await this.acquire(name, options);
-    let result: T;
-    try {
-      result = await routine(lease);
-    } catch (error) {
-      await lease.release().catch(() => undefined);
-      throw error;
-    }
-    const outcome = await lease.release().catch(() => undefined);
-    if (outcome === "not-held") throw lease.loss ?? new LockLostError(name, "expired", lease.fencingToken);
-    return result;
+    return await this.#leaser.using(name, this.#termsOf(options), routine);
   }
 
   /**
@@ -154,12 +136,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * }
    */
   async acquire(name: string, options: AcquireOptions = noOptions): Promise<Lease> {
-    const terms = options === noOptions ? this.#terms : acquireTerms(options, this.#settings);
-    return await traced(
-      "lock.acquire",
-      () => ({ name, waitMs: terms.waitMs }),
-      () => this.#acquire(name, terms),
-    );
+    return await this.#leaser.acquire(name, this.#termsOf(options));
   }
 
   /**
@@ -168,12 +145,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws all that {@link acquire} throws but LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<Lease | null> {
-    const terms = tryTerms(options, this.#settings);
-    return await traced(
-      "lock.acquire",
-      () => ({ name, waitMs: 0 }),
-      () => this.#try(name, terms),
-    );
+    return await this.#leaser.try(name, tryTerms(options, this.#settings));
   }
 
   /**
@@ -182,7 +154,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered in time.
    */
   async inspect(name: string): Promise<LockInspection> {
-    this.#assertOpen();
+    this.#leaser.assertOpen();
     const { owner, msLeft, fencingToken, waiting, holders } = await this.#commands.inspect(name, inspectedWaiters);
     return {
       state: owner ? "held" : "free",
@@ -203,12 +175,11 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command.
    */
   async forceRelease(name: string): Promise<string | null> {
-    this.#assertOpen();
-    const keys = this.#commands.keysOf(name);
+    this.#leaser.assertOpen();
     // Two steps, so that a lost reply cannot hit the next holder. A lock that changes hands in between is alive.
     const { owner } = await this.#commands.inspect(name, 0);
     if (!owner) return null;
-    return (await this.#commands.forceRelease(keys, owner)) ? owner.holder : null;
+    return (await this.#commands.forceRelease(name, owner)) ? owner.holder : null;
   }
 
   /**
@@ -220,24 +191,16 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered in time.
    */
   async resume(text: string): Promise<Lease> {
-    this.#assertOpen();
-    const saved = parseLease(text);
-    // What the text does not limit is not limited, whatever this object's own default is.
-    const terms = acquireTerms(
-      { leaseMs: saved.leaseMs, renew: saved.renew, maxHoldMs: saved.maxHoldMs, holder: saved.holder },
-      { ...this.#settings, maxHoldMs: undefined },
+    this.#leaser.assertOpen();
+    const saved = parseLease<{ fencingToken: string }>(
+      "lock",
+      text,
+      ({ fencingToken }) => typeof fencingToken === "string" && /^\d+$/.test(fencingToken),
     );
-    const { name, token, fencingToken } = saved;
-    const termMs = firstTermMs(terms);
-    const deadlineAt = performance.now() + termMs;
-    const lease = this.#holding.lease(terms, { name, token, fencingToken, grantedMs: termMs, deadlineAt });
-    try {
-      await lease.extend();
-    } catch (error) {
-      this.#holding.remove(lease);
-      throw error;
-    }
-    return lease;
+    const { leaseMs, renew, maxHoldMs, holder } = saved;
+    // What the text does not limit is not limited, whatever this object's own default is.
+    const terms = acquireTerms({ leaseMs, renew, maxHoldMs, holder }, { ...this.#settings, maxHoldMs: undefined });
+    return await this.#leaser.resume(saved, terms, saved.fencingToken);
   }
 
   /**
@@ -248,9 +211,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    const timeoutMs = closeTimeoutMs(options);
-    this.#closing ??= this.#close(Deadline.in(timeoutMs));
-    await this.#closing;
+    await this.#leaser.close(closeTimeoutMs(options));
   }
 
   /** As `close()`. */
@@ -258,133 +219,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     await this.close();
   }
 
-  async #try(name: string, terms: AcquireTerms): Promise<Lease | null> {
-    const startedAt = performance.now();
-    const reply = await this.#ask(name, newToken(), terms, "", new Deadline(startedAt));
-    return "deadlineAt" in reply ? this.#granted(terms, startedAt, reply) : null;
-  }
-
-  async #acquire(name: string, terms: AcquireTerms): Promise<Lease> {
-    const startedAt = performance.now();
-    const deadline = new Deadline(startedAt + terms.waitMs);
-    const { inbox } = this.#commands.runtime;
-    // Nobody needs a second connection before the first wait. From then on each acquire is one command.
-    let seen: Seen | undefined;
-    if (terms.waitMs === 0 || !inbox.isOpen) {
-      const reply = await this.#ask(name, newToken(), terms, "", deadline);
-      if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
-      seen = reply;
-      const patience = new Deadline(Math.min(deadline.at, performance.now() + this.#settings.deadlineMs));
-      if (terms.waitMs > 0) await inbox.open(patience, terms.signal);
-      terms.signal?.throwIfAborted();
-      if (deadline.remainingMs <= 0) throw timeoutOf(name, terms.waitMs, seen);
-    }
-    const place = new Place(inbox, newToken());
-    try {
-      const reply = await this.#ask(name, place.token, terms, place.channel, deadline, seen);
-      if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
-      if (reply.state === "full") throw new LockQueueFullError(name, this.#settings.maxWaiters);
-      if (this.#closing) {
-        // Whoever comes after close() has told the waiters would wait unseen.
-        this.#commands.withdraw(this.#commands.keysOf(name), place.token, terms);
-        throw new KitClosedError("The lock");
-      }
-      let waiters = this.#waiters.get(name);
-      if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
-      return this.#granted(terms, startedAt, await waiters.wait(place, terms, deadline, reply));
-    } finally {
-      place.leave();
-    }
-  }
-
-  /** One command: a grant, or who has the lock and where we stand. If it fails, it is undone. */
-  async #ask(
-    name: string,
-    token: string,
-    terms: AcquireTerms,
-    inbox: string,
-    deadline: Deadline,
-    seen?: Seen,
-  ): Promise<Grant | NotGranted> {
-    this.#assertOpen();
-    const { signal, waitMs } = terms;
-    signal?.throwIfAborted();
-    const keys = this.#commands.keysOf(name);
-    try {
-      for (;;) {
-        const sentAt = performance.now();
-        // A single try takes what time a command takes.
-        const patienceMs = waitMs === 0 ? Infinity : Math.max(1, deadline.at - sentAt);
-        const deadlineMs = Math.min(this.#settings.deadlineMs, patienceMs);
-        const reply = await this.#commands.acquire(keys, token, terms, inbox, { sentAt, deadlineMs, signal });
-        // Our picture of the server's clock was wrong.
-        if (reply.state === "late") continue;
-        if (reply.state !== "granted") return reply;
-        const { fencingToken, msLeft: grantedMs = firstTermMs(terms) } = reply;
-        return { name, token, fencingToken, grantedMs, deadlineAt: sentAt + surely(grantedMs) };
-      }
-    } catch (error) {
-      // It may have been granted, or stand in line, and nobody waits for it.
-      if (!(KitError.is(error) && error.code === "KIT_UNAVAILABLE")) this.#commands.withdraw(keys, token, terms);
-      // Timers of Node may fire a moment early.
-      if (waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable)
-        throw timeoutOf(name, waitMs, seen, error);
-      throw error;
-    }
-  }
-
-  #granted(terms: AcquireTerms, startedAt: number, grant: Grant): Lease {
-    const { name, token, fencingToken } = grant;
-    const isOver = grant.deadlineAt <= performance.now();
-    if (isOver || this.#closing) {
-      // Its answer came after its end, or in the very moment of close(): nobody could use it, or would end it.
-      this.#commands.withdraw(this.#commands.keysOf(name), token, terms);
-      throw isOver ? new LockLostError(name, "deadline", fencingToken) : new KitClosedError("The lock");
-    }
-    if (this.hasListeners("acquired"))
-      this.emit("acquired", { name, fencingToken, waitedMs: performance.now() - startedAt });
-    return this.#holding.lease(terms, grant);
-  }
-
-  readonly #waitingEvents: WaitingEvents = {
-    queued: (name, position, owner) => this.emit("waiting", { name, position, holder: owner?.holder }),
-    requeued: (name) => this.emit("requeued", { name }),
-    empty: (name) => this.#waiters.delete(name),
-  };
-
-  async #close(deadline: Deadline): Promise<void> {
-    for (const waiters of [...this.#waiters.values()]) waiters.close();
-    await this.#holding.close(deadline);
-    // What was withdrawn just now gets one command's time, also when the deadline is over.
-    await this.#commands.close(new Deadline(Math.max(deadline.at, performance.now() + this.#settings.deadlineMs)));
-    for (const stop of this.#stopListening) stop();
-  }
-
-  #assertOpen(): void {
-    if (this.#closing) throw new KitClosedError("The lock");
+  #termsOf(options: AcquireOptions): AcquireTerms {
+    return options === noOptions ? this.#terms : acquireTerms(options, this.#settings);
   }
 }
-
-const parseLease = (text: string): SerialisedLease => {
-  let saved: Partial<SerialisedLease> | null;
-  try {
-    saved = JSON.parse(text) as Partial<SerialisedLease> | null;
-  } catch {
-    // Said below, without the text: it may hold a token.
-    saved = null;
-  }
-  if (
-    saved?.kit !== "lock" ||
-    saved.layout !== 1 ||
-    typeof saved.name !== "string" ||
-    typeof saved.token !== "string" ||
-    typeof saved.fencingToken !== "string" ||
-    !/^\d+$/.test(saved.fencingToken)
-  )
-    throw new TypeError("Expected the text of `lease.serialise()`, of a lock of this version");
-  // What the text does not have is not to be found on a prototype either.
-  return Object.assign(Object.create(null) as SerialisedLease, saved);
-};
 
 /**
  * Makes a lock object. Locks have names; one object serves any number of them, and any number of callers.

@@ -257,7 +257,7 @@ describe("resume", () => {
     const client = redis.connect({ lazyConnect: true });
     const error = await rejection(bench.on(client).resume(text as string));
     expect(error).toBeInstanceOf(TypeError);
-    expect(String(error)).toBe("TypeError: Expected the text of `lease.serialise()`, of a lock of this version");
+    expect(String(error)).toBe("TypeError: Expected the text of `serialise()`, of a lock of this version");
     expect(client.status).toBe("wait");
   });
 

@@ -1,4 +1,5 @@
 import { KitKeyTypeError } from "@kit/core";
+import type { AcquireReply, BeatReply, ReleaseReply } from "@kit/core/leasing";
 import { contract, useRedis } from "@kit/testing";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -29,18 +30,18 @@ interface Asked {
   readonly holder?: string;
 }
 const ownerOf = (token: string): string => `${token}|${token.toUpperCase()}`;
-const acquire = (token: string, asked: Asked = {}): Promise<scripts.AcquireReply> => {
+const acquire = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.Held>> => {
   const { leaseMs = 5_000, notAfter = 0, shared = 0, grantMs = 2_000, maxWaiters = 10, inbox = "" } = asked;
   const owner = asked.holder === undefined ? ownerOf(token) : `${token}|${asked.holder}`;
   const terms = `${leaseMs} ${notAfter} ${shared} ${grantMs} 15000 ${maxWaiters} ${inbox}`;
   return scripts.acquire.run(db, keys, { owner, terms });
 };
-const queue = (token: string, asked: Asked = {}): Promise<scripts.AcquireReply> =>
+const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.Held>> =>
   acquire(token, { inbox: "-", ...asked });
-const release = (token: string, fencingToken = "", shared = 0): Promise<scripts.ReleaseReply> =>
+const release = (token: string, fencingToken = "", shared = 0): Promise<ReleaseReply> =>
   scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken}` });
-const force = (owner = "a|A"): Promise<scripts.ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 *" });
-const beat = (tokens: readonly string[], shared = 0): Promise<scripts.BeatReply> =>
+const force = (owner = "a|A"): Promise<ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 *" });
+const beat = (tokens: readonly string[], shared = 0): Promise<BeatReply<scripts.Held>> =>
   scripts.beat.run(db, keys, { shared, aliveMs: 15_000, tokens });
 const renew = (
   ...terms: readonly (readonly [lease: string, owner: string, termMs: number])[]
@@ -91,10 +92,17 @@ const serverMicros = async (): Promise<number> => {
   return Number(seconds) * 1e6 + Number(micros);
 };
 
-const granted = async (reply: Promise<scripts.AcquireReply>): Promise<string> => {
+const granted = async (reply: Promise<AcquireReply<scripts.Held>>): Promise<string> => {
   const outcome = await reply;
   if (outcome.state !== "granted") throw new Error(`it was ${outcome.state}`);
-  return outcome.fencingToken;
+  return outcome.proof;
+};
+
+/** The fencing token that one of those who asked was granted with. */
+const grantedBy = ({ states }: BeatReply<scripts.Held>): string => {
+  const proofs = states.flatMap((state) => (typeof state === "object" ? [state.proof] : []));
+  expect(proofs).toHaveLength(1);
+  return proofs[0]!;
 };
 
 describe("every script", () => {
@@ -119,7 +127,7 @@ describe("acquire", () => {
       state: "granted",
       now: expect.any(Number),
       msLeft: undefined,
-      fencingToken: expect.any(String),
+      proof: expect.any(String),
     });
     const fencingToken = await granted(Promise.resolve(reply));
     expect(Number(fencingToken)).toBeGreaterThanOrEqual(before);
@@ -135,7 +143,7 @@ describe("acquire", () => {
   it("gives the same answer to the token that holds it", async () => {
     const fencingToken = await granted(acquire("a"));
     const reply = await unchanged(() => queue("a"));
-    expect(reply).toMatchObject({ state: "granted", fencingToken, msLeft: about(5_000) });
+    expect(reply).toMatchObject({ state: "granted", proof: fencingToken, msLeft: about(5_000) });
   });
 
   it("leaves a held lock as it is when it is not to queue", async () => {
@@ -211,7 +219,7 @@ describe("acquire", () => {
     expect(line).toEqual(aQueue("c", "2"));
     const fencingToken = /^1:(\d+):$/.exec(String(fence.value))?.[1] ?? "";
     expect(BigInt(fencingToken)).toBeGreaterThan(BigInt(first));
-    await expect.poll(() => messages).toEqual([expect.stringMatching(`^b\tgranted\t${fencingToken}\t\\d{13}\t2000$`)]);
+    await expect.poll(() => messages).toEqual([expect.stringMatching(`^b\tgranted\t\\d{13}\t2000\t${fencingToken}$`)]);
   });
 
   it("is the first in line when it asks again after the holder's lease has run out", async () => {
@@ -252,8 +260,7 @@ describe("acquire", () => {
     expect(BigInt(again)).toBeGreaterThan(BigInt(first));
     expect((await state()).fence).toEqual(aFence(`1:${again}`));
     await db.del(keys.fence);
-    const { fencingToken, states } = await beat(["a"]);
-    expect(states).toEqual(["granted"]);
+    const fencingToken = grantedBy(await beat(["a"]));
     expect(BigInt(fencingToken)).toBeGreaterThan(BigInt(again));
     expect((await state()).fence).toEqual(aFence(`1:${fencingToken}`));
   });
@@ -298,7 +305,7 @@ describe("release", () => {
     expect(BigInt(newToken)).toBeGreaterThan(BigInt(fencingToken));
     await expect.poll(() => second.messages).toEqual([expect.stringMatching(/^c\thead\t\d{13}$/)]);
     const leaseEnd = second.messages[0]!.split("\t")[2];
-    expect(first.messages).toEqual([`b\tgranted\t${newToken}\t${String(leaseEnd)}\t700`]);
+    expect(first.messages).toEqual([`b\tgranted\t${String(leaseEnd)}\t700\t${newToken}`]);
   });
 
   it("leaves the next in line alone when it looks by itself before the new lease ends", async () => {
@@ -328,7 +335,7 @@ describe("release", () => {
     await queue("c");
     await db.del(keys.lease);
     const reply = await beat(["b", "c"]);
-    expect(reply.states).toEqual(["granted", 0]);
+    expect(reply.states).toEqual([{ msLeft: 60_000, proof: expect.any(String) }, 0]);
     const [, watched] = (await db.hget(keys.waiters, "c"))!.split(" ");
     expect(Number(watched)).toBeGreaterThan(reply.now + 59_000);
   });
@@ -518,7 +525,6 @@ describe("beat", () => {
       now: expect.any(Number),
       msLeft: about(5_000),
       owner: { token: "a", holder: "A" },
-      fencingToken,
       states: [2, 0],
     });
     const after = await state();
@@ -541,8 +547,7 @@ describe("beat", () => {
   it("tells the holder that it holds", async () => {
     const fencingToken = await granted(acquire("a"));
     expect(await unchanged(() => beat(["a"]))).toMatchObject({
-      states: ["granted"],
-      fencingToken,
+      states: [{ msLeft: about(5_000), proof: fencingToken }],
       msLeft: about(5_000),
     });
   });
@@ -552,10 +557,14 @@ describe("beat", () => {
     for (const token of ["b", "c"]) await queue(token);
     await lapse(db, keys.lease);
     const reply = await beat(["c", "b"]);
-    expect(reply).toMatchObject({ states: [0, "granted"], owner: { token: "b", holder: "B" }, msLeft: about(2_000) });
+    expect(reply).toMatchObject({
+      states: [0, { msLeft: about(2_000) }],
+      owner: { token: "b", holder: "B" },
+      msLeft: about(2_000),
+    });
     expect(await state()).toMatchObject({
       lease: aLease("b|B", 2_000),
-      fence: aFence(`1:${reply.fencingToken}:`),
+      fence: aFence(`1:${grantedBy(reply)}:`),
       queue: aQueue("c", "2"),
     });
   });
@@ -564,7 +573,7 @@ describe("beat", () => {
     await acquire("a");
     for (const token of ["b", "c"]) await queue(token);
     await lapse(db, keys.lease);
-    expect((await beat(["c"])).states).toEqual(["granted"]);
+    grantedBy(await beat(["c"]));
     expect((await state()).queue).toEqual(aQueue("b", "1"));
   });
 
@@ -697,7 +706,7 @@ describe("a server at maxmemory", () => {
     expect((await beat(["b", "c"])).states).toEqual([0, 1]);
     expect(await release("c")).toBe("left");
     await lapse(db, keys.lease);
-    expect((await beat(["b"])).states).toEqual(["granted"]);
+    grantedBy(await beat(["b"]));
     expect(await force("b|B")).toBe("released");
   });
 });

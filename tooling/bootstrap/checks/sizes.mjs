@@ -14,6 +14,7 @@ const budgetsKiB = {
   "@kit/core": 15,
   "@kit/core/config": 15,
   "@kit/core/durable": 15,
+  "@kit/core/leasing": 15,
   "@kit/core/otel": 15,
   "@kit/lock": 15,
   "@kit/testing": null,

@@ -1,6 +1,7 @@
 -- grant.lua - hands a free lock to the first waiter that lives.
 --
--- Defines fenceMs, readClock, nextFence, watchedEnd, ownerToken, grantNext
+-- Needs readClock, newTeller
+-- Defines fenceMs, nextFence, watchedEnd, ownerToken, grantNext
 --
 -- All inputs are parameters.
 local fenceMs = 604800000
@@ -11,13 +12,6 @@ local mostPages = 20
 local mostDeaf = 16
 
 local layoutError = 'KIT_LAYOUT the lock was written by a newer version'
-
--- The server's time: epoch milliseconds, and epoch microseconds.
-local function readClock()
-  local time = redis.call('TIME')
-  local seconds, micros = tonumber(time[1]), tonumber(time[2])
-  return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
-end
 
 -- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was
 -- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours.
@@ -43,11 +37,9 @@ end
 -- hear of it by the reply of this very call. `from` is the token that hands it on, kept with the fencing token: a release
 -- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure of the layout.
 --
--- A waiter that a PUBLISH does not reach is passed over and keeps its place. Where subscribers may sit on another node
--- (`shared` is 1; empty: to be found out) the count of receivers says nothing, and nobody is passed over. A waiter with
--- inbox `-` cannot be told and asks by itself. Waiters of one process share an inbox, so a dead process costs one
--- PUBLISH; the search ends after mostDeaf of those, or mostPages of the queue, and whoever stands behind finds the lock
--- free at its next beat.
+-- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself. The
+-- search ends after mostDeaf deaf inboxes, or mostPages of the queue, and whoever stands behind finds the lock free at its
+-- next beat.
 --
 -- The next in line has to look when the winner's lease ends. It is told of that end only if it would look too late by
 -- itself: `watched`, in its record, is the end that it was last told of.
@@ -66,7 +58,8 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
   redis.call('DEL', lease)
 
   local winner, leaseEnd
-  local dead, deaf, deafCount = {}, {}, 0
+  local dead = {}
+  local tell, deafCount = newTeller(shared)
 
   local function parse(record)
     local aliveUntil, watched, grantMs, inbox, holder = string.match(record or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
@@ -82,22 +75,6 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
     redis.call('SET', fence, '1:' .. token .. ':' .. from, 'PX', fenceMs)
     redis.call('SET', lease, head .. '|' .. holder, 'PX', grantMs)
   end
-  -- Returns whether the message was heard.
-  local function tell(inbox, message)
-    if inbox == '-' or deaf[inbox] then return false end
-    local receivers = redis.pcall('PUBLISH', inbox, message)
-    if type(receivers) == 'number' then
-      if receivers > 0 then return true end
-      if shared == '' then
-        local info = redis.pcall('INFO', 'cluster')
-        shared = type(info) == 'string' and string.find(info, 'cluster_enabled:0', 1, true) and '0' or '1'
-      end
-      if shared == '1' then return true end
-    end
-    deaf[inbox] = true
-    deafCount = deafCount + 1
-    return false
-  end
   -- Returns whether the search is over: granted, and the next in line watches the new holder; or too many are deaf.
   local function offer(head, record)
     local grantMs, inbox, holder, watched = parse(record)
@@ -106,10 +83,10 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
     elseif winner then
       if tonumber(watched) <= tonumber(leaseEnd) or tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
     else
-      local told = tell(inbox, table.concat({ head, 'granted', token, endOf(grantMs), grantMs }, '\t'))
+      local told = tell(inbox, table.concat({ head, 'granted', endOf(grantMs), grantMs, token }, '\t'))
       if told or (present and present[head]) then grant(head, grantMs, holder) end
     end
-    return deafCount >= mostDeaf
+    return deafCount() >= mostDeaf
   end
 
   local isOver = false

@@ -1,4 +1,12 @@
 import { defineScript, type Script } from "@kit/core";
+import {
+  type AcquireReply,
+  type BeatReply,
+  lineSource,
+  type ReleaseReply,
+  type RenewState,
+  type Seen,
+} from "@kit/core/leasing";
 import acquireSource from "./acquire.lua";
 import beatSource from "./beat.lua";
 import grantSource from "./grant.lua";
@@ -21,64 +29,45 @@ const ownerOf = (value: unknown): Owner | null => {
   return text === "" ? null : { token: text.slice(0, bar), holder: text.slice(bar + 1) };
 };
 
-/** What acquire came to; `now` is the server's, in epoch milliseconds. */
-export type AcquireReply =
-  | {
-      readonly state: "granted";
-      readonly now: number;
-      /** Undefined: all of it. */
-      readonly msLeft: number | undefined;
-      readonly fencingToken: string;
-    }
-  | {
-      readonly state: "queued" | "held" | "full";
-      readonly now: number;
-      /** Of the holder's lease. */
-      readonly msLeft: number;
-      readonly owner: Owner | null;
-      /** In the queue, from 0; -1: not in it. */
-      readonly position: number;
-    }
-  | { readonly state: "late"; readonly now: number };
+/** What an answer shows of the lock: who has it; the lease's `msLeft` is -1 when it has no end, -2 when nobody has it. */
+export interface Held extends Seen {
+  readonly owner: Owner | null;
+}
 
-const decodeAcquire = (raw: unknown): AcquireReply => {
+const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
   // Microseconds of the server.
   if (typeof raw === "string")
-    return { state: "granted", now: Number(raw.slice(0, -3)), msLeft: undefined, fencingToken: raw };
+    return { state: "granted", now: Number(raw.slice(0, -3)), msLeft: undefined, proof: raw };
   const [code, now, msLeft, fourth, fifth] = raw as [unknown, unknown, unknown, unknown, unknown];
   const at = Number(now);
-  if (Number(code) === 1) return { state: "granted", now: at, msLeft: Number(msLeft), fencingToken: String(fourth) };
+  if (Number(code) === 1) return { state: "granted", now: at, msLeft: Number(msLeft), proof: String(fourth) };
   if (Number(code) === 4) return { state: "late", now: at };
   const state = Number(code) === 2 ? "queued" : Number(code) === 3 ? "full" : "held";
   return { state, now: at, msLeft: Number(msLeft), owner: ownerOf(fourth), position: Number(fifth ?? -1) };
 };
 
 /** One step in: the lock, a place in the queue, or neither. */
-export const acquire: Script<LockKeyNames, readonly ["owner", "terms"], AcquireReply> = defineScript({
+export const acquire: Script<LockKeyNames, readonly ["owner", "terms"], AcquireReply<Held>> = defineScript({
   name: "lock.acquire",
-  source: [grantSource, acquireSource],
+  source: [lineSource, grantSource, acquireSource],
   keys: lockKeys,
   args: ["owner", "terms"],
   idempotent: true,
   reply: decodeAcquire,
 });
 
-/** What release came to. */
-export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unclaimed"];
 
 /** One step out: of the lock, or of the queue. */
 export const release: Script<LockKeyNames, readonly ["owner", "terms"], ReleaseReply> = defineScript({
   name: "lock.release",
-  source: [grantSource, releaseSource],
+  source: [lineSource, grantSource, releaseSource],
   keys: lockKeys,
   args: ["owner", "terms"],
   idempotent: true,
   reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
 });
 
-/** What became of one lease: extended, gone, taken by another, or its key holds something else. */
-export type RenewState = "extended" | "gone" | "taken" | "corrupt";
 const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
 
 /** Many leases pushed forward in one step. */
@@ -98,32 +87,22 @@ export const renew: Script<
   },
 });
 
-/** The truth about the waiters that asked. */
-export interface BeatReply {
-  readonly now: number;
-  /** Of the lease as it is now; -2 when the lock is free. */
-  readonly msLeft: number;
-  readonly owner: Owner | null;
-  readonly fencingToken: string;
-  /** In the order asked: a position from 0, `granted` or `unknown`. */
-  readonly states: readonly (number | "granted" | "unknown")[];
-}
-
 /** Waiters' sign of life, and what became of them. */
-export const beat: Script<LockKeyNames, readonly ["shared", "aliveMs", "...tokens"], BeatReply> = defineScript({
+export const beat: Script<LockKeyNames, readonly ["shared", "aliveMs", "...tokens"], BeatReply<Held>> = defineScript({
   name: "lock.beat",
-  source: [grantSource, beatSource],
+  source: [lineSource, grantSource, beatSource],
   keys: lockKeys,
   args: ["shared", "aliveMs", "...tokens"],
   idempotent: true,
   reply: (raw) => {
-    const [now, msLeft, owner, fencingToken, ...states] = raw as unknown[];
+    const [now, left, owner, fencingToken, ...states] = raw as unknown[];
+    const msLeft = Number(left);
+    const granted = { msLeft, proof: String(fencingToken) };
     return {
       now: Number(now),
-      msLeft: Number(msLeft),
+      msLeft,
       owner: ownerOf(owner),
-      fencingToken: String(fencingToken),
-      states: states.map(Number).map((state) => (state === -2 ? "granted" : state === -1 ? "unknown" : state)),
+      states: states.map(Number).map((state) => (state === -2 ? granted : state === -1 ? "unknown" : state)),
     };
   },
 });

@@ -1,10 +1,23 @@
-import { type Deadline, type Inbox, KitClosedError, KitError, onAbort, pause, type Runtime, surely } from "@kit/core";
-import { aliveMs, firstTermMs, type LockCommands } from "./commands.js";
-import { LockQueueFullError, LockTimeoutError } from "./errors.js";
-import type { LockKeys } from "./keys.js";
-import type { Grant } from "./lease.js";
+import {
+  type Deadline,
+  type Inbox,
+  KitClosedError,
+  KitError,
+  onAbort,
+  pause,
+  type ServerClock,
+  surely,
+} from "../index.js";
+import {
+  type AcquireReply,
+  aliveMs,
+  firstTermMs,
+  type LeasingCommands,
+  type NotGranted,
+  type Seen,
+} from "./commands.js";
+import type { Grant, Lease } from "./lease.js";
 import type { AcquireTerms } from "./options.js";
-import type { AcquireReply, Owner } from "./scripts/index.js";
 
 /** A third of the time for which a waiter counts as alive. */
 const beatMs = aliveMs / 3;
@@ -20,28 +33,13 @@ const maxBatch = 500;
 /** A grant that is nearly over when its message arrives is not worth taking: the server is asked instead. */
 const leastGrantMs = 5;
 
-/** What waiting tells the lock. */
-export interface WaitingEvents {
-  readonly queued: (name: string, position: number, owner: Owner | null) => void;
+/** What waiting tells its owner. */
+export interface WaitingEvents<S extends Seen> {
+  readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
-  /** Nobody of this process waits for the lock any more. */
+  /** Nobody of this process waits for it any more. */
   readonly empty: (name: string) => void;
 }
-
-/** Who had the lock when the server was last asked, and what was left of the lease; -1: it has no end. */
-export interface Seen {
-  readonly owner: Owner | null;
-  readonly msLeft: number;
-}
-
-/** The answer to an acquire that did not get the lock. */
-export type NotGranted = Extract<AcquireReply, Seen>;
-
-/** That the wait is over, with what was last seen. */
-export const timeoutOf = (name: string, waitMs: number, seen?: Seen, cause?: unknown): LockTimeoutError => {
-  const msLeft = seen?.owner ? (seen.msLeft === -1 ? Infinity : seen.msLeft) : undefined;
-  return new LockTimeoutError(name, waitMs, seen?.owner?.holder, msLeft, cause);
-};
 
 /** Where the pushes for one acquire arrive; those that come before somebody listens are kept. */
 export class Place {
@@ -72,15 +70,15 @@ export class Place {
 }
 
 /** One acquire that stands in line. Settles once; whatever arrives later is undone. */
-class Waiter {
+class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
   readonly place: Place;
-  readonly terms: AcquireTerms;
+  readonly terms: Terms;
   readonly granted: Promise<Grant>;
   /** Whether the server is known to have it in the queue; only then a beat's "unknown" means anything. */
   isQueued = true;
-  readonly #waiters: Waiters;
+  readonly #waiters: Waiters<Terms, S, L>;
   readonly #deadline: Deadline;
-  #seen: Seen;
+  #seen: S;
   #isSettled = false;
   #isWithdrawn = false;
   /** A grant was pushed before the server had answered, and could not be judged. */
@@ -90,7 +88,7 @@ class Waiter {
   #resolve!: (grant: Grant) => void;
   #reject!: (error: unknown) => void;
 
-  constructor(waiters: Waiters, place: Place, terms: AcquireTerms, deadline: Deadline, seen: Seen) {
+  constructor(waiters: Waiters<Terms, S, L>, place: Place, terms: Terms, deadline: Deadline, seen: S) {
     this.#waiters = waiters;
     this.place = place;
     this.terms = terms;
@@ -113,13 +111,13 @@ class Waiter {
   }
 
   /** Where it stands, as the server just said. */
-  saw(seen: Seen): void {
+  saw(seen: S): void {
     this.#seen = seen;
   }
 
-  grant(fencingToken: string, grantedMs: number, deadlineAt: number): void {
+  grant(proof: string, grantedMs: number, deadlineAt: number): void {
     const { name } = this.#waiters;
-    if (this.#settle()) this.#resolve({ name, token: this.token, fencingToken, grantedMs, deadlineAt });
+    if (this.#settle()) this.#resolve({ name, token: this.token, proof, grantedMs, deadlineAt });
   }
 
   /** Gives up: the caller hears at once, the server as soon as it can. */
@@ -154,7 +152,7 @@ class Waiter {
   }
 
   /** Returns whether that was an answer. */
-  #enqueued({ reply, sentAt }: { reply: AcquireReply; sentAt: number }): boolean {
+  #enqueued({ reply, sentAt }: { reply: AcquireReply<S>; sentAt: number }): boolean {
     if (this.#isSettled) {
       // Too late for the caller who gave up. One who was granted by push meanwhile has the lease in use.
       if (this.#isWithdrawn && (reply.state === "granted" || reply.state === "queued")) this.#waiters.withdraw(this);
@@ -162,8 +160,8 @@ class Waiter {
     }
     switch (reply.state) {
       case "granted": {
-        const { fencingToken, msLeft = firstTermMs(this.terms) } = reply;
-        this.grant(fencingToken, msLeft, sentAt + surely(msLeft));
+        const { proof, msLeft = firstTermMs(this.terms) } = reply;
+        this.grant(proof, msLeft, sentAt + surely(msLeft));
         return true;
       }
       case "queued":
@@ -173,7 +171,7 @@ class Waiter {
         if (this.#hasDoubt) this.#waiters.beatNow();
         return true;
       case "full":
-        this.abandon(new LockQueueFullError(this.#waiters.name, this.#waiters.commands.settings.maxWaiters));
+        this.abandon(this.#waiters.commands.queueFullError(this.#waiters.name));
         return true;
       default:
         // Held and not queued cannot be (we asked to be queued); late: our picture of the server's clock was wrong.
@@ -182,16 +180,16 @@ class Waiter {
   }
 
   #pushed(payload: string): void {
-    const [kind, first = "", leaseEnd = "", grantMs = ""] = payload.split("\t");
+    const [kind, leaseEnd = "", grantMs = "", proof = ""] = payload.split("\t");
     if (kind === "head") {
-      this.#waiters.watchUntil(Number(first));
+      this.#waiters.watchUntil(Number(leaseEnd));
       return;
     }
     const receivedAt = performance.now();
     const earliest = this.#waiters.clock.earliest(Number(leaseEnd));
     const grantedMs = Number(grantMs);
     const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + surely(grantedMs));
-    if (deadlineAt - receivedAt >= leastGrantMs) this.grant(first, grantedMs, deadlineAt);
+    if (deadlineAt - receivedAt >= leastGrantMs) this.grant(proof, grantedMs, deadlineAt);
     // How long it is good for is not known (or not long): the state tells, once the server's answer has arrived.
     else if (this.isQueued) this.#waiters.beatNow();
     else this.#hasDoubt = true;
@@ -207,7 +205,8 @@ class Waiter {
   }
 
   #timeOut(): void {
-    this.abandon(timeoutOf(this.#waiters.name, this.terms.waitMs, this.#seen));
+    const { commands, name } = this.#waiters;
+    this.abandon(commands.timeoutError(name, this.terms.waitMs, this.#seen));
   }
 
   /** Returns whether it was still open. */
@@ -222,13 +221,12 @@ class Waiter {
   }
 }
 
-/** The waiters of this process for one lock: one beat and one watch for all of them. */
-export class Waiters {
+/** The waiters of this process for one name: one beat and one watch for all of them. */
+export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
   readonly name: string;
-  readonly commands: LockCommands;
-  readonly events: WaitingEvents;
-  readonly #keys: LockKeys;
-  readonly #waiters = new Map<string, Waiter>();
+  readonly commands: LeasingCommands<Terms, S, L>;
+  readonly events: WaitingEvents<S>;
+  readonly #waiters = new Map<string, Waiter<Terms, S, L>>();
   #beatTimer: NodeJS.Timeout | undefined;
   #watchTimer: NodeJS.Timeout | undefined;
   /** When the next look is planned, on our monotonic clock. */
@@ -239,20 +237,19 @@ export class Waiters {
   #beatAgain = false;
   #failures = 0;
 
-  constructor(commands: LockCommands, events: WaitingEvents, name: string) {
+  constructor(commands: LeasingCommands<Terms, S, L>, events: WaitingEvents<S>, name: string) {
     this.commands = commands;
     this.events = events;
     this.name = name;
-    this.#keys = commands.keysOf(name);
   }
 
-  /** The clock of the node that serves this lock. */
-  get clock(): ReturnType<Runtime["clockOf"]> {
-    return this.commands.runtime.clockOf(this.#keys.lease);
+  /** The clock of the node that serves this name. */
+  get clock(): ServerClock {
+    return this.commands.clockOf(this.name);
   }
 
-  /** Waits for the lock, once queued; settles with a grant, or with the reason why not. */
-  wait(place: Place, terms: AcquireTerms, deadline: Deadline, reply: NotGranted): Promise<Grant> {
+  /** Waits, once queued; settles with a grant, or with the reason why not. */
+  wait(place: Place, terms: Terms, deadline: Deadline, reply: NotGranted<S>): Promise<Grant> {
     const waiter = new Waiter(this, place, terms, deadline, reply);
     this.#waiters.set(place.token, waiter);
     waiter.start();
@@ -269,16 +266,20 @@ export class Waiters {
 
   /** Rejects everybody. */
   close(): void {
-    for (const waiter of [...this.#waiters.values()]) waiter.abandon(new KitClosedError("The lock"));
+    const closed = new KitClosedError(`The ${this.commands.what}`);
+    for (const waiter of [...this.#waiters.values()]) waiter.abandon(closed);
   }
 
   // ── for Waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async send(waiter: Waiter, isWanted: () => boolean): Promise<{ reply: AcquireReply; sentAt: number }> {
+  async send(
+    waiter: Waiter<Terms, S, L>,
+    isWanted: () => boolean,
+  ): Promise<{ reply: AcquireReply<S>; sentAt: number }> {
     const { deadlineMs } = this.commands.settings;
     const { token, terms, place } = waiter;
     const sentAt = performance.now();
-    const reply = await this.commands.acquire(this.#keys, token, terms, place.channel, {
+    const reply = await this.commands.acquire(this.name, token, terms, place.channel, {
       sentAt,
       deadlineMs,
       isWanted,
@@ -286,18 +287,18 @@ export class Waiters {
     return { reply, sentAt };
   }
 
-  queued({ position, owner, msLeft }: NotGranted): void {
-    this.#watch(msLeft, position);
+  queued(reply: NotGranted<S>): void {
+    this.#watch(reply.msLeft, reply.position);
     if (!this.#beatTimer) this.#scheduleBeat();
-    // Last, since whoever hears of it may close the lock.
-    this.events.queued(this.name, position, owner);
+    // Last, since whoever hears of it may close it all.
+    this.events.queued(this.name, reply);
   }
 
-  withdraw(waiter: Waiter): void {
-    this.commands.withdraw(this.#keys, waiter.token, waiter.terms);
+  withdraw(waiter: Waiter<Terms, S, L>): void {
+    this.commands.withdraw(this.name, waiter.token, waiter.terms);
   }
 
-  remove(waiter: Waiter): void {
+  remove(waiter: Waiter<Terms, S, L>): void {
     this.#waiters.delete(waiter.token);
     if (this.#waiters.size > 0) return;
     clearTimeout(this.#beatTimer);
@@ -365,26 +366,23 @@ export class Waiters {
     }
   }
 
-  async #ask(asked: readonly Waiter[], isFirst: boolean): Promise<void> {
+  async #ask(asked: readonly Waiter<Terms, S, L>[], isFirst: boolean): Promise<void> {
     const sentAt = performance.now();
     try {
-      const tokens = asked.map(({ token }) => token);
-      const reply = await this.commands.beat(this.#keys, tokens);
+      const reply = await this.commands.beat(this.name, asked);
       this.#failures = 0;
-      const { msLeft, fencingToken } = reply;
       let first = Infinity;
       for (const [index, waiter] of asked.entries()) {
         const state = reply.states[index] ?? "unknown";
-        if (state === "granted") waiter.grant(fencingToken, msLeft, sentAt + surely(msLeft));
-        else if (state === "unknown") waiter.requeue();
-        else {
+        if (state === "unknown") waiter.requeue();
+        else if (typeof state === "number") {
           waiter.saw(reply);
           first = Math.min(first, state);
-        }
+        } else waiter.grant(state.proof, state.msLeft, sentAt + surely(state.msLeft));
       }
       // The newest truth about the holder, also when it moves the look to later; a push may be newer still.
       if (isFirst && this.#toldAt < sentAt) this.#unwatch();
-      if (first < Infinity) this.#watch(msLeft, first);
+      if (first < Infinity) this.#watch(reply.msLeft, first);
     } catch (error) {
       this.#failures = Math.min(this.#failures + 1, 5);
       if (KitError.is(error) && !error.retryable) for (const waiter of asked) waiter.abandon(error);

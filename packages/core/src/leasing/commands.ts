@@ -1,0 +1,242 @@
+import { Deadline, KitError, type RedisLike, retain, retry, type Runtime, type ServerClock } from "../index.js";
+import type { LossReason } from "./errors.js";
+import type { Lease } from "./lease.js";
+import type { AcquireTerms, LeaserSettings, LeaseTerms } from "./options.js";
+
+/** A waiter counts as dead when it has been silent this long. */
+export const aliveMs = 15_000;
+/** The first life of a lease that is granted by push, when its holder renews by itself: a dead one costs this much. */
+const pushedGrantMs = 2_000;
+
+/** How one attempt behaves. */
+export interface Attempt {
+  /** Now, on our monotonic clock. */
+  readonly sentAt: number;
+  readonly deadlineMs: number;
+  readonly isWanted?: () => boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What an answer shows to those who have to wait. */
+export interface Seen {
+  /** When to look again, in milliseconds: -1: there is nothing to wait for but a message; -2: at once, and often. */
+  readonly msLeft: number;
+}
+
+/** The answer to an acquire that was granted nothing. */
+export type NotGranted<S extends Seen> = S & {
+  readonly state: "queued" | "held" | "full";
+  readonly now: number;
+  /** In the line, from 0; -1: not in it. */
+  readonly position: number;
+};
+
+/** What an acquire came to; `now` is the server's, in epoch milliseconds. */
+export type AcquireReply<S extends Seen> =
+  | {
+      readonly state: "granted";
+      readonly now: number;
+      /** Undefined: all of it. */
+      readonly msLeft: number | undefined;
+      /** What the grant proves to others: a lock's fencing token; empty where there is none. */
+      readonly proof: string;
+    }
+  | NotGranted<S>
+  | { readonly state: "late"; readonly now: number };
+
+/** The truth about one waiter that asked: a position from 0, or what it was granted. */
+export type WaiterState = number | "unknown" | { readonly msLeft: number; readonly proof: string };
+
+/** The truth about the waiters that asked, in their order. */
+export type BeatReply<S extends Seen> = S & { readonly now: number; readonly states: readonly WaiterState[] };
+
+/** What a release came to. `unclaimed`: the lease is gone, and nobody has held it since. */
+export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
+
+/** What became of one lease: extended, gone, taken by another, or its key holds something else. */
+export type RenewState = "extended" | "gone" | "taken" | "corrupt";
+
+/** One lease to renew, and for how long. */
+export interface Renewal<L> {
+  readonly lease: L;
+  readonly termMs: number;
+}
+
+/** No lease is asked for longer than it may be held. */
+export const firstTermMs = ({ leaseMs, maxHoldMs = Infinity }: LeaseTerms): number => Math.min(leaseMs, maxHoldMs);
+
+/** How long a grant by push lasts at first. */
+export const pushedTermMs = (terms: LeaseTerms): number =>
+  terms.renew ? Math.min(firstTermMs(terms), pushedGrantMs) : firstTermMs(terms);
+
+/**
+ * What one object sends on its client: every command of a package that leases goes through here. The package says what
+ * its scripts are.
+ */
+export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
+  /** What is leased, as in traces: "lock". */
+  readonly what: string;
+  readonly settings: LeaserSettings;
+  readonly runtime: Runtime;
+  /** Reports what fails behind the scenes. */
+  readonly onError: (error: unknown) => void;
+  readonly #end = new AbortController();
+  #hasAsked = false;
+  #isShared: 0 | 1 | "" = "";
+  #underWay = 0;
+  #onIdle: (() => void) | undefined;
+
+  constructor(redis: RedisLike, what: string, settings: LeaserSettings, onError: (error: KitError) => void) {
+    this.what = what;
+    this.settings = settings;
+    this.runtime = retain(redis, settings);
+    this.onError = (error) =>
+      onError(KitError.is(error) ? error : new KitError("KIT_SERVER", String(error), { cause: error }));
+  }
+
+  /** The key that says who holds it. */
+  abstract keyOf(name: string): string;
+  /** Takes it, or queues for it when `inbox` is not empty. */
+  protected abstract sendAcquire(
+    name: string,
+    token: string,
+    terms: Terms,
+    inbox: string,
+    notAfter: number,
+    attempt: Attempt,
+  ): Promise<AcquireReply<S>>;
+  /** Gives back what `token` holds, or leaves the line. `proof` is empty when only an acquire is to be undone. */
+  protected abstract sendRelease(
+    name: string,
+    token: string,
+    terms: Terms,
+    proof: string,
+    signal: AbortSignal | undefined,
+  ): Promise<ReleaseReply>;
+  protected abstract sendRenew(
+    renewals: readonly Renewal<L>[],
+    deadlineMs: number,
+  ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }>;
+  protected abstract sendBeat(
+    name: string,
+    waiters: readonly { readonly token: string; readonly terms: Terms }[],
+  ): Promise<BeatReply<S>>;
+
+  abstract timeoutError(name: string, waitMs: number, seen: S | undefined, cause?: unknown): KitError;
+  abstract queueFullError(name: string): KitError;
+  abstract lostError(name: string, reason: LossReason, proof: string): KitError;
+
+  /** The clock of the node that serves this name. */
+  clockOf(name: string): ServerClock {
+    return this.runtime.clockOf(this.keyOf(name));
+  }
+
+  /** `isWanted` keeps a call that still waits for a connection from being sent after its caller has given up. */
+  async acquire(name: string, token: string, terms: Terms, inbox: string, attempt: Attempt): Promise<AcquireReply<S>> {
+    const clock = this.clockOf(name);
+    const { sentAt, deadlineMs } = attempt;
+    const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;
+    this.#underWay++;
+    try {
+      const reply = await this.sendAcquire(name, token, terms, inbox, notAfter, attempt);
+      if (reply.state === "late") clock.reset();
+      else clock.observe(sentAt, reply.now);
+      return reply;
+    } finally {
+      this.#ended();
+    }
+  }
+
+  async release(name: string, token: string, terms: Terms, proof: string, signal?: AbortSignal): Promise<ReleaseReply> {
+    this.#underWay++;
+    try {
+      return await this.sendRelease(name, token, terms, proof, signal);
+    } finally {
+      this.#ended();
+    }
+  }
+
+  /** Undoes an acquire that nobody waits for any more; repeated until answered, or until the server forgot it anyhow. */
+  withdraw(name: string, token: string, terms: Terms, leaseMs: number = terms.leaseMs): void {
+    const waitMs = aliveMs + leaseMs;
+    const { signal } = this.#end;
+    const again = (): Promise<unknown> => this.release(name, token, terms, "", signal);
+    this.#tracked(retry(again, { waitMs, baseMs: 50, capMs: 1_000, signal })).catch((error: unknown) => {
+      if (!signal.aborted) this.onError(error);
+    });
+  }
+
+  /** Renews leases of one group: each with how long it shall last. */
+  async renew(renewals: readonly Renewal<L>[], deadlineMs: number): Promise<readonly RenewState[]> {
+    const sentAt = performance.now();
+    const { now, states } = await this.sendRenew(renewals, deadlineMs);
+    const [first] = renewals;
+    if (first) this.clockOf(first.lease.name).observe(sentAt, now);
+    return states;
+  }
+
+  /** The waiters' sign of life, and what became of them. */
+  async beat(
+    name: string,
+    waiters: readonly { readonly token: string; readonly terms: Terms }[],
+  ): Promise<BeatReply<S>> {
+    const sentAt = performance.now();
+    const reply = await this.sendBeat(name, waiters);
+    this.clockOf(name).observe(sentAt, reply.now);
+    return reply;
+  }
+
+  /** Waits for what is under way, at most to the deadline; then nothing goes on. */
+  async close(deadline: Deadline): Promise<void> {
+    while (this.#underWay > 0 && deadline.remainingMs > 0) {
+      const idle = new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+      });
+      await within(idle, deadline);
+      // What just ended may have to be undone: its caller has the next turn.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    this.#end.abort();
+    this.runtime.release();
+  }
+
+  /** 1 on a Cluster, 0 on a single server; empty until the server has said which. No command waits for that. */
+  protected get shared(): 0 | 1 | "" {
+    if (!this.#hasAsked) {
+      this.#hasAsked = true;
+      this.#tracked(this.runtime.isCluster(this.settings.deadlineMs)).then(
+        (isCluster) => {
+          this.#isShared = isCluster ? 1 : 0;
+        },
+        () => {
+          this.#hasAsked = false;
+        },
+      );
+    }
+    return this.#isShared;
+  }
+
+  /** Counts what `close()` has to wait for. Passes the work on. */
+  async #tracked<T>(work: Promise<T>): Promise<T> {
+    this.#underWay++;
+    try {
+      return await work;
+    } finally {
+      this.#ended();
+    }
+  }
+
+  #ended(): void {
+    if (--this.#underWay === 0) this.#onIdle?.();
+  }
+}
+
+/** Resolves with `work`, or at the deadline. */
+export const within = async (work: Promise<unknown>, deadline: Deadline): Promise<void> => {
+  let timer: NodeJS.Timeout | undefined;
+  const over = new Promise((resolve) => {
+    timer = setTimeout(resolve, Math.max(0, Math.min(deadline.remainingMs, 2 ** 31 - 1)));
+  });
+  await Promise.race([work, over]);
+  clearTimeout(timer);
+};

@@ -1,0 +1,28 @@
+/**
+ * How a lease ended without a release.
+ *
+ * - `expired`: the server has no such lease any more (it ran out, or the server lost its data)
+ * - `taken`: another holds it
+ * - `deadline`: no renewal was confirmed in time; the lease may have ended
+ * - `max-hold`: `maxHoldMs` is over
+ * - `stopped`: it was not renewed, and its time is over
+ * - `closed`: the object that made it was closed
+ * - `released`, `handed-over`: it was given back, or passed on; only `assertHeld()` and `extend()` say so
+ */
+export type LossReason =
+  "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released" | "handed-over";
+
+/** The reasons in words, for messages. */
+export const lossWords: Readonly<Record<LossReason, string>> = {
+  expired: "the server holds no such lease any more",
+  taken: "another holder has it",
+  deadline: "no renewal was confirmed before its time was over",
+  "max-hold": "maxHoldMs is over",
+  stopped: "it was not renewed, and its time is over",
+  closed: "the object that it came from was closed",
+  released: "it was given back",
+  "handed-over": "it was passed on",
+};
+
+/** Names and labels may hold anything; in a message they must not break a line or drive a terminal. */
+export const shown = (text: string): string => JSON.stringify(text);

@@ -1,0 +1,138 @@
+import { type Deadline, KitKeyTypeError, newToken, traced } from "../index.js";
+import { type LeasingCommands, type RenewState, type Seen, within } from "./commands.js";
+import type { LossReason } from "./errors.js";
+import type { Grant, Lease, LeaseKeeper, ReleaseOutcome } from "./lease.js";
+import type { AcquireTerms } from "./options.js";
+
+/** What holding tells its owner. */
+export interface HoldingEvents<L> {
+  readonly released: (lease: L) => void;
+  readonly lost: (lease: L, reason: LossReason) => void;
+}
+
+/** Makes the lease that its caller gets. */
+export type LeaseMaker<Terms extends AcquireTerms, L extends Lease<Terms>> = (
+  keeper: LeaseKeeper<Lease<Terms>>,
+  group: string,
+  terms: Terms,
+  grant: Grant,
+) => L;
+
+/** The leases that one object holds: on the clock, renewed in batches, given back. */
+export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> implements LeaseKeeper<L> {
+  readonly #commands: LeasingCommands<Terms, S, L>;
+  readonly #make: LeaseMaker<Terms, L>;
+  readonly #events: HoldingEvents<L>;
+  readonly #leases = new Set<L>();
+  /** Leases of other objects on the same client are renewed by those. */
+  readonly #group = newToken();
+  #onIdle: (() => void) | undefined;
+
+  constructor(commands: LeasingCommands<Terms, S, L>, make: LeaseMaker<Terms, L>, events: HoldingEvents<L>) {
+    this.#commands = commands;
+    this.#make = make;
+    this.#events = events;
+  }
+
+  get what(): string {
+    return this.#commands.what;
+  }
+
+  /** Takes charge of a lease that the server has granted. */
+  lease(terms: Terms, grant: Grant): L {
+    const key = this.#commands.keyOf(grant.name);
+    return this.#make(this, `${this.#group}${this.#commands.runtime.groupOf(key)}`, terms, grant);
+  }
+
+  add(lease: L): void {
+    this.#leases.add(lease);
+    this.#commands.runtime.leases.add(lease);
+  }
+
+  changed(lease: L): void {
+    this.#commands.runtime.leases.changed(lease);
+  }
+
+  remove(lease: L): void {
+    this.#commands.runtime.leases.remove(lease);
+    if (this.#leases.delete(lease) && this.#leases.size === 0) this.#onIdle?.();
+  }
+
+  /** Renews what is due. No answer changes nothing: each lease tries again until its own deadline. */
+  renew(leases: readonly L[]): void {
+    const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
+    this.#renew(leases, Math.min(this.#commands.settings.deadlineMs, patience)).catch((error: unknown) => {
+      for (const lease of leases) lease.renewFailed();
+      this.#commands.onError(error);
+    });
+  }
+
+  async extend(lease: L, leaseMs: number): Promise<void> {
+    const [state] = await this.#renew([lease], this.#commands.settings.deadlineMs, leaseMs);
+    if (state !== "corrupt") return;
+    const key = this.#commands.keyOf(lease.name);
+    throw new KitKeyTypeError(`${this.what}.renew failed: ${key} holds another type of data`, key, undefined);
+  }
+
+  release(lease: L): Promise<ReleaseOutcome> {
+    const { name, proof } = lease;
+    return traced(
+      `${this.what}.release`,
+      () => (proof === "" ? { name } : { name, fencingToken: proof }),
+      () => this.#release(lease),
+    );
+  }
+
+  lossOf({ name, proof }: L, reason: LossReason): ReturnType<LeasingCommands<Terms, S, L>["lostError"]> {
+    return this.#commands.lostError(name, reason, proof);
+  }
+
+  lost(lease: L, reason: LossReason): void {
+    // What the server may still have of it is of no use to us, and in the way of others.
+    if (reason === "deadline" || reason === "closed" || reason === "max-hold")
+      this.#commands.withdraw(lease.name, lease.token, lease.terms, lease.leaseMs);
+    this.#events.lost(lease, reason);
+  }
+
+  /** Resolves when nothing is held; what is held at the deadline is taken from its holders and released. */
+  async close(deadline: Deadline): Promise<void> {
+    if (this.#leases.size > 0) {
+      const idle = new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+      });
+      await within(idle, deadline);
+    }
+    for (const lease of [...this.#leases]) lease.lose("closed");
+  }
+
+  async #release(lease: L): Promise<ReleaseOutcome> {
+    const { name, token, terms, proof } = lease;
+    const { gate } = this.#commands.runtime;
+    const { drops } = gate;
+    try {
+      const state = await this.#commands.release(name, token, terms, proof);
+      // It cannot have run out by itself yet. If nobody had it since, or a reply may have been lost, then it is an earlier
+      // copy of this very call that released it.
+      const isEarly = performance.now() < lease.deadlineAt;
+      const isReleased =
+        state === "released" || (isEarly && (state === "unclaimed" || (state === "not-held" && gate.drops > drops)));
+      if (!isReleased) return "not-held";
+      this.#events.released(lease);
+      return "released";
+    } catch (error) {
+      lease.releaseFailed();
+      this.#commands.withdraw(name, token, terms, lease.leaseMs);
+      this.#commands.onError(error);
+      throw error;
+    }
+  }
+
+  async #renew(leases: readonly L[], deadlineMs: number, extendedMs?: number): Promise<readonly RenewState[]> {
+    const asked = leases.map((lease) => ({ lease, termMs: lease.termMs(extendedMs ?? lease.leaseMs) }));
+    const sentAt = performance.now();
+    const states = await this.#commands.renew(asked, deadlineMs);
+    for (const [index, { lease, termMs }] of asked.entries())
+      lease.renewed(states[index] ?? "corrupt", sentAt, termMs, extendedMs);
+    return states;
+  }
+}

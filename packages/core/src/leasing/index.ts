@@ -1,0 +1,23 @@
+// For packages that lease something to one or to several at a time.
+export { type AcquireReply, type Attempt, type BeatReply, LeasingCommands } from "./commands.js";
+export { aliveMs, firstTermMs, pushedTermMs } from "./commands.js";
+export { lossWords, shown } from "./errors.js";
+export { Lease } from "./lease.js";
+export { Leaser, parseLease } from "./leaser.js";
+export { acquireTerms, closeNames, closeTimeoutMs, leaseNames, leaserNames, leaserSettings } from "./options.js";
+export { lineSource } from "./scripts/index.js";
+
+export type { NotGranted, ReleaseReply, Renewal, RenewState, Seen, WaiterState } from "./commands.js";
+export type { LossReason } from "./errors.js";
+export type { LeaseMaker } from "./holding.js";
+export type { Grant, LeaseKeeper, ReleaseOutcome, SerialisedLease } from "./lease.js";
+export type { LeaserEvents, SavedLease } from "./leaser.js";
+export type {
+  AcquireTerms,
+  CloseOptions,
+  LeaseOptions,
+  LeaserOptions,
+  LeaserSettings,
+  LeaseTerms,
+  WaitOptions,
+} from "./options.js";

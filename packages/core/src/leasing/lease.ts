@@ -1,0 +1,329 @@
+import { surely, type KitError, type ScheduledLease } from "../index.js";
+import type { RenewState } from "./commands.js";
+import type { LossReason } from "./errors.js";
+import { leaseMsOption, type LeaseTerms } from "./options.js";
+
+/** What a release came to: given back by this call, or no longer ours to give back. */
+export type ReleaseOutcome = "released" | "not-held";
+
+/** What a lease needs of the object that made it. */
+export interface LeaseKeeper<L> {
+  /** What is leased, as in traces: "lock". */
+  readonly what: string;
+  /** Puts the lease on the clock, moves it, takes it off. */
+  add(lease: L): void;
+  changed(lease: L): void;
+  remove(lease: L): void;
+  renew(leases: readonly L[]): void;
+  /** Renews one lease now, with a length of its own. What became of it is told to the lease itself. */
+  extend(lease: L, leaseMs: number): Promise<void>;
+  release(lease: L): Promise<ReleaseOutcome>;
+  lossOf(lease: L, reason: LossReason): KitError;
+  /** The lease ended without a release. */
+  lost(lease: L, reason: LossReason): void;
+}
+
+/** A grant, as the server and our clock see it. */
+export interface Grant {
+  readonly name: string;
+  readonly token: string;
+  /** What it proves to others: a lock's fencing token; empty where there is none. */
+  readonly proof: string;
+  /** For how long the server granted it. */
+  readonly grantedMs: number;
+  /** When it may have ended, on our monotonic clock. */
+  readonly deadlineAt: number;
+}
+
+/** A lease that travels between processes. */
+export interface SerialisedLease extends LeaseTerms {
+  readonly kit: string;
+  readonly layout: 1;
+  readonly name: string;
+  readonly token: string;
+}
+
+/**
+ * What is held for a bounded time, which is renewed by itself until `release()`.
+ *
+ * What can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
+ * the lease may have ended by our own clock. No signal can stop a process that is not running.
+ *
+ * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
+ * reason). There is no way back.
+ */
+export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements AsyncDisposable, ScheduledLease {
+  /** The name of what is held. */
+  readonly name: string;
+
+  // For the scheduler of core.
+  readonly group: string;
+  heapIndex: number = -1;
+  renewAt: number = Infinity;
+  deadlineAt: number;
+
+  /** @internal */
+  readonly terms: Terms;
+  readonly #token: string;
+  readonly #proof: string;
+  readonly #keeper: LeaseKeeper<Lease<Terms>>;
+  /** When maxHoldMs is over. */
+  readonly #holdEndsAt: number;
+  #leaseMs: number;
+  #renewing: boolean;
+  /** Whether the present term is the last that maxHoldMs allows. */
+  #lastTerm = false;
+  #failures = 0;
+  #state: "held" | "released" | "handed-over" | "lost" = "held";
+  #controller: AbortController | undefined;
+  #loss: KitError | undefined;
+  #releasing: Promise<ReleaseOutcome> | undefined;
+
+  /** @internal */
+  constructor(keeper: LeaseKeeper<Lease<Terms>>, group: string, terms: Terms, grant: Grant) {
+    const now = performance.now();
+    this.#keeper = keeper;
+    this.terms = terms;
+    this.group = group;
+    this.name = grant.name;
+    this.#token = grant.token;
+    this.#proof = grant.proof;
+    this.#leaseMs = terms.leaseMs;
+    this.#renewing = terms.renew;
+    this.#holdEndsAt = terms.maxHoldMs === undefined ? Infinity : now + terms.maxHoldMs;
+    this.deadlineAt = Math.min(grant.deadlineAt, this.#holdEndsAt);
+    this.#planRenewal(now, grant.grantedMs);
+    keeper.add(this);
+  }
+
+  /** Random proof of holding. Who knows it can release it; a lease that is logged does not show it. */
+  get token(): string {
+    return this.#token;
+  }
+
+  /** The length of the lease, in milliseconds: what is left right after a renewal. */
+  get leaseMs(): number {
+    return this.#leaseMs;
+  }
+
+  /** The label under which others see the holder. */
+  get holder(): string {
+    return this.terms.holder;
+  }
+
+  /** Milliseconds for which it is surely still held, by our own clock; 0 once it is lost or released. */
+  get remainingMs(): number {
+    return this.#state === "held" ? Math.max(0, this.deadlineAt - performance.now()) : 0;
+  }
+
+  /** Whether it is surely still held at this instant. Asks the clock, not Redis. */
+  get isHeld(): boolean {
+    return this.remainingMs > 0;
+  }
+
+  /** Aborts, with the error that tells of the loss as its reason, when the lease is lost. Not by a release. */
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#loss) this.#controller.abort(this.#loss);
+    }
+    return this.#controller.signal;
+  }
+
+  /**
+   * Throws unless the lease is surely still held at this instant. To be called right before what must not be done twice,
+   * above all after anything that may have stalled the process.
+   *
+   * @throws {LockLostError | PermitLostError} it is lost, or has been released or handed over.
+   */
+  assertHeld(): void {
+    if (this.#state === "held" && performance.now() >= this.deadlineAt) this.lapse();
+    if (this.#state === "held") return;
+    throw this.#loss ?? this.#keeper.lossOf(this, this.#state === "lost" ? "expired" : this.#state);
+  }
+
+  /**
+   * Makes the lease last `leaseMs` from now, and gives it this length from now on, also when renewed. Never creates a
+   * lease that is gone. One round trip; ends at `maxHoldMs` at the latest.
+   *
+   * A shorter one counts from the moment it is sent: whether or not its answer comes, the lease may be over then.
+   *
+   * @throws {LockLostError | PermitLostError} it is lost or released.
+   * @throws {KitError} the server could not be asked in time: then the lease ends when it would have, or when `leaseMs` are
+   * over, whichever is sooner.
+   * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
+   */
+  async extend(leaseMs: number = this.#leaseMs): Promise<void> {
+    leaseMsOption(leaseMs);
+    this.assertHeld();
+    const now = performance.now();
+    // Also renewals that are under way with the old length promise no more than the new one from here on.
+    this.#leaseMs = Math.min(this.#leaseMs, leaseMs);
+    if (now + surely(leaseMs) < this.deadlineAt) {
+      this.deadlineAt = now + surely(leaseMs);
+      this.#planRenewal(now, leaseMs);
+      this.#keeper.changed(this);
+    }
+    await this.#keeper.extend(this, leaseMs);
+    this.assertHeld();
+  }
+
+  /**
+   * Gives it back, and with it to the first who waits. One round trip, sent again if its reply is lost.
+   *
+   * Resolves with `released`; or with `not-held` when the lease had ended before, so that another may have had it
+   * meanwhile. Where the connection broke while it was under way, and the lease cannot have run out by then, its end is
+   * taken for this call's own work: that somebody took it away by force in that very moment goes unnoticed. Calling it
+   * again changes nothing and resolves with the same.
+   *
+   * @throws {KitError} the server could not be asked in time. It goes on trying behind the scenes until the lease is over;
+   * calling again tries again.
+   */
+  release(): Promise<ReleaseOutcome> {
+    if (this.#state === "lost" || this.#state === "handed-over") return Promise.resolve("not-held");
+    if (this.#state === "held") {
+      this.#state = "released";
+      this.#keeper.remove(this);
+    }
+    this.#releasing ??= this.#keeper.release(this);
+    return this.#releasing;
+  }
+
+  /** Stops renewing: the lease ends by itself, `remainingMs` from now, and aborts the signal then. */
+  stopRenewal(): void {
+    this.#renewing = false;
+    this.renewAt = Infinity;
+    this.#keeper.changed(this);
+  }
+
+  /**
+   * Gives the lease to whoever calls `resume(text)` with the returned text, and lets go of it here: it is not renewed
+   * any more, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
+   * from now, unless it is resumed before. Who has the text can release it.
+   *
+   * @throws {LockLostError | PermitLostError} it is not held any more.
+   */
+  handOver(): string {
+    this.assertHeld();
+    const text = this.serialise();
+    this.#state = "handed-over";
+    this.#keeper.remove(this);
+    return text;
+  }
+
+  /**
+   * The text by which `resume(text)` makes another handle of this same lease, here or in another process; a record
+   * against the loss of this process, for example. From then on it has several handles: whichever releases it, is closed,
+   * reaches `maxHoldMs` or shortens it does so for all of them, and the others learn of it at their next renewal. To pass a
+   * lease on use {@link handOver}. Who has the text can release it.
+   *
+   * Of `maxHoldMs` the text carries what is left now; the time until it is resumed is not counted.
+   */
+  serialise(): string {
+    const lease: SerialisedLease = {
+      kit: this.#keeper.what,
+      layout: 1,
+      name: this.name,
+      token: this.token,
+      ...this.particulars(),
+      leaseMs: this.#leaseMs,
+      renew: this.#renewing,
+      maxHoldMs:
+        this.#holdEndsAt === Infinity ? undefined : Math.max(10, Math.floor(this.#holdEndsAt - performance.now())),
+      holder: this.terms.holder,
+    };
+    return JSON.stringify(lease);
+  }
+
+  /** Releases it; an outage is reported by an `error` event, not thrown. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release().catch(() => undefined);
+  }
+
+  /** What the serialised form has besides what every lease has. */
+  protected abstract particulars(): object;
+
+  // ── for its maker and the scheduler ──────────────────────────────────────────────────────────────────────────────
+
+  /** @internal What the grant proves to others. */
+  get proof(): string {
+    return this.#proof;
+  }
+
+  /** @internal */
+  get renewSlackMs(): number {
+    return this.#leaseMs / 10;
+  }
+
+  /** @internal What a renewal may ask for: the whole length, or what maxHoldMs leaves of it. */
+  termMs(leaseMs: number): number {
+    return Math.max(1, Math.floor(Math.min(leaseMs, this.#holdEndsAt - performance.now())));
+  }
+
+  /** @internal */
+  renewAll(leases: readonly this[]): void {
+    this.#keeper.renew(leases);
+  }
+
+  /** @internal The server's word on a renewal that was sent at `sentAt` for `termMs`; an extension changes the length. */
+  renewed(state: RenewState, sentAt: number, termMs: number, extendedMs?: number): void {
+    if (this.#state !== "held") return;
+    if (state === "extended" && extendedMs !== undefined) this.#leaseMs = extendedMs;
+    if (state === "gone") this.lose("expired");
+    else if (state === "taken") this.lose("taken");
+    else if (state === "corrupt") this.renewFailed();
+    else {
+      this.#failures = 0;
+      // A shorter length was asked for since: it may count already.
+      const sureMs = Math.min(termMs, this.#leaseMs);
+      this.deadlineAt = Math.min(sentAt + surely(sureMs), this.#holdEndsAt);
+      // The answer itself may have come too late to be good for anything.
+      if (this.deadlineAt <= performance.now()) {
+        this.lapse();
+        return;
+      }
+      this.#planRenewal(sentAt, sureMs);
+      this.#keeper.changed(this);
+    }
+  }
+
+  /** @internal No word: nothing is known, so it is asked again, ever less often, until the deadline decides. */
+  renewFailed(): void {
+    if (this.#state !== "held" || !this.#renewing) return;
+    const wait = Math.min(this.#leaseMs / 10, 20 * 2 ** Math.min(this.#failures++, 10));
+    this.renewAt = performance.now() + wait * (0.5 + Math.random());
+    this.#keeper.changed(this);
+  }
+
+  /** @internal The server could not be asked: a further call tries again. */
+  releaseFailed(): void {
+    this.#releasing = undefined;
+  }
+
+  /** @internal The deadline has passed. */
+  lapse(): void {
+    this.lose(this.#lastTerm ? "max-hold" : this.#renewing ? "deadline" : "stopped");
+  }
+
+  /** @internal */
+  lose(reason: LossReason): void {
+    if (this.#state !== "held") return;
+    this.#state = "lost";
+    this.#keeper.remove(this);
+    this.#loss = this.#keeper.lossOf(this, reason);
+    this.#controller?.abort(this.#loss);
+    this.#keeper.lost(this, reason);
+  }
+
+  /** @internal Why it was lost, if it was. */
+  get loss(): KitError | undefined {
+    return this.#loss;
+  }
+
+  /** A third of the lease leaves room for two more tries; near the end of maxHoldMs there is nothing left to renew. */
+  #planRenewal(from: number, termMs: number): void {
+    // Terms are whole milliseconds: up to one of them is missing from the end.
+    this.#lastTerm = from + termMs + 2 >= this.#holdEndsAt;
+    this.renewAt = this.#renewing && !this.#lastTerm ? from + termMs / 3 : Infinity;
+  }
+}

@@ -1,0 +1,240 @@
+import { Deadline, KitClosedError, KitError, newToken, surely, traced } from "../index.js";
+import { firstTermMs, type LeasingCommands, type NotGranted, type Seen } from "./commands.js";
+import { Holding, type HoldingEvents, type LeaseMaker } from "./holding.js";
+import type { Grant, Lease, SerialisedLease } from "./lease.js";
+import type { AcquireTerms } from "./options.js";
+import { Place, Waiters, type WaitingEvents } from "./waiting.js";
+
+/** What happens to the leases of one object. */
+export interface LeaserEvents<S extends Seen, L> extends HoldingEvents<L>, Omit<WaitingEvents<S>, "empty"> {
+  readonly acquired: (lease: L, waitedMs: number) => void;
+}
+
+/**
+ * Takes leases by name: at once, or in line. What a lease is of, the package says by its commands.
+ *
+ * Nobody polls: whoever has to wait stands in line on the server, and is told by a message when it is granted.
+ */
+export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
+  readonly #commands: LeasingCommands<Terms, S, L>;
+  readonly #holding: Holding<Terms, S, L>;
+  readonly #events: LeaserEvents<S, L>;
+  readonly #waiters = new Map<string, Waiters<Terms, S, L>>();
+  readonly #stopListening: readonly (() => void)[];
+  #closing: Promise<void> | undefined;
+
+  constructor(commands: LeasingCommands<Terms, S, L>, make: LeaseMaker<Terms, L>, events: LeaserEvents<S, L>) {
+    this.#commands = commands;
+    this.#holding = new Holding(commands, make, events);
+    this.#events = events;
+    const { client, gate, inbox, leases } = commands.runtime;
+    const askAgain = (): void => {
+      for (const waiters of this.#waiters.values()) waiters.beatNow();
+    };
+    this.#stopListening = [
+      inbox.onResubscribed(askAgain),
+      gate.onReady(askAgain),
+      gate.onReady(() => leases.renewNow()),
+      // A client that its owner ended: whoever waits on it hears of it now.
+      gate.onDrop(() => client.status === "end" && askAgain()),
+    ];
+  }
+
+  /** Runs `routine` with a lease, and gives it back whatever happens. */
+  async using<T>(name: string, terms: Terms, routine: (lease: L) => Promise<T> | T): Promise<T> {
+    const lease = await this.acquire(name, terms);
+    let result: T;
+    try {
+      result = await routine(lease);
+    } catch (error) {
+      await lease.release().catch(() => undefined);
+      throw error;
+    }
+    const outcome = await lease.release().catch(() => undefined);
+    if (outcome === "not-held") throw lease.loss ?? this.#holding.lossOf(lease, "expired");
+    return result;
+  }
+
+  async acquire(name: string, terms: Terms): Promise<L> {
+    return await traced(
+      `${this.#commands.what}.acquire`,
+      () => ({ name, waitMs: terms.waitMs }),
+      () => this.#acquire(name, terms),
+    );
+  }
+
+  /** One try; `terms.waitMs` is 0. */
+  async try(name: string, terms: Terms): Promise<L | null> {
+    return await traced(
+      `${this.#commands.what}.acquire`,
+      () => ({ name, waitMs: 0 }),
+      () => this.#try(name, terms),
+    );
+  }
+
+  /** Goes on with a lease that was serialised: it is renewed once, which proves that it is held. */
+  async resume(saved: Pick<SerialisedLease, "name" | "token">, terms: Terms, proof: string): Promise<L> {
+    this.assertOpen();
+    const { name, token } = saved;
+    const grantedMs = firstTermMs(terms);
+    const deadlineAt = performance.now() + grantedMs;
+    const lease = this.#holding.lease(terms, { name, token, proof, grantedMs, deadlineAt });
+    try {
+      await lease.extend();
+    } catch (error) {
+      this.#holding.remove(lease);
+      throw error;
+    }
+    return lease;
+  }
+
+  async close(timeoutMs: number): Promise<void> {
+    this.#closing ??= this.#close(Deadline.in(timeoutMs));
+    await this.#closing;
+  }
+
+  assertOpen(): void {
+    if (this.#closing) throw this.#closed();
+  }
+
+  async #try(name: string, terms: Terms): Promise<L | null> {
+    const startedAt = performance.now();
+    const reply = await this.#ask(name, newToken(), terms, "", new Deadline(startedAt));
+    return "deadlineAt" in reply ? this.#granted(terms, startedAt, reply) : null;
+  }
+
+  async #acquire(name: string, terms: Terms): Promise<L> {
+    const startedAt = performance.now();
+    const deadline = new Deadline(startedAt + terms.waitMs);
+    const { inbox } = this.#commands.runtime;
+    const { deadlineMs } = this.#commands.settings;
+    // Nobody needs a second connection before the first wait. From then on each acquire is one command.
+    let seen: S | undefined;
+    if (terms.waitMs === 0 || !inbox.isOpen) {
+      const reply = await this.#ask(name, newToken(), terms, "", deadline);
+      if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
+      seen = reply;
+      const patience = new Deadline(Math.min(deadline.at, performance.now() + deadlineMs));
+      if (terms.waitMs > 0) await inbox.open(patience, terms.signal);
+      terms.signal?.throwIfAborted();
+      if (deadline.remainingMs <= 0) throw this.#commands.timeoutError(name, terms.waitMs, seen);
+    }
+    const place = new Place(inbox, newToken());
+    try {
+      const reply = await this.#ask(name, place.token, terms, place.channel, deadline, seen);
+      if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
+      if (reply.state === "full") throw this.#commands.queueFullError(name);
+      if (this.#closing) {
+        // Whoever comes after close() has told the waiters would wait unseen.
+        this.#commands.withdraw(name, place.token, terms);
+        throw this.#closed();
+      }
+      let waiters = this.#waiters.get(name);
+      if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
+      return this.#granted(terms, startedAt, await waiters.wait(place, terms, deadline, reply));
+    } finally {
+      place.leave();
+    }
+  }
+
+  /** One command: a grant, or what stands in the way. If it fails, it is undone. */
+  async #ask(
+    name: string,
+    token: string,
+    terms: Terms,
+    inbox: string,
+    deadline: Deadline,
+    seen?: S,
+  ): Promise<Grant | NotGranted<S>> {
+    this.assertOpen();
+    const { signal, waitMs } = terms;
+    signal?.throwIfAborted();
+    // Throws for a name that cannot be a key: nothing was sent that would have to be undone.
+    this.#commands.keyOf(name);
+    try {
+      for (;;) {
+        const sentAt = performance.now();
+        // A single try takes what time a command takes.
+        const patienceMs = waitMs === 0 ? Infinity : Math.max(1, deadline.at - sentAt);
+        const deadlineMs = Math.min(this.#commands.settings.deadlineMs, patienceMs);
+        const reply = await this.#commands.acquire(name, token, terms, inbox, { sentAt, deadlineMs, signal });
+        // Our picture of the server's clock was wrong.
+        if (reply.state === "late") continue;
+        if (reply.state !== "granted") return reply;
+        const { proof, msLeft: grantedMs = firstTermMs(terms) } = reply;
+        return { name, token, proof, grantedMs, deadlineAt: sentAt + surely(grantedMs) };
+      }
+    } catch (error) {
+      // It may have been granted, or stand in line, and nobody waits for it.
+      if (!(KitError.is(error) && error.code === "KIT_UNAVAILABLE")) this.#commands.withdraw(name, token, terms);
+      // Timers of Node may fire a moment early.
+      if (waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable)
+        throw this.#commands.timeoutError(name, waitMs, seen, error);
+      throw error;
+    }
+  }
+
+  #granted(terms: Terms, startedAt: number, grant: Grant): L {
+    const { name, token, proof } = grant;
+    const isOver = grant.deadlineAt <= performance.now();
+    if (isOver || this.#closing) {
+      // Its answer came after its end, or in the very moment of close(): nobody could use it, or would end it.
+      this.#commands.withdraw(name, token, terms);
+      throw isOver ? this.#commands.lostError(name, "deadline", proof) : this.#closed();
+    }
+    const lease = this.#holding.lease(terms, grant);
+    this.#events.acquired(lease, performance.now() - startedAt);
+    return lease;
+  }
+
+  readonly #waitingEvents: WaitingEvents<S> = {
+    queued: (name, reply) => this.#events.queued(name, reply),
+    requeued: (name) => this.#events.requeued(name),
+    empty: (name) => this.#waiters.delete(name),
+  };
+
+  #closed(): KitClosedError {
+    return new KitClosedError(`The ${this.#commands.what}`);
+  }
+
+  async #close(deadline: Deadline): Promise<void> {
+    for (const waiters of [...this.#waiters.values()]) waiters.close();
+    await this.#holding.close(deadline);
+    // What was withdrawn just now gets one command's time, also when the deadline is over.
+    const { deadlineMs } = this.#commands.settings;
+    await this.#commands.close(new Deadline(Math.max(deadline.at, performance.now() + deadlineMs)));
+    for (const stop of this.#stopListening) stop();
+  }
+}
+
+/** What a lease of one kind serialised, with its particulars. */
+export type SavedLease<Particulars> = SerialisedLease & Particulars;
+
+/**
+ * Reads what a lease of this kind serialised. `isWhole`: whether its particulars are there.
+ *
+ * @throws {TypeError} it did not come from one.
+ */
+export const parseLease = <Particulars extends object>(
+  what: string,
+  text: string,
+  isWhole: (saved: Partial<Record<keyof Particulars, unknown>>) => boolean,
+): SavedLease<Particulars> => {
+  let saved: Partial<SerialisedLease> | null;
+  try {
+    saved = JSON.parse(text) as Partial<SerialisedLease> | null;
+  } catch {
+    // Said below, without the text: it may hold a token.
+    saved = null;
+  }
+  if (
+    saved?.kit !== what ||
+    saved.layout !== 1 ||
+    typeof saved.name !== "string" ||
+    typeof saved.token !== "string" ||
+    !isWhole(saved as Partial<Record<keyof Particulars, unknown>>)
+  )
+    throw new TypeError(`Expected the text of \`serialise()\`, of a ${what} of this version`);
+  // What the text does not have is not to be found on a prototype either.
+  return Object.assign(Object.create(null) as SavedLease<Particulars>, saved);
+};

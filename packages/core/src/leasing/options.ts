@@ -1,0 +1,163 @@
+import { hostname } from "node:os";
+import { booleanOption, integerOption, signalOption, textOption } from "../index.js";
+
+/** How long a lease is, and who shows up as its holder. */
+export interface LeaseOptions {
+  /**
+   * How long it stays held after the last sign of life of its holder, in milliseconds.
+   *
+   * Shorter: a crashed holder is replaced sooner; more renewals, and a shorter stall loses the lease. Below a few hundred
+   * milliseconds ordinary pauses of a busy process lose leases.
+   *
+   * @default 10000
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * Whether the lease is renewed by itself, each third of its length, until it is released or lost.
+   *
+   * @default true
+   */
+  readonly renew?: boolean | undefined;
+  /**
+   * Renewal ends so that nobody holds it longer than this many milliseconds; the signal aborts then. Against holders that
+   * hang while their process lives. Undefined: no such end.
+   *
+   * @default undefined
+   */
+  readonly maxHoldMs?: number | undefined;
+  /**
+   * Who this is, for people who inspect it and for others' timeout errors: at most 128 characters. Anybody who can read
+   * the keys can read it.
+   *
+   * @default host name and process id, as in "web-3:4711"
+   */
+  readonly holder?: string | undefined;
+}
+
+/** How an object that leases works on its client. */
+export interface LeaserOptions extends LeaseOptions {
+  /**
+   * What all keys begin with. What lies under different prefixes has nothing to do with each other.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Works on a duplicate of the client: costs a connection, and one that goes silent is then replaced.
+   *
+   * @default false
+   */
+  readonly isolate?: boolean | undefined;
+  /**
+   * Every single command settles within this many milliseconds, whatever the network does.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+  /**
+   * How many may wait in one line; more are refused. Each costs two small entries in Redis.
+   *
+   * @default 10000
+   */
+  readonly maxWaiters?: number | undefined;
+}
+
+/** How long to wait. */
+export interface WaitOptions {
+  /**
+   * How long to wait, in milliseconds; 0 tries exactly once. Once queued, the wait survives reconnects and outages within
+   * it. Undefined: for ever.
+   *
+   * @default undefined
+   */
+  readonly waitMs?: number | undefined;
+  /** Ends the wait, with `signal.reason`. It has no influence on a lease once it is held. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How `close()` behaves. */
+export interface CloseOptions {
+  /**
+   * How long to wait for leases that are still held, in milliseconds. Then their signals abort and they are released.
+   *
+   * @default 10000
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** Checked, with every default filled in. */
+export interface LeaseTerms {
+  readonly leaseMs: number;
+  readonly renew: boolean;
+  readonly maxHoldMs: number | undefined;
+  readonly holder: string;
+}
+
+/** Checked, with every default filled in. */
+export interface LeaserSettings extends LeaseTerms {
+  readonly prefix: string | undefined;
+  readonly isolate: boolean;
+  readonly deadlineMs: number;
+  readonly maxWaiters: number;
+}
+
+/** Checked, with the object's own settings where nothing else is said. */
+export interface AcquireTerms extends LeaseTerms {
+  /** Infinity: for ever. */
+  readonly waitMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+export const leaseNames: readonly string[] = ["leaseMs", "renew", "maxHoldMs", "holder"];
+export const leaserNames: readonly string[] = [...leaseNames, "prefix", "isolate", "deadlineMs", "maxWaiters"];
+export const closeNames: readonly string[] = ["timeoutMs"];
+
+/** A day; a lease is a sign of life, not a reservation. */
+const longestMs = 86_400_000;
+
+const leaseTerms = (options: LeaseOptions, defaults: LeaseTerms): LeaseTerms => {
+  const { leaseMs = defaults.leaseMs, renew = defaults.renew, holder = defaults.holder } = options;
+  const { maxHoldMs = defaults.maxHoldMs } = options;
+  return {
+    leaseMs: leaseMsOption(leaseMs),
+    renew: booleanOption("renew", renew),
+    maxHoldMs: maxHoldMs === undefined ? undefined : integerOption("maxHoldMs", maxHoldMs, 10),
+    holder: textOption("holder", holder, 128),
+  };
+};
+
+const defaults: LeaseTerms = {
+  leaseMs: 10_000,
+  renew: true,
+  maxHoldMs: undefined,
+  holder: `${hostname().slice(0, 100)}:${String(process.pid)}`,
+};
+
+/** @throws {TypeError | RangeError} it is not an integer from 10 ms to a day. */
+export const leaseMsOption = (leaseMs: number): number => integerOption("leaseMs", leaseMs, 10, longestMs);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const leaserSettings = (options: LeaserOptions): LeaserSettings => {
+  const { prefix, isolate = false, deadlineMs = 2_000, maxWaiters = 10_000 } = options;
+  return {
+    ...leaseTerms(options, defaults),
+    prefix,
+    isolate: booleanOption("isolate", isolate),
+    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longestMs),
+    maxWaiters: integerOption("maxWaiters", maxWaiters, 0, 1_000_000),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const acquireTerms = (options: LeaseOptions & WaitOptions, settings: LeaseTerms): AcquireTerms => {
+  const { waitMs, signal } = options;
+  return {
+    ...leaseTerms(options, settings),
+    waitMs: waitMs === undefined ? Infinity : integerOption("waitMs", waitMs, 0),
+    signal: signalOption("signal", signal),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const closeTimeoutMs = ({ timeoutMs = 10_000 }: CloseOptions): number =>
+  integerOption("timeoutMs", timeoutMs, 0, longestMs);
