@@ -355,6 +355,43 @@ describe("component", () => {
     expect([links[0]!.closed, told.events]).toEqual(["drained", []]);
   });
 
+  it("calls wait for the first connection as long as their options say, and then no option holds", async () => {
+    const { logs } = makeLinked();
+    const enough = new AbortController();
+    const missing = new Promise((resolve) => logs.once("error", resolve));
+    const where = ({ url }: Link): string => url;
+    const aborted = rejection(withComponent(logs, where, { waitMs: 60_000, signal: enough.signal })());
+    const patient = withComponent(logs, where, { waitMs: 60_000 })();
+    const impatient = rejection(withComponent(logs, where)());
+    await missing;
+    expect(await impatient).toMatchObject({ code: "KIT_CONFIG_MISSING" });
+    const reason = new Error("enough");
+    enough.abort(reason);
+    expect(await aborted).toBe(reason);
+    expect(await rejection(withComponent(logs, where, { waitMs: 50 })())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
+    expect(await rejection(withComponent(logs, where, { signal: enough.signal })())).toBe(reason);
+    await logs.config.set(at("a"));
+    expect(await patient).toBe("redis://a");
+    expect(await withComponent(logs, where, { waitMs: 0, signal: enough.signal })()).toBe("redis://a");
+  });
+
+  it("ends every wait when it closes, however long that was to be", async () => {
+    const { logs } = makeLinked();
+    const missing = new Promise((resolve) => logs.once("error", resolve));
+    const terms = { waitMs: Number.MAX_SAFE_INTEGER };
+    const settled: string[] = [];
+    const waits = [logs.ready(terms), logs.config.ready(terms), withComponent(logs, () => 1, terms)()].map(
+      async (wait) => settled.push((await rejection(wait)).code),
+    );
+    await missing;
+    // A configuration that is not set is the answer of its own ready().
+    await until(() => settled.length === 1);
+    expect(settled).toEqual(["KIT_CONFIG_MISSING"]);
+    await logs.close();
+    await Promise.all(waits);
+    expect(settled.slice(1)).toEqual(["KIT_CLOSED", "KIT_CLOSED"]);
+  });
+
   it("passes on what a call throws, and gives its lease back", async () => {
     const { logs, links } = makeLinked();
     await logs.config.set(at("a"));
@@ -402,5 +439,9 @@ describe("component", () => {
     expect(() => createComponent(redis.client, "x", { open: () => 1 } as never)).toThrow("close");
     expect(() => createComponent(redis.client, "x", { secrets: 1 } as never)).toThrow("secrets");
     expect(() => createComponent(redis.client, "x", { onMissing: "wait" } as never)).toThrow("onMissing");
+    const { logs } = makeLinked();
+    expect(() => withComponent(logs, () => 1, { waitMs: -1 })).toThrow(RangeError);
+    expect(() => withComponent(logs, () => 1, { signal: 1 } as never)).toThrow("signal");
+    expect(() => withComponent(logs, () => 1, { deadlineMs: 1 } as never)).toThrow("deadlineMs");
   });
 });

@@ -2,7 +2,8 @@ import { atDeadline, type Deadline, onAbort } from "../index.js";
 
 /** How long somebody else's work is waited for. */
 export interface Limit {
-  readonly deadline: Deadline;
+  /** Undefined: for ever. */
+  readonly deadline: Deadline | undefined;
   readonly signals: readonly (AbortSignal | undefined)[];
 }
 
@@ -23,6 +24,6 @@ export const bounded = <T>(work: Promise<T>, { deadline, signals }: Limit, late:
     );
     const aborted = signals.find((signal) => signal?.aborted);
     if (aborted) return reject(aborted.reason as Error);
-    stops.push(atDeadline(deadline, () => settle(() => reject(late()))));
+    if (deadline) stops.push(atDeadline(deadline, () => settle(() => reject(late()))));
     for (const signal of signals) stops.push(onAbort(signal, () => settle(() => reject(signal?.reason as Error))));
   });

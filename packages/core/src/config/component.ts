@@ -7,7 +7,6 @@ import {
   isReplyError,
   KitClosedError,
   KitError,
-  onAbort,
   optionsObject,
   serverError,
   traced,
@@ -15,7 +14,7 @@ import {
   withRuntime,
   type RedisLike,
 } from "../index.js";
-import { bounded } from "./bounded.js";
+import { bounded, type Limit } from "./bounded.js";
 import { Config } from "./config.js";
 import { ComponentRefusedError } from "./errors.js";
 import {
@@ -28,6 +27,7 @@ import {
 } from "./options.js";
 import { type Content, ownSchema, type StandardSchema } from "./schema.js";
 import { Store } from "./store.js";
+import { limitOf, Waiters } from "./waiters.js";
 
 /** The entry of a component, unless it has a schema of its own. */
 export interface ComponentEntry {
@@ -191,11 +191,6 @@ interface Generation<Conn> {
   onIdle?: () => void;
 }
 
-interface Waiter {
-  readonly found: () => void;
-  readonly failed: (error: KitError) => void;
-}
-
 interface Settings<Conn, Entry> {
   readonly open: (entry: Entry, context: OpenContext) => Conn | Promise<Conn>;
   readonly check: ((connection: Conn) => unknown) | undefined;
@@ -216,7 +211,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   /** The entry: set it here, or by a `createConfig()` of the same name anywhere. */
   readonly config: Config<Entry, Input>;
   readonly #settings: Settings<Conn, Entry>;
-  readonly #waiters = new Set<Waiter>();
+  readonly #waiters = new Waiters();
   readonly #ending = new Set<Promise<void>>();
   #active: Generation<Conn> | undefined;
   #generations = 0;
@@ -259,7 +254,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     await traced(
       "component.ready",
       () => ({ name: this.name }),
-      () => this.#untilOpen(terms),
+      () => this.#untilOpen(limitOf(terms)),
     );
   }
 
@@ -279,9 +274,10 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   /** @internal Calls `fn` with the connection of now; it stays open until the call has ended, or `drainMs` are over. */
-  async use<T>(fn: (connection: Conn) => T | Promise<T>): Promise<T> {
+  async use<T>(fn: (connection: Conn) => T | Promise<T>, terms: ReadyOptions): Promise<T> {
+    const limit = limitOf(terms);
     // What opens between may have been replaced, or closed, before we run.
-    while (!this.#active || this.#closing) await this.#untilOpen({});
+    while (!this.#active || this.#closing) await this.#untilOpen(limit);
     const generation = this.#active;
     generation.calls++;
     try {
@@ -295,37 +291,21 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     clearTimeout(this.#timer);
     this.#opening?.abort.abort();
     this.#opening = undefined;
-    for (const { failed } of [...this.#waiters]) failed(new KitClosedError("The component"));
+    this.#waiters.failed(new KitClosedError("The component"));
     if (this.#active) this.#track(this.#retire(this.#active));
     this.#active = undefined;
     await this.config.close();
     while (this.#ending.size > 0) await Promise.all(this.#ending);
   }
 
-  #untilOpen({ waitMs, signal }: ReadyOptions): Promise<void> {
-    if (this.#active) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      if (this.#closing) throw new KitClosedError("The component");
-      signal?.throwIfAborted();
-      if (this.#failure && waitMs === undefined) throw this.#failure;
-      const settle = (outcome: () => void): void => {
-        this.#waiters.delete(waiter);
-        clearTimeout(timer);
-        stopListening();
-        outcome();
-      };
-      const waiter: Waiter = {
-        found: () => settle(resolve),
-        failed: (error) => {
-          if (waitMs === undefined || error instanceof KitClosedError) settle(() => reject(error));
-        },
-      };
-      this.#waiters.add(waiter);
-      const late = (): void =>
-        settle(() => reject(this.#failure ?? new ComponentRefusedError(this.name, "it was not open in time")));
-      const timer = waitMs === undefined ? undefined : setTimeout(late, Math.min(waitMs, 2 ** 31 - 1));
-      const stopListening = onAbort(signal, () => settle(() => reject(signal?.reason as Error)));
-    });
+  async #untilOpen(limit: Limit): Promise<void> {
+    if (this.#active) return;
+    if (this.#closing) throw new KitClosedError("The component");
+    for (const signal of limit.signals) signal?.throwIfAborted();
+    const isPatient = limit.deadline !== undefined;
+    if (this.#failure && !isPatient) throw this.#failure;
+    const late = (): KitError => this.#failure ?? new ComponentRefusedError(this.name, "it was not open in time");
+    await this.#waiters.wait(limit, () => isPatient, late);
   }
 
   /** Whoever changes an entry twice within a moment means the last. The first connection is wanted at once. */
@@ -387,7 +367,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     const old = this.#active;
     this.#active = { number: ++this.#generations, canonical: content.canonical, connection, calls: 0 };
     this.#recover();
-    for (const { found } of [...this.#waiters]) found();
+    this.#waiters.found();
     if (!old) return;
     this.emit("swap", { generation: this.#generations });
     await this.#retire(old);
@@ -436,7 +416,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
 
   #report(error: KitError): void {
     this.#failure = error;
-    for (const { failed } of [...this.#waiters]) failed(error);
+    this.#waiters.failed(error);
   }
 
   /** Closes a generation when its last call has ended, or by force. */
@@ -548,16 +528,20 @@ const standard = { open: openConnection, check: checkConnection, close: closeCon
  * A function that is called without a client: `fn` with the component's connection of the moment in front. The call keeps
  * that connection until it has ended, also when the component moves on meanwhile.
  *
- * Before the first connection a call waits for it, as `ready()` does.
+ * Before the first connection a call waits for it, as `ready()` does with the same options. Afterwards they mean nothing:
+ * how long `fn` may take is its own affair.
+ *
+ * @throws {TypeError | RangeError} an option is not what it should be; at once, not in a call.
  *
  * @example
  * const logRecent = withComponent(logs, (db, app: string, line: string) => db.lpush(`recent:${app}`, line));
  * await logRecent("shop", "hello");
  */
-export const withComponent =
-  <Conn, Args extends readonly unknown[], Result>(
-    component: { use<T>(fn: (connection: Conn) => T | Promise<T>): Promise<T> },
-    fn: (connection: Conn, ...args: Args) => Result | Promise<Result>,
-  ): ((...args: Args) => Promise<Result>) =>
-  (...args) =>
-    component.use((connection) => fn(connection, ...args));
+export const withComponent = <Conn, Args extends readonly unknown[], Result>(
+  component: { use<T>(fn: (connection: Conn) => T | Promise<T>, terms: ReadyOptions): Promise<T> },
+  fn: (connection: Conn, ...args: Args) => Result | Promise<Result>,
+  options: ReadyOptions = {},
+): ((...args: Args) => Promise<Result>) => {
+  const terms = readyTerms(options);
+  return (...args) => component.use((connection) => fn(connection, ...args), terms);
+};

@@ -6,7 +6,6 @@ import {
   KitClosedError,
   KitError,
   KitUnavailableError,
-  onAbort,
   traced,
   TypedEmitter,
   type RedisLike,
@@ -31,6 +30,7 @@ import {
 import { type Content, contentOf, jsonOf, parseJson, type StandardSchema } from "./schema.js";
 import { type ConfigVersion, type StoredEntry, versionText } from "./scripts.js";
 import { Store } from "./store.js";
+import { limitOf, Waiters } from "./waiters.js";
 
 /**
  * How much `current` can be relied on.
@@ -68,11 +68,6 @@ const graceMs = 500;
 const retryBaseMs = 100;
 const retryCapMs = 5_000;
 
-interface Waiter {
-  readonly found: () => void;
-  readonly failed: (error: KitError) => void;
-}
-
 /**
  * One named value in Redis, followed by this process: read without a round trip, changed with compare-and-set. Made by
  * {@link createConfig}.
@@ -90,7 +85,7 @@ export class Config<Value = unknown, Input = Value>
   readonly #default: string | undefined;
   readonly #end = new AbortController();
   readonly #stops: readonly (() => void)[];
-  readonly #waiters = new Set<Waiter>();
+  readonly #waiters = new Waiters();
   readonly #underWay = new Set<Promise<unknown>>();
   #content: Content<Value> | undefined;
   #version: ConfigVersion | undefined;
@@ -294,14 +289,14 @@ export class Config<Value = unknown, Input = Value>
     this.#end.abort(new KitClosedError("The configuration"));
     clearTimeout(this.#timer);
     for (const stop of this.#stops) stop();
-    for (const { failed } of [...this.#waiters]) failed(new KitClosedError("The configuration"));
+    this.#waiters.failed(new KitClosedError("The configuration"));
     this.#stale("it is closed");
     await Promise.allSettled(this.#underWay);
     this.#store.runtime.release();
   }
 
   /** How long a call waits for the schema. */
-  #limit({ deadlineMs, signal }: Question): Limit {
+  #limit({ deadlineMs, signal }: Question): Limit & { readonly deadline: Deadline } {
     return { deadline: Deadline.in(deadlineMs), signals: [signal, this.#end.signal] };
   }
 
@@ -327,32 +322,15 @@ export class Config<Value = unknown, Input = Value>
     return done[0] as T;
   }
 
-  #untilFound({ waitMs, signal }: ReadyOptions): Promise<void> {
-    if (this.#content) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      this.#assertOpen();
-      signal?.throwIfAborted();
-      const settle = (outcome: () => void): void => {
-        this.#waiters.delete(waiter);
-        clearTimeout(timer);
-        stopListening();
-        outcome();
-      };
-      const waiter: Waiter = {
-        found: () => settle(resolve),
-        failed: (error) => {
-          const isAwaited = this.#store.settings.waitsForMissing && isAboutContent(error);
-          const mayPass = waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError);
-          if (!isAwaited && !mayPass) settle(() => reject(error));
-        },
-      };
-      this.#waiters.add(waiter);
-      const late = (): void => settle(() => reject(this.#failure ?? this.#silence()));
-      const timer = waitMs === undefined ? undefined : setTimeout(late, Math.min(waitMs, 2 ** 31 - 1));
-      const stopListening = onAbort(signal, () => settle(() => reject(signal?.reason as Error)));
-      // What was found before may be mended by now.
-      if (this.#failure) this.#want();
-    });
+  async #untilFound(terms: ReadyOptions): Promise<void> {
+    if (this.#content) return;
+    this.#assertOpen();
+    // What was found before may be mended by now.
+    if (this.#failure) this.#want();
+    const outlasts = (error: KitError): boolean =>
+      (this.#store.settings.waitsForMissing && isAboutContent(error)) ||
+      (terms.waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError));
+    await this.#waiters.wait(limitOf(terms), outlasts, () => this.#failure ?? this.#silence());
   }
 
   #silence(): KitError {
@@ -493,7 +471,7 @@ export class Config<Value = unknown, Input = Value>
       this.#onContent?.(content);
       this.emit("change", content.value, previous?.value);
     }
-    for (const { found } of [...this.#waiters]) found();
+    this.#waiters.found();
   }
 
   /** What we have is what stood there at `sentAt`, or later. */
@@ -531,7 +509,7 @@ export class Config<Value = unknown, Input = Value>
     const isNews = this.#failure?.code !== error.code || (isAboutContent(error) && this.#failure !== error);
     this.#failure = error;
     if (isNews) this.emit("error", error);
-    for (const { failed } of [...this.#waiters]) failed(error);
+    this.#waiters.failed(error);
   }
 
   #stale(why: string): void {

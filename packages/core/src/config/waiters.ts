@@ -1,0 +1,41 @@
+import { Deadline, KitClosedError, type KitError } from "../index.js";
+import { bounded, type Limit } from "./bounded.js";
+import type { ReadyOptions } from "./options.js";
+
+/** When a wait that begins now is over. */
+export const limitOf = ({ waitMs, signal }: ReadyOptions): Limit => ({
+  deadline: waitMs === undefined ? undefined : Deadline.in(waitMs),
+  signals: [signal],
+});
+
+interface Waiter {
+  readonly found: () => void;
+  readonly failed: (error: KitError) => void;
+}
+
+/** Those who wait for a first value, or a first connection. */
+export class Waiters {
+  readonly #waiting = new Set<Waiter>();
+
+  /** `outlasts`: whether an error is waited out; the end of what is waited for never is. `late` says what is still wrong. */
+  async wait(limit: Limit, outlasts: (error: KitError) => boolean, late: () => KitError): Promise<void> {
+    let forget = (): void => undefined;
+    const told = new Promise<void>((found, reject) => {
+      const failed = (error: KitError): void => {
+        if (error instanceof KitClosedError || !outlasts(error)) reject(error);
+      };
+      const waiter: Waiter = { found, failed };
+      this.#waiting.add(waiter);
+      forget = () => void this.#waiting.delete(waiter);
+    });
+    await bounded(told, limit, late).finally(forget);
+  }
+
+  found(): void {
+    for (const { found } of this.#waiting) found();
+  }
+
+  failed(error: KitError): void {
+    for (const { failed } of this.#waiting) failed(error);
+  }
+}
