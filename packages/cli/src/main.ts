@@ -2,9 +2,11 @@
 import { createRequire } from "node:module";
 import { connect, KitError } from "@kit/core";
 import { Command, CommanderError } from "commander";
+import doctorPage from "../../../apps/docs/doctor.md";
 import { examine } from "./doctor/index.js";
 import { strangerOf } from "./doctor/reachability.js";
 import { exitCodes, Failure } from "./exit-codes.js";
+import { plainText, sectionsOf } from "./explain.js";
 import { inspectLock, lockFacts } from "./inspect/lock.js";
 import { checkLines, countsOf, factLines, summaryLine } from "./print.js";
 import { givenUrl, withoutCredentials } from "./target.js";
@@ -52,6 +54,24 @@ const lock = async (name: string, options: Target & { readonly keys?: true }): P
   }
 };
 
+/** A check of the doctor, or a command by its words; without a topic the whole program. */
+const help = (topic: readonly string[], kit: Command): void => {
+  const checks = sectionsOf(doctorPage);
+  const section = topic.length === 1 ? checks.get(topic[0] ?? "") : undefined;
+  if (section !== undefined) return print(plainText(topic.join(""), section));
+  let command: Command | undefined = kit;
+  for (const word of topic) command = command?.commands.find((one) => one.name() === word);
+  if (!command) {
+    const commands = kit.commands.map((one) => one.name()).join(", ");
+    const ids = [...checks.keys()].join(", ");
+    throw new Failure(
+      `No help on ${JSON.stringify(topic.join(" "))}. Commands: ${commands}. Checks: ${ids}`,
+      exitCodes.usage,
+    );
+  }
+  command.outputHelp();
+};
+
 const targetOptions = (command: Command): Command =>
   command
     .option("--url <url>", "which Redis (default: $REDIS_URL, else redis://127.0.0.1:6379)")
@@ -79,6 +99,10 @@ const program = (finish: (exitCode: number) => void): Command => {
     .description("a lock of @kit/lock")
     .option("--keys", "the keys behind it, too")
     .action(async (name: string, options: Target & { keys?: true }) => finish(await lock(name, options)));
+  kit
+    .command("help [topic...]")
+    .description("a command, or what a check of the doctor looks at, as in: kit help round-trip")
+    .action((topic: readonly string[]) => help(topic, kit));
   return kit;
 };
 

@@ -6,7 +6,7 @@ import type { CheckResult, Report } from "./doctor/index.js";
 const usualWidth = 80;
 const widest = 100;
 
-const width = (): number => Math.max(40, Math.min(process.stdout.columns || usualWidth, widest));
+export const width = (): number => Math.max(40, Math.min(process.stdout.columns || usualWidth, widest));
 
 /** Only for people: not in a file or a pipe, and not for who has said no (https://no-color.org). */
 const isColourful = (): boolean => process.stdout.isTTY && !process.env["NO_COLOR"] && process.env["TERM"] !== "dumb";
@@ -27,8 +27,8 @@ const piecesOf = (word: string, room: number): readonly string[] => {
   return slash > 0 ? [word.slice(0, slash + 1), ...piecesOf(word.slice(slash + 1), room)] : [word];
 };
 
-const wrap = (text: string, indent: string): readonly string[] => {
-  const room = width() - indent.length;
+/** In lines of at most `room` characters. */
+export const wrap = (text: string, room: number): readonly string[] => {
   const lines: string[] = [];
   let line = "";
   for (const word of harmless(text)
@@ -44,15 +44,16 @@ const wrap = (text: string, indent: string): readonly string[] => {
 
 const nameWidth = "keys-without-expiry".length;
 const indent = " ".repeat(8 + 1 + nameWidth + 2);
+const wrapBeside = (text: string): readonly string[] => wrap(text, width() - indent.length);
 
 /** One check: its state, its name, and what it found, with what to do about it. */
 export const checkLines = ({ id, severity, findings, docs }: CheckResult): string => {
   const lines = findings.flatMap(({ text, fix }, index) => [
-    ...wrap(text, indent),
+    ...wrapBeside(text),
     // What mends several in a row is said below the last of them.
-    ...(fix === undefined || fix === findings[index + 1]?.fix ? [] : wrap(`Fix: ${fix}`, indent)),
+    ...(fix === undefined || fix === findings[index + 1]?.fix ? [] : wrapBeside(`Fix: ${fix}`)),
   ]);
-  if (severity === "warning" || severity === "problem") lines.push(`See ${docs}`);
+  if (severity === "warning" || severity === "problem") lines.push(`More: ${docs}`);
   const [first = "", ...others] = lines;
   const head = `${wordOf(severity)} ${id.padEnd(nameWidth)}  ${first}`;
   return `${[head, ...others.map((line) => indent + line)].join("\n")}\n`;
@@ -71,13 +72,35 @@ export const summaryLine = (report: Report): string => {
 };
 
 /** Names and values under each other. */
-export const factLines = (facts: readonly (readonly [name: string, value: string])[]): string => {
-  const column = Math.max(...facts.map(([name]) => name.length)) + 2;
-  return facts
-    .map(([name, value]) => {
-      const [first = "", ...others] = wrap(value, " ".repeat(column));
-      return [name.padEnd(column) + first, ...others.map((line) => " ".repeat(column) + line)].join("\n");
-    })
+export const factLines = (facts: readonly (readonly [name: string, value: string])[]): string =>
+  besideEachOther(facts, [Math.max(...facts.map(([name]) => name.length))])
     .join("\n")
     .concat("\n");
+
+/** What the columns before the last may take together of a page that is too narrow for all. */
+const mostBefore = 0.55;
+
+/** Rows of cells; the names of the columns stand apart. */
+export const tableLines = (names: readonly string[], rows: readonly (readonly string[])[]): readonly string[] => {
+  const wanted = names.map((name, column) => Math.max(name.length, ...rows.map((row) => row[column]?.length ?? 0)));
+  const isRoomy = wanted.reduce((sum, one) => sum + one + 2, -2) <= width();
+  const most = isRoomy ? Infinity : Math.floor((width() * mostBefore) / (names.length - 1));
+  const widths = wanted.slice(0, -1).map((one) => Math.min(one, most));
+  const head = besideEachOther([names], widths);
+  return [...head, "-".repeat(Math.max(...head.map((line) => line.length))), ...besideEachOther(rows, widths)];
+};
+
+/** `widths`: of all columns but the last, which has what is left of the page. */
+const besideEachOther = (rows: readonly (readonly string[])[], widths: readonly number[]): readonly string[] => {
+  const left = width() - widths.reduce((sum, one) => sum + one + 2, 0);
+  return rows.flatMap((row) => {
+    const cells = row.map((cell, column) => wrap(cell, widths[column] ?? left));
+    const height = Math.max(...cells.map((lines) => lines.length));
+    return Array.from({ length: height }, (_, line) =>
+      cells
+        .map((lines, column) => (lines[line] ?? "").padEnd((widths[column] ?? -2) + 2))
+        .join("")
+        .trimEnd(),
+    );
+  });
 };

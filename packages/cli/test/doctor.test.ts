@@ -91,7 +91,7 @@ describe("kit doctor on a sound server", () => {
     expect(report.checks.map(({ id }) => id)).toEqual(ids);
     for (const check of report.checks) {
       expect(Object.keys(check)).toEqual(["id", "severity", "findings", "docs"]);
-      expect(check.docs).toBe(`apps/docs/doctor.md#${check.id}`);
+      expect(check.docs).toBe(`kit help ${check.id}`);
       for (const finding of check.findings) {
         const isBad = finding.severity === "warning" || finding.severity === "problem";
         expect(Object.keys(finding)).toEqual(isBad ? ["severity", "text", "fix"] : ["severity", "text"]);

@@ -5,12 +5,15 @@ import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { plainText, sectionsOf } from "../src/explain.js";
 import { checkLines, summaryLine } from "../src/print.js";
 import { doctor, ended, kit, program, soundPassword, spawnKit, started } from "./harness.js";
 
 const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
   version: string;
 };
+
+const page = readFileSync(new URL("../../../apps/docs/doctor.md", import.meta.url), "utf8");
 
 describe("the look of a report", () => {
   it("is this, at 80 columns", () => {
@@ -19,7 +22,7 @@ describe("the look of a report", () => {
         id: "reachability",
         severity: "ok",
         findings: [{ severity: "ok", text: "connected after 3 ms" }],
-        docs: "apps/docs/doctor.md#reachability",
+        docs: "kit help reachability",
       },
       {
         id: "eviction-policy",
@@ -31,7 +34,7 @@ describe("the look of a report", () => {
             fix: "CONFIG SET maxmemory-policy noeviction, and in redis.conf.",
           },
         ],
-        docs: "apps/docs/doctor.md#eviction-policy",
+        docs: "kit help eviction-policy",
       },
       {
         id: "keys-without-expiry",
@@ -40,13 +43,13 @@ describe("the look of a report", () => {
           { severity: "warning", text: "keys that never expire: kit:\u001b[31mred, kit:b", fix: "Find out who." },
           { severity: "warning", text: "a second thing", fix: "Mend it." },
         ],
-        docs: "apps/docs/doctor.md#keys-without-expiry",
+        docs: "kit help keys-without-expiry",
       },
       {
         id: "slow-log",
         severity: "skipped",
         findings: [{ severity: "skipped", text: "not permitted: SLOWLOG GET" }],
-        docs: "apps/docs/doctor.md#slow-log",
+        docs: "kit help slow-log",
       },
     ] as const;
     const report = { url: "redis://h:1", checks, exitCode: 2 };
@@ -56,12 +59,12 @@ describe("the look of a report", () => {
                                     data that somebody relies on
                                     Fix: CONFIG SET maxmemory-policy noeviction, and
                                     in redis.conf.
-                                    See apps/docs/doctor.md#eviction-policy
+                                    More: kit help eviction-policy
       warning  keys-without-expiry  keys that never expire: kit:·[31mred, kit:b
                                     Fix: Find out who.
                                     a second thing
                                     Fix: Mend it.
-                                    See apps/docs/doctor.md#keys-without-expiry
+                                    More: kit help keys-without-expiry
       skipped  slow-log             not permitted: SLOWLOG GET
 
       4 checks: 1 ok, 1 warning, 1 problem, 1 skipped
@@ -74,7 +77,49 @@ describe("what mends several things", () => {
   it("is said once, below the last of them", () => {
     const findings = ["one", "two", "three"].map((text) => ({ severity: "warning" as const, text, fix: "Grant it." }));
     const text = checkLines({ id: "permissions", severity: "warning", findings, docs: "x" });
-    expect(text.replace(/ +/g, " ")).toBe("warning permissions one\n two\n three\n Fix: Grant it.\n See x\n");
+    expect(text.replace(/ +/g, " ")).toBe("warning permissions one\n two\n three\n Fix: Grant it.\n More: x\n");
+  });
+});
+
+describe("the explanation of a check", () => {
+  it("is this, at 80 columns", () => {
+    const section = [
+      "**Problem** when `maxmemory` is set, as [there](#memory) and in",
+      "[a page](../x.md#y). It goes on for longer than one line of the page is.",
+      "",
+      "```sh",
+      "redis-cli CONFIG SET maxmemory-policy noeviction",
+      "```",
+      "",
+      "| Reason | Usual cause |",
+      "| ------ | ----------- |",
+      "| `ECONNREFUSED` | the server is down, or listens on another address (`bind`) or port |",
+      "| something answers, but not as Redis would | another port |",
+    ].join("\n");
+    expect(plainText("memory", section)).toMatchInlineSnapshot(`
+      "memory
+
+      Problem when maxmemory is set, as kit help memory and in a page. It goes on for
+      longer than one line of the page is.
+
+          redis-cli CONFIG SET maxmemory-policy noeviction
+
+      Reason                                     Usual cause
+      ------------------------------------------------------
+      ECONNREFUSED                               the server is down, or listens on
+                                                 another address (bind) or port
+      something answers, but not as Redis would  another port
+      "
+    `);
+  });
+
+  it("has no markup left, and no line that is too long", () => {
+    const texts = [...sectionsOf(page)].map(([id, section]) => plainText(id, section));
+    expect(texts.length).toBeGreaterThan(10);
+    for (const text of texts) {
+      expect(text).not.toMatch(/`|\*\*|\||\]\(/);
+      expect(Math.max(...text.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
+    }
   });
 });
 
@@ -143,9 +188,31 @@ describe("the program", () => {
   it("prints its version and its help", async () => {
     expect(await kit(["--version"])).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
     const help = await kit(["help"]);
+    expect(help.stderr).toBe("");
     expect(help.code).toBe(0);
     expect(help.stdout).toMatch(/^Usage: kit .*doctor.*inspect/s);
     expect((await kit(["help", "doctor"])).stdout).toMatch(/--strict.*Exit codes: 0 fine, 1 warnings/s);
+    expect((await kit(["help", "inspect", "lock"])).stdout).toMatch(/^Usage: kit inspect lock .*--keys/s);
+  });
+
+  it("explains a check, as the documentation does", async () => {
+    const section = sectionsOf(page).get("eviction-policy");
+    expect(section).toContain("noeviction");
+    expect(await kit(["help", "eviction-policy"])).toEqual({
+      code: 0,
+      stdout: plainText("eviction-policy", section!),
+      stderr: "",
+    });
+  });
+
+  it("lists what there is help on when it is asked for something else", async () => {
+    const ids = [...sectionsOf(page).keys()].join(", ");
+    for (const topic of [["no-such"], ["inspect", "no-such"], ["round-trip", "lock"]])
+      expect(await kit(["help", ...topic])).toEqual({
+        code: 64,
+        stdout: "",
+        stderr: `kit: No help on "${topic.join(" ")}". Commands: doctor, inspect, help. Checks: ${ids}\n`,
+      });
   });
 
   it("says what is empty", async () => {

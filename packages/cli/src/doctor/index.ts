@@ -56,7 +56,7 @@ export interface CheckResult {
   readonly id: string;
   readonly severity: Severity;
   readonly findings: readonly Finding[];
-  /** Where it is explained, in the repository. */
+  /** The command that explains it. */
   readonly docs: string;
 }
 
@@ -71,7 +71,7 @@ const resultOf = (id: string, findings: readonly Finding[]): CheckResult => ({
   id,
   severity: worstOf(findings),
   findings,
-  docs: `apps/docs/doctor.md#${id}`,
+  docs: `kit help ${id}`,
 });
 
 /**
