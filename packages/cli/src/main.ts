@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { createRequire } from "node:module";
-import { connect, KitError } from "@kit/core";
+import { connect, type Connection, KitError } from "@kit/core";
 import { Command, CommanderError } from "commander";
 import doctorPage from "../../../apps/docs/doctor.md";
 import { examine } from "./doctor/index.js";
@@ -8,6 +8,8 @@ import { strangerOf } from "./doctor/reachability.js";
 import { exitCodes, Failure } from "./exit-codes.js";
 import { plainText, sectionsOf } from "./explain.js";
 import { inspectLock, lockFacts } from "./inspect/lock.js";
+import type { Facts } from "./inspect/report.js";
+import { inspectSemaphore, semaphoreFacts } from "./inspect/semaphore.js";
 import { checkLines, countsOf, factLines, summaryLine } from "./print.js";
 import { givenUrl, withoutCredentials } from "./target.js";
 
@@ -37,7 +39,21 @@ const doctor = async (options: Target & { readonly strict?: true }): Promise<num
   return report.exitCode;
 };
 
-const lock = async (name: string, options: Target & { readonly keys?: true }): Promise<number> => {
+interface InspectOptions extends Target {
+  readonly keys?: true;
+}
+
+/** How something is looked at, and told in words. */
+type Inspected<Report> = [
+  look: (redis: Connection, name: string, prefix: string, withKeys: boolean) => Promise<Report>,
+  factsOf: (report: Report) => Facts,
+];
+
+const inspect = async <Report extends object>(
+  [look, factsOf]: Inspected<Report>,
+  name: string,
+  options: InspectOptions,
+): Promise<number> => {
   const url = givenUrl(options.url);
   if (name === "") throw new Failure("A name must be text of 1 to 512 bytes, got 0 bytes", exitCodes.usage);
   const redis = await connect({ url, connectionName: "kit-inspect" }).catch(async (error: unknown) => {
@@ -45,9 +61,9 @@ const lock = async (name: string, options: Target & { readonly keys?: true }): P
     throw stranger === undefined ? error : new Failure(stranger, exitCodes.noConnection);
   });
   try {
-    const report = await inspectLock(redis, name, options.prefix, options.keys === true);
+    const report = await look(redis, name, options.prefix, options.keys === true);
     if (options.json) printJson({ url: withoutCredentials(url), ...report });
-    else print(factLines(lockFacts(report)));
+    else print(factLines(factsOf(report)));
     return exitCodes.fine;
   } finally {
     await redis.close();
@@ -94,11 +110,15 @@ const program = (finish: (exitCode: number) => void): Command => {
       "\nExit codes: 0 fine, 1 warnings (with --strict), 2 a problem, 3 cannot connect, 64 used wrongly",
     )
     .action(async (options: Target & { strict?: true }) => finish(await doctor(options)));
-  const inspect = kit.command("inspect").description("one thing in words: who has it, since when, who waits");
-  targetOptions(inspect.command("lock <name>"))
-    .description("a lock of @kit/lock")
-    .option("--keys", "the keys behind it, too")
-    .action(async (name: string, options: Target & { keys?: true }) => finish(await lock(name, options)));
+  const inspected = kit.command("inspect").description("one thing in words: who has it, since when, who waits");
+  const inspectable = <Report extends object>(what: string, how: Inspected<Report>): void => {
+    targetOptions(inspected.command(`${what} <name>`))
+      .description(`a ${what} of @kit/${what}`)
+      .option("--keys", "the keys behind it, too")
+      .action(async (name: string, options: InspectOptions) => finish(await inspect(how, name, options)));
+  };
+  inspectable("lock", [inspectLock, lockFacts]);
+  inspectable("semaphore", [inspectSemaphore, semaphoreFacts]);
   kit
     .command("help [topic...]")
     .description("a command, or what a check of the doctor looks at, as in: kit help round-trip")

@@ -282,16 +282,20 @@ describe("kit doctor on a server with one fault", () => {
   it("catches an only allowed command that was renamed", async () => {
     const server = await started({ args: ["--rename-command", "EVALSHA", ""] });
     const { code, said } = await doctor(server.url);
-    expect(said("permissions")).toMatch(/^this user may not run EVALSHA on kit:lock:\*: locks cannot work/);
+    expect(said("permissions")).toMatch(/^this user may not run EVALSHA: nothing of kit can work/);
     expect(code).toBe(2);
   });
 });
 
 describe("kit doctor with a user that may do little", () => {
-  const grants = readFileSync(new URL("../../lock/acl.txt", import.meta.url), "utf8")
-    .split("\n")
-    .find((line) => line.startsWith("~"))!
-    .split(" ");
+  const grantsOf = (name: string): string[] =>
+    readFileSync(new URL(`../../${name}/acl.txt`, import.meta.url), "utf8")
+      .split("\n")
+      .find((line) => line.startsWith("~"))!
+      .split(" ");
+  const grants = grantsOf("lock");
+
+  const someFix: unknown = expect.stringMatching(/^Give the user the line/);
 
   /** The address for a server that has the user, with these rules. */
   const as = async (rules: readonly string[]): Promise<string> => {
@@ -321,18 +325,30 @@ describe("kit doctor with a user that may do little", () => {
   });
 
   it("catches a command that the lock needs", async () => {
-    const { code, of, said } = await doctor(await as(grants.filter((grant) => !/^\+(evalsha|zadd)$/.test(grant))));
+    const { code, of } = await doctor(await as(grants.filter((grant) => !/^\+(evalsha|zadd)$/.test(grant))));
     expect(of("permissions").severity).toBe("problem");
-    expect(said("permissions")).toBe("this user may not run EVALSHA, ZADD on kit:lock:*: locks cannot work");
-    expect(of("permissions").findings.map(({ fix }) => fix)).toEqual([
-      expect.stringMatching(/^Give the user the line/),
+    expect(of("permissions").findings).toEqual([
+      { severity: "problem", text: "this user may not run EVALSHA: nothing of kit can work", fix: someFix },
+      { severity: "problem", text: "this user may not run ZADD on kit:lock:*: locks cannot work", fix: someFix },
     ]);
+    expect(code).toBe(2);
+  });
+
+  it("catches a command that the semaphore needs", async () => {
+    const rules = grantsOf("semaphore");
+    expect((await doctor(await as(rules))).said("permissions")).toBe(
+      "this user may do all that core and the semaphore need",
+    );
+    const { code, said } = await doctor(await as(rules.filter((grant) => grant !== "+zlexcount")));
+    expect(said("permissions")).toBe("this user may not run ZLEXCOUNT on kit:semaphore:*: semaphores cannot work");
     expect(code).toBe(2);
   });
 
   it("catches keys that it may not touch", async () => {
     const { said } = await doctor(await as(grants.map((grant) => grant.replace(/^~.*/, "~other:*"))));
-    expect(said("permissions")).toMatch(/^this user may not run GET, SET, DEL, .*locks cannot work/);
+    expect(said("permissions")).toBe(
+      "this user may not touch kit:lock:* or kit:semaphore:*: neither locks nor semaphores can work",
+    );
   });
 
   it("catches channels that it may not use", async () => {

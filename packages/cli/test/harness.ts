@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -21,6 +21,17 @@ export const emptyFolder = (): string => {
 };
 
 const nowhere = emptyFolder();
+
+/** The program with its dependencies and nothing else beside it. */
+export const loneProgram = (): string => {
+  const folder = emptyFolder();
+  const here = fileURLToPath(new URL("..", import.meta.url));
+  for (const file of ["dist", "package.json"]) cpSync(join(here, file), join(folder, file), { recursive: true });
+  mkdirSync(join(folder, "node_modules/@kit"), { recursive: true });
+  for (const name of ["@kit/core", "commander", "ioredis"])
+    symlinkSync(realpathSync(join(here, "node_modules", name)), join(folder, "node_modules", name));
+  return join(folder, "dist/main.js");
+};
 
 export interface KitOptions {
   readonly cwd?: string;

@@ -1,10 +1,7 @@
-import { cpSync, mkdirSync, realpathSync, symlinkSync } from "node:fs";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { createLock } from "@kit/lock";
 import { eventually, startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { emptyFolder, kit, started } from "./harness.js";
+import { kit, loneProgram, started } from "./harness.js";
 
 describe("kit inspect lock", () => {
   let server: RedisServer;
@@ -121,14 +118,8 @@ describe("kit inspect lock", () => {
   });
 
   it("says in one sentence that @kit/lock is not installed", async () => {
-    const folder = emptyFolder();
-    const here = fileURLToPath(new URL("..", import.meta.url));
-    for (const file of ["dist", "package.json"]) cpSync(join(here, file), join(folder, file), { recursive: true });
-    mkdirSync(join(folder, "node_modules/@kit"), { recursive: true });
-    for (const name of ["@kit/core", "commander", "ioredis"])
-      symlinkSync(realpathSync(join(here, "node_modules", name)), join(folder, "node_modules", name));
     const { code, stdout, stderr } = await kit(["inspect", "lock", "a", "--url", server.url], {
-      program: join(folder, "dist/main.js"),
+      program: loneProgram(),
     });
     expect({ code, stdout, stderr }).toEqual({
       code: 64,

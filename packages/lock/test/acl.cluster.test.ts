@@ -1,6 +1,6 @@
 import { aclBehaviour } from "./acl-behaviour.js";
-import { app } from "./acl.js";
+import { user } from "./acl.js";
 import { lockBehaviour } from "./behaviour.js";
 
 aclBehaviour("cluster");
-lockBehaviour("cluster", app);
+lockBehaviour("cluster", user.login);

@@ -1,11 +1,24 @@
 import { KitError, KitUnavailableError } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, useRedis } from "@kit/testing";
+import {
+  aborted,
+  closedPort,
+  endMigrations,
+  guardUsers,
+  inboxes,
+  lapse,
+  type Login,
+  migrateLogin,
+  moveSlot,
+  rejection,
+  timed,
+} from "@tooling/vitest/helpers";
 import { Cluster, Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { LockLostError, LockTimeoutError } from "../src/index.js";
-import { guardUsers, type Login, migrateLogin, userArgs } from "./acl.js";
-import { aborted, benchOf, closedPort, enqueue, lapse, type LockBench, next, rejection, timed } from "./harness.js";
+import { user } from "./acl.js";
+import { benchOf, enqueue, type LockBench, next } from "./harness.js";
 
 /**
  * What a lock does, on one server or on a Cluster. The numbers are the cases of the survey of locks; those that are
@@ -14,7 +27,7 @@ import { aborted, benchOf, closedPort, enqueue, lapse, type LockBench, next, rej
  */
 export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a lock on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as its ACL user" : ""}`, () => {
-    const redis = useRedis(vitest, { mode, args: login ? userArgs(mode) : [] });
+    const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
     let lazyBench: LockBench | undefined;
     const bench = (): LockBench => (lazyBench ??= benchOf(redis, login));
@@ -467,7 +480,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         await untilWaiting(name, 1);
         const waiter = await enqueue(lock, name);
         await dead.kill();
-        await eventually(async () => expect(await subscribersOf(redis.server.nodes)).toBe(1));
+        await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(1));
         await holder.release();
         const { awakeMs } = await timed(waiter.promise);
         // On a Cluster nobody can see that it died: its grant of two seconds must run out.
@@ -649,53 +662,22 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         const source = await nodeOf(name);
         const target = redis.server.nodes.find((node) => node !== source)!;
         const slot = String(await source.call("CLUSTER", "KEYSLOT", key()));
-        const [sourceId, targetId] = [
-          String(await source.call("CLUSTER", "MYID")),
-          String(await target.call("CLUSTER", "MYID")),
-        ];
-        const move = async (from: typeof source, fromId: string, to: typeof source, toId: string): Promise<void> => {
-          await to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
-          await from.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
-          const keys = (await from.call("CLUSTER", "GETKEYSINSLOT", slot, "100")) as string[];
+        const move = async (from: RedisNode, to: RedisNode): Promise<void> => {
+          const moved = { slot, from, to, login: login ? migrateLogin : [] };
+          const keys = await moveSlot(redis.server.nodes, moved);
           expect(keys).toEqual(expect.arrayContaining(Object.values(keysOf(name))));
-          await from.call(
-            "MIGRATE",
-            to.host,
-            String(to.port),
-            "",
-            "0",
-            "5000",
-            ...(login ? migrateLogin : []),
-            "KEYS",
-            ...keys,
-          );
-          for (const node of [to, ...redis.server.nodes]) await node.call("CLUSTER", "SETSLOT", slot, "NODE", toId);
         };
-        await move(source, sourceId, target, targetId);
+        await move(source, target);
         expect(await holder.release()).toBe("released");
         const second = await waiters[0]!.promise;
         expect(waiters[1]!.isSettled).toBe(false);
-        await move(target, targetId, source, sourceId);
+        await move(target, source);
         expect(await second.release()).toBe("released");
         expect(await waiters[1]!.promise).toMatchObject({ isHeld: true });
         expect(await db.zcard(keysOf(name).queue)).toBe(0);
         await endMigrations(redis.server.nodes);
       });
   });
-};
-
-const subscribersOf = async (nodes: readonly RedisNode[]): Promise<number> => {
-  const lists = await Promise.all(nodes.map((node) => node.call("CLIENT", "LIST", "TYPE", "pubsub")));
-  return lists.reduce<number>((sum, list) => sum + (String(list).match(/name=kit:inbox/g)?.length ?? 0), 0);
-};
-
-/** Servers keep the connection over which they moved keys for ten seconds. */
-const endMigrations = async (nodes: readonly RedisNode[]): Promise<void> => {
-  for (const node of nodes) {
-    const list = String(await node.call("CLIENT", "LIST"));
-    for (const [, id = ""] of list.matchAll(/^id=(\d+) .*cmd=restore-asking/gm))
-      await node.call("CLIENT", "KILL", "ID", id);
-  }
 };
 
 const expectWithin = (value: number | null | undefined, least: number, most: number): void => {

@@ -1,17 +1,16 @@
 import { spawn } from "node:child_process";
-import { tracingChannel } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
-import { connect, type Connection, KitError, KitUnknownOutcomeError } from "@kit/core";
+import { connect, KitError } from "@kit/core";
 import { eventually, FaultProxy, startRedis, type StartRedisOptions, useRedis } from "@kit/testing";
+import { recordTold, rejection, tappedTokens, tokenPattern, withoutOp } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { exposures } from "../../core/test/exposure.js";
 import { type AcquireOptions, createLock, type Lock, type LockOptions } from "../src/index.js";
 import { lockKeys } from "../src/keys.js";
-import { rejection } from "./harness.js";
 
 const redis = useRedis(vitest);
 
@@ -21,7 +20,6 @@ const password = `${canary}-pass`;
 const prefix = "shown";
 const name = "chest";
 const keys = lockKeys(prefix)(name);
-const uuid = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 
 const raised = new Set<string>();
 
@@ -34,7 +32,7 @@ const guarded = async (options: StartRedisOptions = {}, lockOptions: LockOptions
   const url = `redis://:${password}@127.0.0.1:${String(proxy.port)}`;
   const client = await connect({ url, deadlineMs: 10_000 });
   redis.defer(() => client.close());
-  const tokens = tapped(client);
+  const tokens = tappedTokens(client);
   const lock = createLock(client, { prefix, deadlineMs: 400, holder: "shown", ...lockOptions });
   redis.defer(() => lock.close({ timeoutMs: 0 }));
   const told = recorded(lock);
@@ -52,42 +50,14 @@ const guarded = async (options: StartRedisOptions = {}, lockOptions: LockOptions
   return { server, proxy, url, client, tokens, lock, told, raises, expectSilence };
 };
 
-/** The tokens in what a client sends from now on. */
-const tapped = (client: Connection): Set<string> => {
-  const tokens = new Set<string>();
-  const call = client.call.bind(client);
-  Object.assign(client, {
-    call: (...args: Parameters<typeof call>) => {
-      for (const [token] of args.join(" ").matchAll(uuid)) tokens.add(token);
-      return call(...args);
-    },
-  });
-  return tokens;
-};
-
 /** All events of a lock, and what its diagnostics channels tell. */
-const recorded = (lock: Lock): object[] => {
-  const told: object[] = [];
-  for (const event of ["acquired", "waiting", "requeued", "released", "lost", "error"] as const)
-    lock.on(event, (...facts: readonly unknown[]) => told.push(facts));
-  for (const channelName of ["kit:lock.acquire", "kit:lock.release"]) {
-    const channel = tracingChannel<object, object>(channelName);
-    // The lease itself is what the caller gets, and its token is what it is for.
-    const keep = (context: object): unknown => told.push({ ...context, result: undefined });
-    const subscribers = { start: keep, end: keep, asyncStart: keep, asyncEnd: keep, error: keep };
-    channel.subscribe(subscribers);
-    redis.defer(() => channel.unsubscribe(subscribers));
-  }
-  return told;
-};
-
-/** Of an unknown outcome the operation id is the token: for the caller, who may ask again with it. */
-const withoutOp = <T extends object>(told: T): T => {
-  for (let error of [told, ...Object.values(told)] as unknown[])
-    for (; error instanceof Error; error = error.cause)
-      if (error instanceof KitUnknownOutcomeError) Object.defineProperty(error, "op", { value: undefined });
-  return told;
-};
+const recorded = (lock: Lock): object[] =>
+  recordTold(
+    redis,
+    lock as Parameters<typeof recordTold>[1],
+    ["acquired", "waiting", "requeued", "released", "lost", "error"],
+    ["kit:lock.acquire", "kit:lock.release"],
+  );
 
 it("a lease that is logged does not show its token", async () => {
   const { lock } = await guarded();
@@ -309,7 +279,7 @@ describe("a process that dies of an error prints neither password nor token nor 
     expect(exitCode).toBe(1);
     expect(printed).toContain(code);
     expect(printed).not.toContain(canary);
-    expect(printed).not.toMatch(uuid);
+    expect(printed).not.toMatch(tokenPattern);
   });
 });
 

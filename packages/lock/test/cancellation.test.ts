@@ -1,11 +1,12 @@
 import { getEventListeners } from "node:events";
 import { KitError } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { rejection, sentTwice, stateOf, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { LockTimeoutError, type Lock, type LockOptions } from "../src/index.js";
-import { benchOf, enqueue, rejection, stateOf, timed } from "./harness.js";
+import { benchOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
@@ -205,6 +206,23 @@ describe("an acquire that is given up while it travels", () => {
     expect(await rejection(waiter.promise)).toBe(reason);
     await bench.untilWaiting(name, 0);
     await holder.release();
+    await isFree();
+  });
+
+  it("leaves no lease behind when a copy of it comes after it was released", async () => {
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    const lock = bench.on(client, { deadlineMs: 1_000 });
+    // From here on the server has the scripts.
+    await (await lock.acquire(name)).release();
+    const lease = await sentTwice(proxy, client, 600, () => lock.acquire(name));
+    expect(await lease.release()).toBe("released");
+    const held = (): Promise<number> => bench.db.exists(bench.keysOf(name).lease);
+    expect(await held()).toBe(0);
+    await eventually(async () => expect(await held()).toBe(1));
+    // When the server takes no more copies; not after a whole lease.
+    expect((await timed(eventually(async () => expect(await held()).toBe(0)))).awakeMs).toBeLessThan(1_000);
     await isFree();
   });
 

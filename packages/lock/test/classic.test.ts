@@ -1,4 +1,5 @@
 import { eventually, useRedis } from "@kit/testing";
+import { aborted, callsOf, lapse, rejection, timed, watched } from "@tooling/vitest/helpers";
 import {
   acquireLock,
   acquireLockBySet,
@@ -13,7 +14,7 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease, Lock, LockOptions } from "../src/index.js";
-import { aborted, benchOf, callsOf, enqueue, lapse, rejection, timed, watched } from "./harness.js";
+import { benchOf, enqueue } from "./harness.js";
 
 /** Each test shows a known fault of the classic lock on its port, by value, and then that the kit's lock has it not. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });

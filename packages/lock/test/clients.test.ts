@@ -1,10 +1,11 @@
 import { connect } from "@kit/core";
 import { eventually, type RedisClientOptions, useRedis } from "@kit/testing";
+import { rejection, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { createLock, Lock } from "../src/index.js";
-import { benchOf, enqueue, next, rejection, timed } from "./harness.js";
+import { benchOf, enqueue, next } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);

@@ -1,24 +1,15 @@
-import { fork } from "node:child_process";
-import { once } from "node:events";
 import { eventually, useRedis } from "@kit/testing";
+import { aborted, closedPort, rejection, runProgram, timed, watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { aborted, benchOf, closedPort, enqueue, rejection, timed, watched } from "./harness.js";
+import { benchOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
 const name = "chest";
 const closedError = { name: "KitClosedError", code: "KIT_CLOSED" };
 
-/** Runs a program to its end; what it printed, and how it ended. */
-const run = async (...args: readonly string[]): Promise<{ printed: string; code: number | null }> => {
-  const child = fork(new URL("programs/closing.mjs", import.meta.url), args, { silent: true, execArgv: [] });
-  redis.defer(() => child.kill("SIGKILL"));
-  let printed = "";
-  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (printed += String(chunk)));
-  const [code] = (await once(child, "close")) as [number | null];
-  return { printed, code };
-};
+const program = new URL("programs/closing.mjs", import.meta.url);
 
 describe("close", () => {
   it("rejects who waits, and takes each out of the line", async () => {
@@ -150,18 +141,19 @@ describe("close", () => {
 
 describe("a process with a lock", () => {
   it("ends by itself after close(), and has printed nothing", async () => {
-    const { printed, code } = await run("close", redis.url, redis.prefix);
+    const { printed, code } = await runProgram(redis, program, ["close", redis.url, redis.prefix]);
     expect([printed, code]).toEqual(["", 0]);
   });
 
   it("ends by itself while it holds a lease, and has printed nothing", async () => {
-    const { printed, code } = await run("hold", redis.url, redis.prefix);
+    const { printed, code } = await runProgram(redis, program, ["hold", redis.url, redis.prefix]);
     expect([printed, code]).toEqual(["", 0]);
     expect(await bench.db.pttl(bench.keysOf(name).lease)).toBeGreaterThan(0);
   });
 
   it("gets one typed error within two seconds where there is no Redis, and has printed nothing", async () => {
-    const { printed, code } = await run("absent", `redis://127.0.0.1:${String(await closedPort())}`, redis.prefix);
+    const url = `redis://127.0.0.1:${String(await closedPort())}`;
+    const { printed, code } = await runProgram(redis, program, ["absent", url, redis.prefix]);
     expect([printed, code]).toEqual(["", 0]);
   });
 });

@@ -11,15 +11,6 @@ export const owned = async (redis: TestRedis<RedisMode>): Promise<Connection> =>
   return client;
 };
 
-/** Waits until the replicas have all that the master has now. */
-export const inStep = async (master: RedisNode, replicas: readonly RedisNode[]): Promise<void> => {
-  const offset = async (node: RedisNode, field: string): Promise<number> =>
-    Number(new RegExp(`${field}:(\\d+)`).exec(String(await node.call("INFO", "replication")))?.[1]);
-  const wanted = await offset(master, "master_repl_offset");
-  for (const replica of replicas)
-    await eventually(async () => expect(await offset(replica, "slave_repl_offset")).toBeGreaterThanOrEqual(wanted));
-};
-
 /**
  * Holds and waits for two names, one on borrowed clients and one on clients of our own, across a failover: `failOver`
  * resolves with the master that serves both from then on.

@@ -1,10 +1,11 @@
 import { slotOf } from "@kit/core";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { aborted, inStep } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { LockLostError } from "../src/index.js";
-import { inStep, owned, servesThrough } from "./failover-behaviour.js";
-import { aborted, benchOf } from "./harness.js";
+import { owned, servesThrough } from "./failover-behaviour.js";
+import { benchOf } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "cluster", replicas: 1 });
 const bench = benchOf(redis);

@@ -1,9 +1,10 @@
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { aborted, inStep, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Lock, LockLostError } from "../src/index.js";
-import { inStep, owned, servesThrough } from "./failover-behaviour.js";
-import { aborted, benchOf, enqueue, rejection } from "./harness.js";
+import { owned, servesThrough } from "./failover-behaviour.js";
+import { benchOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel" });
 const bench = benchOf(redis);

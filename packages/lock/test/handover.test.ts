@@ -1,9 +1,10 @@
 import { connect } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createLock, LockLostError } from "../src/index.js";
-import { benchOf, rejection } from "./harness.js";
+import { benchOf } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);

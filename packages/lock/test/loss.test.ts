@@ -1,18 +1,16 @@
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { aborted, block, callsOf, clock, rejection, timed, watchStalls } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type Lease, type Lock, LockLostError, type LockOptions } from "../src/index.js";
-import { aborted, benchOf, block, callsOf, next, rejection, timed, watchStalls } from "./harness.js";
+import { benchOf, next } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
 const name = "chest";
 const key = (): string => bench.keysOf(name).lease;
 const evals = (): Promise<number> => callsOf(redis.server, "evalsha");
-
-/** Milliseconds of a clock that is neither the lock's nor the server's. */
-const clock = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 /** No lease of this key can end on the server before this instant of `clock()`. */
 const endsNotBefore = async (): Promise<number> => {

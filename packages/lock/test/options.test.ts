@@ -1,77 +1,16 @@
 import { useRedis } from "@kit/testing";
+import { acquireRefusals, expectRefusal, leaserRefusals, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createLock, type AcquireOptions, type LockOptions } from "../src/index.js";
-import { benchOf, enqueue, keyOf, rejection } from "./harness.js";
+import { benchOf, enqueue, keyOf } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
 const name = "chest";
 
-const milliseconds = "an integer from 10 to 86400000";
-const leaseOptions: readonly (readonly [option: string, value: unknown, wanted: string])[] = [
-  ["leaseMs", 9, milliseconds],
-  ["leaseMs", 86_400_001, milliseconds],
-  ["leaseMs", 1.5, milliseconds],
-  ["leaseMs", Number.NaN, milliseconds],
-  ["leaseMs", "1000", milliseconds],
-  ["leaseMs", null, milliseconds],
-  ["leaseMs", 1_000n, milliseconds],
-  ["renew", 1, "a boolean"],
-  ["renew", "true", "a boolean"],
-  ["renew", null, "a boolean"],
-  ["maxHoldMs", 9, "an integer from 10"],
-  ["maxHoldMs", Infinity, "an integer from 10"],
-  ["maxHoldMs", "1s", "an integer from 10"],
-  ["maxHoldMs", null, "an integer from 10"],
-  ["holder", "", "1 to 128 characters"],
-  ["holder", "x".repeat(129), "1 to 128 characters"],
-  ["holder", 42, "a string"],
-  ["holder", null, "a string"],
-];
-const lockOptions: typeof leaseOptions = [
-  ...leaseOptions,
-  ["prefix", "", "1 to 64 characters"],
-  ["prefix", "x".repeat(65), "1 to 64 characters"],
-  ["prefix", "a{b", "no braces, white space or control characters"],
-  ["prefix", "a\nb", "no braces, white space or control characters"],
-  ["prefix", "two words", "no braces, white space or control characters"],
-  ["prefix", 42, "a string"],
-  ["prefix", null, "a string"],
-  ["isolate", "yes", "a boolean"],
-  ["isolate", null, "a boolean"],
-  ["deadlineMs", 0, "an integer from 1 to 86400000"],
-  ["deadlineMs", 2.5, "an integer from 1 to 86400000"],
-  ["deadlineMs", "2000", "an integer from 1 to 86400000"],
-  ["deadlineMs", null, "an integer from 1 to 86400000"],
-  ["maxWaiters", -1, "an integer from 0 to 1000000"],
-  ["maxWaiters", 1e9, "an integer from 0 to 1000000"],
-  ["maxWaiters", null, "an integer from 0 to 1000000"],
-];
-const acquireOptions: typeof leaseOptions = [
-  ...leaseOptions,
-  ["waitMs", -1, "an integer from 0"],
-  ["waitMs", Infinity, "an integer from 0"],
-  ["waitMs", "5s", "an integer from 0"],
-  ["waitMs", null, "an integer from 0"],
-  ["signal", {}, "an AbortSignal"],
-  ["signal", new AbortController(), "an AbortSignal"],
-  ["signal", null, "an AbortSignal"],
-];
-
-/** The error says what was wanted, what was given, and of what type that is. */
-const expectRefusal = (error: unknown, option: string, value: unknown, wanted: string): void => {
-  expect(error).toBeInstanceOf(Error);
-  const { constructor, message } = error as Error;
-  expect([TypeError, RangeError]).toContain(constructor);
-  expect(message).toContain(`\`${option}\``);
-  expect(message).toContain(wanted);
-  const isTooLong = typeof value === "string" && constructor === RangeError;
-  if (!isTooLong) expect(message).toMatch(new RegExp(`\\(${value === null ? "null" : typeof value}\\)$`));
-};
-
 describe("createLock", () => {
-  it.each(lockOptions)("refuses %s of %o, and leaves the client alone", (option, value, wanted) => {
+  it.each(leaserRefusals)("refuses %s of %o, and leaves the client alone", (option, value, wanted) => {
     const listeners = redis.client.listenerCount("error");
     let error: unknown;
     try {
@@ -133,7 +72,7 @@ describe("createLock", () => {
 });
 
 describe("acquire", () => {
-  it.each(acquireOptions)("refuses %s of %o, and never touches Redis", async (option, value, wanted) => {
+  it.each(acquireRefusals)("refuses %s of %o, and never touches Redis", async (option, value, wanted) => {
     const client = redis.connect({ lazyConnect: true });
     const lock = bench.on(client);
     const options = { [option]: value } as AcquireOptions;
@@ -220,7 +159,12 @@ describe("acquire", () => {
 describe("extend", () => {
   it.each([9, 86_400_001, 1.5, Number.NaN, "1000", null])("refuses %o, and changes nothing", async (leaseMs) => {
     const lease = await bench.make().acquire(name, { leaseMs: 5_000, renew: false });
-    expectRefusal(await rejection(lease.extend(leaseMs as number)), "leaseMs", leaseMs, milliseconds);
+    expectRefusal(
+      await rejection(lease.extend(leaseMs as number)),
+      "leaseMs",
+      leaseMs,
+      "an integer from 10 to 86400000",
+    );
     expect(lease.leaseMs).toBe(5_000);
     expect(await bench.db.pttl(bench.keysOf(name).lease)).toBeLessThanOrEqual(5_000);
   });
@@ -265,7 +209,7 @@ describe("resume", () => {
     const lease = await bench.make().acquire(name);
     const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
     const error = await rejection(bench.make().resume(JSON.stringify({ ...saved, leaseMs: "long" })));
-    expectRefusal(error, "leaseMs", "long", milliseconds);
+    expectRefusal(error, "leaseMs", "long", "an integer from 10 to 86400000");
   });
 
   it("carries all terms of the lease", async () => {

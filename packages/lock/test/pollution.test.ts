@@ -1,52 +1,16 @@
 import { KitError } from "@kit/core";
 import { useRedis } from "@kit/testing";
+import { drawing, guardPrototypes, hostileNames, polluted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { acquireTerms, closeTimeoutMs, lockSettings, tryTerms } from "../src/options.js";
-import { benchOf, rejection } from "./harness.js";
+import { benchOf } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
 
 const runs = 1_500;
-const hostileNames = ["__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "__defineGetter__"];
-
-/** Draws the same sequence in every run (mulberry32). */
-const drawing = (seed: number) => {
-  let state = seed;
-  const below = (limit: number): number => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % limit;
-  };
-  const oneOf = <T>(values: readonly T[]): T => values[below(values.length)]!;
-  /** JSON whose objects have hostile names, down to three levels. */
-  const json = (depth = 3): string => {
-    const leaf = ['"polluted"', "true", "1", "null", '"lock"', "[]"];
-    if (depth === 0 || below(3) === 0) return oneOf(leaf);
-    const names = [...hostileNames, "polluted", "leaseMs", "kit"];
-    const fields = Array.from({ length: 1 + below(3) }, () => `${JSON.stringify(oneOf(names))}:${json(depth - 1)}`);
-    return below(5) === 0 ? `[{${fields.join()}}]` : `{${fields.join()}}`;
-  };
-  return { below, oneOf, json };
-};
-
-/** What the built-in prototypes have, to be compared member by member. */
-const members = (): unknown[] =>
-  [Object.prototype, Array.prototype, Function.prototype].flatMap((prototype) =>
-    Reflect.ownKeys(prototype).flatMap((key) => {
-      const { value, get, set } = Object.getOwnPropertyDescriptor(prototype, key)!;
-      return [key, value as unknown, get, set];
-    }),
-  );
-const untouched = members();
-const expectUntouched = (): void => {
-  const now = members();
-  expect(now.length).toBe(untouched.length);
-  expect(now.every((member, index) => Object.is(member, untouched[index]))).toBe(true);
-};
-afterEach(expectUntouched);
+guardPrototypes();
 
 describe("hostile property names change no prototype", () => {
   it("in options: any name that is no option is refused, and named", () => {
@@ -123,15 +87,6 @@ describe("hostile property names change no prototype", () => {
 });
 
 describe("a prototype that somebody else polluted", () => {
-  const polluted = <T>(name: string, value: unknown, look: () => T): T => {
-    Object.defineProperty(Object.prototype, name, { value, configurable: true });
-    try {
-      return look();
-    } finally {
-      Reflect.deleteProperty(Object.prototype, name);
-    }
-  };
-
   it("gives no option to an acquire without options", () => {
     const lock = bench.make();
     const acquiring = polluted("leaseMs", 77, () => lock.acquire("chest"));

@@ -1,8 +1,9 @@
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { callsOf, type Watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease, Lock } from "../src/index.js";
-import { benchOf, callsOf, enqueue, next, type Watched } from "./harness.js";
+import { benchOf, enqueue, next } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);

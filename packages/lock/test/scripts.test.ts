@@ -1,17 +1,18 @@
 import { KitKeyTypeError } from "@kit/core";
 import type { AcquireReply, BeatReply, ReleaseReply } from "@kit/core/leasing";
 import { contract, useRedis } from "@kit/testing";
+import * as helpers from "@tooling/vitest/helpers";
+import { about, type KeyState, lapse, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { LockKeys } from "../src/keys.js";
 import * as scripts from "../src/scripts/index.js";
-import { benchOf, type KeyState, lapse, rejection, stateOf } from "./harness.js";
+import { benchOf } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
 const weekMs = 604_800_000;
-const nothing: KeyState = { type: "none", value: null, ttl: -2 };
 
 let db: Redis;
 let keys: LockKeys;
@@ -54,10 +55,6 @@ const renew = (
 
 /** What stands in Redis, with expiries only as "about so much". */
 const state = async (): Promise<Record<keyof LockKeys, KeyState>> => await stateOf(db, keys);
-const about = (ttl: number): unknown => ({
-  asymmetricMatch: (actual: unknown) => typeof actual === "number" && actual <= ttl && actual > ttl - 1_000,
-  toString: () => `about ${String(ttl)}`,
-});
 const aLease = (owner: string, ttl: number): unknown => ({ type: "string", value: owner, ttl: about(ttl) });
 const aFence = (value: string): unknown => ({ type: "string", value, ttl: about(weekMs) });
 const aQueue = (...members: readonly string[]): unknown => ({ type: "zset", value: members, ttl: about(16_000) });
@@ -65,27 +62,8 @@ const aRecord = (rest: string): unknown => expect.stringMatching(new RegExp(`^\\
 const records = (value: Record<string, unknown>): unknown => ({ type: "hash", value, ttl: about(16_000) });
 
 /** Runs something that must not change anything, not even an expiry. */
-const unchanged = async <T>(action: () => Promise<T>): Promise<T> => {
-  const before = await state();
-  const result = await action();
-  const after = await state();
-  for (const part of Object.keys(before) as (keyof LockKeys)[]) {
-    const { type, value, ttl } = before[part];
-    expect({ part, ...after[part] }).toEqual({ part, type, value, ttl: ttl < 0 ? ttl : about(ttl) });
-  }
-  return result;
-};
-
-/** An inbox that somebody listens to. */
-const anInbox = async (): Promise<{ readonly channel: string; readonly messages: string[] }> => {
-  const channel = `${redis.prefix}:inbox:${crypto.randomUUID()}`;
-  const messages: string[] = [];
-  const subscriber = redis.connect();
-  subscriber.on("message", (_channel: string, message: string) => messages.push(message));
-  redis.defer(() => subscriber.removeAllListeners("message"));
-  await subscriber.subscribe(channel);
-  return { channel, messages };
-};
+const unchanged = <T>(action: () => Promise<T>): Promise<T> => helpers.unchanged(db, keys, action);
+const anInbox = (): ReturnType<typeof helpers.anInbox> => helpers.anInbox(redis);
 
 const serverMicros = async (): Promise<number> => {
   const [seconds, micros] = await db.time();

@@ -2,12 +2,13 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { connect, KitUnavailableError } from "@kit/core";
 import { startRedis, useRedis } from "@kit/testing";
+import { closedPort, rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createLock } from "../src/index.js";
-import { app, rulesOf } from "./acl.js";
-import { closedPort, enqueue, rejection } from "./harness.js";
+import { user } from "./acl.js";
+import { enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
 
@@ -23,11 +24,11 @@ const startTls = async (certificate: string) => {
     ...["--tls-cert-file", file(`${certificate}.crt`), "--tls-key-file", file(`${certificate}.key`)],
   ];
   const server = await startRedis({
-    args: [...tls, "--user", app.username, ...rulesOf("single", prefix), "+acl|whoami"],
+    args: [...tls, "--user", user.login.username, ...user.rulesOf("single", prefix), "+acl|whoami"],
   });
   redis.defer(() => server.stop());
   await server.call("ACL", "SETUSER", "default", "off");
-  const login = `${app.username}:${app.password}`;
+  const login = `${user.login.username}:${user.login.password}`;
   return { server, port, url: `rediss://${login}@127.0.0.1:${String(port)}` };
 };
 
@@ -36,17 +37,17 @@ describe("a lock over TLS, with a password, as its ACL user", () => {
     const { server, port, url } = await startTls("loopback");
     const client =
       kind === "a client of ioredis"
-        ? new Redis({ port, host: "127.0.0.1", tls: { ca }, disconnectTimeout: 50, ...app })
+        ? new Redis({ port, host: "127.0.0.1", tls: { ca }, disconnectTimeout: 50, ...user.login })
         : await connect({ url, deadlineMs: 10_000, options: { tls: { ca } } });
     redis.defer(() => client.disconnect());
-    expect(await client.call("ACL", "WHOAMI")).toBe(app.username);
+    expect(await client.call("ACL", "WHOAMI")).toBe(user.login.username);
     const lock = createLock(client, { prefix });
     redis.defer(() => lock.close({ timeoutMs: 0 }));
     const lease = await lock.acquire("chest");
     const waiter = await enqueue(lock, "chest");
     // The connection for what is pushed speaks TLS, too.
     const clients = String(await server.call("CLIENT", "LIST")).split("\n");
-    const own = clients.filter((line) => line.includes(` user=${app.username} `));
+    const own = clients.filter((line) => line.includes(` user=${user.login.username} `));
     expect(own).toHaveLength(2);
     for (const line of own) expect(line).toContain(` laddr=127.0.0.1:${String(port)} `);
     expect(await lease.release()).toBe("released");
@@ -81,14 +82,14 @@ describe("a lock over TLS, with a password, as its ACL user", () => {
     expect((refused as Error).message).toContain(`(${reason})`);
 
     const { hostname, port } = new URL(at);
-    const client = new Redis({ host: hostname, port: Number(port), tls, disconnectTimeout: 50, ...app });
+    const client = new Redis({ host: hostname, port: Number(port), tls, disconnectTimeout: 50, ...user.login });
     redis.defer(() => client.disconnect());
     const lock = createLock(client, { prefix, deadlineMs: 500 });
     redis.defer(() => lock.close({ timeoutMs: 0 }));
     const unavailable = await rejection(lock.acquire("chest"));
     expect(unavailable).toBeInstanceOf(KitUnavailableError);
     expect((unavailable as Error).message).toContain(`(${reason})`);
-    expect(String((unavailable as Error).message)).not.toContain(app.password);
+    expect(String((unavailable as Error).message)).not.toContain(user.login.password);
   });
 
   it.each([

@@ -1,27 +1,14 @@
-import { tracingChannel } from "node:diagnostics_channel";
 import { useRedis } from "@kit/testing";
+import { recordTraces, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf, rejection } from "./harness.js";
+import { benchOf } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
 const name = "chest";
 
-/** Records what a channel tells, until the test ends. */
-const record = (channelName: string): { readonly events: [kind: string, context: Record<string, unknown>][] } => {
-  const events: [string, Record<string, unknown>][] = [];
-  const channel = tracingChannel<object, object>(channelName);
-  const subscribers = Object.fromEntries(
-    (["start", "end", "asyncStart", "asyncEnd", "error"] as const).map((kind) => [
-      kind,
-      (context: object) => events.push([kind, { ...context }]),
-    ]),
-  ) as unknown as Parameters<typeof channel.subscribe>[0];
-  channel.subscribe(subscribers);
-  redis.defer(() => channel.unsubscribe(subscribers));
-  return { events };
-};
+const record = (channelName: string): ReturnType<typeof recordTraces> => recordTraces(redis, channelName);
 
 describe("diagnostics channels", () => {
   it("tell of an acquire: its name, how long it may wait, and its lease", async () => {

@@ -9,6 +9,8 @@ export interface Opening {
   readonly contestant: string;
   readonly url: string;
   readonly setup: unknown;
+  /** Which process of its team it is, from 0. */
+  readonly index: number;
 }
 
 /** Then one of these at a time, or several. */
@@ -132,7 +134,7 @@ export class Lab implements AsyncDisposable {
     const opening = { package: this.#package, contestant, url: this.server.url, setup };
     const team = new Team(
       contestant,
-      Array.from({ length: processes }, () => new Worker(opening)),
+      Array.from({ length: processes }, (_, index) => new Worker({ ...opening, index })),
     );
     this.#teams.add(team);
     await team.all("ready");

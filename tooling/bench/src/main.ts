@@ -3,6 +3,7 @@ import { cpus, loadavg, platform, release, totalmem } from "node:os";
 import { coreSuite } from "./cases/core.js";
 import { lockSuite } from "./cases/lock.js";
 import { marketSuite } from "./cases/market.js";
+import { semaphoreSuite } from "./cases/semaphore.js";
 import { keep, keepProfile } from "./keep.js";
 import { Lab } from "./lab.js";
 import { type Options, parseOptions, usage, UsageError } from "./options.js";
@@ -11,7 +12,7 @@ import { type EntryReport, entryReport, type Report, table } from "./report.js";
 import { type Course, type Plan, runCase } from "./rounds.js";
 import type { Case, Suite } from "./suite.js";
 
-const suites: readonly Suite[] = [coreSuite, lockSuite, marketSuite];
+const suites: readonly Suite[] = [coreSuite, lockSuite, marketSuite, semaphoreSuite];
 
 const matches = ({ entries }: Case, pattern: string): boolean =>
   entries.some(({ name }) => name.toLowerCase().includes(pattern.toLowerCase()));
@@ -38,8 +39,9 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
     const courses: readonly Course[] = await runCase(lab, one, { rounds, scale, say });
     const entries = one.entries.map((entry) => entryReport(entry, courses));
     const isAskedFor = options.profile !== undefined && matches(one, options.profile);
-    // A goal that is missed is looked into in the same run, on the same machine in the same mood.
-    if (!isAskedFor && entries.every(({ met }) => met !== false)) {
+    // A goal that is missed is looked into in the same run, on the same machine in the same mood. Where ours could not do
+    // it at all, what it said stands in its place, and there is nothing to look into.
+    if (!isAskedFor && entries.every(({ met, kit }) => met !== false || "error" in kit)) {
       reports.push(...entries);
       continue;
     }

@@ -62,7 +62,7 @@ const isSpread = (figure: Figure | null | undefined): figure is Spread => figure
 const atLeastOne = (value: number): number => (value === 0 ? 1 : value);
 
 const ratioOf = (better: Better, ours: number, theirs: number): number =>
-  better === "higher" ? ours / atLeastOne(theirs) : theirs / atLeastOne(ours);
+  better === "higher" ? ours / atLeastOne(theirs) : atLeastOne(theirs) / atLeastOne(ours);
 
 const isBetter = (better: Better, one: number, other: number): boolean =>
   better === "higher" ? one > other : one < other;

@@ -3,6 +3,7 @@ import { Session } from "node:inspector/promises";
 import { coreJobs } from "./cases/core-jobs.js";
 import { lockJobs } from "./cases/lock-jobs.js";
 import { marketJobs } from "./cases/market-jobs.js";
+import { semaphoreJobs } from "./cases/semaphore-jobs.js";
 import type { Answer, Opening, Order } from "./lab.js";
 import type { Jobs } from "./suite.js";
 
@@ -14,6 +15,7 @@ const suites: Readonly<Record<string, (opening: Opening) => Promise<Jobs>>> = {
   core: coreJobs,
   lock: lockJobs,
   marketplace: marketJobs,
+  semaphore: semaphoreJobs,
 };
 
 let session: Session | undefined;

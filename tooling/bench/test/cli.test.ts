@@ -85,10 +85,37 @@ describe("npm run bench", () => {
         expect(figure, `${entry.case} ${who}`).toHaveProperty("median");
   });
 
+  it("shares permits among processes, in turn and never above the limit", { timeout: 90_000 }, async () => {
+    const { stdout } = await bench("semaphore", "--case", "limit 10", "--json", ...cut);
+    const entries = new Map((JSON.parse(stdout) as Report).cases.map((entry) => [entry.case, entry]));
+    expect([...entries.keys()]).toEqual([
+      "limit 10, 64 callers, hold 5 ms: wait p99",
+      "limit 10, 64 callers, hold 5 ms: wait p50",
+      "throughput limit 10, 64 callers",
+      "fairness limit 10, 64 callers",
+    ]);
+    for (const { case: name, kit } of entries.values()) expect(isFigure(kit), name).toBe(true);
+    const throughput = entries.get("throughput limit 10, 64 callers");
+    // Each permit is held for at least 5 ms.
+    expect(throughput?.floor?.median).toBeLessThanOrEqual((10 / 5) * 1_000);
+    for (const peer of ["redis-semaphore@5.8.0", "redis-semaphore@5.8.0 defaults", "classic race-free"])
+      expect(isFigure(throughput?.peers[peer]), peer).toBe(true);
+  });
+
+  it("sees who lets in too many when clocks differ", { timeout: 90_000 }, async () => {
+    const { stdout } = await bench("semaphore", "--case", "over-admission", "--json", ...cut);
+    const [skewed, ...more] = (JSON.parse(stdout) as Report).cases;
+    expect(more).toEqual([]);
+    expect(skewed?.case).toBe("over-admission under ±1 h client clock skew");
+    expect(skewed?.kit).toEqual({ median: 0, min: 0, max: 0 });
+    for (const peer of ["redis-semaphore@5.8.0", "classic basic"])
+      expect(skewed?.peers[peer], peer).toMatchObject({ min: expect.toSatisfy((above: number) => above > 0) });
+  });
+
   it("names the packages there are for one that is not", async () => {
     const { code, stdout, stderr } = await bench("queue");
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain('There are no benchmarks of "queue". There are: core, lock, marketplace');
+    expect(stderr).toContain('There are no benchmarks of "queue". There are: core, lock, marketplace, semaphore');
   });
 
   it("names the cases there are for a pattern that fits none", async () => {

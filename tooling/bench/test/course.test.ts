@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { courseOf, unfairness } from "../src/cases/lock-course.js";
-import type { LoopsResult } from "../src/cases/lock-jobs.js";
+import { courseOf, excessOf, unfairness } from "../src/cases/course.js";
+import type { LoopsResult } from "../src/cases/loops-jobs.js";
 
 /** Rows of asked, running, giving back, loop. */
 const process = (...rows: readonly (readonly [number, number, number, number])[]): LoopsResult => ({
@@ -12,7 +12,7 @@ const process = (...rows: readonly (readonly [number, number, number, number])[]
   sent: 10,
 });
 
-const frame = { loopsPerProcess: 1, countFrom: 10, stopAt: 100 };
+const frame = { loopsPerProcess: 1, countFrom: 10, stopAt: 100, permits: 1 };
 
 describe("what loops did together", () => {
   const course = courseOf(
@@ -38,7 +38,26 @@ describe("what loops did together", () => {
 
   it("refuses a run in which two held the lock at once", () => {
     const overlapping = [process([0, 5, 10, 0]), process([0, 9, 20, 0])];
-    expect(() => courseOf(overlapping, frame)).toThrow("two held the lock at once");
+    expect(() => courseOf(overlapping, frame)).toThrow("2 held at once what 1 may");
+  });
+
+  it("finds the gap after the place that came free first, where several may hold", () => {
+    const two = [process([0, 10, 30, 0], [30, 33, 50, 0]), process([0, 12, 20, 0], [20, 24, 40, 0])];
+    const { gaps, gapsToOthers, holds } = courseOf(two, { ...frame, permits: 2 });
+    expect(gaps).toEqual([4, 3]);
+    expect(gapsToOthers).toEqual([]);
+    expect(holds).toEqual([20, 8, 16, 17]);
+  });
+
+  it("counts who came in above the limit, and the worst moment of that", () => {
+    const three = [
+      process([0, 1, 10, 0], [10, 12, 14, 0]),
+      process([0, 2, 9, 0]),
+      process([0, 3, 4, 0], [4, 10, 11, 0]),
+    ];
+    expect(excessOf(three, 1)).toEqual({ atOnce: 2, admissions: 2, of: 5 });
+    expect(excessOf(three, 2)).toEqual({ atOnce: 1, admissions: 1, of: 5 });
+    expect(excessOf(three, 3)).toEqual({ atOnce: 0, admissions: 0, of: 5 });
   });
 
   it("takes a loop that got nothing as one that got one", () => {

@@ -50,11 +50,15 @@ describe("an entry's report", () => {
     expect(ratio["best peer"]).toBe(1.25);
   });
 
-  it("takes a count of nothing as one", () => {
-    const courses = [aCourse({ peer: "kit" }, [0]), aCourse({ peer: "peer@1.0.0" }, [500])];
+  it.each([
+    [0, 500, 500],
+    [0, 0, 1],
+    [5, 0, 0.2],
+  ])("takes a count of nothing as one: %d of ours against %d", (ours, theirs, expected) => {
+    const courses = [aCourse({ peer: "kit" }, [ours]), aCourse({ peer: "peer@1.0.0" }, [theirs])];
     const { ratio, kit } = entryReport(anEntry({ better: "lower" }), courses);
-    expect(ratio["peer"]).toBe(500);
-    expect(kit).toMatchObject({ median: 0 });
+    expect(ratio["peer"]).toBe(expected);
+    expect(kit).toMatchObject({ median: ours });
   });
 
   it("says what a peer could not do, and leaves it out of the ratios", () => {

@@ -21,6 +21,7 @@ const golden = {
   "@kit/cli": ["LICENSE", "README.md", "package.json", "dist/main.js", "dist/main.js.map"],
   "@kit/core": [...always, ...["config", "durable", "leasing", "otel"].flatMap(part), "dist/LICENSE-uuid.md"],
   "@kit/lock": always,
+  "@kit/semaphore": always,
   "@kit/testing": always,
 };
 

@@ -17,6 +17,7 @@ const budgetsKiB = {
   "@kit/core/leasing": 15,
   "@kit/core/otel": 15,
   "@kit/lock": 15,
+  "@kit/semaphore": 15,
   "@kit/testing": null,
 };
 

@@ -25,7 +25,7 @@ const mayDependOn = ["@kit/core", "uuid"];
 const mayAskFor = ["ioredis"];
 /** Beyond that: a program brings its own along, and knows packages that may be there; spans are made only where wanted. */
 const more = /** @type {Record<string, readonly string[]>} */ ({
-  "@kit/cli": ["commander", "ioredis", "@kit/lock"],
+  "@kit/cli": ["commander", "ioredis", "@kit/lock", "@kit/semaphore"],
   "@kit/core": ["@opentelemetry/api"],
 });
 

@@ -3,7 +3,13 @@ import { measureSizes } from "../checks/sizes.mjs";
 import { workspaces } from "../repo.mjs";
 
 const core = workspaces().filter(({ manifest }) => manifest.name === "@kit/core");
-const budgets = { "@kit/core": 1_000, "@kit/core/config": 1_000, "@kit/core/durable": 1_000, "@kit/core/leasing": 1_000, "@kit/core/otel": 1_000 };
+const budgets = {
+  "@kit/core": 1_000,
+  "@kit/core/config": 1_000,
+  "@kit/core/durable": 1_000,
+  "@kit/core/leasing": 1_000,
+  "@kit/core/otel": 1_000,
+};
 
 it("measures a package with its dependencies, each entry by itself", async () => {
   const { facts, problems } = await measureSizes(core, budgets);

@@ -25,6 +25,15 @@ export {
   type PurchaseResult,
 } from "./market.js";
 export {
+  acquireFairSemaphore,
+  acquireSemaphore,
+  acquireSemaphoreWithLock,
+  refreshFairSemaphore,
+  releaseFairSemaphore,
+  releaseSemaphore,
+  type SemaphoreOptions,
+} from "./semaphore.js";
+export {
   checkToken,
   cleanSessions,
   cleanSessionsOnce,

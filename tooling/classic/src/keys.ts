@@ -2,6 +2,12 @@
 export interface ClassicKeys {
   /** string, the token of the holder. */
   lock(name: string): string;
+  /** ZSET, token of a holder scored by the time it asked, or last refreshed, in seconds of its own clock. */
+  semaphore(name: string): string;
+  /** ZSET, token of a holder scored by its number in the order of asking. */
+  semaphoreOwners(name: string): string;
+  /** string, the last number given out. */
+  semaphoreCounter(name: string): string;
   /** ZSET, `<item>.<seller>` scored by price. */
   readonly market: string;
   /** A row of `market`. Ambiguous when an id holds a dot. */
@@ -30,6 +36,9 @@ export interface ClassicKeys {
 export function classicKeys(prefix = ""): ClassicKeys {
   return {
     lock: (name) => `${prefix}lock:${name}`,
+    semaphore: (name) => `${prefix}semaphore:${name}`,
+    semaphoreOwners: (name) => `${prefix}semaphore:${name}:owner`,
+    semaphoreCounter: (name) => `${prefix}semaphore:${name}:counter`,
     market: `${prefix}market:`,
     marketMember: (itemId, sellerId) => `${itemId}.${sellerId}`,
     user: (userId) => `${prefix}users:${userId}`,

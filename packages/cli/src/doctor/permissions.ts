@@ -5,15 +5,17 @@ import { type Check, type Finding, ok, problem, warning } from "./check.js";
 
 type Form = readonly [command: string, ...args: (string | number)[]];
 
-/** Each command that core and the lock run, in a form that changes nothing: the key exists nowhere. */
-const essential = (key: string): readonly Form[] => [
-  ["PING"],
-  ["EVALSHA", "0".repeat(40), 0],
-  ["EVAL", "return 1", 0],
-  ["TIME"],
-  ["GET", key],
-  ["SET", key, "", "XX", "PX", 1],
-  ["DEL", key],
+/** What every package runs besides the commands on its keys. */
+const ofCore: readonly Form[] = [["PING"], ["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
+
+interface Need {
+  readonly name: string;
+  readonly things: string;
+  /** Each command on its keys, in a form that changes nothing: the key exists nowhere. */
+  readonly forms: (key: string) => readonly Form[];
+}
+
+const ofBoth = (key: string): readonly Form[] => [
   ["EXISTS", key],
   ["PTTL", key],
   ["PEXPIRE", key, 1],
@@ -23,9 +25,28 @@ const essential = (key: string): readonly Form[] => [
   ["ZADD", key, "XX", 0, "m"],
   ["ZCARD", key],
   ["ZRANGE", key, 0, 0],
-  ["ZRANK", key, "m"],
   ["ZREM", key, "m"],
   ["ZSCORE", key, "m"],
+];
+
+const needs: readonly Need[] = [
+  {
+    name: "lock",
+    things: "locks",
+    forms: (key) => [["GET", key], ["SET", key, "", "XX", "PX", 1], ["DEL", key], ...ofBoth(key), ["ZRANK", key, "m"]],
+  },
+  {
+    name: "semaphore",
+    things: "semaphores",
+    forms: (key) => [
+      ["HKEYS", key],
+      ["HLEN", key],
+      ...ofBoth(key),
+      ["ZLEXCOUNT", key, "-", "+"],
+      ["ZRANGEBYLEX", key, "-", "+"],
+      ["ZRANGEBYSCORE", key, 0, 0],
+    ],
+  },
 ];
 
 /** These have no form that changes nothing, so the server is asked about them, where it may be. */
@@ -76,29 +97,55 @@ const maySubscribe = async ({ nodes: [node] }: Server, channel: string): Promise
   }
 };
 
+/** What a package lacks; undefined: all, so that the user is not meant for it. */
+const missingOf = async (server: Server, { name, forms }: Need): Promise<readonly string[] | undefined> => {
+  const key = `${server.prefix}:${name}:{kit-doctor-${newToken()}}:key`;
+  const tried = forms(key);
+  const refused = await refusedOf(server, tried);
+  return refused.length === tried.length ? undefined : [...refused, ...(await askedOf(server, onlyAsked(key)))];
+};
+
 export const permissions: Check = {
   id: "permissions",
   async look(server): Promise<readonly Finding[]> {
     const { prefix } = server;
-    const key = `${prefix}:lock:{kit-doctor-${newToken()}}:lease`;
     const channel = `${prefix}:inbox:kit-doctor-${newToken()}`;
-    const missing = [...(await refusedOf(server, essential(key))), ...(await askedOf(server, onlyAsked(key)))];
-    const helpful = await refusedOf(server, [
-      ["INFO", "server"],
-      ["TYPE", key],
-    ]);
+    const fix = `Give the user the line of the packages' README: ~${prefix}:* &${prefix}:inbox:* and the commands; do not rename commands.`;
+    const found: Finding[] = [];
+    const core = await refusedOf(server, ofCore);
+    if (core.length > 0) found.push(problem(`this user may not run ${core.join(", ")}: nothing of kit can work`, fix));
+    const lacks: { readonly need: Need; readonly missing: readonly string[] | undefined }[] = [];
+    for (const need of needs) lacks.push({ need, missing: await missingOf(server, need) });
+    const meant = lacks.filter(({ missing }) => missing);
+    for (const { need, missing = [] } of meant)
+      if (missing.length > 0)
+        found.push(
+          problem(
+            `this user may not run ${missing.join(", ")} on ${prefix}:${need.name}:*: ${need.things} cannot work`,
+            fix,
+          ),
+        );
+    if (meant.length === 0)
+      found.push(
+        problem(
+          `this user may not touch ${needs.map(({ name }) => `${prefix}:${name}:*`).join(" or ")}: neither ${needs.map(({ things }) => things).join(" nor ")} can work`,
+          fix,
+        ),
+      );
     const pushes = [
       ...(await refusedOf(server, [["PUBLISH", channel, ""]])),
       ...((await maySubscribe(server, channel)) ? [] : ["SUBSCRIBE"]),
     ];
-    const fix = `Give the user the line of the packages' README: ~${prefix}:* &${prefix}:inbox:* and the commands; do not rename commands.`;
-    const found: Finding[] = [];
-    if (missing.length > 0)
-      found.push(problem(`this user may not run ${missing.join(", ")} on ${prefix}:lock:*: locks cannot work`, fix));
     if (pushes.length > 0)
       found.push(warning(`this user may not run ${pushes.join(", ")} on ${prefix}:inbox:*: whoever waits polls`, fix));
-    if (helpful.length > 0)
+    const helpful = await refusedOf(server, [
+      ["INFO", "server"],
+      ["TYPE", `${prefix}:${meant[0]?.need.name ?? "lock"}:{kit-doctor}:key`],
+    ]);
+    if (helpful.length > 0 && meant.length > 0)
       found.push(warning(`this user may not run ${helpful.join(", ")}: errors and answers say less`, fix));
-    return found.length > 0 ? found : [ok("this user may do all that core and the lock need")];
+    if (found.length > 0) return found;
+    const all = ["core", ...meant.map(({ need }) => `the ${need.name}`)];
+    return [ok(`this user may do all that ${all.slice(0, -1).join(", ")} and ${all.at(-1)} need`)];
   },
 };

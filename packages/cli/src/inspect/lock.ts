@@ -1,14 +1,6 @@
-import { type Connection, keyspace } from "@kit/core";
+import type { Connection } from "@kit/core";
 import type { LockInspection } from "@kit/lock";
-import { exitCodes, Failure } from "../exit-codes.js";
-
-/** A key as it stands, without its value: that may be the proof of holding. */
-interface RawKey {
-  readonly key: string;
-  readonly type: string;
-  /** What is left of its life; null: it has no end. */
-  readonly msLeft: number | null;
-}
+import { type Facts, keyFacts, packageBeside, type RawKey, rawKeys, seconds, waiterWords } from "./report.js";
 
 /** A lock at one instant. */
 export interface LockReport {
@@ -26,29 +18,10 @@ export interface LockReport {
   readonly keys?: readonly RawKey[];
 }
 
-const lockPackage = async (): Promise<typeof import("@kit/lock")> => {
-  try {
-    return await import("@kit/lock");
-  } catch (error) {
-    if ((error as { code?: unknown }).code !== "ERR_MODULE_NOT_FOUND") throw error;
-    throw new Failure("kit inspect lock needs @kit/lock beside it: npm install @kit/lock", exitCodes.usage);
-  }
-};
-
 /** A fencing token is the server's microseconds at the grant, unless its clock went back since an earlier one. */
 const grantedAt = (fencingToken: string, nowMs: number): string | null => {
   const at = Number(BigInt(fencingToken) / 1_000n);
   return at <= nowMs ? new Date(at).toISOString() : null;
-};
-
-const rawKeys = async (redis: Connection, name: string, prefix: string): Promise<readonly RawKey[]> => {
-  const { key } = keyspace("lock", prefix);
-  const looks = ["lease", "fence", "queue", "waiters"].map(async (part): Promise<RawKey> => {
-    const full = key(name, part);
-    const [type, life] = await Promise.all([redis.call("TYPE", full), redis.call("PTTL", full)]);
-    return { key: full, type: String(type), msLeft: Number(life) < 0 ? null : Number(life) };
-  });
-  return (await Promise.all(looks)).filter(({ type }) => type !== "none");
 };
 
 /**
@@ -63,7 +36,7 @@ export const inspectLock = async (
   prefix: string,
   withKeys: boolean,
 ): Promise<LockReport> => {
-  const { createLock } = await lockPackage();
+  const { createLock } = await packageBeside("lock", () => import("@kit/lock"));
   const lock = createLock(redis, { prefix });
   let seen: LockInspection;
   try {
@@ -77,6 +50,7 @@ export const inspectLock = async (
     const [seconds] = (await redis.call("TIME")) as [string];
     since = grantedAt(fencingToken, (Number(seconds) + 1) * 1_000);
   }
+  const parts = ["lease", "fence", "queue", "waiters"];
   return {
     lock: name,
     state,
@@ -86,23 +60,14 @@ export const inspectLock = async (
     fencingToken,
     waiters,
     queue: queue.map((waiter) => waiter.holder),
-    ...(withKeys ? { keys: await rawKeys(redis, name, prefix) } : {}),
+    ...(withKeys ? { keys: await rawKeys(redis, "lock", name, prefix, parts) } : {}),
   };
 };
 
-const seconds = (ms: number): string =>
-  ms < 10_000 ? `${(ms / 1_000).toFixed(1)} s` : `${String(Math.round(ms / 1_000))} s`;
-
-const waitersOf = ({ waiters, queue }: LockReport): string => {
-  if (waiters === 0) return "nobody";
-  const names = queue.join(", ");
-  return `${String(waiters)}: ${names}${waiters > queue.length ? ", …" : ""}`;
-};
-
 /** The report in words, as names and values. */
-export const lockFacts = (report: LockReport): readonly (readonly [string, string])[] => {
-  const { lock, state, holder, since, msLeft, fencingToken, keys } = report;
-  const held: (readonly [string, string])[] =
+export const lockFacts = (report: LockReport): Facts => {
+  const { lock, state, holder, since, msLeft, fencingToken, waiters, queue, keys } = report;
+  const held: Facts =
     state === "free"
       ? [["holder", "nobody holds it"]]
       : [
@@ -117,11 +82,7 @@ export const lockFacts = (report: LockReport): readonly (readonly [string, strin
     ["lock", lock],
     ...held,
     ["fence", fencingToken ?? "none for a week"],
-    ["waiters", waitersOf(report)],
-    ...(keys ?? []).map(
-      ({ key, type, msLeft: left }) =>
-        ["key", `${key}  ${type}, ${left === null ? "no expiry" : `expires in ${seconds(left)}`}`] as const,
-    ),
-    ...(keys?.length === 0 ? [["key", "none"] as const] : []),
+    ["waiters", waiterWords(waiters, queue)],
+    ...keyFacts(keys),
   ];
 };

@@ -1,4 +1,4 @@
-import { Deadline, KitError, type RedisLike, retain, retry, type Runtime, type ServerClock } from "../index.js";
+import { Deadline, KitError, pause, type RedisLike, retain, retry, type Runtime, type ServerClock } from "../index.js";
 import type { LossReason } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { AcquireTerms, LeaserSettings, LeaseTerms } from "./options.js";
@@ -7,6 +7,9 @@ import type { AcquireTerms, LeaserSettings, LeaseTerms } from "./options.js";
 export const aliveMs = 15_000;
 /** The first life of a lease that is granted by push, when its holder renews by itself: a dead one costs this much. */
 const pushedGrantMs = 2_000;
+
+/** Our picture of the server's clock may be off by so much, and a copy be refused that much later. */
+const copyMarginMs = 50;
 
 /** How one attempt behaves. */
 export interface Attempt {
@@ -81,6 +84,8 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   /** Reports what fails behind the scenes. */
   readonly onError: (error: unknown) => void;
   readonly #end = new AbortController();
+  /** Acquires of which a copy may still be on its way, by their tokens; and whether they were given back meanwhile. */
+  readonly #copies = new Map<string, { isGivenBack: boolean }>();
   #hasAsked = false;
   #isShared: 0 | 1 | "" = "";
   #underWay = 0;
@@ -134,6 +139,8 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   /** `isWanted` keeps a call that still waits for a connection from being sent after its caller has given up. */
   async acquire(name: string, token: string, terms: Terms, inbox: string, attempt: Attempt): Promise<AcquireReply<S>> {
     const clock = this.clockOf(name);
+    const { gate } = this.runtime;
+    const { drops } = gate;
     const { sentAt, deadlineMs } = attempt;
     const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;
     this.#underWay++;
@@ -143,6 +150,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
       else clock.observe(sentAt, reply.now);
       return reply;
     } finally {
+      if (gate.drops !== drops) this.#watchForCopies(name, token, terms, sentAt + deadlineMs);
       this.#ended();
     }
   }
@@ -150,7 +158,10 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   async release(name: string, token: string, terms: Terms, proof: string, signal?: AbortSignal): Promise<ReleaseReply> {
     this.#underWay++;
     try {
-      return await this.sendRelease(name, token, terms, proof, signal);
+      const reply = await this.sendRelease(name, token, terms, proof, signal);
+      const copy = this.#copies.get(token);
+      if (copy) copy.isGivenBack = true;
+      return reply;
     } finally {
       this.#ended();
     }
@@ -214,6 +225,21 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
       );
     }
     return this.#isShared;
+  }
+
+  /**
+   * A reply was lost, and the acquire may have been sent more than once: what the network delivers late would be granted
+   * anew, to nobody, where it was given back before. When the server refuses such copies, that is given back, too.
+   */
+  #watchForCopies(name: string, token: string, terms: Terms, until: number): void {
+    const copy = { isGivenBack: false };
+    this.#copies.set(token, copy);
+    const look = (): void => {
+      this.#copies.delete(token);
+      if (copy.isGivenBack) this.withdraw(name, token, terms);
+    };
+    // Nothing goes on after close(): a copy may then cost a lease.
+    pause(Math.max(0, until - performance.now()) + copyMarginMs, this.#end.signal).then(look, () => undefined);
   }
 
   /** Counts what `close()` has to wait for. Passes the work on. */

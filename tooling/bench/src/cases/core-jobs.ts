@@ -52,6 +52,7 @@ const importMs = (module: string): number => {
 export const coreJobs = async ({ contestant, url }: Opening): Promise<Jobs> => {
   const { absence, module, reader } = openCoreContestant(contestant);
   let opened: Promise<Reader> | undefined;
+  let readings = 0;
   const theReader = (): Promise<Reader> => {
     if (!reader) throw new Error("it configures nothing");
     opened ??= reader(url);
@@ -59,7 +60,12 @@ export const coreJobs = async ({ contestant, url }: Opening): Promise<Jobs> => {
   };
   return {
     read: async ({ ms }: ReadTask): Promise<ReadResult> => {
-      const { read } = await theReader();
+      const { read, write, seen } = await theReader();
+      // Whatever was configured before went with the data of the round before.
+      const limit = -++readings;
+      const written = seen(limit);
+      await write({ limit });
+      await written;
       const [startedAt, before] = [now(), sent()];
       let [reads, sum] = [0, 0];
       while (now() - startedAt < ms) {

@@ -1,43 +1,11 @@
 // What the client processes of the lock cases do.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "../clock.js";
-import { type Caller, type LockSetup, openLockContestant } from "../contestants/lock.js";
+import { type LockCaller, type LockSetup, openLockContestant } from "../contestants/lock.js";
 import type { Opening } from "../lab.js";
 import { sent, sentAt } from "../sent.js";
 import type { Jobs } from "../suite.js";
-
-export interface PairsTask {
-  readonly callers: number;
-  readonly namesPerCaller: number;
-  readonly ms: number;
-}
-
-export interface PairsResult {
-  readonly pairs: number;
-  readonly elapsedMs: number;
-}
-
-export interface LoopsTask {
-  readonly loops: number;
-  readonly name: string;
-  readonly startAt: number;
-  /** Taken from here on, so that all have found their pace. */
-  readonly countFrom: number;
-  readonly stopAt: number;
-  readonly holdMs: number;
-}
-
-export interface LoopsResult {
-  /** One element per acquisition: asked, running, giving back. */
-  readonly requested: Float64Array;
-  readonly granted: Float64Array;
-  readonly released: Float64Array;
-  /** Which of the loops. */
-  readonly loop: Float64Array;
-  /** Commands sent from `countFrom` to `stopAt`, and over all. */
-  readonly sentInWindow: number;
-  readonly sent: number;
-}
+import { idle, loopJobs, until } from "./loops-jobs.js";
 
 export interface BurstTask {
   readonly callers: number;
@@ -54,69 +22,12 @@ export interface HoldTask {
   readonly mustRenew: boolean;
 }
 
-const idle = (): void => undefined;
 const forEver = new Promise<void>(() => undefined);
-
-const until = async (instant: number): Promise<void> => {
-  await sleep(Math.max(0, instant - now()));
-};
 
 export const lockJobs = async ({ contestant: id, url, setup }: Opening): Promise<Jobs> => {
   const contestant = await openLockContestant(id, url, setup as LockSetup);
-  const callers: Caller[] = [];
-  const callerOf = (index: number): Caller => (callers[index] ??= contestant.caller());
-
-  const pairs = async ({ callers: count, namesPerCaller, ms }: PairsTask): Promise<PairsResult> => {
-    const startedAt = now();
-    const end = startedAt + ms;
-    let done = 0;
-    const call = async (index: number): Promise<void> => {
-      const caller = callerOf(index);
-      const names = Array.from({ length: namesPerCaller }, (_, name) => `pair:${String(index)}:${String(name)}`);
-      for (let turn = 0; now() < end; turn++, done++) await caller.using(names[turn % namesPerCaller] as string, idle);
-    };
-    await Promise.all(Array.from({ length: count }, (_, index) => call(index)));
-    return { pairs: done, elapsedMs: now() - startedAt };
-  };
-
-  const loops = async (task: LoopsTask): Promise<LoopsResult> => {
-    const { name, startAt, countFrom, stopAt, holdMs } = task;
-    const requested: number[] = [];
-    const granted: number[] = [];
-    const released: number[] = [];
-    const loop: number[] = [];
-    const run = async (index: number): Promise<void> => {
-      const caller = callerOf(index);
-      while (now() < stopAt) {
-        const requestedAt = now();
-        await caller.using(name, async () => {
-          const grantedAt = now();
-          // Whoever still waits at the end goes through without holding, so that the end comes.
-          if (grantedAt < stopAt) await sleep(holdMs);
-          requested.push(requestedAt);
-          granted.push(grantedAt);
-          loop.push(index);
-          released.push(now());
-        });
-      }
-    };
-    await until(startAt);
-    const sentBefore = sent();
-    const work = Promise.all(Array.from({ length: task.loops }, (_, index) => run(index)));
-    await until(countFrom);
-    const sentAtStart = sent();
-    await until(stopAt);
-    const sentInWindow = sent() - sentAtStart;
-    await work;
-    return {
-      requested: Float64Array.from(requested),
-      granted: Float64Array.from(granted),
-      released: Float64Array.from(released),
-      loop: Float64Array.from(loop),
-      sentInWindow,
-      sent: sent() - sentBefore,
-    };
-  };
+  const callers: LockCaller[] = [];
+  const callerOf = (index: number): LockCaller => (callers[index] ??= contestant.caller());
 
   /** When the last of them had done its work. */
   const burst = async ({ callers: count, name, startAt, holdMs }: BurstTask): Promise<number> => {
@@ -179,8 +90,7 @@ export const lockJobs = async ({ contestant: id, url, setup }: Opening): Promise
   };
 
   return {
-    pairs,
-    loops,
+    ...loopJobs(callerOf),
     burst,
     hold,
     wait,

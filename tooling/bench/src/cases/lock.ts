@@ -3,31 +3,24 @@ import { now } from "../clock.js";
 import { lockContestant, type LockSetup } from "../contestants/lock.js";
 import type { Lab, Team } from "../lab.js";
 import { median, percentile } from "../statistics.js";
-import type { Case, Contestant, Entry, Goal, Measurement, Suite } from "../suite.js";
-import { type Course, courseOf, unfairness } from "./lock-course.js";
-import type { BurstTask, HoldTask, LoopsResult, LoopsTask, PairsResult, PairsTask } from "./lock-jobs.js";
+import type { Case, Goal, Measurement, Suite } from "../suite.js";
+import { unfairness } from "./course.js";
+import type { BurstTask, HoldTask } from "./lock-jobs.js";
+import type { PairsTask } from "./loops-jobs.js";
+import { type Field, headStartMs, loopsCase, pairsCase } from "./loops.js";
 
 const usual: LockSetup = { leaseMs: 10_000, renew: true };
 
-/** Who takes part, and how everybody is set. */
-const field = (
-  ids: readonly string[],
-  setup: LockSetup,
-): { readonly contestants: readonly Contestant[]; readonly setup: LockSetup } => ({
+const field = (ids: readonly string[], setup: LockSetup): Field => ({
   contestants: ids.map((id) => lockContestant(id, setup)),
   setup,
 });
 
-const uncontended = (name: string, task: Omit<PairsTask, "ms">, about: string, goal: Goal): Case => {
-  const run = async (team: Team, ms: number): Promise<PairsResult> => {
-    const [result] = await team.all<PairsResult>("pairs", { ...task, ms });
-    if (!result) throw new Error("no process");
-    return result;
-  };
-  return {
-    entries: [{ name, unit: "pairs/s", better: "higher", about, goal }],
+const uncontended = (name: string, task: Omit<PairsTask, "ms">, about: string, goal: Goal): Case =>
+  pairsCase(
+    { name, unit: "pairs/s", better: "higher", about, goal },
     // Nobody waits, so settings of waiting make no difference; universal's default path does more for each pair.
-    ...field(
+    field(
       [
         "kit",
         "redlock4",
@@ -40,17 +33,8 @@ const uncontended = (name: string, task: Omit<PairsTask, "ms">, about: string, g
       ],
       usual,
     ),
-    rounds: Infinity,
-    processes: 1,
-    warmUp: async (team, scale) => void (await run(team, 600 * scale)),
-    measure: {
-      alone: async (team, _lab, scale): Promise<Measurement> => {
-        const { pairs, elapsedMs } = await run(team, 700 * scale);
-        return { values: { [name]: (pairs / elapsedMs) * 1_000 }, operations: pairs };
-      },
-    },
-  };
-};
+    task,
+  );
 
 const contended = [
   "kit",
@@ -67,57 +51,6 @@ const contended = [
 ];
 /** Those that ask least often: where commands are counted that is a peer's best. */
 const sparing = contended.filter((id) => id === "kit" || id === "classic" || id.endsWith(" defaults"));
-
-/** The messages to the processes must be there before the start that they name. */
-const headStartMs = 40;
-
-interface Loops {
-  readonly loops: number;
-  readonly holdMs: number;
-  readonly settleMs: number;
-  readonly countMs: number;
-}
-
-const runLoops = async (team: Team, { loops, holdMs, settleMs, countMs }: Loops): Promise<Course> => {
-  const startAt = now() + headStartMs;
-  const countFrom = startAt + settleMs;
-  const stopAt = countFrom + countMs;
-  const each = loops / team.workers.length;
-  const task: LoopsTask = { loops: each, name: "contended", startAt, countFrom, stopAt, holdMs };
-  return courseOf(await team.all<LoopsResult>("loops", task), { loopsPerProcess: each, countFrom, stopAt });
-};
-
-const loopsCase = (
-  entries: readonly Entry[],
-  who: readonly string[],
-  rounds: number,
-  loops: Loops,
-  values: (course: Course) => Record<string, number>,
-): Case => ({
-  entries,
-  ...field(who, usual),
-  rounds,
-  processes: 4,
-  warmUp: async (team, scale) =>
-    void (await runLoops(team, { ...loops, settleMs: 0, countMs: (loops.settleMs + 200) * scale })),
-  measure: {
-    alone: async (team, _lab, scale): Promise<Measurement> => {
-      const course = await runLoops(team, {
-        ...loops,
-        settleMs: loops.settleMs * scale,
-        countMs: loops.countMs * scale,
-      });
-      const { operations, sent, grants, seconds, perLoop, gapsToOthers } = course;
-      // Throughput says nothing without fairness: who takes its own lock again and again hands nothing on.
-      const details = {
-        handOffsPerSecond: grants / seconds,
-        maxToMinPerLoop: unfairness(perLoop),
-        shareToOthers: gapsToOthers.length / grants,
-      };
-      return { values: values(course), operations, sent, details };
-    },
-  },
-});
 
 const sixteen = "16 closed loops in 4 processes on one name, each holds it for 5 ms";
 
@@ -178,9 +111,9 @@ const contended16x4 = loopsCase(
       },
     },
   ],
-  contended,
+  field(contended, usual),
   Infinity,
-  { loops: 16, holdMs: 5, settleMs: 250, countMs: 1_300 },
+  { loops: 16, permits: 1, holdMs: 5, settleMs: 250, countMs: 1_300 },
   ({ gaps, gapsToOthers, waits, sentInWindow, grants }) => ({
     "contended 16x4 hold=5ms gap p50": percentile(gaps, 0.5),
     "contended 16x4 hold=5ms gap p99": percentile(gaps, 0.99),
@@ -206,9 +139,9 @@ const contended200 = loopsCase(
       },
     },
   ],
-  [...sparing, "raw push"],
+  field([...sparing, "raw push"], usual),
   2,
-  { loops: 200, holdMs: 5, settleMs: 400, countMs: 1_300 },
+  { loops: 200, permits: 1, holdMs: 5, settleMs: 400, countMs: 1_300 },
   ({ sentInWindow, grants }) => ({ "contended commands per hand-off 200 waiters": sentInWindow / grants }),
 );
 
@@ -224,9 +157,12 @@ const fairness = loopsCase(
       floor: 1,
     },
   ],
-  contended.filter((id) => id !== "raw push"),
+  field(
+    contended.filter((id) => id !== "raw push"),
+    usual,
+  ),
   2,
-  { loops: 64, holdMs: 1, settleMs: 250, countMs: 1_900 },
+  { loops: 64, permits: 1, holdMs: 1, settleMs: 250, countMs: 1_900 },
   ({ perLoop }) => ({ "fairness 64 loops": unfairness(perLoop) }),
 );
 

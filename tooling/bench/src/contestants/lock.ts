@@ -3,9 +3,9 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { acquireLockBySet, releaseLock } from "@tooling/classic";
-import { Redis } from "ioredis";
 import { pinned } from "../pins.js";
 import type { Contestant } from "../suite.js";
+import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "./caller.js";
 
 /** What every contestant of a case is opened with. */
 export interface LockSetup {
@@ -24,15 +24,13 @@ interface Held {
   onLost(listener: () => void): void;
 }
 
-/** One of many that want the lock; has what the library wants each of them to have of its own. */
-export interface Caller {
-  /** Takes the lock, however long that takes; runs `routine`; gives the lock back. */
+export interface LockCaller extends Caller {
   using(name: string, routine: (held: Held) => Promise<void> | void): Promise<void>;
 }
 
 /** A library in this process. */
 export interface LockContestant {
-  caller(): Caller;
+  caller(): LockCaller;
   /** Whether it can keep a lock by itself for longer than a lease. */
   readonly renews: boolean;
   /** The key whose time to live is the lease. */
@@ -44,30 +42,10 @@ interface Definition extends Omit<Contestant, "settings"> {
   readonly open: (url: string, setup: LockSetup) => Promise<LockContestant>;
 }
 
-const connected = async (url: string): Promise<Redis> => {
-  const redis = new Redis(url);
-  redis.on("error", () => undefined);
-  await redis.ping();
-  return redis;
-};
-
-/** Longer than any case. */
-const foreverMs = 3_600_000;
-
 const neverTold: Held = { onLost: () => undefined };
 const toldBy = (signal: AbortSignal): Held => ({
   onLost: (listener) => signal.addEventListener("abort", () => listener(), { once: true }),
 });
-
-/** Objects that a library wants one of per caller and name. */
-const perName = <T>(make: (name: string) => T): ((name: string) => T) => {
-  const made = new Map<string, T>();
-  return (name) => {
-    let one = made.get(name);
-    if (one === undefined) made.set(name, (one = make(name)));
-    return one;
-  };
-};
 
 const kit: Definition = {
   id: "kit",
@@ -78,7 +56,7 @@ const kit: Definition = {
     const { createLock } = await import("@kit/lock");
     const { keyspace } = await import("@kit/core");
     const lock = createLock(await connected(url), { leaseMs, renew });
-    const using: Caller["using"] = async (name, routine) => {
+    const using: LockCaller["using"] = async (name, routine) => {
       const lease = await lock.acquire(name);
       try {
         await routine({ onLost: (listener) => toldBy(lease.signal).onLost(listener) });
@@ -94,11 +72,6 @@ interface Retries {
   readonly retryDelay: number;
   readonly retryJitter: number;
 }
-
-const inWords = (settings: object): string =>
-  Object.entries(settings)
-    .map(([name, value]) => `${name} ${String(value)}`)
-    .join(", ");
 
 /** Their default of ten tries gives up long before the lock is free. */
 const retriesOf = (retries: Retries, { defaultRetries }: LockSetup): Retries & { readonly retryCount: number } => ({
@@ -121,7 +94,7 @@ const redlock4 = (id: string, isDefaults: boolean, retries: Retries): Definition
     const { leaseMs } = setup;
     const { default: Redlock4 } = await import("redlock4");
     const redlock = new Redlock4([await connected(url)], retriesOf(retries, setup));
-    const using: Caller["using"] = async (name, routine) => {
+    const using: LockCaller["using"] = async (name, routine) => {
       const held = await redlock.lock(name, leaseMs);
       try {
         await routine(neverTold);
@@ -142,7 +115,7 @@ const redlock5 = (id: string, isDefaults: boolean, retries: Retries): Definition
     const { leaseMs, renew } = setup;
     const { default: Redlock5 } = await import("redlock5");
     const redlock = new Redlock5([await connected(url)], { ...retriesOf(retries, setup), ...thresholdOf(setup) });
-    const using: Caller["using"] = async (name, routine) => {
+    const using: LockCaller["using"] = async (name, routine) => {
       if (renew) {
         await redlock.using([name], leaseMs, async (signal) => routine(toldBy(signal)));
         return;
@@ -166,7 +139,7 @@ const redisSemaphore = (id: string, isDefaults: boolean, retryInterval: number):
   open: async (url, setup) => {
     const { Mutex } = await import("redis-semaphore");
     const redis = await connected(url);
-    const caller = (): Caller => {
+    const caller = (): LockCaller => {
       const listeners = new Set<() => void>();
       const mutexOf = perName(
         (name) =>
@@ -180,7 +153,7 @@ const redisSemaphore = (id: string, isDefaults: boolean, retryInterval: number):
             },
           }),
       );
-      const using: Caller["using"] = async (name, routine) => {
+      const using: LockCaller["using"] = async (name, routine) => {
         const mutex = mutexOf(name);
         await mutex.acquire();
         try {
@@ -208,7 +181,7 @@ const universal = (
   open: async (url, { leaseMs, renew }) => {
     const { createLock: createUniversal, IoredisAdapter } = await import("redlock-universal");
     const adapter = new IoredisAdapter(await connected(url));
-    const caller = (): Caller => {
+    const caller = (): LockCaller => {
       const lockOf = perName((name) =>
         createUniversal({
           adapter,
@@ -219,7 +192,7 @@ const universal = (
           performance,
         }),
       );
-      const using: Caller["using"] = async (name, routine) => {
+      const using: LockCaller["using"] = async (name, routine) => {
         const lock = lockOf(name);
         if (renew) {
           await lock.using(async (signal) => routine(signal ? toldBy(signal) : neverTold));
@@ -244,10 +217,9 @@ const classic: Definition = {
   isDefaults: false,
   settings: () => "SET NX EX each millisecond, WATCH GET MULTI DEL EXEC; a connection per caller; has no renewal",
   open: async (url, { leaseMs }) => {
-    const caller = (): Caller => {
+    const caller = (): LockCaller => {
       // WATCH belongs to a connection.
-      const redis = new Redis(url);
-      redis.on("error", () => undefined);
+      const redis = reconnecting(url);
       return {
         using: async (name, routine) => {
           const token = await acquireLockBySet(redis, name, foreverMs, leaseMs / 1_000);
@@ -274,7 +246,7 @@ const rawTimer: Definition = {
   settings: () => "SET NX PX, else PTTL, a timer of that length, and SET NX PX again; no renewal or fencing",
   open: async (url, { leaseMs }) => {
     const redis = await connected(url);
-    const using: Caller["using"] = async (name, routine) => {
+    const using: LockCaller["using"] = async (name, routine) => {
       while ((await redis.set(name, "held", "PX", leaseMs, "NX")) !== "OK") await sleep(await redis.pttl(name));
       await routine(neverTold);
     };
@@ -291,7 +263,7 @@ const rawPair: Definition = {
   open: async (url, { leaseMs }) => {
     const redis = await connected(url);
     const sha = String(await redis.script("LOAD", compareAndDelete));
-    const using: Caller["using"] = async (name, routine) => {
+    const using: LockCaller["using"] = async (name, routine) => {
       const token = randomUUID();
       if ((await redis.set(name, token, "PX", leaseMs, "NX")) !== "OK") throw new Error("a raw pair has no rivals");
       await routine(neverTold);
@@ -321,22 +293,8 @@ const rawPush: Definition = {
   settings: () =>
     "EVALSHA takes or queues; EVALSHA one way and PUBLISH to message; no checks, renewal, fencing or crash safety",
   open: async (url, { leaseMs }) => {
-    const redis = await connected(url);
-    const subscriber = await connected(url);
-    const inbox = `inbox:${randomUUID()}`;
-    const waiting = new Map<string, () => void>();
-    await subscriber.subscribe(inbox);
-    subscriber.on("message", (_channel, token) => waiting.get(token)?.());
-    const take = String(await redis.script("LOAD", takeOrQueue));
-    const give = String(await redis.script("LOAD", handOn));
-    const using: Caller["using"] = async (name, routine) => {
-      const token = randomUUID();
-      const granted = new Promise<void>((resolve) => waiting.set(token, resolve));
-      if ((await redis.evalsha(take, 2, name, `${name}:queue`, token, inbox, leaseMs)) !== 1) await granted;
-      waiting.delete(token);
-      await routine(neverTold);
-      await redis.evalsha(give, 2, name, `${name}:queue`, leaseMs);
-    };
+    const bare = await pushed(url, takeOrQueue, handOn, leaseMs);
+    const using: LockCaller["using"] = (name, routine) => bare.using(name, () => routine(neverTold));
     return { caller: () => ({ using }), renews: false, leaseKey: (name) => name };
   },
 };
@@ -352,7 +310,7 @@ const scriptPerLock: Definition = {
   open: async (url, { leaseMs }) => {
     const redis = await connected(url);
     const sha = String(await redis.script("LOAD", renewOne));
-    const using: Caller["using"] = async (name, routine) => {
+    const using: LockCaller["using"] = async (name, routine) => {
       const token = randomUUID();
       await redis.set(name, token, "PX", leaseMs, "NX");
       const timer = setInterval(() => void redis.evalsha(sha, 1, name, token, leaseMs), Math.round(leaseMs / 3));

@@ -1,12 +1,14 @@
 // What loops in several processes did together on one name, from what each wrote down.
-import type { LoopsResult } from "./lock-jobs.js";
+import type { LoopsResult } from "./loops-jobs.js";
 
 /** What all loops did together, from `countFrom` to `stopAt`. */
 export interface Course {
+  /** From one giving back to the next running in its place. */
   readonly gaps: number[];
-  /** Of these, the gaps after which another loop ran than before. */
+  /** Of these, the gaps after which another loop ran than the one that had given back. */
   readonly gapsToOthers: number[];
   readonly waits: number[];
+  readonly holds: number[];
   readonly grants: number;
   readonly perLoop: number[];
   readonly sentInWindow: number;
@@ -19,11 +21,19 @@ export interface Frame {
   readonly loopsPerProcess: number;
   readonly countFrom: number;
   readonly stopAt: number;
+  /** How many may hold at once. */
+  readonly permits: number;
 }
 
-/** @throws {Error} two held the lock at the same time, so that no figure of theirs means anything. */
-export const courseOf = (results: readonly LoopsResult[], { loopsPerProcess, countFrom, stopAt }: Frame): Course => {
-  const all = results
+interface Acquisition {
+  readonly requestedAt: number;
+  readonly grantedAt: number;
+  readonly releasedAt: number;
+  readonly loop: number;
+}
+
+const acquisitionsOf = (results: readonly LoopsResult[], loopsPerProcess: number): Acquisition[] =>
+  results
     .flatMap(({ requested, granted, released, loop }, worker) =>
       Array.from(granted, (grantedAt, index) => ({
         requestedAt: requested[index] ?? NaN,
@@ -33,11 +43,41 @@ export const courseOf = (results: readonly LoopsResult[], { loopsPerProcess, cou
       })),
     )
     .toSorted((one, other) => one.grantedAt - other.grantedAt);
-  for (const [index, { grantedAt }] of all.entries())
-    if (index > 0 && grantedAt < (all[index - 1]?.releasedAt ?? 0)) throw new Error("two held the lock at once");
+
+/** How many more than allowed were in: at the worst moment, and how often one came in although no place was free. */
+export interface Excess {
+  readonly atOnce: number;
+  readonly admissions: number;
+  readonly of: number;
+}
+
+export const excessOf = (results: readonly LoopsResult[], permits: number): Excess => {
+  const all = acquisitionsOf(results, 0);
+  const ends = all.map(({ releasedAt }) => releasedAt).toSorted((one, other) => one - other);
+  let ended = 0;
+  let atOnce = 0;
+  let admissions = 0;
+  for (const [index, { grantedAt }] of all.entries()) {
+    while ((ends[ended] ?? Infinity) <= grantedAt) ended++;
+    const above = index + 1 - ended - permits;
+    if (above > 0) admissions++;
+    atOnce = Math.max(atOnce, above);
+  }
+  return { atOnce, admissions, of: all.length };
+};
+
+/** @throws {Error} more held at once than may, so that no figure of theirs means anything. */
+export const courseOf = (
+  results: readonly LoopsResult[],
+  { loopsPerProcess, countFrom, stopAt, permits }: Frame,
+): Course => {
+  const { atOnce } = excessOf(results, permits);
+  if (atOnce > 0) throw new Error(`${String(permits + atOnce)} held at once what ${String(permits)} may`);
+  const all = acquisitionsOf(results, loopsPerProcess);
+  const inReturn = all.toSorted((one, other) => one.releasedAt - other.releasedAt);
   const inWindow = (instant: number): boolean => instant >= countFrom && instant < stopAt;
   const handOffs = all.flatMap(({ grantedAt, loop }, index) => {
-    const before = all[index - 1];
+    const before = inReturn[index - permits];
     return before && inWindow(grantedAt)
       ? [{ gap: grantedAt - before.releasedAt, isToOther: loop !== before.loop }]
       : [];
@@ -51,6 +91,7 @@ export const courseOf = (results: readonly LoopsResult[], { loopsPerProcess, cou
     waits: all.flatMap(({ requestedAt, grantedAt }) =>
       grantedAt >= countFrom && requestedAt < stopAt ? [grantedAt - requestedAt] : [],
     ),
+    holds: all.flatMap(({ grantedAt, releasedAt }) => (inWindow(grantedAt) ? [releasedAt - grantedAt] : [])),
     grants: handOffs.length,
     perLoop,
     sentInWindow: results.reduce((sum, result) => sum + result.sentInWindow, 0),

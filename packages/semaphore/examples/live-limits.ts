@@ -1,0 +1,28 @@
+import { connect } from "@kit/core";
+import { createSemaphore } from "@kit/semaphore";
+
+await using redis = await connect(process.env["REDIS_URL"]);
+await using mine = createSemaphore(redis, "mailers", { permits: 2 });
+await mine.using(() => undefined);
+
+// Another release of the program says 4. What is stored counts, and whoever differs is told so, once.
+await using theirs = createSemaphore(redis, "mailers", { permits: 4 });
+theirs.on("mismatch", ({ configured, stored }) =>
+  console.log(`${configured.permits} here, ${stored.permits} in force`),
+);
+const permits = [await theirs.acquire(), await theirs.acquire()]; // prints: 4 here, 2 in force
+const waiting = mine.acquire();
+
+// For everybody, from now on; the waiter is let in.
+await theirs.setPermits(3);
+permits.push(await waiting);
+
+// Nothing is taken from anybody, and nobody comes in until enough has been given back.
+await theirs.setPermits(1);
+const { used, free } = await mine.inspect();
+console.log(used, free, await mine.tryAcquire()); // prints: 3 0 null
+
+// A pause: nobody comes in until there is another limit.
+await theirs.setPermits(0);
+for (const permit of permits) await permit.release();
+console.log(await mine.tryAcquire()); // prints: null

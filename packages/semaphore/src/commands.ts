@@ -1,0 +1,146 @@
+import type { KitError, RedisLike } from "@kit/core";
+import {
+  type AcquireReply,
+  aliveMs,
+  type Attempt,
+  type BeatReply,
+  firstTermMs,
+  LeasingCommands,
+  type LossReason,
+  pushedTermMs,
+  type ReleaseReply,
+  type Renewal,
+  type RenewState,
+} from "@kit/core/leasing";
+import { PermitLostError, SemaphoreQueueFullError, SemaphoreTimeoutError, SemaphoreWeightError } from "./errors.js";
+import { type SemaphoreKeys, semaphoreKeys } from "./keys.js";
+import type { Limits, PermitTerms, SemaphoreSettings } from "./options.js";
+import type { Permit } from "./permit.js";
+import * as scripts from "./scripts/index.js";
+
+/** What the commands tell the semaphore. */
+export interface CommandEvents {
+  readonly error: (error: KitError) => void;
+  /** The limits that are stored. */
+  readonly limits: (stored: Limits) => void;
+}
+
+/** What a permit is written as: who has how much on whose account. */
+const claimOf = (token: string, { weight, tenant = "", holder }: PermitTerms): string =>
+  `${token}|${String(weight)}|${encodeURIComponent(tenant)}|${holder}`;
+
+/** The scripts of one semaphore, on its client. */
+export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usage, Permit> {
+  readonly #keys: SemaphoreKeys;
+  readonly #limits: Limits;
+  readonly #events: CommandEvents;
+
+  constructor(redis: RedisLike, name: string, settings: SemaphoreSettings, events: CommandEvents) {
+    super(redis, "semaphore", settings, events.error);
+    this.#limits = settings;
+    this.#events = events;
+    try {
+      this.#keys = semaphoreKeys(this.runtime.prefix, name);
+    } catch (error) {
+      this.runtime.release();
+      throw error;
+    }
+  }
+
+  override keyOf(): string {
+    return this.#keys.permits;
+  }
+
+  override timeoutError(
+    name: string,
+    waitMs: number,
+    seen: scripts.Usage | undefined,
+    cause?: unknown,
+  ): SemaphoreTimeoutError {
+    return new SemaphoreTimeoutError(name, waitMs, seen, cause);
+  }
+
+  override queueFullError(name: string): SemaphoreQueueFullError {
+    return new SemaphoreQueueFullError(name, this.settings.maxWaiters);
+  }
+
+  override lostError(name: string, reason: LossReason): PermitLostError {
+    return new PermitLostError(name, reason);
+  }
+
+  inspect(first: number): Promise<scripts.InspectReply> {
+    return scripts.inspect.run(this.runtime, this.#keys, { first }, this.settings);
+  }
+
+  /** Sets the limits, and lets in all that fit then. */
+  async resize({
+    permits,
+    permitsPerTenant = "",
+  }: {
+    permits: number;
+    permitsPerTenant?: number | "" | undefined;
+  }): Promise<void> {
+    const args = { limit: permits, perTenant: permitsPerTenant };
+    while (await scripts.resize.run(this.runtime, this.#keys, { shared: this.shared, ...args }, this.settings));
+  }
+
+  protected override async sendAcquire(
+    name: string,
+    token: string,
+    terms: PermitTerms,
+    inbox: string,
+    notAfter: number,
+    { deadlineMs, isWanted, signal }: Attempt,
+  ): Promise<AcquireReply<scripts.Usage>> {
+    const { permits, permitsPerTenant = "" } = this.#limits;
+    const own = `${firstTermMs(terms)} ${notAfter} ${permits} ${permitsPerTenant}`;
+    const waiting = `${this.shared} ${terms.priority} ${pushedTermMs(terms)} ${aliveMs} ${this.settings.maxWaiters} ${inbox}`;
+    const args = { claim: claimOf(token, terms), terms: `${own} ${waiting}` };
+    const options = { deadlineMs, op: token, isWanted, signal };
+    const reply = await scripts.acquire.run(this.runtime, this.#keys, args, options);
+    if (reply.state === "too-heavy") {
+      this.#events.limits(reply);
+      const most = Math.min(reply.permits, reply.permitsPerTenant ?? Infinity);
+      throw new SemaphoreWeightError(name, terms.weight, most);
+    }
+    if (reply.limits) this.#events.limits(reply.limits);
+    return reply;
+  }
+
+  protected override sendRelease(
+    _name: string,
+    token: string,
+    terms: PermitTerms,
+    _proof: string,
+    signal: AbortSignal | undefined,
+  ): Promise<ReleaseReply> {
+    const { deadlineMs } = this.settings;
+    const args = { claim: claimOf(token, terms), shared: this.shared };
+    return scripts.release.run(this.runtime, this.#keys, args, { deadlineMs, op: token, signal });
+  }
+
+  protected override sendRenew(
+    renewals: readonly Renewal<Permit>[],
+    deadlineMs: number,
+  ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
+    return scripts.renew.run(
+      this.runtime,
+      { permits: renewals.map(() => this.#keys.permits) },
+      { terms: renewals.flatMap(({ lease, termMs }) => [claimOf(lease.token, lease.terms), termMs]) },
+      { deadlineMs },
+    );
+  }
+
+  protected override async sendBeat(
+    _name: string,
+    waiters: readonly { readonly token: string; readonly terms: PermitTerms }[],
+  ): Promise<BeatReply<scripts.Usage>> {
+    const { deadlineMs } = this.settings;
+    const { permits, permitsPerTenant = "" } = this.#limits;
+    const claims = waiters.map(({ token, terms }) => claimOf(token, terms));
+    const args = { shared: this.shared, aliveMs, limit: permits, perTenant: permitsPerTenant, claims };
+    const reply = await scripts.beat.run(this.runtime, this.#keys, args, { deadlineMs });
+    this.#events.limits(reply);
+    return reply;
+  }
+}

@@ -1,0 +1,150 @@
+import { integerOption, optionsObject, textOption } from "@kit/core";
+import {
+  acquireTerms as baseTerms,
+  type AcquireTerms,
+  closeNames,
+  closeTimeoutMs as baseTimeoutMs,
+  type CloseOptions,
+  leaseNames,
+  type LeaseOptions,
+  leaserNames,
+  type LeaserOptions,
+  leaserSettings,
+  type LeaserSettings,
+  type WaitOptions,
+} from "@kit/core/leasing";
+
+/** Settings of a semaphore. What concerns leases are defaults for each acquire. */
+export interface SemaphoreOptions extends LeaserOptions {
+  /**
+   * How many permits there are, by weight: 0 to 1,000,000,000; 0 lets nobody in. Stored by whoever uses the name first;
+   * from then on only `setPermits()` changes it, and whoever was made with another number gets a `mismatch` event.
+   */
+  readonly permits: number;
+  /**
+   * Makes it a group: each tenant has at most so many of the permits, and a tenant that has them all holds up nobody else.
+   * Each acquire names its `tenant` then.
+   *
+   * @default undefined
+   */
+  readonly permitsPerTenant?: number | undefined;
+}
+
+/** How much to ask for, and of whom. */
+interface ClaimOptions {
+  /**
+   * How many of the permits to take.
+   *
+   * @default 1
+   */
+  readonly weight?: number | undefined;
+  /** On whose account, in a group: 1 to 128 characters. Required there, and refused elsewhere. */
+  readonly tenant?: string | undefined;
+}
+
+/** One acquire. */
+export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions {
+  /**
+   * Who is served first of those who wait: -1000 to 1000, lower is sooner. In order of arrival among equals. Somebody
+   * always being more urgent, the others wait for ever.
+   *
+   * @default 0
+   */
+  readonly priority?: number | undefined;
+}
+
+/** One try. */
+export type TryOptions = LeaseOptions & ClaimOptions & Pick<AcquireOptions, "signal">;
+
+/** How `setPermits()` behaves. */
+export interface ResizeOptions {
+  /**
+   * That of each tenant, in a group.
+   *
+   * @default as it is
+   */
+  readonly permitsPerTenant?: number | undefined;
+}
+
+/** The limits of a semaphore. */
+export interface Limits {
+  readonly permits: number;
+  readonly permitsPerTenant: number | undefined;
+}
+
+/** Checked, with every default filled in. */
+export type SemaphoreSettings = LeaserSettings & Limits;
+
+/** Checked, with the semaphore's own settings where nothing else is said. */
+export interface PermitTerms extends AcquireTerms {
+  readonly weight: number;
+  readonly priority: number;
+  readonly tenant: string | undefined;
+}
+
+const claimNames = ["weight", "tenant"];
+const acquireNames = [...leaseNames, ...claimNames, "waitMs", "signal", "priority"];
+const tryNames = [...leaseNames, ...claimNames, "signal"];
+
+/** More would not be counted exactly together with weights. */
+const mostPermits = 1_000_000_000;
+
+const permitsOption = (permits: number): number => integerOption("permits", permits, 0, mostPermits);
+const perTenantOption = (permits: number | undefined): number | undefined =>
+  permits === undefined ? undefined : integerOption("permitsPerTenant", permits, 0, mostPermits);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const semaphoreSettings = (options: SemaphoreOptions): SemaphoreSettings => {
+  const own = optionsObject<SemaphoreOptions>("options", options, [...leaserNames, "permits", "permitsPerTenant"]);
+  const { permits, permitsPerTenant } = own;
+  return {
+    ...leaserSettings(own),
+    permits: permitsOption(permits),
+    permitsPerTenant: perTenantOption(permitsPerTenant),
+  };
+};
+
+const encodable = (tenant: string): string => {
+  try {
+    encodeURIComponent(tenant);
+  } catch {
+    throw new RangeError("Expected `tenant` to be well-formed text, got half a surrogate pair");
+  }
+  return tenant;
+};
+
+const tenantOption = (tenant: string | undefined, isGroup: boolean): string | undefined => {
+  if (isGroup) return encodable(textOption("tenant", tenant, 128));
+  if (tenant !== undefined) throw new TypeError("Expected no `tenant`: this semaphore has no `permitsPerTenant`");
+  return undefined;
+};
+
+const permitTerms = (options: AcquireOptions, settings: SemaphoreSettings): PermitTerms => {
+  const { weight = 1, priority = 0, tenant } = options;
+  return {
+    ...baseTerms(options, settings),
+    weight: integerOption("weight", weight, 1, mostPermits),
+    priority: integerOption("priority", priority, -1_000, 1_000),
+    tenant: tenantOption(tenant, settings.permitsPerTenant !== undefined),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const acquireTerms = (options: AcquireOptions, settings: SemaphoreSettings): PermitTerms =>
+  permitTerms(optionsObject<AcquireOptions>("options", options, acquireNames), settings);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const tryTerms = (options: TryOptions, settings: SemaphoreSettings): PermitTerms =>
+  permitTerms({ ...optionsObject<TryOptions>("options", options, tryNames), waitMs: 0 }, settings);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const resizeLimits = (permits: number, options: ResizeOptions, settings: SemaphoreSettings): Limits => {
+  const { permitsPerTenant } = optionsObject<ResizeOptions>("options", options, ["permitsPerTenant"]);
+  if (permitsPerTenant !== undefined && settings.permitsPerTenant === undefined)
+    throw new TypeError("Expected no `permitsPerTenant`: this semaphore was made without");
+  return { permits: permitsOption(permits), permitsPerTenant: perTenantOption(permitsPerTenant) };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const closeTimeoutMs = (options: CloseOptions): number =>
+  baseTimeoutMs(optionsObject("options", options, closeNames));

@@ -1,0 +1,30 @@
+import { type Grant, Lease, type LeaseKeeper } from "@kit/core/leasing";
+import type { PermitTerms } from "./options.js";
+
+/**
+ * A permit, held: for a bounded time, which is renewed by itself until `release()`.
+ *
+ * What can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
+ * it may have ended by our own clock. No signal can stop a process that is not running: one that sleeps past its permit
+ * may work beside its successor for a moment.
+ *
+ * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
+ * reason). There is no way back.
+ */
+export class Permit extends Lease<PermitTerms> {
+  /** How many of the semaphore's permits it counts for. */
+  readonly weight: number;
+  /** On whose account it is; null outside of groups. */
+  readonly tenant: string | null;
+
+  /** @internal */
+  constructor(keeper: LeaseKeeper<Lease<PermitTerms>>, group: string, terms: PermitTerms, grant: Grant) {
+    super(keeper, group, terms, grant);
+    this.weight = terms.weight;
+    this.tenant = terms.tenant ?? null;
+  }
+
+  protected override particulars(): object {
+    return { weight: this.weight, tenant: this.tenant };
+  }
+}

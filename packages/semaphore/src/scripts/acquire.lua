@@ -1,0 +1,101 @@
+-- acquire.lua - takes a permit if there is room and nobody waits for it; else queues up, if asked to.
+--
+-- KEYS[1]  permits  zset     claim to the instant at which its permit ends, in epoch milliseconds
+-- KEYS[2]  meta     hash     layout, limits, and what is counted
+-- KEYS[3]  line     zset     the waiters: rows `tenant score claim`; set aside: `|aliveUntil claim`
+-- KEYS[4]  heads    zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[5]  waiters  hash     claim to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
+-- ARGV[1]  claim    string   who asks for what: `token|weight|tenant|holder`, a token of this acquire alone
+-- ARGV[2]  terms    string   `leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox`, one text
+--                            since each operand costs: length of the lease, ms; server epoch ms after which nobody waits
+--                            for the answer, 0 for none; the limits that the caller was made with, the second empty
+--                            without tenants; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not
+--                            known yet; who is served first, lower is sooner; first length if it is granted later; how
+--                            long a waiter counts as alive without a beat; how many may queue; channel to be told on, `-`
+--                            for none, empty: do not queue
+--
+-- Reply     now                                               granted just now, and the limits are the caller's
+--           {1, now, msLeft, permits, perTenant}              granted; perTenant -1: none
+--           {2, now, msLeft, permits, perTenant, used, position}  queued, at a position from 0; msLeft to the next end
+--           {0, now, msLeft, permits, perTenant, used}        full, and not queued
+--           {3, now, msLeft, permits, perTenant, used}        full, and too many wait
+--           {4, now}                                          too late: notAfter has passed
+--           {5, now, 0, permits, perTenant}                   heavier than the limits ever allow
+--           error KIT_LAYOUT                                  written by a newer version; nothing changed
+local permits = KEYS[1]
+local meta = KEYS[2]
+local line = KEYS[3]
+local heads = KEYS[4]
+local waiters = KEYS[5]
+local claim = ARGV[1]
+local terms = ARGV[2]
+
+local leaseMs, notAfter, first, firstPerTenant, waiting = string.match(terms, '^(%d+) (%d+) (%d+) (%d*) (.*)$')
+local token, weight, tenant = string.match(claim, '^([^|]*)|(%d+)|([^|]*)|')
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
+
+-- Most often nobody waits and there is room. The seven days are the metaMs of grant.lua.
+local layout, limit, perTenant, extra, used =
+  unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
+if layout == '1' and redis.call('EXISTS', line) == 0 then
+  local held = redis.call('ZCARD', permits)
+  if
+    (held > 0 or not (extra or perTenant))
+    and held + (extra or 0) + weight <= tonumber(limit)
+    and (not perTenant or (used or 0) + weight <= tonumber(perTenant))
+  then
+    local ending = string.format('%.0f', now + leaseMs)
+    if redis.call('ZADD', permits, ending, claim) == 1 then
+      if weight ~= '1' then redis.call('HINCRBY', meta, 'extra', weight - 1) end
+      if tenant ~= '' then redis.call('HINCRBY', meta, 'u:' .. tenant, weight) end
+    end
+    if held == 0 or redis.call('PTTL', permits) < leaseMs + 1000 then redis.call('PEXPIRE', permits, 2 * leaseMs + 1000) end
+    redis.call('PEXPIRE', meta, 604800000)
+    if limit == first and (perTenant or '') == firstPerTenant then return now end
+    return { 1, now, tonumber(leaseMs), tonumber(limit), tonumber(perTenant or -1) }
+  end
+end
+
+-- Libraries
+
+local shared, priority, grantMs, aliveMs, maxWaiters, inbox =
+  string.match(waiting, '^(%d?) (-?%d+) (%d+) (%d+) (%d+) (%S*)$')
+local keys = { permits, meta, line, heads, waiters }
+local semaphore = openSemaphore(keys, {
+  now = now,
+  shared = shared,
+  present = { [claim] = tonumber(leaseMs) },
+  limit = first,
+  perTenant = firstPerTenant,
+})
+if not semaphore then return redis.error_reply(layoutError) end
+local function reply(code, msLeft, ...)
+  return { code, now, msLeft, semaphore.limit, semaphore.perTenant or -1, ... }
+end
+
+if semaphore.isTooHeavy(tonumber(weight)) then return reply(5, 0) end
+local isFreed = semaphore.sweep()
+local ending = semaphore.endOf(claim)
+if ending then return reply(1, ending - now) end
+local known = semaphore.waiterOf(claim)
+local mayFit = isFreed or semaphore.fits(claim)
+if not mayFit and not known then
+  if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
+  if semaphore.waiting >= tonumber(maxWaiters) then return reply(3, semaphore.msLeft(), semaphore.used) end
+end
+-- Those who came before come first, and this one may be the next.
+local aliveUntil = string.format('%.0f', now + aliveMs)
+local position = semaphore.join(known, claim, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
+if mayFit then
+  semaphore.grant()
+  ending = semaphore.endOf(claim)
+  position = ending and -1 or semaphore.positionOf(claim)
+end
+local isRefused = not ending and not known and (inbox == '' or semaphore.waiting >= tonumber(maxWaiters))
+if isRefused then semaphore.leave(claim) end
+semaphore.keepLine(tonumber(aliveMs))
+if ending then return reply(1, ending - now) end
+if isRefused then return reply(inbox == '' and 0 or 3, semaphore.msLeft(), semaphore.used) end
+return reply(2, semaphore.msLeft(), semaphore.used, position)

@@ -1,0 +1,193 @@
+import { defineScript, type Script } from "@kit/core";
+import {
+  type AcquireReply,
+  type BeatReply,
+  lineSource,
+  type ReleaseReply,
+  type RenewState,
+  type Seen,
+  type WaiterState,
+} from "@kit/core/leasing";
+import type { Limits } from "../options.js";
+import acquireSource from "./acquire.lua";
+import beatSource from "./beat.lua";
+import grantSource from "./grant.lua";
+import inspectSource from "./inspect.lua";
+import releaseSource from "./release.lua";
+import renewSource from "./renew.lua";
+import resizeSource from "./resize.lua";
+
+type SemaphoreKeyNames = readonly ["permits", "meta", "line", "heads", "waiters"];
+const semaphoreKeys: SemaphoreKeyNames = ["permits", "meta", "line", "heads", "waiters"];
+
+/** What an answer shows of the semaphore. */
+export interface Usage extends Seen, Limits {
+  /** By weight; permits whose time is over and that nobody has noticed yet are among them. */
+  readonly used: number;
+}
+
+const limitsOf = (permits: unknown, perTenant: unknown): Limits => ({
+  permits: Number(permits),
+  permitsPerTenant: Number(perTenant) === -1 ? undefined : Number(perTenant),
+});
+
+/** An answer that tells the stored limits; undefined: they are the caller's. */
+type Limited<T> = T & { readonly limits?: Limits | undefined };
+
+/** The limits are less than what one acquire asks for. */
+export interface TooHeavy extends Limits {
+  readonly state: "too-heavy";
+  readonly now: number;
+}
+
+const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy => {
+  if (typeof raw === "number") return { state: "granted", now: raw, msLeft: undefined, proof: "" };
+  const [code, now, msLeft, permits, perTenant, used, position] = (raw as unknown[]).map(Number);
+  const at = Number(now);
+  if (code === 4) return { state: "late", now: at };
+  const limits = limitsOf(permits, perTenant);
+  if (code === 5) return { state: "too-heavy", now: at, ...limits };
+  if (code === 1) return { state: "granted", now: at, msLeft: Number(msLeft), proof: "", limits };
+  const state = code === 2 ? "queued" : code === 3 ? "full" : "held";
+  return {
+    state,
+    now: at,
+    msLeft: Number(msLeft),
+    ...limits,
+    used: Number(used),
+    position: position ?? -1,
+    limits,
+  };
+};
+
+/** One step in: a permit, a place in the line, or neither. */
+export const acquire: Script<SemaphoreKeyNames, readonly ["claim", "terms"], Limited<AcquireReply<Usage>> | TooHeavy> =
+  defineScript({
+    name: "semaphore.acquire",
+    source: [lineSource, grantSource, acquireSource],
+    keys: semaphoreKeys,
+    args: ["claim", "terms"],
+    idempotent: true,
+    reply: decodeAcquire,
+  });
+
+const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left"];
+
+/** One step out: of a permit, or of the line. */
+export const release: Script<SemaphoreKeyNames, readonly ["claim", "shared"], ReleaseReply> = defineScript({
+  name: "semaphore.release",
+  source: [lineSource, grantSource, releaseSource],
+  keys: semaphoreKeys,
+  args: ["claim", "shared"],
+  idempotent: true,
+  reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
+});
+
+const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
+
+/** Many permits pushed forward in one step. */
+export const renew: Script<
+  readonly ["...permits"],
+  readonly ["...terms"],
+  { readonly now: number; readonly states: readonly RenewState[] }
+> = defineScript({
+  name: "semaphore.renew",
+  source: renewSource,
+  keys: ["...permits"],
+  args: ["...terms"],
+  idempotent: true,
+  reply: (raw) => {
+    const [now, ...states] = raw as unknown[];
+    return { now: Number(now), states: states.map((state) => renewStates[Number(state)] ?? "corrupt") };
+  },
+});
+
+const waiterState = (raw: unknown): WaiterState => {
+  const state = Number(raw);
+  if (state >= 0) return state;
+  return state === -1 ? "unknown" : { msLeft: -2 - state, proof: "" };
+};
+
+/** Waiters' sign of life, and what became of them. */
+export const beat: Script<
+  SemaphoreKeyNames,
+  readonly ["shared", "aliveMs", "limit", "perTenant", "...claims"],
+  BeatReply<Usage>
+> = defineScript({
+  name: "semaphore.beat",
+  source: [lineSource, grantSource, beatSource],
+  keys: semaphoreKeys,
+  args: ["shared", "aliveMs", "limit", "perTenant", "...claims"],
+  idempotent: true,
+  reply: (raw) => {
+    const [now, msLeft, permits, perTenant, used, ...states] = raw as unknown[];
+    return {
+      now: Number(now),
+      msLeft: Number(msLeft),
+      ...limitsOf(permits, perTenant),
+      used: Number(used),
+      states: states.map(waiterState),
+    };
+  },
+});
+
+/** Sets the limits; the reply is whether it is to be called again. */
+export const resize: Script<SemaphoreKeyNames, readonly ["shared", "limit", "perTenant"], boolean> = defineScript({
+  name: "semaphore.resize",
+  source: [lineSource, grantSource, resizeSource],
+  keys: semaphoreKeys,
+  args: ["shared", "limit", "perTenant"],
+  idempotent: true,
+  reply: (raw) => raw === 1,
+});
+
+/** Who asked for how much. */
+export interface Claim {
+  readonly weight: number;
+  readonly tenant: string | null;
+  readonly holder: string;
+}
+
+/** What stands in Redis of one semaphore. */
+export interface InspectReply {
+  /** Undefined: nobody has used it for a week. */
+  readonly limits: Limits | undefined;
+  readonly used: number;
+  readonly waiting: number;
+  readonly holders: readonly (Claim & { readonly msLeft: number })[];
+  readonly queue: readonly Claim[];
+}
+
+const claimOf = (text: unknown): Claim => {
+  const [, weight = "", tenant = "", holder = ""] = /^[^|]*\|(\d+)\|([^|]*)\|(.*)$/s.exec(String(text)) ?? [];
+  return { weight: Number(weight), tenant: tenant === "" ? null : decodeURIComponent(tenant), holder };
+};
+
+/** A look that changes nothing. */
+export const inspect: Script<readonly ["permits", "meta", "line", "waiters"], readonly ["first"], InspectReply> =
+  defineScript({
+    name: "semaphore.inspect",
+    source: inspectSource,
+    keys: ["permits", "meta", "line", "waiters"],
+    args: ["first"],
+    readonly: true,
+    reply: (raw) => {
+      const [permits, perTenant, used, waiting, holders, queue] = raw as [
+        unknown,
+        unknown,
+        unknown,
+        unknown,
+        unknown[],
+        unknown[],
+      ];
+      return {
+        limits: Number(permits) === -1 ? undefined : limitsOf(permits, perTenant),
+        used: Number(used),
+        waiting: Number(waiting),
+        holders: holders.flatMap((msLeft, index) =>
+          index % 2 === 0 ? [{ ...claimOf(holders[index + 1]), msLeft: Number(msLeft) }] : [],
+        ),
+        queue: queue.map(claimOf),
+      };
+    },
+  });

@@ -1,0 +1,31 @@
+-- renew.lua - pushes permits forward, each only if it still lives.
+--
+-- KEYS[n]  permits  zset    claim to the instant at which its permit ends, in epoch milliseconds
+-- ARGV[n]  terms    string  for each permit its claim, then its new length in milliseconds
+--
+-- Reply     {now, state, …}, a state for each permit:
+--            1  extended
+--            0  there is no such permit any more
+--            3  the key holds something else
+local permits = KEYS
+local terms = ARGV
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local reply = { now }
+-- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+redis.pcall('ZREM', permits[1], '')
+for i, key in ipairs(permits) do
+  local claim, ms = terms[2 * i - 1], tonumber(terms[2 * i])
+  local ending = redis.pcall('ZSCORE', key, claim)
+  if type(ending) == 'table' then
+    reply[i + 1] = 3
+  elseif not ending or tonumber(ending) <= now then
+    reply[i + 1] = 0
+  else
+    redis.call('ZADD', key, 'XX', string.format('%.0f', now + ms), claim)
+    if redis.call('PTTL', key) < ms + 1000 then redis.call('PEXPIRE', key, 2 * ms + 1000) end
+    reply[i + 1] = 1
+  end
+end
+return reply

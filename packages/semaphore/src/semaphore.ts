@@ -1,0 +1,276 @@
+import { type KitError, type RedisLike, TypedEmitter } from "@kit/core";
+import { type CloseOptions, Leaser, type LossReason, parseLease } from "@kit/core/leasing";
+import { SemaphoreCommands } from "./commands.js";
+import {
+  type AcquireOptions,
+  acquireTerms,
+  closeTimeoutMs,
+  type Limits,
+  type PermitTerms,
+  resizeLimits,
+  type ResizeOptions,
+  type SemaphoreOptions,
+  type SemaphoreSettings,
+  semaphoreSettings,
+  tryTerms,
+  type TryOptions,
+} from "./options.js";
+import { Permit } from "./permit.js";
+import type { Usage } from "./scripts/index.js";
+
+const inspectedEach = 10;
+const noOptions: AcquireOptions = {};
+
+/** What happens to a semaphore; for tracing use the diagnostics channels `kit:semaphore.*`. */
+export interface SemaphoreEvents {
+  /** A permit was granted, `waitedMs` after it was asked for. */
+  readonly acquired: readonly [event: { weight: number; tenant: string | null; waitedMs: number }];
+  /** An acquire was queued behind `position` others (in a group: of its tenant). */
+  readonly waiting: readonly [event: { position: number; used: number; permits: number }];
+  /**
+   * The server did not know a waiter any more (lost data, a grant that ran out unheard, or limits below its weight): it
+   * asks again, and stands at the end.
+   */
+  readonly requeued: readonly [];
+  /** A permit was given back. */
+  readonly released: readonly [event: { weight: number; tenant: string | null }];
+  /** A permit ended without a release. */
+  readonly lost: readonly [event: { weight: number; tenant: string | null; reason: LossReason }];
+  /**
+   * The stored limits, which count, are not those that this object was made with: somebody has other settings, or
+   * `setPermits()` was called elsewhere. Once for each difference.
+   */
+  readonly mismatch: readonly [event: { configured: Limits; stored: Limits }];
+  /** Something failed behind the scenes that no caller waits for; it is being tried again where that makes sense. */
+  readonly error: readonly [error: KitError];
+}
+
+/** Who has, or waits for, how much. */
+export interface Claimant {
+  readonly holder: string;
+  readonly weight: number;
+  /** Null outside of groups. */
+  readonly tenant: string | null;
+}
+
+/** What is known of a semaphore at one instant. It may be another by the time it is read. */
+export interface SemaphoreInspection {
+  /** The stored limit, or that of this object where nobody has used the semaphore for a week. */
+  readonly permits: number;
+  /** That of each tenant; null outside of groups. */
+  readonly permitsPerTenant: number | null;
+  /** Permits that are held now, by weight. */
+  readonly used: number;
+  /** What is left; 0 also when more is held than the limit, after it was lowered. */
+  readonly free: number;
+  /** The ten permits that end first, unless they are renewed. */
+  readonly holders: readonly (Claimant & { readonly msLeft: number })[];
+  /** How many wait, dead ones not yet noticed among them. */
+  readonly waiters: number;
+  /** The first ten in line. */
+  readonly queue: readonly Claimant[];
+}
+
+/**
+ * A counting semaphore by name, on one Redis: permits of at most its limit, by weight, are held at any instant of the
+ * server's clock, as long as the server keeps its data. Made by {@link createSemaphore}.
+ *
+ * Whoever finds no room waits in line: by priority, and in the order in which the server saw them. A release grants to
+ * whoever is next and fits, and tells it, in one step; nobody polls, nobody overtakes: where the next needs more than is
+ * free, all wait for it. In a group each tenant has a line of its own, and one whose tenant is full holds up no other.
+ *
+ * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3), rows 13–16 of the mission, without their
+ * faults: no client's clock counts, and every operation is one atomic step.
+ */
+export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDisposable {
+  readonly name: string;
+  readonly #settings: SemaphoreSettings;
+  /** Of an acquire without options. */
+  #terms: PermitTerms | undefined;
+  readonly #commands: SemaphoreCommands;
+  readonly #leaser: Leaser<PermitTerms, Usage, Permit>;
+  /** What the stored limits are expected to be, as far as they were not reported. */
+  #expected: Limits;
+
+  /** @internal */
+  constructor(redis: RedisLike, name: string, options: SemaphoreOptions) {
+    super();
+    this.name = name;
+    this.#settings = semaphoreSettings(options);
+    this.#expected = this.#settings;
+    this.#commands = new SemaphoreCommands(redis, name, this.#settings, {
+      error: (error) => this.emit("error", error),
+      limits: (stored) => this.#compare(stored),
+    });
+    this.#leaser = new Leaser(this.#commands, (...of) => new Permit(...of), {
+      acquired: ({ weight, tenant }, waitedMs) => this.emit("acquired", { weight, tenant, waitedMs }),
+      queued: (_name, { position, used, permits }) => this.emit("waiting", { position, used, permits }),
+      requeued: () => this.emit("requeued"),
+      released: ({ weight, tenant }) => this.emit("released", { weight, tenant }),
+      lost: ({ weight, tenant }, reason) => this.emit("lost", { weight, tenant, reason }),
+    });
+  }
+
+  /**
+   * Waits for a permit, runs `routine` with it, and gives it back, whatever happens.
+   *
+   * Resolves with the routine's result. If the permit is lost while it runs, `permit.signal` aborts, and after the routine
+   * has ended the call rejects; the routine's own error comes first. When the permit cannot be given back because of an
+   * outage, the result stands, and an `error` event tells of it.
+   *
+   * @throws what the routine throws.
+   * @throws {PermitLostError} the routine ended well, but the permit had been lost before.
+   * @throws all that {@link acquire} throws; then the routine was not run.
+   *
+   * @example
+   * const report = await semaphore.using(({ signal }) => render("report", signal), { weight: 2 });
+   */
+  async using<T>(routine: (permit: Permit) => Promise<T> | T, options: AcquireOptions = noOptions): Promise<T> {
+    if (typeof routine !== "function")
+      throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
+    return await this.#leaser.using(this.name, this.#termsOf(options), routine);
+  }
+
+  /**
+   * Waits for a permit, and returns it.
+   *
+   * Waiters are served by priority, and in the order of their arrival at the server among equals; nobody overtakes, so a
+   * heavy one holds up those behind it until there is room for it. A wait costs nothing but a sign of life every five
+   * seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in line is given back
+   * behind the scenes; a permit that was granted in that very moment moves on to the next.
+   *
+   * @throws {SemaphoreTimeoutError} it was full for `waitMs`. Its `cause` says so if the server had not answered at all.
+   * @throws {SemaphoreWeightError} the limits are less than `weight`, so that it would wait for ever. A limit of 0 is a
+   * pause: then it waits.
+   * @throws {PermitLostError} the server's answer came after the permit was over. It is being undone; call again.
+   * @throws `signal.reason` if `signal` aborts first; one that has aborted already never touches Redis.
+   * @throws {SemaphoreQueueFullError} `maxWaiters` wait already.
+   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`. Once in line, outages are
+   * waited out.
+   * @throws {KitUnknownOutcomeError} the first command's reply was lost. It is being undone; call again.
+   * @throws {KitError} the server's other errors, by their code.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * const permit = await semaphore.acquire({ waitMs: 5_000 });
+   * try {
+   *   await download(permit.signal);
+   * } finally {
+   *   await permit.release();
+   * }
+   */
+  async acquire(options: AcquireOptions = noOptions): Promise<Permit> {
+    return await this.#leaser.acquire(this.name, this.#termsOf(options));
+  }
+
+  /**
+   * Tries once, and returns the permit, or null when it is full, or others wait for what is free. That nobody could be
+   * asked is no null: it rejects.
+   *
+   * @throws all that {@link acquire} throws but SemaphoreTimeoutError and SemaphoreQueueFullError.
+   */
+  async tryAcquire(options: TryOptions = {}): Promise<Permit | null> {
+    return await this.#leaser.try(this.name, tryTerms(options, this.#settings));
+  }
+
+  /**
+   * Changes the limits, for everybody and at once: raised, all that fit now are let in; lowered, nothing is taken from
+   * anybody, and nobody is let in until enough has been given back. 0 is a pause. Who waits already with a weight above
+   * the new limit is refused with SemaphoreWeightError.
+   *
+   * The stored limits are forgotten when nobody has used the semaphore for a week; then whoever uses it first sets them.
+   *
+   * @throws {TypeError | RangeError} a limit is not an integer from 0 to 1,000,000,000, or this is no group.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   */
+  async setPermits(permits: number, options: ResizeOptions = {}): Promise<void> {
+    this.#leaser.assertOpen();
+    const limits = resizeLimits(permits, options, this.#settings);
+    // Its own change is no surprise to it, also where an answer with the new limits comes before that of the call.
+    this.#expected = { permits, permitsPerTenant: limits.permitsPerTenant ?? this.#expected.permitsPerTenant };
+    await this.#commands.resize(limits);
+  }
+
+  /**
+   * Looks at the semaphore without touching it.
+   *
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async inspect(): Promise<SemaphoreInspection> {
+    this.#leaser.assertOpen();
+    const { limits = this.#settings, used, waiting, holders, queue } = await this.#commands.inspect(inspectedEach);
+    const { permits, permitsPerTenant = null } = limits;
+    return { permits, permitsPerTenant, used, free: Math.max(0, permits - used), holders, waiters: waiting, queue };
+  }
+
+  /**
+   * Goes on with a permit that another process (or object) handed over or serialised. It is renewed once, which proves that
+   * it is still held, and from then on by itself.
+   *
+   * @throws {PermitLostError} it is not held any more.
+   * @throws {TypeError} `text` does not come from `permit.handOver()` or `permit.serialise()` of a semaphore of this name.
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async resume(text: string): Promise<Permit> {
+    this.#leaser.assertOpen();
+    const saved = parseLease<{ weight: number; tenant: string | null }>(
+      "semaphore",
+      text,
+      ({ weight, tenant }) => typeof weight === "number" && (tenant === null || typeof tenant === "string"),
+    );
+    if (saved.name !== this.name) throw new TypeError("Expected a permit of this semaphore, got one of another");
+    const { leaseMs, renew, maxHoldMs, holder, weight } = saved;
+    // What the text does not limit is not limited, whatever this object's own default is.
+    const settings = { ...this.#settings, maxHoldMs: undefined };
+    const options = { leaseMs, renew, maxHoldMs, holder, weight, tenant: saved.tenant ?? undefined };
+    return await this.#leaser.resume(saved, acquireTerms(options, settings), "");
+  }
+
+  /**
+   * Ends this object: no acquire begins any more, waiters are rejected with KitClosedError and leave the line, and held
+   * permits are waited for, at most `timeoutMs`; what is still held then loses its signal and is released. The client is
+   * not touched. Idempotent: the first call decides.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#leaser.close(closeTimeoutMs(options));
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #termsOf(options: AcquireOptions): PermitTerms {
+    if (options !== noOptions) return acquireTerms(options, this.#settings);
+    this.#terms ??= acquireTerms(options, this.#settings);
+    return this.#terms;
+  }
+
+  #compare({ permits, permitsPerTenant }: Limits): void {
+    const { permits: expected, permitsPerTenant: expectedPerTenant } = this.#expected;
+    if (permits === expected && permitsPerTenant === expectedPerTenant) return;
+    this.#expected = { permits, permitsPerTenant };
+    const { permits: own, permitsPerTenant: ownPerTenant } = this.#settings;
+    if (permits === own && permitsPerTenant === ownPerTenant) return;
+    const configured = { permits: own, permitsPerTenant: ownPerTenant };
+    this.emit("mismatch", { configured, stored: { permits, permitsPerTenant } });
+  }
+}
+
+/**
+ * Makes a semaphore object: one name, any number of callers. Others of the same name, in any process, share its permits.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never
+ * blocked, never subscribed. The first wait opens one more connection, for what is pushed; `close()` ends it.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ *
+ * @example
+ * const semaphore = createSemaphore(redis, "renderer", { permits: 5 });
+ * await semaphore.using(({ signal }) => render("report", signal));
+ */
+export const createSemaphore = (redis: RedisLike, name: string, options: SemaphoreOptions): Semaphore =>
+  new Semaphore(redis, name, options);

@@ -1,0 +1,81 @@
+import { connect } from "@kit/core";
+import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import { expectConfined, expectShown, grantedCommands, lapse, rejection, usedCommands } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { user } from "./acl.js";
+import { benchOf, enqueue, name, take } from "./harness.js";
+
+/** That `acl.txt` is what a semaphore needs, no more; what it forbids; and that the README shows it. */
+export const aclBehaviour = (mode: RedisMode): void => {
+  describe(`the ACL user of a semaphore on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
+    const redis = useRedis(vitest, { mode });
+    const bench = benchOf(redis);
+    const { username } = user.login;
+
+    it("is granted the commands that a semaphore runs, and no other", async () => {
+      const { server } = redis;
+      const spoilt = bench.keysOf("spoilt").permits;
+      await bench.db.rpush(spoilt, "not a permit");
+      await bench.db.pexpire(spoilt, 60_000);
+      await Promise.all(server.nodes.map((node) => node.call("CONFIG", "RESETSTAT")));
+
+      const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+      const group = bench.on(client, { permits: 3, permitsPerTenant: 2, isolate: true });
+      const plain = bench.on(client, { name: "plain", permits: 1 });
+      redis.defer(async () => {
+        await group.close({ timeoutMs: 0 });
+        await plain.close({ timeoutMs: 0 });
+        await client.close();
+      });
+      // Free; queued and handed on; left by a waiter; looked at; made larger; renewed; run out.
+      const first = await group.acquire({ tenant: "a", weight: 2, leaseMs: 300, renew: false });
+      const second = await enqueue(group, { tenant: "a" });
+      const third = await enqueue(group, { tenant: "a", weight: 2, waitMs: 600 });
+      expect(await first.release()).toBe("released");
+      await (await second.promise).extend();
+      expect(await rejection(third.promise)).toMatchObject({ code: "KIT_SEMAPHORE_TIMEOUT" });
+      await group.setPermits(5, { permitsPerTenant: 4 });
+      const [fourth] = await take(group, 2, { tenant: "b", leaseMs: 300, renew: false });
+      const fifth = await enqueue(group, { tenant: "b", weight: 3 });
+      await fourth!.release();
+      await (await fifth.promise).release();
+      // Counts that outlive the permits.
+      await group.acquire({ tenant: "c", weight: 2, renew: false });
+      await lapse(bench.db, bench.keysOf(name).permits);
+      await group.acquire({ tenant: "c", weight: 4, leaseMs: 300 });
+      const alone = await plain.acquire();
+      // A waiter whose process died.
+      const peer = await bench.spawn({ name: "plain", permits: 1 });
+      peer.acquire().catch(() => undefined);
+      await eventually(async () => expect((await plain.inspect()).waiters).toBe(1));
+      await peer.kill();
+      await alone.release();
+      const spoiltOne = bench.on(client, { name: "spoilt" });
+      expect(await rejection(spoiltOne.tryAcquire())).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
+      await Promise.all([group.close({ timeoutMs: 0 }), plain.close(), spoiltOne.close()]);
+
+      expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
+    });
+
+    it("is who the semaphore works as, and may do nothing else", async () => {
+      const { prefix, server } = redis;
+      const setUser = (...rules: readonly string[]): Promise<unknown> =>
+        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
+      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
+      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
+      const client = redis.connect({ ...user.login }) as Redis;
+      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+      const permit = await bench.on(client).acquire();
+      const { permits: own } = bench.keysOf(name);
+      const foreign = own.replace(":semaphore:", ":queue:");
+      await expectConfined({ node: await bench.nodeOf(name), client, prefix, own, foreign });
+      expect(await permit.release()).toBe("released");
+    });
+
+    it("is shown by the README as it is", () => {
+      expectShown(new URL("../README.md", import.meta.url), user);
+    });
+  });
+};

@@ -1,0 +1,81 @@
+import { createRequire } from "node:module";
+import { describe, expect, it } from "vitest";
+import * as built from "@kit/semaphore";
+import * as source from "../src/index.js";
+
+const surface = [
+  "PermitLostError",
+  "SemaphoreQueueFullError",
+  "SemaphoreTimeoutError",
+  "SemaphoreWeightError",
+  "createSemaphore",
+];
+
+describe("@kit/semaphore", () => {
+  it("exports these names and no others", () => {
+    expect(Object.keys(source).sort()).toEqual(surface);
+  });
+
+  it("exports the same when it is built, to import and to require", () => {
+    const required = createRequire(import.meta.url)("@kit/semaphore") as object;
+    expect(Object.keys(built).sort()).toEqual(surface);
+    expect(Object.keys(required).sort()).toEqual(surface);
+  });
+});
+
+describe("its errors", () => {
+  const errors = [
+    new source.SemaphoreTimeoutError("renderer", 500, { permits: 5, used: 4, msLeft: 1_200 }),
+    new source.SemaphoreTimeoutError("renderer", 500, { permits: 0, used: 0, msLeft: -1 }),
+    new source.SemaphoreTimeoutError("renderer", 500),
+    new source.SemaphoreWeightError("renderer", 7, 5),
+    new source.SemaphoreQueueFullError("renderer", 3),
+    new source.PermitLostError("renderer", "deadline"),
+  ];
+
+  it("say what happened, to which semaphore, in one sentence", () => {
+    expect(errors.map(String)).toEqual([
+      'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms (4 of 5 permits in use when last seen)',
+      'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms (0 of 0 permits in use when last seen)',
+      'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms',
+      'SemaphoreWeightError: Semaphore "renderer" never has room for a weight of 7: it has 5 in all',
+      'SemaphoreQueueFullError: Semaphore "renderer" already has 3 waiters',
+      expect.stringMatching(/^PermitLostError: A permit of semaphore "renderer" was lost: \w/),
+    ]);
+  });
+
+  it("have stable codes, and their facts as fields", () => {
+    const timeout = {
+      name: "SemaphoreTimeoutError",
+      code: "KIT_SEMAPHORE_TIMEOUT",
+      retryable: true,
+      resource: "renderer",
+    };
+    expect(errors.map((error) => Object.fromEntries(Object.entries(error)))).toEqual([
+      { ...timeout, permits: 5, used: 4, msLeft: 1_200 },
+      { ...timeout, permits: 0, used: 0, msLeft: undefined },
+      { ...timeout, permits: undefined, used: undefined, msLeft: undefined },
+      {
+        name: "SemaphoreWeightError",
+        code: "KIT_SEMAPHORE_WEIGHT",
+        retryable: false,
+        resource: "renderer",
+        weight: 7,
+        most: 5,
+      },
+      {
+        name: "SemaphoreQueueFullError",
+        code: "KIT_SEMAPHORE_QUEUE_FULL",
+        retryable: true,
+        resource: "renderer",
+        maxWaiters: 3,
+      },
+      { name: "PermitLostError", code: "KIT_PERMIT_LOST", retryable: false, resource: "renderer", reason: "deadline" },
+    ]);
+  });
+
+  it("show no line breaks or escape codes of a name", () => {
+    const wild = "ev\n\u001b[31mil\u0000";
+    expect(String(new source.SemaphoreQueueFullError(wild, 3))).not.toMatch(/\p{Cc}/u);
+  });
+});

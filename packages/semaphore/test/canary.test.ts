@@ -1,0 +1,136 @@
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { inspect } from "node:util";
+import { connect, KitError } from "@kit/core";
+import { eventually, FaultProxy, startRedis, useRedis } from "@kit/testing";
+import { recordTold, rejection, tappedTokens, withoutOp } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { exposures } from "../../core/test/exposure.js";
+import { createSemaphore, type SemaphoreOptions } from "../src/index.js";
+import { semaphoreKeys } from "../src/keys.js";
+import { name } from "./harness.js";
+
+const redis = useRedis(vitest);
+
+/** Every password and every stored text holds it. Names, tenants and holders are for people to see: they do not. */
+const canary = "CANARY";
+const prefix = "shown";
+const keys = semaphoreKeys(prefix, name);
+
+const raised = new Set<string>();
+
+/** A group on a server with a password, all that it sent, and all that it told. */
+const guarded = async (options: Partial<SemaphoreOptions> = {}) => {
+  const password = `${canary}-pass`;
+  const server = await startRedis({ password });
+  redis.defer(() => server.stop());
+  const proxy = await FaultProxy.start({ port: server.nodes[0]!.port });
+  redis.defer(() => proxy.close());
+  const url = `redis://:${password}@127.0.0.1:${String(proxy.port)}`;
+  const client = await connect({ url, deadlineMs: 10_000 });
+  redis.defer(() => client.close());
+  const tokens = tappedTokens(client);
+  const settings = { permits: 3, permitsPerTenant: 2, prefix, deadlineMs: 400, holder: "shown", ...options };
+  const group = createSemaphore(client, name, settings);
+  redis.defer(() => group.close({ timeoutMs: 0 }));
+  const told = recordTold(
+    redis,
+    group as Parameters<typeof recordTold>[1],
+    ["acquired", "waiting", "requeued", "released", "lost", "mismatch", "error"],
+    ["kit:semaphore.acquire", "kit:semaphore.release"],
+  );
+  const raises = async (code: string, promise: Promise<unknown>): Promise<void> => {
+    const error = (await rejection(promise)) as Error;
+    expect(KitError.is(error) ? error.code : error).toBe(code);
+    raised.add(code);
+    told.push(error);
+  };
+  const expectSilence = (): void => {
+    expect(tokens.size).toBeGreaterThan(0);
+    for (const one of told) expect(exposures(withoutOp(one), [canary, ...tokens])).toEqual([]);
+    expect(exposures(group, [canary, ...tokens])).toEqual([]);
+  };
+  return { server, proxy, client, tokens, group, told, raises, expectSilence };
+};
+const tenant = "a";
+
+it("a permit that is logged does not show its token", async () => {
+  const { group } = await guarded();
+  const permit = await group.acquire({ tenant });
+  expect(permit.token).toMatch(/^[\da-f-]{36}$/);
+  const logged = inspect(permit, { depth: 9, showHidden: true }) + JSON.stringify(permit);
+  expect(logged).not.toContain(permit.token);
+});
+
+describe("neither password nor token nor stored text is shown by any error, event or trace", () => {
+  it("of a group that works as it should", async () => {
+    const { server, group, raises, tokens, expectSilence } = await guarded({ maxWaiters: 1 });
+    const permit = await group.acquire({ tenant, weight: 2 });
+    await raises("KIT_SEMAPHORE_TIMEOUT", group.acquire({ tenant, waitMs: 50 }));
+    await raises("KIT_SEMAPHORE_WEIGHT", group.acquire({ tenant, weight: 3 }));
+    const waiting = group.acquire({ tenant });
+    await once(group as never, "waiting");
+    await raises("KIT_SEMAPHORE_QUEUE_FULL", group.acquire({ tenant }));
+    expect(exposures(await group.inspect(), [canary, ...tokens])).toEqual([]);
+    await permit.release();
+    const text = (await waiting).serialise();
+    await server.call("DEL", keys.permits);
+    await raises("KIT_PERMIT_LOST", group.resume(text));
+    await raises("KIT_PERMIT_LOST", (await waiting).extend());
+    await group.close();
+    await raises("KIT_CLOSED", group.acquire({ tenant }));
+    expectSilence();
+  });
+
+  it("of a server that refuses what is asked, or does not answer", async () => {
+    const { server, proxy, group, raises, expectSilence } = await guarded();
+    const stored = `${canary}-stored`;
+    for (const key of Object.values(keys)) {
+      await server.call("RPUSH", key, stored);
+      await raises("KIT_KEY_TYPE", group.tryAcquire({ tenant }));
+      await server.call("DEL", ...Object.values(keys));
+    }
+    await server.call("HSET", keys.meta, "layout", stored);
+    await raises("KIT_LAYOUT", group.tryAcquire({ tenant }));
+    await server.call("DEL", keys.meta);
+    await server.call("CONFIG", "SET", "maxmemory", "1");
+    await raises("KIT_SERVER_FULL", group.setPermits(9));
+    await server.call("CONFIG", "SET", "maxmemory", "0");
+    const permit = await group.acquire({ tenant, renew: false });
+    proxy.down.hole = true;
+    await raises("KIT_UNKNOWN_OUTCOME", group.acquire({ tenant }));
+    await raises("KIT_UNAVAILABLE", group.inspect());
+    proxy.heal();
+    await eventually(async () => void (await group.inspect()));
+    proxy.down.hole = true;
+    await raises("KIT_UNKNOWN_OUTCOME", permit.release());
+    proxy.heal();
+    expectSilence();
+  });
+
+  it("of an option or a text that cannot be used", async () => {
+    const { client, group, told, expectSilence } = await guarded();
+    const text = (await group.acquire({ tenant })).serialise();
+    for (const spoilt of [text.slice(1), text.replace('"layout":1', '"layout":2'), `[${text}]`])
+      told.push((await rejection(group.resume(spoilt))) as Error);
+    const secret = { toString: () => canary, toJSON: () => canary };
+    for (const option of ["weight", "tenant", "priority", "leaseMs", "holder", canary.toLowerCase()])
+      told.push((await rejection(group.acquire({ tenant, [option]: secret }))) as Error);
+    for (const tooLong of ["tenant", "holder"])
+      told.push((await rejection(group.acquire({ tenant, [tooLong]: `${canary}${"x".repeat(200)}` }))) as Error);
+    for (const make of [
+      () => createSemaphore(client, `${canary}${"x".repeat(600)}`, { permits: 1 }),
+      () => createSemaphore(client, name, { permits: secret as never }),
+    ])
+      told.push((await rejection((async () => make())())) as Error);
+    expectSilence();
+  });
+});
+
+it("every code of the semaphore's own was raised", () => {
+  const source = readFileSync(new URL("../src/errors.ts", import.meta.url), "utf8");
+  const own = new Set([...source.matchAll(/"(KIT_[A-Z_]+)"/g)].map(([, code]) => code!));
+  expect(own.size).toBe(4);
+  expect([...own].filter((code) => !raised.has(code))).toEqual([]);
+});

@@ -1,0 +1,275 @@
+import { eventually, useRedis } from "@kit/testing";
+import {
+  acquireFairSemaphore,
+  acquireSemaphore,
+  acquireSemaphoreWithLock,
+  classicKeys,
+  refreshFairSemaphore,
+  releaseFairSemaphore,
+  releaseSemaphore,
+} from "@tooling/classic";
+import { Gate } from "@tooling/classic/gate";
+import { aborted, closedPort, rejection, timed, watched } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Semaphore } from "../src/index.js";
+import { benchOf, enqueue, type MadeWith, name } from "./harness.js";
+
+/** Each test shows a known fault of a classic semaphore on its port, and then that the kit's semaphore has it not. */
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const bench = benchOf(redis);
+const prefix = (): string => `${redis.prefix}:classic:`;
+const classicHolders = (): Promise<string[]> => bench.db.zrange(classicKeys(prefix()).semaphore(name), "0", "-1");
+const ourHolders = async (): Promise<string[]> =>
+  (await bench.db.zrange(bench.keysOf(name).permits, "0", "-1")).map((claim) => claim.split("|")[0]!);
+
+const hourMs = 3_600_000;
+const wallClock = (): number => performance.timeOrigin + performance.now();
+/** What a port is told of a client whose clock is off. */
+const off = (byMs: number): { readonly prefix: string; readonly now: () => number } => ({
+  prefix: prefix(),
+  now: () => wallClock() + byMs,
+});
+const right = (): { readonly prefix: string } => ({ prefix: prefix() });
+
+const kinds = [
+  ["basic", acquireSemaphore, releaseSemaphore],
+  ["fair", acquireFairSemaphore, releaseFairSemaphore],
+  ["race-free", acquireSemaphoreWithLock, releaseFairSemaphore],
+] as const;
+
+/** A connection that stays lost when it is cut, as that of a crashed process does. */
+const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
+  const gate = await Gate.open(redis.server.nodes[0]!.port);
+  redis.defer(() => gate[Symbol.asyncDispose]());
+  const client = new Redis(gate.url, { retryStrategy: () => null, disconnectTimeout: 50 });
+  client.on("error", () => undefined);
+  redis.defer(() => client.disconnect());
+  await client.ping();
+  gate.reset();
+  return { client, gate };
+};
+const mortalSemaphore = async (options?: MadeWith): Promise<{ semaphore: Semaphore; gate: Gate }> => {
+  const { client, gate } = await mortal();
+  // The scripts are known to the server from here on.
+  await (await bench.on(client, { name: "warm-up" }).acquire()).release();
+  gate.reset();
+  return { semaphore: bench.on(client, options), gate };
+};
+
+/** Runs a call up to the request that matches, and cuts the connection before the server sees that request. */
+const crashAt = async (gate: Gate, pattern: RegExp, call: Promise<unknown>): Promise<void> => {
+  const ended = rejection(call);
+  await gate.hold(pattern).reached;
+  gate.cut();
+  await ended;
+};
+
+describe("row 13", () => {
+  it("row 13: a client whose clock is 10 ms slow steals a permit", async () => {
+    const at = wallClock();
+    const holder = await acquireSemaphore(redis.client, name, 1, { ...right(), now: () => at });
+    const thief = await acquireSemaphore(redis.connect(), name, 1, { ...right(), now: () => at - 10 });
+    expect([holder, thief]).toEqual([expect.any(String), expect.any(String)]);
+    expect(await classicHolders()).toHaveLength(2);
+
+    const permit = await bench.make({ permits: 1 }).acquire();
+    const slow = await bench.spawn({ permits: 1 }, -10);
+    expect(await slow.tryAcquire()).toBeNull();
+    expect(await ourHolders()).toEqual([permit.token]);
+  });
+
+  it.each(kinds)(
+    "rows 13, 14, 16: a client whose clock is fast by the time limit removes everybody (%s)",
+    async (_kind, acquire, release) => {
+      const holder = (await acquire(redis.client, name, 1, right()))!;
+      expect(await acquire(redis.connect(), name, 1, off(11_000))).toEqual(expect.any(String));
+      expect(await classicHolders()).not.toContain(holder);
+      expect(await release(redis.client, name, holder, prefix())).toBe(false);
+
+      const permit = await bench.make({ permits: 1 }).acquire();
+      const fast = await bench.spawn({ permits: 1 }, hourMs);
+      expect(await fast.tryAcquire()).toBeNull();
+      await permit.extend();
+      expect(await permit.release()).toBe("released");
+    },
+  );
+
+  it.each(kinds)(
+    "rows 13, 14, 16: a client whose clock is slow by the time limit is removed by everybody (%s)",
+    async (_kind, acquire) => {
+      const slow = (await acquire(redis.client, name, 1, off(-11_000)))!;
+      expect(await acquire(redis.connect(), name, 1, right())).toEqual(expect.any(String));
+      expect(await classicHolders()).not.toContain(slow);
+
+      const peer = await bench.spawn({ permits: 1 }, -hourMs);
+      const permit = await peer.acquire();
+      expect(await bench.make({ permits: 1 }).tryAcquire()).toBeNull();
+      expect([await peer.isHeld(permit), await ourHolders()]).toEqual([true, [permit.token]]);
+    },
+  );
+
+  it("row 13: it fails at once, however soon a permit is free", async () => {
+    const holder = (await acquireSemaphore(redis.client, name, 1, right()))!;
+    const next = acquireSemaphore(redis.client, name, 1, right());
+    await releaseSemaphore(redis.client, name, holder, prefix());
+    expect(await next).toBeNull();
+
+    const semaphore = bench.make({ permits: 1 });
+    const permit = await semaphore.acquire();
+    const waiter = await enqueue(semaphore);
+    await permit.release();
+    expect((await waiter.promise).isHeld).toBe(true);
+  });
+});
+
+describe("row 14", () => {
+  it("row 14: between the number and the entry another comes in, and both are within the limit", async () => {
+    const { client, gate } = await mortal();
+    // The counter's transaction has been answered when the entry's is on its way.
+    const entry = gate.hold(/zrank/i);
+    const first = acquireFairSemaphore(client, name, 1, right());
+    await entry.reached;
+    const second = await acquireFairSemaphore(redis.client, name, 1, right());
+    entry.release();
+    expect([await first, second]).toEqual([expect.any(String), expect.any(String)]);
+    expect(await classicHolders()).toHaveLength(2);
+
+    const ours = await mortalSemaphore({ permits: 1 });
+    const held = ours.gate.hold(/evalsha/i);
+    const early = watched(ours.semaphore.acquire());
+    await held.reached;
+    const permit = await bench.make({ permits: 1 }).acquire();
+    held.release();
+    await bench.untilWaiting(name, 1);
+    expect([early.isSettled, await ourHolders()]).toEqual([false, [permit.token]]);
+    await permit.release();
+    await early.promise;
+  });
+
+  it("row 14: who comes later may be in first, since nobody stands in line", async () => {
+    const [holder, early] = [redis.client, redis.connect()];
+    const token = (await acquireFairSemaphore(holder, name, 1, right()))!;
+    expect(await acquireFairSemaphore(early, name, 1, right())).toBeNull();
+    await releaseFairSemaphore(holder, name, token, prefix());
+    expect(await acquireFairSemaphore(redis.connect(), name, 1, right())).toEqual(expect.any(String));
+    expect(await acquireFairSemaphore(early, name, 1, right())).toBeNull();
+
+    const semaphore = bench.make({ permits: 1 });
+    const permit = await semaphore.acquire();
+    const first = await enqueue(bench.on(redis.connect(), { permits: 1 }));
+    const late = await enqueue(semaphore);
+    await permit.release();
+    const next = await first.promise;
+    expect(late.isSettled).toBe(false);
+    await next.release();
+    await late.promise;
+  });
+});
+
+describe("row 15", () => {
+  it("row 15: a refresh brings a lost permit back, and a crash leaves it there", async () => {
+    const { client, gate } = await mortal();
+    const lost = (await acquireFairSemaphore(client, name, 1, off(-11_000)))!;
+    const next = (await acquireFairSemaphore(redis.client, name, 1, right()))!;
+    expect(await classicHolders()).toEqual([next]);
+    await crashAt(gate, /zrem/i, refreshFairSemaphore(client, name, lost, right()));
+    expect(await classicHolders()).toEqual([next, lost]);
+
+    const ours = await mortalSemaphore({ permits: 1 });
+    const permit = await ours.semaphore.acquire({ renew: false });
+    await bench.expire(permit);
+    const successor = await bench.make({ permits: 1 }).acquire();
+    const seen: string[][] = [];
+    ours.gate.before = async () => void seen.push(await ourHolders());
+    expect(await rejection(permit.extend())).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired" });
+    // One request, before and after which it is not there.
+    expect([...seen, await ourHolders()]).toEqual([[successor.token], [successor.token]]);
+  });
+
+  it("row 15: nobody renews by itself: a permit that is in use is over", async () => {
+    const limit = { ...right(), timeoutSeconds: 0.1 };
+    const holder = (await acquireFairSemaphore(redis.client, name, 1, limit))!;
+    const other = redis.connect();
+    await eventually(async () => expect(await acquireFairSemaphore(other, name, 1, limit)).not.toBeNull());
+    expect(await classicHolders()).not.toContain(holder);
+
+    const semaphore = bench.make({ permits: 1, leaseMs: 600 });
+    const permit = await semaphore.acquire();
+    const end = async (): Promise<number> => {
+      const [, score] = await bench.db.zrange(bench.keysOf(name).permits, "0", "-1", "WITHSCORES");
+      return Number(score);
+    };
+    const firstEnd = await end();
+    await eventually(async () => expect(await end()).toBeGreaterThan(firstEnd + 600));
+    expect([permit.isHeld, await semaphore.tryAcquire()]).toEqual([true, null]);
+  });
+
+  it("row 15: the holder learns that it lost its permit only when it asks", async () => {
+    const lost = (await acquireFairSemaphore(redis.client, name, 1, off(-11_000)))!;
+    const next = await acquireFairSemaphore(redis.connect(), name, 1, right());
+    // Nothing tells it; until it asks, the two of them are at work.
+    expect(await classicHolders()).toEqual([next]);
+    expect(await refreshFairSemaphore(redis.client, name, lost, right())).toBe(false);
+
+    const permit = await bench.make({ permits: 1, leaseMs: 900 }).acquire();
+    await bench.expire(permit);
+    expect(await aborted(permit.signal)).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired" });
+    expect(() => permit.assertHeld()).toThrow(/was lost/);
+  });
+});
+
+describe("row 16", () => {
+  it("row 16: one crash closes the semaphore for ever", async () => {
+    const { client, gate } = await mortal();
+    await crashAt(gate, /zinterstore/i, acquireSemaphoreWithLock(client, name, 3, right()));
+    expect(await bench.db.pttl(classicKeys(prefix()).lock(`semaphore:${name}`))).toBe(-1);
+    expect(await classicHolders()).toEqual([]);
+    expect(await acquireSemaphoreWithLock(redis.client, name, 3, right())).toBeNull();
+
+    const ours = await mortalSemaphore({ permits: 1, leaseMs: 300 });
+    await crashAt(ours.gate, /evalsha/i, ours.semaphore.acquire());
+    const holder = await mortalSemaphore({ permits: 1, leaseMs: 300 });
+    await holder.semaphore.acquire();
+    holder.gate.cut();
+    const { awakeMs, value } = await timed(bench.make({ permits: 1 }).acquire({ waitMs: 10_000 }));
+    expect(awakeMs).toBeLessThan(450);
+    expect(value.isHeld).toBe(true);
+  });
+
+  it('row 16: "lock busy" and "full" look the same', async () => {
+    const { client, gate } = await mortal();
+    const busy = gate.hold(/zinterstore/i);
+    const first = acquireSemaphoreWithLock(client, name, 1, right());
+    await busy.reached;
+    const whileBusy = await acquireSemaphoreWithLock(redis.client, name, 1, right());
+    busy.release();
+    expect(await first).toEqual(expect.any(String));
+    const whileFull = await acquireSemaphoreWithLock(redis.client, name, 1, right());
+    expect([whileBusy, whileFull]).toEqual([null, null]);
+
+    // Nobody is turned away because another is asking; full is null, and that nobody could be asked is an error.
+    const semaphore = bench.make({ permits: 2 });
+    const crowd = await Promise.all([semaphore, bench.on(redis.connect())].map((one) => one.tryAcquire()));
+    expect(crowd.map((permit) => permit?.isHeld)).toEqual([true, true]);
+    expect(await semaphore.tryAcquire()).toBeNull();
+    const nowhere = redis.connect({ port: await closedPort(), retryStrategy: () => 1_000 });
+    const unasked = bench.on(nowhere, { deadlineMs: 200 });
+    expect(await rejection(unasked.tryAcquire())).toMatchObject({ code: "KIT_UNAVAILABLE" });
+  });
+
+  it("row 16: six round trips to acquire, and one to release", async () => {
+    const { client, gate } = await mortal();
+    const token = (await acquireSemaphoreWithLock(client, name, 1, right()))!;
+    expect(gate.requests).toBe(6);
+    await releaseFairSemaphore(client, name, token, prefix());
+    expect(gate.requests).toBe(7);
+
+    const ours = await mortalSemaphore({ permits: 1 });
+    const permit = await ours.semaphore.acquire();
+    expect(ours.gate.requests).toBe(1);
+    await permit.release();
+    expect(ours.gate.requests).toBe(2);
+  });
+});

@@ -1,0 +1,204 @@
+import { connect } from "@kit/core";
+import { eventually, type RedisClientOptions, useRedis } from "@kit/testing";
+import { inboxes, rejection, timed } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { createSemaphore, Semaphore } from "../src/index.js";
+import { benchOf, enqueue, name, next } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const group = { permits: 5, permitsPerTenant: 3 };
+type Client = Parameters<typeof createSemaphore>[0];
+
+const subscribers = (): Promise<number> => inboxes(redis.server.nodes);
+const connections = async (): Promise<number> =>
+  (String(await redis.server.call("CLIENT", "LIST")).match(/^id=/gm) ?? []).length;
+
+/** The whole life of a group, with a hand-off and everything that reads a reply. */
+const works = async (semaphore: Semaphore): Promise<void> => {
+  const first = await semaphore.acquire({ tenant: "a", weight: 3, holder: "first" });
+  await first.extend(5_000);
+  expect(await semaphore.tryAcquire({ tenant: "a" })).toBeNull();
+  const waiter = await enqueue(semaphore, { tenant: "a", weight: 2, holder: "second" });
+  expect(await semaphore.inspect()).toMatchObject({
+    permits: 5,
+    permitsPerTenant: 3,
+    used: 3,
+    holders: [{ holder: "first", weight: 3, tenant: "a" }],
+    waiters: 1,
+    queue: [{ holder: "second", weight: 2, tenant: "a" }],
+  });
+  expect(await first.release()).toBe("released");
+  const { awakeMs, value: second } = await timed(waiter.promise);
+  expect(awakeMs).toBeLessThan(1_000);
+  await semaphore.setPermits(5, { permitsPerTenant: 3 });
+  const resumed = await semaphore.resume(second.handOver());
+  expect(await resumed.release()).toBe("released");
+  expect(await second.release()).toBe("not-held");
+  expect(await semaphore.using(({ weight }) => weight, { tenant: "b", weight: 2 })).toBe(2);
+  expect((await semaphore.inspect()).used).toBe(0);
+};
+
+describe("a borrowed client", () => {
+  const kinds: Record<string, RedisClientOptions> = {
+    keyPrefix: { keyPrefix: "app:" },
+    "db 3": { db: 3 },
+    lazyConnect: { lazyConnect: true },
+    enableAutoPipelining: { enableAutoPipelining: true },
+    stringNumbers: { stringNumbers: true },
+    "enableOfflineQueue: false": { enableOfflineQueue: false },
+    commandTimeout: { commandTimeout: 1_000 },
+  };
+
+  it.each(Object.keys(kinds))("may have %s", async (kind) => {
+    await works(bench.on(redis.connect(kinds[kind]), group));
+    const { meta, waiters } = bench.keysOf(name);
+    expect(await redis.client.exists(`app:${meta}`)).toBe(kind === "keyPrefix" ? 1 : 0);
+    if (kind === "db 3") await redis.connect({ db: 3 }).del(meta, waiters);
+  });
+
+  // ioredis 5 has no such option.
+  if (process.env["KIT_IOREDIS"] !== "5")
+    it("may map replies as RESP3", async () => {
+      const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
+      redis.defer(() => client.disconnect());
+      await works(bench.on(client, group));
+    });
+
+  it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
+    const client = redis.connect();
+    await client.ping();
+    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
+    const options = { ...client.options };
+    const semaphore = bench.on(client, group);
+    const another = bench.on(client, { ...group, name: "another" });
+    expect(await subscribers()).toBe(0);
+    await works(semaphore);
+    await works(another);
+    // One for all, and none before the first wait.
+    expect(await subscribers()).toBe(1);
+    await Promise.all([semaphore.close(), another.close()]);
+    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
+    expect({ ...client.options }).toEqual(options);
+    expect(await client.ping()).toBe("PONG");
+    await eventually(async () => expect(await subscribers()).toBe(0));
+  });
+
+  it("that its owner ends rejects who waits, since nothing can come of it any more", async () => {
+    const client = redis.connect();
+    const semaphore = bench.on(client, { permits: 1 });
+    const held = await semaphore.acquire();
+    const waiter = await enqueue(semaphore);
+    client.disconnect();
+    expect(await rejection(waiter.promise)).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: false });
+    held.stopRenewal();
+  });
+
+  it("hears of a grant whose push was lost with its connection", async () => {
+    const semaphore = bench.on(redis.connect({ retryStrategy: () => 20 }), { permits: 1 });
+    for (let round = 0; round < 5; round++) {
+      const holder = await bench.make({ permits: 1 }).acquire();
+      const waiter = await enqueue(semaphore);
+      const killed = redis.server.call("CLIENT", "KILL", "TYPE", "pubsub");
+      await holder.release();
+      await killed;
+      // The next beat would come after five seconds.
+      const { awakeMs, value } = await timed(waiter.promise);
+      expect(awakeMs).toBeLessThan(1_000);
+      await value.release();
+      await eventually(async () => expect(await subscribers()).toBe(1));
+    }
+  });
+});
+
+describe("isolate", () => {
+  it("leaves the caller's client alone and ends its own connections with close()", async () => {
+    const client = redis.connect();
+    await client.ping();
+    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
+    const all = await connections();
+    const semaphore = bench.on(client, { ...group, isolate: true });
+    await works(semaphore);
+    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
+    expect(await connections()).toBe(all + 2);
+    await semaphore.close();
+    await eventually(async () => expect(await connections()).toBe(all));
+  });
+
+  it("replaces a connection that fell silent", async () => {
+    const semaphore = bench.make({ permits: 9, isolate: true, deadlineMs: 200 });
+    await (await semaphore.acquire()).release();
+    const [node] = redis.server.nodes;
+    node!.pause();
+    expect(await rejection(semaphore.tryAcquire())).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    node!.resume();
+    const permit = await eventually(() => semaphore.tryAcquire());
+    expect(await permit?.release()).toBe("released");
+  });
+});
+
+describe("a client of core's connect()", () => {
+  it("serves a semaphore", async () => {
+    const connection = await connect({ url: redis.url });
+    redis.defer(() => connection.close());
+    const semaphore = bench.on(connection, group);
+    await works(semaphore);
+    await semaphore.close();
+  });
+});
+
+describe("an ACL user", () => {
+  const limited = async (...rules: readonly string[]): Promise<Client> => {
+    await redis.server.call("ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", ...rules);
+    redis.defer(() => redis.server.call("ACL", "DELUSER", "limited"));
+    // Else ioredis itself prints that it may not look whether the server is ready.
+    return redis.connect({ username: "limited", password: "secret", enableReadyCheck: false });
+  };
+
+  it.each([
+    ["channels, by polling", ["+@all", "resetchannels"]],
+    ["PUBLISH, by polling", ["+@all", "&*", "-publish"]],
+    ["INFO, as on a Cluster", ["+@all", "&*", "-info"]],
+  ] as const)("is served without rights to %s", async (_what, rules) => {
+    await works(bench.on(await limited(...rules), group));
+  });
+
+  it("that may not subscribe waits beside one that may", async () => {
+    const deaf = bench.on(await limited("+@all", "resetchannels"), { permits: 1 });
+    const semaphore = bench.make({ permits: 1 });
+    const holder = await semaphore.acquire();
+    const first = await enqueue(deaf);
+    const second = await enqueue(semaphore);
+    await holder.release();
+    await (await timed(second.promise)).value.release();
+    const { awakeMs, value } = await timed(first.promise);
+    expect(awakeMs).toBeLessThan(1_000);
+    await value.release();
+  });
+
+  it("without scripts is told so, by a typed error without the command's arguments", async () => {
+    const semaphore = bench.on(await limited("+@all", "&*", "-evalsha", "-eval"));
+    const error = await rejection(semaphore.acquire({ holder: "canary" }));
+    expect(error).toMatchObject({ code: "KIT_NO_PERMISSION", retryable: false });
+    expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("canary");
+  });
+});
+
+describe("a client whose connections are killed while somebody waits", () => {
+  it("loses no place in line", async () => {
+    const semaphore = bench.on(redis.connect({ retryStrategy: () => 20 }), { permits: 1 });
+    const holder = await bench.make({ permits: 1 }).acquire();
+    const waiter = await enqueue(semaphore);
+    for (const type of ["pubsub", "normal", "pubsub"]) {
+      await redis.server.call("CLIENT", "KILL", "TYPE", type);
+      await eventually(async () => expect(await subscribers()).toBe(1));
+    }
+    await bench.untilWaiting(name, 1);
+    const granted = next(semaphore, "acquired");
+    await holder.release();
+    expect(await granted).toMatchObject({ weight: 1 });
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+  });
+});

@@ -1,0 +1,168 @@
+import { keyspace } from "@kit/core";
+import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
+import { clientsOf, type Login, nodeOf, Peer, scriptCalls, type Watched, watched } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
+import {
+  type AcquireOptions,
+  createSemaphore,
+  type Permit,
+  type Semaphore,
+  type SemaphoreEvents,
+  type SemaphoreOptions,
+} from "../src/index.js";
+import { type SemaphoreKeys, semaphoreKeys } from "../src/keys.js";
+
+/** The semaphore of a test, unless it has several. */
+export const name = "renderer";
+
+/** Options of a semaphore that has two permits, unless it is said otherwise. */
+export type MadeWith = Partial<SemaphoreOptions> & { readonly name?: string };
+
+/** What a semaphore test needs of its server. */
+export interface SemaphoreBench {
+  /** A new client of the user whose semaphores are tested, gone after the test. */
+  connect: TestRedis<RedisMode>["connect"];
+  /** A semaphore on the shared client under the test's prefix, closed after the test. */
+  make(options?: MadeWith): Semaphore;
+  /** The same on a given client. */
+  on(client: Parameters<typeof createSemaphore>[0], options?: MadeWith): Semaphore;
+  keysOf(name: string): SemaphoreKeys;
+  /** Commands for the keys; on a Cluster they are routed. */
+  readonly db: Redis;
+  /** The server process that serves a semaphore. */
+  nodeOf(name: string): Promise<RedisNode>;
+  /** How often clients had the servers run a script. */
+  scriptCalls(): Promise<number>;
+  /** Another process with a semaphore of its own on the same server and prefix; its clock is ahead by so much. */
+  spawn(options?: MadeWith, aheadMs?: number): Promise<SemaphorePeer>;
+  /** Waits as long as it takes until the semaphore has that many waiters. */
+  untilWaiting(name: string, waiters: number): Promise<void>;
+  /** Ends a permit now, on the server: whoever holds it has not heard of it. */
+  expire(permit: { readonly token: string }): Promise<void>;
+  /** How much of the semaphore is in use, by the server's clock. */
+  used(): Promise<number>;
+}
+
+/** With a `login` all semaphores are that user's, and only the tests' own commands go over the shared client. */
+export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBench => {
+  const clients = clientsOf(redis, login);
+  const on: SemaphoreBench["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
+    const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, ...options });
+    redis.defer(() => semaphore.close({ timeoutMs: 0 }));
+    return semaphore;
+  };
+  const keysOf = (own: string): SemaphoreKeys => semaphoreKeys(redis.prefix, own);
+  // A Cluster has the same commands.
+  const db = (): Redis => redis.client as Redis;
+  return {
+    connect: clients.connect,
+    make: (options) => on(clients.shared(), options),
+    on,
+    keysOf,
+    get db() {
+      return db();
+    },
+    nodeOf: (own) => nodeOf(redis.server.nodes, keysOf(own).permits),
+    scriptCalls: () => scriptCalls(redis.server.nodes),
+    spawn: async ({ name: own = name, ...options } = {}, aheadMs = 0) => {
+      const ports = redis.server.nodes.map(({ port }) => port).join(",");
+      const settings = { permits: 2, prefix: redis.prefix, ...options };
+      const peer = new SemaphorePeer([redis.server.mode, ports, own, settings, login ?? {}], aheadMs);
+      redis.defer(() => peer.kill());
+      await peer.ready;
+      return peer;
+    },
+    untilWaiting: async (own, waiters) => {
+      const { line } = keysOf(own);
+      await eventually(async () => {
+        const count = await db().zcard(line);
+        if (count !== waiters) throw new Error(`${String(count)} wait, not ${String(waiters)}`);
+      });
+    },
+    expire: async ({ token }) => {
+      const { permits } = keysOf(name);
+      const claims = await db().zrange(permits, "0", "-1");
+      const claim = claims.find((one) => one.startsWith(`${token}|`));
+      if (claim === undefined) throw new Error("there is no such permit");
+      await db().zadd(permits, "XX", 1, claim);
+    },
+    used: async () => {
+      const { permits } = keysOf(name);
+      const [seconds, micros] = (await redis.server.nodes[0]!.call("TIME")) as [string, string];
+      const now = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+      const claims = await db().zrangebyscore(permits, `(${String(now)}`, "+inf");
+      return claims.reduce((sum, claim) => sum + Number(claim.split("|")[1]), 0);
+    },
+  };
+};
+
+/** The next event of a kind. */
+export const next = async <Name extends keyof SemaphoreEvents>(
+  semaphore: Semaphore,
+  event: Name,
+): Promise<SemaphoreEvents[Name][0]> =>
+  await new Promise((resolve) => semaphore.once(event, (...[fact]: SemaphoreEvents[Name]) => resolve(fact)));
+
+/** Asks for a permit, and resolves once that acquire stands in line, or has one. */
+export const enqueue = async (semaphore: Semaphore, options?: AcquireOptions): Promise<Watched<Permit>> => {
+  const waiting = next(semaphore, "waiting");
+  const permit = watched(semaphore.acquire(options));
+  await Promise.race([waiting, permit.promise]);
+  return permit;
+};
+
+/** Takes so many permits, one after another. */
+export const take = async (semaphore: Semaphore, count: number, options?: AcquireOptions): Promise<Permit[]> => {
+  const taken: Permit[] = [];
+  for (let index = 0; index < count; index++) taken.push(await semaphore.acquire(options));
+  return taken;
+};
+
+/** Where a package under a prefix keeps a name, without its parts: for names that need escaping. */
+export const keyOf = (prefix: string, own: string, part: string): string =>
+  keyspace("semaphore", prefix).key(own, part);
+
+/** A permit that another process holds. */
+interface PeerPermit {
+  readonly id: number;
+  readonly token: string;
+  readonly remainingMs: number;
+}
+
+/** Another process that acquires and releases on command, and can be killed. */
+class SemaphorePeer extends Peer {
+  constructor(args: readonly (string | object)[], aheadMs: number) {
+    const program = new URL("programs/peer.mjs", import.meta.url);
+    const shift = new URL(`programs/shifted-clock.mjs?${String(aheadMs)}`, import.meta.url);
+    super(
+      program,
+      args.map((arg) => (typeof arg === "string" ? arg : JSON.stringify(arg))),
+      aheadMs === 0 ? [] : ["--import", shift.href],
+    );
+  }
+
+  acquire(options: AcquireOptions = {}): Promise<PeerPermit> {
+    return this.ask("acquire", options);
+  }
+
+  tryAcquire(options: AcquireOptions = {}): Promise<PeerPermit | null> {
+    return this.ask("tryAcquire", options);
+  }
+
+  release({ id }: PeerPermit): Promise<string> {
+    return this.ask("release", id);
+  }
+
+  resume(text: string): Promise<PeerPermit> {
+    return this.ask("resume", text);
+  }
+
+  isHeld({ id }: PeerPermit): Promise<boolean> {
+    return this.ask("isHeld", id);
+  }
+
+  /** What that process takes for the time. */
+  now(): Promise<number> {
+    return this.ask("now");
+  }
+}

@@ -1,0 +1,129 @@
+import { execFile } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { eventually, startRedis, useRedis } from "@kit/testing";
+import { aborted, rejection } from "@tooling/vitest/helpers";
+import { Semaphore as OldSemaphore } from "redis-semaphore";
+import * as vitest from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { benchOf, name } from "./harness.js";
+
+const folder = new URL("migration/", import.meta.url);
+const page = readFileSync(new URL("../../../apps/docs/migration/redis-semaphore.md", import.meta.url), "utf8");
+const read = (file: string): string => readFileSync(new URL(file, folder), "utf8");
+const claims = (file: string): string[] => [...read(file).matchAll(/\/\/ prints: (.*)$/gm)].map(([, line]) => line!);
+
+describe("the guide from redis-semaphore", () => {
+  it.each(readdirSync(folder))("%s prints what it says, and stands in the guide as it is", async (file) => {
+    await using server = await startRedis();
+    vi.stubEnv("REDIS_URL", server.url);
+    const printed = vi.spyOn(console, "log").mockReturnValue(undefined);
+    await import(new URL(file, folder).href);
+    const lines = printed.mock.calls.map((values) => values.map(String).join(" "));
+    vi.restoreAllMocks();
+    vi.unstubAllEnvs();
+
+    expect(claims(file)).not.toEqual([]);
+    expect(lines).toEqual(claims(file));
+    expect(page).toContain(read(file).trim());
+  });
+
+  it.each(readdirSync(folder).filter((file) => file.endsWith(".before.ts")))(
+    "what replaces %s prints the same",
+    (file) => expect(claims(file.replace("before", "after"))).toEqual(claims(file)),
+  );
+});
+
+describe("what differs from redis-semaphore", () => {
+  const redis = useRedis(vitest, { permanentKeys: ["*"] });
+  const bench = benchOf(redis);
+  const old = (limit: number, options: ConstructorParameters<typeof OldSemaphore>[3] = {}): OldSemaphore =>
+    new OldSemaphore(bench.db, `${redis.prefix}:${name}`, limit, {
+      acquireAttemptsLimit: 1,
+      refreshInterval: 0,
+      ...options,
+    });
+  const oldCount = (): Promise<number> => bench.db.zcard(`semaphore:${redis.prefix}:${name}`);
+
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  it("lets one object be used by many at once", async () => {
+    const shared = old(3);
+    expect(await Promise.all(Array.from({ length: 10 }, () => shared.tryAcquire()))).toEqual(Array(10).fill(true));
+
+    const semaphore = bench.make({ permits: 3 });
+    const permits = await Promise.all(Array.from({ length: 10 }, () => semaphore.tryAcquire()));
+    expect(permits.filter((permit) => permit !== null)).toHaveLength(3);
+  });
+
+  it("takes nobody's permit by a clock that is wrong", async () => {
+    await old(1).acquire();
+    const permit = await bench.make({ permits: 1 }).acquire();
+    const now = Date.now();
+    vi.spyOn(Date, "now").mockReturnValue(now + 3_600_000);
+    expect(await old(1).tryAcquire()).toBe(true);
+    expect(await bench.on(redis.connect(), { permits: 1 }).tryAcquire()).toBeNull();
+    expect(await permit.release()).toBe("released");
+  });
+
+  it("leaves long permits alone when somebody asks for a short one", async () => {
+    await old(1, { lockTimeout: 60_000 }).acquire();
+    const permit = await bench.make({ permits: 1 }).acquire({ leaseMs: 60_000 });
+    const now = Date.now();
+    vi.spyOn(Date, "now").mockReturnValue(now + 1_000);
+    expect(await old(1, { lockTimeout: 500 }).tryAcquire()).toBe(true);
+    vi.restoreAllMocks();
+    expect(await rejection(bench.make({ permits: 1 }).acquire({ leaseMs: 50, waitMs: 200 }))).toMatchObject({
+      code: "KIT_SEMAPHORE_TIMEOUT",
+    });
+    expect(await permit.release()).toBe("released");
+  });
+
+  it("has one limit for all, whatever the settings of each say", async () => {
+    await old(1).acquire();
+    expect(await old(2).tryAcquire()).toBe(true);
+
+    await bench.make({ permits: 1 }).acquire();
+    expect(await bench.make({ permits: 2 }).tryAcquire()).toBeNull();
+  });
+
+  it("knows when a permit that is not renewed is over", async () => {
+    const forgotten = old(1, { lockTimeout: 50 });
+    await forgotten.acquire();
+    await eventually(async () => expect(await oldCount()).toBe(0));
+    expect(forgotten.isAcquired).toBe(true);
+
+    const permit = await bench.make({ permits: 1 }).acquire({ leaseMs: 50, renew: false });
+    await aborted(permit.signal);
+    expect(permit.isHeld).toBe(false);
+  });
+
+  it("throws nothing where nobody can catch it, and gives up a permit that it cannot renew", async () => {
+    const program = `
+      import { Redis } from "ioredis";
+      import { Semaphore } from "redis-semaphore";
+      const redis = new Redis(process.env.REDIS_URL);
+      const semaphore = new Semaphore(redis, "cut-off", 1, { refreshInterval: 50, onLockLost: () => undefined });
+      await semaphore.acquire();
+      redis.disconnect();
+      setTimeout(() => process.exit(0), 20_000);`;
+    const cwd = fileURLToPath(new URL("..", import.meta.url));
+    const env = { ...process.env, REDIS_URL: redis.server.url };
+    const ended = promisify(execFile)(process.execPath, ["--input-type=module", "-e", program], { cwd, env });
+    expect(await rejection(ended)).toMatchObject({ code: 1, stderr: expect.stringContaining("Connection is closed") });
+
+    const client = redis.connect();
+    const permit = await bench.on(client, { permits: 1, leaseMs: 300 }).acquire();
+    client.disconnect();
+    expect(await aborted(permit.signal)).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "deadline" });
+  });
+
+  it("does not see the old permits, nor the other way round", async () => {
+    await old(1).acquire();
+    const permit = await bench.make({ permits: 1 }).acquire();
+    expect([permit.isHeld, await oldCount(), (await bench.make({ permits: 1 }).inspect()).used]).toEqual([true, 1, 1]);
+  });
+});

@@ -1,0 +1,256 @@
+import fc from "fast-check";
+import * as vitest from "vitest";
+import { expect, it } from "vitest";
+import { useRedis } from "@kit/testing";
+import { semaphoreKeys } from "../src/keys.js";
+import * as scripts from "../src/scripts/index.js";
+import { Model } from "./model.js";
+
+const redis = useRedis(vitest);
+const never = 10 ** 9;
+
+type Step =
+  | {
+      readonly do: "acquire";
+      readonly who: number;
+      readonly weight: number;
+      readonly priority: number;
+      readonly isTry: boolean;
+    }
+  | { readonly do: "release" | "renew" | "outlive" | "die"; readonly who: number }
+  | { readonly do: "beat"; readonly whom: readonly number[] }
+  | { readonly do: "lapse" }
+  | { readonly do: "resize"; readonly permits: number; readonly perTenant: number };
+
+const who = fc.nat({ max: 5 });
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant("acquire" as const),
+      who,
+      weight: fc.integer({ min: 1, max: 3 }),
+      priority: fc.integer({ min: -1, max: 1 }),
+      isTry: fc.nat({ max: 3 }).map((n) => n === 0),
+    }),
+  },
+  {
+    weight: 7,
+    arbitrary: fc.record({
+      do: fc.constantFrom("release" as const, "release" as const, "renew" as const, "outlive" as const, "die" as const),
+      who,
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant("beat" as const),
+      whom: fc.uniqueArray(who, { minLength: 1, maxLength: 4 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.constant({ do: "lapse" as const }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant("resize" as const),
+      permits: fc.nat({ max: 5 }),
+      perTenant: fc.nat({ max: 3 }),
+    }),
+  },
+);
+
+let round = 0;
+
+/** An instant of the server that is over. */
+const past = "1";
+
+/** Plays the steps on the server and on the model, and compares what both say and hold after each. */
+const play = async (steps: readonly Step[], permits: number, perTenant: number | undefined): Promise<void> => {
+  const db = redis.client;
+  const keys = semaphoreKeys(redis.prefix, `model-${String(round++)}`);
+  const inbox = `${redis.prefix}:heard`;
+  const limits = `${String(permits)} ${String(perTenant ?? "")}`;
+  const model = new Model(permits, perTenant ?? never);
+  const isGroup = perTenant !== undefined;
+  // The first of each three is of a process that nothing reaches. What somebody asks for does not change while they wait.
+  const isDeaf = (n: number): boolean => n % 3 === 0;
+  const tenantOf = (n: number): string => (isGroup ? `t${String(n % 2)}` : "");
+  const claims = new Map<number, { readonly claim: string; readonly weight: number; readonly priority: number }>();
+  const claimOf = (
+    n: number,
+    weight = 1,
+    priority = 0,
+  ): { readonly claim: string; readonly weight: number; readonly priority: number } => {
+    const known = claims.get(n);
+    const isOpen = known && (model.held.has(known.claim) || model.waiters.some(({ claim }) => claim === known.claim));
+    if (isOpen) return known;
+    const fresh = {
+      claim: `c${String(n)}.${String(claims.size)}.${String(Math.random())}|${String(weight)}|${tenantOf(n)}|h`,
+      weight,
+      priority,
+    };
+    claims.set(n, fresh);
+    return fresh;
+  };
+  for (const one of steps) {
+    switch (one.do) {
+      case "acquire": {
+        const { claim, weight, priority } = claimOf(one.who, one.weight, one.priority);
+        // Whoever tries asks under a claim of its own.
+        const isTry = one.isTry && !model.waiters.some((waiter) => waiter.claim === claim);
+        const channel = isDeaf(one.who) ? `${redis.prefix}:deaf` : inbox;
+        const waiting = `60000 60000 1000 ${isTry ? "" : channel}`;
+        const terms = `60000 0 ${limits} 0 ${String(priority)} ${waiting}`;
+        const { state } = await scripts.acquire.run(db, keys, { claim, terms });
+        const asked = { claim, weight, priority, tenant: tenantOf(one.who), isDeaf: isDeaf(one.who) };
+        expect(state).toBe(model.acquire(asked, isTry));
+        break;
+      }
+      case "release": {
+        const { claim } = claimOf(one.who);
+        expect(await scripts.release.run(db, keys, { claim, shared: 0 })).toBe(model.release(claim));
+        break;
+      }
+      case "renew": {
+        const asked = [...model.held.keys(), claimOf(one.who).claim];
+        const names = { permits: asked.map(() => keys.permits) };
+        const { states } = await scripts.renew.run(db, names, { terms: asked.flatMap((claim) => [claim, 60_000]) });
+        expect(states).toEqual(asked.map((claim) => model.renew(claim)));
+        break;
+      }
+      case "outlive": {
+        const held = model.held.get(claimOf(one.who).claim);
+        if (!held) break;
+        await db.zadd(keys.permits, "XX", past, claimOf(one.who).claim);
+        held.isOver = true;
+        break;
+      }
+      case "die": {
+        const { claim } = claimOf(one.who);
+        const waiter = model.waiters.find((other) => other.claim === claim && !other.isAside);
+        if (!waiter) break;
+        const record = (await db.hget(keys.waiters, claim))!;
+        await db.hset(keys.waiters, claim, record.replace(/^\d+/, past));
+        model.die(claim);
+        break;
+      }
+      case "beat": {
+        const asked = one.whom.map((n) => claimOf(n).claim);
+        const [permitsArg, perTenantArg = ""] = limits.split(" ");
+        const reply = await scripts.beat.run(db, keys, {
+          shared: 0,
+          aliveMs: 60_000,
+          limit: permitsArg!,
+          perTenant: perTenantArg,
+          claims: asked,
+        });
+        const states = reply.states.map((state) => (typeof state === "object" ? "granted" : state));
+        for (const [index, expected] of model.beat(asked).entries())
+          // The dead count until their turn comes.
+          if (model.waiters.some((waiter) => waiter.claim === asked[index] && model.isTooHeavy(waiter))) continue;
+          else if (typeof expected === "number") expect(states[index]).toBeGreaterThanOrEqual(expected);
+          else expect(states[index]).toBe(expected);
+        break;
+      }
+      case "lapse":
+        // Nobody came by for longer than the longest permit: the key itself is gone, and what was counted is left.
+        await db.del(keys.permits);
+        model.held.clear();
+        break;
+      case "resize": {
+        const most = isGroup ? one.perTenant : never;
+        await scripts.resize.run(db, keys, { shared: 0, limit: one.permits, perTenant: isGroup ? most : "" });
+        model.resize(one.permits, most);
+        break;
+      }
+    }
+    await compare(model, keys, isGroup);
+  }
+};
+
+const compare = async (model: Model, keys: ReturnType<typeof semaphoreKeys>, isGroup: boolean): Promise<void> => {
+  const db = redis.client;
+  const [permits, lineRows, records, meta, heads] = await Promise.all([
+    db.zrange(keys.permits, "0", "-1", "WITHSCORES"),
+    db.zrange(keys.line, "0", "-1"),
+    db.hgetall(keys.waiters),
+    db.hgetall(keys.meta),
+    db.zrange(keys.heads, "0", "-1"),
+  ]);
+  const rows = permits.flatMap((claim, index) => (index % 2 === 0 ? [{ claim, ending: permits[index + 1] }] : []));
+  // What is over lies about until somebody needs the room.
+  const living = rows.filter(({ ending }) => ending !== past).map(({ claim }) => claim);
+  expect(living.toSorted()).toEqual(
+    [...model.held].flatMap(([claim, { isOver }]) => (isOver ? [] : [claim])).toSorted(),
+  );
+  // The dead and those that have become too heavy are dropped when their turn comes.
+  const tooHeavy = model.waiters.filter((waiter) => model.isTooHeavy(waiter)).map(({ claim }) => claim);
+  for (const claim of tooHeavy) if (!(claim in records)) model.die(claim);
+  const isDead = (claim: string): boolean => records[claim]?.startsWith(`${past} `) ?? false;
+  const line = lineRows.filter((row) => !isDead(row.replace(/^\S* \d+ /, "")));
+  const waiters = Object.keys(records).filter((claim) => claim !== "#" && !isDead(claim));
+  expect(waiters.toSorted()).toEqual(model.waiters.map(({ claim }) => claim).toSorted());
+  const inLine = line.filter((row) => !row.startsWith("|")).map((row) => row.replace(/^\S* \d+ /, ""));
+  const tenants = isGroup ? ["t0", "t1"] : [""];
+  expect(inLine).toEqual(tenants.flatMap((tenant) => model.line(tenant).map(({ claim }) => claim)));
+  const aside = line.filter((row) => row.startsWith("|")).map((row) => row.replace(/^\|\d+ /, ""));
+  expect(aside.toSorted()).toEqual(
+    model.waiters
+      .filter(({ isAside }) => isAside)
+      .map(({ claim }) => claim)
+      .toSorted(),
+  );
+  const weights = rows.map(({ claim }) => {
+    const [, weight, tenant] = claim.split("|");
+    return { weight: Number(weight), tenant };
+  });
+  // With the key gone they are counted anew by whoever comes next.
+  if (rows.length === 0) return;
+  expect(Number(meta["extra"] ?? 0)).toBe(weights.reduce((sum, { weight }) => sum + weight - 1, 0));
+  if (isGroup)
+    for (const tenant of tenants) {
+      const used = weights.reduce((sum, one) => sum + (one.tenant === tenant ? one.weight : 0), 0);
+      expect(Number(meta[`u:${tenant}`] ?? 0)).toBe(used);
+    }
+  expect(heads.length).toBeLessThanOrEqual(tenants.length);
+};
+
+const listen = async (): Promise<void> => {
+  const subscriber = redis.connect();
+  await subscriber.subscribe(`${redis.prefix}:heard`);
+};
+
+it("does what the model does, whatever is asked in whatever order", async () => {
+  await listen();
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), fc.nat({ max: 5 }), (steps, permits) =>
+      play(steps, permits, undefined),
+    ),
+    { numRuns: 250 },
+  );
+}, 120_000);
+
+it("does what the model does for tenants", async () => {
+  await listen();
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(step, { minLength: 5, maxLength: 40 }),
+      fc.nat({ max: 5 }),
+      fc.integer({ min: 1, max: 3 }),
+      (steps, permits, perTenant) => play(steps, permits, perTenant),
+    ),
+    { numRuns: 250 },
+  );
+}, 120_000);
+
+const asks = (who: number): Step => ({ do: "acquire", who, weight: 1, priority: 0, isTry: false });
+
+it("passes a dead waiter over without letting its tenant overtake another", async () => {
+  await listen();
+  await play([asks(1), asks(2), asks(5), asks(4), { do: "die", who: 2 }, { do: "release", who: 1 }], 1, 3);
+});
+
+it("lets in who was held up by its tenant before newcomers when all permits have lapsed unseen", async () => {
+  await listen();
+  await play([asks(2), asks(4), { do: "lapse" }, asks(1)], 3, 1);
+});

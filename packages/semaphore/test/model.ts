@@ -1,0 +1,135 @@
+/** What a semaphore is, without Redis: every rule in its plainest form, and nothing else. */
+
+export interface Waiter {
+  readonly claim: string;
+  readonly weight: number;
+  readonly tenant: string;
+  readonly priority: number;
+  readonly ticket: number;
+  /** A message to it is not heard. */
+  readonly isDeaf: boolean;
+  /** It could not be told; it comes back by its next beat. */
+  isAside: boolean;
+}
+
+export interface Held {
+  readonly weight: number;
+  readonly tenant: string;
+  isOver: boolean;
+}
+
+export class Model {
+  permits: number;
+  perTenant: number;
+  readonly held: Map<string, Held> = new Map();
+  waiters: Waiter[] = [];
+  #tickets = 0;
+
+  constructor(permits: number, perTenant: number) {
+    this.permits = permits;
+    this.perTenant = perTenant;
+  }
+
+  get used(): number {
+    return this.#sum([...this.held.values()]);
+  }
+
+  usedBy(tenant: string): number {
+    return this.#sum([...this.held.values()].filter((held) => held.tenant === tenant));
+  }
+
+  acquire(asked: Omit<Waiter, "ticket" | "isAside">, isTry: boolean): string {
+    this.#sweep();
+    const { claim, weight, tenant } = asked;
+    if (this.isTooHeavy(asked)) return "too-heavy";
+    if (this.held.has(claim)) return "granted";
+    const known = this.waiters.find((waiter) => waiter.claim === claim);
+    if (!known && isTry && !this.#fits(weight, tenant)) return "held";
+    if (known) known.isAside = false;
+    else this.waiters.push({ ...asked, ticket: ++this.#tickets, isAside: false });
+    this.#grant([claim]);
+    if (this.held.has(claim)) return "granted";
+    if (known || !isTry) return "queued";
+    this.die(claim);
+    return "held";
+  }
+
+  release(claim: string): string {
+    const held = this.held.get(claim);
+    if (held) this.held.delete(claim);
+    else if (!this.die(claim)) return "not-held";
+    this.#sweep();
+    this.#grant([]);
+    return held ? (held.isOver ? "not-held" : "released") : "left";
+  }
+
+  renew(claim: string): string {
+    const held = this.held.get(claim);
+    return held && !held.isOver ? "extended" : "gone";
+  }
+
+  beat(claims: readonly string[]): (number | string)[] {
+    this.#sweep();
+    for (const waiter of this.waiters) if (claims.includes(waiter.claim)) waiter.isAside = false;
+    this.#grant(claims);
+    return claims.map((claim) => (this.held.has(claim) ? "granted" : this.positionOf(claim)));
+  }
+
+  /** The limits are less than what it waits for: the server forgets it when it comes across it. */
+  isTooHeavy({ weight }: Pick<Waiter, "weight">): boolean {
+    const most = Math.min(this.permits, this.perTenant);
+    return most > 0 && weight > most;
+  }
+
+  resize(permits: number, perTenant: number): void {
+    this.permits = permits;
+    this.perTenant = perTenant;
+    this.#sweep();
+    this.#grant([]);
+  }
+
+  /** Those who wait, in the order in which they are served within each tenant. */
+  line(tenant: string): Waiter[] {
+    return this.waiters
+      .filter((waiter) => waiter.tenant === tenant && !waiter.isAside)
+      .toSorted((a, b) => a.priority - b.priority || a.ticket - b.ticket);
+  }
+
+  positionOf(claim: string): number | string {
+    const waiter = this.waiters.find((one) => one.claim === claim);
+    return waiter ? this.line(waiter.tenant).indexOf(waiter) : "unknown";
+  }
+
+  #grant(present: readonly string[]): void {
+    for (;;) {
+      const [next] = [...new Set(this.waiters.map(({ tenant }) => tenant))]
+        .flatMap((tenant) => this.line(tenant).find((waiter) => !this.isTooHeavy(waiter)) ?? [])
+        .filter(({ weight, tenant }) => this.usedBy(tenant) + weight <= this.perTenant)
+        .toSorted((a, b) => a.priority - b.priority || a.ticket - b.ticket);
+      if (!next || this.used + next.weight > this.permits) return;
+      if (present.includes(next.claim) || !next.isDeaf) {
+        this.die(next.claim);
+        this.held.set(next.claim, { weight: next.weight, tenant: next.tenant, isOver: false });
+      } else next.isAside = true;
+    }
+  }
+
+  #fits(weight: number, tenant: string): boolean {
+    return this.used + weight <= this.permits && this.usedBy(tenant) + weight <= this.perTenant;
+  }
+
+  /** Also of one that leaves: nobody will hear of it again. Returns whether it waited. */
+  die(claim: string): boolean {
+    const before = this.waiters.length;
+    this.waiters = this.waiters.filter((waiter) => waiter.claim !== claim);
+    return this.waiters.length < before;
+  }
+
+  #sweep(): void {
+    for (const [claim, { isOver }] of this.held) if (isOver) this.held.delete(claim);
+  }
+
+  #sum(held: readonly Held[]): number {
+    return held.reduce((sum, { weight }) => sum + weight, 0);
+  }
+}

@@ -1,0 +1,227 @@
+import { useRedis } from "@kit/testing";
+import { acquireRefusals, expectRefusal, leaserRefusals, type Refusals, rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { type AcquireOptions, createSemaphore, type Semaphore, type SemaphoreOptions } from "../src/index.js";
+import { benchOf, enqueue, keyOf, name } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+
+const limits: Refusals = ["permits", "permitsPerTenant"].flatMap((option) =>
+  [-1, 1.5, 1_000_000_001, Number.NaN, Infinity, "5", null, 5n].map(
+    (value) => [option, value, "an integer from 0 to 1000000000"] as const,
+  ),
+);
+const semaphoreRefusals: Refusals = [
+  ...leaserRefusals,
+  ...limits,
+  ["permits", undefined, "an integer from 0 to 1000000000"],
+];
+const claims: Refusals = [
+  ...[0, -1, 1.5, 1_000_000_001, "1", null].map(
+    (value) => ["weight", value, "an integer from 1 to 1000000000"] as const,
+  ),
+  ...[-1_001, 1_001, 0.5, "0", null].map((value) => ["priority", value, "an integer from -1000 to 1000"] as const),
+];
+const tenants: Refusals = [
+  ["tenant", "", "1 to 128 characters"],
+  ["tenant", "x".repeat(129), "1 to 128 characters"],
+  ["tenant", 42, "a string"],
+  ["tenant", null, "a string"],
+  ["tenant", undefined, "a string"],
+];
+
+describe("createSemaphore", () => {
+  it.each(semaphoreRefusals)("refuses %s of %o, and leaves the client alone", (option, value, wanted) => {
+    const listeners = redis.client.listenerCount("error");
+    let error: unknown;
+    try {
+      createSemaphore(redis.client, name, { permits: 1, [option]: value });
+    } catch (thrown) {
+      error = thrown;
+    }
+    expectRefusal(error, option, value, wanted);
+    expect(redis.client.listenerCount("error")).toBe(listeners);
+  });
+
+  it.each([null, undefined, "fast", { permits: 1, leasems: 5 }, { permits: 1, limit: 5 }])(
+    "refuses %o as options",
+    (options) => {
+      expect(() => createSemaphore(redis.client, name, options as never)).toThrow(TypeError);
+    },
+  );
+
+  it.each([null, undefined, 42, "redis://127.0.0.1:6379", {}])("refuses %o as a client", (client) => {
+    expect(() => createSemaphore(client as never, name, { permits: 1 })).toThrow(
+      /^Expected `redis` to be an ioredis Redis or Cluster, got `/,
+    );
+  });
+
+  it.each(["", "x".repeat(513), "ä".repeat(257), "\ud800", 42, null, undefined, {}])(
+    "refuses a name that cannot be a key (%#), and leaves the client alone",
+    (bad) => {
+      const listeners = redis.client.listenerCount("error");
+      expect(() => createSemaphore(redis.client, bad as string, { permits: 1 })).toThrow(
+        expect.objectContaining({ code: "KIT_NAME" }),
+      );
+      expect(redis.client.listenerCount("error")).toBe(listeners);
+    },
+  );
+
+  it.each(["{", "}", "{}", "a{b}c", "%7B", "a\u0000b", "a\nb", "a\tb", "a:b", "a|b", " ", "…", "👩‍🚀", "\u202e"])(
+    "escapes the hostile name %j, all of whose keys share one slot",
+    async (hostile) => {
+      const semaphore = bench.make({ name: hostile, permits: 1 });
+      const permit = await semaphore.acquire();
+      const waiter = await enqueue(semaphore);
+      const keys = Object.values(bench.keysOf(hostile));
+      expect(new Set(await redis.keys())).toEqual(new Set(keys));
+      const tags = keys.map((key) => /^[^{}]*\{([^{}]+)\}:(?:permits|meta|line|heads|waiters)$/.exec(key)?.[1]);
+      expect(new Set(tags).size).toBe(1);
+      await permit.release();
+      await (await waiter.promise).release();
+    },
+  );
+
+  it("takes undefined for the default, of every option that has one", async () => {
+    const options: Required<{ [Option in Exclude<keyof SemaphoreOptions, "permits">]: undefined }> = {
+      permitsPerTenant: undefined,
+      prefix: undefined,
+      isolate: undefined,
+      deadlineMs: undefined,
+      maxWaiters: undefined,
+      leaseMs: undefined,
+      renew: undefined,
+      maxHoldMs: undefined,
+      holder: undefined,
+    };
+    const own = `${redis.prefix}-undefined`;
+    const semaphore = createSemaphore(redis.client, own, { permits: 1, ...options });
+    redis.defer(() => semaphore.close({ timeoutMs: 0 }));
+    const none: Required<{ [Option in keyof AcquireOptions]: undefined }> = {
+      weight: undefined,
+      tenant: undefined,
+      priority: undefined,
+      waitMs: undefined,
+      signal: undefined,
+      leaseMs: undefined,
+      renew: undefined,
+      maxHoldMs: undefined,
+      holder: undefined,
+    };
+    const permit = await semaphore.acquire(none);
+    expect(permit).toMatchObject({ leaseMs: 10_000, weight: 1, tenant: null });
+    expect(permit.holder).toMatch(new RegExp(`:${String(process.pid)}$`));
+    expect(await bench.db.zrange(keyOf("kit", own, "permits"), "0", "-1")).toEqual([
+      `${permit.token}|1||${permit.holder}`,
+    ]);
+    await permit.release();
+  });
+
+  it("never writes into the caller's object, nor reads it again", async () => {
+    const options = { permits: 1, prefix: redis.prefix, leaseMs: 1_000 };
+    const frozen = createSemaphore(redis.client, name, Object.freeze({ ...options }));
+    redis.defer(() => frozen.close({ timeoutMs: 0 }));
+    const changing = { ...options };
+    const other = createSemaphore(redis.client, name, changing);
+    redis.defer(() => other.close({ timeoutMs: 0 }));
+    Object.assign(changing, { leaseMs: 99_999, prefix: "elsewhere", permits: 9 });
+    const permit = await frozen.acquire(Object.freeze({ waitMs: 100 }));
+    expect(await other.tryAcquire()).toBeNull();
+    await permit.release();
+    expect((await other.acquire()).leaseMs).toBe(1_000);
+  });
+});
+
+describe("acquire", () => {
+  const refuses = async (semaphore: Semaphore, [option, value, wanted]: Refusals[number]): Promise<void> => {
+    const options = { [option]: value } as AcquireOptions;
+    expectRefusal(await rejection(semaphore.acquire(options)), option, value, wanted);
+    expectRefusal(await rejection(semaphore.using(() => "never", options)), option, value, wanted);
+    if (!["waitMs", "priority"].includes(option))
+      expectRefusal(await rejection(semaphore.tryAcquire(options)), option, value, wanted);
+  };
+
+  it.each([...acquireRefusals, ...claims])("refuses %s of %o, and never touches Redis", async (...refusal) => {
+    const client = redis.connect({ lazyConnect: true });
+    await refuses(bench.on(client), refusal);
+    expect(client.status).toBe("wait");
+  });
+
+  it.each(tenants)("refuses %s of %o in a group, and never touches Redis", async (...refusal) => {
+    const client = redis.connect({ lazyConnect: true });
+    await refuses(bench.on(client, { permitsPerTenant: 1 }), refusal);
+    expect(client.status).toBe("wait");
+  });
+
+  it("refuses a tenant that is half a surrogate pair, and any tenant outside of groups", async () => {
+    const group = bench.make({ permitsPerTenant: 1 });
+    expect(await rejection(group.acquire({ tenant: "a\ud800" }))).toBeInstanceOf(RangeError);
+    expect(await rejection(bench.make().acquire({ tenant: "a" }))).toBeInstanceOf(TypeError);
+    expect(await redis.keys()).toEqual([]);
+  });
+
+  it.each([null, "fast", { wieght: 5 }])("refuses %o as options, and a routine that is none", async (options) => {
+    const semaphore = bench.make();
+    for (const refused of [
+      () => semaphore.acquire(options as never),
+      () => semaphore.tryAcquire(options as never),
+      () => semaphore.using(() => undefined, options as never),
+      () => semaphore.setPermits(1, options as never),
+      () => semaphore.close(options as never),
+      () => semaphore.using(undefined as never),
+    ])
+      expect(await rejection((async () => await refused())())).toBeInstanceOf(TypeError);
+    expect(await redis.keys()).toEqual([]);
+  });
+
+  it.each(["a|b", "two\nlines", "granted\t1\t2\t3", "nul\u0000byte", "👩‍🚀 on board", "%s %d {}", "x".repeat(128)])(
+    "keeps the hostile label and tenant %j through hand-off, renewal and release",
+    async (text) => {
+      const group = bench.make({ permits: 1, permitsPerTenant: 1, holder: text });
+      const first = await group.acquire({ tenant: text });
+      const waiter = await enqueue(group, { tenant: text });
+      const shown = { holder: text, tenant: text, weight: 1 };
+      expect(await group.inspect()).toMatchObject({ holders: [shown], queue: [shown] });
+      await first.extend();
+      expect(await first.release()).toBe("released");
+      const second = await waiter.promise;
+      expect(second).toMatchObject({ holder: text, tenant: text });
+      await second.extend();
+      expect(await second.release()).toBe("released");
+    },
+  );
+});
+
+describe("setPermits", () => {
+  it.each(limits)("refuses %s of %o, and changes nothing", async (option, value, wanted) => {
+    const group = bench.make({ permits: 3, permitsPerTenant: 2 });
+    const [permits, options] = option === "permits" ? [value, {}] : [3, { permitsPerTenant: value }];
+    expectRefusal(await rejection(group.setPermits(permits as number, options as never)), option, value, wanted);
+    expect(await redis.keys()).toEqual([]);
+  });
+
+  it("refuses a limit of tenants where there are none", async () => {
+    expect(await rejection(bench.make().setPermits(3, { permitsPerTenant: 1 }))).toBeInstanceOf(TypeError);
+    expect(await redis.keys()).toEqual([]);
+  });
+});
+
+describe("extend", () => {
+  it.each([9, 86_400_001, 1.5, Number.NaN, "1000", null])("refuses %o, and changes nothing", async (leaseMs) => {
+    const permit = await bench.make().acquire({ leaseMs: 5_000, renew: false });
+    const wanted = "an integer from 10 to 86400000";
+    expectRefusal(await rejection(permit.extend(leaseMs as number)), "leaseMs", leaseMs, wanted);
+    expect(permit.leaseMs).toBe(5_000);
+  });
+});
+
+describe("close", () => {
+  it.each([-1, 0.5, "1000", null])("refuses a timeoutMs of %o, and stays open", async (timeoutMs) => {
+    const semaphore = bench.make();
+    const error = await rejection(semaphore.close({ timeoutMs: timeoutMs as number }));
+    expectRefusal(error, "timeoutMs", timeoutMs, "an integer from 0 to 86400000");
+    expect(await semaphore.tryAcquire()).not.toBeNull();
+  });
+});

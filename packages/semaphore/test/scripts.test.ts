@@ -1,0 +1,963 @@
+import { KitKeyTypeError } from "@kit/core";
+import type { BeatReply, ReleaseReply } from "@kit/core/leasing";
+import { contract, useRedis } from "@kit/testing";
+import * as helpers from "@tooling/vitest/helpers";
+import { about, type KeyState, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import type { SemaphoreKeys } from "../src/keys.js";
+import * as scripts from "../src/scripts/index.js";
+import { benchOf, name } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const weekMs = 604_800_000;
+const lineMs = 16_000;
+
+let db: Redis;
+let keys: SemaphoreKeys;
+beforeEach(() => {
+  db = redis.client;
+  keys = bench.keysOf(name);
+});
+
+interface Claimed {
+  readonly weight?: number;
+  readonly tenant?: string;
+  readonly holder?: string;
+}
+interface Asked extends Claimed {
+  readonly leaseMs?: number;
+  readonly notAfter?: number;
+  readonly permits?: number;
+  readonly perTenant?: number | "";
+  readonly shared?: 0 | 1 | "";
+  readonly priority?: number;
+  readonly grantMs?: number;
+  readonly maxWaiters?: number;
+  readonly inbox?: string;
+}
+const claimOf = (token: string, { weight = 1, tenant = "", holder = token.toUpperCase() }: Claimed = {}): string =>
+  `${token}|${weight}|${tenant}|${holder}`;
+const acquire = (token: string, asked: Asked = {}): ReturnType<typeof scripts.acquire.run> => {
+  const { leaseMs = 5_000, notAfter = 0, permits = 2, perTenant = "", shared = 0, priority = 0 } = asked;
+  const { grantMs = 2_000, maxWaiters = 10, inbox = "" } = asked;
+  const own = `${leaseMs} ${notAfter} ${permits} ${perTenant}`;
+  const terms = `${own} ${shared} ${priority} ${grantMs} 15000 ${maxWaiters} ${inbox}`;
+  return scripts.acquire.run(db, keys, { claim: claimOf(token, asked), terms });
+};
+const queue = (token: string, asked: Asked = {}): ReturnType<typeof acquire> =>
+  acquire(token, { inbox: "-", ...asked });
+const release = (token: string, claimed: Claimed = {}, shared = 0): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { claim: claimOf(token, claimed), shared });
+const beatClaims = (claims: readonly string[], shared = 0): Promise<BeatReply<scripts.Usage>> =>
+  scripts.beat.run(db, keys, { shared, aliveMs: 15_000, limit: 2, perTenant: "", claims });
+const beat = (...tokens: readonly string[]): Promise<BeatReply<scripts.Usage>> =>
+  beatClaims(tokens.map((token) => claimOf(token)));
+const renew = (...terms: readonly (readonly [permits: string, claim: string, termMs: number])[]) =>
+  scripts.renew.run(
+    db,
+    { permits: terms.map(([permits]) => permits) },
+    { terms: terms.flatMap(([, claim, termMs]) => [claim, termMs]) },
+  );
+const resize = (limit: number, perTenant: number | "" = ""): Promise<boolean> =>
+  scripts.resize.run(db, keys, { shared: 0, limit, perTenant });
+const look = (first = 10): Promise<scripts.InspectReply> => scripts.inspect.run(db, keys, { first });
+
+/** What stands in Redis, with expiries only as "about so much". */
+const state = (): Promise<Record<keyof SemaphoreKeys, KeyState>> => stateOf(db, keys);
+const unchanged = <T>(action: () => Promise<T>): Promise<T> => helpers.unchanged(db, keys, action);
+const anInbox = (): ReturnType<typeof helpers.anInbox> => helpers.anInbox(redis);
+const held = async (): Promise<string[]> => (await db.zrange(keys.permits, "0", "-1")).toSorted();
+/** Tokens of all who stand in line, first those of the tenant that sorts first. */
+const line = async (): Promise<string[]> =>
+  (await db.zrange(keys.line, "0", "-1")).map((row) => /^(?:\||\S* )\d+ ([^|]*)\|/.exec(row)?.[1] ?? row);
+const usage = async (): Promise<Record<string, string>> => {
+  const { layout: _, permits: __, perTenant: ___, ...counted } = await db.hgetall(keys.meta);
+  return counted;
+};
+const aMeta = (value: Record<string, string>): unknown => ({ type: "hash", value, ttl: about(weekMs) });
+const scoreOf = (ticket: number, priority = 0): string =>
+  ((BigInt(priority) + 1_000n) * 2n ** 42n + BigInt(ticket)).toString().padStart(16, "0");
+const aLine = (...rows: readonly string[]): unknown => ({
+  type: "zset",
+  value: rows.flatMap((row) => [row, "0"]),
+  ttl: about(lineMs),
+});
+const aRecord = (ticket: number, rest: string): unknown =>
+  expect.stringMatching(new RegExp(`^\\d{13} \\d{13} ${scoreOf(ticket)} ${rest}$`, "s"));
+const records = (value: Record<string, unknown>): unknown => ({ type: "hash", value, ttl: about(lineMs) });
+
+const serverMs = async (): Promise<number> => {
+  const [seconds, micros] = await db.time();
+  return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+};
+/** Ends a permit on the server. */
+const expire = (token: string, claimed: Claimed = {}): Promise<unknown> =>
+  db.zadd(keys.permits, "XX", 1, claimOf(token, claimed));
+/** A semaphore of two permits that are both held, by "a" and "b". */
+const fill = async (): Promise<void> => {
+  await acquire("a");
+  await acquire("b");
+};
+
+describe("every script", () => {
+  it("keeps the contract of scripts", async () => {
+    // Libraries apart: joined, they would hide the script's own header.
+    const all = Object.values(scripts).map(({ name: script, sources, keys: names, args }) => ({
+      name: script,
+      source: sources,
+      keys: names,
+      args,
+    }));
+    expect(await contract(all, redis.server)).toEqual([]);
+    expect(Object.keys(scripts).sort()).toEqual(["acquire", "beat", "inspect", "release", "renew", "resize"]);
+  });
+});
+
+describe("acquire", () => {
+  it("takes a permit of a semaphore that is new, and stores the limits", async () => {
+    const before = await serverMs();
+    expect(await acquire("a")).toEqual({
+      state: "granted",
+      now: expect.any(Number),
+      msLeft: 5_000,
+      proof: "",
+      limits: { permits: 2, permitsPerTenant: undefined },
+    });
+    const { permits, ...rest } = await state();
+    const [claim, ending] = permits.value as [string, string];
+    expect(claim).toBe("a|1||A");
+    expect(Number(ending)).toBeGreaterThanOrEqual(before + 5_000);
+    expect(Number(ending)).toBeLessThanOrEqual((await serverMs()) + 5_000);
+    // Longer than the permit itself.
+    expect(permits.ttl).toEqual(about(11_000));
+    expect(rest).toEqual({
+      meta: aMeta({ layout: "1", permits: "2" }),
+      line: nothing,
+      heads: nothing,
+      waiters: records({ "#": "1" }),
+    });
+  });
+
+  it("takes a permit of one that is in use, with nothing to say about the limits", async () => {
+    await acquire("a");
+    await db.del(keys.waiters);
+    const reply = await acquire("b", { weight: 1, leaseMs: 60_000 });
+    expect(reply).toEqual({ state: "granted", now: expect.any(Number), msLeft: undefined, proof: "" });
+    const { permits, ...rest } = await state();
+    expect(await held()).toEqual(["a|1||A", "b|1||B"]);
+    expect(permits.ttl).toEqual(about(121_000));
+    expect(rest).toMatchObject({ meta: aMeta({ layout: "1", permits: "2" }), line: nothing, waiters: nothing });
+  });
+
+  it("tells whoever was made with other limits those that are stored, and goes by them", async () => {
+    await acquire("a");
+    const limits = { permits: 2, permitsPerTenant: undefined };
+    expect(await acquire("b", { permits: 9 })).toMatchObject({ state: "granted", limits });
+    expect(await acquire("c", { permits: 9 })).toMatchObject({ state: "held", limits, used: 2 });
+    expect(await db.hget(keys.meta, "permits")).toBe("2");
+  });
+
+  it("counts what is heavier than one, and per tenant, beside the permits", async () => {
+    await acquire("a", { permits: 10, perTenant: 5, weight: 3, tenant: "x" });
+    await acquire("b", { permits: 10, perTenant: 5, weight: 2, tenant: "x" });
+    await acquire("c", { permits: 10, perTenant: 5, tenant: "y" });
+    expect((await state()).meta).toEqual(
+      aMeta({ layout: "1", permits: "10", perTenant: "5", extra: "3", "u:x": "5", "u:y": "1" }),
+    );
+  });
+
+  it.each([
+    ["with room beside it", 3],
+    ["in a semaphore that is full", 2],
+  ])("gives a claim that has its permit no second one: %s", async (_where, permits) => {
+    await acquire("a", { permits, weight: 2 });
+    const before = await usage();
+    expect(await queue("a", { permits, weight: 2 })).toMatchObject({ state: "granted" });
+    expect(await held()).toEqual(["a|2||A"]);
+    expect(await usage()).toEqual(before);
+    expect((await look()).used).toBe(2);
+  });
+
+  it("leaves a full semaphore as it is when it is not to queue", async () => {
+    await fill();
+    expect(await unchanged(() => acquire("c"))).toEqual({
+      state: "held",
+      now: expect.any(Number),
+      msLeft: about(5_000),
+      permits: 2,
+      permitsPerTenant: undefined,
+      used: 2,
+      position: -1,
+      limits: { permits: 2, permitsPerTenant: undefined },
+    });
+  });
+
+  it("queues in the order of arrival", async () => {
+    await fill();
+    expect(await queue("c", { inbox: "some:inbox" })).toMatchObject({
+      state: "queued",
+      msLeft: about(5_000),
+      used: 2,
+      position: 0,
+    });
+    expect(await queue("d", { grantMs: 700, weight: 2 })).toMatchObject({ state: "queued", position: 1 });
+    // The very first acquire took a ticket, too.
+    expect(await state()).toMatchObject({
+      line: aLine(` ${scoreOf(2)} c|1||C`, ` ${scoreOf(3)} d|2||D`),
+      heads: { type: "zset", value: ["", scoreOf(2)], ttl: about(lineMs) },
+      waiters: records({
+        "#": "3",
+        "c|1||C": aRecord(2, "2000 some:inbox"),
+        "d|2||D": aRecord(3, "700 -"),
+      }),
+    });
+  });
+
+  it("queues before others by priority, and behind its equals", async () => {
+    await fill();
+    expect(await queue("later", { priority: 1 })).toMatchObject({ position: 0 });
+    expect(await queue("normal")).toMatchObject({ position: 0 });
+    expect(await queue("last", { priority: 1_000 })).toMatchObject({ position: 2 });
+    expect(await queue("first", { priority: -1_000 })).toMatchObject({ position: 0 });
+    expect(await queue("second", { priority: -1_000 })).toMatchObject({ position: 1 });
+    expect(await line()).toEqual(["first", "second", "normal", "later", "last"]);
+  });
+
+  it("keeps the place of a claim that is queued already", async () => {
+    await fill();
+    await queue("c");
+    await queue("d");
+    const before = await line();
+    expect(await queue("c")).toMatchObject({ state: "queued", position: 0 });
+    expect(await line()).toEqual(before);
+    expect(await db.hget(keys.waiters, "#")).toBe("3");
+  });
+
+  it("refuses one more than maxWaiters", async () => {
+    await fill();
+    await queue("c", { maxWaiters: 1 });
+    const reply = await unchanged(() => queue("d", { maxWaiters: 1 }));
+    expect(reply).toMatchObject({ state: "full", msLeft: about(5_000), used: 2, position: -1 });
+  });
+
+  it("grants to a newcomer of a line that is full where its tenant has room", async () => {
+    const group = { permits: 4, perTenant: 1, maxWaiters: 1 };
+    await acquire("a", { ...group, tenant: "x" });
+    await queue("b", { ...group, tenant: "x" });
+    expect(await queue("c", { ...group, tenant: "x" })).toMatchObject({ state: "full" });
+    expect(await queue("d", { ...group, tenant: "y" })).toMatchObject({ state: "granted" });
+    expect(await line()).toEqual(["b"]);
+  });
+
+  it("does nothing after notAfter, and all before it", async () => {
+    const now = await serverMs();
+    expect(await acquire("a", { notAfter: now - 1 })).toEqual({ state: "late", now: expect.any(Number) });
+    expect(await redis.keys()).toEqual([]);
+    expect(await acquire("a", { notAfter: now + 10_000 })).toMatchObject({ state: "granted" });
+  });
+
+  it("refuses what is heavier than either limit, unless that is 0", async () => {
+    const tooHeavy = { state: "too-heavy", now: expect.any(Number) };
+    await acquire("a", { permits: 5, perTenant: 3, tenant: "x" });
+    for (const weight of [4, 6, 1_000_000_000])
+      expect(await unchanged(() => queue("b", { weight, tenant: "y" }))).toEqual({
+        ...tooHeavy,
+        permits: 5,
+        permitsPerTenant: 3,
+      });
+    await resize(0);
+    expect(await queue("c", { weight: 4, tenant: "y" })).toMatchObject({ state: "queued" });
+    await resize(5, 0);
+    expect(await queue("d", { weight: 4, tenant: "z" })).toMatchObject({ state: "queued" });
+  });
+
+  it("grants to the first in line when a permit has run out, and queues the newcomer", async () => {
+    const { channel, messages } = await anInbox();
+    await fill();
+    await queue("c", { inbox: channel });
+    await expire("a");
+    expect(await queue("d")).toMatchObject({ state: "queued", position: 0, used: 2 });
+    expect(await held()).toEqual(["b|1||B", "c|1||C"]);
+    expect(await line()).toEqual(["d"]);
+    await expect.poll(() => messages).toEqual([expect.stringMatching(/^c\tgranted\t\d{13}\t2000$/)]);
+    expect(messages[0]!.split("\t")[2]).toBe(await db.zscore(keys.permits, "c|1||C"));
+  });
+
+  it("is the first in line when it asks again after a permit has run out", async () => {
+    await fill();
+    await queue("c");
+    await expire("a");
+    expect(await queue("c", { leaseMs: 7_000 })).toMatchObject({ state: "granted", msLeft: 7_000 });
+    expect(await held()).toEqual(["b|1||B", "c|1||C"]);
+  });
+
+  it("does not let a try pass a heavier one that waits, though there is room for it", async () => {
+    await acquire("a", { permits: 3, weight: 2 });
+    await queue("heavy", { weight: 2 });
+    expect(await acquire("light")).toMatchObject({ state: "held", used: 2 });
+    expect([await held(), await line()]).toEqual([["a|2||A"], ["heavy"]]);
+    expect(await db.hkeys(keys.waiters)).toEqual(["#", "heavy|2||HEAVY"]);
+  });
+
+  it("drops permits that ran out by the thousand, in one call", async () => {
+    await acquire("a", { permits: 3_000 });
+    const over = Array.from({ length: 2_500 }, (_, index) => `${String(index)}|1||old`);
+    await db.zadd(keys.permits, ...over.flatMap((claim) => [1, claim]));
+    await resize(2);
+    expect(await acquire("b")).toMatchObject({ state: "granted" });
+    expect(await held()).toEqual(["a|1||A", "b|1||B"]);
+  });
+
+  it("refuses a newer layout, and changes nothing", async () => {
+    await acquire("a");
+    await db.hset(keys.meta, "layout", "2");
+    for (const attempt of [acquire, queue])
+      expect(await unchanged(() => rejection(attempt("b")))).toMatchObject({ code: "KIT_LAYOUT", retryable: false });
+  });
+});
+
+describe("release", () => {
+  it("gives back a permit for which nobody waits", async () => {
+    await acquire("a", { permits: 9, weight: 4 });
+    await acquire("b", { permits: 9 });
+    expect(await release("b")).toBe("released");
+    expect(await release("a", { weight: 4 })).toBe("released");
+    expect(await state()).toMatchObject({ permits: nothing, line: nothing, heads: nothing });
+    expect(await usage()).toEqual({});
+  });
+
+  it("hands a heavy permit on to all who fit in its place, and tells each", async () => {
+    const { channel, messages } = await anInbox();
+    await acquire("a", { permits: 5, weight: 5 });
+    for (const [token, weight] of Object.entries({ b: 2, c: 1, d: 3, e: 1 }))
+      await queue(token, { weight, inbox: channel, grantMs: 700 });
+    expect(await release("a", { weight: 5 })).toBe("released");
+    expect(await held()).toEqual(["b|2||B", "c|1||C"]);
+    expect(await line()).toEqual(["d", "e"]);
+    expect(await usage()).toEqual({ extra: "1" });
+    const ending = await db.zscore(keys.permits, "b|2||B");
+    await expect
+      .poll(() => messages)
+      .toEqual([`b\tgranted\t${ending}\t700`, `c\tgranted\t${ending}\t700`, `d\thead\t${ending}`]);
+  });
+
+  it("leaves who is next alone when it looks by itself before the new permit ends", async () => {
+    const [first, second] = [await anInbox(), await anInbox()];
+    await acquire("a", { leaseMs: 1_000 });
+    await acquire("b");
+    await queue("c", { inbox: first.channel });
+    await queue("d", { inbox: second.channel });
+    await release("b");
+    await db.publish(second.channel, "the last");
+    await expect.poll(() => second.messages).toEqual(["the last"]);
+    expect(first.messages).toHaveLength(1);
+  });
+
+  it("lets several single ones add up for a heavy one, which nobody overtakes", async () => {
+    const { channel } = await anInbox();
+    for (const token of ["a", "b", "c"]) await acquire(token, { permits: 3 });
+    await queue("heavy", { weight: 3, inbox: channel });
+    await queue("light", { inbox: channel });
+    await release("a");
+    await release("b");
+    expect([await held(), await line()]).toEqual([["c|1||C"], ["heavy", "light"]]);
+    await release("c");
+    expect([await held(), await line()]).toEqual([["heavy|3||HEAVY"], ["light"]]);
+  });
+
+  it("lets those behind a heavy one in when that leaves the line", async () => {
+    const { channel } = await anInbox();
+    await acquire("a");
+    await queue("heavy", { weight: 2, inbox: channel });
+    await queue("light", { inbox: channel });
+    expect(await release("heavy", { weight: 2 })).toBe("left");
+    expect([await held(), await line()]).toEqual([["a|1||A", "light|1||LIGHT"], []]);
+  });
+
+  it("serves each tenant in order, within both limits", async () => {
+    const { channel } = await anInbox();
+    const group = { permits: 3, perTenant: 2, inbox: channel };
+    await queue("x1", { ...group, tenant: "x", weight: 2 });
+    await queue("y1", { ...group, tenant: "y" });
+    for (const token of ["x2", "x3"]) await queue(token, { ...group, tenant: "x" });
+    for (const token of ["y2", "z1"]) await queue(token, { ...group, tenant: token[0]! });
+    expect((await held()).map((claim) => claim.slice(0, 2))).toEqual(["x1", "y1"]);
+    // One permit is free of all: of those whose tenant has room, the earliest has it.
+    await release("y1", { tenant: "y", holder: "Y1" });
+    expect((await held()).map((claim) => claim.slice(0, 2))).toEqual(["x1", "y2"]);
+    await release("x1", { tenant: "x", weight: 2, holder: "X1" });
+    expect((await held()).map((claim) => claim.slice(0, 2))).toEqual(["x2", "x3", "y2"]);
+    expect(await usage()).toEqual({ "u:x": "2", "u:y": "1" });
+    expect(await line()).toEqual(["z1"]);
+  });
+
+  it("finds a permit that ran out no longer held, counts right, and hands it on", async () => {
+    const { channel } = await anInbox();
+    await acquire("a", { permits: 4, weight: 3 });
+    await acquire("b", { permits: 4 });
+    await expire("a", { weight: 3 });
+    expect(await release("a", { weight: 3 })).toBe("not-held");
+    expect([await held(), await usage(), (await look()).used]).toEqual([["b|1||B"], {}, 1]);
+    expect(await release("a", { weight: 3 })).toBe("not-held");
+    await queue("c", { weight: 3, inbox: channel });
+    await expire("b");
+    await queue("d", { weight: 2, inbox: channel });
+    expect(await release("b")).toBe("not-held");
+    expect([await held(), (await look()).used]).toEqual([["c|3||C"], 3]);
+  });
+
+  it("says so of a single permit that ran out, too", async () => {
+    await fill();
+    await expire("a");
+    expect(await release("a")).toBe("not-held");
+    expect(await held()).toEqual(["b|1||B"]);
+  });
+
+  it("changes nothing for a claim that neither has a permit nor waits", async () => {
+    await fill();
+    await queue("c");
+    for (const [token, claimed] of [
+      ["nobody", {}],
+      ["nobody", { weight: 1_000 }],
+      ["a", { weight: 2 }],
+      ["a", { holder: "another label" }],
+      ["a", { tenant: "x" }],
+      ["", {}],
+    ] as const)
+      expect(await unchanged(() => release(token, claimed))).toBe("not-held");
+    expect((await look()).used).toBe(2);
+  });
+
+  it("passes over waiters whose inbox nobody hears, and keeps their place", async () => {
+    const { channel } = await anInbox();
+    await fill();
+    await queue("deaf", { inbox: `${redis.prefix}:inbox:nobody` });
+    await queue("c", { inbox: channel });
+    await queue("d", { inbox: channel });
+    await release("a");
+    expect(await held()).toEqual(["b|1||B", "c|1||C"]);
+    // Aside, it holds nobody up; its next sign of life brings it back, before the other.
+    await beat("deaf");
+    expect(await line()).toEqual(["deaf", "d"]);
+  });
+
+  it("passes over nobody where receivers cannot be counted", async () => {
+    const { channel } = await anInbox();
+    await fill();
+    await queue("far", { inbox: `${redis.prefix}:inbox:nobody` });
+    await queue("c", { inbox: channel });
+    await release("a", {}, 1);
+    expect([await held(), await line()]).toEqual([["b|1||B", "far|1||FAR"], ["c"]]);
+  });
+
+  it("drops waiters whose sign of life is too old", async () => {
+    const { channel } = await anInbox();
+    await fill();
+    await queue("dead", { inbox: channel });
+    await queue("c", { inbox: channel });
+    const record = (await db.hget(keys.waiters, "dead|1||DEAD"))!;
+    await db.hset(keys.waiters, "dead|1||DEAD", record.replace(/^\d+/, "1"));
+    await release("a");
+    expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], []]);
+    expect(await db.hkeys(keys.waiters)).toEqual(["#"]);
+  });
+
+  it("drops waiters without a record", async () => {
+    const { channel } = await anInbox();
+    await fill();
+    await queue("half", { inbox: channel });
+    await queue("c", { inbox: channel });
+    await db.hdel(keys.waiters, "half|1||HALF");
+    await release("a");
+    expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], []]);
+  });
+
+  it("reaches a living waiter behind all the deaf ones of one crashed process", async () => {
+    const { channel } = await anInbox();
+    await fill();
+    for (let index = 0; index < 40; index++)
+      await queue(`deaf${String(index)}`, { inbox: `${redis.prefix}:inbox:nobody`, maxWaiters: 100 });
+    await queue("c", { inbox: channel, maxWaiters: 100 });
+    await release("a");
+    expect(await held()).toEqual(["b|1||B", "c|1||C"]);
+  });
+
+  it("refuses a newer layout where others wait, and changes nothing", async () => {
+    await fill();
+    await queue("c");
+    await db.hset(keys.meta, "layout", "2");
+    for (const token of ["a", "c"])
+      expect(await unchanged(() => rejection(release(token)))).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+});
+
+describe("renew", () => {
+  it("pushes forward what lives, and says of each permit what became of it", async () => {
+    await fill();
+    const [elsewhere, corrupt] = [bench.keysOf("elsewhere").permits, bench.keysOf("corrupt").permits];
+    await db.rpush(corrupt, "x");
+    await db.pexpire(corrupt, 1_000);
+    const now = await serverMs();
+    const reply = await renew(
+      [keys.permits, "a|1||A", 9_000],
+      [keys.permits, "nobody|1||", 9_000],
+      [elsewhere, "a|1||A", 9_000],
+      [corrupt, "a|1||A", 9_000],
+    );
+    expect(reply.states).toEqual(["extended", "gone", "gone", "corrupt"]);
+    expect(reply.now).toBeGreaterThanOrEqual(now);
+    expect(Number(await db.zscore(keys.permits, "a|1||A"))).toBe(reply.now + 9_000);
+    expect(await held()).toEqual(["a|1||A", "b|1||B"]);
+    expect([await db.exists(elsewhere), await db.type(corrupt)]).toEqual([0, "list"]);
+  });
+
+  it("finds a permit that ran out gone, though nobody has dropped it yet", async () => {
+    await fill();
+    await expire("a");
+    expect((await unchanged(() => renew([keys.permits, "a|1||A", 9_000]))).states).toEqual(["gone"]);
+  });
+
+  it("keeps the key longer than its longest permit, whatever the others are", async () => {
+    await acquire("long", { leaseMs: 60_000 });
+    await acquire("short", { leaseMs: 100 });
+    expect(await db.pttl(keys.permits)).toBeGreaterThan(100_000);
+    await renew([keys.permits, "short|1||SHORT", 50]);
+    expect(await db.pttl(keys.permits)).toBeGreaterThan(100_000);
+    await renew([keys.permits, "short|1||SHORT", 80_000]);
+    expect(await db.pttl(keys.permits)).toBeGreaterThan(80_000);
+    expect((await look()).used).toBe(2);
+  });
+});
+
+describe("beat", () => {
+  it("keeps waiters alive and tells each its position", async () => {
+    await fill();
+    for (const token of ["c", "d", "e"]) await queue(token);
+    const stale = Date.now() + 1_000;
+    const record = (await db.hget(keys.waiters, "e|1||E"))!;
+    await db.hset(keys.waiters, "e|1||E", record.replace(/^\d+/, String(stale)));
+    for (const key of [keys.line, keys.heads, keys.waiters]) await db.pexpire(key, 3_000);
+    expect(await beat("e", "c")).toEqual({
+      now: expect.any(Number),
+      msLeft: about(5_000),
+      permits: 2,
+      permitsPerTenant: undefined,
+      used: 2,
+      states: [2, 0],
+    });
+    const after = await state();
+    expect(await line()).toEqual(["c", "d", "e"]);
+    expect([after.line.ttl, after.heads.ttl, after.waiters.ttl]).toEqual([about(lineMs), about(lineMs), about(lineMs)]);
+    expect(Number((await db.hget(keys.waiters, "e|1||E"))!.slice(0, 13))).toBeGreaterThan(stale + 5_000);
+  });
+
+  it("knows nothing of a claim that is not in line", async () => {
+    await fill();
+    expect((await beat("x", "y")).states).toEqual(["unknown", "unknown"]);
+    expect([await held(), await line()]).toEqual([["a|1||A", "b|1||B"], []]);
+  });
+
+  it("tells who has a permit that it has", async () => {
+    await fill();
+    expect((await beat("a", "c")).states).toEqual([{ msLeft: about(5_000), proof: "" }, "unknown"]);
+  });
+
+  it("grants to all who fit of those who ask, and says so", async () => {
+    await fill();
+    for (const token of ["c", "d", "e"]) await queue(token);
+    await expire("a");
+    await expire("b");
+    const granted = { msLeft: 2_000, proof: "" };
+    expect((await beat("e", "d", "c")).states).toEqual([0, granted, granted]);
+    expect([await held(), await line()]).toEqual([["c|1||C", "d|1||D"], ["e"]]);
+  });
+
+  it("passes over waiters that nobody can tell and that did not ask", async () => {
+    await fill();
+    for (const token of ["c", "d"]) await queue(token);
+    await expire("a");
+    expect((await beat("d")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+    await expire("b");
+    expect((await beat("c")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+  });
+
+  it("says when the next permit ends, or that there is none", async () => {
+    expect((await beat("x")).msLeft).toBe(-1);
+    await acquire("a", { leaseMs: 9_000 });
+    await acquire("b", { leaseMs: 3_000 });
+    expect((await beat("x")).msLeft).toEqual(about(3_000));
+  });
+
+  it("answers 500 waiters at once", async () => {
+    await fill();
+    const tokens = Array.from({ length: 500 }, (_, index) => `w${String(index)}`);
+    for (const token of tokens) await queue(token, { maxWaiters: 500 });
+    expect((await beat(...tokens)).states).toEqual(tokens.map((_, index) => index));
+  });
+
+  it("refuses a newer layout, and changes nothing", async () => {
+    await fill();
+    await queue("c");
+    await db.hset(keys.meta, "layout", "2");
+    expect(await unchanged(() => rejection(beat("c")))).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+});
+
+describe("resize", () => {
+  it("sets the limits of a semaphore that nobody has used", async () => {
+    expect(await resize(7, 3)).toBe(false);
+    expect((await state()).meta).toEqual(aMeta({ layout: "1", permits: "7", perTenant: "3" }));
+    expect(await acquire("a", { permits: 1, perTenant: 1, tenant: "x" })).toMatchObject({
+      limits: { permits: 7, permitsPerTenant: 3 },
+    });
+  });
+
+  it("raised, lets in all that fit; lowered, takes nothing from anybody", async () => {
+    const { channel, messages } = await anInbox();
+    await fill();
+    for (const token of ["c", "d", "e"]) await queue(token, { inbox: channel });
+    await resize(4);
+    expect([(await held()).length, await line()]).toEqual([4, ["e"]]);
+    await expect.poll(() => messages.filter((message) => message.includes("granted"))).toHaveLength(2);
+    await resize(1);
+    expect(await held()).toHaveLength(4);
+    for (const token of ["a", "b", "c"]) {
+      expect(await release(token)).toBe("released");
+      expect(await line()).toEqual(["e"]);
+    }
+    await release("d");
+    expect([await held(), await line()]).toEqual([["e|1||E"], []]);
+  });
+
+  it("keeps the limit of each tenant unless another is named, and lets in who fits then", async () => {
+    const { channel } = await anInbox();
+    const group = { permits: 9, perTenant: 1, inbox: channel };
+    for (const token of ["x1", "x2", "x3", "y1", "y2"]) await queue(token, { ...group, tenant: token[0]! });
+    await resize(9);
+    expect(await line()).toEqual(["x2", "x3", "y2"]);
+    await resize(9, 2);
+    expect(await line()).toEqual(["x3"]);
+    expect(await usage()).toEqual({ "u:x": "2", "u:y": "2" });
+  });
+
+  it("asks to be called again where one call does not grant it all", async () => {
+    const { channel } = await anInbox();
+    await fill();
+    for (let index = 0; index < 1_500; index++) await queue(`w${String(index)}`, { inbox: channel, maxWaiters: 9_999 });
+    expect(await resize(5_000)).toBe(true);
+    expect(await db.zcard(keys.permits)).toBe(1_002);
+    expect(await resize(5_000)).toBe(false);
+    expect([await db.zcard(keys.permits), await db.exists(keys.line, keys.heads)]).toEqual([1_502, 0]);
+  });
+
+  it("refuses a newer layout, and changes nothing", async () => {
+    await fill();
+    await db.hset(keys.meta, "layout", "2");
+    expect(await unchanged(() => rejection(resize(9)))).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+});
+
+describe("inspect", () => {
+  it("shows a semaphore that nobody has used, and leaves it so", async () => {
+    expect(await look()).toEqual({ limits: undefined, used: 0, waiting: 0, holders: [], queue: [] });
+    expect(await redis.keys()).toEqual([]);
+  });
+
+  it("shows limits, the first to end and the first in line, and changes nothing", async () => {
+    const group = { permits: 9, perTenant: 5 };
+    await acquire("a", { ...group, tenant: "x", weight: 4, leaseMs: 9_000 });
+    await acquire("b", { ...group, tenant: "y", leaseMs: 3_000, weight: 5 });
+    await queue("c", { ...group, tenant: "y", priority: 1 });
+    await queue("d", { ...group, tenant: "a%20b" });
+    await queue("e", { ...group, tenant: "x", weight: 2 });
+    expect(await unchanged(() => look(2))).toEqual({
+      limits: { permits: 9, permitsPerTenant: 5 },
+      used: 9,
+      waiting: 3,
+      holders: [
+        { holder: "B", weight: 5, tenant: "y", msLeft: about(3_000) },
+        { holder: "A", weight: 4, tenant: "x", msLeft: about(9_000) },
+      ],
+      queue: [
+        { holder: "D", weight: 1, tenant: "a b" },
+        { holder: "E", weight: 2, tenant: "x" },
+      ],
+    });
+    expect((await look(1)).holders).toHaveLength(1);
+  });
+
+  it("leaves out permits that ran out", async () => {
+    await acquire("a", { permits: 9, weight: 4 });
+    await acquire("b", { permits: 9, weight: 2 });
+    await expire("a", { weight: 4 });
+    expect(await unchanged(() => look())).toMatchObject({ used: 2, holders: [{ holder: "B" }] });
+  });
+
+  it("refuses a newer layout", async () => {
+    await acquire("a");
+    await db.hset(keys.meta, "layout", "2");
+    expect(await rejection(look())).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+});
+
+describe("every key has an end", () => {
+  const endless = async (): Promise<string[]> => {
+    const all = Object.entries(await state()).filter(([, { ttl }]) => ttl === -1);
+    return all.map(([part]) => part);
+  };
+
+  it("after a release that sets the only waiter aside", async () => {
+    await fill();
+    await queue("deaf", { inbox: `${redis.prefix}:inbox:nobody` });
+    await release("a");
+    expect(await db.zcard(keys.line)).toBe(1);
+    expect(await endless()).toEqual([]);
+  });
+
+  it("after a release that gives a tenant room, but nobody else", async () => {
+    const group = { permits: 3, perTenant: 2 };
+    await acquire("x1", { ...group, tenant: "x" });
+    await queue("x2", { ...group, tenant: "x", weight: 2 });
+    await acquire("y1", { ...group, tenant: "y", weight: 2 });
+    await release("x1", { tenant: "x", holder: "X1" });
+    expect(await db.zcard(keys.heads)).toBe(1);
+    expect(await endless()).toEqual([]);
+  });
+
+  it("after a release where the counts were lost", async () => {
+    await acquire("x1", { permits: 9, perTenant: 5, tenant: "x", weight: 3 });
+    await acquire("x2", { permits: 9, perTenant: 5, tenant: "x", weight: 2 });
+    await db.del(keys.meta);
+    await release("x1", { tenant: "x", weight: 3, holder: "X1" });
+    expect(await endless()).toEqual([]);
+  });
+
+  it("after new limits by which nobody fits", async () => {
+    await queue("x1", { permits: 1, perTenant: 1, tenant: "x" });
+    await queue("x2", { permits: 1, perTenant: 1, tenant: "x" });
+    await resize(1, 2);
+    expect(await db.zcard(keys.heads)).toBe(1);
+    expect(await endless()).toEqual([]);
+  });
+});
+
+describe("hostile holders and tenants", () => {
+  const texts = ["a|b", "|", "two words", "two\nlines", "tab\there", "granted\t1\t2", "nul\u0000byte", "%s {} (x", "#"];
+
+  it.each(texts)("%j goes through line, grant, renewal and release as it is", async (text) => {
+    const { channel } = await anInbox();
+    const claimed = { holder: text, tenant: encodeURIComponent(text) };
+    const group = { permits: 1, perTenant: 1, inbox: channel, ...claimed };
+    await queue("a", group);
+    await queue("b", group);
+    const shown = { holder: text, tenant: text, weight: 1 };
+    expect(await look()).toMatchObject({ used: 1, waiting: 1, holders: [shown], queue: [shown] });
+    expect((await renew([keys.permits, claimOf("a", claimed), 9_000])).states).toEqual(["extended"]);
+    expect(await release("a", claimed)).toBe("released");
+    expect(await held()).toEqual([claimOf("b", claimed)]);
+    expect((await beatClaims([claimOf("b", claimed)])).states).toEqual([{ msLeft: about(2_000), proof: "" }]);
+    expect(await release("b", claimed)).toBe("released");
+    expect(await usage()).toEqual({});
+  });
+
+  it("a tenant whose name begins another's has a line of its own", async () => {
+    const { channel } = await anInbox();
+    const group = { permits: 9, perTenant: 1, inbox: channel };
+    for (const tenant of ["a", "ab", "a!", "a%20b", "A"]) {
+      await queue(`${tenant}1`, { ...group, tenant });
+      expect(await queue(`${tenant}2`, { ...group, tenant })).toMatchObject({ state: "queued", position: 0 });
+    }
+    await release("a1", { tenant: "a", holder: "A1" });
+    expect((await line()).toSorted()).toEqual(["A2", "a!2", "a%20b2", "ab2"].toSorted());
+  });
+});
+
+describe("a key of another type", () => {
+  /** A full semaphore with a waiter, so that each script has to do with all keys; then one of them is something else. */
+  const spoil = async (part: keyof SemaphoreKeys): Promise<void> => {
+    await fill();
+    await queue("c");
+    await db.del(keys[part]);
+    await db.rpush(keys[part], "stranger");
+    await db.pexpire(keys[part], 30_000);
+  };
+  const all: readonly (keyof SemaphoreKeys)[] = ["permits", "meta", "line", "heads", "waiters"];
+  const cases: readonly (readonly [
+    what: string,
+    run: () => Promise<unknown>,
+    parts: readonly (keyof SemaphoreKeys)[],
+  ])[] = [
+    ["acquire", () => queue("d"), all],
+    ["release by a holder", () => release("a"), all],
+    ["release by a waiter", () => release("c"), all],
+    ["beat", () => beat("c"), all],
+    ["resize", () => resize(9), all],
+    ["inspect", () => look(), ["permits", "meta", "line", "waiters"]],
+  ];
+  const table = cases.flatMap(([what, run, parts]) => parts.map((part) => ({ what, part, run })));
+
+  it.each(table)("is named by $what when it is $part, and nothing is changed", async ({ part, run }) => {
+    await spoil(part);
+    const error = await unchanged(() => rejection(run()));
+    expect(error).toBeInstanceOf(KitKeyTypeError);
+    expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: keys[part], found: "list" });
+    expect(String(error)).toContain(keys[part]);
+  });
+});
+
+describe("a server at maxmemory", () => {
+  beforeEach(() => {
+    redis.defer(() => db.config("SET", "maxmemory", "0"));
+  });
+  const full = (): Promise<unknown> => db.config("SET", "maxmemory", "1");
+
+  it("refuses an acquire, a place in line and other limits with KIT_SERVER_FULL, and nothing is changed", async () => {
+    const refused = { code: "KIT_SERVER_FULL", retryable: true };
+    await full();
+    expect(await unchanged(() => rejection(acquire("a")))).toMatchObject(refused);
+    await db.config("SET", "maxmemory", "0");
+    await acquire("a");
+    await full();
+    for (const attempt of [() => acquire("b"), () => queue("b"), () => resize(9)])
+      expect(await unchanged(() => rejection(attempt()))).toMatchObject(refused);
+    await db.config("SET", "maxmemory", "0");
+    await acquire("b");
+    await full();
+    expect(await unchanged(() => rejection(queue("c")))).toMatchObject(refused);
+  });
+
+  it("lets a release through, which hands the permit on", async () => {
+    const { channel, messages } = await anInbox();
+    await fill();
+    await queue("c", { inbox: channel });
+    await full();
+    expect(await release("a")).toBe("released");
+    expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], []]);
+    await expect.poll(() => messages).toHaveLength(1);
+  });
+
+  it("lets renew, beat and leave through, and a grant by beat", async () => {
+    await fill();
+    await queue("c");
+    await queue("d");
+    await full();
+    expect((await renew([keys.permits, "a|1||A", 7_000])).states).toEqual(["extended"]);
+    expect((await beat("c", "d")).states).toEqual([0, 1]);
+    expect(await release("d")).toBe("left");
+    await db.config("SET", "maxmemory", "0");
+    await expire("a");
+    await full();
+    expect((await beat("c")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+  });
+});
+
+describe("a server that has evicted one key", () => {
+  /** A group with four permits in use, two of them of weight 2, and two tenants that wait. */
+  const group = { permits: 6, perTenant: 4 };
+  const begin = async (channel: string): Promise<void> => {
+    await acquire("x1", { ...group, tenant: "x", weight: 2 });
+    await acquire("x2", { ...group, tenant: "x", weight: 2 });
+    await acquire("y1", { ...group, tenant: "y" });
+    await acquire("y2", { ...group, tenant: "y" });
+    await queue("x3", { ...group, tenant: "x", inbox: channel });
+    await queue("z1", { ...group, tenant: "z", inbox: channel });
+  };
+  const tokens = async (): Promise<string[]> => (await held()).map((claim) => claim.slice(0, 2));
+  const beatAll = (): Promise<BeatReply<scripts.Usage>> =>
+    scripts.beat.run(db, keys, {
+      shared: 0,
+      aliveMs: 15_000,
+      limit: group.permits,
+      perTenant: group.perTenant,
+      claims: [claimOf("x3", { tenant: "x" }), claimOf("z1", { tenant: "z" })],
+    });
+
+  it("finds out that no permit is held where it lost the permits, and counts anew", async () => {
+    const { channel } = await anInbox();
+    await begin(channel);
+    await db.del(keys.permits);
+    expect((await beatAll()).states).toEqual([
+      { msLeft: 2_000, proof: "" },
+      { msLeft: 2_000, proof: "" },
+    ]);
+    expect([await tokens(), await usage(), (await look()).used]).toEqual([["x3", "z1"], { "u:x": "1", "u:z": "1" }, 2]);
+    expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("not-held");
+    expect((await look()).used).toBe(2);
+  });
+
+  it("counts the permits where it lost limits and counts, and takes the limits of whoever asks", async () => {
+    const { channel } = await anInbox();
+    await begin(channel);
+    await db.del(keys.meta);
+    expect(await acquire("y3", { ...group, tenant: "y" })).toMatchObject({ state: "held", used: 6 });
+    expect((await state()).meta).toEqual(
+      aMeta({ layout: "1", permits: "6", perTenant: "4", extra: "2", "u:x": "4", "u:y": "2" }),
+    );
+    await release("y1", { tenant: "y", holder: "Y1" });
+    expect(await tokens()).toEqual(["x1", "x2", "y2", "z1"]);
+  });
+
+  it("grants nothing on a release where it lost the limits, but to the next who brings some", async () => {
+    const { channel } = await anInbox();
+    await begin(channel);
+    await db.del(keys.meta);
+    expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("released");
+    await beatAll();
+    expect(await tokens()).toEqual(["x2", "x3", "y1", "y2", "z1"]);
+    expect((await look()).used).toBe(6);
+  });
+
+  it.each(["extra", "u:x"])("counts anew where %s is no number, whoever comes first", async (field) => {
+    const sound = { extra: "2", "u:x": "4", "u:y": "2" };
+    const { channel } = await anInbox();
+    const first: Record<string, () => Promise<unknown>> = {
+      acquire: () => acquire("x4", { ...group, tenant: "x" }),
+      queue: () => queue("x3", { ...group, tenant: "x", inbox: channel }),
+      beat: beatAll,
+      resize: () => resize(6, 4),
+    };
+    await begin(channel);
+    for (const [what, act] of Object.entries(first)) {
+      await db.hset(keys.meta, field, "junk");
+      await act();
+      // Not all of them need that count.
+      const counted = await usage();
+      expect([what, { ...counted, [field]: sound[field as "extra"] }]).toEqual([what, sound]);
+      expect((await look()).used).toBe(6);
+    }
+    await db.hset(keys.meta, field, "junk");
+    await release("x1", { tenant: "x", weight: 2, holder: "X1" });
+    expect([await tokens(), await usage()]).toEqual([
+      ["x2", "x3", "y1", "y2", "z1"],
+      { extra: "1", "u:x": "3", "u:y": "2", "u:z": "1" },
+    ]);
+  });
+
+  it.each(["extra", "u:x"])("counts anew where %s is no number and nobody waits", async (field) => {
+    await acquire("x1", { ...group, tenant: "x", weight: 2 });
+    await db.hset(keys.meta, field, "junk");
+    expect(await acquire("x2", { ...group, tenant: "x", weight: 2 })).toMatchObject({ state: "granted" });
+    expect([await usage(), (await look()).used]).toEqual([{ extra: "2", "u:x": "4" }, 4]);
+    await db.hset(keys.meta, field, "junk");
+    expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("released");
+    expect([await usage(), (await look()).used]).toEqual([{ extra: "1", "u:x": "2" }, 2]);
+  });
+
+  it.each(["line", "heads", "waiters"] as const)("serves all who wait, in order, where it lost %s", async (part) => {
+    const { channel } = await anInbox();
+    await begin(channel);
+    await db.del(keys[part]);
+    const { states } = await beatAll();
+    for (const [index, token] of ["x3", "z1"].entries())
+      if (states[index] === "unknown") await queue(token, { ...group, tenant: token[0]!, inbox: channel });
+    expect((await look()).used).toBe(6);
+    await release("y1", { tenant: "y", holder: "Y1" });
+    expect(await tokens()).toEqual(["x1", "x2", "y2", "z1"]);
+    await release("x1", { tenant: "x", weight: 2, holder: "X1" });
+    expect(await tokens()).toEqual(["x2", "x3", "y2", "z1"]);
+    expect([await line(), await usage()]).toEqual([[], { extra: "1", "u:x": "3", "u:y": "1", "u:z": "1" }]);
+  });
+});

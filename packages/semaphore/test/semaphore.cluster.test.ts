@@ -1,0 +1,3 @@
+import { semaphoreBehaviour } from "./behaviour.js";
+
+semaphoreBehaviour("cluster");

@@ -1,0 +1,102 @@
+// What client processes do in the cases that locks and semaphores have in common.
+import { setTimeout as sleep } from "node:timers/promises";
+import { now } from "../clock.js";
+import type { Caller } from "../contestants/caller.js";
+import { sent } from "../sent.js";
+
+export interface PairsTask {
+  readonly callers: number;
+  readonly namesPerCaller: number;
+  readonly ms: number;
+}
+
+export interface PairsResult {
+  readonly pairs: number;
+  readonly elapsedMs: number;
+}
+
+export interface LoopsTask {
+  readonly loops: number;
+  readonly name: string;
+  readonly startAt: number;
+  /** Taken from here on, so that all have found their pace. */
+  readonly countFrom: number;
+  readonly stopAt: number;
+  readonly holdMs: number;
+}
+
+export interface LoopsResult {
+  /** One element per acquisition: asked, running, giving back. */
+  readonly requested: Float64Array;
+  readonly granted: Float64Array;
+  readonly released: Float64Array;
+  /** Which of the loops. */
+  readonly loop: Float64Array;
+  /** Commands sent from `countFrom` to `stopAt`, and over all. */
+  readonly sentInWindow: number;
+  readonly sent: number;
+}
+
+export interface LoopJobs {
+  readonly pairs: (task: PairsTask) => Promise<PairsResult>;
+  readonly loops: (task: LoopsTask) => Promise<LoopsResult>;
+}
+
+export const idle = (): void => undefined;
+
+export const until = async (instant: number): Promise<void> => {
+  await sleep(Math.max(0, instant - now()));
+};
+
+export const loopJobs = (callerOf: (index: number) => Caller): LoopJobs => ({
+  pairs: async ({ callers: count, namesPerCaller, ms }) => {
+    const startedAt = now();
+    const end = startedAt + ms;
+    let done = 0;
+    const call = async (index: number): Promise<void> => {
+      const caller = callerOf(index);
+      const names = Array.from({ length: namesPerCaller }, (_, name) => `pair:${String(index)}:${String(name)}`);
+      for (let turn = 0; now() < end; turn++, done++) await caller.using(names[turn % namesPerCaller] as string, idle);
+    };
+    await Promise.all(Array.from({ length: count }, (_, index) => call(index)));
+    return { pairs: done, elapsedMs: now() - startedAt };
+  },
+
+  loops: async ({ loops: count, name, startAt, countFrom, stopAt, holdMs }) => {
+    const requested: number[] = [];
+    const granted: number[] = [];
+    const released: number[] = [];
+    const loop: number[] = [];
+    const run = async (index: number): Promise<void> => {
+      const caller = callerOf(index);
+      while (now() < stopAt) {
+        const requestedAt = now();
+        await caller.using(name, async () => {
+          const grantedAt = now();
+          // Whoever still waits at the end goes through without holding, so that the end comes.
+          if (grantedAt < stopAt) await sleep(holdMs);
+          requested.push(requestedAt);
+          granted.push(grantedAt);
+          loop.push(index);
+          released.push(now());
+        });
+      }
+    };
+    await until(startAt);
+    const sentBefore = sent();
+    const work = Promise.all(Array.from({ length: count }, (_, index) => run(index)));
+    await until(countFrom);
+    const sentAtStart = sent();
+    await until(stopAt);
+    const sentInWindow = sent() - sentAtStart;
+    await work;
+    return {
+      requested: Float64Array.from(requested),
+      granted: Float64Array.from(granted),
+      released: Float64Array.from(released),
+      loop: Float64Array.from(loop),
+      sentInWindow,
+      sent: sent() - sentBefore,
+    };
+  },
+});

@@ -1,0 +1,65 @@
+// What the contestants of locks and semaphores have in common.
+import { randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+
+/** One of many that want a name; has what the library wants each of them to have of its own. */
+export interface Caller {
+  /** Takes the name, however long that takes; runs `routine`; gives it back. */
+  using(name: string, routine: () => Promise<void> | void): Promise<void>;
+}
+
+/** A client that connects as soon as it is used. */
+export const reconnecting = (url: string): Redis => {
+  const redis = new Redis(url);
+  redis.on("error", () => undefined);
+  return redis;
+};
+
+export const connected = async (url: string): Promise<Redis> => {
+  const redis = reconnecting(url);
+  await redis.ping();
+  return redis;
+};
+
+/** Longer than any case. */
+export const foreverMs = 3_600_000;
+
+/** Objects that a library wants one of per caller and name. */
+export const perName = <T>(make: (name: string) => T): ((name: string) => T) => {
+  const made = new Map<string, T>();
+  return (name) => {
+    let one = made.get(name);
+    if (one === undefined) made.set(name, (one = make(name)));
+    return one;
+  };
+};
+
+export const inWords = (settings: object): string =>
+  Object.entries(settings)
+    .map(([name, value]) => `${name} ${String(value)}`)
+    .join(", ");
+
+/**
+ * The least that hands something on. `takeOrQueue` (KEYS name, queue; ARGV token, inbox, operand) replies 1 when it took
+ * it; `handOn` (KEYS name, queue; ARGV operand) gives it to the head of the queue and tells that one's inbox its token.
+ */
+export const pushed = async (url: string, takeOrQueue: string, handOn: string, operand: number): Promise<Caller> => {
+  const redis = await connected(url);
+  const subscriber = await connected(url);
+  const inbox = `inbox:${randomUUID()}`;
+  const waiting = new Map<string, () => void>();
+  await subscriber.subscribe(inbox);
+  subscriber.on("message", (_channel, token) => waiting.get(token)?.());
+  const take = String(await redis.script("LOAD", takeOrQueue));
+  const give = String(await redis.script("LOAD", handOn));
+  return {
+    using: async (name, routine) => {
+      const token = randomUUID();
+      const granted = new Promise<void>((resolve) => waiting.set(token, resolve));
+      if ((await redis.evalsha(take, 2, name, `${name}:queue`, token, inbox, operand)) !== 1) await granted;
+      waiting.delete(token);
+      await routine();
+      await redis.evalsha(give, 2, name, `${name}:queue`, operand);
+    },
+  };
+};

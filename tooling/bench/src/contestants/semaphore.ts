@@ -1,0 +1,203 @@
+// The libraries, each behind the same small interface and with the settings under which it is measured. Each is loaded
+// only where it is opened: a client process has one of them in its memory, and nothing of the others.
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  acquireFairSemaphore,
+  acquireSemaphore,
+  acquireSemaphoreWithLock,
+  releaseFairSemaphore,
+  releaseSemaphore,
+} from "@tooling/classic";
+import { pinned } from "../pins.js";
+import type { Contestant } from "../suite.js";
+import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "./caller.js";
+
+/** What every contestant of a case is opened with. */
+export interface SemaphoreSetup {
+  readonly permits: number;
+  readonly leaseMs: number;
+  /** How far the wall clock of each process is off; those beyond the list are right. */
+  readonly clocksOffMs?: readonly number[];
+}
+
+/** A library in this process. */
+interface SemaphoreContestant {
+  caller(): Caller;
+}
+
+type Settings = Omit<SemaphoreSetup, "clocksOffMs">;
+
+interface Definition extends Omit<Contestant, "settings"> {
+  readonly settings: string;
+  readonly open: (url: string, settings: Settings) => Promise<SemaphoreContestant>;
+}
+
+const kit: Definition = {
+  id: "kit",
+  peer: "kit",
+  isDefaults: false,
+  settings: "defaults: renewed each third of the lease, in order of arrival",
+  open: async (url, { permits, leaseMs }) => {
+    const { createSemaphore } = await import("@kit/semaphore");
+    const redis = await connected(url);
+    const semaphoreOf = perName((name) => createSemaphore(redis, name, { permits, leaseMs }));
+    const using: Caller["using"] = async (name, routine) => {
+      const permit = await semaphoreOf(name).acquire();
+      try {
+        await routine();
+      } finally {
+        await permit.release();
+      }
+    };
+    return { caller: () => ({ using }) };
+  },
+};
+
+const redisSemaphore = (id: string, isDefaults: boolean, retryInterval: number): Definition => ({
+  id,
+  peer: pinned("redis-semaphore"),
+  isDefaults,
+  settings: `Semaphore, one object per caller, renewed; ${inWords({ retryInterval, acquireTimeout: foreverMs })}`,
+  open: async (url, { permits, leaseMs }) => {
+    const { Semaphore } = await import("redis-semaphore");
+    const redis = await connected(url);
+    const caller = (): Caller => {
+      const semaphoreOf = perName(
+        (name) =>
+          new Semaphore(redis, name, permits, {
+            lockTimeout: leaseMs,
+            acquireTimeout: foreverMs,
+            retryInterval,
+            // By default it throws out of a timer, which ends the process.
+            onLockLost: () => undefined,
+          }),
+      );
+      const using: Caller["using"] = async (name, routine) => {
+        const semaphore = semaphoreOf(name);
+        await semaphore.acquire();
+        try {
+          await routine();
+        } finally {
+          await semaphore.release();
+        }
+      };
+      return { using };
+    };
+    return { caller };
+  },
+});
+
+const classic = (
+  way: string,
+  pollMs: number,
+  about: string,
+  acquire: typeof acquireSemaphore,
+  release: typeof releaseSemaphore,
+): Definition => ({
+  id: `classic ${way}`,
+  peer: `classic ${way}`,
+  isDefaults: false,
+  settings: `${about}, tried every ${String(pollMs)} ms; a connection per caller; has no renewal`,
+  open: (url, { permits, leaseMs }) => {
+    const caller = (): Caller => {
+      // The race-free one needs WATCH, which belongs to a connection.
+      const redis = reconnecting(url);
+      const using: Caller["using"] = async (name, routine) => {
+        const tryOnce = (): Promise<string | null> =>
+          acquire(redis, name, permits, { timeoutSeconds: leaseMs / 1_000 });
+        let token = await tryOnce();
+        while (token === null) {
+          await sleep(pollMs);
+          token = await tryOnce();
+        }
+        try {
+          await routine();
+        } finally {
+          await release(redis, name, token);
+        }
+      };
+      return { using };
+    };
+    return Promise.resolve({ caller });
+  },
+});
+
+const takeOne = `
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
+if redis.call("ZCARD", KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+return redis.call("ZADD", KEYS[1], now + ARGV[3], ARGV[1])`;
+
+/** What nobody can do with less whose permits lapse: one script to take one, one command to give it back. */
+const rawPair: Definition = {
+  id: "raw pair",
+  peer: "floor",
+  isDefaults: false,
+  settings: "EVALSHA that sweeps by the server's time, counts and adds, then ZREM; no waiting or renewal",
+  open: async (url, { permits, leaseMs }) => {
+    const redis = await connected(url);
+    const sha = String(await redis.script("LOAD", takeOne));
+    const using: Caller["using"] = async (name, routine) => {
+      const token = randomUUID();
+      if ((await redis.evalsha(sha, 1, name, token, permits, leaseMs)) !== 1)
+        throw new Error("a raw pair has no rivals");
+      await routine();
+      await redis.zrem(name, token);
+    };
+    return { caller: () => ({ using }) };
+  },
+};
+
+const takeOrQueue = `
+if redis.call("INCR", KEYS[1]) <= tonumber(ARGV[3]) then return 1 end
+redis.call("DECR", KEYS[1])
+redis.call("RPUSH", KEYS[2], ARGV[1] .. " " .. ARGV[2])
+return 0`;
+
+const handOn = `
+local head = redis.call("LPOP", KEYS[2])
+if not head then return redis.call("DECR", KEYS[1]) end
+local token, inbox = head:match("(.*) (.*)")
+return redis.call("PUBLISH", inbox, token)`;
+
+/** The least that hands a permit on: one script to take it or to queue, one that gives it to the next and says so. */
+const rawPush: Definition = {
+  id: "raw push",
+  peer: "floor",
+  isDefaults: false,
+  settings: "EVALSHA counts or queues; EVALSHA one way and PUBLISH to message; no leases, checks or crash safety",
+  open: async (url, { permits }) => {
+    const caller = await pushed(url, takeOrQueue, handOn, permits);
+    return { caller: () => caller };
+  },
+};
+
+const definitions: readonly Definition[] = [
+  kit,
+  // 1 ms: as often as a timer of Node can; 10 ms as the library comes.
+  redisSemaphore("redis-semaphore", false, 1),
+  redisSemaphore("redis-semaphore defaults", true, 10),
+  classic("basic", 1, "one MULTI of ZREMRANGEBYSCORE ZADD ZRANK", acquireSemaphore, releaseSemaphore),
+  classic("fair", 1, "two MULTI, counter and owners", acquireFairSemaphore, releaseFairSemaphore),
+  classic("race-free", 1, "the fair one under SETNX", acquireSemaphoreWithLock, releaseFairSemaphore),
+  rawPair,
+  rawPush,
+];
+
+const definition = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};
+
+/** For the parent: who it is and how it is set. */
+export const semaphoreContestant = (id: string): Contestant => {
+  const { peer, isDefaults, settings } = definition(id);
+  return { id, peer, isDefaults, settings };
+};
+
+/** In a client process. */
+export const openSemaphoreContestant = (id: string, url: string, settings: Settings): Promise<SemaphoreContestant> =>
+  definition(id).open(url, settings);

@@ -1,0 +1,146 @@
+import { randomUUID } from "node:crypto";
+import type { ChainableCommander, Redis } from "ioredis";
+import { classicKeys } from "./keys.js";
+import { acquireLock, releaseLock } from "./lock.js";
+import { execute } from "./transaction.js";
+
+/** How long the race-free acquire waits for its lock. */
+const LOCK_WAIT_MS = 10;
+
+/** Options of the semaphore functions. */
+export interface SemaphoreOptions {
+  /** Put before every key. @default "" */
+  readonly prefix?: string;
+  /** How long a permit lasts, by the clock of whoever looks. @default 10 */
+  readonly timeoutSeconds?: number;
+  /** The client's clock, in milliseconds. @default the wall clock to the microsecond, as the classic code has it */
+  readonly now?: () => number;
+}
+
+/** In whole milliseconds, two who ask in the same one would be ranked by their tokens. */
+const wallClock = (): number => performance.timeOrigin + performance.now();
+
+/**
+ * Row 13: in one transaction `ZREMRANGEBYSCORE` of what is older than the time limit, `ZADD` of itself at the client's
+ * time, `ZRANK`; a rank below `limit` is a permit. Otherwise `ZREM`. Resolves to the token, or null at once.
+ *
+ * Known faults: the rank goes by clients' clocks, so that a client whose clock is 10 ms slow takes a permit from the
+ * newest holder, who is not told; one whose clock is fast by the time limit removes everybody; no waiting.
+ */
+export async function acquireSemaphore(
+  redis: Redis,
+  name: string,
+  limit: number,
+  { prefix = "", timeoutSeconds = 10, now = wallClock }: SemaphoreOptions = {},
+): Promise<string | null> {
+  const { semaphore } = classicKeys(prefix);
+  const holders = semaphore(name);
+  const token = randomUUID();
+  const nowSeconds = now() / 1000;
+  const rank = await lastReply(
+    redis
+      .multi()
+      .zremrangebyscore(holders, "-inf", nowSeconds - timeoutSeconds)
+      .zadd(holders, nowSeconds, token)
+      .zrank(holders, token),
+  );
+  if (rank < limit) return token;
+  await redis.zrem(holders, token);
+  return null;
+}
+
+/** Row 13: `ZREM`. Resolves to false when the permit had lapsed and was swept. */
+export async function releaseSemaphore(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
+  return (await redis.zrem(classicKeys(prefix).semaphore(name), token)) === 1;
+}
+
+/**
+ * Row 14: the order is that of a counter, kept in a second ZSET of owners. One transaction sweeps the time ZSET, cuts the
+ * owners down to those still in it (`ZINTERSTORE`, weights 1 and 0) and takes a number (`INCR`); a second one adds both
+ * rows and looks at the rank among the owners. Otherwise both rows go again. Resolves to the token, or null at once.
+ *
+ * Known faults: between the two transactions another with a later number may see itself within the limit, and both are
+ * in; a client whose clock is ahead by the time limit removes everybody, one that is behind by it is removed by
+ * everybody; no waiting.
+ */
+export async function acquireFairSemaphore(
+  redis: Redis,
+  name: string,
+  limit: number,
+  { prefix = "", timeoutSeconds = 10, now = wallClock }: SemaphoreOptions = {},
+): Promise<string | null> {
+  const keys = classicKeys(prefix);
+  const holders = keys.semaphore(name);
+  const owners = keys.semaphoreOwners(name);
+  const token = randomUUID();
+  const nowSeconds = now() / 1000;
+  const ticket = await lastReply(
+    redis
+      .multi()
+      .zremrangebyscore(holders, "-inf", nowSeconds - timeoutSeconds)
+      .zinterstore(owners, 2, owners, holders, "WEIGHTS", 1, 0)
+      .incr(keys.semaphoreCounter(name)),
+  );
+  const rank = await lastReply(
+    redis.multi().zadd(holders, nowSeconds, token).zadd(owners, ticket, token).zrank(owners, token),
+  );
+  if (rank < limit) return token;
+  await releaseFairSemaphore(redis, name, token, prefix);
+  return null;
+}
+
+/** Rows 14 and 16: `ZREM` from both ZSETs. Resolves to false when the permit had lapsed and was swept. */
+export async function releaseFairSemaphore(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
+  const keys = classicKeys(prefix);
+  const replies = await execute(
+    redis.multi().zrem(keys.semaphore(name), token).zrem(keys.semaphoreOwners(name), token),
+  );
+  return replies?.[0] === 1;
+}
+
+/**
+ * Row 15: `ZADD` of the holder at the client's time; if that was a new row the permit was lost, and both rows go.
+ * Resolves to whether the permit is still held.
+ *
+ * Known faults: until it is removed again, a lost permit is back among the holders, and stays for another time limit if
+ * its client crashes there; nobody renews by itself; the holder learns of the loss only when it asks.
+ */
+export async function refreshFairSemaphore(
+  redis: Redis,
+  name: string,
+  token: string,
+  { prefix = "", now = wallClock }: SemaphoreOptions = {},
+): Promise<boolean> {
+  if ((await redis.zadd(classicKeys(prefix).semaphore(name), now() / 1000, token)) === 0) return true;
+  await releaseFairSemaphore(redis, name, token, prefix);
+  return false;
+}
+
+/**
+ * Row 16: {@link acquireFairSemaphore} under the lock of row 10, for which it waits 10 ms. Released and refreshed as the
+ * fair one. Needs a connection of its own, as all that uses `WATCH`.
+ *
+ * Known faults: the lock has no time limit, so that one crash while it is held closes the semaphore for ever; null means
+ * "full" as well as "lock busy"; four round trips more than the fair acquire; the clock faults of the fair one.
+ */
+export async function acquireSemaphoreWithLock(
+  redis: Redis,
+  name: string,
+  limit: number,
+  options: SemaphoreOptions = {},
+): Promise<string | null> {
+  const { prefix = "" } = options;
+  const lockName = `semaphore:${name}`;
+  const lock = await acquireLock(redis, lockName, LOCK_WAIT_MS, prefix);
+  if (lock === null) return null;
+  try {
+    return await acquireFairSemaphore(redis, name, limit, options);
+  } finally {
+    await releaseLock(redis, lockName, lock, prefix);
+  }
+}
+
+/** Runs a transaction without `WATCH`, which nothing undoes; the last reply, a count or a rank. */
+async function lastReply(transaction: ChainableCommander): Promise<number> {
+  return Number((await execute(transaction))?.at(-1));
+}

@@ -1,0 +1,228 @@
+import { readFileSync } from "node:fs";
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
+import type { Node } from "./servers.js";
+
+/** Who logs in. */
+export interface Login {
+  readonly username: string;
+  readonly password: string;
+}
+
+type Mode = "single" | "sentinel" | "cluster";
+
+/** What a user of a package may do, as the package's `acl.txt` has it. */
+export interface AclUser {
+  readonly login: Login;
+  grants(mode: Mode): readonly string[];
+  /** The rules for `SETUSER`, for keys under every prefix that begins so. */
+  rulesOf(mode: Mode, prefix: string): readonly string[];
+  /** Arguments for a server that has this user and another for the tests' own commands, also after a restart. */
+  serverArgs(mode: Mode): readonly string[];
+}
+
+const app: Login = { username: "app", password: "app-password" };
+const root: Login = { username: "root", password: "root-password" };
+
+/** What MIGRATE needs to log in where {@link guardUsers} is at work. */
+export const migrateLogin: readonly string[] = ["AUTH2", root.username, root.password];
+
+export const aclUser = (file: URL): AclUser => {
+  const grants = (mode: Mode): readonly string[] => {
+    const lines = readFileSync(file, "utf8")
+      .split("\n")
+      .filter((line) => line !== "" && !line.startsWith("#"));
+    const [always = "", cluster = ""] = lines;
+    return (mode === "cluster" ? `${always} ${cluster}` : always).split(" ");
+  };
+  const rulesOf = (mode: Mode, prefix: string): readonly string[] => [
+    "reset",
+    "on",
+    `>${app.password}`,
+    ...grants(mode).map((grant) => grant.replace("kit:", `${prefix}:`)),
+  ];
+  const serverArgs = (mode: Mode): readonly string[] => [
+    ...["--user", app.username, ...rulesOf(mode, "t-*"), "+acl|whoami"],
+    ...["--user", root.username, "on", `>${root.password}`, "~*", "&*", "+@all"],
+  ];
+  return { login: app, grants, rulesOf, serverArgs };
+};
+
+/** The clients of a test: those of a user, if one is named; the shared one is connected at its first use in each test. */
+export const clientsOf = <Client, Options extends object, ClusterOptions>(
+  redis: {
+    readonly prefix: string;
+    readonly client: Client;
+    connect(options?: Options, clusterOptions?: ClusterOptions): Client;
+  },
+  login: Login | undefined,
+): { connect(options?: Options, clusterOptions?: ClusterOptions): Client; shared(): Client } => {
+  const connect = (options?: Options, clusterOptions?: ClusterOptions): Client =>
+    redis.connect({ ...login, ...options } as Options, clusterOptions);
+  const shared = new Map<string, Client>();
+  return {
+    connect,
+    shared: () => {
+      if (login === undefined) return redis.client;
+      const client = shared.get(redis.prefix) ?? connect();
+      shared.set(redis.prefix, client);
+      return client;
+    },
+  };
+};
+
+/**
+ * Switches the default user off, for every test of the file, and fails a test after which a server has refused anything
+ * to anybody, or has a connection of somebody else than its two users.
+ */
+export const guardUsers = (redis: {
+  readonly server: { readonly nodes: readonly Node[] };
+  readonly client: object;
+}): void => {
+  const onAll = async <T>(look: (node: Node) => Promise<T>): Promise<T[]> =>
+    await Promise.all(redis.server.nodes.map(look));
+  const switchOff = async (): Promise<void> => {
+    await onAll((node) => node.call("ACL", "SETUSER", "default", "off"));
+  };
+  const expectNoRefusal = async (): Promise<void> => {
+    expect(await onAll((node) => node.call("ACL", "LOG"))).toEqual(redis.server.nodes.map(() => []));
+  };
+
+  beforeAll(async () => {
+    logInLater(redis.client);
+    await switchOff();
+    // Whoever was connected before stays who it was: the test kit's own connection, which restarts may need.
+    await onAll((node) => node.call("CLIENT", "KILL", "TYPE", "normal"));
+  });
+  // A server that was restarted has its default user back.
+  beforeEach(switchOff);
+  afterEach(async () => {
+    const lists = await onAll((node) => node.call("CLIENT", "LIST"));
+    const strangers = lists
+      .flatMap((list) => String(list).split("\n"))
+      // The last: one that has not even logged in yet.
+      .filter((line) => line !== "" && !/ name=kit-testing-admin | cmd=(?:restore-asking|NULL) /.test(line))
+      .filter((line) => !/ user=(?:app|root) /.test(line));
+    expect(strangers).toEqual([]);
+    await expectNoRefusal();
+    // A Cluster client forgets a node that was killed until a command misses it; here only the tests' own would.
+    const client = redis.client as Client;
+    if ("nodes" in client) await new Promise<void>((resolve) => client.refreshSlotsCache(() => resolve()));
+  });
+  // What was closed after the last test has spoken, too.
+  afterAll(expectNoRefusal);
+};
+
+interface SingleClient {
+  readonly options: object;
+}
+interface ClusterClient {
+  readonly options: { readonly redisOptions?: object };
+  readonly connectionPool: { readonly redisOptions: object };
+  nodes(role: "all"): readonly SingleClient[];
+  refreshSlotsCache(done: () => void): void;
+}
+type Client = SingleClient | ClusterClient;
+
+/** From its next connection on, the client is the tests' user. */
+const logInLater = (given: object): void => {
+  const client = given as Client;
+  if (!("nodes" in client)) {
+    Object.assign(client.options, root);
+    return;
+  }
+  // What its further connections are made with: ioredis 5 keeps the very options, 6 a copy.
+  Object.assign(client.options.redisOptions ?? {}, root);
+  Object.assign(client.connectionPool.redisOptions, root);
+  for (const node of client.nodes("all")) Object.assign(node.options, root);
+};
+
+/** The commands that clients and scripts have run since CONFIG RESETSTAT, as grants name them. */
+export const usedCommands = async (nodes: readonly Node[]): Promise<string[]> => {
+  const stats = await Promise.all(nodes.map((node) => node.call("INFO", "commandstats")));
+  const used = new Set(
+    stats.flatMap((text) => [...String(text).matchAll(/^cmdstat_(\S+):calls=[1-9]/gm)].map(([, command]) => command!)),
+  );
+  used.delete("config|resetstat");
+  // Logging in needs no grant. From Redis 7.2 on ioredis tells its version, and does not mind being refused.
+  for (const command of ["auth", "hello", "client|setinfo"]) used.delete(command);
+  return [...used].toSorted();
+};
+
+/** The commands among grants. */
+export const grantedCommands = (grants: readonly string[]): string[] =>
+  grants
+    .filter((grant) => grant.startsWith("+"))
+    .map((grant) => grant.slice(1))
+    .toSorted();
+
+/** Where a package's user is looked at: its client, and one of its keys, which a package of another name has beside. */
+export interface Confined {
+  readonly node: Node;
+  readonly client: { eval(script: string, keys: number, key: string): Promise<unknown> };
+  readonly prefix: string;
+  readonly own: string;
+  readonly foreign: string;
+}
+
+/** That a user may do nothing to others' keys and channels, nor to the server, in scripts and outside. */
+export const expectConfined = async ({ node, client, prefix, own, foreign }: Confined): Promise<void> => {
+  const verdictOf = (command: readonly string[]): Promise<unknown> =>
+    node.call("ACL", "DRYRUN", app.username, ...command);
+  for (const allowed of [
+    ["EXISTS", own],
+    ["PUBLISH", `${prefix}:inbox:x`, "m"],
+    ["SUBSCRIBE", `${prefix}:inbox:x`],
+  ])
+    expect([allowed, await verdictOf(allowed)]).toEqual([allowed, "OK"]);
+  for (const forbidden of [
+    ["EXISTS", foreign],
+    ["EXISTS", `other:${own}`],
+    ["SET", "session:1", "admin"],
+    ["DEL", own, "foreign"],
+    ["PUBLISH", `${prefix}:chat`, "m"],
+    ["SUBSCRIBE", "other:inbox:x"],
+    ["PSUBSCRIBE", "*"],
+    ["KEYS", "*"],
+    ["SCAN", "0"],
+    ["FLUSHALL"],
+    ["FLUSHDB"],
+    ["CONFIG", "GET", "*"],
+    ["CONFIG", "SET", "dir", "/"],
+    ["SCRIPT", "FLUSH"],
+    ["SCRIPT", "KILL"],
+    ["CLIENT", "KILL", "TYPE", "normal"],
+    ["CLIENT", "LIST"],
+    ["ACL", "LIST"],
+    ["MONITOR"],
+    ["DEBUG", "SLEEP", "1"],
+    ["SHUTDOWN"],
+    ["REPLICAOF", "NO", "ONE"],
+    ["MODULE", "LIST"],
+    ["MIGRATE", "127.0.0.1", "1", own, "0", "1"],
+    ["FUNCTION", "LIST"],
+    ["RENAME", own, own],
+  ])
+    expect([forbidden, await verdictOf(forbidden)]).toEqual([
+      forbidden,
+      expect.stringMatching(/has no permissions|no permissions to (access|run)/),
+    ]);
+
+  // Inside a script the same holds, also for keys that were not declared.
+  for (const [call, refusal] of [
+    [`redis.call('EXISTS', '${foreign}')`, /can't access at least one of the keys/],
+    ["redis.call('FLUSHALL')", /can't run this command/],
+    ["redis.call('CONFIG', 'GET', 'requirepass')", /can't run this command|not allowed from script/],
+    ["redis.call('LPUSH', KEYS[1], 'x')", /can't run this command/],
+    [`redis.call('PUBLISH', '${prefix}:chat', 'x')`, /can't publish|can't access at least one of the/],
+  ] as const)
+    await expect(client.eval(`return ${call}`, 1, own)).rejects.toThrow(refusal);
+};
+
+/** That a README's section "ACL" shows the grants as they are, the Cluster's own in its last row. */
+export const expectShown = (readme: URL, user: AclUser): void => {
+  const [, rules = ""] = /^## ACL\n.*?^```\n(.*?)^```$/ms.exec(readFileSync(readme, "utf8")) ?? [];
+  const single = user.grants("single");
+  const shown = rules.split(/\s+/).filter((word) => /^[~&+]/.test(word));
+  expect(shown.slice(0, single.length)).toEqual(single);
+  expect(shown).toEqual(user.grants("cluster"));
+};

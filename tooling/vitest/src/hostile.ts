@@ -1,0 +1,67 @@
+import { afterEach, expect } from "vitest";
+
+export const hostileNames: readonly string[] = [
+  "__proto__",
+  "constructor",
+  "prototype",
+  "toString",
+  "hasOwnProperty",
+  "__defineGetter__",
+];
+
+/** Random choices. */
+export interface Drawing {
+  below(limit: number): number;
+  oneOf<T>(values: readonly T[]): T;
+  /** JSON whose objects have hostile names, down to three levels. */
+  json(depth?: number): string;
+}
+
+/** Draws the same sequence in every run (mulberry32). */
+export const drawing = (seed: number): Drawing => {
+  let state = seed;
+  const below = (limit: number): number => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % limit;
+  };
+  const oneOf = <T>(values: readonly T[]): T => values[below(values.length)]!;
+  const json = (depth = 3): string => {
+    const leaf = ['"polluted"', "true", "1", "null", '"lock"', "[]"];
+    if (depth === 0 || below(3) === 0) return oneOf(leaf);
+    const names = [...hostileNames, "polluted", "leaseMs", "kit"];
+    const fields = Array.from({ length: 1 + below(3) }, () => `${JSON.stringify(oneOf(names))}:${json(depth - 1)}`);
+    return below(5) === 0 ? `[{${fields.join()}}]` : `{${fields.join()}}`;
+  };
+  return { below, oneOf, json };
+};
+
+/** What the built-in prototypes have, to be compared member by member. */
+const members = (): unknown[] =>
+  [Object.prototype, Array.prototype, Function.prototype].flatMap((prototype) =>
+    Reflect.ownKeys(prototype).flatMap((key) => {
+      const { value, get, set } = Object.getOwnPropertyDescriptor(prototype, key)!;
+      return [key, value as unknown, get, set];
+    }),
+  );
+
+/** Fails each test of the file after which a built-in prototype is not what it was. */
+export const guardPrototypes = (): void => {
+  const untouched = members();
+  afterEach(() => {
+    const now = members();
+    expect(now.length).toBe(untouched.length);
+    expect(now.every((member, index) => Object.is(member, untouched[index]))).toBe(true);
+  });
+};
+
+/** What a look gives while `Object.prototype` has a property that does not belong there. */
+export const polluted = <T>(name: string, value: unknown, look: () => T): T => {
+  Object.defineProperty(Object.prototype, name, { value, configurable: true });
+  try {
+    return look();
+  } finally {
+    Reflect.deleteProperty(Object.prototype, name);
+  }
+};

@@ -1,0 +1,32 @@
+export {
+  type AclUser,
+  aclUser,
+  clientsOf,
+  expectConfined,
+  expectShown,
+  grantedCommands,
+  guardUsers,
+  type Login,
+  migrateLogin,
+  usedCommands,
+} from "./acl.js";
+export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
+export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
+export { Peer, runProgram } from "./programs.js";
+export { aborted, rejection, type Watched, watched } from "./promises.js";
+export { acquireRefusals, expectRefusal, leaserRefusals, type Refusals } from "./refusals.js";
+export { recordTold, tappedTokens, tokenPattern, withoutOp } from "./secrets.js";
+export {
+  callsOf,
+  closedPort,
+  endMigrations,
+  inboxes,
+  inStep,
+  lapse,
+  moveSlot,
+  nodeOf,
+  scriptCalls,
+  sentTwice,
+} from "./servers.js";
+export { block, clock, timed, watchStalls } from "./time.js";
+export { recordTraces } from "./traces.js";

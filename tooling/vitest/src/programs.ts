@@ -1,0 +1,65 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+
+/** What a peer answers. */
+interface Answer {
+  readonly id: number;
+  readonly value?: unknown;
+  readonly error?: { readonly name: string; readonly code?: string; readonly reason?: string };
+}
+
+/** Another process, which does what it is told by `obey()` of `@tooling/vitest/peer`, and can be killed. */
+export class Peer {
+  readonly ready: Promise<void>;
+  readonly #child: ChildProcess;
+  readonly #open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
+  #last = 0;
+
+  constructor(program: URL, args: readonly string[], execArgv: readonly string[] = []) {
+    this.#child = fork(program, args, { execArgv: [...execArgv] });
+    this.#child.on("message", (answer: Answer) => {
+      const asked = this.#open.get(answer.id);
+      this.#open.delete(answer.id);
+      if (answer.error) asked?.reject(Object.assign(new Error(answer.error.name), answer.error));
+      else asked?.resolve(answer.value);
+    });
+    const exited = once(this.#child, "exit").then(() => {
+      throw new Error(`${program.pathname} ended by itself`);
+    });
+    this.ready = Promise.race([this.ask<void>("ready"), exited]);
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** SIGKILL: whatever it holds or waits for stays as it is in Redis. */
+  async kill(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    this.#child.kill("SIGKILL");
+    await once(this.#child, "exit");
+  }
+
+  ask<T>(...command: readonly unknown[]): Promise<T> {
+    const id = ++this.#last;
+    const answer = new Promise<T>((resolve, reject) =>
+      this.#open.set(id, { resolve: resolve as (value: unknown) => void, reject }),
+    );
+    this.#child.send([id, ...command]);
+    return answer;
+  }
+}
+
+/** Runs a program to its end; what it printed, and how it ended. */
+export const runProgram = async (
+  redis: { defer(close: () => unknown): void },
+  program: URL,
+  args: readonly string[],
+): Promise<{ readonly printed: string; readonly code: number | null }> => {
+  const child = fork(program, args, { silent: true, execArgv: [] });
+  redis.defer(() => child.kill("SIGKILL"));
+  let printed = "";
+  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (printed += String(chunk)));
+  const [code] = (await once(child, "close")) as [number | null];
+  return { printed, code };
+};

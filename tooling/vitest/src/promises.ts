@@ -1,0 +1,31 @@
+import { once } from "node:events";
+
+/** A promise whose fate can be looked at. */
+export interface Watched<T> {
+  readonly promise: Promise<T>;
+  readonly isSettled: boolean;
+}
+
+export const watched = <T>(promise: Promise<T>): Watched<T> => {
+  const watch = { promise, isSettled: false };
+  const settled = (): void => {
+    watch.isSettled = true;
+  };
+  promise.then(settled, settled);
+  return watch;
+};
+
+/** What a promise was rejected with; an error of its own if it was not. */
+export const rejection = async (promise: Promise<unknown>): Promise<unknown> =>
+  await promise.then(
+    (value) => {
+      throw new Error("it was not rejected", { cause: value });
+    },
+    (error: unknown) => error,
+  );
+
+/** Resolves with the reason for which a signal aborts. */
+export const aborted = async (signal: AbortSignal): Promise<unknown> => {
+  if (!signal.aborted) await once(signal, "abort");
+  return signal.reason;
+};

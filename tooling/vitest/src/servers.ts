@@ -1,0 +1,125 @@
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
+import { expect, vi } from "vitest";
+
+/** What is asked of a server process itself. */
+export interface Node {
+  call(command: string, ...args: string[]): Promise<unknown>;
+}
+
+const patience = { timeout: 5_000, interval: 10 };
+
+/** A loopback port on which nothing listens. */
+export const closedPort = async (): Promise<number> => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+};
+
+/** How often a node ran a command for a client; what scripts call inside is counted under its own name. */
+export const callsOf = async (node: Node, command: string): Promise<number> => {
+  const stats = String(await node.call("INFO", "commandstats"));
+  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
+};
+
+/** How often clients had the servers run a script. */
+export const scriptCalls = async (nodes: readonly Node[]): Promise<number> => {
+  const counts = await Promise.all(nodes.map((node) => callsOf(node, "evalsha")));
+  return counts.reduce((sum, count) => sum + count, 0);
+};
+
+/** The server process that serves a key. */
+export const nodeOf = async <N extends Node>(nodes: readonly N[], key: string): Promise<N> => {
+  for (const node of nodes) {
+    const serves = await node.call("EXISTS", key).then(
+      () => true,
+      () => false,
+    );
+    if (serves) return node;
+  }
+  throw new Error("no node serves it");
+};
+
+/** How many inboxes are subscribed to. */
+export const inboxes = async (nodes: readonly Node[]): Promise<number> => {
+  const lists = await Promise.all(nodes.map((node) => node.call("CLIENT", "LIST", "TYPE", "pubsub")));
+  return lists.reduce<number>((sum, list) => sum + (String(list).match(/name=kit:inbox/g)?.length ?? 0), 0);
+};
+
+/** Waits until the replicas have all that the master has now. */
+export const inStep = async (master: Node, replicas: readonly Node[]): Promise<void> => {
+  const offset = async (node: Node, field: string): Promise<number> =>
+    Number(new RegExp(`${field}:(\\d+)`).exec(String(await node.call("INFO", "replication")))?.[1]);
+  const wanted = await offset(master, "master_repl_offset");
+  for (const replica of replicas)
+    await vi.waitFor(
+      async () => expect(await offset(replica, "slave_repl_offset")).toBeGreaterThanOrEqual(wanted),
+      patience,
+    );
+};
+
+/** A slot and the node that it is to leave for another. */
+export interface SlotMove<N extends Node> {
+  readonly slot: string;
+  readonly from: N;
+  readonly to: N & { readonly host: string; readonly port: number };
+  /** What MIGRATE needs to log in. */
+  readonly login: readonly string[];
+}
+
+/** Moves a slot with all its keys, which are returned. */
+export const moveSlot = async <N extends Node>(
+  nodes: readonly N[],
+  { slot, from, to, login }: SlotMove<N>,
+): Promise<string[]> => {
+  const [fromId, toId] = [String(await from.call("CLUSTER", "MYID")), String(await to.call("CLUSTER", "MYID"))];
+  await to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
+  await from.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
+  const keys = (await from.call("CLUSTER", "GETKEYSINSLOT", slot, "100")) as string[];
+  await from.call("MIGRATE", to.host, String(to.port), "", "0", "5000", ...login, "KEYS", ...keys);
+  for (const node of [to, ...nodes]) await node.call("CLUSTER", "SETSLOT", slot, "NODE", toId);
+  return keys;
+};
+
+/** Servers keep the connection over which they moved keys for ten seconds. */
+export const endMigrations = async (nodes: readonly Node[]): Promise<void> => {
+  for (const node of nodes) {
+    const list = String(await node.call("CLIENT", "LIST"));
+    for (const [, id = ""] of list.matchAll(/^id=(\d+) .*cmd=restore-asking/gm))
+      await node.call("CLIENT", "KILL", "ID", id);
+  }
+};
+
+/** Makes a key run out now, on the server. */
+export const lapse = async (
+  db: { pexpire(key: string, ms: number): Promise<number>; exists(key: string): Promise<number> },
+  key: string,
+): Promise<void> => {
+  if ((await db.pexpire(key, 1)) !== 1) throw new Error(`${key} is not there to lapse`);
+  await vi.waitFor(async () => {
+    if ((await db.exists(key)) === 1) throw new Error(`${key} is still there`);
+  }, patience);
+};
+
+/**
+ * Has a call sent twice, as by a network that loses a connection but not what was sent on it: one copy over a connection
+ * that the client gives up, which reaches the server so many milliseconds later, and one over the next connection.
+ */
+export const sentTwice = async <T>(
+  proxy: { readonly up: { latencyMs: number }; readonly stats: { readonly slowedChunks: number } },
+  client: object,
+  lateMs: number,
+  call: () => Promise<T>,
+): Promise<T> => {
+  const before = proxy.stats.slowedChunks;
+  proxy.up.latencyMs = lateMs;
+  const calling = call();
+  await vi.waitFor(() => expect(proxy.stats.slowedChunks).toBeGreaterThan(before), { ...patience, interval: 1 });
+  proxy.up.latencyMs = 0;
+  const { stream } = client as { readonly stream: { destroy(error: Error): void } };
+  stream.destroy(new Error("given up"));
+  return await calling;
+};

@@ -1,0 +1,43 @@
+/** How long something took, how much of that this process was awake, and what came of it. */
+export const timed = async <T>(
+  promise: Promise<T>,
+): Promise<{ readonly ms: number; readonly awakeMs: number; readonly value: T }> => {
+  const startedAt = performance.now();
+  const stalls = watchStalls();
+  const value = await promise;
+  const ms = performance.now() - startedAt;
+  return { ms, awakeMs: ms - stalls.end().sum, value };
+};
+
+/** Keeps the event loop busy, as a long computation would. */
+export const block = (ms: number): void => {
+  const until = performance.now() + ms;
+  while (performance.now() < until);
+};
+
+/** How late timers of this process fire: on a busy machine not even the best of them is on time. */
+export const watchStalls = (): { end(): { readonly worst: number; readonly sum: number } } => {
+  const everyMs = 2;
+  let worst = 0;
+  let sum = 0;
+  let last = performance.now();
+  const look = (): void => {
+    const now = performance.now();
+    const late = now - last - everyMs;
+    worst = Math.max(worst, late);
+    // A millisecond or two are ordinary.
+    if (late > 2 * everyMs) sum += late;
+    last = now;
+  };
+  const timer = setInterval(look, everyMs);
+  return {
+    end: () => {
+      clearInterval(timer);
+      look();
+      return { worst, sum };
+    },
+  };
+};
+
+/** Milliseconds of a clock that is neither ours nor the server's. */
+export const clock = (): number => Number(process.hrtime.bigint()) / 1e6;
