@@ -131,7 +131,9 @@ export const coreSuite: Suite = {
     absenceCase("Redis absent, silent", true, "connecting to a port that takes the connection and says nothing"),
     readCase,
     seeCase,
-    ...["@kit/core", "@kit/core/config", "@kit/core/durable", "@kit/lock"].map(importCase),
+    ...["@kit/core", "@kit/core/config", "@kit/core/durable", "@kit/core/leasing", "@kit/lock", "@kit/semaphore"].map(
+      importCase,
+    ),
     tracingCase,
   ],
 };
