@@ -344,6 +344,22 @@ describe("release", () => {
       .toEqual([`b\tgranted\t${ending}\t700`, `c\tgranted\t${ending}\t700`, `d\thead\t${ending}`]);
   });
 
+  it.each([
+    ["in all", {}, 2],
+    ["in its tenant", { tenant: "x", perTenant: 2 }, 9],
+  ])("tells who is next when the new permit ends, where there is no more room %s", async (_where, group, permits) => {
+    const [first, second] = [await anInbox(), await anInbox()];
+    const asked = { ...group, permits, grantMs: 700 };
+    await acquire("a", asked);
+    await acquire("b", asked);
+    await queue("c", { ...asked, inbox: first.channel });
+    await queue("d", { ...asked, inbox: second.channel });
+    await release("a", group);
+    const ending = await db.zscore(keys.permits, claimOf("c", group));
+    await expect.poll(() => second.messages).toEqual([`d\thead\t${ending}`]);
+    expect(first.messages).toEqual([`c\tgranted\t${ending}\t700`]);
+  });
+
   it("leaves who is next alone when it looks by itself before the new permit ends", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
     await acquire("a", { leaseMs: 1_000 });
@@ -944,6 +960,17 @@ describe("a server that has evicted one key", () => {
     await db.hset(keys.meta, field, "junk");
     expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("released");
     expect([await usage(), (await look()).used]).toEqual([{ extra: "1", "u:x": "2" }, 2]);
+  });
+
+  it("goes by the limit of whoever asks where the stored one is no number, and can be looked at", async () => {
+    await acquire("a", { permits: 3, weight: 2 });
+    await db.hset(keys.meta, "permits", "junk");
+    expect(await acquire("b", { permits: 3, weight: 2 })).toMatchObject({ state: "held", used: 2 });
+    expect(await acquire("b", { permits: 3 })).toMatchObject({ state: "granted" });
+    await db.hset(keys.meta, "extra", "junk");
+    expect((await look()).holders.map(({ holder }) => holder)).toEqual(["A", "B"]);
+    await resize(4);
+    expect(await look()).toMatchObject({ limits: { permits: 4 }, used: 3 });
   });
 
   it.each(["line", "heads", "waiters"] as const)("serves all who wait, in order, where it lost %s", async (part) => {

@@ -39,12 +39,13 @@ if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 -- Most often nobody waits and there is room. The seven days are the metaMs of grant.lua.
 local layout, limit, perTenant, extra, used =
   unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
-if layout == '1' and redis.call('EXISTS', line) == 0 then
+local most, beyond, own = tonumber(limit or nil), tonumber(extra or 0), tonumber(used or 0)
+if layout == '1' and most and beyond and own and redis.call('EXISTS', line) == 0 then
   local held = redis.call('ZCARD', permits)
   if
     (held > 0 or not (extra or perTenant))
-    and held + (extra or 0) + weight <= tonumber(limit)
-    and (not perTenant or (used or 0) + weight <= tonumber(perTenant))
+    and held + beyond + weight <= most
+    and (not perTenant or own + weight <= (tonumber(perTenant) or 0))
   then
     local ending = string.format('%.0f', now + leaseMs)
     if redis.call('ZADD', permits, ending, claim) == 1 then
@@ -54,7 +55,7 @@ if layout == '1' and redis.call('EXISTS', line) == 0 then
     if held == 0 or redis.call('PTTL', permits) < leaseMs + 1000 then redis.call('PEXPIRE', permits, 2 * leaseMs + 1000) end
     redis.call('PEXPIRE', meta, 604800000)
     if limit == first and (perTenant or '') == firstPerTenant then return now end
-    return { 1, now, tonumber(leaseMs), tonumber(limit), tonumber(perTenant or -1) }
+    return { 1, now, tonumber(leaseMs), most, tonumber(perTenant or -1) }
   end
 end
 

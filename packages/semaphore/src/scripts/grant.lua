@@ -41,7 +41,8 @@ local function openSemaphore(keys, call)
   local isLineNew = redis.call('ZCARD', line) == 0
   redis.call('ZCARD', heads)
   local records = redis.call('HLEN', waiters)
-  limit, perTenant = tonumber(limit or nil) or tonumber(call.limit), tonumber(perTenant or nil)
+  limit = tonumber(limit or nil) or tonumber(call.limit)
+  perTenant = perTenant and (tonumber(perTenant) or tonumber(call.perTenant)) or nil
   local tell, deafCount = newTeller(call.shared)
   local self = {}
 
@@ -322,8 +323,8 @@ local function openSemaphore(keys, call)
     if not hasShrunk then redis.call('ZREM', heads, '|') end
     local granted = {}
     local turns = 0
-    -- Where nothing is free nobody has to be looked for.
-    local isOver = not limit or self.used >= limit
+    -- Where nothing is free nobody has to be looked for; in a group the first may be another than before.
+    local isOver = not limit or (self.used >= limit and not perTenant)
     while not isOver and turns < mostTurns do
       turns = turns + 1
       local tenant, score = unpack(redis.call('ZRANGE', heads, 0, 0, 'WITHSCORES'))

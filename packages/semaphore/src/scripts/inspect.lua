@@ -21,9 +21,9 @@ local layout, limit, perTenant, extra = unpack(redis.call('HMGET', meta, 'layout
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the semaphore was written by a newer version') end
 
 local used = redis.call('ZCARD', permits)
-if used > 0 then used = used + (extra or 0) end
+if used > 0 then used = used + (tonumber(extra or 0) or 0) end
 for _, claim in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do
-  used = used - string.match(claim, '^[^|]*|(%d+)|')
+  used = used - (string.match(claim, '^[^|]*|(%d+)|') or 1)
 end
 local holders = {}
 local living = redis.call('ZRANGEBYSCORE', permits, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, first)
@@ -44,4 +44,4 @@ for i = 1, math.min(first, #rows) do
   queue[i] = rows[i].claim
 end
 local waiting = math.max(0, redis.call('HLEN', waiters) - 1)
-return { tonumber(limit or -1), tonumber(perTenant or -1), used, waiting, holders, queue }
+return { tonumber(limit or nil) or -1, tonumber(perTenant or nil) or -1, used, waiting, holders, queue }
