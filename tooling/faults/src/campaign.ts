@@ -32,6 +32,8 @@ export interface CampaignReport {
   readonly opsByOutcome: Readonly<Record<string, number>>;
   readonly worstStallMs: number;
   readonly duplicates: number;
+  /** What is worth telling and breaks no law: how often it was so. */
+  readonly remarks: Readonly<Record<string, number>>;
   /** Kinds that this machine cannot have, and why. */
   readonly notRun: Readonly<Record<string, string>>;
   /** Where a law was broken: which, and where the run is kept. */
@@ -80,6 +82,7 @@ class Sum {
   readonly bites = new Map<string, number>();
   readonly outcomes: Record<string, number> = {};
   readonly checked: Record<string, number> = {};
+  readonly remarks: Record<string, number> = {};
   readonly recoveries = new Map<string, number[]>();
   readonly broken: { law: string; what: string; seed: number; kept: string }[] = [];
 
@@ -92,6 +95,8 @@ class Sum {
     for (const [outcome, count] of Object.entries(report.opsByOutcome))
       this.outcomes[outcome] = (this.outcomes[outcome] ?? 0) + count;
     for (const [law, count] of Object.entries(report.checked)) this.judged(law, count);
+    for (const [remark, count] of Object.entries(report.remarks ?? {}))
+      this.remarks[remark] = (this.remarks[remark] ?? 0) + count;
     for (const { kind, ms } of report.recoveries) this.recoveries.set(kind, [...(this.recoveries.get(kind) ?? []), ms]);
     if (report.violations.length === 0) return;
     const kept = folder === "" ? "" : keepRun(folder, `run-${String(seed)}`, report);
@@ -123,6 +128,7 @@ class Sum {
       opsByOutcome: this.outcomes,
       worstStallMs: Math.round(this.worstStallMs),
       duplicates: this.duplicates,
+      remarks: this.remarks,
       broken: this.broken.slice(0, 50),
       load: { before, after: loadavg(), freeMegabytes: Math.round(freemem() / 1e6) },
     };

@@ -1,7 +1,10 @@
 import { pause } from "@kit/core";
 import { seeded } from "./lab/random.mjs";
+import { clock } from "./lab/clock.mjs";
 import type { Lab } from "./lab/lab.js";
+import { outcomesOf } from "./records.js";
 import type { Row } from "./rows/row.js";
+import type { LegOptions, LegReport } from "./workload.js";
 
 /** One blow of a plan: all chance in it comes from its seed. */
 export interface Strike {
@@ -44,7 +47,7 @@ const deal = async (lab: Lab, { row, seed, gapMs }: Strike): Promise<boolean> =>
 /** How often a row is tried until it bites. */
 const mostTries = 6;
 
-export interface Dealt {
+interface Dealt {
   /** By kind. */
   readonly bites: ReadonlyMap<string, number>;
   /** Why the run broke off: work did not go on. */
@@ -52,7 +55,7 @@ export interface Dealt {
 }
 
 /** Deals blows until the time is over and each row has bitten, or will not. */
-export const dealAll = async (
+const dealAll = async (
   lab: Lab,
   seed: number,
   rows: readonly Row[],
@@ -87,4 +90,54 @@ export const dealAll = async (
     return stuckAt("end", error);
   }
   return { bites, stuck: undefined };
+};
+
+/** A lab that a leg can be played in. */
+interface Stage<H> extends Lab {
+  begin(workers: number): Promise<void>;
+  /** Sends the workers away, and returns all that is known; `isStuck`: they do not work any more. */
+  end(isStuck: boolean): Promise<H>;
+}
+
+/** What only the package can say of a leg. */
+type OwnReport = Pick<
+  LegReport,
+  "violations" | "checked" | "recoveries" | "worstStallMs" | "duplicates" | "remarks"
+> & {
+  /** Besides the calls of its workers. */
+  readonly operations?: number;
+};
+
+/** Plays one leg in a lab, and ends that. */
+export const runLeg = async <H extends { readonly workers: Parameters<typeof outcomesOf>[0] }>(
+  lab: Stage<H>,
+  workers: number,
+  { seed, rows, isOver }: LegOptions,
+  reportOn: (history: H) => OwnReport,
+): Promise<LegReport> => {
+  // A stopped worker would not see that its input ends.
+  const killWorkers = (): void => {
+    for (const worker of lab.workers) worker.signal("SIGKILL");
+  };
+  process.once("exit", killWorkers);
+  try {
+    await lab.begin(workers);
+    const { bites, stuck } = await dealAll(lab, seed, rows, isOver);
+    const history = await lab.end(stuck !== undefined);
+    const report = reportOn(history);
+    const opsByOutcome = outcomesOf(history.workers);
+    const calls = Object.values(opsByOutcome).reduce((sum, count) => sum + count, 0);
+    const standstill = stuck === undefined ? [] : [{ law: "U3", what: `work did not go on: ${stuck}` }];
+    return {
+      ...report,
+      operations: calls + (report.operations ?? 0),
+      opsByOutcome,
+      bites,
+      violations: [...standstill, ...report.violations],
+      run: { ...history, marks: lab.marks, endedAt: clock() },
+    };
+  } finally {
+    await lab.stop();
+    process.off("exit", killWorkers);
+  }
 };

@@ -4,8 +4,9 @@ import { inOwnNetwork } from "./lab/network.js";
 import type { Control, Workload } from "./workload.js";
 import { coreWorkload } from "./workloads/core/index.js";
 import { lockWorkload } from "./workloads/lock/index.js";
+import { semaphoreWorkload } from "./workloads/semaphore/index.js";
 
-const workloads: readonly Workload[] = [coreWorkload, lockWorkload];
+const workloads: readonly Workload[] = [coreWorkload, lockWorkload, semaphoreWorkload];
 
 const usage = `npm run faults -- <package> [--fault K] [--server NAME] [--seed N] [--seconds N] [--control NAME] [--json] [--list]
 
@@ -70,6 +71,7 @@ const table = (report: CampaignReport): string => {
     ({ name, checked, violated }) =>
       `  ${name.padEnd(34)}${String(checked).padStart(8)}${String(violated).padStart(8)}`,
   );
+  const remarks = Object.entries(report.remarks).map(([what, count]) => `  ${what.padEnd(50)}${String(count)}`);
   const controls = report.controls.map(({ name, caught }) => `  ${name.padEnd(34)}${caught ? "caught" : "NOT CAUGHT"}`);
   const notRun = Object.entries(report.notRun).map(([kind, why]) => `  ${kind.padEnd(34)}not run: ${why}`);
   const broken = report.broken.map(
@@ -83,6 +85,7 @@ const table = (report: CampaignReport): string => {
     ...notRun,
     "laws, times judged, times broken",
     ...invariants,
+    ...(remarks.length > 0 ? ["remarks", ...remarks] : []),
     ...(controls.length > 0 ? ["controls", ...controls] : []),
     ...broken,
     report.failures.length === 0 ? "passed" : `FAILED: ${report.failures.join("; ")}`,

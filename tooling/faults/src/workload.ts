@@ -14,6 +14,8 @@ export interface LegReport {
   readonly worstStallMs: number;
   /** Accesses that were sent again and had no second effect. */
   readonly duplicates: number;
+  /** What is worth telling and breaks no law: how often it was so. */
+  readonly remarks?: Readonly<Record<string, number>>;
   /** All that is known, to be kept where a law was broken. */
   readonly run: unknown;
 }
@@ -24,7 +26,7 @@ export interface LegOptions {
   readonly rows: readonly Row[];
   /** Whether it has struck enough. */
   readonly isOver: (struck: number) => boolean;
-  /** @default "sentinel" where the setting is `failover`, else "single" */
+  /** @default what the setting takes */
   readonly mode?: RedisMode;
   /** @default none */
   readonly control?: Control;

@@ -7,6 +7,7 @@ import type { Row } from "../src/rows/row.js";
 import type { Control, LegOptions, LegReport, Workload } from "../src/workload.js";
 import { coreWorkload } from "../src/workloads/core/index.js";
 import { lockWorkload } from "../src/workloads/lock/index.js";
+import { semaphoreWorkload } from "../src/workloads/semaphore/index.js";
 
 /** `SEED=<the one that a failure names>` plays the same strikes again. */
 const someSeed = (): number => Number(process.env["SEED"] ?? randomInt(2 ** 31));
@@ -94,14 +95,55 @@ const coreRows: readonly (readonly [setting: LegOptions["setting"], numbers: rea
   ["cluster", [23]],
 ];
 
+const semaphoreRows: readonly (readonly [setting: LegOptions["setting"], numbers: readonly number[]])[] = [
+  ["kept", [1, 2, 5, 6, 8, 11, 12, 16, 25, 27, 32]],
+  ["lost", [6, 7, 13, 34]],
+  ["shifted", [26]],
+  ["failover", [19, 20]],
+  ["cluster", [23]],
+];
+
+/** Those of a workload that are named, and can be had here. */
+const chosenOf = (workload: Workload, setting: LegOptions["setting"], numbers: readonly number[]): Row[] =>
+  workload.rows.filter(
+    (row) => row.setting === setting && numbers.includes(row.number) && row.whyNot?.() === undefined,
+  );
+
 describe("Configuration and durable writes under faults", () => {
   it.each(coreRows)(
     "keep every law, %s",
     async (setting, numbers) => {
-      const chosen = coreWorkload.rows.filter(
-        (row) => row.setting === setting && numbers.includes(row.number) && row.whyNot?.() === undefined,
-      );
-      await expectLawful(coreWorkload, setting, chosen, 1);
+      await expectLawful(coreWorkload, setting, chosenOf(coreWorkload, setting, numbers), 1);
+    },
+    runTimeoutMs,
+  );
+});
+
+describe("The semaphore under faults", () => {
+  it.each(semaphoreRows)(
+    "keeps every law, %s",
+    async (setting, numbers) => {
+      await expectLawful(semaphoreWorkload, setting, chosenOf(semaphoreWorkload, setting, numbers), 1);
+    },
+    runTimeoutMs,
+  );
+
+  it(
+    "gives on what dead holders had",
+    async () => {
+      const report = await expectLawful(semaphoreWorkload, "kept", chosenOf(semaphoreWorkload, "kept", [1]), 8);
+      expect(report.checked["S2"]).toBeGreaterThanOrEqual(8);
+      // The scripts wrote down what they did.
+      for (const law of ["S1", "order"]) expect(report.checked[law]).toBeGreaterThan(200);
+    },
+    runTimeoutMs,
+  );
+
+  it(
+    "keeps every law on a Cluster",
+    async () => {
+      const chosen = semaphoreWorkload.rows.filter(({ isForCluster = false }) => isForCluster);
+      await expectLawful(semaphoreWorkload, "kept", chosen, 12, "cluster");
     },
     runTimeoutMs,
   );
@@ -120,14 +162,21 @@ describe("The checker", () => {
     runTimeoutMs,
   );
 
-  it.each(lockWorkload.edges.map((edge) => [edge.kind, edge] as const))(
-    "finds nothing broken by %s",
-    async (_, edge) => {
-      const { bites, broken } = await edge.run();
-      expect(broken).toEqual([]);
-      expect(bites).toBeGreaterThan(0);
-    },
+  it.each(semaphoreWorkload.controls.map((control) => [control.name, control] as const))(
+    "sees what is wrong with the semaphore's control %s",
+    (_, control) => expectCaught(semaphoreWorkload, control),
+    runTimeoutMs,
   );
+
+  it.each(
+    [lockWorkload, semaphoreWorkload].flatMap(({ name, edges }) =>
+      edges.map((edge) => [name, edge.kind, edge] as const),
+    ),
+  )("finds nothing broken in the %s by %s", async (_, __, edge) => {
+    const { bites, broken } = await edge.run();
+    expect(broken).toEqual([]);
+    expect(bites).toBeGreaterThan(0);
+  });
 });
 
 describe("A plan", () => {

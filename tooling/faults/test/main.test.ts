@@ -48,7 +48,7 @@ describe("npm run faults", () => {
   it("lists what there is when it is asked for what there is not", async () => {
     const unknown = await start("nothing").ended;
     expect(unknown).toMatchObject({ code: 1, stdout: "" });
-    expect(unknown.stderr).toContain('There is no package "nothing" to run. There are: core, lock, all.');
+    expect(unknown.stderr).toContain('There is no package "nothing" to run. There are: core, lock, semaphore, all.');
     const fault = await start("lock", "--fault", "99").ended;
     expect(fault).toMatchObject({ code: 1, stdout: "" });
     expect(fault.stderr).toContain('There is no fault "99"');
@@ -73,8 +73,11 @@ describe("npm run faults", () => {
       expect(core.stdout).toContain(`${line}\n`);
     // A letter of a lease, and a clock that only leases read.
     for (const kind of ["34 byte flipped", "26 server's clock"]) expect(core.stdout).not.toContain(kind);
+    const semaphore = await start("semaphore", "--list").ended;
+    for (const line of ["  20 master stopped", "  34 byte flipped", "  barging (breaks order)"])
+      expect(semaphore.stdout).toContain(`${line}\n`);
     const all = await start("all", "--list").ended;
-    expect(all.stdout).toBe(core.stdout + stdout);
+    expect(all.stdout).toBe(core.stdout + stdout + semaphore.stdout);
   });
 
   it("prints one object, in its documented shape", async () => {

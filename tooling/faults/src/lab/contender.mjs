@@ -45,8 +45,9 @@ let calls = 0;
 /** Begins to time one call; `settled` tells how it ended. */
 export const timed = (what, name, dueMs) => {
   const number = ++calls;
-  const startedAt = clock();
+  // In this order: it may be stopped in between.
   const stalledBefore = stalledMs();
+  const startedAt = clock();
   openCalls.set(number, what);
   return (outcome, facts = {}) => {
     if (!openCalls.delete(number)) return;

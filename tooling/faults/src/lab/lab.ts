@@ -1,8 +1,9 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pause } from "@kit/core";
 import { eventually, FaultProxy, type RedisMode, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
+import { parseLog, type WorkerHistory } from "../records.js";
 import type { Setting } from "../rows/row.js";
 import { clock } from "./clock.mjs";
 import { seeded } from "./random.mjs";
@@ -39,6 +40,15 @@ export interface LabOptions {
   readonly setting: Exclude<Setting, "edge">;
   readonly mode: RedisMode;
 }
+
+/** What a setting takes. */
+export const modeOf: Readonly<Record<LabOptions["setting"], RedisMode>> = {
+  kept: "single",
+  lost: "single",
+  shifted: "single",
+  failover: "sentinel",
+  cluster: "cluster",
+};
 
 /** Everything around the workers of one run. */
 export interface Surroundings {
@@ -165,6 +175,9 @@ export abstract class Lab {
     return this.leaseMs * this.between(0.5, 2);
   }
 
+  /** How the token of a claim looks in the server's append-only file, as the first group; undefined: there is none. */
+  readonly claimInFile: RegExp | undefined = undefined;
+
   abstract spawn(): Worker;
 
   /** A worker that holds something now, as soon as there is one; `isWaitedFor`: which another wants. */
@@ -211,6 +224,29 @@ export abstract class Lab {
       },
       { timeoutMs: 15_000 },
     );
+  }
+
+  /** Sends all workers away, and returns what is known of them. */
+  async dismiss<R extends { readonly kind: string }>(): Promise<WorkerHistory<R>[]> {
+    this.around.proxy?.heal();
+    for (const worker of this.workers) worker.leave();
+    await within(Promise.all(this.all.map(({ ended }) => ended)), 15_000);
+    return this.all.map(({ id, killedAt, printed, logFile, process: { exitCode, signalCode } }) => ({
+      id,
+      killedAt,
+      printed,
+      end: signalCode === null ? `exit ${String(exitCode)}` : signalCode,
+      records: parseLog<R>(readFileSync(logFile, "utf8")),
+    }));
+  }
+
+  /** Ends whatever still runs; also what would not see its input end. */
+  async stop(): Promise<void> {
+    for (const worker of this.workers) {
+      worker.signal("SIGKILL");
+      await worker.ended;
+    }
+    await this.around.close();
   }
 
   /** How many records of a kind the workers have logged. */

@@ -7,8 +7,9 @@ import { workspaceFolder } from "./paths.js";
 /** Lua that one script of a package runs before all else, with its operands by their names. */
 export interface Mutation {
   readonly script: string;
-  /** The operands that it needs. */
+  /** The operands that it needs; a library has none. */
   readonly operands: readonly string[];
+  /** In one line: it becomes part of a JavaScript text. */
   readonly lua: string;
 }
 
@@ -16,8 +17,11 @@ export interface Mutation {
 // that is how the scripts of all packages are written, whatever they do.
 const mutated = (built: string, { script, operands, lua }: Mutation): string => {
   const newline = String.raw`(?:\\n|\n)`;
+  const header = String.raw`(?:--(?:(?!\\n)[^\n])*${newline})*`;
   const binding = String.raw`local \w+ = [^\\\n]*?(?:KEYS|ARGV)[^\\\n]*${newline}`;
-  const pattern = new RegExp(String.raw`-- ${script}\.lua - [^]*?${newline}(?<bindings>(?:${binding})+)`);
+  const pattern = new RegExp(
+    String.raw`-- ${script}\.lua - (?:(?!\\n)[^\n])*${newline}${header}(?<bindings>(?:${binding})*)`,
+  );
   const found = pattern.exec(built);
   const bindings = found?.groups?.["bindings"];
   if (!found || bindings === undefined) throw new Error(`What was built has no script "${script}"`);
@@ -27,8 +31,13 @@ const mutated = (built: string, { script, operands, lua }: Mutation): string => 
   return `${built.slice(0, end)}${lua} ${built.slice(end)}`;
 };
 
-/** A copy of a built file of a package with this change in one of its scripts; returns what to import it as. */
-export const builtWith = (name: string, packageName: string, file: string, mutation: Mutation): string => {
+/** A copy of a built file of a package with these changes in its scripts, in this order; returns what to import it as. */
+export const builtWith = (
+  name: string,
+  packageName: string,
+  file: string,
+  ...mutations: readonly Mutation[]
+): string => {
   const require = createRequire(join(workspaceFolder, "package.json"));
   const built = readFileSync(join(require.resolve(`${packageName}/package.json`), "../dist", file), "utf8");
   // In this workspace, so that its imports find what they look for.
@@ -36,9 +45,15 @@ export const builtWith = (name: string, packageName: string, file: string, mutat
   mkdirSync(folder, { recursive: true });
   const copy = join(folder, `${name}.mjs`);
   const part = `${copy}.${String(process.pid)}.part`;
+  // What stands last is put in first, since all are put in at the same place.
+  const changed = mutations.toReversed().reduce(mutated, built);
   // A part of a package finds its main file beside it.
-  writeFileSync(part, mutated(built, mutation).replaceAll('from "./index.js"', `from "${packageName}"`));
+  writeFileSync(part, changed.replaceAll('from "./index.js"', `from "${packageName}"`));
   // Another run may be reading it.
   renameSync(part, copy);
   return pathToFileURL(copy).href;
 };
+
+/** A module of a workload that wraps a package and tells one lie. */
+export const wrappedBy = (workload: string, file: string, lie: string): string =>
+  `${pathToFileURL(join(workspaceFolder, "src/workloads", workload, file)).href}?${lie}`;

@@ -29,15 +29,20 @@ export const logFile = async (node: RedisNode): Promise<string> => {
   return join(folder, "server.log");
 };
 
-/** Cuts a dead server's file to what was synced, and to `kept` (0 to 1) of the rest; returns how many bytes were lost. */
-export const cutToSynced = (file: string, notes: string, kept: number): number => {
+/** How much of a server's file was not synced yet. */
+export const unsyncedBytes = (file: string, notes: string): number => {
   const name = file.slice(file.lastIndexOf("/") + 1);
   const note = join(notes, `${name}.synced`);
   const synced = existsSync(note) ? Number(readFileSync(note, "latin1")) : 0;
-  const { size } = statSync(file);
-  const left = synced + Math.floor((size - synced) * kept);
-  if (left < size) truncateSync(file, left);
-  return size - left;
+  return statSync(file).size - synced;
+};
+
+/** Cuts a dead server's file to what was synced, and to `kept` (0 to 1) of the rest; returns how many bytes were lost. */
+export const cutToSynced = (file: string, notes: string, kept: number): number => {
+  const unsynced = unsyncedBytes(file, notes);
+  const lost = unsynced - Math.floor(unsynced * kept);
+  if (lost > 0) truncateSync(file, statSync(file).size - lost);
+  return lost;
 };
 
 /** Takes bytes off the end of a dead server's file: its last record is torn. */

@@ -2,16 +2,22 @@ import { readFileSync } from "node:fs";
 import { pause } from "@kit/core";
 import { clock } from "../lab/clock.mjs";
 import { grows, type Lab } from "../lab/lab.js";
-import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear } from "../lab/power.js";
+import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear, unsyncedBytes } from "../lab/power.js";
 import { noShims } from "../lab/shims.js";
 import type { Blow, Row } from "./row.js";
 
 /** The time for which `everysec` may leave data in memory: a second, and another where a sync is under way. */
 const unsyncedMs = 2_000;
 
-/** Kills the server, does something to its files, and starts it again. */
-const killAnd = async (lab: Lab, spoil: (file: string) => boolean): Promise<Blow> => {
+/** Kills the server when it is time, does something to its files, and starts it again. */
+const killAnd = async (
+  lab: Lab,
+  spoil: (file: string) => boolean,
+  isTime: (file: string) => boolean = () => true,
+): Promise<Blow> => {
   const file = await appendFile(lab.node);
+  const until = performance.now() + mostWaitMs;
+  while (!isTime(file) && performance.now() < until) await pause(1);
   await lab.node.kill();
   const hasSpoilt = spoil(file);
   return {
@@ -20,6 +26,9 @@ const killAnd = async (lab: Lab, spoil: (file: string) => boolean): Promise<Blow
     bit: () => hasSpoilt,
   };
 };
+
+/** A server that nobody asks anything has nothing to lose. */
+const mostWaitMs = 500;
 
 const someLeft = (lab: Lab): number => (lab.random() < 0.5 ? 0 : lab.random());
 
@@ -38,7 +47,11 @@ export const storageRows: readonly Row[] = [
       await pause(lab.between(50, 250));
       // Nothing of the rest stays: Redis 7.0 does not roll back a transaction in which a file ends with half a command,
       // and runs the first half of a script at the start after the next.
-      const blow = await killAnd(lab, (file) => cutToSynced(file, notes, 0) > 0);
+      const blow = await killAnd(
+        lab,
+        (file) => cutToSynced(file, notes, 0) > 0,
+        (file) => unsyncedBytes(file, notes) > 0,
+      );
       syncDelay?.set(0n);
       return blow;
     },
@@ -131,7 +144,7 @@ export const storageRows: readonly Row[] = [
       // In the token of a lease: the file is whole for the server, and the holder is another.
       const blow = await killAnd(lab, (file) => {
         restore = copyOf(file);
-        return flip(file, /:lease\r\n\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g);
+        return lab.claimInFile !== undefined && flip(file, lab.claimInFile);
       });
       lab.lostData(from, clock(), "newest");
       return {

@@ -1,7 +1,4 @@
-import { join } from "node:path";
-import { pathToFileURL } from "node:url";
-import { builtWith, type Mutation } from "../../lab/mutation.js";
-import { workspaceFolder } from "../../lab/paths.js";
+import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
 import type { Control } from "../../workload.js";
 import type { Law } from "./checker.js";
 
@@ -42,6 +39,6 @@ export const modulesOf = (control?: CoreControl): Modules => {
   if (!control) return real;
   const { name, mutation } = control;
   if (mutation) return { ...real, configModule: builtWith(name, "@kit/core", "config.js", mutation) };
-  const wrapped = `${pathToFileURL(join(workspaceFolder, "src/workloads/core/wrapped-core.mjs")).href}?${name}`;
+  const wrapped = wrappedBy("core", "wrapped-core.mjs", name);
   return { configModule: wrapped, durableModule: wrapped };
 };

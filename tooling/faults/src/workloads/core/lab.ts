@@ -1,12 +1,11 @@
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pause } from "@kit/core";
 import { eventually, type RedisServer } from "@kit/testing";
 import { clock } from "../../lab/clock.mjs";
-import { Lab, type LabOptions, type Loss, type Surroundings, within } from "../../lab/lab.js";
+import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
 import { Worker } from "../../lab/worker.js";
-import { parseLog, type Span } from "../../records.js";
+import type { Span } from "../../records.js";
 import type { Modules } from "./controls.js";
 import type { DataLoss, Entry, Heal, LogRecord, RunHistory, Version } from "./history.js";
 
@@ -261,17 +260,9 @@ export class CoreLab extends Lab {
 
   /** Sends all workers away, and returns all that is known. */
   async end(): Promise<RunHistory> {
-    this.around.proxy?.heal();
-    for (const worker of this.workers) worker.leave();
-    await within(Promise.all(this.all.map(({ ended }) => ended)), 15_000);
+    const workers = await this.dismiss<LogRecord>();
     return {
-      workers: this.all.map(({ id, killedAt, printed, logFile, process: { exitCode, signalCode } }) => ({
-        id,
-        killedAt,
-        printed,
-        end: signalCode === null ? `exit ${String(exitCode)}` : signalCode,
-        records: parseLog<LogRecord>(readFileSync(logFile, "utf8")),
-      })),
+      workers,
       heals: this.marks.map(({ kind, at, dueMs }) => ({ kind, at, dueMs, entries: this.#sights.get(at) ?? [] })),
       losses: this.losses,
       policyChanges: this.policyChanges,
@@ -287,14 +278,9 @@ export class CoreLab extends Lab {
     };
   }
 
-  /** Ends whatever still runs; also what would not see its input end. */
-  async stop(): Promise<void> {
+  override async stop(): Promise<void> {
     this.#isOver = true;
-    for (const worker of this.workers) {
-      worker.signal("SIGKILL");
-      await worker.ended;
-    }
-    await this.around.close();
+    await super.stop();
   }
 }
 

@@ -3,6 +3,7 @@
 import { isReplyError, pause } from "@kit/core";
 import { createConfig as createTrueConfig } from "@kit/core/config";
 import { durable as trueDurable } from "@kit/core/durable";
+import { lying } from "../../lab/lies.mjs";
 
 export { createComponent, withComponent } from "@kit/core/config";
 
@@ -33,13 +34,6 @@ const callItSafe = async (client, options, write) => {
 export const durable = { "durable-trusts-anybody": askAnybody, "short-is-safe": callItSafe }[lie] ?? trueDurable;
 
 // ── readers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** Methods keep their own `this`: private fields know no proxies. */
-const bound = (target, key) => {
-  const value = Reflect.get(target, key, target);
-  return typeof value === "function" ? value.bind(target) : value;
-};
-const lying = (target, told) => new Proxy(target, { get: (_, key) => (key in told ? told[key] : bound(target, key)) });
 
 /** What a reader says that is not so. */
 const lies = {

@@ -8,15 +8,14 @@ import {
   type Verdict as AnyVerdict,
   type Violation as AnyViolation,
 } from "../../common-laws.js";
+import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-laws.js";
 import { linearizable } from "../../linearizable.js";
 import { clockErrorMs, type Span } from "../../records.js";
 import { mutexWindows, mutexWithFence } from "./mutex.js";
 import {
   type Access,
   type AccessRecord,
-  type CallRecord,
   type Death,
-  type HoldRecord,
   type LogRecord,
   type RunHistory,
   type WorkerHistory,
@@ -65,17 +64,16 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
 
 const checkRecord = (
   run: RunHistory,
-  worker: WorkerHistory,
+  { id }: WorkerHistory,
   stalls: readonly Span[],
   record: LogRecord,
   judge: Judge,
 ): void => {
-  const { id } = worker;
   switch (record.kind) {
     case "call":
-      return checkCall(run, id, record, judge);
+      return checkStaleCall(run, id, record, judge);
     case "hold":
-      return checkHold(run, worker, stalls, record, judge);
+      return checkHold(run, stalls, record, `${id} with ${record.fence}`, judge);
     case "access":
       return checkAccess(run, id, record, judge);
   }
@@ -194,41 +192,6 @@ const checkMutex = (run: RunHistory, judge: Judge): void => {
 
 // ── leases ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const lostDataBetween = ({ dataLosses }: RunHistory, from: number, to: number): boolean =>
-  dataLosses.some((loss) => from - clockErrorMs <= loss.to && loss.from <= to + clockErrorMs);
-
-const checkHold = (
-  run: RunHistory,
-  { id }: WorkerHistory,
-  stalls: readonly Span[],
-  hold: HoldRecord,
-  judge: Judge,
-): void => {
-  const { name, fence, grantedAt, endsAt, missedAt, abortedAt, reason, endedAt } = hold;
-  if (endsAt === undefined) return;
-  const silentUntil = abortedAt ?? endedAt;
-  // After a stall the signal comes late, but before anything else that the process does at that hour.
-  const isExcused =
-    missedAt === undefined && stalls.some(({ from, to }) => from <= endsAt && endsAt <= to + roundingMs);
-  const isLate =
-    (missedAt !== undefined && missedAt < silentUntil) || (silentUntil > endsAt + roundingMs && !isExcused);
-  const how = abortedAt === undefined ? "never aborted" : `aborted ${(abortedAt - endsAt).toFixed(1)} ms after its end`;
-  const length = (endsAt - grantedAt).toFixed(1);
-  judge("L3", isLate && `${name}: the signal of ${id} with ${fence} ${how}, ${length} ms after its grant`);
-  if (abortedAt === undefined || abortedAt >= endsAt) return;
-  const isEnded = reason === "expired" || reason === "taken";
-  const left = (endsAt - abortedAt).toFixed(1);
-  judge(
-    "L5",
-    isEnded &&
-      !lostDataBetween(run, Math.min(grantedAt, endsAt - run.leaseMs), abortedAt) &&
-      `${name}: the lease of ${id} with ${fence} was ${reason}, ${left} ms before its confirmed end`,
-  );
-};
-
-/** Shorter stalls are not recorded. */
-const roundingMs = 30;
-
 const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: Judge): void => {
   const { action, name, fence, op, verdict, owned, micros, isHeld } = access;
   if (isHeld !== true || verdict === "unknown") return;
@@ -246,15 +209,6 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
       owned === 0 &&
         `${name}: ${id} with ${fence} surely held what the server had given to another, or to nobody (${op})`,
     );
-};
-
-// ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const checkCall = (run: RunHistory, id: string, call: CallRecord, judge: Judge): void => {
-  const { what, name, startedAt, settledAt, outcome } = call;
-  // A release that the server lost brings its lease back.
-  if ((what === "stale resume" || what === "stale extend") && !lostDataBetween(run, startedAt - run.leaseMs, settledAt))
-    judge("L5", outcome === "ok" && `${name}: a ${what} of ${id} succeeded`);
 };
 
 // ── recovery ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,15 +1,12 @@
-import { join } from "node:path";
-import { pathToFileURL } from "node:url";
-import { builtWith, type Mutation } from "../../lab/mutation.js";
-import { workspaceFolder } from "../../lab/paths.js";
+import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
 import type { Control } from "../../workload.js";
 import type { Law } from "./checker.js";
 
 interface LockControl extends Control {
   readonly laws: readonly Law[];
+  /** In the built lock; without it the lock is wrapped, with the lie of the control's own name. */
   readonly mutation?: Mutation;
-  /** A module that wraps the lock. */
-  readonly module?: string;
+  /** @default true; false: the lock is as it should be, and what it guards takes whatever comes. */
   readonly isFenced?: boolean;
 }
 
@@ -42,19 +39,16 @@ export const lockControls: readonly LockControl[] = [
     name: "fence-stands-still",
     laws: ["L1"],
     kind: "8 scripts flushed",
-    module: "wrapped-lock.mjs?fence-stands-still",
   },
   {
     name: "release-denies",
     laws: ["linearizable"],
     kind: "8 scripts flushed",
-    module: "wrapped-lock.mjs?release-denies",
   },
   {
     name: "late-abort",
     laws: ["L3"],
     kind: "14 server stopped",
-    module: "wrapped-lock.mjs?late-abort",
   },
   {
     name: "grant-while-held",
@@ -75,10 +69,7 @@ export const lockControls: readonly LockControl[] = [
 ];
 
 /** What the workers of a control import as the lock. */
-export const moduleOf = ({ name, mutation, module }: LockControl): string => {
-  if (module !== undefined) {
-    const [file = "", query = ""] = module.split("?");
-    return `${pathToFileURL(join(workspaceFolder, "src/workloads/lock", file)).href}?${query}`;
-  }
-  return mutation ? builtWith(name, "@kit/lock", "index.js", mutation) : "@kit/lock";
+export const moduleOf = ({ name, mutation, isFenced = true }: LockControl): string => {
+  if (!isFenced) return "@kit/lock";
+  return mutation ? builtWith(name, "@kit/lock", "index.js", mutation) : wrappedBy("lock", "wrapped-lock.mjs", name);
 };

@@ -1,4 +1,5 @@
-import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-laws.js";
+import type { WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** One line of the register's history, in the order in which the server saw it. */
 export interface Access {
@@ -18,29 +19,15 @@ export interface Access {
   readonly owned: boolean;
 }
 
-/** A call of a worker, with what it said of leases. */
-export interface CallRecord extends Call {
+/** A call of a worker, with what it said of leases; those it was about are named by their tokens. */
+export interface CallRecord extends LeaseCall {
   /** Of the lease it got. */
   readonly fence?: string;
-  /** Of the lease that it was about. */
-  readonly lease?: string;
-  /** What a release said. */
-  readonly result?: string;
 }
 
 /** A lease in a worker's hands. */
-export interface HoldRecord {
-  readonly kind: "hold";
-  readonly name: string;
+export interface HoldRecord extends Hold {
   readonly fence: string;
-  readonly grantedAt: number;
-  /** The end that the server had confirmed last: when that was asked for, plus the time granted. */
-  readonly endsAt?: number;
-  /** When the worker ran first after that end, with the signal still silent. */
-  readonly missedAt?: number;
-  readonly abortedAt?: number;
-  readonly reason?: string;
-  readonly endedAt: number;
 }
 
 /** An answer of the register, with what the lease said of itself as the answer arrived. */
@@ -57,16 +44,7 @@ export interface AccessRecord {
   readonly isHeld?: boolean;
 }
 
-/** The event loop was blocked in the middle of the work. */
-interface BlockRecord {
-  readonly kind: "blocked";
-  readonly name: string;
-  readonly fence: string;
-  readonly from: number;
-  readonly to: number;
-}
-
-export type LogRecord = Exclude<CommonRecord, Call> | CallRecord | HoldRecord | AccessRecord | BlockRecord;
+export type LogRecord = LeaseRecord | CallRecord | HoldRecord | AccessRecord;
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
@@ -95,9 +73,10 @@ export interface Death {
 }
 
 /** All that is known of one run. */
-export interface RunHistory {
-  readonly leaseMs: number;
+export interface RunHistory extends LeaseRun {
   readonly isCluster: boolean;
+  /** Whether the server's clock was left alone, so that a fencing token tells when it was granted. */
+  readonly isClockTrue: boolean;
   /** Whether the register lives on the lock's own server, so that `owned` means something. */
   readonly isRegisterBeside: boolean;
   readonly registers: ReadonlyMap<string, readonly Access[]>;
@@ -105,13 +84,7 @@ export interface RunHistory {
   readonly deaths: readonly Death[];
   /** When nothing was in the way any more, after each outage. Server time, epoch milliseconds. */
   readonly heals: readonly number[];
-  /** When data was lost that had been acknowledged, or leases ended by a clock that jumped. */
-  readonly dataLosses: readonly Span[];
   readonly echoes: readonly Echoed[];
-  /** Whether the server's clock was left alone, so that a fencing token tells when it was granted. */
-  readonly isClockTrue: boolean;
-  /** What was found when all workers had left. */
-  readonly leftovers: readonly string[];
 }
 
 export const parseAccess = (line: string): Access => {

@@ -1,8 +1,6 @@
-import { clock } from "../../lab/clock.mjs";
 import { surround } from "../../lab/lab.js";
-import { dealAll } from "../../leg.js";
+import { runLeg } from "../../leg.js";
 import { rows } from "../../rows/index.js";
-import { outcomesOf } from "../../records.js";
 import type { LegOptions, LegReport, Workload } from "../../workload.js";
 import { laws, recoveryMs, verdictOn } from "./checker.js";
 import { lockControls, moduleOf } from "./controls.js";
@@ -19,14 +17,8 @@ const worstStallOf = (run: RunHistory): number => {
   return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
 };
 
-const run = async ({
-  seed,
-  setting,
-  rows: chosen,
-  isOver,
-  mode = "single",
-  control,
-}: LegOptions): Promise<LegReport> => {
+const run = async (leg: LegOptions): Promise<LegReport> => {
+  const { seed, setting, mode = "single", control } = leg;
   const broken = lockControls.find(({ name }) => name === control?.name);
   const options = {
     seed,
@@ -34,48 +26,20 @@ const run = async ({
     mode,
     ...(broken && { lockModule: moduleOf(broken), isFenced: broken.isFenced ?? true }),
   };
-  const around = await surround(options);
-  const lab = new LockLab(options, around);
-  // A stopped worker would not see that its input ends.
-  const killWorkers = (): void => {
-    for (const worker of lab.workers) worker.signal("SIGKILL");
-  };
-  process.once("exit", killWorkers);
-  try {
-    await lab.begin(broken ? 5 : workers);
-    const { bites, stuck } = await dealAll(lab, seed, chosen, isOver);
-    const history = await lab.end(stuck !== undefined);
-    return reportOn(lab, history, bites, stuck);
-  } finally {
-    await lab.stop();
-    process.off("exit", killWorkers);
-  }
-};
-
-const reportOn = (
-  lab: LockLab,
-  history: RunHistory,
-  bites: ReadonlyMap<string, number>,
-  stuck: string | undefined,
-): LegReport => {
-  const { violations, checked } = verdictOn(history);
-  const accesses = [...history.registers.values()].flat();
-  const opsByOutcome = outcomesOf(history.workers);
-  const calls = Object.values(opsByOutcome).reduce((sum, count) => sum + count, 0);
-  return {
-    operations: calls + accesses.filter(({ action }) => action === "write").length,
-    opsByOutcome,
-    bites,
-    violations: stuck === undefined ? violations : [{ law: "U3", what: `work did not go on: ${stuck}` }, ...violations],
-    checked,
-    recoveries: lab.marks
-      .filter(({ kind }) => kind !== "end")
-      .map(({ kind, at, name }) => ({ kind, ms: recoveryMs(history, at, name) }))
-      .filter(({ ms }) => Number.isFinite(ms)),
-    worstStallMs: worstStallOf(history),
-    duplicates: history.echoes.length,
-    run: { ...history, marks: lab.marks, endedAt: clock() },
-  };
+  const lab = new LockLab(options, await surround(options));
+  return await runLeg(lab, broken ? 5 : workers, leg, (history) => {
+    const accesses = [...history.registers.values()].flat();
+    return {
+      ...verdictOn(history),
+      operations: accesses.filter(({ action }) => action === "write").length,
+      recoveries: lab.marks
+        .filter(({ kind }) => kind !== "end")
+        .map(({ kind, at, name }) => ({ kind, ms: recoveryMs(history, at, name) }))
+        .filter(({ ms }) => Number.isFinite(ms)),
+      worstStallMs: worstStallOf(history),
+      duplicates: history.echoes.length,
+    };
+  });
 };
 
 /** Contenders for locks, each of which guards a register. */

@@ -1,13 +1,12 @@
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { eventually, type RedisServer } from "@kit/testing";
-import { Lab, type LabOptions, type Surroundings, within } from "../../lab/lab.js";
+import type { LabOptions, Surroundings } from "../../lab/lab.js";
+import { type Holder as AnyHolder, LeaseLab } from "../../lab/lease-lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
 import type { Echo } from "../../lab/tap.js";
 import { Worker } from "../../lab/worker.js";
-import { parseLog, type Span } from "../../records.js";
 import { type Access, type Death, type Echoed, type LogRecord, parseAccess, type RunHistory } from "./history.js";
 
 const queueLifeMs = 16_000;
@@ -22,17 +21,8 @@ export interface LockLabOptions extends LabOptions {
   readonly lockModule?: string;
 }
 
-/** Who holds a lock, by the server's own word. */
-interface Holder {
-  readonly name: string;
-  readonly token: string;
-  readonly worker: string;
+interface Holder extends AnyHolder {
   readonly fence: bigint;
-  /** Server time, epoch milliseconds. */
-  readonly seenAt: number;
-  readonly endsAt: number;
-  /** The workers in line, in order. */
-  readonly waiting: readonly string[];
 }
 
 const partsOf = (name: string): string[] =>
@@ -70,26 +60,19 @@ const parseHolder = (names: readonly string[], reply: readonly unknown[]): Holde
 };
 
 /** A server, contenders for its locks, and what is done to them. */
-export class LockLab extends Lab {
-  readonly leaseMs: number;
+export class LockLab extends LeaseLab<Holder> {
   readonly names: readonly string[];
   readonly deaths: Death[] = [];
-  readonly dataLosses: Span[] = [];
+  override readonly claimInFile: RegExp = /:lease\r\n\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g;
   readonly #options: LockLabOptions;
-  /** Shorter than a lease, so that a silent server is noticed while there is something to lose. */
-  readonly #deadlineMs: number;
-  readonly #look: ReturnType<RedisServer["client"]>;
   readonly #lookAtRegister: ReturnType<RedisServer["client"]>;
 
   constructor(options: LockLabOptions, around: Surroundings) {
     super(options, around);
     this.#options = options;
-    this.leaseMs = [300, 400, 500][Math.floor(this.random() * 3)] ?? 400;
-    this.#deadlineMs = Math.round(this.leaseMs * 0.6);
     const names = around.server.mode === "cluster" ? 4 : 4 + Math.floor(this.random() * 30);
     this.names = Array.from({ length: names }, (_, index) => `item-${String(index + 1)}`);
-    this.#look = this.server.client();
-    this.#lookAtRegister = this.server === around.resource ? this.#look : around.resource.client();
+    this.#lookAtRegister = around.resource.client();
   }
 
   spawn(): Worker {
@@ -103,12 +86,11 @@ export class LockLab extends Lab {
       hotNames: 3,
       hotChance: this.server.mode === "cluster" ? 1 : 0.4,
       leaseMs: this.leaseMs,
-      deadlineMs: this.#deadlineMs,
+      deadlineMs: this.deadlineMs,
       seed: seed + 1_000 * number,
       loops: 4,
       restMs: 15,
       fenced: isFenced,
-      blockChance: 0,
       lockModule,
     };
     const program = join(workspaceFolder, "src/workloads/lock/worker.mjs");
@@ -126,47 +108,23 @@ export class LockLab extends Lab {
     const found = await Promise.all(
       groups.map(async (names) => {
         const keys = names.flatMap(partsOf);
-        const replies = await this.#look.call("EVAL", sightScript, String(keys.length), ...keys);
+        const replies = await this.ask("EVAL", sightScript, String(keys.length), ...keys);
         return (replies as unknown[][]).map((reply) => parseHolder(names, reply));
       }),
     );
     return found.flat();
   }
 
-  async holders(): Promise<Holder[]> {
+  override async holders(): Promise<Holder[]> {
     return (await this.#sight()).filter(({ token }) => token !== "");
   }
 
-  async victim({ isWaitedFor = false }: { readonly isWaitedFor?: boolean } = {}): Promise<Worker> {
-    return await eventually(
-      async () => {
-        const living = new Map(this.workers.map((worker) => [worker.id, worker]));
-        const holders = (await this.holders()).filter(
-          (holder) => !isWaitedFor || holder.waiting.some((id) => id !== holder.worker && living.has(id)),
-        );
-        const worker = living.get(this.pick(holders)?.worker ?? "");
-        if (!worker) throw new Error("nobody holds anything");
-        return worker;
-      },
-      { intervalMs: 2 },
-    );
+  protected override async claimants(): Promise<string[]> {
+    return (await this.#sight()).flatMap(({ worker, waiting }) => [worker, ...waiting]);
   }
 
-  async claimsOf({ id }: Worker): Promise<ReadonlySet<string>> {
-    return new Set((await this.holders()).filter(({ worker }) => worker === id).map(({ token }) => token));
-  }
-
-  async died({ id }: Worker, kind: string): Promise<number> {
-    const orphaned = (await this.holders()).filter(({ worker }) => worker === id);
-    for (const { name, fence, seenAt, endsAt, waiting } of orphaned) {
-      this.deaths.push({ name, worker: id, fence, foundAt: seenAt, leaseEndsAt: endsAt, waiting });
-      this.marks.push({ kind, at: seenAt, name });
-    }
-    return orphaned.length;
-  }
-
-  lostData(from: number, to: number): void {
-    this.dataLosses.push({ from, to });
+  protected override noteDeath({ name, worker, fence, seenAt, endsAt, waiting }: Holder): void {
+    this.deaths.push({ name, worker, fence, foundAt: seenAt, leaseEndsAt: endsAt, waiting });
   }
 
   async registers(): Promise<Map<string, Access[]>> {
@@ -203,25 +161,9 @@ export class LockLab extends Lab {
 
   // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Starts the contenders; resolves when all of them work. */
-  async begin(workers: number): Promise<void> {
-    for (let i = 0; i < workers; i++) this.spawn();
-    await Promise.all(this.workers.map((worker) => worker.started()));
-    await eventually(
-      () => {
-        const idle = this.workers.filter((worker) => worker.logged("access") === 0);
-        if (idle.length > 0)
-          throw new Error(`${idle.map(({ id, printed }) => `${id} ${printed}`).join()} did nothing yet`);
-      },
-      { timeoutMs: 20_000 },
-    );
-  }
-
   /** Sends all contenders away, and returns all that is known; `isStuck`: they do not work any more. */
   async end(isStuck = false): Promise<RunHistory> {
-    this.around.proxy?.heal();
-    for (const worker of this.workers) worker.leave();
-    await within(Promise.all(this.all.map(({ ended }) => ended)), 15_000);
+    const workers = await this.dismiss<LogRecord>();
     const leftovers = isStuck || this.setting === "shifted" ? [] : await this.#leftovers();
     return {
       leaseMs: this.leaseMs,
@@ -229,35 +171,13 @@ export class LockLab extends Lab {
       isRegisterBeside: this.setting === "kept",
       isClockTrue: this.setting !== "shifted",
       registers: await this.registers(),
-      workers: this.all.map(({ id, killedAt, printed, logFile, process: { exitCode, signalCode } }) => ({
-        id,
-        killedAt,
-        printed,
-        end: signalCode === null ? `exit ${String(exitCode)}` : signalCode,
-        records: parseLog<LogRecord>(readFileSync(logFile, "utf8")),
-      })),
+      workers,
       deaths: this.deaths,
       heals: this.marks.filter(({ name }) => name === undefined).map(({ at }) => at),
       dataLosses: this.dataLosses,
       echoes: this.around.tap?.echoes.flatMap(echoOf) ?? [],
       leftovers,
     };
-  }
-
-  // On a Cluster nobody can see that a waiter is dead, so it may be given one lease. What is left when all have left shall
-  // be theirs who left: the contenders go on until no dead waiter stands in line.
-  override async finished(): Promise<void> {
-    await super.finished();
-    if (this.server.mode !== "cluster") return;
-    const living = new Set(this.workers.map(({ id }) => id));
-    await eventually(
-      async () => {
-        const seen = (await this.#sight()).flatMap(({ worker, waiting }) => [worker, ...waiting]);
-        const dead = seen.filter((id) => id !== "" && !living.has(id));
-        if (dead.length > 0) throw new Error(`${dead.join()} are dead and still in line`);
-      },
-      { timeoutMs: 20_000 },
-    );
   }
 
   /** When all have left nothing may keep others out, and no key may stay longer than it is said to. */
@@ -271,11 +191,11 @@ export class LockLab extends Lab {
         fence: fenceLifeMs,
       })) {
         const key = `${prefix}:lock:{${name}}:${last}`;
-        const left = Number(await this.#look.call("PTTL", key));
+        const left = Number(await this.ask("PTTL", key));
         if (left === -1 || left > life) found.push(`${key} lives for ${String(left)} ms more`);
       }
     const client = await connect(this.server.url);
-    const lock = createLock(client, { leaseMs: this.leaseMs, deadlineMs: this.#deadlineMs });
+    const lock = createLock(client, { leaseMs: this.leaseMs, deadlineMs: this.deadlineMs });
     for (const name of this.names)
       try {
         const lease = await lock.acquire(name, { waitMs: Math.ceil(this.leaseMs * 1.1) + 100 });
@@ -288,15 +208,9 @@ export class LockLab extends Lab {
     return found;
   }
 
-  /** Ends whatever still runs; also what would not see its input end. */
-  async stop(): Promise<void> {
-    for (const worker of this.workers) {
-      worker.signal("SIGKILL");
-      await worker.ended;
-    }
-    this.#look.disconnect();
+  override async stop(): Promise<void> {
     this.#lookAtRegister.disconnect();
-    await this.around.close();
+    await super.stop();
   }
 }
 

@@ -1,16 +1,6 @@
 // Controls: the lock as its callers see it, with one lie. Which one says the query of the address it is imported by.
 import { createLock as createTrueLock } from "@kit/lock";
-
-const lateMs = 1_000;
-
-/** A signal that aborts with the same reason, later. */
-const late = (signal) => {
-  const controller = new AbortController();
-  const abort = () => setTimeout(() => controller.abort(signal.reason), lateMs);
-  if (signal.aborted) abort();
-  else signal.addEventListener("abort", abort, { once: true });
-  return controller.signal;
-};
+import { late, lying } from "../../lab/lies.mjs";
 
 const firstTokens = new Map();
 const firstTokenOf = ({ name, fencingToken }) => {
@@ -26,14 +16,6 @@ const lies = {
 };
 const lie = lies[new URL(import.meta.url).search.slice(1)];
 
-/** Methods keep their own `this`: private fields know no proxies. */
-const bound = (target, key) => {
-  const value = Reflect.get(target, key, target);
-  return typeof value === "function" ? value.bind(target) : value;
-};
-
-const lying = (target, told) =>
-  new Proxy(target, { get: (_, key) => (Object.hasOwn(told, key) ? told[key] : bound(target, key)) });
 const lyingLease = (lease) => lease && lying(lease, lie(lease));
 
 export const createLock = (...args) => {

@@ -1,0 +1,216 @@
+// What a worker does with leases of any kind: takes them again and again, works under them, gives them back, and notes
+// what became of each.
+import { pause } from "@kit/core";
+import { clock } from "./clock.mjs";
+import { abortReason, attempt, detail, isLeaving, isTold, log, outcomeOf, settings, timed } from "./contender.mjs";
+import { seeded } from "./random.mjs";
+
+const { leaseMs, deadlineMs } = settings;
+
+// ── what the server confirmed of each lease, read off the wire and not taken from the package's own word ──────────────
+
+const leaseEnds = new Map();
+const endListeners = new Map();
+
+/** The server has said that the lease lasts until then at least. */
+export const confirm = (token, endsAt) => {
+  leaseEnds.set(token, Math.max(leaseEnds.get(token) ?? 0, endsAt));
+  for (const listener of endListeners.get(token) ?? []) listener();
+};
+
+/** Lets `note(keys, args, answer, sentAt)` hear what scripts answer. */
+export const overhear = (client, note) => {
+  const send = client.call.bind(client);
+  client.call = (command, ...args) => {
+    const sentAt = clock();
+    const reply = send(command, ...args);
+    const [, count, ...operands] = args;
+    const keys = operands.slice(0, Number(count));
+    if (command === "evalsha" || command === "eval")
+      reply.then(
+        (answer) => note(keys, operands.slice(Number(count)).map(String), answer, sentAt),
+        () => undefined,
+      );
+    return reply;
+  };
+};
+
+/** Notes when the signal aborts, and whether the lease's end came before it: both on this process's own clock. */
+const watch = (name, lease, about) => {
+  const facts = { name, ...about, grantedAt: clock() };
+  /** An end before that is of an earlier grant of the same token, which came too late to be used. */
+  const confirmedEnd = () => {
+    const endsAt = leaseEnds.get(lease.token);
+    return endsAt > facts.grantedAt ? endsAt : undefined;
+  };
+  let isOver = false;
+  let timer;
+  const look = () => {
+    const endsAt = confirmedEnd();
+    if (endsAt === undefined) return;
+    const leftMs = endsAt - clock();
+    clearTimeout(timer);
+    // The server said meanwhile that it had lasted longer than we knew.
+    if (facts.missedAt < endsAt) facts.missedAt = undefined;
+    if (leftMs > 0) timer = setTimeout(look, Math.ceil(leftMs));
+    // After a stall many timers are due at once, in no certain order: they go first.
+    else timer = setTimeout(missed, 2);
+  };
+  const missed = () => {
+    if (isOver || facts.abortedAt !== undefined || confirmedEnd() > clock()) return;
+    facts.missedAt ??= clock();
+  };
+  const aborted = () => {
+    clearTimeout(timer);
+    facts.abortedAt = clock();
+    facts.reason = lease.signal.reason?.reason ?? "untyped";
+  };
+  lease.signal.addEventListener("abort", aborted, { once: true });
+  const listeners = endListeners.get(lease.token) ?? [];
+  endListeners.set(lease.token, [...listeners, look]);
+  look();
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+    lease.signal.removeEventListener("abort", aborted);
+    log("hold", { ...facts, endsAt: confirmedEnd(), endedAt: clock() });
+    endListeners.delete(lease.token);
+    leaseEnds.delete(lease.token);
+  };
+};
+
+// ── holding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Mostly short, so that many get their turn; some beyond the lease, which is then renewed or runs out. */
+const holdMs = (random) => {
+  const roll = random();
+  if (roll < 0.45) return 0;
+  if (roll < 0.93) return random() * 12;
+  return roll < 0.98 ? (random() * leaseMs) / 2 : random() * 2 * leaseMs;
+};
+
+/** Works for a while under a lease, or stands still with it; `about` says in the log which it is. */
+export const endure = async (random, name, lease, about) => {
+  // The nemesis wants the next holder to do so.
+  if (isTold("block")) {
+    const blockedAt = clock();
+    const until = blockedAt + leaseMs * (1.2 + 0.6 * random());
+    while (clock() < until);
+    log("blocked", { name, ...about, from: blockedAt, to: clock() });
+  } else {
+    await pause(holdMs(random));
+  }
+  if (random() < 0.05) await attempt("extend", name, deadlineMs, () => lease.extend());
+};
+
+/** What is over must stay over: a lease that was released, or lost to the server's own word, can be revived by nobody. */
+const tryStale = async (source, random, lease, text) => {
+  const { name } = source;
+  const isOver = lease.signal.aborted ? ["expired", "taken"].includes(lease.signal.reason?.reason) : true;
+  if (!isOver || random() > 0.3) return;
+  const revived = await attempt("stale resume", name, deadlineMs, () => source.resume(text));
+  if (revived) await attempt("release", name, deadlineMs, () => revived.release());
+  await attempt("stale extend", name, deadlineMs, () => lease.extend());
+};
+
+const releaseAndCheck = async (source, random, lease) => {
+  const { name } = source;
+  const text = lease.serialise();
+  // A second object for the same lease, as another process would have it: it must harm nobody once the first let go.
+  const twin = random() < 0.1 ? await attempt("resume", name, deadlineMs, () => source.resume(text)) : undefined;
+  const outcome = await attempt(
+    "release",
+    name,
+    deadlineMs,
+    () => lease.release(),
+    (result) => ({ result }),
+    { lease: source.nameOf(lease) },
+  );
+  if (outcome === "released" || lease.signal.aborted) await tryStale(source, random, lease, text);
+  if (!twin) return;
+  if (outcome === "released") await attempt("stale extend", name, deadlineMs, () => twin.extend());
+  await attempt("stale release", name, deadlineMs, () => twin.release());
+};
+
+// ── contending ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const patience = (random) => {
+  const roll = random();
+  const waitMs = Math.ceil(roll < 0.3 ? 50 + random() * 150 : roll < 0.7 ? 300 + random() * 1_200 : 4_000);
+  return { waitMs, renew: random() < 0.85 };
+};
+
+const hold = async (source, random, lease) => {
+  const unwatch = watch(source.name, lease, source.grantOf(lease));
+  await source.work(random, lease);
+  unwatch();
+  await releaseAndCheck(source, random, lease);
+};
+
+/** One lease, taken in one of the ways that there are. */
+const round = async (source, random) => {
+  const { name, grantOf, nameOf } = source;
+  const roll = random();
+  const { waitMs, renew } = patience(random);
+  const grant = (lease) => (lease ? grantOf(lease) : {});
+  if (roll < 0.15) {
+    const lease = await attempt("tryAcquire", name, deadlineMs, () => source.tryAcquire({ renew }), grant);
+    if (lease) await hold(source, random, lease);
+  } else if (roll < 0.5) {
+    const settled = timed("acquire", name, waitMs);
+    let releasing;
+    let held;
+    try {
+      await source.using(
+        async (lease) => {
+          settled("ok", grantOf(lease));
+          held = { lease: nameOf(lease) };
+          const unwatch = watch(name, lease, grantOf(lease));
+          await source.work(random, lease);
+          unwatch();
+          releasing = timed("release", name, deadlineMs);
+        },
+        { waitMs, renew },
+      );
+      // Resolved: released, or nobody knows, and an event told of it.
+      releasing?.("ok", { ...held, result: "used" });
+    } catch (error) {
+      settled(outcomeOf(error), detail(error));
+      releasing?.(outcomeOf(error), { ...held, ...detail(error) });
+    }
+  } else {
+    const isAborting = roll < 0.6;
+    const controller = new AbortController();
+    const abortMs = random() * 300;
+    const timer = isAborting && setTimeout(() => controller.abort(abortReason), abortMs);
+    const dueMs = isAborting ? Math.min(waitMs, abortMs) : waitMs;
+    const options = { waitMs, renew, signal: isAborting ? controller.signal : undefined };
+    const lease = await attempt("acquire", name, dueMs, () => source.acquire(options), grant);
+    clearTimeout(timer);
+    if (lease) await hold(source, random, lease);
+  }
+};
+
+const contend = async (sourceOf, loop) => {
+  const random = seeded(settings.seed * 31 + loop);
+  while (!isLeaving()) {
+    await round(sourceOf(random), random);
+    await pause(random() * settings.restMs);
+  }
+};
+
+/**
+ * Takes leases in several loops until it is to leave. `sourceOf(random)` says which the next one is: its `name`; the calls
+ * that take one; `work`, what is done under it; `grantOf`, what the log says of a grant; `nameOf`, how it names the lease.
+ */
+export const contendAll = (sourceOf) =>
+  Promise.all(Array.from({ length: settings.loops }, (_, loop) => contend(sourceOf, loop)));
+
+/** Closes what gave the leases while they are still at work. */
+export const closeAmid = async (closables, working) => {
+  const closing = timed("close", "", 3_000);
+  const closed = Promise.all(closables.map((closable) => closable.close({ timeoutMs: 2_500 })));
+  await working;
+  await closed;
+  closing("ok");
+};

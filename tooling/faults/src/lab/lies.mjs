@@ -1,0 +1,22 @@
+// What modules are made of that wrap a package and tell one lie.
+
+/** Methods keep their own `this`: private fields know no proxies. */
+const bound = (target, key) => {
+  const value = Reflect.get(target, key, target);
+  return typeof value === "function" ? value.bind(target) : value;
+};
+
+/** `target`, but for what is `told` of it. */
+export const lying = (target, told) =>
+  new Proxy(target, { get: (_, key) => (Object.hasOwn(told, key) ? told[key] : bound(target, key)) });
+
+const lateMs = 1_000;
+
+/** A signal that aborts with the same reason, a second later. */
+export const late = (signal) => {
+  const controller = new AbortController();
+  const abort = () => setTimeout(() => controller.abort(signal.reason), lateMs);
+  if (signal.aborted) abort();
+  else signal.addEventListener("abort", abort, { once: true });
+  return controller.signal;
+};

@@ -1,0 +1,394 @@
+import {
+  checkWorker,
+  judged,
+  type Judge as AnyJudge,
+  lateMs,
+  stalledByAll,
+  stallsOf,
+  type Verdict as AnyVerdict,
+  type Violation as AnyViolation,
+} from "../../common-laws.js";
+import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-laws.js";
+import { clockErrorMs, type Span } from "../../records.js";
+import type {
+  AccessRecord,
+  Claim,
+  Death,
+  Echoed,
+  Heal,
+  HoldRecord,
+  LogRecord,
+  PermitStep,
+  RunHistory,
+  Spec,
+  Step,
+  WorkerHistory,
+} from "./history.js";
+import { Replay } from "./replay.js";
+
+/**
+ * The laws that a run is held against.
+ *
+ * - `S1` at every instant of the server no more is held than the limits allow, by weight; lowering them revokes nothing
+ * - `S2` what a killed holder had is granted again within its lease and 10 % and 100 ms, where somebody waits for it
+ * - `S3` when all have left nothing is in use, all of it can be had, and no key stays
+ * - `order` who is granted something has waited longest of the most urgent; a tenant that has all it may have is passed by
+ * - `held` what callers surely hold is within the limits, and the server knows of it
+ * - `L3` a signal aborts before its permit ends, on its holder's own monotonic clock
+ * - `L5` nobody but its owner ends a permit, and nobody revives one
+ * - `U1` every promise settles by its deadline and 100 ms
+ * - `U2` what is sent twice has one effect and one answer
+ * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
+ * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
+ * - `U5` every error is typed
+ */
+export type Law = (typeof laws)[number];
+export const laws = ["S1", "S2", "S3", "order", "held", "L3", "L5", "U1", "U2", "U3", "U4", "U5"] as const;
+
+export type Violation = AnyViolation<Law>;
+type Judge = AnyJudge<Law>;
+
+const resumeMs = 1_000;
+
+/** Everything in a run that no semaphore may do. */
+export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
+  judged(laws, (judge) => {
+    for (const [name, steps] of run.steps) checkSteps(run, name, steps, judge);
+    for (const spec of run.specs) checkHeld(run, spec, judge);
+    for (const heal of run.heals) checkResumption(run, heal, judge);
+    for (let name = 0; name < run.lookedAt; name++) judge("S3");
+    for (const what of run.leftovers) judge("S3", what);
+    for (const worker of run.workers) {
+      checkWorker(worker, judge);
+      const stalls = stallsOf(worker);
+      for (const record of worker.records) checkRecord(run, worker, stalls, record, judge);
+    }
+  });
+
+const checkRecord = (
+  run: RunHistory,
+  { id }: WorkerHistory,
+  stalls: readonly Span[],
+  record: LogRecord,
+  judge: Judge,
+): void => {
+  switch (record.kind) {
+    case "call":
+      return checkStaleCall(run, id, record, judge);
+    case "hold":
+      return checkHold(run, stalls, record, `${id} with ${record.token}`, judge);
+    case "access":
+      return checkAccess(run, id, record, judge);
+  }
+};
+
+// ── what the server did ─────────────────────────────────────────────────────────────────────────────────────────────
+
+const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge: Judge): void => {
+  const replay = new Replay();
+  const idleness = new Idleness(run, replay, name);
+  for (const step of steps) {
+    idleness.until(step.at);
+    checkOwnership(name, replay, step, judge);
+    if (step.what === "add") checkGrant(name, replay, step, judge);
+    replay.apply(step);
+    if (step.what === "add") checkLimits(name, replay, step, judge);
+    idleness.after(step);
+  }
+  idleness.end(endOf(run));
+  for (const { claim, fate } of lateCopies(run, steps))
+    judge("U2", fate === "kept" && `${name}: ${claim.text} was granted again after it was given back, and kept`);
+  checkEchoes(run, name, steps, judge);
+  for (const death of run.deaths) if (death.name === name) checkRecovery(run, death, idleness.spans, judge);
+};
+
+/** Limits are reached by grants alone: nothing else makes the sum larger. */
+const checkLimits = (name: string, replay: Replay, { at, claim }: PermitStep, judge: Judge): void => {
+  const { limit = Infinity, perTenant = Infinity } = replay;
+  const used = replay.usedAt(at);
+  judge("S1", used > limit && `${name}: with ${claim.text} ${String(used)} are in use, of ${String(limit)}`);
+  if (perTenant === Infinity) return;
+  const usedByTenant = replay.usedAt(at, claim.tenant);
+  const isOver = usedByTenant > perTenant;
+  judge("S1", isOver && `${name}: with ${claim.text} its tenant has ${String(usedByTenant)} of ${String(perTenant)}`);
+};
+
+const checkGrant = (name: string, replay: Replay, { at, claim, script }: PermitStep, judge: Judge): void => {
+  const overtaken = replay.before(claim, at);
+  const told = overtaken.map(({ text }) => text).join();
+  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${claim.text} before ${told}`);
+};
+
+const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge): void => {
+  const { script, what, at } = step;
+  if (script === "renew" && (what === "add" || what === "set"))
+    judge("L5", !replay.isLive(step.claim, at) && `${name}: ${step.claim.text} was renewed, and was over`);
+  if (what !== "rem" || !replay.isLive(step.claim, at)) return;
+  const isOwn = script === "release" && step.isOwn;
+  judge("L5", !isOwn && `${name}: ${script} took ${step.claim.text} away, which nobody had given back`);
+};
+
+// ── copies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What became of a grant to a claim that had been given back. */
+type Fate = "given back again" | "kept, of an acquire without an end" | "kept, as nobody could be asked" | "kept";
+
+/**
+ * Grants to claims that had been given back: the network delivered a copy of their acquire so late. Each has to be given
+ * back again, before it ends by itself. What was asked for without an end (the first acquire of a connection) may stay.
+ */
+const lateCopies = (run: RunHistory, steps: readonly Step[]): { readonly claim: Claim; readonly fate: Fate }[] => {
+  const givenBack = new Set<string>();
+  const ends = new Map<string, number>();
+  const open = new Map<string, PermitStep>();
+  const found: { claim: Claim; fate: Fate }[] = [];
+  const fateOf = (grant: PermitStep, end: Step): Fate => {
+    if (end.script === "release") return "given back again";
+    if (ends.get(grant.claim.text) === 0) return "kept, of an acquire without an end";
+    return wasOut(run, grant) ? "kept, as nobody could be asked" : "kept";
+  };
+  for (const step of steps) {
+    if (!("claim" in step)) continue;
+    const { what, claim } = step;
+    const { text } = claim;
+    if (step.notAfter !== undefined) ends.set(text, step.notAfter);
+    if (what === "add" && givenBack.has(text)) open.set(text, step);
+    if (what !== "rem") continue;
+    const grant = open.get(text);
+    open.delete(text);
+    if (grant) found.push({ claim, fate: fateOf(grant, step) });
+    if (step.script === "release" && step.isOwn) givenBack.add(text);
+  }
+  return found;
+};
+
+/** What is worth telling of a run, and breaks no law: how often it was so. */
+export const remarksOn = (run: RunHistory): Record<string, number> => {
+  const remarks: Record<string, number> = {};
+  for (const steps of run.steps.values())
+    for (const { fate } of lateCopies(run, steps)) {
+      const remark = `late copies, ${fate}`;
+      remarks[remark] = (remarks[remark] ?? 0) + 1;
+    }
+  return remarks;
+};
+
+/** A copy of an acquire that has its permit finds that: never itself in its own way. */
+const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judge: Judge): void => {
+  const echoes = new Map<string, Echoed[]>();
+  for (const echo of run.echoes)
+    if (echo.name === name) echoes.set(echo.token, [...(echoes.get(echo.token) ?? []), echo]);
+  const since = new Map<string, PermitStep>();
+  for (const step of steps) {
+    if (step.what === "add") since.set(step.claim.token, step);
+    if (step.what !== "rem") continue;
+    const { token } = step.claim;
+    const grant = since.get(token);
+    if (!grant) continue;
+    for (const { at, isDenied } of echoes.get(token) ?? []) {
+      // A copy may run before what it is a copy of, and within one millisecond nobody knows.
+      const isWithin = grant.at < at && at < Math.min(Math.floor(step.at), grant.endsAt);
+      if (isWithin) judge("U2", isDenied && `${name}: an acquire that was sent twice stood in its own way (${token})`);
+    }
+  }
+};
+
+/** Whether the worker could not ask the server while a permit lasted, or was not there any more. */
+const wasOut = ({ workers }: RunHistory, { claim: { worker }, at, endsAt }: PermitStep): boolean => {
+  const { killedAt = Infinity, records = [] } = workers.find(({ id }) => id === worker) ?? {};
+  const isFailure = (record: LogRecord): boolean =>
+    record.kind === "call" &&
+    record.settledAt > at &&
+    record.startedAt < endsAt &&
+    (record.what === "close" || record.code === "KIT_UNAVAILABLE" || record.outcome === "unknown");
+  return killedAt < endsAt || records.some(isFailure);
+};
+
+// ── dead holders ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** When the last call settled. */
+const endOf = ({ workers }: RunHistory): number =>
+  workers.reduce(
+    (end, { records }) =>
+      records.reduce((last, record) => (record.kind === "call" ? Math.max(last, record.settledAt) : last), end),
+    0,
+  );
+
+const dueAfter = ({ leaseMs }: RunHistory): number => 0.1 * leaseMs + lateMs;
+
+/** The spans, near the ends of dead holders' permits, in which somebody waited for what was free. */
+class Idleness {
+  readonly spans: Span[] = [];
+  readonly #replay: Replay;
+  readonly #windows: readonly Span[];
+  readonly #killedAt: ReadonlyMap<string, number>;
+  #since: number | undefined;
+  #at = -Infinity;
+
+  constructor(run: RunHistory, replay: Replay, name: string) {
+    this.#replay = replay;
+    this.#windows = run.deaths
+      .filter((death) => death.name === name)
+      .map(({ endsAt }) => ({ from: endsAt - 1, to: endsAt + dueAfter(run) }));
+    this.#killedAt = new Map(run.workers.map(({ id, killedAt = Infinity }) => [id, killedAt]));
+  }
+
+  /** Before a step at this instant: nothing but ends of permits can have been since the last. */
+  until(at: number): void {
+    // Signs of life come and go within one step of the server.
+    if (at > this.#at && this.#since !== undefined && !this.#isWaitedFor(this.#at)) this.#close(this.#at);
+    const isNear = this.#windows.some(({ from, to }) => this.#at <= to && from <= at);
+    if (isNear && this.#since === undefined) {
+      const ends = this.#replay.endings().filter((end) => end > this.#at && end <= at);
+      this.#since = [this.#at, ...ends].find((instant) => this.#isWaitedFor(instant));
+    }
+    this.#at = at;
+  }
+
+  after({ what, at }: Step): void {
+    if (what === "add" && this.#since !== undefined) this.#close(at);
+  }
+
+  /** All was over then. */
+  end(at: number): void {
+    this.until(at);
+    if (this.#since !== undefined) this.#close(at);
+  }
+
+  #close(to: number): void {
+    if (this.#since !== undefined) this.spans.push({ from: this.#since, to });
+    this.#since = undefined;
+  }
+
+  #isWaitedFor(at: number): boolean {
+    if (at === -Infinity || !this.#replay.next(at)) return false;
+    for (const { worker } of this.#replay.waiting) if ((this.#killedAt.get(worker) ?? Infinity) > at) return true;
+    return false;
+  }
+}
+
+const checkRecovery = (
+  run: RunHistory,
+  { name, worker, endsAt }: Death,
+  spans: readonly Span[],
+  judge: Judge,
+): void => {
+  const dueAt = endsAt + dueAfter(run);
+  for (const { from, to } of spans) {
+    if (to < endsAt || from > dueAt) continue;
+    const since = Math.max(from, endsAt);
+    const lateBy = to - since - dueAfter(run) - stalledByAll(run.workers, since, to);
+    const late = `${name}: after the death of ${worker} what was free was granted ${lateBy.toFixed(0)} ms too late`;
+    judge("S2", lateBy > 0 && late);
+  }
+};
+
+// ── what callers hold ───────────────────────────────────────────────────────────────────────────────────────────────
+
+type Surely = Span & Pick<Claim, "weight" | "tenant">;
+
+const holdsOf = ({ records }: WorkerHistory, name: string): HoldRecord[] =>
+  records.filter((record) => record.kind === "hold" && record.name === name) as HoldRecord[];
+
+/** When each caller surely held what: from when it knew, until it gave back, was told of a loss, or it may have ended. */
+const surelyHeld = (run: RunHistory, name: string): Surely[] =>
+  run.workers.flatMap((worker) => {
+    const { records, killedAt } = worker;
+    const holds = holdsOf(worker, name);
+    const told = new Set(holds.map(({ token }) => token));
+    // Who was killed did not say how it ended.
+    const cutOff = records.flatMap((record): Surely[] => {
+      if (killedAt === undefined || record.kind !== "call" || record.token === undefined) return [];
+      if (record.name !== name || told.has(record.token)) return [];
+      const { startedAt, settledAt, weight = 0, tenant = "" } = record;
+      return [{ from: settledAt, to: Math.min(killedAt, startedAt + 0.98 * run.leaseMs), weight, tenant }];
+    });
+    const whole = holds.map(
+      ({ grantedAt, endsAt = grantedAt, abortedAt = Infinity, endedAt, weight, tenant = "" }) => ({
+        from: grantedAt,
+        to: Math.min(endsAt, abortedAt, endedAt),
+        weight,
+        tenant,
+      }),
+    );
+    return [...whole, ...cutOff];
+  });
+
+const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
+  const { name, permits, permitsPerTenant = Infinity, resizedTo = 0 } = spec;
+  // Lowering takes nothing away, so that what was held at any time under a higher limit may still be.
+  const most = Math.max(permits, resizedTo);
+  const spans = surelyHeld(run, name);
+  const events = spans
+    .filter(({ from, to }) => to - clockErrorMs > from + clockErrorMs)
+    .flatMap((span) => [
+      { at: span.from + clockErrorMs, sign: 1, span },
+      { at: span.to - clockErrorMs, sign: -1, span },
+    ])
+    .toSorted((a, b) => a.at - b.at || a.sign - b.sign);
+  const used = new Map<string, number>();
+  let sum = 0;
+  for (const { at, sign, span } of events) {
+    const { weight, tenant } = span;
+    const ofTenant = (used.get(tenant) ?? 0) + sign * weight;
+    used.set(tenant, ofTenant);
+    sum += sign * weight;
+    // Whoever holds what the server has forgotten learns of it within its lease.
+    if (sign < 0 || lostDataBetween(run, at - run.leaseMs, at)) continue;
+    judge("held", sum > most && `${name}: callers surely held ${String(sum)} of ${String(most)} at ${at.toFixed(1)}`);
+    if (permitsPerTenant === Infinity) continue;
+    const isOver = ofTenant > permitsPerTenant;
+    judge("held", isOver && `${name}: ${tenant} surely held ${String(ofTenant)} of ${String(permitsPerTenant)}`);
+  }
+};
+
+const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: Judge): void => {
+  const { name, token, at, from, isKnown, isHeld } = access;
+  if (!isHeld || lostDataBetween(run, from - run.leaseMs, at)) return;
+  judge("held", !isKnown && `${name}: ${id} surely held ${token}, of which the server knew nothing`);
+};
+
+// ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const accessesOf = (run: RunHistory): AccessRecord[] =>
+  run.workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
+
+/** After a failover, which may have struck one slot, each semaphore has to go on; else any. */
+const worksOf = ({ specs }: RunHistory, { dueMs }: Heal): readonly (string | undefined)[] =>
+  dueMs === undefined
+    ? [undefined]
+    : // Where nothing is to be had for a while nothing goes on either.
+      specs.filter(({ resizedTo }) => resizedTo === undefined).map(({ name }) => name);
+
+const resumedAt = (run: RunHistory, at: number, only?: string): number => {
+  let first = Infinity;
+  for (const { records } of run.workers)
+    for (const record of records)
+      if (record.kind === "access" && record.isKnown && record.from > at)
+        if (only === undefined || record.name === only) first = Math.min(first, record.at);
+  return first;
+};
+
+const checkResumption = (run: RunHistory, heal: Heal, judge: Judge): void => {
+  const { at, dueMs = resumeMs } = heal;
+  for (const name of worksOf(run, heal)) {
+    const tookMs = resumedAt(run, at, name) - at - stalledByAll(run.workers, at, at + dueMs);
+    const late = `${name ?? "work"} went on ${tookMs.toFixed(0)} ms after ${at.toFixed(0)}, due within ${dueMs.toFixed(0)}`;
+    judge("U3", tookMs > dueMs && late);
+  }
+};
+
+/** How long after a heal, or a failover's beginning, permits were granted again; of one name, where only that was struck. */
+export const recoveryMs = (run: RunHistory, heal: Heal, only?: string): number =>
+  Math.max(...(only === undefined ? worksOf(run, heal) : [only]).map((name) => resumedAt(run, heal.at, name))) -
+  heal.at;
+
+/** The longest time in which nobody got anything. */
+export const worstStallMs = (run: RunHistory): number => {
+  const instants = accessesOf(run)
+    .map(({ at }) => at)
+    .toSorted((a, b) => a - b);
+  return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
+};
+
+export const operationsOf = (run: RunHistory): number => accessesOf(run).length;

@@ -1,0 +1,118 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
+import { workspaceFolder } from "../../lab/paths.js";
+import type { Control } from "../../workload.js";
+import type { Law } from "./checker.js";
+
+interface SemaphoreControl extends Control {
+  readonly laws: readonly Law[];
+  /** In the built semaphore; without it the semaphore is wrapped, with the lie of the control's own name. */
+  readonly mutation?: Mutation;
+}
+
+/** A script to which the server's answers are told otherwise. */
+const misled = (lua: string): string =>
+  `local call = redis.call function redis.call(...) local command, key = ... ${lua} end`;
+
+/** What a semaphore may get wrong; a checker that does not see it is of no use. */
+export const semaphoreControls: readonly SemaphoreControl[] = [
+  {
+    name: "one-too-many",
+    laws: ["S1", "held"],
+    kind: "8 scripts flushed",
+    mutation: {
+      script: "acquire",
+      operands: ["meta"],
+      lua: misled(
+        "local reply = call(...) if command == 'HMGET' and key == meta and reply[2] then reply[2] = reply[2] + 1 end return reply",
+      ),
+    },
+  },
+  {
+    name: "renew-creates",
+    laws: ["L5"],
+    kind: "8 scripts flushed",
+    mutation: {
+      script: "renew",
+      operands: ["permits", "terms"],
+      lua: "for i, key in ipairs(permits) do if not redis.call('ZSCORE', key, terms[2 * i - 1]) then redis.call('ZADD', key, string.format('%.0f', redis.call('TIME')[1] * 1000 + 1000 + terms[2 * i]), terms[2 * i - 1]) end end",
+    },
+  },
+  {
+    name: "release-frees-another",
+    laws: ["L5"],
+    kind: "8 scripts flushed",
+    mutation: {
+      script: "release",
+      operands: ["permits", "claim"],
+      lua: "if not redis.call('ZSCORE', permits, claim) then claim = redis.call('ZRANGE', permits, 0, 0)[1] or claim end",
+    },
+  },
+  {
+    name: "client-clock",
+    laws: ["S1", "L5", "held"],
+    kind: "25 clients' clock jumps",
+    mutation: {
+      script: "acquire",
+      operands: ["claim"],
+      lua: misled(
+        "if command == 'TIME' then local hour = string.match(claim, '%.(%d+)$') return { string.sub(hour, 1, -4), string.sub(hour, -3) .. '000' } end return call(...)",
+      ),
+    },
+  },
+  {
+    name: "loss-told-late",
+    laws: ["L3"],
+    kind: "14 server stopped",
+  },
+  {
+    name: "barging",
+    laws: ["order"],
+    kind: "8 scripts flushed",
+    mutation: {
+      script: "acquire",
+      operands: ["line"],
+      lua: misled("if command == 'EXISTS' and key == line then return 0 end return call(...)"),
+    },
+  },
+  {
+    name: "acquire-denies-itself",
+    laws: ["U2"],
+    kind: "27 requests repeated",
+    mutation: {
+      script: "acquire",
+      operands: ["permits", "claim"],
+      lua: "if redis.call('ZSCORE', permits, claim) then local time = redis.call('TIME') return { 0, time[1] * 1000 + math.floor(time[2] / 1000), 0, 1, -1, 1 } end",
+    },
+  },
+];
+
+/** Where each script begins to write, and what its writes are noted under; the library is that of all, noted by the rest. */
+const recorded: Readonly<Record<string, string>> = {
+  acquire: "acquire",
+  release: "release",
+  renew: "renew",
+  grant: "other",
+};
+
+const recorders = (): Mutation[] => {
+  const file = join(workspaceFolder, "src/workloads/semaphore/recorder.lua");
+  const lines = readFileSync(file, "utf8").split("\n");
+  const lua = lines
+    .filter((line) => !line.startsWith("--"))
+    .map((line) => line.trim())
+    .join(" ");
+  return Object.entries(recorded).map(([script, name]) => ({
+    script,
+    operands: [],
+    lua: lua.replaceAll("SCRIPT", name),
+  }));
+};
+
+/** What workers import as the semaphore: the built one, which writes down what it does, and the fault of a control. */
+export const moduleOf = (control?: SemaphoreControl): string => {
+  if (control && !control.mutation) return wrappedBy("semaphore", "wrapped-semaphore.mjs", control.name);
+  const mutations = [...recorders(), ...(control?.mutation ? [control.mutation] : [])];
+  return builtWith(`semaphore-${control?.name ?? "recorded"}`, "@kit/semaphore", "index.js", ...mutations);
+};

@@ -1,0 +1,151 @@
+import { connect, type RedisLike } from "@kit/core";
+import { createSemaphore, type Permit, type Semaphore, type SemaphoreOptions } from "@kit/semaphore";
+import { type RedisServer, startRedis } from "@kit/testing";
+import {
+  type Findings,
+  newerLayout,
+  oddNames,
+  refusedNames,
+  refusedTexts,
+  refusedUnsent,
+  spoiltKeys,
+  type Subject,
+} from "../../edges.js";
+import type { Edge } from "../../workload.js";
+
+const settings = { permits: 2, leaseMs: 60_000, deadlineMs: 1_000 };
+const tenant = "one";
+
+/** A group with a permit that is held, whose keys can be spoilt. */
+interface Scene {
+  readonly keys: Readonly<Record<string, string>>;
+  readonly semaphore: Semaphore;
+  readonly permit: Permit;
+  readonly text: string;
+}
+
+const keysOf = (name: string): Record<string, string> =>
+  Object.fromEntries(
+    ["permits", "meta", "line", "heads", "waiters"].map((part) => [part, `kit:semaphore:{${name}}:${part}`]),
+  );
+
+type Maker = (name: string, options?: Partial<SemaphoreOptions>) => Semaphore;
+
+/** Closes in the end whatever was made. */
+const withSemaphores = async (work: (server: RedisServer, make: Maker) => Promise<void>): Promise<void> => {
+  await using server = await startRedis();
+  await using client = await connect(server.url);
+  const made: Semaphore[] = [];
+  const make: Maker = (name, options) => {
+    const semaphore = createSemaphore(client as RedisLike, name, { ...settings, ...options });
+    made.push(semaphore);
+    return semaphore;
+  };
+  try {
+    await work(server, make);
+  } finally {
+    await Promise.all(made.map((semaphore) => semaphore.close({ timeoutMs: 0 })));
+  }
+};
+
+const ask = { tenant, renew: false };
+
+const subject: Subject<Scene> = {
+  calls: {
+    tryAcquire: ({ semaphore }) => semaphore.tryAcquire(ask),
+    acquire: ({ semaphore }) => semaphore.acquire({ ...ask, waitMs: 30 }),
+    using: ({ semaphore }) => semaphore.using(() => undefined, { ...ask, waitMs: 30 }),
+    setPermits: ({ semaphore }) => semaphore.setPermits(3),
+    inspect: ({ semaphore }) => semaphore.inspect(),
+    extend: ({ permit }) => permit.extend(),
+    release: ({ permit }) => permit.release(),
+    resume: ({ semaphore, text }) => semaphore.resume(text),
+  },
+  answers: ["KIT_SEMAPHORE_TIMEOUT", "KIT_SEMAPHORE_WEIGHT"],
+  stage: (work) =>
+    withSemaphores((server, make) =>
+      work(server, async (name) => {
+        const semaphore = make(name, { permitsPerTenant: 2 });
+        const permit = await semaphore.acquire(ask);
+        return { keys: keysOf(name), semaphore, permit, text: permit.serialise() };
+      }),
+    ),
+};
+
+const spoilt = (): Promise<Findings> =>
+  spoiltKeys(subject, {
+    permits: {
+      "claims that say nothing": (server, key) => server.call("ZADD", key, "9999999999999", "nobody", "inf", "|||"),
+      "a weight that is none": (server, key) => server.call("ZADD", key, "9999999999999", "a|x||b", "0", "c|-1||d"),
+    },
+    meta: {
+      "limits that are none": (server, key) =>
+        server.call("HSET", key, "layout", "1", "permits", "x", "perTenant", "y", "extra", "z"),
+      "no limits": (server, key) => server.call("HSET", key, "layout", "1"),
+      "counts that do not count": (server, key) =>
+        server.call("HSET", key, "layout", "1", "permits", "2", "perTenant", "2", `u:${tenant}`, "x"),
+    },
+    line: { "rows that say nothing": (server, key) => server.call("ZADD", key, "0", "x y z", "0", "|", "0", " ") },
+    heads: { "nobody behind it": (server, key) => server.call("ZADD", key, "-1", "nobody", "inf", tenant) },
+    waiters: {
+      "a counter that does not count": (server, key) => server.call("HSET", key, "#", "x"),
+      "records that say nothing": (server, key) => server.call("HSET", key, "a", "", "b", "1", "c", "x y z"),
+    },
+  });
+
+// What touches only a permit of our own, and finds nobody in line, needs no limits.
+const newer = (): Promise<Findings> =>
+  newerLayout(subject, "meta", (server, key) => server.call("HSET", key, "layout", "2"), ["extend", "resume"]);
+
+const refusals = (make: Maker): Readonly<Record<string, () => Promise<unknown>>> => {
+  const semaphore = make("x");
+  const inGroup = make("y", { permitsPerTenant: 1 });
+  return {
+    // A constructor throws.
+    ...Object.fromEntries(Object.entries(refusedNames).map(([what, name]) => [what, async () => make(name)])),
+    ...Object.fromEntries(Object.entries(refusedTexts).map(([what, text]) => [what, () => semaphore.resume(text)])),
+    "no limit": async () => make("x", { permits: Number.NaN }),
+    "a limit beyond all bounds": async () => make("x", { permits: 1e9 + 1 }),
+    "a limit to be set below nothing": () => semaphore.setPermits(-1),
+    "a weight of 0": () => semaphore.acquire({ weight: 0 }),
+    "a weight of a half": () => semaphore.acquire({ weight: 0.5 }),
+    "a weight beyond all bounds": () => semaphore.acquire({ weight: 1e9 + 1 }),
+    "a priority beyond its bounds": () => semaphore.acquire({ priority: 1_001 }),
+    "a tenant of 129 characters": () => inGroup.acquire({ tenant: "t".repeat(129) }),
+    "a tenant of half a surrogate pair": () => inGroup.acquire({ tenant: "\ud800" }),
+    "no tenant in a group": () => inGroup.acquire(),
+    "a tenant without a group": () => semaphore.acquire({ tenant }),
+    "a holder of 64 MB": () => semaphore.acquire({ holder: "h".repeat(64_000_000) }),
+    "a lease of 0 ms": () => semaphore.acquire({ leaseMs: 0 }),
+    "a negative wait": () => semaphore.acquire({ waitMs: -1 }),
+  };
+};
+
+const hugeInput = async (): Promise<Findings> => {
+  const found: Findings = { bites: 0, checked: 0, broken: [] };
+  await withSemaphores(async (server, make) => {
+    // What the client asks for itself is asked for.
+    await (await make("first").acquire()).release();
+    await refusedUnsent(server, refusals(make), found);
+    for (const name of oddNames) {
+      found.checked++;
+      const semaphore = make(name, { permits: 1, permitsPerTenant: 1 });
+      const odd = name.slice(0, 128);
+      const permit = await semaphore.acquire({ tenant: odd, holder: odd, waitMs: 0 });
+      if ((await semaphore.tryAcquire({ tenant: "other" })) !== null)
+        found.broken.push(`${JSON.stringify(name)}: held twice`);
+      const { holders } = await semaphore.inspect();
+      if (holders[0]?.tenant !== odd || holders[0].holder !== odd)
+        found.broken.push(`${JSON.stringify(name)}: its tenant and holder are shown as others`);
+      if ((await permit.release()) !== "released") found.broken.push(`${JSON.stringify(name)}: was not given back`);
+    }
+  });
+  return found;
+};
+
+/** Rows whose fault is what the server holds, or what the caller gives. */
+export const semaphoreEdges: readonly Edge[] = [
+  { number: 29, kind: "29 huge input", run: hugeInput },
+  { number: 30, kind: "30 spoilt keys", run: spoilt },
+  { number: 31, kind: "31 newer layout", run: newer },
+];

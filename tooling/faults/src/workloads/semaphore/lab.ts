@@ -1,0 +1,221 @@
+import { join } from "node:path";
+import { connect } from "@kit/core";
+import { createSemaphore } from "@kit/semaphore";
+import { eventually } from "@kit/testing";
+import type { LabOptions, Surroundings } from "../../lab/lab.js";
+import { type Holder, LeaseLab } from "../../lab/lease-lab.js";
+import { workspaceFolder } from "../../lab/paths.js";
+import type { Echo } from "../../lab/tap.js";
+import { Worker } from "../../lab/worker.js";
+import {
+  type AccessRecord,
+  type Death,
+  type Echoed,
+  type LogRecord,
+  parseClaim,
+  parseSteps,
+  type RunHistory,
+  type Spec,
+  type Step,
+} from "./history.js";
+
+const prefix = "kit";
+const metaLifeMs = 604_800_000;
+const lineLifeMs = 16_000;
+/** Lines of a history in one answer. */
+const pageLines = 20_000;
+
+export interface SemaphoreLabOptions extends LabOptions {
+  /** What the workers import as the semaphore. */
+  readonly semaphoreModule: string;
+}
+
+const keyOf = (name: string, part: string): string => `${prefix}:semaphore:{${name}}:${part}`;
+const historyOf = (name: string): string => `history:{${name}}`;
+
+const sightScript = `return { redis.call('TIME'), redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), redis.call('ZRANGE', KEYS[2], 0, -1) }`;
+
+/** A server, contenders for permits, and what is done to them. */
+export class SemaphoreLab extends LeaseLab<Holder> {
+  readonly specs: readonly Spec[];
+  readonly deaths: Death[] = [];
+  override readonly claimInFile: RegExp =
+    /:permits\r\n(?:\$\d+\r\n(?:XX|\d+)\r\n){1,2}\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g;
+  readonly #options: SemaphoreLabOptions;
+  /** The last look at a permit that began so late, by name. */
+  readonly #lookedAt = new Map<string, number>();
+
+  constructor(options: SemaphoreLabOptions, around: Surroundings) {
+    super(options, around);
+    this.#options = options;
+    const some = (from: number, to: number): number => Math.floor(this.between(from, to + 1));
+    const plain = { tenants: 0, weights: 1, hasPriorities: false };
+    this.specs = [
+      { ...plain, name: "narrow", permits: some(1, 2) },
+      { ...plain, name: "wide", permits: some(3, 20) },
+      { ...plain, name: "weighed", permits: some(5, 9), weights: 5, hasPriorities: true },
+      { ...plain, name: "shared", permits: some(3, 6), permitsPerTenant: some(1, 2), tenants: 4 },
+      { ...plain, name: "resized", permits: some(1, 8), weights: 3, resizedTo: 8 },
+    ];
+  }
+
+  spawn(): Worker {
+    const { seed, semaphoreModule } = this.#options;
+    const number = this.all.length + 1;
+    const settings = {
+      url: this.url,
+      lookUrl: this.server.url,
+      prefix,
+      specs: this.specs,
+      leaseMs: this.leaseMs,
+      deadlineMs: this.deadlineMs,
+      seed: seed + 1_000 * number,
+      isClockTrue: this.setting !== "shifted",
+      loops: 7,
+      restMs: 15,
+      semaphoreModule,
+    };
+    const program = join(workspaceFolder, "src/workloads/semaphore/worker.mjs");
+    const { folder, workerEnv } = this.around;
+    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
+    worker.onLine = (line) => this.#hear(line);
+    this.all.push(worker);
+    return worker;
+  }
+
+  #hear(line: string): void {
+    if (!line.startsWith('{"kind":"access"')) return;
+    const { name, from, isKnown } = JSON.parse(line) as AccessRecord;
+    if (isKnown) this.#lookedAt.set(name, Math.max(this.#lookedAt.get(name) ?? 0, from));
+  }
+
+  // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
+
+  async #sight(name: string): Promise<{ holders: Holder[]; waiting: string[] }> {
+    const keys = [keyOf(name, "permits"), keyOf(name, "line")];
+    const reply = await this.ask("EVAL", sightScript, String(keys.length), ...keys);
+    const [[seconds, micros] = [], permits = [], rows = []] = reply as string[][];
+    const seenAt = Number(seconds) * 1_000 + Number(micros) / 1_000;
+    const waiting = rows.map((row) => parseClaim(row.slice(row.lastIndexOf(" ") + 1)).worker);
+    const holders = permits.flatMap((text, index): Holder[] => {
+      const endsAt = Number(permits[index + 1]);
+      if (index % 2 === 1 || endsAt <= seenAt) return [];
+      const { token, worker } = parseClaim(text);
+      return [{ name, token, worker, seenAt, endsAt, waiting }];
+    });
+    return { holders, waiting };
+  }
+
+  async #sights(): Promise<{ holders: Holder[]; waiting: string[] }[]> {
+    return await Promise.all(this.specs.map(({ name }) => this.#sight(name)));
+  }
+
+  override async holders(): Promise<Holder[]> {
+    return (await this.#sights()).flatMap(({ holders }) => holders);
+  }
+
+  protected override async claimants(): Promise<string[]> {
+    return (await this.#sights()).flatMap(({ holders, waiting }) => [
+      ...holders.map(({ worker }) => worker),
+      ...waiting,
+    ]);
+  }
+
+  protected override noteDeath({ name, worker, endsAt }: Holder): void {
+    this.deaths.push({ name, worker, endsAt });
+  }
+
+  async resumed(at: number): Promise<void> {
+    // A failover may have struck one slot.
+    const isEach = this.server.mode !== "single";
+    const wanted = this.specs.filter(({ resizedTo }) => resizedTo === undefined).map(({ name }) => name);
+    await eventually(
+      () => {
+        this.logged("access");
+        const isDone = (name: string): boolean => (this.#lookedAt.get(name) ?? 0) > at;
+        if (!(isEach ? wanted.every(isDone) : wanted.some(isDone))) throw new Error("no work goes on");
+      },
+      { timeoutMs: 15_000 },
+    );
+  }
+
+  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async end(isStuck: boolean): Promise<RunHistory> {
+    const workers = await this.dismiss<LogRecord>();
+    const isLookedAt = !isStuck && this.setting !== "shifted";
+    return {
+      leaseMs: this.leaseMs,
+      specs: this.specs,
+      lookedAt: isLookedAt ? this.specs.length : 0,
+      leftovers: isLookedAt ? await this.#leftovers() : [],
+      steps: await this.#steps(),
+      workers,
+      deaths: this.deaths,
+      heals: this.marks.filter(({ name }) => name === undefined).map(({ at, dueMs }) => ({ at, dueMs })),
+      dataLosses: this.dataLosses,
+      echoes: this.around.tap?.echoes.flatMap(echoOf) ?? [],
+    };
+  }
+
+  /** A server that evicts keys, or whose clock jumps, leaves no history that could be gone by. */
+  async #steps(): Promise<Map<string, Step[]>> {
+    const found = new Map<string, Step[]>();
+    if (this.setting === "lost" || this.setting === "shifted") return found;
+    for (const { name } of this.specs) {
+      const lines: string[] = [];
+      for (let page: string[] = [], from = 0; from === 0 || page.length > 0; from += page.length) {
+        page = (await this.ask("LRANGE", historyOf(name), String(from), String(from + pageLines - 1))) as string[];
+        if (page.length === 0) break;
+        lines.push(...page);
+      }
+      found.set(name, parseSteps(lines));
+    }
+    return found;
+  }
+
+  /** When all have left everything can be had again, and no key may stay longer than it is said to. */
+  async #leftovers(): Promise<string[]> {
+    const found: string[] = [];
+    const { leaseMs, deadlineMs } = this;
+    const lives = {
+      permits: 2 * leaseMs + 1_000,
+      line: lineLifeMs,
+      heads: lineLifeMs,
+      waiters: lineLifeMs,
+      meta: metaLifeMs,
+    };
+    await using client = await connect(this.server.url);
+    for (const { name, permits, permitsPerTenant, tenants } of this.specs) {
+      for (const [part, life] of Object.entries(lives)) {
+        const left = Number(await this.ask("PTTL", keyOf(name, part)));
+        if (left === -1 || left > life) found.push(`${keyOf(name, part)} lives for ${String(left)} ms more`);
+      }
+      const semaphore = createSemaphore(client, name, { permits, permitsPerTenant, prefix, leaseMs, deadlineMs });
+      try {
+        await semaphore.setPermits(permits);
+        const tenant = tenants > 0 ? "tenant 1" : undefined;
+        // The last killed holder's permit may have just begun.
+        const waitMs = Math.ceil(leaseMs * 1.1) + 100;
+        const permit = await semaphore.acquire({ weight: permitsPerTenant ?? permits, tenant, waitMs });
+        await permit.release();
+        const { used } = await semaphore.inspect();
+        if (used > 0) found.push(`${name}: ${String(used)} are in use when all have left`);
+      } catch (error) {
+        found.push(`${name} cannot be had whole: ${String(error)}`);
+      }
+      await semaphore.close();
+    }
+    return found;
+  }
+}
+
+/** What a copy of an acquire came to; other commands say nothing. */
+const echoOf = ({ command, reply }: Echo): Echoed[] => {
+  const [, , count, permits = ""] = command;
+  const name = /^kit:semaphore:\{(.*)\}:permits$/.exec(permits)?.[1];
+  const [claim = "", terms = ""] = command.slice(3 + Number(count));
+  if (name === undefined || !/^\d+ \d+ \d+ \d* /.test(terms)) return [];
+  const [code, at] = typeof reply === "number" ? [1, reply] : (reply as unknown[]).map(Number);
+  return [{ name, token: parseClaim(claim).token, at: at ?? 0, isDenied: code === 0 || code === 3 }];
+};

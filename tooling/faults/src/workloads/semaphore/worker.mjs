@@ -1,0 +1,114 @@
+// A contender: takes permits of the semaphores again and again, and asks the server what it has of each.
+import { pause } from "@kit/core";
+import { clock } from "../../lab/clock.mjs";
+import { attempt, connected, farewell, left, log, noteBackground, settings } from "../../lab/contender.mjs";
+import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
+
+const { id, prefix, specs, leaseMs, deadlineMs, isClockTrue } = settings;
+const { createSemaphore } = await import(settings.semaphoreModule);
+
+const tokenOf = (claim) => claim.split("|")[0];
+
+/** Renewals, acquires, and waiters' signs of life. What was granted by push is told by the first look. */
+const note = (keys, args, answer, sentAt) => {
+  if (keys.every((key) => key.endsWith(":permits"))) {
+    for (let i = 0; i < keys.length; i++)
+      if (Number(answer?.[i + 1]) === 1) confirm(tokenOf(args[2 * i]), sentAt + Number(args[2 * i + 1]));
+    return;
+  }
+  const [claim = "", terms = "", , , ...claims] = args;
+  const grantedMs = /^(\d+) \d+ \d+ \d* /.exec(terms)?.[1];
+  if (grantedMs !== undefined) {
+    if (typeof answer === "number") confirm(tokenOf(claim), sentAt + Number(grantedMs));
+    else if (Number(answer?.[0]) === 1) confirm(tokenOf(claim), sentAt + Number(answer[2]));
+  }
+  for (const [i, waiter] of claims.entries()) {
+    const msLeft = -2 - Number(answer?.[i + 5]);
+    if (msLeft > 0) confirm(tokenOf(waiter), sentAt + msLeft);
+  }
+};
+
+// ── what is done with a permit ────────────────────────────────────────────────────────────────────────────────────────
+
+const lookScript = `local time = redis.call('TIME')
+  local found = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    if string.sub(found[i], 1, #ARGV[1]) == ARGV[1] then
+      local msLeft = found[i + 1] - (time[1] * 1000 + math.floor(time[2] / 1000))
+      return { msLeft > 0 and 1 or 0, found[i + 1] }
+    end
+  end
+  return { 0, '0' }`;
+
+const look = async (name, permit) => {
+  const { token } = permit;
+  const key = `${prefix}:semaphore:{${name}}:permits`;
+  for (let tries = 1; tries <= 5; tries++)
+    try {
+      const from = clock();
+      const [isKnown, endsAt] = await looking.call("EVAL", lookScript, 1, key, `${token}|`);
+      // Asked in the same breath as the answer arrives: whatever it says happened while the permit was surely held.
+      const { isHeld } = permit;
+      log("access", { name, token, from, at: clock(), isKnown: isKnown === 1, isHeld });
+      // The server's clock is that of this machine, unless it is made to jump.
+      if (isKnown === 1 && isClockTrue) confirm(token, Number(endsAt));
+      return;
+    } catch {
+      await pause(20 * tries);
+    }
+};
+
+/** Also to nothing, for a moment: that is a pause. */
+const resize = async (random, { name, resizedTo }, semaphore) => {
+  const permits = 1 + Math.floor(random() * resizedTo);
+  if (random() < 0.2) {
+    await attempt("setPermits", name, deadlineMs, () => semaphore.setPermits(0));
+    await pause(random() * 50);
+  }
+  await attempt("setPermits", name, deadlineMs, () => semaphore.setPermits(permits));
+};
+
+// ── contending ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const client = await connected(settings.url, id);
+const looking = await connected(settings.lookUrl, `${id}-look`);
+overhear(client, note);
+const semaphores = new Map(
+  specs.map(({ name, permits, permitsPerTenant }) => {
+    const semaphore = createSemaphore(client, name, { permits, permitsPerTenant, prefix, leaseMs, deadlineMs });
+    semaphore.on("error", noteBackground);
+    return [name, semaphore];
+  }),
+);
+log("started", { pid: process.pid });
+
+const sourceOf = (random) => {
+  const spec = specs[Math.floor(random() * specs.length)];
+  const { name, tenants, weights, hasPriorities } = spec;
+  const semaphore = semaphores.get(name);
+  const weight = random() < 0.5 ? 1 : 1 + Math.floor(random() * weights);
+  const priority = hasPriorities ? Math.floor(random() * 3) - 1 : 0;
+  const tenant = tenants > 0 ? `tenant ${1 + Math.floor(random() * tenants)}` : undefined;
+  // Our own clock is told for the control that goes by it.
+  const claim = (urgency) => ({ weight, tenant, holder: `${id}.${urgency}.${Date.now()}` });
+  return {
+    name,
+    acquire: (options) => semaphore.acquire({ ...options, ...claim(priority), priority }),
+    tryAcquire: (options) => semaphore.tryAcquire({ ...options, ...claim(0) }),
+    using: (routine, options) => semaphore.using(routine, { ...options, ...claim(priority), priority }),
+    resume: (text) => semaphore.resume(text),
+    work: async (chance, permit) => {
+      await look(name, permit);
+      await endure(chance, name, permit, { token: permit.token });
+      if (spec.resizedTo !== undefined && chance() < 0.03) await resize(chance, spec, semaphore);
+    },
+    grantOf: (permit) => ({ token: permit.token, weight, tenant }),
+    nameOf: (permit) => permit.token,
+  };
+};
+const working = contendAll(sourceOf);
+await left;
+await closeAmid([...semaphores.values()], working);
+await client.close();
+await looking.close();
+farewell();

@@ -1,0 +1,21 @@
+// Controls: the semaphore as its callers see it, with one lie. Which one says the query of the address it is imported by.
+import { createSemaphore as createTrueSemaphore } from "@kit/semaphore";
+import { late, lying } from "../../lab/lies.mjs";
+
+/** What a permit says that is not so. */
+const lies = {
+  "loss-told-late": (permit) => ({ signal: late(permit.signal) }),
+};
+const lie = lies[new URL(import.meta.url).search.slice(1)];
+
+const lyingPermit = (permit) => permit && lying(permit, lie(permit));
+
+export const createSemaphore = (...args) => {
+  const semaphore = createTrueSemaphore(...args);
+  return lying(semaphore, {
+    acquire: async (...call) => lyingPermit(await semaphore.acquire(...call)),
+    tryAcquire: async (...call) => lyingPermit(await semaphore.tryAcquire(...call)),
+    resume: async (...call) => lyingPermit(await semaphore.resume(...call)),
+    using: (routine, options) => semaphore.using((permit) => routine(lyingPermit(permit)), options),
+  });
+};

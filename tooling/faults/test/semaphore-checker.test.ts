@@ -1,0 +1,527 @@
+import { describe, expect, it } from "vitest";
+import { seeded } from "../src/lab/random.mjs";
+import { type Law, remarksOn, verdictOn, type Violation } from "../src/workloads/semaphore/checker.js";
+import {
+  type AccessRecord,
+  type CallRecord,
+  type HoldRecord,
+  type LogRecord,
+  parseSteps,
+  type PermitStep,
+  type RunHistory,
+  type Spec,
+  type Step,
+  type WorkerHistory,
+} from "../src/workloads/semaphore/history.js";
+
+// A run that keeps every law is made up from a seed, by a semaphore of a few lines; then one thing in it is put wrong, and
+// the checker has to say which law that breaks.
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+interface Draft {
+  readonly run: Mutable<RunHistory>;
+  readonly steps: Map<string, Step[]>;
+  readonly workers: (Mutable<Omit<WorkerHistory, "records">> & { records: LogRecord[] })[];
+  pick<T>(list: readonly T[]): T;
+  some(kind: "call"): Mutable<CallRecord>;
+  some(kind: "hold"): Mutable<HoldRecord>;
+  some(kind: "access"): Mutable<AccessRecord>;
+  /** Any grant of a semaphore, and where it stands in its history. */
+  someGrant(name: string): { list: Step[]; index: number; step: Mutable<PermitStep> };
+}
+
+const leaseMs = 400;
+const epoch = 1_700_000_000_000;
+const specs: readonly Spec[] = [
+  { name: "narrow", permits: 1, tenants: 0, weights: 1, hasPriorities: false },
+  { name: "weighed", permits: 5, tenants: 0, weights: 5, hasPriorities: true },
+  { name: "group", permits: 3, permitsPerTenant: 1, tenants: 3, weights: 1, hasPriorities: false },
+];
+
+interface Asked {
+  readonly worker: string;
+  readonly claim: string;
+  readonly weight: number;
+  readonly tenant: string;
+  readonly priority: number;
+  readonly startedAt: number;
+  readonly holdMs: number;
+}
+
+/** What each script writes down, in order; and what the workers say of it. */
+const play = (
+  { name, permits, permitsPerTenant, tenants, weights, hasPriorities }: Spec,
+  records: ReadonlyMap<string, LogRecord[]>,
+  random: () => number,
+): string[] => {
+  const lines: string[] = [];
+  const write = (at: number, ...parts: readonly (string | number)[]): void =>
+    void lines.push([Math.floor(at * 1_000), ...parts].join(" "));
+  let held: (Asked & { readonly until: number })[] = [];
+  let waiting: Asked[] = [];
+  const uses = (tenant?: string): number =>
+    held.reduce((sum, one) => sum + (tenant === undefined || one.tenant === tenant ? one.weight : 0), 0);
+  const hasRoom = ({ tenant, weight }: Asked): boolean => uses(tenant) + weight <= (permitsPerTenant ?? Infinity);
+
+  const grant = (asked: Asked, at: number, script: string): void => {
+    const { worker, claim, weight, tenant, startedAt, holdMs } = asked;
+    const [token = ""] = claim.split("|");
+    const endsAt = Math.floor(at) + leaseMs;
+    write(at, script, "add", claim, endsAt, script === "acquire" ? Math.floor(startedAt + 240) : "-");
+    const until = at + holdMs;
+    held = [...held, { ...asked, until }].toSorted((a, b) => a.until - b.until);
+    const facts = { name, token, weight, ...(tenant !== "" && { tenant }) };
+    const known = at + 1;
+    records
+      .get(worker)
+      ?.push(
+        aCall({ what: "acquire", startedAt, settledAt: known, dueMs: 4_000, ...facts }),
+        { kind: "access", name, token, from: known, at: known + 1, isKnown: true, isHeld: true },
+        { kind: "hold", ...facts, grantedAt: known, endsAt, endedAt: until - 1 },
+        aCall({ what: "release", name, startedAt: until - 1, settledAt: until + 1, dueMs: 240, lease: token }),
+      );
+  };
+  const letIn = (at: number, script: string): void => {
+    for (;;) {
+      const ranked = waiting.toSorted((a, b) => a.priority - b.priority);
+      const next = ranked.find(hasRoom);
+      if (!next || uses() + next.weight > permits) return;
+      waiting = waiting.filter((one) => one !== next);
+      write(at, script, "leave", next.claim, "-", "-");
+      grant(next, at, script);
+    }
+  };
+
+  let at = epoch + random() * 10;
+  write(at, "acquire", "permits", "-", permits, "-");
+  if (permitsPerTenant !== undefined) write(at, "acquire", "perTenant", "-", permitsPerTenant, "-");
+  let asked = 0;
+  let nextAt = at + 1;
+  while (asked < 40 || held.length > 0) {
+    const [first] = held;
+    if (first && (asked === 40 || first.until <= nextAt)) {
+      at = first.until;
+      held = held.slice(1);
+      write(at, "release", "rem", first.claim, "own", "-");
+      letIn(at, "release");
+      continue;
+    }
+    at = nextAt;
+    nextAt += random() * 12;
+    const worker = `w${String(1 + Math.floor(random() * 3))}`;
+    const weight = 1 + Math.floor(random() * weights);
+    const tenant = tenants > 0 ? `t${String(1 + Math.floor(random() * tenants))}` : "";
+    const priority = hasPriorities ? Math.floor(random() * 3) - 1 : 0;
+    const claim = `${name}-${String(++asked)}|${String(weight)}|${tenant}|${worker}.${String(priority)}.0`;
+    waiting.push({ worker, claim, weight, tenant, priority, startedAt: at - 1, holdMs: 5 + random() * 25 });
+    write(at, "acquire", "join", claim, "-", Math.floor(at + 239));
+    letIn(at, "acquire");
+  }
+  return lines;
+};
+
+const aCall = (facts: Omit<CallRecord, "kind" | "stalledMs" | "outcome">): CallRecord => ({
+  kind: "call",
+  stalledMs: 0,
+  outcome: "ok",
+  ...facts,
+});
+
+const aRun = (seed: number): Draft => {
+  const random = seeded(seed);
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
+  const workers = ["w1", "w2", "w3"].map((id) => ({ id, printed: "", end: "exit 0", records: [] as LogRecord[] }));
+  const records = new Map(workers.map((worker) => [worker.id, worker.records]));
+  const steps = new Map(specs.map((spec) => [spec.name, parseSteps(play(spec, records, random))]));
+  for (const worker of workers) worker.records.push({ kind: "left", open: [], stalledMs: 0 });
+  const run: Mutable<RunHistory> = {
+    leaseMs,
+    specs,
+    steps,
+    workers,
+    deaths: [],
+    heals: [],
+    dataLosses: [],
+    echoes: [],
+    leftovers: [],
+    lookedAt: specs.length,
+  };
+  return {
+    run,
+    steps,
+    workers,
+    pick,
+    some: ((kind: string) =>
+      pick(workers.flatMap((worker) => worker.records).filter((record) => record.kind === kind))) as Draft["some"],
+    someGrant: (name) => {
+      const list = steps.get(name) ?? [];
+      const index = pick(list.map((_, at) => at).filter((at) => at > 8 && list[at]?.what === "add"));
+      return { list, index, step: list[index] as PermitStep };
+    },
+  };
+};
+
+const violationsOf = (run: RunHistory): readonly Violation[] => verdictOn(run).violations;
+const lawsBrokenBy = (run: RunHistory): Law[] => [...new Set(violationsOf(run).map(({ law }) => law))];
+const seeds = Array.from({ length: 20 }, (_, index) => index + 1);
+
+/** Puts lines of a history into it, after so many steps; each at the instant of the step before. */
+const insert = (list: Step[], index: number, ...lines: readonly string[]): void => {
+  const { at } = list[index - 1] as Step;
+  list.splice(index, 0, ...parseSteps(lines.map((line) => `${String(Math.floor(at * 1_000))} ${line}`)));
+};
+
+/** A permit of `narrow` whose holder dies, and one who waits for it; both after all else. */
+const aDeath = ({ run, steps, workers }: Draft, grantedAfterMs: number | undefined): void => {
+  const list = steps.get("narrow") ?? [];
+  const at = Math.ceil(list.at(-1)?.at ?? 0) + 10;
+  const endsAt = at + leaseMs;
+  const until = endsAt + (grantedAfterMs ?? 3_000);
+  const line = (instant: number, text: string): string => `${String(instant * 1_000)} ${text}`;
+  list.push(
+    ...parseSteps([
+      line(at, `acquire add dead|1||w1.0.0 ${String(endsAt)} ${String(at + 240)}`),
+      line(at + 5, `acquire join next|1||w2.0.0 - ${String(at + 245)}`),
+      ...(grantedAfterMs === undefined
+        ? []
+        : [
+            line(until, "other rem dead|1||w1.0.0 other -"),
+            line(until, "other leave next|1||w2.0.0 - -"),
+            line(until, `other add next|1||w2.0.0 ${String(until + leaseMs)} -`),
+            line(until + 1, "release rem next|1||w2.0.0 own -"),
+          ]),
+    ]),
+  );
+  workers[1]?.records.push(
+    aCall({ what: "acquire", name: "narrow", startedAt: at + 4, settledAt: until + 1, dueMs: 4_000 }),
+  );
+  Object.assign(workers[0] ?? {}, { killedAt: at + 2 });
+  run.deaths = [{ name: "narrow", worker: "w1", endsAt }];
+};
+
+/** What is put wrong, and the laws that are broken by it: all of them, and no other. */
+const faults: readonly (readonly [what: string, laws: readonly Law[], spoil: (draft: Draft) => void])[] = [
+  [
+    "a grant beyond the limit",
+    ["S1"],
+    ({ pick, someGrant }) => {
+      const { list, index } = someGrant(pick(["narrow", "weighed", "group"]));
+      insert(list, index, "other permits - 0 -");
+      insert(list, index + 2, "other permits - 5 -");
+    },
+  ],
+  [
+    "a grant beyond the limit of its tenant",
+    ["S1"],
+    ({ someGrant }) => {
+      const { list, index } = someGrant("group");
+      insert(list, index, "other perTenant - 0 -");
+      insert(list, index + 2, "other perTenant - 1 -");
+    },
+  ],
+  [
+    "a permit that still counted, and was given away a second time",
+    ["S1"],
+    ({ steps }) => {
+      const list = steps.get("narrow") ?? [];
+      const at = list.length;
+      insert(
+        list,
+        at,
+        `acquire add one|1||w1.0.0 ${String(epoch * 2)} 1`,
+        `acquire add two|1||w2.0.0 ${String(epoch * 2)} 1`,
+      );
+    },
+  ],
+  [
+    "one who came first, and is passed by",
+    ["order"],
+    ({ someGrant }) => {
+      const { list, index } = someGrant("narrow");
+      insert(list, 2, "acquire join forgotten|1||w1.0.0 - 1");
+      list.splice(index + 2);
+    },
+  ],
+  [
+    "one who is more urgent, and is passed by",
+    ["order"],
+    ({ someGrant }) => {
+      const { list, index } = someGrant("weighed");
+      insert(list, index, "acquire join urgent|1||w1.-2.0 - 1");
+    },
+  ],
+  [
+    "one whose tenant has room, and who is passed by",
+    ["order"],
+    ({ someGrant }) => {
+      const { list, index } = someGrant("group");
+      insert(list, 3, "acquire join forgotten|1|t9|w1.0.0 - 1");
+      list.splice(index + 2);
+    },
+  ],
+  [
+    "a newcomer who takes what others wait for",
+    ["order"],
+    ({ steps }) => {
+      const list = steps.get("narrow") ?? [];
+      insert(
+        list,
+        list.length,
+        "acquire join first|1||w1.0.0 - 1",
+        `acquire add second|1||w2.0.0 ${String(epoch * 2)} 1`,
+      );
+    },
+  ],
+  [
+    "one who left the line, came back, and kept its place",
+    ["order"],
+    ({ steps }) => {
+      const list = steps.get("narrow") ?? [];
+      insert(
+        list,
+        list.length,
+        "acquire join one|1||w1.0.0 - 1",
+        "acquire join two|1||w2.0.0 - 1",
+        "release leave one|1||w1.0.0 - -",
+      );
+      const at = Math.ceil(list.at(-1)?.at ?? 0) + 1;
+      list.push(...parseSteps([`${String(at * 1_000)} acquire join one|1||w1.0.0 - 1`]));
+      insert(list, list.length, "acquire leave one|1||w1.0.0 - -", `acquire add one|1||w1.0.0 ${String(epoch * 2)} 1`);
+    },
+  ],
+  [
+    "two who surely hold what only one may",
+    ["held"],
+    ({ workers, pick }) => {
+      const holds = workers
+        .flatMap(({ records }) => records.filter((record) => record.kind === "hold" && record.name === "narrow"))
+        .toSorted((a, b) => (a as HoldRecord).grantedAt - (b as HoldRecord).grantedAt) as Mutable<HoldRecord>[];
+      const index = pick(holds.map((_, at) => at).slice(0, -1));
+      const [hold, next] = [holds[index], holds[index + 1]];
+      if (hold && next) hold.endedAt = next.endedAt;
+    },
+  ],
+  ["a permit of which the server knows nothing", ["held"], ({ some }) => void (some("access").isKnown = false)],
+  [
+    "a permit of which the server knows nothing for longer than a lease after the data was lost",
+    ["held"],
+    ({ run, some }) => {
+      const access = some("access");
+      access.isKnown = false;
+      const at = access.from - leaseMs - 5;
+      run.dataLosses = [{ from: at, to: at }];
+    },
+  ],
+  ["what a dead holder had, granted too late", ["S2"], (draft) => aDeath(draft, 0.1 * leaseMs + 102)],
+  ["what a dead holder had, granted to nobody", ["S2"], (draft) => aDeath(draft, undefined)],
+  ["what is in use when all have left", ["S3"], ({ run }) => void (run.leftovers = ["narrow: 1 are in use"])],
+  [
+    "a signal that aborts after its permit's end",
+    ["L3"],
+    ({ some }) => {
+      const hold = some("hold");
+      hold.missedAt = (hold.endsAt ?? 0) + 2;
+      hold.abortedAt = hold.missedAt + 20;
+      hold.endedAt = hold.abortedAt + 10;
+      hold.endsAt = hold.grantedAt;
+    },
+  ],
+  [
+    "a permit that another ended",
+    ["L5"],
+    ({ some, pick }) => {
+      const hold = some("hold");
+      Object.assign(hold, { abortedAt: hold.endedAt, reason: pick(["expired", "taken"]) });
+    },
+  ],
+  ["a stale permit that is revived", ["L5"], ({ some }) => void (some("call").what = "stale resume")],
+  [
+    "a renewal of what was given back",
+    ["L5"],
+    ({ pick, steps }) => {
+      const list = pick([...steps.values()]);
+      const index = pick(list.map((_, at) => at).filter((at) => list[at]?.what === "rem"));
+      const { claim } = list[index] as Step & { what: "rem" };
+      insert(list, index + 1, `renew set ${claim.text} ${String(epoch)} -`);
+    },
+  ],
+  [
+    "a permit that a sweep takes before its end",
+    ["L5"],
+    ({ pick, steps }) => {
+      const list = pick([...steps.values()]);
+      const index = pick(list.map((_, at) => at).filter((at) => list[at]?.what === "rem"));
+      Object.assign(list[index] as Step, { script: "other", isOwn: false });
+    },
+  ],
+  [
+    "a release that ends the permit of another",
+    ["L5"],
+    ({ pick, steps }) => {
+      const list = pick([...steps.values()]);
+      const index = pick(list.map((_, at) => at).filter((at) => list[at]?.what === "rem"));
+      Object.assign(list[index] as Step, { isOwn: false });
+    },
+  ],
+  [
+    "a late copy of an acquire whose permit stays until it ends",
+    ["U2"],
+    ({ steps }) => {
+      const list = steps.get("narrow") ?? [];
+      const { claim } = list.at(-1) as Step & { what: "rem" };
+      const at = Math.ceil(list.at(-1)?.at ?? 0) + 5;
+      const end = at + leaseMs;
+      list.push(
+        ...parseSteps([
+          `${String(at * 1_000)} acquire add ${claim.text} ${String(end)} ${String(at + 100)}`,
+          `${String(end * 1_000)} other rem ${claim.text} other -`,
+        ]),
+      );
+    },
+  ],
+  [
+    "an acquire that was sent twice and stands in its own way",
+    ["U2"],
+    ({ run, someGrant }) => {
+      const { at, claim } = someGrant("narrow").step;
+      run.echoes = [{ name: "narrow", token: claim.token, at: Math.ceil(at) + 1, isDenied: true }];
+    },
+  ],
+  ["a promise that settles late", ["U1"], ({ some }) => void (some("call").dueMs = -200)],
+  ["no work after an outage", ["U3"], ({ run }) => void (run.heals = [{ at: epoch + 600_000 }])],
+  [
+    "a semaphore that does not go on after a failover",
+    ["U3"],
+    ({ run, workers }) => {
+      run.heals = [{ at: epoch + 20, dueMs: 5_000 }];
+      for (const worker of workers)
+        worker.records = worker.records.filter((record) => record.kind !== "access" || record.name !== "group");
+      Object.assign(run, { workers });
+    },
+  ],
+  ["a process that does not end", ["U4"], ({ workers, pick }) => void (pick(workers).end = "SIGKILL")],
+  ["an untyped rejection", ["U5"], ({ some }) => void (some("call").outcome = "untyped")],
+];
+
+describe("The checker", () => {
+  it("finds nothing in runs that keep every law", () => {
+    for (const seed of seeds) expect(violationsOf(aRun(seed).run), `seed ${String(seed)}`).toEqual([]);
+  });
+
+  it.each(faults)("reports %s", (_, laws, spoil) => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      spoil(draft);
+      expect(lawsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(laws);
+    }
+  });
+
+  it("counts how often it could judge each law", () => {
+    const { checked } = verdictOn(aRun(1).run);
+    expect(checked).toMatchObject({ S1: 3 * 40 + 40, S3: 3, order: 3 * 40, L5: 3 * 40, L3: 3 * 40, U1: 6 * 40 });
+  });
+
+  it("accepts that a limit is lowered below what is held", () => {
+    const draft = aRun(1);
+    const { list, index } = draft.someGrant("weighed");
+    insert(list, index + 1, "other permits - 0 -");
+    insert(list, index + 2, "other permits - 5 -");
+    expect(violationsOf(draft.run)).toEqual([]);
+  });
+
+  it("accepts that one whose tenant has all it may have is passed by", () => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      const list = draft.steps.get("group") ?? [];
+      const end = String(epoch * 2);
+      insert(list, list.length, `acquire add full|1|t1|w1.0.0 ${end} 1`, "acquire join behind|1|t1|w1.0.0 - 1");
+      insert(list, list.length, `acquire add other|1|t2|w2.0.0 ${end} 1`);
+      expect(violationsOf(draft.run), `seed ${String(seed)}`).toEqual([]);
+      insert(list, list.length, `acquire add more|1|t1|w2.0.0 ${end} 1`);
+      expect(lawsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(["order", "S1"]);
+    }
+  });
+
+  it("lets a waiter keep its place through signs of life, and when it was set aside", () => {
+    const draft = aRun(1);
+    const list = draft.steps.get("narrow") ?? [];
+    const waiter = (what: string, token: string): string => `other ${what} ${token}|1||w1.0.0 - -`;
+    const signs = [waiter("leave", "one"), waiter("join", "one"), waiter("aside", "one"), waiter("leave", "one")];
+    insert(list, list.length, waiter("join", "one"), waiter("join", "two"), ...signs);
+    const at = Math.ceil(list.at(-1)?.at ?? 0) + 1;
+    list.push(...parseSteps([`${String(at * 1_000)} ${waiter("join", "one")}`]));
+    insert(list, list.length, waiter("back", "one"), waiter("leave", "one"));
+    insert(list, list.length, `other add one|1||w1.0.0 ${String(at + leaseMs)} -`);
+    expect(violationsOf(draft.run)).toEqual([]);
+  });
+
+  it("accepts a grant in time after a death", () => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      aDeath(draft, 0.1 * leaseMs + 98);
+      expect(violationsOf(draft.run)).toEqual([]);
+      expect(verdictOn(draft.run).checked.S2).toBe(1);
+    }
+  });
+
+  it("excuses a late grant by what all contenders stalled for, and not by the stall of one", () => {
+    const draft = aRun(1);
+    aDeath(draft, 0.1 * leaseMs + 120);
+    const [death] = draft.run.deaths;
+    const stall: LogRecord = { kind: "stall", from: (death?.endsAt ?? 0) + 10, to: (death?.endsAt ?? 0) + 40 };
+    draft.workers[1]?.records.push(stall);
+    draft.workers[2]?.records.push(
+      aCall({ what: "inspect", name: "narrow", startedAt: epoch, settledAt: (death?.endsAt ?? 0) + 500, dueMs: 9_000 }),
+    );
+    expect(lawsBrokenBy(draft.run)).toEqual(["S2"]);
+    draft.workers[2]?.records.push(stall);
+    expect(lawsBrokenBy(draft.run)).toEqual([]);
+  });
+
+  it("accepts a copy of an acquire that found its permit, or ran before that was granted", () => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      const { at, claim } = draft.someGrant("narrow").step;
+      const copy = { name: "narrow", token: claim.token };
+      draft.run.echoes = [
+        { ...copy, at: Math.ceil(at) + 1, isDenied: false },
+        { ...copy, at: Math.floor(at) - 1, isDenied: true },
+      ];
+      expect(violationsOf(draft.run)).toEqual([]);
+      expect(verdictOn(draft.run).checked.U2).toBe(1);
+    }
+  });
+
+  it("accepts that a permit which went with the data is unknown to the server, for as long as it would have lasted", () => {
+    for (const seed of seeds) {
+      const draft = aRun(seed);
+      const access = draft.some("access");
+      access.isKnown = false;
+      const at = access.from - leaseMs + 5;
+      draft.run.dataLosses = [{ from: at - 1, to: at }];
+      expect(violationsOf(draft.run)).toEqual([]);
+    }
+  });
+
+  it.each([
+    ["given back again", "release", "own", 100],
+    ["kept, of an acquire without an end", "other", "other", 0],
+  ] as const)("accepts a late copy of an acquire whose grant is %s", (what, script, whose, untilMs) => {
+    const draft = aRun(1);
+    const list = draft.steps.get("narrow") ?? [];
+    const { claim } = list.at(-1) as Step & { what: "rem" };
+    const at = Math.ceil(list.at(-1)?.at ?? 0) + 5;
+    const end = at + leaseMs;
+    const until = untilMs === 0 ? 0 : at + untilMs;
+    list.push(
+      ...parseSteps([
+        `${String(at * 1_000)} acquire add ${claim.text} ${String(end)} ${String(until)}`,
+        `${String(end * 1_000)} ${script} rem ${claim.text} ${whose} -`,
+      ]),
+    );
+    expect(violationsOf(draft.run)).toEqual([]);
+    expect(verdictOn(draft.run).checked.U2).toBe(1);
+    expect(remarksOn(draft.run)).toEqual({ [`late copies, ${what}`]: 1 });
+  });
+});
