@@ -44,15 +44,6 @@ const mortalLock = async (options?: LockOptions): Promise<{ lock: Lock; gate: Ga
   return { lock, gate };
 };
 
-/** Runs a call up to the request that matches, and cuts the connection before the server sees that request. */
-const crashAt = async (gate: Gate, pattern: RegExp, call: Promise<unknown>): Promise<void> => {
-  const ended = watched(call);
-  ended.promise.catch(() => undefined);
-  await gate.hold(pattern).reached;
-  gate.cut();
-  await rejection(ended.promise);
-};
-
 /** What a guarded resource does with fencing tokens: it refuses one that is older than the newest it has seen. */
 const guardedWrite = async (value: string, fencingToken: string): Promise<boolean> => {
   const script = `
@@ -179,7 +170,7 @@ describe("the four classic symptoms", () => {
 
   it("row 10: symptom 2: a crash before EXPIRE holds it for ever", async () => {
     const { client, gate } = await mortal();
-    await crashAt(gate, /expire/i, acquireOwnerlessLock(client, name, 1_000, 10, prefix()));
+    await gate.crashAt(/expire/i, acquireOwnerlessLock(client, name, 1_000, 10, prefix()));
     expect(await bench.db.pttl(classicKey())).toBe(-1);
 
     const ours = await mortalLock({ leaseMs: 300 });
@@ -232,7 +223,7 @@ describe("the four classic symptoms", () => {
 describe("row 11", () => {
   it("row 11: a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
     const { client, gate } = await mortal();
-    await crashAt(gate, /expire/i, acquireLockWithTimeout(client, name, 1_000, 10, prefix()));
+    await gate.crashAt(/expire/i, acquireLockWithTimeout(client, name, 1_000, 10, prefix()));
     expect(await bench.db.pttl(classicKey())).toBe(-1);
     await acquireLockWithTimeout(redis.client, name, 50, 10, prefix());
     expect(await bench.db.pttl(classicKey())).toBeGreaterThan(5_000);

@@ -58,14 +58,6 @@ const mortalSemaphore = async (options?: MadeWith): Promise<{ semaphore: Semapho
   return { semaphore: bench.on(client, options), gate };
 };
 
-/** Runs a call up to the request that matches, and cuts the connection before the server sees that request. */
-const crashAt = async (gate: Gate, pattern: RegExp, call: Promise<unknown>): Promise<void> => {
-  const ended = rejection(call);
-  await gate.hold(pattern).reached;
-  gate.cut();
-  await ended;
-};
-
 describe("row 13", () => {
   it("row 13: a client whose clock is 10 ms slow steals a permit", async () => {
     const at = wallClock();
@@ -174,7 +166,7 @@ describe("row 15", () => {
     const lost = (await acquireFairSemaphore(client, name, 1, off(-11_000)))!;
     const next = (await acquireFairSemaphore(redis.client, name, 1, right()))!;
     expect(await classicHolders()).toEqual([next]);
-    await crashAt(gate, /zrem/i, refreshFairSemaphore(client, name, lost, right()));
+    await gate.crashAt(/zrem/i, refreshFairSemaphore(client, name, lost, right()));
     expect(await classicHolders()).toEqual([next, lost]);
 
     const ours = await mortalSemaphore({ permits: 1 });
@@ -223,13 +215,13 @@ describe("row 15", () => {
 describe("row 16", () => {
   it("row 16: one crash closes the semaphore for ever", async () => {
     const { client, gate } = await mortal();
-    await crashAt(gate, /zinterstore/i, acquireSemaphoreWithLock(client, name, 3, right()));
+    await gate.crashAt(/zinterstore/i, acquireSemaphoreWithLock(client, name, 3, right()));
     expect(await bench.db.pttl(classicKeys(prefix()).lock(`semaphore:${name}`))).toBe(-1);
     expect(await classicHolders()).toEqual([]);
     expect(await acquireSemaphoreWithLock(redis.client, name, 3, right())).toBeNull();
 
     const ours = await mortalSemaphore({ permits: 1, leaseMs: 300 });
-    await crashAt(ours.gate, /evalsha/i, ours.semaphore.acquire());
+    await ours.gate.crashAt(/evalsha/i, ours.semaphore.acquire());
     const holder = await mortalSemaphore({ permits: 1, leaseMs: 300 });
     await holder.semaphore.acquire();
     holder.gate.cut();

@@ -63,6 +63,15 @@ export class Gate implements AsyncDisposable {
     return { reached, release };
   }
 
+  /** Lets a call run up to the request that matches, and cuts the connection before the server sees that request. */
+  async crashAt(pattern: RegExp, call: Promise<unknown>): Promise<void> {
+    const ended = Promise.allSettled([call]);
+    await this.hold(pattern).reached;
+    this.cut();
+    const [{ status }] = await ended;
+    if (status === "fulfilled") throw new Error("the call outlived its connection");
+  }
+
   /** Ends every connection at once. What is held is lost, as if its sender had crashed before sending it. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
