@@ -213,7 +213,8 @@ describe("an acquire that is given up while it travels", () => {
     const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
-    const lock = bench.on(client, { deadlineMs: 1_000 });
+    // Long enough that a copy which a busy machine delays is not refused.
+    const lock = bench.on(client, { deadlineMs: 3_000 });
     // From here on the server has the scripts.
     await (await lock.acquire(name)).release();
     const lease = await sentTwice(proxy, client, 600, () => lock.acquire(name));
@@ -222,7 +223,7 @@ describe("an acquire that is given up while it travels", () => {
     expect(await held()).toBe(0);
     await eventually(async () => expect(await held()).toBe(1));
     // When the server takes no more copies; not after a whole lease.
-    expect((await timed(eventually(async () => expect(await held()).toBe(0)))).awakeMs).toBeLessThan(1_000);
+    expect((await timed(eventually(async () => expect(await held()).toBe(0)))).awakeMs).toBeLessThan(4_000);
     await isFree();
   });
 

@@ -67,7 +67,7 @@ export interface SemaphoreInspection {
   readonly holders: readonly (Claimant & { readonly msLeft: number })[];
   /** How many wait, dead ones not yet noticed among them. */
   readonly waiters: number;
-  /** The first ten in line. */
+  /** The first ten in line; where over a thousand wait in a group, of the first thousand by their tenants' names. */
   readonly queue: readonly Claimant[];
 }
 
@@ -176,7 +176,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   /**
    * Changes the limits, for everybody and at once: raised, all that fit now are let in; lowered, nothing is taken from
    * anybody, and nobody is let in until enough has been given back. 0 is a pause. Who waits already with a weight above
-   * the new limit is refused with SemaphoreWeightError.
+   * the new limit is refused with SemaphoreWeightError when its turn comes.
    *
    * The stored limits are forgotten when nobody has used the semaphore for a week; then whoever uses it first sets them.
    *

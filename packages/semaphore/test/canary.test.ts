@@ -95,7 +95,7 @@ describe("neither password nor token nor stored text is shown by any error, even
     await raises("KIT_LAYOUT", group.tryAcquire({ tenant }));
     await server.call("DEL", keys.meta);
     await server.call("CONFIG", "SET", "maxmemory", "1");
-    await raises("KIT_SERVER_FULL", group.setPermits(9));
+    await raises("KIT_SERVER_FULL", group.tryAcquire({ tenant }));
     await server.call("CONFIG", "SET", "maxmemory", "0");
     const permit = await group.acquire({ tenant, renew: false });
     proxy.down.hole = true;

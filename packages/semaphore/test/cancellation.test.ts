@@ -106,7 +106,8 @@ describe("an acquire that is given up while it travels", () => {
     let semaphore: Semaphore;
     beforeEach(async () => {
       client = clientThrough();
-      semaphore = bench.on(client, { permits: 1, deadlineMs: 1_000 });
+      // Long enough that a copy which a busy machine delays is not refused.
+      semaphore = bench.on(client, { permits: 1, deadlineMs: 3_000 });
       // From here on the server has the scripts, and the client its inbox.
       const permit = await semaphore.acquire();
       await rejection(semaphore.acquire({ waitMs: 50 }));
@@ -118,7 +119,7 @@ describe("an acquire that is given up while it travels", () => {
       await eventually(async () => expect(await bench.db.exists(key)).toBe(0));
       await eventually(async () => expect(await bench.db.exists(key)).toBe(1));
       const { awakeMs } = await timed(eventually(async () => expect(await bench.db.exists(key)).toBe(0)));
-      expect(awakeMs).toBeLessThan(1_000);
+      expect(awakeMs).toBeLessThan(4_000);
     };
 
     it("holds nothing when the permit was given back before", async () => {

@@ -39,9 +39,9 @@ export class Model {
   }
 
   acquire(asked: Omit<Waiter, "ticket" | "isAside">, isTry: boolean): string {
-    this.#sweep();
     const { claim, weight, tenant } = asked;
     if (this.isTooHeavy(asked)) return "too-heavy";
+    if (this.#sweep()) this.#grant([]);
     if (this.held.has(claim)) return "granted";
     const known = this.waiters.find((waiter) => waiter.claim === claim);
     if (!known && isTry && !this.#fits(weight, tenant)) return "held";
@@ -125,8 +125,11 @@ export class Model {
     return this.waiters.length < before;
   }
 
-  #sweep(): void {
+  /** Returns whether anything was over. */
+  #sweep(): boolean {
+    const before = this.held.size;
     for (const [claim, { isOver }] of this.held) if (isOver) this.held.delete(claim);
+    return this.held.size < before;
   }
 
   #sum(held: readonly Held[]): number {

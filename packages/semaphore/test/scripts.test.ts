@@ -274,6 +274,16 @@ describe("acquire", () => {
     expect(await queue("d", { weight: 4, tenant: "z" })).toMatchObject({ state: "queued" });
   });
 
+  it("drops waiters that died aside", async () => {
+    await fill();
+    await queue("c");
+    await db.zadd(keys.line, "0", "|1 x|1||X");
+    await db.hset(keys.waiters, "x|1||X", "1 0 4398046511104001 2000 -");
+    await acquire("d");
+    expect(await line()).toEqual(["c"]);
+    expect(await db.hexists(keys.waiters, "x|1||X")).toBe(0);
+  });
+
   it("grants to the first in line when a permit has run out, and queues the newcomer", async () => {
     const { channel, messages } = await anInbox();
     await fill();
@@ -830,19 +840,26 @@ describe("a server at maxmemory", () => {
   });
   const full = (): Promise<unknown> => db.config("SET", "maxmemory", "1");
 
-  it("refuses an acquire, a place in line and other limits with KIT_SERVER_FULL, and nothing is changed", async () => {
+  it("refuses an acquire and a place in line with KIT_SERVER_FULL, and nothing is changed", async () => {
     const refused = { code: "KIT_SERVER_FULL", retryable: true };
     await full();
     expect(await unchanged(() => rejection(acquire("a")))).toMatchObject(refused);
     await db.config("SET", "maxmemory", "0");
     await acquire("a");
     await full();
-    for (const attempt of [() => acquire("b"), () => queue("b"), () => resize(9)])
+    for (const attempt of [() => acquire("b"), () => queue("b")])
       expect(await unchanged(() => rejection(attempt()))).toMatchObject(refused);
     await db.config("SET", "maxmemory", "0");
     await acquire("b");
     await full();
     expect(await unchanged(() => rejection(queue("c")))).toMatchObject(refused);
+  });
+
+  it("lets other limits through, a pause above all", async () => {
+    await fill();
+    await full();
+    await resize(0);
+    expect(await db.hget(keys.meta, "permits")).toBe("0");
   });
 
   it("lets a release through, which hands the permit on", async () => {

@@ -146,7 +146,8 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
    * Makes the lease last `leaseMs` from now, and gives it this length from now on, also when renewed. Never creates a
    * lease that is gone. One round trip; ends at `maxHoldMs` at the latest.
    *
-   * A shorter one counts from the moment it is sent: whether or not its answer comes, the lease may be over then.
+   * A shorter one counts from the moment it is sent: whether or not its answer comes, the lease may be over then. Those who
+   * wait were told of the former end, and may notice up to six seconds after the new one.
    *
    * @throws {LockLostError | PermitLostError} it is lost or released.
    * @throws {KitError} the server could not be asked in time: then the lease ends when it would have, or when `leaseMs` are
@@ -189,7 +190,10 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
     return this.#releasing;
   }
 
-  /** Stops renewing: the lease ends by itself, `remainingMs` from now, and aborts the signal then. */
+  /**
+   * Stops renewing: the lease ends by itself, `remainingMs` from now, and aborts the signal then. One that was just waited for
+   * has two seconds; `extend()` gives it its full length.
+   */
   stopRenewal(): void {
     this.#renewing = false;
     this.renewAt = Infinity;
@@ -199,7 +203,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   /**
    * Gives the lease to whoever calls `resume(text)` with the returned text, and lets go of it here: it is not renewed
    * any more, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
-   * from now, unless it is resumed before. Who has the text can release it.
+   * from now, unless it is resumed before: one that was just waited for lasts two seconds, so `extend()` it first. Who has the text can release it.
    *
    * @throws {LockLostError | PermitLostError} it is not held any more.
    */

@@ -9,6 +9,9 @@ export interface LeaseOptions {
    * Shorter: a crashed holder is replaced sooner; more renewals, and a shorter stall loses the lease. Below a few hundred
    * milliseconds ordinary pauses of a busy process lose leases.
    *
+   * One that was waited for, and is renewed, lasts two seconds at first, so that a waiter that died costs no more; it has its
+   * full length from its first renewal on, two thirds of a second later, or from `extend()`.
+   *
    * @default 10000
    */
   readonly leaseMs?: number | undefined;

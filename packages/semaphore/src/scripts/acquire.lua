@@ -77,11 +77,13 @@ local function reply(code, msLeft, ...)
 end
 
 if semaphore.isTooHeavy(tonumber(weight)) then return reply(5, 0) end
-local isFreed = semaphore.sweep()
+semaphore.bury()
+-- Those who wait come before who asks now.
+if semaphore.sweep() then semaphore.grant(true) end
 local ending = semaphore.endOf(claim)
 if ending then return reply(1, ending - now) end
 local known = semaphore.waiterOf(claim)
-local mayFit = isFreed or semaphore.fits(claim)
+local mayFit = semaphore.fits(claim)
 if not mayFit and not known then
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
   if semaphore.waiting >= tonumber(maxWaiters) then return reply(3, semaphore.msLeft(), semaphore.used) end

