@@ -9,7 +9,7 @@ local fenceMs = 604800000
 local firstPage = 4
 local pageSize = 50
 local mostPages = 20
-local mostDeaf = 16
+local mostDeaf = 200
 
 local layoutError = 'KIT_LAYOUT the lock was written by a newer version'
 
