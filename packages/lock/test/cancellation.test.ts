@@ -223,7 +223,7 @@ describe("an acquire that is given up while it travels", () => {
     expect(await held()).toBe(0);
     await eventually(async () => expect(await held()).toBe(1));
     // When the server takes no more copies; not after a whole lease.
-    expect((await timed(eventually(async () => expect(await held()).toBe(0)))).awakeMs).toBeLessThan(4_000);
+    expect((await timed(eventually(async () => expect(await held()).toBe(0)))).awakeMs).toBeLessThan(3_000);
     await isFree();
   });
 

@@ -77,16 +77,3 @@ export async function calls(redis: Redis, command: string): Promise<number> {
   const stats = await redis.info("commandstats");
   return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
 }
-
-/** Lets the call run up to the request that matches, then ends its connection before the server sees that request. */
-export async function crashAt(gate: Gate, pattern: RegExp, call: Promise<unknown>): Promise<void> {
-  const ended = call.then(
-    () => {
-      throw new Error("the call finished without its connection");
-    },
-    () => undefined,
-  );
-  await gate.hold(pattern).reached;
-  gate.cut();
-  await ended;
-}

@@ -9,7 +9,7 @@ import {
   releaseLock,
   releaseOwnerlessLock,
 } from "../src/index.js";
-import { calls, crashAt, lapse, useClassic } from "./harness.js";
+import { calls, lapse, useClassic } from "./harness.js";
 
 const classic = useClassic();
 const NAME = "chest";
@@ -147,7 +147,7 @@ describe("faults of the classic lock, row 10", () => {
   it("row 10: symptom 2: a crash before EXPIRE holds the lock without owner for ever", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();
-    await crashAt(gate, /expire/i, ownerless.acquire(holder, 1000));
+    await gate.crashAt(/expire/i, ownerless.acquire(holder, 1000));
     expect(await ownerless.acquire(waiter, 300)).toBeNull();
     expect(await waiter.pttl(lockKey())).toBe(-1);
   });
@@ -169,7 +169,7 @@ describe("faults of the classic lock with a time limit, row 11", () => {
   it("row 11: a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();
-    await crashAt(gate, /expire/i, timed.acquire(holder, 1000));
+    await gate.crashAt(/expire/i, timed.acquire(holder, 1000));
     expect(await waiter.pttl(lockKey())).toBe(-1);
     expect(await timed.acquire(waiter, 50, 10)).toBeNull();
     expect(await waiter.pttl(lockKey())).toBeGreaterThan(5_000);

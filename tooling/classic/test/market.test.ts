@@ -14,7 +14,7 @@ import {
   purchaseItemWithOwnerlessLock,
   type PurchaseResult,
 } from "../src/index.js";
-import { crashAt, lapse, useClassic } from "./harness.js";
+import { lapse, useClassic } from "./harness.js";
 
 const classic = useClassic();
 let admin: Redis;
@@ -201,7 +201,7 @@ describe("faults of the classic purchase, row 40", () => {
     await forSale("lamp", 97);
     await has("eve", 100);
     const { redis, gate } = await classic.connectThroughGate();
-    await crashAt(gate, /hincrby/i, purchaseItemWithLock(redis, "eve", "lamp", "ada", { prefix }));
+    await gate.crashAt(/hincrby/i, purchaseItemWithLock(redis, "eve", "lamp", "ada", { prefix }));
     const next = await purchaseItemWithLock(admin, "eve", "lamp", "ada", { prefix, timeoutMs: 200 });
     expect(next.outcome).toBe("timedOut");
     expect(await admin.pttl(keys.lock(MARKET_LOCK))).toBe(-1);

@@ -1,7 +1,7 @@
 -- grant.lua - who has how much, who waits for it, and who is next.
 --
 -- Needs newTeller
--- Defines layoutError, metaMs, claimParts, openSemaphore
+-- Defines layoutError, metaMs, openSemaphore
 --
 -- All inputs are parameters.
 local layoutError = 'KIT_LAYOUT the semaphore was written by a newer version'
