@@ -41,7 +41,7 @@ const group = async ({ withSentinels = false } = {}): Promise<Group> => {
     return machine;
   };
   const replicas = [await replica(), await replica()] as const;
-  await eventually(async () => expect(await info(master)).toMatch(/(state=online[^]*){2}/), { timeoutMs: 10_000 });
+  await eventually(() => reachesBoth(master), { timeoutMs: 10_000 });
   const watching = page.conf("Configuration of a Sentinel").replace("10.0.0.1 6379", address(master));
   const sentinels: Machine[] = [];
   for (let n = 0; withSentinels && n < 3; n += 1) sentinels.push(await lab.machine(watching, { role: "sentinel" }));
@@ -54,6 +54,16 @@ const group = async ({ withSentinels = false } = {}): Promise<Group> => {
 const info = async (machine: Machine): Promise<string> => {
   const client = machine.client();
   return client.info("replication").finally(() => client.disconnect());
+};
+/** A replica is online before its master sends it what is written. */
+const reachesBoth = async (master: Machine): Promise<void> => {
+  const client = master.client();
+  try {
+    await client.set("begun", 1);
+    expect(await client.wait(2, 1_000)).toBe(2);
+  } finally {
+    client.disconnect();
+  }
 };
 /** Knows both replicas and both of the other Sentinels. */
 const isReady = async (sentinel: Machine): Promise<void> => {
