@@ -63,6 +63,7 @@ export class Runtime {
     this.gate.onReady(() => {
       this.inbox.follow();
       for (const pool of this.#pools.values()) pool.follow();
+      this.leases.renewNow();
     });
   }
 

@@ -96,7 +96,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
     return scripts.renew.run(
       this.runtime,
-      { leases: renewals.map(({ lease }) => this.keyOf(lease.name)) },
+      { leases: renewals.map(({ key }) => key) },
       { terms: renewals.flatMap(({ lease, termMs }) => [`${lease.token}|${lease.holder}`, termMs]) },
       { deadlineMs },
     );

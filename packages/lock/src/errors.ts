@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { type LossReason, lossWords, shown } from "@kit/core/leasing";
+import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing";
 
 /**
  * Codes of the lock's own errors.
@@ -10,7 +10,10 @@ import { type LossReason, lossWords, shown } from "@kit/core/leasing";
  */
 export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL";
 
-/** The lock could not be had within `waitMs`. Nothing of the attempt is left behind. */
+/**
+ * The lock could not be had within `waitMs`: another held it, as far as is known; with a `cause`, Redis could not be asked at
+ * the end. Nothing of the attempt is left behind.
+ */
 export class LockTimeoutError extends KitError {
   override name = "LockTimeoutError";
   /** The lock's name. */
@@ -28,8 +31,9 @@ export class LockTimeoutError extends KitError {
     cause?: unknown,
   ) {
     const left = msLeft === Infinity ? "without an end" : `${String(msLeft)} ms left`;
-    const by = holder === undefined ? "" : ` (held by ${shown(holder)}, ${left} when last seen)`;
-    super("KIT_LOCK_TIMEOUT", `Lock ${shown(resource)} was not free within ${String(waitMs)} ms${by}`, {
+    const by = holder === undefined ? undefined : `held by ${shown(holder)}, ${left} when last seen`;
+    const words = lastWords(by, cause);
+    super("KIT_LOCK_TIMEOUT", `Lock ${shown(resource)} was not free within ${String(waitMs)} ms${words}`, {
       cause,
       retryable: true,
     });

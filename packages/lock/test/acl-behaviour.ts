@@ -28,9 +28,11 @@ export const aclBehaviour = (mode: RedisMode): void => {
         await lock.close({ timeoutMs: 0 });
         await client.close();
       });
-      // Free; queued and handed on; left by a waiter; looked at; taken by force; renewed; run out.
+      // Free; queued, and refused where the queue is full; handed on; left by a waiter; looked at; taken by force; renewed; run out.
       const first = await lock.acquire(name, { leaseMs: 300, renew: false });
       const second = await enqueue(lock, name);
+      const short = bench.on(client, { maxWaiters: 1 });
+      expect(await rejection(short.acquire(name))).toMatchObject({ code: "KIT_LOCK_QUEUE_FULL" });
       const third = await enqueue(lock, name, { waitMs: 600 });
       expect(await first.release()).toBe("released");
       await (await second.promise).extend();
@@ -47,7 +49,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await peer.kill();
       await fifth.release();
       expect(await rejection(lock.tryAcquire("spoilt"))).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
-      await lock.close();
+      await Promise.all([lock.close(), short.close()]);
 
       expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
     });

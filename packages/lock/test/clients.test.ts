@@ -216,6 +216,19 @@ describe("a client whose connections are killed while somebody waits", () => {
     expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
   });
 
+  it("is told so where its wait ends before they are back", async () => {
+    await bench.make().acquire(name);
+    const lock = bench.on(redis.connect({ retryStrategy: () => 60_000 }));
+    expect(await rejection(lock.acquire(name, { waitMs: 50 }))).not.toHaveProperty("cause");
+    const waiter = await enqueue(lock, name, { waitMs: 1_000 });
+    await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
+    expect(await rejection(waiter.promise)).toMatchObject({
+      code: "KIT_LOCK_TIMEOUT",
+      message: expect.stringMatching(/ms left when last seen; Redis could not be asked at the end\)$/),
+      cause: { code: "KIT_UNAVAILABLE" },
+    });
+  });
+
   it("hears of a grant whose push was lost with the connection", async () => {
     const lock = bench.on(redis.connect({ retryStrategy: () => 20 }));
     for (let round = 0; round < 10; round++) {

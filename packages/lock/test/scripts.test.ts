@@ -179,6 +179,16 @@ describe("acquire", () => {
     });
   });
 
+  it("drops the dead anywhere in a full queue before it refuses", async () => {
+    await acquire("a");
+    for (const token of ["b", "c", "d"]) await queue(token);
+    await db.hset(keys.waiters, "c", `${String(Date.now() - 60_000)} 0 2000 - C`);
+    expect(await queue("e", { maxWaiters: 3 })).toMatchObject({ state: "queued", position: 2 });
+    expect(await db.zrange(keys.queue, "0", "-1")).toEqual(["b", "d", "e"]);
+    expect((await db.hkeys(keys.waiters)).toSorted()).toEqual(["#", "b", "d", "e"]);
+    expect(await queue("f", { maxWaiters: 3 })).toMatchObject({ state: "full" });
+  });
+
   it("does nothing after notAfter, and all before it", async () => {
     const now = Math.floor((await serverMicros()) / 1_000);
     expect(await acquire("a", { notAfter: now - 1 })).toEqual({ state: "late", now: expect.any(Number) });

@@ -132,7 +132,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
     return scripts.renew.run(
       this.runtime,
-      { permits: renewals.map(() => this.#keys.permits) },
+      { permits: renewals.map(({ key }) => key) },
       { terms: renewals.flatMap(({ lease, termMs }) => [claimOf(lease.token, lease.terms), termMs]) },
       { deadlineMs },
     );

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { type LossReason, lossWords, shown } from "@kit/core/leasing";
+import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing";
 
 /**
  * Codes of the semaphore's own errors.
@@ -12,7 +12,10 @@ import { type LossReason, lossWords, shown } from "@kit/core/leasing";
 export type SemaphoreErrorCode =
   "KIT_SEMAPHORE_TIMEOUT" | "KIT_SEMAPHORE_QUEUE_FULL" | "KIT_SEMAPHORE_WEIGHT" | "KIT_PERMIT_LOST";
 
-/** The semaphore was full for all of `waitMs`. Nothing of the attempt is left behind. */
+/**
+ * The semaphore was full for all of `waitMs`, as far as is known: with a `cause`, Redis could not be asked at the end. Nothing
+ * of the attempt is left behind.
+ */
 export class SemaphoreTimeoutError extends KitError {
   override name = "SemaphoreTimeoutError";
   /** The semaphore's name. */
@@ -30,8 +33,9 @@ export class SemaphoreTimeoutError extends KitError {
     seen?: { readonly permits: number; readonly used: number; readonly msLeft: number },
     cause?: unknown,
   ) {
-    const use = seen ? ` (${String(seen.used)} of ${String(seen.permits)} permits in use when last seen)` : "";
-    super("KIT_SEMAPHORE_TIMEOUT", `Semaphore ${shown(resource)} had no room within ${String(waitMs)} ms${use}`, {
+    const use = seen && `${String(seen.used)} of ${String(seen.permits)} permits in use when last seen`;
+    const words = lastWords(use, cause);
+    super("KIT_SEMAPHORE_TIMEOUT", `Semaphore ${shown(resource)} had no room within ${String(waitMs)} ms${words}`, {
       cause,
       retryable: true,
     });

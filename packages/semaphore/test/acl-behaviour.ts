@@ -29,9 +29,11 @@ export const aclBehaviour = (mode: RedisMode): void => {
         await plain.close({ timeoutMs: 0 });
         await client.close();
       });
-      // Free; queued and handed on; left by a waiter; looked at; made larger; renewed; run out.
+      // Free; queued, and refused where the line is full; handed on; left by a waiter; looked at; made larger; renewed; run out.
       const first = await group.acquire({ tenant: "a", weight: 2, leaseMs: 300, renew: false });
       const second = await enqueue(group, { tenant: "a" });
+      const short = bench.on(client, { permits: 3, permitsPerTenant: 2, maxWaiters: 1 });
+      expect(await rejection(short.acquire({ tenant: "a" }))).toMatchObject({ code: "KIT_SEMAPHORE_QUEUE_FULL" });
       const third = await enqueue(group, { tenant: "a", weight: 2, waitMs: 600 });
       expect(await first.release()).toBe("released");
       await (await second.promise).extend();
@@ -54,7 +56,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await alone.release();
       const spoiltOne = bench.on(client, { name: "spoilt" });
       expect(await rejection(spoiltOne.tryAcquire())).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
-      await Promise.all([group.close({ timeoutMs: 0 }), plain.close(), spoiltOne.close()]);
+      await Promise.all([group.close({ timeoutMs: 0 }), plain.close(), short.close(), spoiltOne.close()]);
 
       expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
     });

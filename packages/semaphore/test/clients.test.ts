@@ -201,4 +201,30 @@ describe("a client whose connections are killed while somebody waits", () => {
     expect(await granted).toMatchObject({ weight: 1 });
     expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
   });
+
+  it("is told so where its wait ends before they are back", async () => {
+    await bench.make({ permits: 1 }).acquire();
+    const semaphore = bench.on(redis.connect({ retryStrategy: () => 60_000 }), { permits: 1 });
+    expect(await rejection(semaphore.acquire({ waitMs: 50 }))).not.toHaveProperty("cause");
+    const waiter = await enqueue(semaphore, { waitMs: 1_000 });
+    await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
+    expect(await rejection(waiter.promise)).toMatchObject({
+      code: "KIT_SEMAPHORE_TIMEOUT",
+      message: expect.stringMatching(/1 of 1 permits in use when last seen; Redis could not be asked at the end\)$/),
+      cause: { code: "KIT_UNAVAILABLE" },
+    });
+  });
+});
+
+describe("a server that is silent when a wait ends", () => {
+  it("is said to be", async () => {
+    await bench.on(redis.connect(), { permits: 1 }).acquire({ leaseMs: 300, renew: false });
+    const semaphore = bench.on(redis.connect(), { permits: 1, deadlineMs: 100 });
+    const waiter = await enqueue(semaphore, { waitMs: 1_000 });
+    await redis.server.call("CLIENT", "PAUSE", "1500", "ALL");
+    expect(await rejection(waiter.promise)).toMatchObject({
+      code: "KIT_SEMAPHORE_TIMEOUT",
+      cause: { code: expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/) },
+    });
+  });
 });

@@ -1,3 +1,4 @@
+import { KitError } from "@kit/core";
 import { eventually, useRedis } from "@kit/testing";
 import { aborted, block, callsOf, clock, rejection, timed, watchStalls } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
@@ -85,6 +86,37 @@ describe("a renewal", () => {
     expect(renewals).toBeLessThanOrEqual(4 * Math.ceil(ms / 400));
     expect(permits.every(({ isHeld }) => isHeld)).toBe(true);
     await Promise.all(permits.map((permit) => permit.release()));
+  });
+
+  it("takes one command for the permits of a hundred semaphores", async () => {
+    const semaphores = Array.from({ length: 100 }, (_, index) =>
+      bench.make({ name: `account ${String(index)}`, leaseMs: 1_200 }),
+    );
+    const permits = await Promise.all(semaphores.map((semaphore) => semaphore.acquire()));
+    const before = await evals();
+    const { ms } = await timed(rejection(bench.make({ permits: 0, name: "none" }).acquire({ waitMs: 1_800 })));
+    const renewals = (await evals()) - before - 3;
+    expect(renewals).toBeGreaterThanOrEqual(3);
+    expect(renewals).toBeLessThanOrEqual(4 * Math.ceil(ms / 400));
+    expect(permits.every(({ isHeld }) => isHeld)).toBe(true);
+    expect(await Promise.all(permits.map((permit) => permit.release()))).toEqual(permits.map(() => "released"));
+  });
+
+  it("of two semaphores is told to each of them when it fails, and goes on when one is closed", async () => {
+    const client = bench.connect();
+    const [a, b] = ["a", "b"].map((own) => bench.on(client, { name: own, leaseMs: 1_500, deadlineMs: 100 }));
+    const [first, second] = [await a!.acquire(), await b!.acquire()];
+    const failures = Promise.all([next(a!, "error"), next(b!, "error")]);
+    await bench.db.call("CLIENT", "PAUSE", "900", "ALL");
+    expect((await failures).every((error) => KitError.is(error) && error.retryable)).toBe(true);
+    await eventually(() => expect(Math.min(first.remainingMs, second.remainingMs)).toBeGreaterThan(1_000));
+    await a!.close({ timeoutMs: 0 });
+    expect(first.isHeld).toBe(false);
+    const { permits } = bench.keysOf("b");
+    const [claim] = (await bench.db.zrange(permits, "0", "-1")) as [string];
+    await bench.db.zadd(permits, "XX", 9e15, claim);
+    await eventually(async () => expect(Number(await bench.db.zscore(permits, claim))).toBeLessThan(9e14));
+    expect(second.isHeld).toBe(true);
   });
 
   it("of one permit that is gone tells its holder, and leaves the others alone", async () => {

@@ -96,6 +96,12 @@ const serverMs = async (): Promise<number> => {
 /** Ends a permit on the server. */
 const expire = (token: string, claimed: Claimed = {}): Promise<unknown> =>
   db.zadd(keys.permits, "XX", 1, claimOf(token, claimed));
+/** Ends the life of a waiter. */
+const die = async (token: string, claimed: Claimed = {}): Promise<void> => {
+  const claim = claimOf(token, claimed);
+  const record = (await db.hget(keys.waiters, claim))!;
+  await db.hset(keys.waiters, claim, record.replace(/^\d+/, "1"));
+};
 /** A semaphore of two permits that are both held, by "a" and "b". */
 const fill = async (): Promise<void> => {
   await acquire("a");
@@ -241,6 +247,34 @@ describe("acquire", () => {
     await queue("c", { maxWaiters: 1 });
     const reply = await unchanged(() => queue("d", { maxWaiters: 1 }));
     expect(reply).toMatchObject({ state: "full", msLeft: about(5_000), used: 2, position: -1 });
+  });
+
+  it("drops the dead anywhere in a full line before it refuses", async () => {
+    await fill();
+    for (const token of ["c", "d", "e"]) await queue(token);
+    await die("d");
+    expect(await queue("f", { maxWaiters: 3 })).toMatchObject({ state: "queued", position: 2 });
+    expect(await line()).toEqual(["c", "e", "f"]);
+    expect(await queue("g", { maxWaiters: 3 })).toMatchObject({ state: "full" });
+  });
+
+  it("grants to those behind a dead one that a newcomer of a full line drops", async () => {
+    const { channel } = await anInbox();
+    await acquire("a");
+    await queue("heavy", { weight: 2, inbox: channel });
+    await queue("c", { inbox: channel });
+    await die("heavy", { weight: 2 });
+    expect(await queue("d", { maxWaiters: 2 })).toMatchObject({ state: "queued", position: 0 });
+    expect([await held(), await line()]).toEqual([["a|1||A", "c|1||C"], ["d"]]);
+  });
+
+  it("counts those that it lets in itself no longer as waiting", async () => {
+    const { channel } = await anInbox();
+    await fill();
+    await queue("c", { inbox: channel });
+    await expire("a");
+    expect(await queue("d", { maxWaiters: 1 })).toMatchObject({ state: "queued", position: 0 });
+    expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], ["d"]]);
   });
 
   it("grants to a newcomer of a line that is full where its tenant has room", async () => {
@@ -484,8 +518,7 @@ describe("release", () => {
     await fill();
     await queue("dead", { inbox: channel });
     await queue("c", { inbox: channel });
-    const record = (await db.hget(keys.waiters, "dead|1||DEAD"))!;
-    await db.hset(keys.waiters, "dead|1||DEAD", record.replace(/^\d+/, "1"));
+    await die("dead");
     await release("a");
     expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], []]);
     expect(await db.hkeys(keys.waiters)).toEqual(["#"]);

@@ -22,6 +22,7 @@ const ofBoth = (key: string): readonly Form[] => [
   ["HGET", key, "f"],
   ["HMGET", key, "f"],
   ["HDEL", key, "f"],
+  ["HRANDFIELD", key, 1],
   ["ZADD", key, "XX", 0, "m"],
   ["ZCARD", key],
   ["ZRANGE", key, 0, 0],

@@ -62,6 +62,8 @@ export type RenewState = "extended" | "gone" | "taken" | "corrupt";
 /** One lease to renew, and for how long. */
 export interface Renewal<L> {
   readonly lease: L;
+  /** That of the lease: another object of the same kind may have made it. */
+  readonly key: string;
   readonly termMs: number;
 }
 
@@ -182,7 +184,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     const sentAt = performance.now();
     const { now, states } = await this.sendRenew(renewals, deadlineMs);
     const [first] = renewals;
-    if (first) this.clockOf(first.lease.name).observe(sentAt, now);
+    if (first) this.runtime.clockOf(first.key).observe(sentAt, now);
     return states;
   }
 

@@ -26,3 +26,10 @@ export const lossWords: Readonly<Record<LossReason, string>> = {
 
 /** Names and labels may hold anything; in a message they must not break a line or drive a terminal. */
 export const shown = (text: string): string => JSON.stringify(text);
+
+/** What a wait that ended without a grant adds to its message: what was seen last, and that nothing was seen any more. */
+export const lastWords = (seen: string | undefined, cause: unknown): string => {
+  const silence = cause === undefined ? undefined : "Redis could not be asked at the end";
+  const words = [seen, silence].filter((word) => word !== undefined);
+  return words.length === 0 ? "" : ` (${words.join("; ")})`;
+};

@@ -18,18 +18,27 @@ export type LeaseMaker<Terms extends AcquireTerms, L extends Lease<Terms>> = (
   grant: Grant,
 ) => L;
 
+/** What kinds of commands there are: the packages that lease, and their versions. */
+const kinds = new WeakMap<object, string>();
+const kindOf = ({ constructor }: object): string => {
+  let kind = kinds.get(constructor);
+  if (kind === undefined) kinds.set(constructor, (kind = newToken()));
+  return kind;
+};
+
 /** The leases that one object holds: on the clock, renewed in batches, given back. */
 export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> implements LeaseKeeper<L> {
   readonly #commands: LeasingCommands<Terms, S, L>;
   readonly #make: LeaseMaker<Terms, L>;
   readonly #events: HoldingEvents<L>;
   readonly #leases = new Set<L>();
-  /** Leases of other objects on the same client are renewed by those. */
-  readonly #group = newToken();
+  /** Leases of all objects of a kind on one client are renewed together. */
+  readonly #group: string;
   #onIdle: (() => void) | undefined;
 
   constructor(commands: LeasingCommands<Terms, S, L>, make: LeaseMaker<Terms, L>, events: HoldingEvents<L>) {
     this.#commands = commands;
+    this.#group = `${kindOf(commands)} ${String(commands.settings.deadlineMs)} `;
     this.#make = make;
     this.#events = events;
   }
@@ -58,12 +67,20 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
     if (this.#leases.delete(lease) && this.#leases.size === 0) this.#onIdle?.();
   }
 
-  /** Renews what is due. No answer changes nothing: each lease tries again until its own deadline. */
+  keyOf({ name }: L): string {
+    return this.#commands.keyOf(name);
+  }
+
+  failed(error: unknown): void {
+    this.#commands.onError(error);
+  }
+
+  /** Renews what is due, also of other objects. No answer changes nothing: each lease tries again until its own deadline. */
   renew(leases: readonly L[]): void {
     const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
     this.#renew(leases, Math.min(this.#commands.settings.deadlineMs, patience)).catch((error: unknown) => {
       for (const lease of leases) lease.renewFailed();
-      this.#commands.onError(error);
+      for (const keeper of new Set(leases.map((lease) => lease.keeper))) keeper.failed(error);
     });
   }
 
@@ -128,7 +145,7 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
   }
 
   async #renew(leases: readonly L[], deadlineMs: number, extendedMs?: number): Promise<readonly RenewState[]> {
-    const asked = leases.map((lease) => ({ lease, termMs: lease.termMs(extendedMs ?? lease.leaseMs) }));
+    const asked = leases.map((lease) => ({ lease, key: lease.key, termMs: lease.termMs(extendedMs ?? lease.leaseMs) }));
     const sentAt = performance.now();
     const states = await this.#commands.renew(asked, deadlineMs);
     for (const [index, { lease, termMs }] of asked.entries())

@@ -1,7 +1,7 @@
 // For packages that lease something to one or to several at a time.
 export { type AcquireReply, type Attempt, type BeatReply, LeasingCommands } from "./commands.js";
 export { aliveMs, firstTermMs, pushedTermMs } from "./commands.js";
-export { lossWords, shown } from "./errors.js";
+export { lastWords, lossWords, shown } from "./errors.js";
 export { Lease } from "./lease.js";
 export { Leaser, parseLease } from "./leaser.js";
 export { acquireTerms, closeNames, closeTimeoutMs, leaseNames, leaserNames, leaserSettings } from "./options.js";

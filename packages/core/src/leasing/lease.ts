@@ -14,6 +14,9 @@ export interface LeaseKeeper<L> {
   add(lease: L): void;
   changed(lease: L): void;
   remove(lease: L): void;
+  /** The key that says who holds it. */
+  keyOf(lease: L): string;
+  /** Renews leases of this keeper, and of others of its kind on the same client. */
   renew(leases: readonly L[]): void;
   /** Renews one lease now, with a length of its own. What became of it is told to the lease itself. */
   extend(lease: L, leaseMs: number): Promise<void>;
@@ -21,6 +24,8 @@ export interface LeaseKeeper<L> {
   lossOf(lease: L, reason: LossReason): KitError;
   /** The lease ended without a release. */
   lost(lease: L, reason: LossReason): void;
+  /** Something failed that no caller waits for. */
+  failed(error: unknown): void;
 }
 
 /** A grant, as the server and our clock see it. */
@@ -252,6 +257,16 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   /** @internal What the grant proves to others. */
   get proof(): string {
     return this.#proof;
+  }
+
+  /** @internal */
+  get keeper(): LeaseKeeper<Lease<Terms>> {
+    return this.#keeper;
+  }
+
+  /** @internal The key that says who holds it. */
+  get key(): string {
+    return this.#keeper.keyOf(this);
   }
 
   /** @internal */

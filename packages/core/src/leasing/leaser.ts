@@ -27,14 +27,13 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     this.#commands = commands;
     this.#holding = new Holding(commands, make, events);
     this.#events = events;
-    const { client, gate, inbox, leases } = commands.runtime;
+    const { client, gate, inbox } = commands.runtime;
     const askAgain = (): void => {
       for (const waiters of this.#waiters.values()) waiters.beatNow();
     };
     this.#stopListening = [
       inbox.onResubscribed(askAgain),
       gate.onReady(askAgain),
-      gate.onReady(() => leases.renewNow()),
       // A client that its owner ended: whoever waits on it hears of it now.
       gate.onDrop(() => client.status === "end" && askAgain()),
     ];

@@ -205,8 +205,8 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
   }
 
   #timeOut(): void {
-    const { commands, name } = this.#waiters;
-    this.abandon(commands.timeoutError(name, this.terms.waitMs, this.#seen));
+    const { commands, name, outage } = this.#waiters;
+    this.abandon(commands.timeoutError(name, this.terms.waitMs, this.#seen, outage));
   }
 
   /** Returns whether it was still open. */
@@ -236,6 +236,8 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   #beating = false;
   #beatAgain = false;
   #failures = 0;
+  /** What the last beat failed with; undefined: it was answered. */
+  #lastFailure: unknown;
 
   constructor(commands: LeasingCommands<Terms, S, L>, events: WaitingEvents<S>, name: string) {
     this.commands = commands;
@@ -246,6 +248,12 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   /** The clock of the node that serves this name. */
   get clock(): ServerClock {
     return this.commands.clockOf(this.name);
+  }
+
+  /** Why the server cannot be asked now; undefined: it can, as far as is known. */
+  get outage(): unknown {
+    const { what, runtime } = this.commands;
+    return this.#lastFailure ?? runtime.gate.outage(`${what}.beat of ${this.commands.keyOf(this.name)}`);
   }
 
   /** Waits, once queued; settles with a grant, or with the reason why not. */
@@ -371,6 +379,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     try {
       const reply = await this.commands.beat(this.name, asked);
       this.#failures = 0;
+      this.#lastFailure = undefined;
       let first = Infinity;
       for (const [index, waiter] of asked.entries()) {
         const state = reply.states[index] ?? "unknown";
@@ -385,6 +394,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
       if (first < Infinity) this.#watch(reply.msLeft, first);
     } catch (error) {
       this.#failures = Math.min(this.#failures + 1, 5);
+      this.#lastFailure = error;
       if (KitError.is(error) && !error.retryable) for (const waiter of asked) waiter.abandon(error);
       else this.commands.onError(error);
     }

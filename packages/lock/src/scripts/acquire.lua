@@ -77,7 +77,14 @@ end
 if inbox == '' then return { 0, now, msLeft, found } end
 if not position then
   position = redis.call('ZCARD', queue)
-  if position >= tonumber(maxWaiters) then return { 3, now, msLeft, found } end
+  if position >= tonumber(maxWaiters) then
+    for _, dead in ipairs(someDead(waiters, now)) do
+      redis.call('ZREM', queue, dead)
+      redis.call('HDEL', waiters, dead)
+    end
+    position = redis.call('ZCARD', queue)
+    if position >= tonumber(maxWaiters) then return { 3, now, msLeft, found } end
+  end
   redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), token)
 end
 -- Also where it stands in line already: it hears of this lease's end now, perhaps of another than the first time.

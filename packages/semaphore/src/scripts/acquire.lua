@@ -78,8 +78,9 @@ end
 
 if semaphore.isTooHeavy(tonumber(weight)) then return reply(5, 0) end
 semaphore.bury()
+local isThinned = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.thin()
 -- Those who wait come before who asks now.
-if semaphore.sweep() then semaphore.grant(true) end
+if semaphore.sweep() or isThinned then semaphore.grant(true) end
 local ending = semaphore.endOf(claim)
 if ending then return reply(1, ending - now) end
 local known = semaphore.waiterOf(claim)
@@ -96,7 +97,7 @@ if mayFit then
   ending = semaphore.endOf(claim)
   position = ending and -1 or semaphore.positionOf(claim)
 end
-local isRefused = not ending and not known and (inbox == '' or semaphore.waiting >= tonumber(maxWaiters))
+local isRefused = not ending and not known and (inbox == '' or semaphore.waiting > tonumber(maxWaiters))
 if isRefused then semaphore.leave(claim) end
 semaphore.keepLine(tonumber(aliveMs))
 if ending then return reply(1, ending - now) end

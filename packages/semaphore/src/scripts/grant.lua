@@ -1,6 +1,6 @@
 -- grant.lua - who has how much, who waits for it, and who is next.
 --
--- Needs newTeller
+-- Needs newTeller, someDead
 -- Defines layoutError, metaMs, openSemaphore
 --
 -- All inputs are parameters.
@@ -53,6 +53,8 @@ local function openSemaphore(keys, call)
     redis.call('PEXPIRE', meta, metaMs)
   end
   self.limit, self.perTenant = limit, perTenant
+  -- How many wait; the last ticket is beside them.
+  self.waiting = math.max(0, records - 1)
 
   local function recount()
     local claims = redis.call('ZRANGE', permits, 0, -1)
@@ -142,7 +144,7 @@ local function openSemaphore(keys, call)
         firsts[tenant] = waiter
       else
         redis.call('ZREM', line, row)
-        redis.call('HDEL', waiters, claim or '')
+        self.waiting = self.waiting - redis.call('HDEL', waiters, claim or '')
         isLineNew = true
         if waiter then tellToLook(waiter, string.format('%.0f', now)) end
       end
@@ -164,7 +166,7 @@ local function openSemaphore(keys, call)
   end
   local function leaveLine(waiter)
     redis.call('ZREM', line, rowOf(waiter), asideOf(waiter))
-    redis.call('HDEL', waiters, waiter.claim)
+    self.waiting = self.waiting - redis.call('HDEL', waiters, waiter.claim)
     firsts[waiter.tenant] = nil
     -- It may have been the last row.
     isLineNew = true
@@ -209,9 +211,8 @@ local function openSemaphore(keys, call)
     local rows = redis.call('ZRANGEBYLEX', line, '[|', '(|' .. string.format('%.0f', now), 'LIMIT', 0, pageSize)
     isLineNew = isLineNew or #rows > 0
     for _, row in ipairs(rows) do
-      self.waiting = self.waiting - 1
       redis.call('ZREM', line, row)
-      redis.call('HDEL', waiters, string.match(row, '^|%d+ (.*)$') or '')
+      self.waiting = self.waiting - redis.call('HDEL', waiters, string.match(row, '^|%d+ (.*)$') or '')
     end
   end
   -- When the permit of a claim ends; nil: it has none that lives.
@@ -255,8 +256,6 @@ local function openSemaphore(keys, call)
     if position == 0 or perTenant then seat(waiter.tenant) end
     return position
   end
-  -- How many wait; the last ticket is beside them.
-  self.waiting = math.max(0, records - 1)
   -- Lets a claim wait, at its old place if `waiter` is known, and live until then. Returns how many of its tenant are
   -- before it.
   function self.join(waiter, claim, aliveUntil, priority, grantMs, inbox)
@@ -264,6 +263,7 @@ local function openSemaphore(keys, call)
       local ticket = redis.call('HINCRBY', waiters, '#', 1)
       waiter = { claim = claim, score = string.format('%016.0f', (priority + 1000) * 4398046511104 + ticket) }
       waiter.token, waiter.weight, waiter.tenant = claimParts(claim)
+      self.waiting = self.waiting + 1
     end
     waiter.grantMs, waiter.inbox = grantMs, inbox
     return stand(waiter, aliveUntil)
@@ -282,6 +282,14 @@ local function openSemaphore(keys, call)
     leaveLine(waiter)
     seat(waiter.tenant)
     return true
+  end
+  -- Drops some of those that died in line. Returns whether there were any.
+  function self.thin()
+    local dead = someDead(waiters, now)
+    for _, claim in ipairs(dead) do
+      self.leave(claim)
+    end
+    return #dead > 0
   end
   -- Keeps what the waiters need for a while longer than they may be silent.
   function self.keepLine(aliveMs)

@@ -1,6 +1,6 @@
--- line.lua - what every line of waiters needs: the server's time, and messages to those who wait.
+-- line.lua - what every line of waiters needs: the server's time, messages to those who wait, and who of them died.
 --
--- Defines readClock, newTeller
+-- Defines readClock, newTeller, someDead
 --
 -- All inputs are parameters.
 
@@ -36,4 +36,16 @@ local function newTeller(shared)
   return tell, function()
     return deafCount
   end
+end
+
+-- Some of those who wait and have died, if there are any: of a sample, so that a long line costs no more than a short one.
+-- Each record begins with the instant until which its waiter counts as alive.
+local function someDead(waiters, now)
+  local dead = {}
+  local sample = redis.call('HRANDFIELD', waiters, 50, 'WITHVALUES')
+  for i = 1, #sample, 2 do
+    local aliveUntil = string.match(sample[i + 1], '^(%d+) ')
+    if aliveUntil and tonumber(aliveUntil) <= now then dead[#dead + 1] = sample[i] end
+  end
+  return dead
 end
