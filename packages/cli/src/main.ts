@@ -8,7 +8,7 @@ import { strangerOf } from "./doctor/reachability.js";
 import { exitCodes, Failure } from "./exit-codes.js";
 import { plainText, sectionsOf } from "./explain.js";
 import { inspectLock, lockFacts } from "./inspect/lock.js";
-import type { Facts } from "./inspect/report.js";
+import type { Facts, InspectOptions } from "./inspect/report.js";
 import { inspectSemaphore, semaphoreFacts } from "./inspect/semaphore.js";
 import { checkLines, countsOf, factLines, summaryLine } from "./print.js";
 import { givenUrl, withoutCredentials } from "./target.js";
@@ -39,20 +39,16 @@ const doctor = async (options: Target & { readonly strict?: true }): Promise<num
   return report.exitCode;
 };
 
-interface InspectOptions extends Target {
-  readonly keys?: true;
-}
-
 /** How something is looked at, and told in words. */
 type Inspected<Report> = [
-  look: (redis: Connection, name: string, prefix: string, withKeys: boolean) => Promise<Report>,
+  look: (redis: Connection, name: string, options: InspectOptions) => Promise<Report>,
   factsOf: (report: Report) => Facts,
 ];
 
 const inspect = async <Report extends object>(
   [look, factsOf]: Inspected<Report>,
   name: string,
-  options: InspectOptions,
+  options: Target & InspectOptions,
 ): Promise<number> => {
   const url = givenUrl(options.url);
   if (name === "") throw new Failure("A name must be text of 1 to 512 bytes, got 0 bytes", exitCodes.usage);
@@ -61,7 +57,7 @@ const inspect = async <Report extends object>(
     throw stranger === undefined ? error : new Failure(stranger, exitCodes.noConnection);
   });
   try {
-    const report = await look(redis, name, options.prefix, options.keys === true);
+    const report = await look(redis, name, options);
     if (options.json) printJson({ url: withoutCredentials(url), ...report });
     else print(factLines(factsOf(report)));
     return exitCodes.fine;
@@ -111,14 +107,13 @@ const program = (finish: (exitCode: number) => void): Command => {
     )
     .action(async (options: Target & { strict?: true }) => finish(await doctor(options)));
   const inspected = kit.command("inspect").description("one thing in words: who has it, since when, who waits");
-  const inspectable = <Report extends object>(what: string, how: Inspected<Report>): void => {
+  const inspectable = <Report extends object>(what: string, how: Inspected<Report>): Command =>
     targetOptions(inspected.command(`${what} <name>`))
       .description(`a ${what} of @kit/${what}`)
       .option("--keys", "the keys behind it, too")
-      .action(async (name: string, options: InspectOptions) => finish(await inspect(how, name, options)));
-  };
+      .action(async (name: string, options: Target & InspectOptions) => finish(await inspect(how, name, options)));
   inspectable("lock", [inspectLock, lockFacts]);
-  inspectable("semaphore", [inspectSemaphore, semaphoreFacts]);
+  inspectable("semaphore", [inspectSemaphore, semaphoreFacts]).option("--tenant <tenant>", "one tenant of a group");
   kit
     .command("help [topic...]")
     .description("a command, or what a check of the doctor looks at, as in: kit help round-trip")

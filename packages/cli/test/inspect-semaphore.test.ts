@@ -90,6 +90,30 @@ describe("kit inspect semaphore", () => {
     expect(await inspectJson("sessions")).toMatchObject({ permitsPerTenant: 5, holders: [{ tenant: "ann" }] });
   });
 
+  it("shows one tenant alone", async () => {
+    const sessions = make("tenants", { permits: 7, permitsPerTenant: 5, holder: "web-1" });
+    for (let device = 0; device < 3; device++) await sessions.acquire({ tenant: "ann" });
+    for (let device = 0; device < 3; device++) await sessions.acquire({ tenant: "bob/ü" });
+    const { stdout } = await inspect("tenants", "--tenant", "bob/ü");
+    expect(stdout).toMatch(
+      /^semaphore +tenants\ntenant +bob\/ü\npermits +5, 3 in use, 1 free\n(holder +web-1 \(of bob\/ü\), ends in .*\n){3}waiters +nobody\n$/,
+    );
+    expect(await inspectJson("tenants", "--tenant", "ann")).toMatchObject({
+      tenant: "ann",
+      permits: 7,
+      permitsPerTenant: 5,
+      used: 3,
+      free: 1,
+      holders: [{ tenant: "ann" }, { tenant: "ann" }, { tenant: "ann" }],
+    });
+    expect(await inspectJson("unused", "--tenant", "ann")).toMatchObject({
+      permits: null,
+      permitsPerTenant: null,
+      free: null,
+    });
+    expect(await inspect("tenants", "--tenant", "")).toMatchObject({ code: 64, stdout: "" });
+  });
+
   it("shows the ten that end first, and counts the others", async () => {
     const semaphore = make("many", { permits: 20 });
     await Promise.all(Array.from({ length: 13 }, () => semaphore.acquire()));

@@ -19,7 +19,8 @@ console.log(bob.tenant); // prints: bob
 
 await open[0]?.release();
 console.log((await sixth).holder); // prints: device 6
-console.log((await sessions.inspect()).used); // prints: 6
+const { used, free } = await sessions.inspect({ tenant: "ann" });
+console.log(used, free); // prints: 5 0
 
 // What is still held is given back.
 await sessions.close({ timeoutMs: 0 });

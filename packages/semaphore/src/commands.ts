@@ -14,7 +14,7 @@ import {
 } from "@kit/core/leasing";
 import { PermitLostError, SemaphoreQueueFullError, SemaphoreTimeoutError, SemaphoreWeightError } from "./errors.js";
 import { type SemaphoreKeys, semaphoreKeys } from "./keys.js";
-import type { Limits, PermitTerms, SemaphoreSettings } from "./options.js";
+import type { Limits, NewLimits, PermitTerms, SemaphoreSettings } from "./options.js";
 import type { Permit } from "./permit.js";
 import * as scripts from "./scripts/index.js";
 
@@ -73,19 +73,15 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     return new PermitLostError(name, reason);
   }
 
-  inspect(first: number): Promise<scripts.InspectReply> {
-    return scripts.inspect.run(this.runtime, this.#keys, { first }, this.settings);
+  inspect(first: number, tenant = ""): Promise<scripts.InspectReply> {
+    return scripts.inspect.run(this.runtime, this.#keys, { first, tenant: encoded(tenant) }, this.settings);
   }
 
-  /** Sets the limits, and lets in all that fit then. */
-  async resize({
-    permits,
-    permitsPerTenant = "",
-  }: {
-    permits: number;
-    permitsPerTenant?: number | "" | undefined;
-  }): Promise<void> {
-    const args = { shared: this.shared, limit: permits, perTenant: permitsPerTenant };
+  /** Changes the limits, and lets in all that fit then. */
+  async resize({ permits, permitsPerTenant }: NewLimits): Promise<void> {
+    const { permits: first, permitsPerTenant: firstPerTenant = "" } = this.#limits;
+    const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
+    const args = { shared: this.shared, limit: permits ?? "", perTenant, first, firstPerTenant };
     let isMore = await scripts.resize.run(this.runtime, this.#keys, args, this.settings);
     // The rest is only granted: somebody may have set other limits meanwhile.
     while (isMore) isMore = (await this.beat(this.#name, [])).msLeft === -2;

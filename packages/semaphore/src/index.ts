@@ -3,6 +3,6 @@ export { createSemaphore } from "./semaphore.js";
 
 export type { CloseOptions, LeaseOptions, LossReason, ReleaseOutcome } from "@kit/core/leasing";
 export type { SemaphoreErrorCode } from "./errors.js";
-export type { AcquireOptions, Limits, ResizeOptions, SemaphoreOptions, TryOptions } from "./options.js";
+export type { AcquireOptions, InspectOptions, Limits, NewLimits, SemaphoreOptions, TryOptions } from "./options.js";
 export type { Permit } from "./permit.js";
 export type { Claimant, Semaphore, SemaphoreEvents, SemaphoreInspection } from "./semaphore.js";

@@ -56,14 +56,21 @@ export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions 
 /** One try. */
 export type TryOptions = LeaseOptions & ClaimOptions & Pick<AcquireOptions, "signal">;
 
-/** How `setPermits()` behaves. */
-export interface ResizeOptions {
+/** What `setPermits()` changes. What is left out stays as it is. */
+export interface NewLimits {
+  readonly permits?: number | undefined;
+  /** That of each tenant, from a semaphore that was made with one; null: it is no group any more. */
+  readonly permitsPerTenant?: number | null | undefined;
+}
+
+/** What `inspect()` looks at. */
+export interface InspectOptions {
   /**
-   * That of each tenant, in a group.
+   * Only what is of this one, in a group.
    *
-   * @default as it is
+   * @default all
    */
-  readonly permitsPerTenant?: number | undefined;
+  readonly tenant?: string | undefined;
 }
 
 /** The limits of a semaphore. */
@@ -138,11 +145,23 @@ export const tryTerms = (options: TryOptions, settings: SemaphoreSettings): Perm
   permitTerms({ ...optionsObject<TryOptions>("options", options, tryNames), waitMs: 0 }, settings);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resizeLimits = (permits: number, options: ResizeOptions, settings: SemaphoreSettings): Limits => {
-  const { permitsPerTenant } = optionsObject<ResizeOptions>("options", options, ["permitsPerTenant"]);
-  if (permitsPerTenant !== undefined && settings.permitsPerTenant === undefined)
+export const inspectedTenant = (options: InspectOptions, settings: SemaphoreSettings): string | undefined => {
+  const { tenant } = optionsObject<InspectOptions>("options", options, ["tenant"]);
+  return tenant === undefined ? undefined : tenantOption(tenant, settings.permitsPerTenant !== undefined);
+};
+
+/** @throws {TypeError | RangeError} a limit is not what it should be. */
+export const newLimits = (limits: number | NewLimits, settings: SemaphoreSettings): NewLimits => {
+  if (typeof limits === "number") return { permits: permitsOption(limits) };
+  const { permits, permitsPerTenant } = optionsObject<NewLimits>("limits", limits, ["permits", "permitsPerTenant"]);
+  if (permits === undefined && permitsPerTenant === undefined)
+    throw new TypeError("Expected `limits` to be a number, or an object with `permits` or `permitsPerTenant`");
+  if (typeof permitsPerTenant === "number" && settings.permitsPerTenant === undefined)
     throw new TypeError("Expected no `permitsPerTenant`: this semaphore was made without");
-  return { permits: permitsOption(permits), permitsPerTenant: perTenantOption(permitsPerTenant) };
+  return {
+    permits: permits === undefined ? undefined : permitsOption(permits),
+    permitsPerTenant: permitsPerTenant === null ? null : perTenantOption(permitsPerTenant),
+  };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */

@@ -5,10 +5,12 @@ import {
   type AcquireOptions,
   acquireTerms,
   closeTimeoutMs,
+  inspectedTenant,
+  type InspectOptions,
   type Limits,
+  newLimits,
+  type NewLimits,
   type PermitTerms,
-  resizeLimits,
-  type ResizeOptions,
   type SemaphoreOptions,
   type SemaphoreSettings,
   semaphoreSettings,
@@ -63,7 +65,7 @@ export interface SemaphoreInspection {
   readonly used: number;
   /** What is left; 0 also when more is held than the limit, after it was lowered. */
   readonly free: number;
-  /** The ten permits that end first, unless they are renewed. */
+  /** The ten permits that end first, unless they are renewed; of one tenant, among the ten thousand of all that do. */
   readonly holders: readonly (Claimant & { readonly msLeft: number })[];
   /** How many wait, dead ones not yet noticed among them. */
   readonly waiters: number;
@@ -176,31 +178,48 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   /**
    * Changes the limits, for everybody and at once: raised, all that fit now are let in; lowered, nothing is taken from
    * anybody, and nobody is let in until enough has been given back. 0 is a pause. Who waits already with a weight above
-   * the new limit is refused with SemaphoreWeightError when its turn comes.
+   * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
    * The stored limits are forgotten when nobody has used the semaphore for a week; then whoever uses it first sets them.
    *
-   * @throws {TypeError | RangeError} a limit is not an integer from 0 to 1,000,000,000, or this is no group.
+   * @throws {TypeError | RangeError} a limit is not an integer from 0 to 1,000,000,000, there is none, or one of tenants
+   * where this object was made without.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   *
+   * @example
+   * await semaphore.setPermits(10);
+   *
+   * @example
+   * await sessions.setPermits({ permitsPerTenant: 3 });
    */
-  async setPermits(permits: number, options: ResizeOptions = {}): Promise<void> {
+  async setPermits(limits: number | NewLimits): Promise<void> {
     this.#leaser.assertOpen();
-    const limits = resizeLimits(permits, options, this.#settings);
+    const changed = newLimits(limits, this.#settings);
+    const { permits = this.#expected.permits, permitsPerTenant = this.#expected.permitsPerTenant } = changed;
     // Its own change is no surprise to it, also where an answer with the new limits comes before that of the call.
-    this.#expected = { permits, permitsPerTenant: limits.permitsPerTenant ?? this.#expected.permitsPerTenant };
-    await this.#commands.resize(limits);
+    this.#expected = { permits, permitsPerTenant: permitsPerTenant ?? undefined };
+    await this.#commands.resize(changed);
   }
 
   /**
-   * Looks at the semaphore without touching it.
+   * Looks at the semaphore without touching it; or at one tenant of a group: then `used`, `holders`, `waiters` and `queue`
+   * are of that one, and `free` is what it could still have.
    *
+   * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
+   *
+   * @example
+   * const { used, permitsPerTenant } = await sessions.inspect({ tenant: "ann" });
    */
-  async inspect(): Promise<SemaphoreInspection> {
+  async inspect(options: InspectOptions = {}): Promise<SemaphoreInspection> {
     this.#leaser.assertOpen();
-    const { limits = this.#settings, used, waiting, holders, queue } = await this.#commands.inspect(inspectedEach);
+    const tenant = inspectedTenant(options, this.#settings);
+    const seen = await this.#commands.inspect(inspectedEach, tenant);
+    const { limits = this.#settings, used, usedByAll, waiting, holders, queue } = seen;
     const { permits, permitsPerTenant = null } = limits;
-    return { permits, permitsPerTenant, used, free: Math.max(0, permits - used), holders, waiters: waiting, queue };
+    const own = tenant === undefined || permitsPerTenant === null ? Infinity : permitsPerTenant - used;
+    const free = Math.max(0, Math.min(permits - usedByAll, own));
+    return { permits, permitsPerTenant, used, free, holders, waiters: waiting, queue };
   }
 
   /**

@@ -38,7 +38,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(await first.release()).toBe("released");
       await (await second.promise).extend();
       expect(await rejection(third.promise)).toMatchObject({ code: "KIT_SEMAPHORE_TIMEOUT" });
-      await group.setPermits(5, { permitsPerTenant: 4 });
+      await group.setPermits({ permits: 5, permitsPerTenant: 4 });
       const [fourth] = await take(group, 2, { tenant: "b", leaseMs: 300, renew: false });
       const fifth = await enqueue(group, { tenant: "b", weight: 3 });
       await fourth!.release();

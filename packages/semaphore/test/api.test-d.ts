@@ -6,13 +6,14 @@ import type {
   Claimant,
   CloseOptions,
   createSemaphore,
+  InspectOptions,
   LeaseOptions,
   Limits,
   LossReason,
+  NewLimits,
   Permit,
   PermitLostError,
   ReleaseOutcome,
-  ResizeOptions,
   Semaphore,
   SemaphoreErrorCode,
   SemaphoreEvents,
@@ -60,7 +61,10 @@ export type Pins = [
     >
   >,
   Check<Same<keyof TryOptions, keyof LeaseOptions | "weight" | "tenant" | "signal">>,
-  Check<Same<Flat<ResizeOptions>, { readonly permitsPerTenant?: Option<number> }>>,
+  Check<
+    Same<Flat<NewLimits>, { readonly permits?: Option<number>; readonly permitsPerTenant?: Option<number | null> }>
+  >,
+  Check<Same<Flat<InspectOptions>, { readonly tenant?: Option<string> }>>,
   Check<Same<Flat<CloseOptions>, { readonly timeoutMs?: Option<number> }>>,
 
   Check<
@@ -82,8 +86,8 @@ export type Pins = [
   Check<
     Same<Semaphore["using"], <T>(routine: (permit: Permit) => Promise<T> | T, options?: AcquireOptions) => Promise<T>>
   >,
-  Check<Same<Semaphore["setPermits"], (permits: number, options?: ResizeOptions) => Promise<void>>>,
-  Check<Same<Semaphore["inspect"], () => Promise<SemaphoreInspection>>>,
+  Check<Same<Semaphore["setPermits"], (limits: number | NewLimits) => Promise<void>>>,
+  Check<Same<Semaphore["inspect"], (options?: InspectOptions) => Promise<SemaphoreInspection>>>,
   Check<Same<Semaphore["resume"], (text: string) => Promise<Permit>>>,
   Check<Same<Semaphore["close"], (options?: CloseOptions) => Promise<void>>>,
 

@@ -640,7 +640,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const heavy = await enqueue(group, { tenant: "b", weight: 2 });
         const light = await enqueue(group, { tenant: "b" });
         const other = await enqueue(group, { tenant: "c" });
-        await group.setPermits(2, { permitsPerTenant: 1 });
+        await group.setPermits({ permitsPerTenant: 1 });
         expect(await rejection(heavy.promise)).toMatchObject({ code: "KIT_SEMAPHORE_WEIGHT", weight: 2, most: 1 });
         expect([light.isSettled, other.isSettled]).toEqual([false, false]);
         for (const permit of permits) await permit.release();
@@ -655,14 +655,14 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
           await enqueue(group, { tenant }),
           await enqueue(group, { tenant, weight: 1 }),
         ];
-        await group.setPermits(9, { permitsPerTenant: 3 });
+        await group.setPermits({ permitsPerTenant: 3 });
         // At once: not at the next beat.
         const raised = await timed(Promise.all(waiters.slice(0, 2).map(({ promise }) => promise)));
         expect(raised.awakeMs).toBeLessThan(1_500);
         expect(waiters[2]!.isSettled).toBe(false);
         await group.setPermits(3);
         expect(await group.inspect()).toMatchObject({ permits: 3, permitsPerTenant: 3, used: 3 });
-        await group.setPermits(4, { permitsPerTenant: 4 });
+        await group.setPermits({ permits: 4, permitsPerTenant: 4 });
         await waiters[2]!.promise;
       });
 
@@ -720,9 +720,54 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
           stored: { permits: 2, permitsPerTenant: 1 },
         });
       });
+
+      it("make a group of a plain semaphore, and end it, with those who hold and wait in place", async () => {
+        const plain = make({ permits: 3 });
+        const group = make({ permits: 3, permitsPerTenant: 1 });
+        const stored = async (): Promise<unknown[]> => {
+          const { permits, permitsPerTenant, used, waiters } = await plain.inspect();
+          return [permits, permitsPerTenant, used, waiters];
+        };
+        await plain.acquire();
+        // Nothing but the whole limits tenants as long as it is none.
+        const [held] = await take(group, 2, { tenant: "a" });
+        expect(await stored()).toEqual([3, null, 3, 0]);
+        await group.setPermits({ permits: 5, permitsPerTenant: 2 });
+        expect(await group.tryAcquire({ tenant: "a" })).toBeNull();
+        const waiter = await enqueue(group, { tenant: "a" });
+        expect(await stored()).toEqual([5, 2, 3, 1]);
+        expect(await group.inspect({ tenant: "a" })).toMatchObject({ used: 2, free: 0, waiters: 1 });
+        await plain.setPermits({ permitsPerTenant: null });
+        await waiter.promise;
+        expect(await stored()).toEqual([5, null, 4, 0]);
+        expect(await held!.release()).toBe("released");
+        expect(await group.inspect({ tenant: "a" })).toMatchObject({ used: 2, free: 2 });
+      });
     });
 
     describe("inspect", () => {
+      it("of one tenant shows what is of that one, and what it could still have", async () => {
+        const group = make({ permits: 7, permitsPerTenant: 4 });
+        await take(group, 3, { tenant: "a" });
+        await group.acquire({ tenant: "b", weight: 3, holder: "b's" });
+        expect(await group.inspect({ tenant: "a" })).toMatchObject({ used: 3, free: 1, waiters: 0 });
+        const waiter = await enqueue(group, { tenant: "b", weight: 2, holder: "b's next" });
+        const { holders, ...seen } = await group.inspect({ tenant: "b" });
+        expect(seen).toEqual({
+          permits: 7,
+          permitsPerTenant: 4,
+          used: 3,
+          free: 1,
+          waiters: 1,
+          queue: [{ holder: "b's next", weight: 2, tenant: "b" }],
+        });
+        expect(holders).toMatchObject([{ holder: "b's", weight: 3, tenant: "b" }]);
+        await group.setPermits({ permits: 8, permitsPerTenant: 5 });
+        await waiter.promise;
+        expect(await group.inspect({ tenant: "b" })).toMatchObject({ used: 5, free: 0, waiters: 0 });
+        expect(await group.inspect({ tenant: "nobody's" })).toMatchObject({ used: 0, holders: [], queue: [] });
+      });
+
       it("shows limits, use, holders and waiters, and of each the first ten", async () => {
         const semaphore = make({ permits: 12 });
         expect(await semaphore.inspect()).toEqual({

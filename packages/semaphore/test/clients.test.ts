@@ -33,7 +33,7 @@ const works = async (semaphore: Semaphore): Promise<void> => {
   expect(await first.release()).toBe("released");
   const { awakeMs, value: second } = await timed(waiter.promise);
   expect(awakeMs).toBeLessThan(1_000);
-  await semaphore.setPermits(5, { permitsPerTenant: 3 });
+  await semaphore.setPermits({ permits: 5, permitsPerTenant: 3 });
   const resumed = await semaphore.resume(second.handOver());
   expect(await resumed.release()).toBe("released");
   expect(await second.release()).toBe("not-held");

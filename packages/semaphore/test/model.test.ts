@@ -16,11 +16,12 @@ type Step =
       readonly weight: number;
       readonly priority: number;
       readonly isTry: boolean;
+      readonly maxWaiters: number;
     }
   | { readonly do: "release" | "renew" | "outlive" | "die"; readonly who: number }
   | { readonly do: "beat"; readonly whom: readonly number[] }
   | { readonly do: "lapse" }
-  | { readonly do: "resize"; readonly permits: number; readonly perTenant: number };
+  | { readonly do: "resize"; readonly permits: number | undefined; readonly perTenant: number | null | undefined };
 
 const who = fc.nat({ max: 5 });
 const step: fc.Arbitrary<Step> = fc.oneof(
@@ -32,6 +33,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       weight: fc.integer({ min: 1, max: 3 }),
       priority: fc.integer({ min: -1, max: 1 }),
       isTry: fc.nat({ max: 3 }).map((n) => n === 0),
+      maxWaiters: fc.constantFrom(2, 1_000),
     }),
   },
   {
@@ -53,8 +55,8 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 2,
     arbitrary: fc.record({
       do: fc.constant("resize" as const),
-      permits: fc.nat({ max: 5 }),
-      perTenant: fc.nat({ max: 3 }),
+      permits: fc.option(fc.nat({ max: 5 }), { nil: undefined, freq: 3 }),
+      perTenant: fc.constantFrom(0, 1, 2, 3, null, undefined),
     }),
   },
 );
@@ -63,6 +65,7 @@ let round = 0;
 
 /** An instant of the server that is over. */
 const past = "1";
+const isPast = (record: string): boolean => record.startsWith(`${past} `);
 
 /** Plays the steps on the server and on the model, and compares what both say and hold after each. */
 const play = async (steps: readonly Step[], permits: number, perTenant: number | undefined): Promise<void> => {
@@ -99,11 +102,17 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         // Whoever tries asks under a claim of its own.
         const isTry = one.isTry && !model.waiters.some((waiter) => waiter.claim === claim);
         const channel = isDeaf(one.who) ? `${redis.prefix}:deaf` : inbox;
-        const waiting = `60000 60000 1000 ${isTry ? "" : channel}`;
+        // Those that are too heavy are dropped, and so counted no longer, when their turn comes.
+        const maxWaiters = model.waiters.some((waiter) => model.isTooHeavy(waiter)) ? 1_000 : one.maxWaiters;
+        const { "#": _, ...records } = await db.hgetall(keys.waiters);
+        const areDeadGone = !isTry && Object.keys(records).length >= maxWaiters && Object.values(records).some(isPast);
+        const waiting = `60000 60000 ${String(maxWaiters)} ${isTry ? "" : channel}`;
         const terms = `60000 0 ${limits} 0 ${String(priority)} ${waiting}`;
         const { state } = await scripts.acquire.run(db, keys, { claim, terms });
         const asked = { claim, weight, priority, tenant: tenantOf(one.who), isDeaf: isDeaf(one.who) };
-        expect(state).toBe(model.acquire(asked, isTry));
+        expect(state).toBe(model.acquire(asked, { isTry, maxWaiters, areDeadGone }));
+        if (areDeadGone && state !== "too-heavy")
+          expect(Object.values(await db.hgetall(keys.waiters)).some(isPast)).toBe(false);
         break;
       }
       case "release": {
@@ -158,9 +167,11 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         model.held.clear();
         break;
       case "resize": {
-        const most = isGroup ? one.perTenant : never;
-        await scripts.resize.run(db, keys, { shared: 0, limit: one.permits, perTenant: isGroup ? most : "" });
-        model.resize(one.permits, most);
+        const perTenant = isGroup ? one.perTenant : undefined;
+        const changed = { limit: one.permits ?? "", perTenant: perTenant === null ? "-" : (perTenant ?? "") };
+        const [first = "", firstPerTenant = ""] = limits.split(" ");
+        await scripts.resize.run(db, keys, { shared: 0, ...changed, first, firstPerTenant });
+        model.resize(one.permits ?? model.permits, perTenant === null ? never : (perTenant ?? model.perTenant));
         break;
       }
     }
@@ -186,7 +197,7 @@ const compare = async (model: Model, keys: ReturnType<typeof semaphoreKeys>, isG
   // The dead and those that have become too heavy are dropped when their turn comes.
   const tooHeavy = model.waiters.filter((waiter) => model.isTooHeavy(waiter)).map(({ claim }) => claim);
   for (const claim of tooHeavy) if (!(claim in records)) model.die(claim);
-  const isDead = (claim: string): boolean => records[claim]?.startsWith(`${past} `) ?? false;
+  const isDead = (claim: string): boolean => isPast(records[claim] ?? "");
   const line = lineRows.filter((row) => !isDead(row.replace(/^\S* \d+ /, "")));
   const waiters = Object.keys(records).filter((claim) => claim !== "#" && !isDead(claim));
   expect(waiters.toSorted()).toEqual(model.waiters.map(({ claim }) => claim).toSorted());
@@ -213,6 +224,15 @@ const compare = async (model: Model, keys: ReturnType<typeof semaphoreKeys>, isG
       expect(Number(meta[`u:${tenant}`] ?? 0)).toBe(used);
     }
   expect(heads.length).toBeLessThanOrEqual(tenants.length);
+  for (const tenant of ["", ...tenants]) {
+    const ofIt = (one: { readonly tenant: string }): boolean => tenant === "" || one.tenant === tenant;
+    const held = [...model.held.values()].filter((one) => !one.isOver && ofIt(one));
+    const seen = await scripts.inspect.run(db, keys, { first: 100, tenant });
+    expect([seen.used, seen.holders.length]).toEqual([held.reduce((sum, { weight }) => sum + weight, 0), held.length]);
+    const count = model.waiters.filter(ofIt).length;
+    const dead = Object.keys(records).filter((claim) => isDead(claim) && ofIt({ tenant: claim.split("|")[2]! }));
+    expect(seen.waiting).toBe(count + dead.length);
+  }
 };
 
 const listen = async (): Promise<void> => {
@@ -243,7 +263,7 @@ it("does what the model does for tenants", async () => {
   );
 }, 120_000);
 
-const asks = (who: number): Step => ({ do: "acquire", who, weight: 1, priority: 0, isTry: false });
+const asks = (who: number): Step => ({ do: "acquire", who, weight: 1, priority: 0, isTry: false, maxWaiters: 1_000 });
 
 it("passes a dead waiter over without letting its tenant overtake another", async () => {
   await listen();

@@ -38,20 +38,26 @@ export class Model {
     return this.#sum([...this.held.values()].filter((held) => held.tenant === tenant));
   }
 
-  acquire(asked: Omit<Waiter, "ticket" | "isAside">, isTry: boolean): string {
+  /** `areDeadGone`: the server dropped dead waiters, for the line was full. */
+  acquire(
+    asked: Omit<Waiter, "ticket" | "isAside">,
+    { isTry, maxWaiters, areDeadGone }: { isTry: boolean; maxWaiters: number; areDeadGone: boolean },
+  ): string {
     const { claim, weight, tenant } = asked;
     if (this.isTooHeavy(asked)) return "too-heavy";
-    if (this.#sweep()) this.#grant([]);
+    if (this.#sweep() || areDeadGone) this.#grant([]);
     if (this.held.has(claim)) return "granted";
     const known = this.waiters.find((waiter) => waiter.claim === claim);
-    if (!known && isTry && !this.#fits(weight, tenant)) return "held";
+    const isRefused = (most: number): boolean => !known && (isTry || this.waiters.length > most);
+    const refusal = isTry ? "held" : "full";
+    if (isRefused(maxWaiters - 1) && !this.#fits(weight, tenant)) return refusal;
     if (known) known.isAside = false;
     else this.waiters.push({ ...asked, ticket: ++this.#tickets, isAside: false });
     this.#grant([claim]);
     if (this.held.has(claim)) return "granted";
-    if (known || !isTry) return "queued";
+    if (!isRefused(maxWaiters)) return "queued";
     this.die(claim);
-    return "held";
+    return refusal;
   }
 
   release(claim: string): string {

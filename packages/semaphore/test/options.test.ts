@@ -159,6 +159,8 @@ describe("acquire", () => {
     const group = bench.make({ permitsPerTenant: 1 });
     expect(await rejection(group.acquire({ tenant: "a\ud800" }))).toBeInstanceOf(RangeError);
     expect(await rejection(bench.make().acquire({ tenant: "a" }))).toBeInstanceOf(TypeError);
+    expect(await rejection(group.inspect({ tenant: "a\ud800" }))).toBeInstanceOf(RangeError);
+    expect(await rejection(bench.make().inspect({ tenant: "a" }))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
   });
 
@@ -168,7 +170,8 @@ describe("acquire", () => {
       () => semaphore.acquire(options as never),
       () => semaphore.tryAcquire(options as never),
       () => semaphore.using(() => undefined, options as never),
-      () => semaphore.setPermits(1, options as never),
+      () => semaphore.setPermits(options as never),
+      () => semaphore.inspect(options as never),
       () => semaphore.close(options as never),
       () => semaphore.using(undefined as never),
     ])
@@ -195,15 +198,21 @@ describe("acquire", () => {
 });
 
 describe("setPermits", () => {
-  it.each(limits)("refuses %s of %o, and changes nothing", async (option, value, wanted) => {
+  // Null ends a group.
+  const refused = limits.filter(([option, value]) => !(option === "permitsPerTenant" && value === null));
+  it.each(refused)("refuses %s of %o, and changes nothing", async (option, value, wanted) => {
     const group = bench.make({ permits: 3, permitsPerTenant: 2 });
-    const [permits, options] = option === "permits" ? [value, {}] : [3, { permitsPerTenant: value }];
-    expectRefusal(await rejection(group.setPermits(permits as number, options as never)), option, value, wanted);
+    expectRefusal(await rejection(group.setPermits({ [option]: value } as never)), option, value, wanted);
+    expect(await redis.keys()).toEqual([]);
+  });
+
+  it.each([undefined, null, "3", {}, [], { permits: undefined }])("refuses %o for limits", async (none) => {
+    expect(await rejection(bench.make().setPermits(none as never))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
   });
 
   it("refuses a limit of tenants where there are none", async () => {
-    expect(await rejection(bench.make().setPermits(3, { permitsPerTenant: 1 }))).toBeInstanceOf(TypeError);
+    expect(await rejection(bench.make().setPermits({ permits: 3, permitsPerTenant: 1 }))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
   });
 });

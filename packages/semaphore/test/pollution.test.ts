@@ -3,7 +3,14 @@ import { useRedis } from "@kit/testing";
 import { drawing, guardPrototypes, hostileNames, polluted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { acquireTerms, closeTimeoutMs, resizeLimits, semaphoreSettings, tryTerms } from "../src/options.js";
+import {
+  acquireTerms,
+  closeTimeoutMs,
+  inspectedTenant,
+  newLimits,
+  semaphoreSettings,
+  tryTerms,
+} from "../src/options.js";
 import { benchOf, enqueue, name } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -19,7 +26,8 @@ describe("hostile property names change no prototype", () => {
       (options: object) => semaphoreSettings(Object.assign(options, { permits: 1 })),
       (options: object) => acquireTerms(options, settings),
       (options: object) => tryTerms(options, settings),
-      (options: object) => resizeLimits(1, options, settings),
+      (options: object) => newLimits(options, settings),
+      (options: object) => inspectedTenant(options, settings),
       closeTimeoutMs,
     ];
     const names = ["weight", "tenant", "priority", "permitsPerTenant", "leaseMs", "holder"];

@@ -61,9 +61,10 @@ const renew = (...terms: readonly (readonly [permits: string, claim: string, ter
     { permits: terms.map(([permits]) => permits) },
     { terms: terms.flatMap(([, claim, termMs]) => [claim, termMs]) },
   );
-const resize = (limit: number, perTenant: number | "" = ""): Promise<boolean> =>
-  scripts.resize.run(db, keys, { shared: 0, limit, perTenant });
-const look = (first = 10): Promise<scripts.InspectReply> => scripts.inspect.run(db, keys, { first });
+const resize = (limit: number | "", perTenant: number | "" | "-" = ""): Promise<boolean> =>
+  scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "" });
+const look = (first = 10, tenant = ""): Promise<scripts.InspectReply> =>
+  scripts.inspect.run(db, keys, { first, tenant });
 
 /** What stands in Redis, with expiries only as "about so much". */
 const state = (): Promise<Record<keyof SemaphoreKeys, KeyState>> => stateOf(db, keys);
@@ -702,6 +703,28 @@ describe("resize", () => {
     expect(await usage()).toEqual({ "u:x": "2", "u:y": "2" });
   });
 
+  it("changes one limit alone, and begins with those of its caller", async () => {
+    await resize("", 3);
+    expect((await look()).limits).toEqual({ permits: 2, permitsPerTenant: 3 });
+    await resize(7);
+    expect((await look()).limits).toEqual({ permits: 7, permitsPerTenant: 3 });
+    await resize("", 1);
+    expect((await look()).limits).toEqual({ permits: 7, permitsPerTenant: 1 });
+  });
+
+  it("ends a group, and lets in who waited for its tenant alone", async () => {
+    const { channel } = await anInbox();
+    const group = { permits: 4, perTenant: 1, inbox: channel };
+    for (const token of ["x1", "x2", "x3", "y1"]) await queue(token, { ...group, tenant: token[0]! });
+    expect(await line()).toEqual(["x2", "x3"]);
+    await resize("", "-");
+    expect((await look()).limits).toEqual({ permits: 4, permitsPerTenant: undefined });
+    expect([await line(), await usage()]).toEqual([[], { "u:x": "3", "u:y": "1" }]);
+    // What was counted meanwhile counts when it is a group again.
+    await resize(9, 3);
+    expect(await acquire("x4", { ...group, tenant: "x", inbox: "" })).toMatchObject({ state: "held" });
+  });
+
   it("asks to be called again where one call does not grant it all", async () => {
     const { channel } = await anInbox();
     await fill();
@@ -721,7 +744,7 @@ describe("resize", () => {
 
 describe("inspect", () => {
   it("shows a semaphore that nobody has used, and leaves it so", async () => {
-    expect(await look()).toEqual({ limits: undefined, used: 0, waiting: 0, holders: [], queue: [] });
+    expect(await look()).toEqual({ limits: undefined, used: 0, usedByAll: 0, waiting: 0, holders: [], queue: [] });
     expect(await redis.keys()).toEqual([]);
   });
 
@@ -735,6 +758,7 @@ describe("inspect", () => {
     expect(await unchanged(() => look(2))).toEqual({
       limits: { permits: 9, permitsPerTenant: 5 },
       used: 9,
+      usedByAll: 9,
       waiting: 3,
       holders: [
         { holder: "B", weight: 5, tenant: "y", msLeft: about(3_000) },
@@ -746,6 +770,38 @@ describe("inspect", () => {
       ],
     });
     expect((await look(1)).holders).toHaveLength(1);
+  });
+
+  it("shows one tenant alone, its waiters that are set aside too, and changes nothing", async () => {
+    const group = { permits: 9, perTenant: 3 };
+    await acquire("x1", { ...group, tenant: "x", weight: 2, leaseMs: 9_000 });
+    for (const token of ["y1", "y2", "y3"]) await acquire(token, { ...group, tenant: "y" });
+    await acquire("x2", { ...group, tenant: "x" });
+    await queue("y4", { ...group, tenant: "y" });
+    await queue("x3", { ...group, tenant: "x" });
+    await queue("x4", { ...group, tenant: "x", weight: 3 });
+    await release("x2", { tenant: "x" });
+    expect(await line()).toEqual(["x4", "y4", "x3"]);
+    expect(await unchanged(() => look(10, "x"))).toEqual({
+      limits: { permits: 9, permitsPerTenant: 3 },
+      used: 2,
+      usedByAll: 5,
+      waiting: 2,
+      holders: [{ holder: "X1", weight: 2, tenant: "x", msLeft: about(9_000) }],
+      queue: [{ holder: "X4", weight: 3, tenant: "x" }],
+    });
+    await expire("y2", { tenant: "y" });
+    expect(await look(1, "y")).toMatchObject({ used: 2, usedByAll: 4, waiting: 1, holders: [{ holder: "Y1" }] });
+    expect(await look(10, "z")).toMatchObject({ used: 0, usedByAll: 4, waiting: 0, holders: [], queue: [] });
+  });
+
+  it("finds the permits of a tenant behind thousands of others", async () => {
+    const group = { permits: 9_999, perTenant: 5_000 };
+    await acquire("x1", { ...group, tenant: "x" });
+    const others = Array.from({ length: 3_000 }, (_, index) => [1e13 + index, `t${String(index)}|1|y|h`]).flat();
+    await db.zadd(keys.permits, ...(others as string[]));
+    await db.zadd(keys.permits, "XX", 2e13, claimOf("x1", { tenant: "x" }));
+    expect(await look(10, "x")).toMatchObject({ used: 1, holders: [{ holder: "X1" }] });
   });
 
   it("leaves out permits that ran out", async () => {

@@ -1,6 +1,15 @@
 import type { Connection } from "@kit/core";
 import type { LockInspection } from "@kit/lock";
-import { type Facts, keyFacts, packageBeside, type RawKey, rawKeys, seconds, waiterWords } from "./report.js";
+import {
+  type Facts,
+  type InspectOptions,
+  keyFacts,
+  packageBeside,
+  type RawKey,
+  rawKeys,
+  seconds,
+  waiterWords,
+} from "./report.js";
 
 /** A lock at one instant. */
 export interface LockReport {
@@ -33,8 +42,7 @@ const grantedAt = (fencingToken: string, nowMs: number): string | null => {
 export const inspectLock = async (
   redis: Connection,
   name: string,
-  prefix: string,
-  withKeys: boolean,
+  { prefix, keys: withKeys }: InspectOptions,
 ): Promise<LockReport> => {
   const { createLock } = await packageBeside("lock", () => import("@kit/lock"));
   const lock = createLock(redis, { prefix });

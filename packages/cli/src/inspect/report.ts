@@ -1,6 +1,14 @@
 import { type Connection, keyspace } from "@kit/core";
 import { exitCodes, Failure } from "../exit-codes.js";
 
+/** What to look at, and how closely. */
+export interface InspectOptions {
+  readonly prefix: string;
+  readonly keys?: true;
+  /** Of a semaphore: this one alone. */
+  readonly tenant?: string;
+}
+
 /** A report in words, as names and values. */
 export type Facts = readonly (readonly [name: string, value: string])[];
 

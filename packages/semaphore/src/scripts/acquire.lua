@@ -43,7 +43,7 @@ local most, beyond, own = tonumber(limit or nil), tonumber(extra or 0), tonumber
 if layout == '1' and most and beyond and own and redis.call('EXISTS', line) == 0 then
   local held = redis.call('ZCARD', permits)
   if
-    (held > 0 or not (extra or perTenant))
+    (held > 0 or not (extra or perTenant or tenant ~= ''))
     and held + beyond + weight <= most
     and (not perTenant or own + weight <= (tonumber(perTenant) or 0))
   then

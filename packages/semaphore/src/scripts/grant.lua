@@ -321,11 +321,15 @@ local function openSemaphore(keys, call)
     end
   end
   if isRecounted then seatAll() end
-  -- Other limits from here on.
+  -- Goes by other limits from here on. A higher one changes nothing for those who wait but that it has room; after a pause
+  -- some may be too heavy.
   function self.resize(most, mostPerTenant)
-    limit, perTenant = most, mostPerTenant or perTenant
+    local isHigher = limit > 0 and most >= limit and mostPerTenant == perTenant
+    -- Outside of groups nobody relies on what is counted of tenants.
+    if mostPerTenant and not perTenant then recount() end
+    limit, perTenant = most, mostPerTenant
     self.limit, self.perTenant = limit, perTenant
-    seatAll()
+    if not isHigher then seatAll() end
   end
   -- Grants, in order, while the next fits. Returns whether there may be more to grant than one call does.
   --

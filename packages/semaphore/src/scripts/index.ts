@@ -131,12 +131,16 @@ export const beat: Script<
   },
 });
 
-/** Sets the limits; the reply is whether it is to be called again. */
-export const resize: Script<SemaphoreKeyNames, readonly ["shared", "limit", "perTenant"], boolean> = defineScript({
+/** Changes the limits; the reply is whether there may be more to grant. */
+export const resize: Script<
+  SemaphoreKeyNames,
+  readonly ["shared", "limit", "perTenant", "first", "firstPerTenant"],
+  boolean
+> = defineScript({
   name: "semaphore.resize",
   source: [lineSource, grantSource, resizeSource],
   keys: semaphoreKeys,
-  args: ["shared", "limit", "perTenant"],
+  args: ["shared", "limit", "perTenant", "first", "firstPerTenant"],
   idempotent: true,
   reply: (raw) => raw === 1,
 });
@@ -152,7 +156,9 @@ export interface Claim {
 export interface InspectReply {
   /** Undefined: nobody has used it for a week. */
   readonly limits: Limits | undefined;
+  /** Of the tenant that was asked for. */
   readonly used: number;
+  readonly usedByAll: number;
   readonly waiting: number;
   readonly holders: readonly (Claim & { readonly msLeft: number })[];
   readonly queue: readonly Claim[];
@@ -164,30 +170,35 @@ const claimOf = (text: unknown): Claim => {
 };
 
 /** A look that changes nothing. */
-export const inspect: Script<readonly ["permits", "meta", "line", "waiters"], readonly ["first"], InspectReply> =
-  defineScript({
-    name: "semaphore.inspect",
-    source: inspectSource,
-    keys: ["permits", "meta", "line", "waiters"],
-    args: ["first"],
-    readonly: true,
-    reply: (raw) => {
-      const [permits, perTenant, used, waiting, holders, queue] = raw as [
-        unknown,
-        unknown,
-        unknown,
-        unknown,
-        unknown[],
-        unknown[],
-      ];
-      return {
-        limits: Number(permits) === -1 ? undefined : limitsOf(permits, perTenant),
-        used: Number(used),
-        waiting: Number(waiting),
-        holders: holders.flatMap((msLeft, index) =>
-          index % 2 === 0 ? [{ ...claimOf(holders[index + 1]), msLeft: Number(msLeft) }] : [],
-        ),
-        queue: queue.map(claimOf),
-      };
-    },
-  });
+export const inspect: Script<
+  readonly ["permits", "meta", "line", "waiters"],
+  readonly ["first", "tenant"],
+  InspectReply
+> = defineScript({
+  name: "semaphore.inspect",
+  source: inspectSource,
+  keys: ["permits", "meta", "line", "waiters"],
+  args: ["first", "tenant"],
+  readonly: true,
+  reply: (raw) => {
+    const [permits, perTenant, used, waiting, holders, queue, usedByAll] = raw as [
+      unknown,
+      unknown,
+      unknown,
+      unknown,
+      unknown[],
+      unknown[],
+      unknown,
+    ];
+    return {
+      limits: Number(permits) === -1 ? undefined : limitsOf(permits, perTenant),
+      used: Number(used),
+      usedByAll: Number(usedByAll),
+      waiting: Number(waiting),
+      holders: holders.flatMap((msLeft, index) =>
+        index % 2 === 0 ? [{ ...claimOf(holders[index + 1]), msLeft: Number(msLeft) }] : [],
+      ),
+      queue: queue.map(claimOf),
+    };
+  },
+});

@@ -5,34 +5,71 @@
 -- KEYS[3]  line     zset     the waiters: rows `tenant score claim`; set aside: `|aliveUntil claim`
 -- KEYS[4]  waiters  hash     claim to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  first    integer  how many holders and how many waiters to show
+-- ARGV[2]  tenant   string   only what is of this one; empty: all
 --
--- Reply     {permits, perTenant, used, waiting, {msLeft, claim, …}, {claim, …}}  limits -1: none stored; the permits that
---                             end first, and the first waiters among the first thousand
+-- Reply     {permits, perTenant, used, waiting, {msLeft, claim, …}, {claim, …}, usedByAll}  limits -1: none stored; the
+--                             permits that end first, of one tenant among the first ten thousand; and the first waiters,
+--                             of all among the first thousand
 --           error KIT_LAYOUT  written by a newer version
 local permits = KEYS[1]
 local meta = KEYS[2]
 local line = KEYS[3]
 local waiters = KEYS[4]
 local first = tonumber(ARGV[1])
+local tenant = ARGV[2]
+local pageSize = 1000
+local mostPages = 10
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local layout, limit, perTenant, extra = unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra'))
+local layout, limit, perTenant, extra, own =
+  unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the semaphore was written by a newer version') end
 
-local used = redis.call('ZCARD', permits)
-if used > 0 then used = used + (tonumber(extra or 0) or 0) end
-for _, claim in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do
-  used = used - (string.match(claim, '^[^|]*|(%d+)|') or 1)
+local function isShown(claim)
+  return tenant == '' or string.match(claim, '^[^|]*|%d+|([^|]*)|') == tenant
 end
-local holders = {}
-local living = redis.call('ZRANGEBYSCORE', permits, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, first)
-for i = 1, #living, 2 do
-  holders[#holders + 1] = tonumber(living[i + 1]) - now
-  holders[#holders + 1] = living[i]
+
+local usedByAll, used = redis.call('ZCARD', permits), 0
+if usedByAll > 0 then
+  usedByAll, used = usedByAll + (tonumber(extra or 0) or 0), tonumber(own or 0) or 0
+end
+for _, claim in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do
+  local weight = string.match(claim, '^[^|]*|(%d+)|') or 1
+  usedByAll = usedByAll - weight
+  if isShown(claim) then used = used - weight end
+end
+if tenant == '' then used = usedByAll end
+
+local holders, left = {}, tenant == '' and math.huge or used
+local start = '(' .. string.format('%.0f', now)
+local size = tenant == '' and first or pageSize
+for page = 0, mostPages - 1 do
+  local living = redis.call('ZRANGEBYSCORE', permits, start, '+inf', 'WITHSCORES', 'LIMIT', page * size, size)
+  for i = 1, #living, 2 do
+    if left > 0 and #holders < 2 * first and isShown(living[i]) then
+      left = left - (string.match(living[i], '^[^|]*|(%d+)|') or 1)
+      holders[#holders + 1] = tonumber(living[i + 1]) - now
+      holders[#holders + 1] = living[i]
+    end
+  end
+  if left <= 0 or #holders == 2 * first or #living < 2 * size then break end
+end
+
+local waiting = math.max(0, redis.call('HLEN', waiters) - 1)
+local found
+if tenant == '' then
+  found = redis.call('ZRANGE', line, 0, pageSize - 1)
+else
+  local from, to = '[' .. tenant .. ' ', '(' .. tenant .. '!'
+  found = redis.call('ZRANGEBYLEX', line, from, to, 'LIMIT', 0, first)
+  waiting = redis.call('ZLEXCOUNT', line, from, to)
+  for _, row in ipairs(redis.call('ZRANGEBYLEX', line, '[|', '+', 'LIMIT', 0, pageSize)) do
+    if isShown(string.match(row, '^|%d+ (.*)$') or '') then waiting = waiting + 1 end
+  end
 end
 local rows = {}
-for _, row in ipairs(redis.call('ZRANGE', line, 0, 999)) do
+for _, row in ipairs(found) do
   local score, claim = string.match(row, '^[^| ]* (%d+) (.*)$')
   if score then rows[#rows + 1] = { score = score, claim = claim } end
 end
@@ -43,5 +80,4 @@ local queue = {}
 for i = 1, math.min(first, #rows) do
   queue[i] = rows[i].claim
 end
-local waiting = math.max(0, redis.call('HLEN', waiters) - 1)
-return { tonumber(limit or nil) or -1, tonumber(perTenant or nil) or -1, used, waiting, holders, queue }
+return { tonumber(limit or nil) or -1, tonumber(perTenant or nil) or -1, used, waiting, holders, queue, usedByAll }

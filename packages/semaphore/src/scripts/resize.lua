@@ -1,13 +1,15 @@
--- resize.lua - sets the limits, and grants what they allow now. Takes nothing from anybody.
+-- resize.lua - changes the limits, and grants what they allow then. Takes nothing from anybody.
 --
 -- KEYS[1]  permits    zset     claim to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta       hash     layout, limits, and what is counted
 -- KEYS[3]  line       zset     the waiters: rows `tenant score claim`; set aside: `|aliveUntil claim`
 -- KEYS[4]  heads      zset     tenant to the score of its first waiter, where that has room in its tenant
 -- KEYS[5]  waiters    hash     claim to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
--- ARGV[1]  shared     string   1 on a Cluster, 0 on a single server; empty: not known yet
--- ARGV[2]  limit      integer  the new limit
--- ARGV[3]  perTenant  string   that of each tenant; empty: as it is
+-- ARGV[1]  shared          string   1 on a Cluster, 0 on a single server; empty: not known yet
+-- ARGV[2]  limit           string   the new limit; empty: as it is
+-- ARGV[3]  perTenant       string   that of each tenant; empty: as it is; `-`: none, it is no group any more
+-- ARGV[4]  first           integer  the limits that the caller was made with, where the server has none
+-- ARGV[5]  firstPerTenant  string   empty: no tenants
 --
 -- Reply     1  there may be more to grant than one call does: to be called again
 --           0  done
@@ -20,6 +22,8 @@ local waiters = KEYS[5]
 local shared = ARGV[1]
 local limit = ARGV[2]
 local perTenant = ARGV[3]
+local first = ARGV[4]
+local firstPerTenant = ARGV[5]
 
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
 redis.call('ZREM', heads, '|')
@@ -29,13 +33,20 @@ local semaphore = openSemaphore(keys, {
   now = now,
   shared = shared,
   present = {},
-  limit = limit,
-  perTenant = perTenant,
+  limit = first,
+  perTenant = firstPerTenant,
 })
 if not semaphore then return redis.error_reply(layoutError) end
-redis.call('HSET', meta, 'permits', limit)
-semaphore.resize(tonumber(limit), tonumber(perTenant))
-if perTenant ~= '' then redis.call('HSET', meta, 'perTenant', perTenant) end
+limit = tonumber(limit) or semaphore.limit
+if perTenant == '' then perTenant = semaphore.perTenant end
+perTenant = tonumber(perTenant)
+redis.call('HSET', meta, 'permits', string.format('%.0f', limit))
+if perTenant then
+  redis.call('HSET', meta, 'perTenant', string.format('%.0f', perTenant))
+else
+  redis.call('HDEL', meta, 'perTenant')
+end
 redis.call('PEXPIRE', meta, metaMs)
+semaphore.resize(limit, perTenant)
 semaphore.sweep()
 return semaphore.grant(true) and 1 or 0
