@@ -263,7 +263,14 @@ it("does what the model does for tenants", async () => {
   );
 }, 120_000);
 
-const asks = (who: number): Step => ({ do: "acquire", who, weight: 1, priority: 0, isTry: false, maxWaiters: 1_000 });
+const asks = (who: number): Step & { readonly do: "acquire" } => ({
+  do: "acquire",
+  who,
+  weight: 1,
+  priority: 0,
+  isTry: false,
+  maxWaiters: 1_000,
+});
 
 it("passes a dead waiter over without letting its tenant overtake another", async () => {
   await listen();
@@ -273,4 +280,10 @@ it("passes a dead waiter over without letting its tenant overtake another", asyn
 it("lets in who was held up by its tenant before newcomers when all permits have lapsed unseen", async () => {
   await listen();
   await play([asks(2), asks(4), { do: "lapse" }, asks(1)], 3, 1);
+});
+
+it("drops who is too heavy for the limit after a pause, and lets in who stood behind it", async () => {
+  await listen();
+  const heavy: Step = { ...asks(1), weight: 2, priority: -1 };
+  await play([asks(4), heavy, asks(2), { do: "resize", permits: 1, perTenant: undefined }], 0, 1);
 });

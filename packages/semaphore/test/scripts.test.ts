@@ -265,7 +265,8 @@ describe("acquire", () => {
     await queue("heavy", { weight: 2, inbox: channel });
     await queue("c", { inbox: channel });
     await die("heavy", { weight: 2 });
-    expect(await queue("d", { maxWaiters: 2 })).toMatchObject({ state: "queued", position: 0 });
+    // Nothing of it is for the newcomer, who needs more.
+    expect(await queue("d", { weight: 2, maxWaiters: 2 })).toMatchObject({ state: "queued", position: 0 });
     expect([await held(), await line()]).toEqual([["a|1||A", "c|1||C"], ["d"]]);
   });
 
@@ -723,6 +724,17 @@ describe("resize", () => {
     // What was counted meanwhile counts when it is a group again.
     await resize(9, 3);
     expect(await acquire("x4", { ...group, tenant: "x", inbox: "" })).toMatchObject({ state: "held" });
+  });
+
+  it("counts tenants anew when it becomes a group", async () => {
+    const mixed = { permits: 9, leaseMs: 5_000 };
+    for (const token of ["x1", "x2"]) await acquire(token, { ...mixed, tenant: "x" });
+    // All have lapsed unseen, and somebody without a tenant came first.
+    await db.del(keys.permits);
+    await acquire("a", mixed);
+    await resize("", 2);
+    expect(await usage()).toEqual({});
+    expect(await acquire("x3", { ...mixed, tenant: "x", weight: 2 })).toMatchObject({ state: "granted" });
   });
 
   it("asks to be called again where one call does not grant it all", async () => {
