@@ -1,3 +1,5 @@
+import { queryObjects } from "node:v8";
+
 import type { Cluster, Redis } from "ioredis";
 
 import type { RedisNode } from "./node.js";
@@ -63,6 +65,19 @@ async function fewestTimers(): Promise<number> {
     fewest = Math.min(fewest, countTimers());
   }
   return fewest;
+}
+
+/** The lengths of the timers that run and hold the process: what to look for. Slow. */
+export function timerLengths(): string {
+  const sample = setTimeout(() => {});
+  clearTimeout(sample);
+  const texts = queryObjects(sample.constructor, { format: "summary" });
+  const lengths = texts.flatMap((text) =>
+    text.includes("_destroyed: false") && text.includes("Symbol(refed)]: true")
+      ? [`${/_idleTimeout: ([\d.]+)/.exec(text)?.[1] ?? "?"} ms`]
+      : [],
+  );
+  return lengths.join(", ");
 }
 
 function activeKinds(): string {

@@ -11,6 +11,7 @@ import {
   listenerLeaks,
   portOf,
   removeKeys,
+  timerLengths,
   TimerWatch,
   type Connection,
   type ListenerCounts,
@@ -220,8 +221,9 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     ];
     leaks.push(...(await settle(SETTLE_MS, onServer)));
     const timers = await settle(TIMER_SETTLE_MS, () => this.#timers.leaks());
-    if (timers.length > 0) this.#timers.forgive();
-    return [...leaks, ...timers];
+    if (timers.length === 0) return leaks;
+    this.#timers.forgive();
+    return [...leaks, ...timers.map((leak) => `${leak}; the lengths of all: ${timerLengths()}`)];
   }
 
   get #current(): TestState {

@@ -184,7 +184,9 @@ describe("leak checks", () => {
     let timer: NodeJS.Timeout | undefined;
     try {
       const problem = await run(() => (timer = setInterval(() => {}, 1_000)));
-      expect(problem).toMatch(/^This test left behind:\n {2}- 1 timer more than before it \(active now: .*1 Timeout/);
+      expect(problem).toMatch(
+        /^This test left behind:\n {2}- 1 timer more than before it \(active now: .*1 Timeout.*\); .*: 1000 ms$/,
+      );
       expect(await run(longTest)).toBeUndefined();
     } finally {
       clearInterval(timer);
