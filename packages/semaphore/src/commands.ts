@@ -82,8 +82,12 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     const { permits: first, permitsPerTenant: firstPerTenant = "" } = this.#limits;
     const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
     const args = { shared: this.shared, limit: permits ?? "", perTenant, first, firstPerTenant };
-    let isMore = await scripts.resize.run(this.runtime, this.#keys, args, this.settings);
+    const go = (from: string): Promise<scripts.Resized> =>
+      scripts.resize.run(this.runtime, this.#keys, { ...args, from }, this.settings);
+    let resized = await go("");
+    while (resized.from !== undefined) resized = await go(resized.from);
     // The rest is only granted: somebody may have set other limits meanwhile.
+    let { isMore } = resized;
     while (isMore) isMore = (await this.beat(this.#name, [])).msLeft === -2;
   }
 

@@ -170,7 +170,7 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         const perTenant = isGroup ? one.perTenant : undefined;
         const changed = { limit: one.permits ?? "", perTenant: perTenant === null ? "-" : (perTenant ?? "") };
         const [first = "", firstPerTenant = ""] = limits.split(" ");
-        await scripts.resize.run(db, keys, { shared: 0, ...changed, first, firstPerTenant });
+        await scripts.resize.run(db, keys, { shared: 0, ...changed, first, firstPerTenant, from: "" });
         model.resize(one.permits ?? model.permits, perTenant === null ? never : (perTenant ?? model.perTenant));
         break;
       }

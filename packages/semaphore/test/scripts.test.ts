@@ -61,8 +61,15 @@ const renew = (...terms: readonly (readonly [permits: string, claim: string, ter
     { permits: terms.map(([permits]) => permits) },
     { terms: terms.flatMap(([, claim, termMs]) => [claim, termMs]) },
   );
-const resize = (limit: number | "", perTenant: number | "" | "-" = ""): Promise<boolean> =>
-  scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "" });
+const resize = (limit: number | "", perTenant: number | "" | "-" = "", from = ""): Promise<scripts.Resized> =>
+  scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "", from });
+const done = { from: undefined, isMore: false };
+/** Calls again as long as it is asked to; resolves with how often that was. */
+const toTheEnd = async (resized: scripts.Resized): Promise<number> => {
+  let calls = 0;
+  for (let step = resized; step.from !== undefined; calls++) step = await resize("", "", step.from);
+  return calls;
+};
 const look = (first = 10, tenant = ""): Promise<scripts.InspectReply> =>
   scripts.inspect.run(db, keys, { first, tenant });
 
@@ -669,7 +676,7 @@ describe("beat", () => {
 
 describe("resize", () => {
   it("sets the limits of a semaphore that nobody has used", async () => {
-    expect(await resize(7, 3)).toBe(false);
+    expect(await resize(7, 3)).toEqual(done);
     expect((await state()).meta).toEqual(aMeta({ layout: "1", permits: "7", perTenant: "3" }));
     expect(await acquire("a", { permits: 1, perTenant: 1, tenant: "x" })).toMatchObject({
       limits: { permits: 7, permitsPerTenant: 3 },
@@ -741,10 +748,48 @@ describe("resize", () => {
     const { channel } = await anInbox();
     await fill();
     for (let index = 0; index < 1_500; index++) await queue(`w${String(index)}`, { inbox: channel, maxWaiters: 9_999 });
-    expect(await resize(5_000)).toBe(true);
+    expect(await resize(5_000)).toEqual({ ...done, isMore: true });
     expect(await db.zcard(keys.permits)).toBe(1_002);
-    expect(await resize(5_000)).toBe(false);
+    expect(await resize(5_000)).toEqual(done);
     expect([await db.zcard(keys.permits), await db.exists(keys.line, keys.heads)]).toEqual([1_502, 0]);
+  });
+
+  it("puts hundreds of tenants in their places over several calls, then grants in order of arrival", async () => {
+    const { channel, messages } = await anInbox();
+    const group = { permits: 5_000, perTenant: 1, maxWaiters: 9_999, inbox: channel };
+    const tenants = Array.from({ length: 1_200 }, (_, index) => `t${String((index * 7) % 1_200)}`);
+    for (const tenant of tenants) await acquire(`a${tenant}`, { ...group, tenant });
+    for (const tenant of tenants) await acquire(`b${tenant}`, { ...group, tenant });
+    expect(await db.exists(keys.heads)).toBe(0);
+    const first = await resize("", 2);
+    // A pause by somebody else, meanwhile.
+    await resize(0);
+    expect(await toTheEnd(first)).toBe(2);
+    expect(await db.hmget(keys.meta, "permits", "perTenant")).toEqual(["0", "2"]);
+    expect(await db.zcard(keys.heads)).toBe(1_200);
+    await toTheEnd(await resize(1_203));
+    await expect.poll(() => messages.filter((message) => message.includes("granted"))).toHaveLength(3);
+    expect((await held()).filter((claim) => claim.startsWith("b"))).toEqual(
+      tenants
+        .slice(0, 3)
+        .map((tenant) => claimOf(`b${tenant}`, { tenant }))
+        .toSorted(),
+    );
+  });
+
+  it("grants nothing by a place that a tenant had by other limits", async () => {
+    const { channel } = await anInbox();
+    const group = { permits: 5, perTenant: 2 };
+    await acquire("x1", { ...group, tenant: "x" });
+    for (const token of ["y1", "z1"]) await acquire(token, { ...group, tenant: token[0]!, weight: 2 });
+    for (const token of ["x2", "w1"]) await queue(token, { ...group, tenant: token[0]!, inbox: channel });
+    // As if it had not come to this tenant yet.
+    await db.hset(keys.meta, "perTenant", 1);
+    await release("y1", { tenant: "y", weight: 2 });
+    expect((await held()).filter((claim) => /^[xw]/.test(claim))).toEqual([
+      claimOf("w1", { tenant: "w" }),
+      claimOf("x1", { tenant: "x" }),
+    ]);
   });
 
   it("refuses a newer layout, and changes nothing", async () => {

@@ -10,6 +10,7 @@ local pageSize = 100
 local mostSwept = 5000
 local mostTurns = 1000
 local mostDeaf = 200
+local mostSeated = 500
 -- Later than the end of any permit.
 local never = 9999999999999
 
@@ -309,27 +310,28 @@ local function openSemaphore(keys, call)
     local ending = nextEnd()
     return ending and math.max(0, ending - now) or -1
   end
-  -- Puts every tenant that waits in its place.
-  local function seatAll()
-    local start = '-'
-    while true do
+  -- Puts the tenants that wait in their places, some of them in one call: from here on. Returns where to go on; nil: those
+  -- were all. Whoever it has not come to yet puts its tenant there by its next beat.
+  function self.seatFrom(start)
+    for _ = 1, mostSeated do
       local row = redis.call('ZRANGEBYLEX', line, start, '(|', 'LIMIT', 0, 1)[1]
-      if not row then return end
+      if not row then return nil end
       local tenant = string.match(row, '^%S*')
       seat(tenant)
       start = '[' .. tenant .. '!'
     end
+    return start
   end
-  if isRecounted then seatAll() end
-  -- Goes by other limits from here on. A higher one changes nothing for those who wait but that it has room; after a pause
-  -- some may be too heavy.
+  if isRecounted then self.seatFrom('-') end
+  -- Goes by other limits from here on. Returns whether tenants are to be put in their places anew: a higher limit changes
+  -- nothing for those who wait but that it has room; after a pause some may be too heavy.
   function self.resize(most, mostPerTenant)
     local isHigher = limit > 0 and most >= limit and mostPerTenant == perTenant
     -- Outside of groups nobody relies on what is counted of tenants.
     if mostPerTenant and not perTenant then recount() end
     limit, perTenant = most, mostPerTenant
     self.limit, self.perTenant = limit, perTenant
-    if not isHigher then seatAll() end
+    return not isHigher
   end
   -- Grants, in order, while the next fits. Returns whether there may be more to grant than one call does.
   --
@@ -347,7 +349,7 @@ local function openSemaphore(keys, call)
       local waiter = tenant and firstOf(tenant)
       if not tenant then
         isOver = true
-      elseif not waiter or tonumber(waiter.score) ~= tonumber(score) then
+      elseif not waiter or tonumber(waiter.score) ~= tonumber(score) or not hasRoom(waiter.weight, tenant) then
         seat(tenant)
       elseif self.used + waiter.weight > limit then
         -- It waits for the next end now, if it did not before.

@@ -131,18 +131,21 @@ export const beat: Script<
   },
 });
 
-/** Changes the limits; the reply is whether there may be more to grant. */
+/** Where changing the limits stands: not all tenants are in their places, from there on; or all, and what is left to grant. */
+export type Resized = { readonly from: string } | { readonly from: undefined; readonly isMore: boolean };
+
+/** Changes the limits. */
 export const resize: Script<
   SemaphoreKeyNames,
-  readonly ["shared", "limit", "perTenant", "first", "firstPerTenant"],
-  boolean
+  readonly ["shared", "limit", "perTenant", "first", "firstPerTenant", "from"],
+  Resized
 > = defineScript({
   name: "semaphore.resize",
   source: [lineSource, grantSource, resizeSource],
   keys: semaphoreKeys,
-  args: ["shared", "limit", "perTenant", "first", "firstPerTenant"],
+  args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from"],
   idempotent: true,
-  reply: (raw) => raw === 1,
+  reply: (raw) => (typeof raw === "number" ? { from: undefined, isMore: raw === 1 } : { from: String(raw) }),
 });
 
 /** Who asked for how much. */

@@ -10,9 +10,11 @@
 -- ARGV[3]  perTenant       string   that of each tenant; empty: as it is; `-`: none, it is no group any more
 -- ARGV[4]  first           integer  the limits that the caller was made with, where the server has none
 -- ARGV[5]  firstPerTenant  string   empty: no tenants
+-- ARGV[6]  from            string   where to go on, of the reply before; empty: this is the first call
 --
--- Reply     1  there may be more to grant than one call does: to be called again
---           0  done
+-- Reply     from  not all tenants that wait are in their places yet: to be called again, for that alone
+--           1     done, but there may be more to grant than one call does
+--           0     done
 --           error KIT_LAYOUT  written by a newer version; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
@@ -24,6 +26,7 @@ local limit = ARGV[2]
 local perTenant = ARGV[3]
 local first = ARGV[4]
 local firstPerTenant = ARGV[5]
+local from = ARGV[6]
 
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
 redis.call('ZREM', heads, '|')
@@ -37,16 +40,20 @@ local semaphore = openSemaphore(keys, {
   perTenant = firstPerTenant,
 })
 if not semaphore then return redis.error_reply(layoutError) end
-limit = tonumber(limit) or semaphore.limit
-if perTenant == '' then perTenant = semaphore.perTenant end
-perTenant = tonumber(perTenant)
-redis.call('HSET', meta, 'permits', string.format('%.0f', limit))
-if perTenant then
-  redis.call('HSET', meta, 'perTenant', string.format('%.0f', perTenant))
-else
-  redis.call('HDEL', meta, 'perTenant')
+if from == '' then
+  limit = tonumber(limit) or semaphore.limit
+  if perTenant == '' then perTenant = semaphore.perTenant end
+  perTenant = tonumber(perTenant)
+  redis.call('HSET', meta, 'permits', string.format('%.0f', limit))
+  if perTenant then
+    redis.call('HSET', meta, 'perTenant', string.format('%.0f', perTenant))
+  else
+    redis.call('HDEL', meta, 'perTenant')
+  end
+  redis.call('PEXPIRE', meta, metaMs)
+  if semaphore.resize(limit, perTenant) then from = '-' end
 end
-redis.call('PEXPIRE', meta, metaMs)
-semaphore.resize(limit, perTenant)
+if from ~= '' then from = semaphore.seatFrom(from) or '' end
+if from ~= '' then return from end
 semaphore.sweep()
 return semaphore.grant(true) and 1 or 0
