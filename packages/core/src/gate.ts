@@ -221,12 +221,6 @@ export class Gate {
     if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#silence(call);
   }
 
-  /** Why a call could not be sent now; undefined: it could. */
-  outage(what: string): KitError | undefined {
-    if (isReady(this.client)) return undefined;
-    return this.#silence({ what, mutates: false, idempotent: true, deadline: Deadline.in(0) });
-  }
-
   #send(command: string, args: readonly RedisArgument[], call: Call): Promise<Outcome> {
     if (call.signal?.aborted) return Promise.resolve({ error: call.signal.reason });
     return new Promise((resolve) => {

@@ -1,8 +1,10 @@
 import {
+  addressOf,
   type Deadline,
   type Inbox,
   KitClosedError,
   KitError,
+  KitUnavailableError,
   onAbort,
   pause,
   type ServerClock,
@@ -252,8 +254,10 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
 
   /** Why the server cannot be asked now; undefined: it can, as far as is known. */
   get outage(): unknown {
-    const { what, runtime } = this.commands;
-    return this.#lastFailure ?? runtime.gate.outage(`${what}.beat of ${this.commands.keyOf(this.name)}`);
+    const { client } = this.commands.runtime;
+    if (this.#lastFailure !== undefined || client.status === "ready") return this.#lastFailure;
+    const address = addressOf(client);
+    return new KitUnavailableError(`There is no connection to Redis at ${address}`, address);
   }
 
   /** Waits, once queued; settles with a grant, or with the reason why not. */

@@ -145,7 +145,10 @@ export const resize: Script<
   keys: semaphoreKeys,
   args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from"],
   idempotent: true,
-  reply: (raw) => (typeof raw === "number" ? { from: undefined, isMore: raw === 1 } : { from: String(raw) }),
+  reply: (raw) => {
+    const text = String(raw);
+    return text.startsWith("[") ? { from: text } : { from: undefined, isMore: text === "1" };
+  },
 });
 
 /** Who asked for how much. */
