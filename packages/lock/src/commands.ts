@@ -37,7 +37,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
 
   override timeoutError(
     name: string,
-    waitMs: number,
+    { waitMs }: AcquireTerms,
     seen: scripts.Held | undefined,
     cause?: unknown,
   ): LockTimeoutError {

@@ -12,7 +12,8 @@ export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUE
 
 /**
  * The lock could not be had within `waitMs`: another held it, as far as is known; with a `cause`, Redis could not be asked at
- * the end. Nothing of the attempt is left behind.
+ * the end (a connection that is gone is known at once, a server that is silent by the next sign of life, within eight
+ * seconds). Nothing of the attempt is left behind.
  */
 export class LockTimeoutError extends KitError {
   override name = "LockTimeoutError";

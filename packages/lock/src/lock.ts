@@ -117,12 +117,12 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in line is
    * given back behind the scenes; a lock that was granted in that very moment moves on to the next.
    *
-   * @throws {LockTimeoutError} `waitMs` passed. Its `cause` says so if the server had not answered at all.
+   * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis could not be asked at the end.
    * @throws {LockLostError} the server's answer came after the lease was over. It is being undone; call again.
    * @throws `signal.reason` if `signal` aborts first; one that has aborted already never touches Redis.
    * @throws {LockQueueFullError} `maxWaiters` wait already.
-   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`. Once in line, outages are
-   * waited out.
+   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
+   * Once in line, outages are waited out.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. It is being undone; call again.
    * @throws {KitError} the server's other errors, by their code; `KIT_NAME` for a name that cannot be a key.
    * @throws {TypeError | RangeError} an option is not what it should be.

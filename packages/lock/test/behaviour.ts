@@ -12,11 +12,12 @@ import {
   moveSlot,
   rejection,
   timed,
+  type Watched,
 } from "@tooling/vitest/helpers";
 import { Cluster, Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { LockLostError, LockTimeoutError } from "../src/index.js";
+import { type Lease, LockLostError, LockTimeoutError } from "../src/index.js";
 import { user } from "./acl.js";
 import { benchOf, enqueue, type LockBench, next } from "./harness.js";
 
@@ -564,6 +565,39 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("a holder or a server that is gone", () => {
+      it("whose last writes are lost has what it grants to those who were served or gave up given back at once", async () => {
+        const renewing = bench().make();
+        const limited = bench().make({ leaseMs: 60_000, renew: false });
+        const holder = await renewing.acquire(name);
+        const waiters: Watched<Lease>[] = [];
+        for (let index = 0; index < 10; index++)
+          waiters.push(await enqueue(index % 2 === 0 ? renewing : limited, name));
+        const abort = new AbortController();
+        const gone = await enqueue(limited, name, { signal: abort.signal });
+        const passedOn = await enqueue(renewing, name);
+        const { lease, fence: _, ...line } = bench().keysOf(name);
+        const { db } = bench();
+        const kept = await Promise.all(
+          Object.values(line).map(async (key) => [key, await db.dumpBuffer(key)] as const),
+        );
+        abort.abort();
+        await rejection(gone.promise);
+        await holder.release();
+        for (const waiter of waiters) await (await waiter.promise).release();
+        const last = await passedOn.promise;
+        await last.extend();
+        const text = last.handOver();
+        // As a replica that had not heard of all that.
+        await Promise.all([lease, ...Object.values(line)].map((key) => db.del(key)));
+        for (const [key, dump] of kept) if (dump) await db.restore(key, 20_000, dump);
+        expect(await limited.tryAcquire(name)).toBeNull();
+        // What was handed over is left to whoever has it.
+        await eventually(async () => expect(await db.get(lease)).toBe(`${last.token}|${last.holder}`), {
+          timeoutMs: 1_500,
+        });
+        expect(await (await renewing.resume(text)).release()).toBe("released");
+      });
+
       it("is replaced when its lease is over (case 27)", async () => {
         const { make, spawn } = bench();
         const peer = await spawn();

@@ -58,11 +58,11 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
 
   override timeoutError(
     name: string,
-    waitMs: number,
+    { waitMs, tenant }: PermitTerms,
     seen: scripts.Usage | undefined,
     cause?: unknown,
   ): SemaphoreTimeoutError {
-    return new SemaphoreTimeoutError(name, waitMs, seen, cause);
+    return new SemaphoreTimeoutError(name, { waitMs, tenant }, seen, cause);
   }
 
   override queueFullError(name: string): SemaphoreQueueFullError {

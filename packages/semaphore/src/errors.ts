@@ -12,37 +12,55 @@ import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing"
 export type SemaphoreErrorCode =
   "KIT_SEMAPHORE_TIMEOUT" | "KIT_SEMAPHORE_QUEUE_FULL" | "KIT_SEMAPHORE_WEIGHT" | "KIT_PERMIT_LOST";
 
+/** What an answer showed of a semaphore. */
+interface SeenUse {
+  readonly permits: number;
+  readonly permitsPerTenant?: number | undefined;
+  readonly used: number;
+  readonly msLeft: number;
+}
+
 /**
- * The semaphore was full for all of `waitMs`, as far as is known: with a `cause`, Redis could not be asked at the end. Nothing
- * of the attempt is left behind.
+ * There was no room for all of `waitMs`, as far as is known: with a `cause`, Redis could not be asked at the end (a connection
+ * that is gone is known at once, a server that is silent by the next sign of life, within eight seconds). Nothing of the
+ * attempt is left behind.
  */
 export class SemaphoreTimeoutError extends KitError {
   override name = "SemaphoreTimeoutError";
   /** The semaphore's name. */
   readonly resource: string;
+  /** Whose room it was; undefined outside of groups. */
+  readonly tenant: string | undefined;
   /** The limit when the server was last asked; undefined: it never answered. */
   readonly permits: number | undefined;
-  /** What was in use then, by weight. */
+  /** That of each tenant then; undefined: it never answered, or it is no group. */
+  readonly permitsPerTenant: number | undefined;
+  /** What was in use then, by weight: of all tenants. */
   readonly used: number | undefined;
   /** When the first of those permits would have ended, unless it was renewed: milliseconds from then. */
   readonly msLeft: number | undefined;
 
   constructor(
     resource: string,
-    waitMs: number,
-    seen?: { readonly permits: number; readonly used: number; readonly msLeft: number },
+    { waitMs, tenant }: { readonly waitMs: number; readonly tenant?: string | undefined },
+    seen?: SeenUse,
     cause?: unknown,
   ) {
-    const use = seen && `${String(seen.used)} of ${String(seen.permits)} permits in use when last seen`;
-    const words = lastWords(use, cause);
-    super("KIT_SEMAPHORE_TIMEOUT", `Semaphore ${shown(resource)} had no room within ${String(waitMs)} ms${words}`, {
-      cause,
-      retryable: true,
-    });
+    const { permits, permitsPerTenant, used, msLeft = -1 } = seen ?? {};
+    const each = permitsPerTenant === undefined ? "" : ` and at most ${String(permitsPerTenant)} for each tenant`;
+    const use = seen && `${String(used)} of ${String(permits)} permits in use${each} when last seen`;
+    const whose = tenant === undefined ? "" : ` for tenant ${shown(tenant)}`;
+    super(
+      "KIT_SEMAPHORE_TIMEOUT",
+      `Semaphore ${shown(resource)} had no room${whose} within ${String(waitMs)} ms${lastWords(use, cause)}`,
+      { cause, retryable: true },
+    );
     this.resource = resource;
-    this.permits = seen?.permits;
-    this.used = seen?.used;
-    this.msLeft = seen && seen.msLeft >= 0 ? seen.msLeft : undefined;
+    this.tenant = tenant;
+    this.permits = permits;
+    this.permitsPerTenant = permitsPerTenant;
+    this.used = used;
+    this.msLeft = msLeft >= 0 ? msLeft : undefined;
   }
 }
 
@@ -74,7 +92,7 @@ export class SemaphoreWeightError extends KitError {
   constructor(resource: string, weight: number, most: number) {
     super(
       "KIT_SEMAPHORE_WEIGHT",
-      `Semaphore ${shown(resource)} never has room for a weight of ${String(weight)}: it has ${String(most)} in all`,
+      `Semaphore ${shown(resource)} never has room for a weight of ${String(weight)}: ${String(most)} is the most that one may have`,
     );
     this.resource = resource;
     this.weight = weight;

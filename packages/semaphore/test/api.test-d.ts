@@ -119,7 +119,8 @@ export type Pins = [
       ? true
       : false
   >,
-  Check<Same<SemaphoreTimeoutError["permits" | "used" | "msLeft"], number | undefined>>,
+  Check<Same<SemaphoreTimeoutError["permits" | "permitsPerTenant" | "used" | "msLeft"], number | undefined>>,
+  Check<Same<SemaphoreTimeoutError["tenant"], string | undefined>>,
   Check<Same<SemaphoreWeightError["weight" | "most"], number>>,
   Check<Same<PermitLostError["reason"], LossReason>>,
 

@@ -1,3 +1,4 @@
+import { KitError } from "@kit/core";
 import { createRequire } from "node:module";
 import { describe, expect, it } from "vitest";
 import * as built from "@kit/semaphore";
@@ -25,9 +26,15 @@ describe("@kit/semaphore", () => {
 
 describe("its errors", () => {
   const errors = [
-    new source.SemaphoreTimeoutError("renderer", 500, { permits: 5, used: 4, msLeft: 1_200 }),
-    new source.SemaphoreTimeoutError("renderer", 500, { permits: 0, used: 0, msLeft: -1 }),
-    new source.SemaphoreTimeoutError("renderer", 500),
+    new source.SemaphoreTimeoutError("renderer", { waitMs: 500 }, { permits: 5, used: 4, msLeft: 1_200 }),
+    new source.SemaphoreTimeoutError("renderer", { waitMs: 500 }, { permits: 0, used: 0, msLeft: -1 }),
+    new source.SemaphoreTimeoutError(
+      "renderer",
+      { waitMs: 500, tenant: "ann" },
+      { permits: 9, permitsPerTenant: 5, used: 6, msLeft: 1_200 },
+      new KitError("KIT_UNAVAILABLE", "gone"),
+    ),
+    new source.SemaphoreTimeoutError("renderer", { waitMs: 500 }),
     new source.SemaphoreWeightError("renderer", 7, 5),
     new source.SemaphoreQueueFullError("renderer", 3),
     new source.PermitLostError("renderer", "deadline"),
@@ -37,8 +44,9 @@ describe("its errors", () => {
     expect(errors.map(String)).toEqual([
       'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms (4 of 5 permits in use when last seen)',
       'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms (0 of 0 permits in use when last seen)',
+      'SemaphoreTimeoutError: Semaphore "renderer" had no room for tenant "ann" within 500 ms (6 of 9 permits in use and at most 5 for each tenant when last seen; Redis could not be asked at the end)',
       'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms',
-      'SemaphoreWeightError: Semaphore "renderer" never has room for a weight of 7: it has 5 in all',
+      'SemaphoreWeightError: Semaphore "renderer" never has room for a weight of 7: 5 is the most that one may have',
       'SemaphoreQueueFullError: Semaphore "renderer" already has 3 waiters',
       expect.stringMatching(/^PermitLostError: A permit of semaphore "renderer" was lost: \w/),
     ]);
@@ -51,10 +59,12 @@ describe("its errors", () => {
       retryable: true,
       resource: "renderer",
     };
+    const plain = { tenant: undefined, permitsPerTenant: undefined };
     expect(errors.map((error) => Object.fromEntries(Object.entries(error)))).toEqual([
-      { ...timeout, permits: 5, used: 4, msLeft: 1_200 },
-      { ...timeout, permits: 0, used: 0, msLeft: undefined },
-      { ...timeout, permits: undefined, used: undefined, msLeft: undefined },
+      { ...timeout, ...plain, permits: 5, used: 4, msLeft: 1_200 },
+      { ...timeout, ...plain, permits: 0, used: 0, msLeft: undefined },
+      { ...timeout, tenant: "ann", permits: 9, permitsPerTenant: 5, used: 6, msLeft: 1_200 },
+      { ...timeout, ...plain, permits: undefined, used: undefined, msLeft: undefined },
       {
         name: "SemaphoreWeightError",
         code: "KIT_SEMAPHORE_WEIGHT",

@@ -216,6 +216,20 @@ describe("a client whose connections are killed while somebody waits", () => {
   });
 });
 
+describe("a client without a connection", () => {
+  it("is told so within waitMs, not that there was no room", async () => {
+    const client = redis.connect({ retryStrategy: () => 60_000 });
+    const semaphore = bench.on(client, { permits: 1 });
+    await semaphore.acquire({ renew: false });
+    const closed = new Promise((resolve) => client.once("close", resolve));
+    await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
+    await closed;
+    const { ms, value } = await timed(rejection(semaphore.acquire({ waitMs: 100 })));
+    expect(value).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    expect(ms).toBeLessThan(1_000);
+  });
+});
+
 describe("a server that is silent when a wait ends", () => {
   it("is said to be", async () => {
     await bench.on(redis.connect(), { permits: 1 }).acquire({ leaseMs: 300, renew: false });

@@ -60,14 +60,17 @@ describe("a server that falls silent", () => {
 
 describe("a renewal", () => {
   it("that finds something else at the key is no verdict", async () => {
-    const permit = await bench.make({ leaseMs: 1_500 }).acquire();
+    const semaphore = bench.make({ leaseMs: 1_500 });
+    const permit = await semaphore.acquire();
     const { permits } = bench.keysOf(name);
     const before = await evals();
+    const told = next(semaphore, "error");
     const [claim] = (await bench.db.zrange(permits, "0", "-1")) as [string];
     const [seconds] = await bench.db.time();
     await bench.db.multi().del(permits).rpush(permits, "stranger").pexpire(permits, 5_000).exec();
     expect(await rejection(permit.extend())).toMatchObject({ code: "KIT_KEY_TYPE", key: permits });
     await eventually(async () => expect((await evals()) - before).toBeGreaterThanOrEqual(2));
+    expect(await told).toMatchObject({ code: "KIT_KEY_TYPE", key: permits });
     const ending = (Number(seconds) + 3) * 1_000;
     await bench.db.multi().del(permits).zadd(permits, ending, claim).pexpire(permits, 5_000).exec();
     await eventually(async () => expect(Number(await bench.db.zscore(permits, claim))).not.toBe(ending));

@@ -129,7 +129,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     waiters: readonly { readonly token: string; readonly terms: Terms }[],
   ): Promise<BeatReply<S>>;
 
-  abstract timeoutError(name: string, waitMs: number, seen: S | undefined, cause?: unknown): KitError;
+  abstract timeoutError(name: string, terms: Terms, seen: S | undefined, cause?: unknown): KitError;
   abstract queueFullError(name: string): KitError;
   abstract lostError(name: string, reason: LossReason, proof: string): KitError;
 

@@ -8,6 +8,7 @@ import type { AcquireTerms } from "./options.js";
 export interface HoldingEvents<L> {
   readonly released: (lease: L) => void;
   readonly lost: (lease: L, reason: LossReason) => void;
+  readonly handedOver: (lease: L) => void;
 }
 
 /** Makes the lease that its caller gets. */
@@ -71,6 +72,15 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
     return this.#commands.keyOf(name);
   }
 
+  handedOver(lease: L): void {
+    this.#events.handedOver(lease);
+  }
+
+  /** Whether there is a lease of this token here. */
+  has(token: string): boolean {
+    return [...this.#leases].some((lease) => lease.token === token);
+  }
+
   failed(error: unknown): void {
     this.#commands.onError(error);
   }
@@ -78,17 +88,21 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
   /** Renews what is due, also of other objects. No answer changes nothing: each lease tries again until its own deadline. */
   renew(leases: readonly L[]): void {
     const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
-    this.#renew(leases, Math.min(this.#commands.settings.deadlineMs, patience)).catch((error: unknown) => {
-      for (const lease of leases) lease.renewFailed();
-      for (const keeper of new Set(leases.map((lease) => lease.keeper))) keeper.failed(error);
-    });
+    this.#renew(leases, Math.min(this.#commands.settings.deadlineMs, patience)).then(
+      (states) => {
+        for (const [index, lease] of leases.entries())
+          if (states[index] === "corrupt") lease.keeper.failed(this.#corrupt(lease));
+      },
+      (error: unknown) => {
+        for (const lease of leases) lease.renewFailed();
+        for (const keeper of new Set(leases.map((lease) => lease.keeper))) keeper.failed(error);
+      },
+    );
   }
 
   async extend(lease: L, leaseMs: number): Promise<void> {
     const [state] = await this.#renew([lease], this.#commands.settings.deadlineMs, leaseMs);
-    if (state !== "corrupt") return;
-    const key = this.#commands.keyOf(lease.name);
-    throw new KitKeyTypeError(`${this.what}.renew failed: ${key} holds another type of data`, key, undefined);
+    if (state === "corrupt") throw this.#corrupt(lease);
   }
 
   release(lease: L): Promise<ReleaseOutcome> {
@@ -120,6 +134,10 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
       await within(idle, deadline);
     }
     for (const lease of [...this.#leases]) lease.lose("closed");
+  }
+
+  #corrupt({ key }: L): KitKeyTypeError {
+    return new KitKeyTypeError(`${this.what}.renew failed: ${key} holds another type of data`, key, undefined);
   }
 
   async #release(lease: L): Promise<ReleaseOutcome> {

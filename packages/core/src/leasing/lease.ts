@@ -24,6 +24,7 @@ export interface LeaseKeeper<L> {
   lossOf(lease: L, reason: LossReason): KitError;
   /** The lease ended without a release. */
   lost(lease: L, reason: LossReason): void;
+  handedOver(lease: L): void;
   /** Something failed that no caller waits for. */
   failed(error: unknown): void;
 }
@@ -217,6 +218,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
     const text = this.serialise();
     this.#state = "handed-over";
     this.#keeper.remove(this);
+    this.#keeper.handedOver(this);
     return text;
   }
 

@@ -1,12 +1,14 @@
 import { Deadline, KitClosedError, KitError, newToken, surely, traced } from "../index.js";
 import { firstTermMs, type LeasingCommands, type NotGranted, type Seen } from "./commands.js";
+import { FormerPlaces } from "./former.js";
 import { Holding, type HoldingEvents, type LeaseMaker } from "./holding.js";
 import type { Grant, Lease, SerialisedLease } from "./lease.js";
 import type { AcquireTerms } from "./options.js";
 import { Place, Waiters, type WaitingEvents } from "./waiting.js";
 
 /** What happens to the leases of one object. */
-export interface LeaserEvents<S extends Seen, L> extends HoldingEvents<L>, Omit<WaitingEvents<S>, "empty"> {
+export interface LeaserEvents<S extends Seen, L>
+  extends Omit<HoldingEvents<L>, "handedOver">, Omit<WaitingEvents<never, S>, "left" | "empty"> {
   readonly acquired: (lease: L, waitedMs: number) => void;
 }
 
@@ -20,12 +22,16 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
   readonly #holding: Holding<Terms, S, L>;
   readonly #events: LeaserEvents<S, L>;
   readonly #waiters = new Map<string, Waiters<Terms, S, L>>();
+  readonly #former = new FormerPlaces();
   readonly #stopListening: readonly (() => void)[];
   #closing: Promise<void> | undefined;
 
   constructor(commands: LeasingCommands<Terms, S, L>, make: LeaseMaker<Terms, L>, events: LeaserEvents<S, L>) {
     this.#commands = commands;
-    this.#holding = new Holding(commands, make, events);
+    this.#holding = new Holding(commands, make, {
+      ...events,
+      handedOver: ({ token }) => this.#former.forget(token),
+    });
     this.#events = events;
     const { client, gate, inbox } = commands.runtime;
     const askAgain = (): void => {
@@ -116,9 +122,10 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       const patience = new Deadline(Math.min(deadline.at, performance.now() + deadlineMs));
       if (terms.waitMs > 0) await inbox.open(patience, terms.signal);
       terms.signal?.throwIfAborted();
-      if (deadline.remainingMs <= 0) throw this.#commands.timeoutError(name, terms.waitMs, seen);
+      if (deadline.remainingMs <= 0) throw this.#commands.timeoutError(name, terms, seen);
     }
     const place = new Place(inbox, newToken());
+    let isInLine = false;
     try {
       const reply = await this.#ask(name, place.token, terms, place.channel, deadline, seen);
       if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
@@ -130,9 +137,10 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       }
       let waiters = this.#waiters.get(name);
       if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
+      isInLine = true;
       return this.#granted(terms, startedAt, await waiters.wait(place, terms, deadline, reply));
     } finally {
-      place.leave();
+      if (!isInLine) place.leave();
     }
   }
 
@@ -165,10 +173,13 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       }
     } catch (error) {
       // It may have been granted, or stand in line, and nobody waits for it.
-      if (!(KitError.is(error) && error.code === "KIT_UNAVAILABLE")) this.#commands.withdraw(name, token, terms);
+      const isUnsent = KitError.is(error) && error.code === "KIT_UNAVAILABLE";
+      if (!isUnsent) this.#commands.withdraw(name, token, terms);
       // Timers of Node may fire a moment early.
-      if (waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable)
-        throw this.#commands.timeoutError(name, waitMs, seen, error);
+      const isOver = waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable;
+      // That it is taken is not for those to say who were never answered, and have no connection.
+      const isCutOff = !seen && isUnsent && this.#commands.runtime.client.status !== "ready";
+      if (isOver && !isCutOff) throw this.#commands.timeoutError(name, terms, seen, error);
       throw error;
     }
   }
@@ -186,9 +197,16 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     return lease;
   }
 
-  readonly #waitingEvents: WaitingEvents<S> = {
+  readonly #waitingEvents: WaitingEvents<Terms, S> = {
     queued: (name, reply) => this.#events.queued(name, reply),
     requeued: (name) => this.#events.requeued(name),
+    left: (name, place, terms) => {
+      place.listen((payload) => {
+        const isGrant = payload.startsWith("granted\t");
+        if (isGrant && !this.#holding.has(place.token)) this.#commands.withdraw(name, place.token, terms);
+      });
+      this.#former.add(place);
+    },
     empty: (name) => this.#waiters.delete(name),
   };
 
@@ -199,6 +217,7 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
   async #close(deadline: Deadline): Promise<void> {
     for (const waiters of [...this.#waiters.values()]) waiters.close();
     await this.#holding.close(deadline);
+    this.#former.close();
     // What was withdrawn just now gets one command's time, also when the deadline is over.
     const { deadlineMs } = this.#commands.settings;
     await this.#commands.close(new Deadline(Math.max(deadline.at, performance.now() + deadlineMs)));

@@ -36,9 +36,11 @@ const maxBatch = 500;
 const leastGrantMs = 5;
 
 /** What waiting tells its owner. */
-export interface WaitingEvents<S extends Seen> {
+export interface WaitingEvents<Terms, S extends Seen> {
   readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
+  /** Its waiter has what it wanted, or gave up. */
+  readonly left: (name: string, place: Place, terms: Terms) => void;
   /** Nobody of this process waits for it any more. */
   readonly empty: (name: string) => void;
 }
@@ -63,7 +65,9 @@ export class Place {
 
   listen(listener: (payload: string) => void): void {
     this.#listener = listener;
-    for (const payload of this.#early ?? []) listener(payload);
+    const early = this.#early;
+    this.#early = undefined;
+    for (const payload of early ?? []) listener(payload);
   }
 
   leave(): void {
@@ -208,7 +212,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
 
   #timeOut(): void {
     const { commands, name, outage } = this.#waiters;
-    this.abandon(commands.timeoutError(name, this.terms.waitMs, this.#seen, outage));
+    this.abandon(commands.timeoutError(name, this.terms, this.#seen, outage));
   }
 
   /** Returns whether it was still open. */
@@ -217,7 +221,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
     this.#isSettled = true;
     clearTimeout(this.#timer);
     this.#stopListening?.();
-    this.place.leave();
+    this.#waiters.events.left(this.#waiters.name, this.place, this.terms);
     this.#waiters.remove(this);
     return true;
   }
@@ -227,7 +231,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
 export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
   readonly name: string;
   readonly commands: LeasingCommands<Terms, S, L>;
-  readonly events: WaitingEvents<S>;
+  readonly events: WaitingEvents<Terms, S>;
   readonly #waiters = new Map<string, Waiter<Terms, S, L>>();
   #beatTimer: NodeJS.Timeout | undefined;
   #watchTimer: NodeJS.Timeout | undefined;
@@ -241,7 +245,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   /** What the last beat failed with; undefined: it was answered. */
   #lastFailure: unknown;
 
-  constructor(commands: LeasingCommands<Terms, S, L>, events: WaitingEvents<S>, name: string) {
+  constructor(commands: LeasingCommands<Terms, S, L>, events: WaitingEvents<Terms, S>, name: string) {
     this.commands = commands;
     this.events = events;
     this.name = name;
