@@ -96,7 +96,7 @@ describe("kit inspect semaphore", () => {
     for (let device = 0; device < 3; device++) await sessions.acquire({ tenant: "bob/ü" });
     const { stdout } = await inspect("tenants", "--tenant", "bob/ü");
     expect(stdout).toMatch(
-      /^semaphore +tenants\ntenant +bob\/ü\npermits +5, 3 in use, 1 free\n(holder +web-1 \(of bob\/ü\), ends in .*\n){3}waiters +nobody\n$/,
+      /^semaphore +tenants\ntenant +bob\/ü\npermits +5, 3 in use, 1 free of the 7 of all\n(holder +web-1 \(of bob\/ü\), ends in .*\n){3}waiters +nobody\n$/,
     );
     expect(await inspectJson("tenants", "--tenant", "ann")).toMatchObject({
       tenant: "ann",
@@ -112,6 +112,9 @@ describe("kit inspect semaphore", () => {
       free: null,
     });
     expect(await inspect("tenants", "--tenant", "")).toMatchObject({ code: 64, stdout: "" });
+    await make("plain", { permits: 2 }).acquire();
+    const { stdout: ofPlain } = await inspect("plain", "--tenant", "ann");
+    expect(ofPlain).toContain("no limit of a tenant, 0 in use, 1 free of the 2 of all\n");
   });
 
   it("shows the ten that end first, and counts the others", async () => {

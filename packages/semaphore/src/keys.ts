@@ -8,7 +8,7 @@ import { keyspace } from "@kit/core";
  * | Key                           | Type | Content                                                                    | Life                             |
  * | ----------------------------- | ---- | -------------------------------------------------------------------------- | -------------------------------- |
  * | `kit:semaphore:{name}:permits`| zset | claim → the server's ms at which its permit ends                           | longer than the longest permit   |
- * | `kit:semaphore:{name}:meta`   | hash | `layout`, `permits`, `perTenant`; `extra` (weights beyond 1), `u:<tenant>` (in use) | 7 days after the last acquire |
+ * | `kit:semaphore:{name}:meta`   | hash | `layout`, `permits`, `perTenant`; `extra` (weights beyond 1), `u:<tenant>` (in use), `seating` (no grants until then) | 7 days after the last acquire |
  * | `kit:semaphore:{name}:line`   | zset | the waiters: `tenant score claim`; set aside, as nothing reaches them: `\|aliveUntil claim` | 16 s after the last sign of life |
  * | `kit:semaphore:{name}:heads`  | zset | tenant → score of its first waiter, if its tenant has room for that        | as the line                      |
  * | `kit:semaphore:{name}:waiters`| hash | claim → `aliveUntil watched score grantMs inbox`; `#` → last ticket        | as the line                      |

@@ -66,7 +66,7 @@ export interface NewLimits {
 /** What `inspect()` looks at. */
 export interface InspectOptions {
   /**
-   * Only what is of this one, in a group.
+   * Only what is of this one.
    *
    * @default all
    */
@@ -145,9 +145,9 @@ export const tryTerms = (options: TryOptions, settings: SemaphoreSettings): Perm
   permitTerms({ ...optionsObject<TryOptions>("options", options, tryNames), waitMs: 0 }, settings);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const inspectedTenant = (options: InspectOptions, settings: SemaphoreSettings): string | undefined => {
+export const inspectedTenant = (options: InspectOptions): string | undefined => {
   const { tenant } = optionsObject<InspectOptions>("options", options, ["tenant"]);
-  return tenant === undefined ? undefined : tenantOption(tenant, settings.permitsPerTenant !== undefined);
+  return tenant === undefined ? undefined : tenantOption(tenant, true);
 };
 
 /** @throws {TypeError | RangeError} a limit is not what it should be. */

@@ -141,14 +141,15 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in line is given back
    * behind the scenes; a permit that was granted in that very moment moves on to the next.
    *
-   * @throws {SemaphoreTimeoutError} it was full for `waitMs`. Its `cause` says so if the server had not answered at all.
+   * @throws {SemaphoreTimeoutError} it was full for `waitMs`, as far as is known: with a `cause`, Redis could not be asked at
+   * the end.
    * @throws {SemaphoreWeightError} the limits are less than `weight`, so that it would wait for ever. A limit of 0 is a
    * pause: then it waits.
    * @throws {PermitLostError} the server's answer came after the permit was over. It is being undone; call again.
    * @throws `signal.reason` if `signal` aborts first; one that has aborted already never touches Redis.
    * @throws {SemaphoreQueueFullError} `maxWaiters` wait already.
-   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`. Once in line, outages are
-   * waited out.
+   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
+   * Once in line, outages are waited out.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. It is being undone; call again.
    * @throws {KitError} the server's other errors, by their code.
    * @throws {TypeError | RangeError} an option is not what it should be.
@@ -197,12 +198,19 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     const changed = newLimits(limits, this.#settings);
     const { permits = this.#expected.permits, permitsPerTenant = this.#expected.permitsPerTenant } = changed;
     // Its own change is no surprise to it, also where an answer with the new limits comes before that of the call.
-    this.#expected = { permits, permitsPerTenant: permitsPerTenant ?? undefined };
-    await this.#commands.resize(changed);
+    const before = this.#expected;
+    const wanted = { permits, permitsPerTenant: permitsPerTenant ?? undefined };
+    this.#expected = wanted;
+    try {
+      await this.#commands.resize(changed);
+    } catch (error) {
+      if (this.#expected === wanted) this.#expected = before;
+      throw error;
+    }
   }
 
   /**
-   * Looks at the semaphore without touching it; or at one tenant of a group: then `used`, `holders`, `waiters` and `queue`
+   * Looks at the semaphore without touching it; or at one tenant: then `used`, `holders`, `waiters` and `queue`
    * are of that one, and `free` is what it could still have.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
@@ -213,8 +221,9 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    */
   async inspect(options: InspectOptions = {}): Promise<SemaphoreInspection> {
     this.#leaser.assertOpen();
-    const tenant = inspectedTenant(options, this.#settings);
+    const tenant = inspectedTenant(options);
     const seen = await this.#commands.inspect(inspectedEach, tenant);
+    if (seen.limits) this.#compare(seen.limits);
     const { limits = this.#settings, used, usedByAll, waiting, holders, queue } = seen;
     const { permits, permitsPerTenant = null } = limits;
     const own = tenant === undefined || permitsPerTenant === null ? Infinity : permitsPerTenant - used;
@@ -239,8 +248,9 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     );
     if (saved.name !== this.name) throw new TypeError("Expected a permit of this semaphore, got one of another");
     const { leaseMs, renew, maxHoldMs, holder, weight } = saved;
-    // What the text does not limit is not limited, whatever this object's own default is.
-    const settings = { ...this.#settings, maxHoldMs: undefined };
+    // What the text does not limit is not limited, and on whose account it is the text says, whatever this object says.
+    const permitsPerTenant = saved.tenant === null ? undefined : 0;
+    const settings = { ...this.#settings, maxHoldMs: undefined, permitsPerTenant };
     const options = { leaseMs, renew, maxHoldMs, holder, weight, tenant: saved.tenant ?? undefined };
     return await this.#leaser.resume(saved, acquireTerms(options, settings), "");
   }

@@ -12,11 +12,18 @@ import {
   moveSlot,
   rejection,
   timed,
+  type Watched,
 } from "@tooling/vitest/helpers";
 import { Cluster, Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { PermitLostError, type Semaphore, type SemaphoreEvents, SemaphoreTimeoutError } from "../src/index.js";
+import {
+  type Permit,
+  PermitLostError,
+  type Semaphore,
+  type SemaphoreEvents,
+  SemaphoreTimeoutError,
+} from "../src/index.js";
 import { user } from "./acl.js";
 import { benchOf, enqueue, name, next, type SemaphoreBench, take } from "./harness.js";
 
@@ -298,6 +305,8 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("leaves nothing behind of acquires that are given up in the middle of contention", async () => {
         const objects = [make({ permits: 3 }), bench().on(bench().connect(), { permits: 3 })];
+        // Who gives up before there is a connection is told that.
+        await objects[1]!.inspect();
         let [held, gaveUp, most] = [0, 0, 0];
         const attempt = async (index: number): Promise<void> => {
           // Some wait long enough, most do not.
@@ -737,11 +746,41 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const waiter = await enqueue(group, { tenant: "a" });
         expect(await stored()).toEqual([5, 2, 3, 1]);
         expect(await group.inspect({ tenant: "a" })).toMatchObject({ used: 2, free: 0, waiters: 1 });
+        // On nobody's account: within the limit of all alone.
+        const free = await plain.tryAcquire({ weight: 2 });
+        expect(free).not.toBeNull();
+        await free!.release();
         await plain.setPermits({ permitsPerTenant: null });
         await waiter.promise;
         expect(await stored()).toEqual([5, null, 4, 0]);
         expect(await held!.release()).toBe("released");
-        expect(await group.inspect({ tenant: "a" })).toMatchObject({ used: 2, free: 2 });
+        expect(await plain.inspect({ tenant: "a" })).toMatchObject({ used: 2, free: 2 });
+      });
+
+      it("leave the texts of permits good that were taken as a group, or before it was one", async () => {
+        const plain = make({ permits: 3 });
+        const group = make({ permits: 3, permitsPerTenant: 1 });
+        const ofGroup = await group.acquire({ tenant: "a" });
+        const ofPlain = await plain.acquire();
+        const [first, second] = [await plain.resume(ofGroup.handOver()), await group.resume(ofPlain.handOver())];
+        expect([first.tenant, second.tenant]).toEqual(["a", null]);
+        expect([await first.release(), await second.release()]).toEqual(["released", "released"]);
+      });
+
+      it("that could not be changed are no news, and inspect tells of those that differ", async () => {
+        const semaphore = make({ permits: 2 });
+        await (await semaphore.acquire()).release();
+        const told: SemaphoreEvents["mismatch"][0][] = [];
+        const other = make({ permits: 4, deadlineMs: 300 });
+        other.on("mismatch", (event) => told.push(event));
+        await other.inspect();
+        expect(told.map(({ stored }) => stored.permits)).toEqual([2]);
+        const { meta } = bench().keysOf(name);
+        await bench().db.multi().rename(meta, `${meta}-kept`).rpush(meta, "spoilt").pexpire(meta, 5_000).exec();
+        expect(await rejection(other.setPermits(9))).toMatchObject({ code: "KIT_KEY_TYPE" });
+        await bench().db.rename(`${meta}-kept`, meta);
+        await other.inspect();
+        expect(told).toHaveLength(1);
       });
     });
 
@@ -804,6 +843,58 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("a holder, a waiter or a server that is gone", () => {
+      describe("whose last writes are lost, so that it has waiters in line again", () => {
+        /** Runs an action, and puts the line back as it was before: a replica that had not heard of it. */
+        const forgotten = async <T>(action: () => Promise<T>): Promise<T> => {
+          const { permits, meta: _, ...line } = bench().keysOf(name);
+          const { db } = bench();
+          const kept = await Promise.all(
+            Object.values(line).map(async (key) => [key, await db.dumpBuffer(key)] as const),
+          );
+          const result = await action();
+          await Promise.all([permits, ...Object.values(line)].map((key) => db.del(key)));
+          for (const [key, dump] of kept) if (dump) await db.restore(key, 20_000, dump);
+          return result;
+        };
+
+        it("has what it grants to those who were served or gave up given back at once", async () => {
+          const renewing = make({ permits: 1 });
+          const limited = make({ permits: 1, leaseMs: 60_000, renew: false });
+          const holder = await renewing.acquire();
+          const waiters: Watched<Permit>[] = [];
+          for (let index = 0; index < 10; index++) waiters.push(await enqueue(index % 2 === 0 ? renewing : limited));
+          const abort = new AbortController();
+          const gone = await enqueue(limited, { signal: abort.signal });
+          await forgotten(async () => {
+            abort.abort();
+            await rejection(gone.promise);
+            await holder.release();
+            for (const waiter of waiters) await (await waiter.promise).release();
+          });
+          const { awakeMs, value } = await timed(renewing.acquire());
+          expect(awakeMs).toBeLessThan(1_500);
+          await value.release();
+          expect(await renewing.inspect()).toMatchObject({ used: 0, waiters: 0 });
+        });
+
+        it("leaves what it grants to those who hold it, and to those whom they handed it over", async () => {
+          const semaphore = make({ permits: 2 });
+          const holders = await take(semaphore, 2);
+          const waiters = [await enqueue(semaphore), await enqueue(semaphore)];
+          const [held, text] = await forgotten(async () => {
+            for (const holder of holders) await holder.release();
+            const [first, second] = await Promise.all(waiters.map(({ promise }) => promise));
+            await first!.extend();
+            await second!.extend();
+            return [first!, second!.handOver()] as const;
+          });
+          expect(await semaphore.tryAcquire()).toBeNull();
+          await held.extend();
+          expect(await (await make({ permits: 2 }).resume(text)).release()).toBe("released");
+          expect(await held.release()).toBe("released");
+        });
+      });
+
       it("a holder is replaced when its permit is over", async () => {
         const peer = await bench().spawn({ permits: 1 });
         await peer.acquire({ leaseMs: 600 });

@@ -82,8 +82,8 @@ export class Model {
   }
 
   /** The limits are less than what it waits for: the server forgets it when it comes across it. */
-  isTooHeavy({ weight }: Pick<Waiter, "weight">): boolean {
-    const most = Math.min(this.permits, this.perTenant);
+  isTooHeavy({ weight, tenant }: Pick<Waiter, "weight" | "tenant">): boolean {
+    const most = Math.min(this.permits, this.#mostOf(tenant));
     return most > 0 && weight > most;
   }
 
@@ -110,7 +110,7 @@ export class Model {
     for (;;) {
       const [next] = [...new Set(this.waiters.map(({ tenant }) => tenant))]
         .flatMap((tenant) => this.line(tenant).find((waiter) => !this.isTooHeavy(waiter)) ?? [])
-        .filter(({ weight, tenant }) => this.usedBy(tenant) + weight <= this.perTenant)
+        .filter(({ weight, tenant }) => this.usedBy(tenant) + weight <= this.#mostOf(tenant))
         .toSorted((a, b) => a.priority - b.priority || a.ticket - b.ticket);
       if (!next || this.used + next.weight > this.permits) return;
       if (present.includes(next.claim) || !next.isDeaf) {
@@ -121,7 +121,12 @@ export class Model {
   }
 
   #fits(weight: number, tenant: string): boolean {
-    return this.used + weight <= this.permits && this.usedBy(tenant) + weight <= this.perTenant;
+    return this.used + weight <= this.permits && this.usedBy(tenant) + weight <= this.#mostOf(tenant);
+  }
+
+  /** Who names no tenant is counted among all alone. */
+  #mostOf(tenant: string): number {
+    return tenant === "" ? Infinity : this.perTenant;
   }
 
   /** Also of one that leaves: nobody will hear of it again. Returns whether it waited. */

@@ -27,7 +27,7 @@ describe("hostile property names change no prototype", () => {
       (options: object) => acquireTerms(options, settings),
       (options: object) => tryTerms(options, settings),
       (options: object) => newLimits(options, settings),
-      (options: object) => inspectedTenant(options, settings),
+      inspectedTenant,
       closeTimeoutMs,
     ];
     const names = ["weight", "tenant", "priority", "permitsPerTenant", "leaseMs", "holder"];

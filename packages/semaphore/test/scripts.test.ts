@@ -762,12 +762,17 @@ describe("resize", () => {
     for (const tenant of tenants) await acquire(`b${tenant}`, { ...group, tenant });
     expect(await db.exists(keys.heads)).toBe(0);
     const first = await resize("", 2);
-    // A pause by somebody else, meanwhile.
-    await resize(0);
+    // Room, and others who look, meanwhile: nobody may come in before those who came first.
+    await release(`a${tenants[0]!}`, { tenant: tenants[0]! });
+    await resize(5_001);
+    await beatClaims([claimOf(`b${tenants[9]!}`, { tenant: tenants[9]! })]);
+    expect((await held()).filter((claim) => claim.startsWith("b"))).toEqual([]);
+    // And a pause by somebody else.
+    await toTheEnd(await resize(0));
     expect(await toTheEnd(first)).toBe(2);
-    expect(await db.hmget(keys.meta, "permits", "perTenant")).toEqual(["0", "2"]);
+    expect(await db.hmget(keys.meta, "permits", "perTenant", "seating")).toEqual(["0", "2", null]);
     expect(await db.zcard(keys.heads)).toBe(1_200);
-    await toTheEnd(await resize(1_203));
+    await toTheEnd(await resize(1_202));
     await expect.poll(() => messages.filter((message) => message.includes("granted"))).toHaveLength(3);
     expect((await held()).filter((claim) => claim.startsWith("b"))).toEqual(
       tenants

@@ -37,7 +37,7 @@ export const inspectSemaphore = async (
   const { key } = keyspace("semaphore", prefix);
   // Where no limits are stored the inspection shows those of the object, which here are nobody's.
   const isKnown = (await redis.call("EXISTS", key(name, "meta"))) === 1;
-  const semaphore = createSemaphore(redis, name, { permits: 1, permitsPerTenant: 1, prefix });
+  const semaphore = createSemaphore(redis, name, { permits: 1, prefix });
   let seen: SemaphoreInspection;
   try {
     seen = await semaphore.inspect({ tenant });
@@ -49,7 +49,7 @@ export const inspectSemaphore = async (
     semaphore: name,
     ...(tenant === undefined ? {} : { tenant }),
     ...seen,
-    ...(isKnown ? {} : { permits: null, permitsPerTenant: null, free: null }),
+    ...(isKnown ? {} : { permits: null, free: null }),
     ...(withKeys ? { keys: await rawKeys(redis, "semaphore", name, prefix, parts) } : {}),
   };
 };
@@ -64,8 +64,10 @@ const called = ({ holder, weight, tenant }: Claimant): string => {
 
 const limitWords = ({ permits, permitsPerTenant, tenant, used, free }: SemaphoreReport): string => {
   if (permits === null || free === null) return "none stored for a week; whoever uses it next sets them";
-  if (tenant !== undefined)
-    return `${String(permitsPerTenant ?? permits)}, ${String(used)} in use, ${String(free)} free`;
+  if (tenant !== undefined) {
+    const own = permitsPerTenant === null ? "no limit of a tenant" : String(permitsPerTenant);
+    return `${own}, ${String(used)} in use, ${String(free)} free of the ${String(permits)} of all`;
+  }
   const use = `${String(permits)}, ${String(used)} in use`;
   if (used > permits) return `${use}: nobody comes in until enough is given back`;
   return permits === 0 ? `${use}: nobody comes in` : `${use}, ${String(free)} free`;

@@ -45,7 +45,7 @@ if layout == '1' and most and beyond and own and redis.call('EXISTS', line) == 0
   if
     (held > 0 or not (extra or perTenant or tenant ~= ''))
     and held + beyond + weight <= most
-    and (not perTenant or own + weight <= (tonumber(perTenant) or 0))
+    and (not perTenant or tenant == '' or own + weight <= (tonumber(perTenant) or 0))
   then
     local ending = string.format('%.0f', now + leaseMs)
     if redis.call('ZADD', permits, ending, claim) == 1 then
@@ -76,7 +76,7 @@ local function reply(code, msLeft, ...)
   return { code, now, msLeft, semaphore.limit, semaphore.perTenant or -1, ... }
 end
 
-if semaphore.isTooHeavy(tonumber(weight)) then return reply(5, 0) end
+if semaphore.isTooHeavy(tonumber(weight), tenant) then return reply(5, 0) end
 semaphore.bury()
 local isThinned = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.thin()
 -- Those who wait come before who asks now.

@@ -11,6 +11,7 @@ local mostSwept = 5000
 local mostTurns = 1000
 local mostDeaf = 200
 local mostSeated = 500
+local seatingMs = 1000
 -- Later than the end of any permit.
 local never = 9999999999999
 
@@ -36,7 +37,8 @@ end
 local function openSemaphore(keys, call)
   local permits, meta, line, heads, waiters = unpack(keys)
   local now = call.now
-  local layout, limit, perTenant, extra = unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra'))
+  local layout, limit, perTenant, extra, seatingUntil =
+    unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'seating'))
   if layout and layout ~= '1' then return nil end
   local held = redis.call('ZCARD', permits)
   local isLineNew = redis.call('ZCARD', line) == 0
@@ -99,7 +101,8 @@ local function openSemaphore(keys, call)
     return false
   end
   local function hasRoom(weight, tenant)
-    if not perTenant then return true end
+    -- Who names no tenant is counted among all alone.
+    if not perTenant or tenant == '' then return true end
     return (tonumber(redis.call('HGET', meta, 'u:' .. tenant) or 0) or 0) + weight <= perTenant
   end
   -- What is known of a claim that waits; nil: it does not.
@@ -125,9 +128,9 @@ local function openSemaphore(keys, call)
     return tell(waiter.inbox, waiter.token .. '\thead\t' .. instant)
   end
   -- Whether the limits are less than a weight, so that it would wait for ever. A limit of 0 is a pause.
-  function self.isTooHeavy(weight)
+  function self.isTooHeavy(weight, tenant)
     if not limit then return false end
-    local most = math.min(limit, perTenant or limit)
+    local most = tenant == '' and limit or math.min(limit, perTenant or limit)
     return most > 0 and weight > most
   end
   -- What firstOf found, until that changes; false: nobody.
@@ -141,7 +144,7 @@ local function openSemaphore(keys, call)
       local waiter = claim and self.waiterOf(claim)
       if not row then
         firsts[tenant] = false
-      elseif waiter and tonumber(waiter.aliveUntil) > now and not self.isTooHeavy(waiter.weight) then
+      elseif waiter and tonumber(waiter.aliveUntil) > now and not self.isTooHeavy(waiter.weight, tenant) then
         firsts[tenant] = waiter
       else
         redis.call('ZREM', line, row)
@@ -252,7 +255,7 @@ local function openSemaphore(keys, call)
     redis.call('ZADD', line, 0, rowOf(waiter))
     if aside then redis.call('ZREM', line, aside) end
     local position = positionIn(waiter)
-    if position == 0 and not self.isTooHeavy(waiter.weight) then firsts[waiter.tenant] = waiter end
+    if position == 0 and not self.isTooHeavy(waiter.weight, waiter.tenant) then firsts[waiter.tenant] = waiter end
     -- Without tenants whoever is not the first changes nothing; in a group the first may have died.
     if position == 0 or perTenant then seat(waiter.tenant) end
     return position
@@ -310,9 +313,9 @@ local function openSemaphore(keys, call)
     local ending = nextEnd()
     return ending and math.max(0, ending - now) or -1
   end
-  -- Puts the tenants that wait in their places, some of them in one call: from here on. Returns where to go on; nil: those
-  -- were all. Whoever it has not come to yet puts its tenant there by its next beat.
-  function self.seatFrom(start)
+  -- Puts the tenants that wait in their places, from here on, some of them in one call. Returns where to go on; nil: those
+  -- were all.
+  local function seatFrom(start)
     for _ = 1, mostSeated do
       local row = redis.call('ZRANGEBYLEX', line, start, '(|', 'LIMIT', 0, 1)[1]
       if not row then return nil end
@@ -322,7 +325,19 @@ local function openSemaphore(keys, call)
     end
     return start
   end
-  if isRecounted then self.seatFrom('-') end
+  -- The same over several calls, between which nobody is granted: that would be before those who are not in their places
+  -- yet. Whoever does not go on holds them up for a moment only, and each tenant is put in its place by its next beat.
+  function self.reseatFrom(start)
+    local rest = seatFrom(start)
+    seatingUntil = rest and now + seatingMs
+    if rest then
+      redis.call('HSET', meta, 'seating', string.format('%.0f', seatingUntil))
+    else
+      redis.call('HDEL', meta, 'seating')
+    end
+    return rest
+  end
+  if isRecounted then seatFrom('-') end
   -- Goes by other limits from here on. Returns whether tenants are to be put in their places anew: a higher limit changes
   -- nothing for those who wait but that it has room; after a pause some may be too heavy.
   function self.resize(most, mostPerTenant)
@@ -331,6 +346,7 @@ local function openSemaphore(keys, call)
     if mostPerTenant and not perTenant then recount() end
     limit, perTenant = most, mostPerTenant
     self.limit, self.perTenant = limit, perTenant
+    firsts = {}
     return not isHigher
   end
   -- Grants, in order, while the next fits. Returns whether there may be more to grant than one call does.
@@ -342,7 +358,8 @@ local function openSemaphore(keys, call)
     local granted = {}
     local turns = 0
     -- Where nothing is free nobody has to be looked for; in a group the first may be another than before.
-    local isOver = not limit or (self.used >= limit and not perTenant)
+    local isSeating = (tonumber(seatingUntil or 0) or 0) > now
+    local isOver = not limit or isSeating or (self.used >= limit and not perTenant)
     while not isOver and turns < mostTurns do
       turns = turns + 1
       local tenant, score = unpack(redis.call('ZRANGE', heads, 0, 0, 'WITHSCORES'))

@@ -53,7 +53,9 @@ if from == '' then
   redis.call('PEXPIRE', meta, metaMs)
   if semaphore.resize(limit, perTenant) then from = '-' end
 end
-if from ~= '' then from = semaphore.seatFrom(from) or '' end
-if from ~= '' then return from end
+if from ~= '' then
+  local rest = semaphore.reseatFrom(from)
+  if rest then return rest end
+end
 semaphore.sweep()
 return semaphore.grant(true) and 1 or 0
