@@ -92,7 +92,7 @@ end
 -- Those who came before come first, and this one may be the next.
 local aliveUntil = string.format('%.0f', now + aliveMs)
 local position = semaphore.join(known, claim, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
-if mayFit then
+if mayFit or semaphore.isRecounted then
   semaphore.grant()
   ending = semaphore.endOf(claim)
   position = ending and -1 or semaphore.positionOf(claim)

@@ -79,8 +79,9 @@ local function openSemaphore(keys, call)
   end
   local isMetaLost = not layout and held > 0
   local isCountLeft = held == 0 and redis.call('HLEN', meta) > (perTenant and 3 or 2)
-  local isRecounted = limit and (isMetaLost or isCountLeft or not tonumber(extra or 0))
-  if isRecounted then
+  -- Whether there may be room that nobody was told of.
+  self.isRecounted = limit and (isMetaLost or isCountLeft or not tonumber(extra or 0))
+  if self.isRecounted then
     recount()
   else
     self.used = held + (extra or 0)
@@ -337,7 +338,7 @@ local function openSemaphore(keys, call)
     end
     return rest
   end
-  if isRecounted then seatFrom('-') end
+  if self.isRecounted then seatFrom('-') end
   -- Goes by other limits from here on. Returns whether tenants are to be put in their places anew: a higher limit changes
   -- nothing for those who wait but that it has room; after a pause some may be too heavy.
   function self.resize(most, mostPerTenant)

@@ -30,31 +30,37 @@ local function isShown(claim)
   return tenant == '' or string.match(claim, '^[^|]*|%d+|([^|]*)|') == tenant
 end
 
-local usedByAll, used = redis.call('ZCARD', permits), 0
-if usedByAll > 0 then
-  usedByAll, used = usedByAll + (tonumber(extra or 0) or 0), tonumber(own or 0) or 0
-end
+local usedByAll = redis.call('ZCARD', permits)
+if usedByAll > 0 then usedByAll = usedByAll + (tonumber(extra or 0) or 0) end
+-- Outside of groups nobody relies on what is counted of a tenant, and it may be old.
+local isCounted = perTenant and usedByAll > 0
+local used = isCounted and tonumber(own or 0) or 0
 for _, claim in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do
   local weight = string.match(claim, '^[^|]*|(%d+)|') or 1
   usedByAll = usedByAll - weight
-  if isShown(claim) then used = used - weight end
+  if isCounted and isShown(claim) then used = used - weight end
 end
-if tenant == '' then used = usedByAll end
 
-local holders, left = {}, tenant == '' and math.huge or used
+local holders, left = {}, tenant ~= '' and isCounted and used or math.huge
 local start = '(' .. string.format('%.0f', now)
 local size = tenant == '' and first or pageSize
 for page = 0, mostPages - 1 do
   local living = redis.call('ZRANGEBYSCORE', permits, start, '+inf', 'WITHSCORES', 'LIMIT', page * size, size)
   for i = 1, #living, 2 do
-    if left > 0 and #holders < 2 * first and isShown(living[i]) then
-      left = left - (string.match(living[i], '^[^|]*|(%d+)|') or 1)
-      holders[#holders + 1] = tonumber(living[i + 1]) - now
-      holders[#holders + 1] = living[i]
+    if isShown(living[i]) then
+      local weight = tonumber(string.match(living[i], '^[^|]*|(%d+)|') or 1)
+      if not isCounted then used = used + weight end
+      if left > 0 and #holders < 2 * first then
+        left = left - weight
+        holders[#holders + 1] = tonumber(living[i + 1]) - now
+        holders[#holders + 1] = living[i]
+      end
     end
   end
-  if left <= 0 or #holders == 2 * first or #living < 2 * size then break end
+  local isAll = #holders == 2 * first and (isCounted or tenant == '')
+  if left <= 0 or isAll or #living < 2 * size then break end
 end
+if tenant == '' then used = usedByAll end
 
 local waiting = math.max(0, redis.call('HLEN', waiters) - 1)
 local found
