@@ -167,7 +167,7 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
       case "lapse":
         // Nobody came by for longer than the longest permit: the key itself is gone, and what was counted is left.
         await db.del(keys.permits);
-        model.held.clear();
+        model.lapse();
         break;
       case "resize": {
         const perTenant = isGroup ? one.perTenant : undefined;

@@ -24,6 +24,8 @@ export class Model {
   readonly held: Map<string, Held> = new Map();
   waiters: Waiter[] = [];
   #tickets = 0;
+  /** All permits have lapsed unseen, and what was counted of them is left. */
+  #isLost = false;
 
   constructor(permits: number, perTenant: number) {
     this.permits = permits;
@@ -44,6 +46,8 @@ export class Model {
     { isTry, maxWaiters, areDeadGone }: { isTry: boolean; maxWaiters: number; areDeadGone: boolean },
   ): string {
     const { claim, weight, tenant } = asked;
+    const isRecounted = this.#isLost;
+    this.#isLost = false;
     if (this.isTooHeavy(asked)) return "too-heavy";
     if (this.#sweep() || areDeadGone) this.#grant([]);
     if (this.held.has(claim)) return "granted";
@@ -51,13 +55,20 @@ export class Model {
     const isRefused = (most: number): boolean => !known && (isTry || this.waiters.length > most);
     const refusal = isTry ? "held" : "full";
     if (isRefused(maxWaiters - 1) && !this.#fits(weight, tenant)) return refusal;
+    const mayFit = isRecounted || this.#fits(weight, tenant);
     if (known) known.isAside = false;
     else this.waiters.push({ ...asked, ticket: ++this.#tickets, isAside: false });
-    this.#grant([claim]);
+    // Where it may not come in, nobody looks whether those before it have died.
+    if (mayFit) this.#grant([claim]);
     if (this.held.has(claim)) return "granted";
     if (!isRefused(maxWaiters)) return "queued";
     this.die(claim);
     return refusal;
+  }
+
+  lapse(): void {
+    this.#isLost = [...this.held.values()].some(({ weight, tenant }) => weight > 1 || tenant !== "");
+    this.held.clear();
   }
 
   release(claim: string): string {
@@ -107,6 +118,7 @@ export class Model {
   }
 
   #grant(present: readonly string[]): void {
+    this.#isLost = false;
     for (;;) {
       const [next] = [...new Set(this.waiters.map(({ tenant }) => tenant))]
         .flatMap((tenant) => this.line(tenant).find((waiter) => !this.isTooHeavy(waiter)) ?? [])
