@@ -49,7 +49,7 @@ export class Model {
     const isRecounted = this.#isLost;
     this.#isLost = false;
     if (this.isTooHeavy(asked)) return "too-heavy";
-    if (this.#sweep() || areDeadGone) this.#grant([]);
+    if (this.#sweep() || areDeadGone) this.#grant([claim]);
     if (this.held.has(claim)) return "granted";
     const known = this.waiters.find((waiter) => waiter.claim === claim);
     const isRefused = (most: number): boolean => !known && (isTry || this.waiters.length > most);
