@@ -61,7 +61,7 @@ export interface SemaphoreInspection {
   readonly permits: number;
   /** That of each tenant; null outside of groups. */
   readonly permitsPerTenant: number | null;
-  /** Permits that are held now, by weight. */
+  /** Permits that are held now, by weight; of one tenant outside of groups, among the ten thousand that end first. */
   readonly used: number;
   /** What is left; 0 also when more is held than the limit, after it was lowered. */
   readonly free: number;

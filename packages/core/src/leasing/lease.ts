@@ -24,6 +24,7 @@ export interface LeaseKeeper<L> {
   lossOf(lease: L, reason: LossReason): KitError;
   /** The lease ended without a release. */
   lost(lease: L, reason: LossReason): void;
+  /** The lease was passed on: what the server does with it concerns somebody else now. */
   handedOver(lease: L): void;
   /** Something failed that no caller waits for. */
   failed(error: unknown): void;
@@ -209,7 +210,8 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   /**
    * Gives the lease to whoever calls `resume(text)` with the returned text, and lets go of it here: it is not renewed
    * any more, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
-   * from now, unless it is resumed before: one that was just waited for lasts two seconds, so `extend()` it first. Who has the text can release it.
+   * from now, unless it is resumed before: one that was just waited for lasts two seconds, so `extend()` it first. Who has
+   * the text can release it.
    *
    * @throws {LockLostError | PermitLostError} it is not held any more.
    */
