@@ -194,6 +194,26 @@ describe("config: servers that go", () => {
     expect(config.staleMs).toBe(0);
   });
 
+  it("asks a server that does not answer about once a second, however long that has been so", async () => {
+    const proxy = await proxied(redis);
+    const client = redis.connect({ port: proxy.port });
+    await client.ping();
+    const askedAt: number[] = [];
+    const call = client.call.bind(client) as (command: string, ...args: string[]) => Promise<unknown>;
+    client.call = ((command: string, ...args: string[]) => {
+      if (command === "evalsha") askedAt.push(performance.now());
+      return call(command, ...args);
+    }) as typeof client.call;
+    proxy.down.hole = true;
+    const config = bench.make({ default: first, deadlineMs: 100 }, client);
+    await until(() => askedAt.length === 14, 30_000);
+    expect(config.state).toBe("loading");
+    const gaps = askedAt.slice(1).map((at, index) => at - askedAt[index]!);
+    expect(Math.max(...gaps)).toBeLessThan(1_800);
+    proxy.heal();
+    await until(() => config.state === "fresh", 10_000);
+  });
+
   it("waits for a server that is down, at most for waitMs", async () => {
     const proxy = await proxied(redis);
     proxy.refuse = true;

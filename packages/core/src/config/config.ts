@@ -64,9 +64,10 @@ export interface ConfigRevision extends ConfigVersion {
 
 /** How long to wait for the subscription before the first look. */
 const graceMs = 500;
-/** Between tries while the server does not answer. */
+/** Between tries that failed. A Cluster does not tell that a slot is served again: an outage is asked about this often. */
 const retryBaseMs = 100;
-const retryCapMs = 5_000;
+const outageCapMs = 1_000;
+const refusalCapMs = 5_000;
 
 /**
  * One named value in Redis, followed by this process: read without a round trip, changed with compare-and-set. Made by
@@ -386,7 +387,8 @@ export class Config<Value = unknown, Input = Value>
     this.#isReading = false;
     if (this.#closing) return;
     const { pollMs, longestPollMs } = this.#store.settings;
-    const retryMs = retryBaseMs / 2 + backoffMs(this.#failures + 1, retryBaseMs, retryCapMs);
+    const capMs = this.#failure?.retryable === true ? outageCapMs : refusalCapMs;
+    const retryMs = retryBaseMs / 2 + backoffMs(this.#failures + 1, retryBaseMs, capMs);
     const nextMs = this.#failures > 0 ? Math.min(retryMs, pollMs) : pollMs * (0.5 + Math.random());
     this.#again(Math.min(nextMs, longestPollMs));
   }
