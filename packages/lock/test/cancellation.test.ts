@@ -238,7 +238,7 @@ describe("an acquire that is given up while it travels", () => {
     await bench.make().acquire("warm-up");
     await warm(lock);
     proxy.down.hole = true;
-    const { ms, awakeMs, value } = await timed(rejection(lock.acquire(name, { waitMs: 200 })));
+    const { ms, awakeMs, value } = await timed(() => rejection(lock.acquire(name, { waitMs: 200 })));
     expect(KitError.is(value)).toBe(true);
     expect(ms).toBeGreaterThan(190);
     expect(awakeMs).toBeLessThan(350);

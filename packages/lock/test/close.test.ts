@@ -72,7 +72,7 @@ describe("close", () => {
     const lock = bench.make();
     const lease = await lock.acquire(name);
     const waiter = await enqueue(bench.on(redis.connect()), name);
-    const { ms, awakeMs } = await timed(lock.close({ timeoutMs: 100 }));
+    const { ms, awakeMs } = await timed(() => lock.close({ timeoutMs: 100 }));
     expect(ms).toBeGreaterThan(95);
     expect(awakeMs).toBeLessThan(300);
     expect(await aborted(lease.signal)).toMatchObject({ reason: "closed" });

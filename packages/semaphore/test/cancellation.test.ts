@@ -147,7 +147,7 @@ describe("an acquire that is given up while it travels", () => {
     const semaphore = through();
     await semaphore.tryAcquire().then((permit) => permit?.release());
     proxy.down.hole = true;
-    const { ms, awakeMs, value } = await timed(rejection(semaphore.acquire({ waitMs: 200 })));
+    const { ms, awakeMs, value } = await timed(() => rejection(semaphore.acquire({ waitMs: 200 })));
     expect(KitError.is(value)).toBe(true);
     expect(ms).toBeGreaterThan(190);
     expect(awakeMs).toBeLessThan(350);

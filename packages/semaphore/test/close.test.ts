@@ -54,7 +54,7 @@ describe("close", () => {
     const semaphore = bench.make({ permits: 5 });
     const permits = await take(semaphore, 2, { weight: 2 });
     const waiter = await enqueue(bench.on(redis.connect(), { permits: 5 }), { weight: 5 });
-    const { ms, awakeMs } = await timed(semaphore.close({ timeoutMs: 100 }));
+    const { ms, awakeMs } = await timed(() => semaphore.close({ timeoutMs: 100 }));
     expect(ms).toBeGreaterThan(95);
     expect(awakeMs).toBeLessThan(300);
     for (const permit of permits) {
@@ -89,7 +89,7 @@ describe("close", () => {
     const gaveUp = rejection((await enqueue(semaphore)).promise);
     const [node] = redis.server.nodes;
     await node!.kill();
-    const { awakeMs } = await timed(semaphore.close({ timeoutMs: 100 }));
+    const { awakeMs } = await timed(() => semaphore.close({ timeoutMs: 100 }));
     await node!.start();
     expect(awakeMs).toBeLessThan(500);
     expect(await gaveUp).toMatchObject(closedError);

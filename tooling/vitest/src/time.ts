@@ -1,10 +1,13 @@
-/** How long something took, how much of that this process was awake, and what came of it. */
+/**
+ * How long something took, how much of that this process was awake, and what came of it. To say that it took no less than
+ * its time, hand over what begins it: the process may sleep between its beginning and the clock's.
+ */
 export const timed = async <T>(
-  promise: Promise<T>,
+  work: Promise<T> | (() => Promise<T>),
 ): Promise<{ readonly ms: number; readonly awakeMs: number; readonly value: T }> => {
   const startedAt = performance.now();
   const stalls = watchStalls();
-  const value = await promise;
+  const value = await (typeof work === "function" ? work() : work);
   const ms = performance.now() - startedAt;
   return { ms, awakeMs: ms - stalls.end().sum, value };
 };
