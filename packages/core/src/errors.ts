@@ -196,6 +196,10 @@ export const replyOf = (message: string): string =>
 
 export const isReplyError = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
 
+/** Whether the server will not do it another time either: it is forbidden to us, or there is no such command. */
+export const isForbidden = (error: unknown): boolean =>
+  /^(ReplyError: )?(NOPERM|ERR unknown command)/.test(String(error));
+
 /** A typed error for what the server replied to `what`. WRONGTYPE is named by the caller, who knows the keys. */
 export const serverError = (error: Error, what: string): KitError => {
   const reply = replyOf(error.message);

@@ -1,9 +1,8 @@
 import { destroySocket, duplicateNode, isAstray, isForsaken, type NodeClient, type RedisLike } from "./client.js";
 import { atDeadline, type Deadline, onAbort } from "./deadline.js";
+import { isForbidden } from "./errors.js";
 import { answered, Lane } from "./lane.js";
 import { newToken } from "./token.js";
-
-const forbidden = /^(ReplyError: )?(NOPERM|ERR unknown command)/;
 
 /** Whether messages of a channel arrive now; where subscribing to it is forbidden, whoever listens has to ask instead. */
 type ChannelState = "open" | "down" | "forbidden";
@@ -190,7 +189,7 @@ export class Inbox {
     await answered(subscribed, () => destroySocket(connection));
     const refusal = await subscribed.then(() => undefined, String);
     if (refusal === undefined) return "open";
-    if (forbidden.test(refusal)) return "forbidden";
+    if (isForbidden(refusal)) return "forbidden";
     destroySocket(connection);
     return "broken";
   }

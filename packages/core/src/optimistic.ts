@@ -48,18 +48,7 @@ const baseMs = 2;
 const capMs = 100;
 
 /** What would end or replace the watch, or the connection, behind our back. */
-const reserved = new Set([
-  "MULTI",
-  "EXEC",
-  "DISCARD",
-  "UNWATCH",
-  "RESET",
-  "QUIT",
-  "SELECT",
-  "SUBSCRIBE",
-  "PSUBSCRIBE",
-  "SSUBSCRIBE",
-]);
+const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)$/i;
 
 /**
  * Reads, decides and writes, all or nothing, if none of `keys` changed in between: WATCH, `attempt`, MULTI, the queued
@@ -179,7 +168,7 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
   let isOver = false;
   const check = (command: string): void => {
     if (isOver) throw new KitClosedError("The transaction");
-    if (reserved.has(command.toUpperCase())) throw new RangeError(`Expected no ${command} inside a transaction`);
+    if (reserved.test(command)) throw new RangeError(`Expected no ${command} inside a transaction`);
   };
   const transaction: Transaction = {
     call: async (command, ...args) => {

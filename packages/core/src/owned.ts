@@ -1,6 +1,13 @@
 import { connectionsOf, destroySocket, hasEnded, hasSentinels, type NodeClient, type RedisLike } from "./client.js";
+import { KitClosedError } from "./errors.js";
 import { reconnectMs, watchHandshake } from "./lane.js";
 import { watchSentinels } from "./sentinel.js";
+
+/** What ioredis does at its own end; both majors, and their Cluster clients, have it. */
+interface Endable extends RedisLike {
+  setStatus(status: "end"): void;
+  flushQueue(error: Error): void;
+}
 
 const owned = new WeakSet<RedisLike>();
 
@@ -13,48 +20,48 @@ export const isOwned = (client: RedisLike): boolean => owned.has(client);
  */
 export const superviseClient = (client: RedisLike): (() => void) => {
   owned.add(client);
-  let closed = false;
   let attempt = 0;
   let timer: NodeJS.Timeout | undefined;
   const watches = new Map<unknown, () => void>();
-  const watch = (node: unknown): void => {
-    if (!watches.has(node)) watches.set(node, watchHandshake(node as NodeClient));
-  };
-  const unwatch = (node: unknown): void => {
-    watches.get(node)?.();
-    watches.delete(node);
-  };
   const ignore = (): void => undefined;
-  const onReady = (): void => {
-    attempt = 0;
-  };
-  const onEnd = (): void => {
-    if (closed) return;
-    timer = setTimeout(() => {
-      if (hasEnded(client)) client.connect().catch(ignore);
-    }, reconnectMs(++attempt));
+  const listeners: Record<string, (node: unknown) => void> = {
+    ready: () => {
+      attempt = 0;
+    },
+    end: () => {
+      timer = setTimeout(() => {
+        if (hasEnded(client)) client.connect().catch(ignore);
+      }, reconnectMs(++attempt));
+    },
+    // Nodes of a Cluster come and go.
+    "+node": (node) => void watches.set(node, watchHandshake(node as NodeClient)),
+    "-node": (node) => {
+      watches.get(node)?.();
+      watches.delete(node);
+    },
   };
   // Also while nobody retains it, and after its end: without a listener ioredis prints.
   client.on("error", ignore);
-  client.on("ready", onReady);
-  client.on("end", onEnd);
-  // Of a Cluster only.
-  client.on("+node", watch);
-  client.on("-node", unwatch);
-  for (const connection of connectionsOf(client)) watch(connection);
+  for (const event in listeners) client.on(event, listeners[event]!);
+  connectionsOf(client).forEach(listeners["+node"]!);
   const unwatchSentinels = hasSentinels(client) ? watchSentinels(client) : undefined;
   return () => {
-    closed = true;
     unwatchSentinels?.();
     owned.delete(client);
     clearTimeout(timer);
-    client.off("ready", onReady);
-    client.off("end", onEnd);
-    client.off("+node", watch);
-    client.off("-node", unwatch);
-    for (const node of [...watches.keys()]) unwatch(node);
+    for (const event in listeners) client.off(event, listeners[event]!);
+    watches.forEach((stop) => stop());
     const connections = connectionsOf(client);
+    const isWaiting = client.status === "reconnecting";
     client.disconnect();
+    const error = new KitClosedError("The client");
+    // ioredis may have a second timer that would connect it again: a call of `connect()` while it waited left the first.
+    client.connect = () => Promise.reject(error);
+    // Without its timer it would not end by itself, and keep for ever what it has not sent.
+    if (isWaiting) {
+      (client as Endable).setStatus("end");
+      (client as Endable).flushQueue(error);
+    }
     // Who closes does not wait for the other side to do so, too.
     for (const connection of connections) destroySocket(connection);
   };

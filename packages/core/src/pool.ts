@@ -127,7 +127,7 @@ export class ExclusivePool {
       this.#queue.push(mine);
       const cancelDeadline = atDeadline(deadline, () =>
         settle(() => {
-          const message = `All ${String(this.#maxConnections)} kit:${this.#purpose} connections were busy until the time was over`;
+          const message = `All ${String(this.#maxConnections)} kit:${this.#purpose} connections were busy until the deadline`;
           reject(new KitUnavailableError(message, addressOf(this.#client)));
         }),
       );

@@ -1,7 +1,7 @@
 import { duplicateClient, isClusterClient, keyPrefixOf, nodeOfSlot, type RedisLike } from "./client.js";
 import { ServerClock } from "./clock.js";
 import { Deadline } from "./deadline.js";
-import { isReplyError, KitClosedError, serverError } from "./errors.js";
+import { isForbidden, isReplyError, KitClosedError, serverError } from "./errors.js";
 import { Gate } from "./gate.js";
 import { Inbox } from "./inbox.js";
 import { checkPrefix, slotOf } from "./keyspace.js";
@@ -119,7 +119,7 @@ export class Runtime {
     const call = { what: "PUBLISH", mutates: false, idempotent: true, deadline: Deadline.in(2_000) };
     return await this.gate.run("PUBLISH", [channel, ""], call).then(
       () => true,
-      (error: unknown) => !(isReplyError(error) && /^(NOPERM|ERR unknown command)/.test(error.message)),
+      (error: unknown) => !isForbidden(error),
     );
   }
 
@@ -131,7 +131,7 @@ export class Runtime {
       this.#isCluster = !info.includes("cluster_enabled:0");
     } catch (error) {
       if (!isReplyError(error)) throw error;
-      if (!/^(NOPERM|ERR unknown command)/.test(error.message)) throw serverError(error, what);
+      if (!isForbidden(error)) throw serverError(error, what);
       this.#isCluster = true;
     }
     return this.#isCluster;

@@ -8,7 +8,7 @@ import { describe, expect, it, vi } from "vitest";
 import { Redis } from "ioredis";
 import { eventually, FaultProxy, startRedis, useRedis } from "@kit/testing";
 import { connect, type ConnectOptions } from "../src/connect.js";
-import { KitError, KitUnavailableError } from "../src/errors.js";
+import { KitClosedError, KitError, KitUnavailableError } from "../src/errors.js";
 import { defineScript } from "../src/script.js";
 import { bare, connectionsNamed, own, proxied, rejection, runProgram, timed, until } from "./harness.js";
 
@@ -385,6 +385,31 @@ describe("connect: close", () => {
       expect(await connectionsNamed(redis, "ending")).toEqual([]);
       await client.close();
     }
+  });
+
+  it("is for good while it waits to connect again: for whom has waited too, and for every timer of ioredis", async () => {
+    const server = await startRedis();
+    const cluster = await startRedis({ mode: "cluster" });
+    redis.defer(() => Promise.all([server.stop(), cluster.stop()]));
+    const clients = await Promise.all([connect(server.url), connect(cluster.url)]);
+    await Promise.all([...server.nodes, ...cluster.nodes].map((node) => node.kill()));
+    for (const client of clients) {
+      // A Cluster client notices only when it is asked, of each node.
+      await until(async () => {
+        await client.get(String(Math.random())).catch(() => undefined);
+        return client.status === "reconnecting";
+      });
+      // As when Sentinels tell of another master: from now on two timers are under way, and ioredis knows of one.
+      await rejection(client.connect());
+      await until(() => client.status === "reconnecting");
+      const waiting = rejection(client.get("x"));
+      await client.close();
+      expect(await waiting).toBeInstanceOf(KitClosedError);
+      expect(await rejection(client.connect())).toBeInstanceOf(KitClosedError);
+      expect((await rejection(client.get("x"))).message).toContain("closed");
+      expect(client.status).toBe("end");
+    }
+    await Promise.all([...server.nodes, ...cluster.nodes].map((node) => node.start()));
   });
 
   it("lets the process exit by itself, at once, also with Redis gone or silent", async () => {
