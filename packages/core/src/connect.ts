@@ -62,7 +62,10 @@ export interface ConnectOptions {
 export type Connection = RedisCommander &
   RedisLike &
   AsyncDisposable & {
-    /** Lets commands in flight finish (at most two seconds) and ends the connection. Idempotent; never rejects. */
+    /**
+     * Lets commands in flight finish (at most two seconds) and ends the connection for good; commands that wait for one
+     * reject. Idempotent; never rejects.
+     */
     close(): Promise<void>;
     /** Ends the connection at once; commands in flight reject. */
     disconnect(): void;
