@@ -13,6 +13,7 @@ import {
 } from "./client.js";
 import { atDeadline, Deadline, onAbort } from "./deadline.js";
 import {
+  isForbidden,
   isReplyError,
   KitError,
   KitUnavailableError,
@@ -338,9 +339,8 @@ const untilLoaded = async (
       await pause(loadingPauseMs, signal);
     } catch (error) {
       if (!isReplyError(error)) throw error;
-      const failure = serverError(error, what);
-      if (failure.code === "KIT_NO_PERMISSION" || /unknown command/.test(error.message)) return false;
-      throw failure;
+      if (isForbidden(error)) return false;
+      throw serverError(error, what);
     }
 };
 

@@ -167,7 +167,7 @@ const serverCodes: readonly (readonly [RegExp, KitErrorCode, string, boolean])[]
     "its keys do not lie in one slot of the Cluster",
     false,
   ],
-  [/^(NOREPLICAS|MISCONF)\b/, "KIT_SERVER", "the server takes no writes for now", true],
+  [/^(NOREPLICAS|MISCONF)\b/, "KIT_SERVER", "the server refuses writes", true],
   [/^(NOAUTH|WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
   // The second form is what a script is told.
   [

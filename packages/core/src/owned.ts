@@ -24,7 +24,7 @@ export const superviseClient = (client: RedisLike): (() => void) => {
   let timer: NodeJS.Timeout | undefined;
   const watches = new Map<unknown, () => void>();
   const ignore = (): void => undefined;
-  const listeners: Record<string, (node: unknown) => void> = {
+  const listeners = {
     ready: () => {
       attempt = 0;
     },
@@ -34,22 +34,22 @@ export const superviseClient = (client: RedisLike): (() => void) => {
       }, reconnectMs(++attempt));
     },
     // Nodes of a Cluster come and go.
-    "+node": (node) => void watches.set(node, watchHandshake(node as NodeClient)),
-    "-node": (node) => {
+    "+node": (node: unknown) => void watches.set(node, watchHandshake(node as NodeClient)),
+    "-node": (node: unknown) => {
       watches.get(node)?.();
       watches.delete(node);
     },
   };
   // Also while nobody retains it, and after its end: without a listener ioredis prints.
   client.on("error", ignore);
-  for (const event in listeners) client.on(event, listeners[event]!);
-  connectionsOf(client).forEach(listeners["+node"]!);
+  for (const [event, listener] of Object.entries(listeners)) client.on(event, listener);
+  connectionsOf(client).forEach(listeners["+node"]);
   const unwatchSentinels = hasSentinels(client) ? watchSentinels(client) : undefined;
   return () => {
     unwatchSentinels?.();
     owned.delete(client);
     clearTimeout(timer);
-    for (const event in listeners) client.off(event, listeners[event]!);
+    for (const [event, listener] of Object.entries(listeners)) client.off(event, listener);
     watches.forEach((stop) => stop());
     const connections = connectionsOf(client);
     const isWaiting = client.status === "reconnecting";

@@ -194,7 +194,7 @@ describe("config: servers that go", () => {
     expect(config.staleMs).toBe(0);
   });
 
-  it("asks a server that does not answer about once a second, however long that has been so", async () => {
+  it("pauses about a second at most between looks at a server that does not answer, however long that has been so", async () => {
     const proxy = await proxied(redis);
     const client = redis.connect({ port: proxy.port });
     await client.ping();

@@ -64,7 +64,7 @@ export interface ConfigRevision extends ConfigVersion {
 
 /** How long to wait for the subscription before the first look. */
 const graceMs = 500;
-/** Between tries that failed. A Cluster does not tell that a slot is served again: an outage is asked about this often. */
+/** The pauses between tries that failed: short in an outage, since a Cluster does not tell that a slot is served again. */
 const retryBaseMs = 100;
 const outageCapMs = 1_000;
 const refusalCapMs = 5_000;
