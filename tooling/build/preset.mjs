@@ -10,22 +10,23 @@ const shared = {
 };
 
 /**
- * Lets a part of a package (`src/config`) load the package's main file instead of carrying a copy of it: what core keeps
- * for a client is kept once. A part imports nothing of its package but that.
+ * Lets one entry of a package load another (`src/config` the main file) instead of carrying a copy of it: what a package
+ * keeps in memory is kept once. An entry imports nothing of the others but their `index.js`.
  */
-const mainApart = (extension) => ({
-  name: "main-apart",
+const entriesApart = (entries, extension) => ({
+  name: "entries-apart",
   setup: (build) => {
-    const main = resolve("src/index.js");
-    build.onResolve({ filter: /^(\.\.\/)+index\.js$/ }, ({ path, resolveDir }) =>
-      resolve(resolveDir, path) === main ? { path: `./index${extension}`, external: true } : undefined,
-    );
+    const built = new Map(Object.entries(entries).map(([name, file]) => [resolve(file.replace(/ts$/, "js")), name]));
+    build.onResolve({ filter: /^\..*\/index\.js$/ }, ({ path, resolveDir }) => {
+      const entry = built.get(resolve(resolveDir, path));
+      return entry === undefined ? undefined : { path: `./${entry}${extension}`, external: true };
+    });
   },
 });
 
 /**
  * A published library: ESM and CommonJS with types for both. `parts` are the names of its further entries, each a folder
- * in `src` with an index. uuid is carried along: reading its score of small files takes longer than loading all of ours,
+ * in `src` with an index; one that the manifest does not export is what its entries share. uuid is carried along: reading its score of small files takes longer than loading all of ours,
  * and CommonJS code cannot require it everywhere (Jest). CommonJS loads ioredis lazily by `require`, since Jest refuses
  * `import()` there. The types come from one pass of their own: they are the slow part, and the same for both formats.
  */
@@ -36,11 +37,11 @@ export const library = (parts = []) => {
   };
   const common = { ...shared, entry, noExternal: ["uuid"] };
   return defineConfig([
-    { ...common, format: ["esm"], esbuildPlugins: [mainApart(".js")] },
+    { ...common, format: ["esm"], esbuildPlugins: [entriesApart(entry, ".js")] },
     {
       ...common,
       format: ["cjs"],
-      esbuildPlugins: [mainApart(".cjs")],
+      esbuildPlugins: [entriesApart(entry, ".cjs")],
       esbuildOptions: (esbuild) => {
         esbuild.supported = { "dynamic-import": false };
       },

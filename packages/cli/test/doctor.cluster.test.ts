@@ -1,4 +1,4 @@
-import { slotOf } from "@kit/core";
+import { slotOf } from "@kit/core/toolkit";
 import { eventually, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { doctor, type Examined, soundArgs, soundPassword, started } from "./harness.js";

@@ -1,4 +1,5 @@
-import { defineScript, keyspace, retain } from "@kit/core";
+import { defineScript, keyspace } from "@kit/core";
+import { attach } from "@kit/core/toolkit";
 import { Redis } from "ioredis";
 
 const bump = defineScript({
@@ -16,9 +17,9 @@ const bump = defineScript({
 const busy = new Redis(process.env["REDIS_URL"] ?? "redis://127.0.0.1:6379");
 const blocked = busy.blpop("nothing", 0).catch(() => "the client was closed");
 
-const runtime = retain(busy, { isolate: true });
-console.log(await bump.run(runtime, { count: keyspace("visits").key("front page", "count") }, {}));
-runtime.release();
+const context = attach(busy, { isolate: true });
+console.log(await bump.run(context, { count: keyspace("visits").key("front page", "count") }, {}));
+context.detach();
 
 busy.disconnect();
 console.log(await blocked);

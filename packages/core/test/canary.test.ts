@@ -4,12 +4,12 @@ import { inspect } from "node:util";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { FaultProxy, startRedis, useRedis, type StartRedisOptions } from "@kit/testing";
-import { connect, type ConnectOptions } from "../src/connect.js";
-import { KitError } from "../src/errors.js";
-import { keyspace } from "../src/keyspace.js";
-import { optimistic, type Transaction } from "../src/optimistic.js";
-import { retry } from "../src/retry.js";
-import { defineScript } from "../src/script.js";
+import { connect, type ConnectOptions } from "../src/connect/connect.js";
+import { KitError } from "../src/kernel/base/errors.js";
+import { keyspace } from "../src/kernel/base/keyspace.js";
+import { optimistic, type Transaction } from "../src/transaction/optimistic.js";
+import { retry } from "../src/kernel/base/retry.js";
+import { defineScript } from "../src/kernel/script/script.js";
 import { exposures } from "./exposure.js";
 import { own, rejection, runProgram, until } from "./harness.js";
 

@@ -1,6 +1,6 @@
 import { Cluster, Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { addressOf, hasEnded, isReady, keyPrefixOf, nodeOfSlot, reachable } from "../src/client.js";
+import { addressOf, hasEnded, isReady, keyPrefixOf, nodeOfSlot, reachable } from "../src/kernel/connection/client.js";
 
 const single = new Redis({ lazyConnect: true, host: "h", port: 7, password: "canary", keyPrefix: "app:" });
 const node = { host: "10.0.0.1", port: 7001 };

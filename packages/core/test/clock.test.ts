@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ServerClock, surely } from "../src/clock.js";
+import { ServerClock, lowerBoundMs } from "../src/kernel/context/clock.js";
 
 /** A world with a true server clock: `rate` off by up to half a per cent, in whole milliseconds, and one-way delays. */
 interface Step {
@@ -111,14 +111,14 @@ describe("ServerClock", () => {
     const clock = new ServerClock();
     clock.observe(0, 10_000, 1);
     clock.observe(50, 10_050 + 40, 200);
-    expect(clock.earliest(11_000)).toBe(surely(1_000));
+    expect(clock.earliest(11_000)).toBe(lowerBoundMs(1_000));
     clock.observe(60_000, 70_040, 60_100);
-    expect(clock.earliest(71_000)).toBe(60_000 + surely(960));
+    expect(clock.earliest(71_000)).toBe(60_000 + lowerBoundMs(960));
   });
 });
 
 describe("surely", () => {
   it("makes spans shorter and the past longer ago", () => {
-    expect([surely(10_000), surely(0), surely(-10_000)]).toEqual([9_898, -2, -10_102]);
+    expect([lowerBoundMs(10_000), lowerBoundMs(0), lowerBoundMs(-10_000)]).toEqual([9_898, -2, -10_102]);
   });
 });

@@ -1,7 +1,7 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { useRedis } from "@kit/testing";
-import type { Inbox } from "../src/inbox.js";
+import type { Inbox } from "../src/kernel/context/inbox.js";
 import { createConfig } from "../src/config/index.js";
 import { openInbox } from "./inbox-behaviour.js";
 import { own, until } from "./harness.js";

@@ -2,7 +2,7 @@ import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import { useRedis } from "@kit/testing";
 import { createComponent, createFlags, withComponent } from "../src/config/index.js";
-import { slotOf } from "../src/index.js";
+import { slotOf } from "../src/toolkit/index.js";
 import { configBehaviour } from "./config-behaviour.js";
 
 const redis = useRedis(vitest, { mode: "cluster", permanentKeys: [/:config:\{/] });

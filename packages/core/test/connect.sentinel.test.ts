@@ -5,7 +5,7 @@ import { createServer } from "node:tls";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { useRedis } from "@kit/testing";
-import { connect } from "../src/connect.js";
+import { connect } from "../src/connect/connect.js";
 import { own, rejection } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel" });

@@ -7,9 +7,9 @@ import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { Redis } from "ioredis";
 import { eventually, FaultProxy, startRedis, useRedis } from "@kit/testing";
-import { connect, type ConnectOptions } from "../src/connect.js";
-import { KitClosedError, KitError, KitUnavailableError } from "../src/errors.js";
-import { defineScript } from "../src/script.js";
+import { connect, type ConnectOptions } from "../src/connect/connect.js";
+import { KitClosedError, KitError, KitUnavailableError } from "../src/kernel/base/errors.js";
+import { defineScript } from "../src/kernel/script/script.js";
 import { bare, connectionsNamed, own, proxied, rejection, runProgram, timed, until } from "./harness.js";
 
 const redis = useRedis(vitest);

@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it, vi } from "vitest";
-import { atDeadline, Deadline, onAbort } from "../src/deadline.js";
+import { atDeadline, Deadline, onAbort } from "../src/kernel/base/deadline.js";
 
 const block = (ms: number): void => {
   const until = performance.now() + ms;
@@ -64,7 +64,7 @@ describe("atDeadline", () => {
   it("waits for a deadline beyond what a timer can hold", async () => {
     // The one timer of the module may be a real one, set by another test.
     vi.resetModules();
-    const fresh = await import("../src/deadline.js");
+    const fresh = await import("../src/kernel/base/deadline.js");
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance", "setImmediate"] });
     let calls = 0;
     const days = 24 * 3_600_000;

@@ -2,7 +2,7 @@ import { eventually, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { durable, replicaReads, waitForSync } from "../src/durable/index.js";
-import { slotOf } from "../src/keyspace.js";
+import { slotOf } from "../src/kernel/base/keyspace.js";
 import { endMigrations, own } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "cluster", replicas: 1 });

@@ -2,7 +2,7 @@ import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { durable, type DurabilityOptions, replicationReport, waitForSync } from "../src/durable/index.js";
-import { KitError } from "../src/errors.js";
+import { KitError } from "../src/kernel/base/errors.js";
 import { own } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel", permanentKeys: ["*"] });

@@ -3,9 +3,9 @@ import { eventually, FaultProxy, type RedisNode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type DurabilityOptions, durable, type DurableScope, waitForSync } from "../src/durable/index.js";
-import { KitKeyTypeError, KitUnavailableError, KitUnknownOutcomeError } from "../src/errors.js";
-import { retain } from "../src/runtime.js";
-import { defineScript } from "../src/script.js";
+import { KitKeyTypeError, KitUnavailableError, KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
+import { attach } from "../src/kernel/context/context.js";
+import { defineScript } from "../src/kernel/script/script.js";
 import { connectionsNamed, own, proxied, rejection, timed, until } from "./harness.js";
 
 const redis = useRedis(vitest, { replicas: 2, permanentKeys: ["*"] });
@@ -111,20 +111,20 @@ describe("durable", () => {
   });
 
   it("passes the errors of the writes on, and closes their connection", async () => {
-    const runtime = retain(redis.client);
-    redis.defer(() => runtime.release());
+    const context = attach(redis.client);
+    redis.defer(() => context.detach());
     const mine = new Error("mine");
-    await durable(runtime, terms(quick), write);
+    await durable(context, terms(quick), write);
     expect(await connectionsNamed(redis, "kit:durable")).toHaveLength(1);
-    await expect(durable(runtime, terms(quick), () => Promise.reject(mine))).rejects.toBe(mine);
+    await expect(durable(context, terms(quick), () => Promise.reject(mine))).rejects.toBe(mine);
     await until(async () => (await connectionsNamed(redis, "kit:durable")).length === 0);
     await redis.client.del(redis.prefix);
     await redis.client.rpush(redis.prefix, "x");
-    const failing = durable(runtime, terms(quick), (scope) => scope.run(addOnce, { key: redis.prefix }, { op: "1" }));
+    const failing = durable(context, terms(quick), (scope) => scope.run(addOnce, { key: redis.prefix }, { op: "1" }));
     expect(await rejection(failing)).toBeInstanceOf(KitKeyTypeError);
-    const wrong = durable(runtime, terms(quick), (scope) => scope.call("GET", redis.prefix));
+    const wrong = durable(context, terms(quick), (scope) => scope.call("GET", redis.prefix));
     expect(await rejection(wrong)).toMatchObject({ name: "KitError", code: "KIT_SERVER" });
-    expect((await durable(runtime, terms({ replicas: 2 }), (scope) => scope.call("DEL", redis.prefix))).value).toBe(1);
+    expect((await durable(context, terms({ replicas: 2 }), (scope) => scope.call("DEL", redis.prefix))).value).toBe(1);
   });
 
   it("leaves no connection on a client that nobody retains, and none behind an error", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { TypedEmitter } from "../src/emitter.js";
+import { TypedEmitter } from "../src/kernel/base/emitter.js";
 
 class Sample extends TypedEmitter<{ error: [Error]; tick: [number, string] }> {
   fire(): void {

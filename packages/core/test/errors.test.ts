@@ -12,7 +12,7 @@ import {
   replyOf,
   safeCause,
   serverError,
-} from "../src/errors.js";
+} from "../src/kernel/base/errors.js";
 
 const sha = "f2a6c4a8a5d8f7f2f2b5cf1f0b7d5f2e1a0c9d3b";
 
@@ -147,8 +147,8 @@ describe("KitError", () => {
   });
 
   it("is recognised when it comes from another copy of the package", async () => {
-    const copy = "../src/errors.js?copy";
-    const other = (await import(copy)) as typeof import("../src/errors.js");
+    const copy = "../src/kernel/base/errors.js?copy";
+    const other = (await import(copy)) as typeof import("../src/kernel/base/errors.js");
     const foreign = new other.KitConflictError("m", 1);
     expect(foreign).not.toBeInstanceOf(KitError);
     expect(KitError.is(foreign)).toBe(true);

@@ -1,9 +1,9 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { Deadline } from "../src/deadline.js";
-import { slotOf } from "../src/keyspace.js";
-import { retain } from "../src/runtime.js";
+import { Deadline } from "../src/kernel/base/deadline.js";
+import { slotOf } from "../src/kernel/base/keyspace.js";
+import { attach } from "../src/kernel/context/context.js";
 import { endMigrations, own, rejection, until } from "./harness.js";
 import { addOnce, putAll, read } from "./scripts.js";
 import { Writer } from "./writer.js";
@@ -141,12 +141,12 @@ describe("a master that is lost", () => {
 
   it("is left by a lane that led there once a call has found it silent", async () => {
     const client = await own(redis);
-    const runtime = retain(client);
-    redis.defer(() => runtime.release());
-    await runtime.inbox.open(Deadline.in(5_000));
+    const context = attach(client);
+    redis.defer(() => context.detach());
+    await context.inbox.open(Deadline.in(5_000));
     const all = [...redis.server.nodes, ...redis.server.replicas];
     const subscribers = async (node: RedisNode): Promise<number> =>
-      Number(((await node.call("PUBSUB", "NUMSUB", runtime.inbox.channel)) as unknown[])[1]);
+      Number(((await node.call("PUBSUB", "NUMSUB", context.inbox.channel)) as unknown[])[1]);
     const places = await Promise.all(all.map(subscribers));
     const shard = places.indexOf(1);
     const [master, replica] = [redis.server.nodes[shard]!, redis.server.replicas[shard]!];

@@ -1,10 +1,10 @@
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { Deadline } from "../src/deadline.js";
-import { optimistic } from "../src/optimistic.js";
-import { retain } from "../src/runtime.js";
-import type { Connection } from "../src/connect.js";
+import { Deadline } from "../src/kernel/base/deadline.js";
+import { optimistic } from "../src/transaction/optimistic.js";
+import { attach } from "../src/kernel/context/context.js";
+import type { Connection } from "../src/connect/connect.js";
 import { own, until } from "./harness.js";
 import { addOnce, read } from "./scripts.js";
 import { peerPort, Writer } from "./writer.js";
@@ -68,31 +68,31 @@ describe("failover by Sentinel", () => {
 
   it("takes lanes and transactions along, with those of a borrowed client and of a duplicate", async () => {
     const borrowed = redis.connect({ retryStrategy: () => 50 });
-    const runtimes = [retain(await own(redis)), retain(borrowed), retain(borrowed, { isolate: true })];
-    redis.defer(() => runtimes.forEach((runtime) => runtime.release()));
+    const contexts = [attach(await own(redis)), attach(borrowed), attach(borrowed, { isolate: true })];
+    redis.defer(() => contexts.forEach((context) => context.detach()));
     const [old] = redis.server.nodes as [RedisNode];
-    const resubscribed = runtimes.map(() => 0);
-    for (const [index, runtime] of runtimes.entries()) {
-      expect(await runtime.inbox.open(Deadline.in(5_000))).toBe(true);
-      runtime.inbox.onResubscribed(() => resubscribed[index]!++);
-      await optimistic(runtime, [redis.prefix], (tx) => tx.call("GET", redis.prefix));
+    const resubscribed = contexts.map(() => 0);
+    for (const [index, context] of contexts.entries()) {
+      expect(await context.inbox.open(Deadline.in(5_000))).toBe(true);
+      context.inbox.onResubscribed(() => resubscribed[index]!++);
+      await optimistic(context, [redis.prefix], (tx) => tx.call("GET", redis.prefix));
     }
     await old.kill();
     const master = await failedOver(old);
     await old.start();
-    for (const [index, runtime] of runtimes.entries()) {
+    for (const [index, context] of contexts.entries()) {
       // Where a borrowed client goes is its own business: back to the old master, too, until Sentinel tells that what it is.
-      await until(() => peerPort(runtime.client as Connection) === master.port, 20_000);
-      await until(() => resubscribed[index]! > 0 && runtime.inbox.isOpen, 10_000);
-      const heard = new Promise((resolve) => runtime.inbox.expect("id", resolve));
+      await until(() => peerPort(context.client as Connection) === master.port, 20_000);
+      await until(() => resubscribed[index]! > 0 && context.inbox.isOpen, 10_000);
+      const heard = new Promise((resolve) => context.inbox.expect("id", resolve));
       await eventually(
-        () => master.call("PUBLISH", runtime.inbox.channel, "id\tpayload").then((n) => expect(n).toBe(1)),
+        () => master.call("PUBLISH", context.inbox.channel, "id\tpayload").then((n) => expect(n).toBe(1)),
         {
           timeoutMs: 15_000,
         },
       );
       expect(await heard).toBe("payload");
-      const outcome = await optimistic(runtime, [redis.prefix], (tx) => tx.call("GET", redis.prefix), {
+      const outcome = await optimistic(context, [redis.prefix], (tx) => tx.call("GET", redis.prefix), {
         waitMs: 10_000,
       });
       expect(outcome.value).toBeNull();
@@ -100,13 +100,13 @@ describe("failover by Sentinel", () => {
   });
 
   it("moves a lane off a master that is stopped, though nobody waits on it", async () => {
-    const runtime = retain(await own(redis));
-    redis.defer(() => runtime.release());
-    await runtime.inbox.open(Deadline.in(5_000));
+    const context = attach(await own(redis));
+    redis.defer(() => context.detach());
+    await context.inbox.open(Deadline.in(5_000));
     const [old] = redis.server.nodes as [RedisNode];
     old.pause();
     const master = await failedOver(old);
-    const said = runtime.inbox.channel;
+    const said = context.inbox.channel;
     await eventually(async () => expect(await master.call("PUBLISH", said, "x\ty")).toBe(1), { timeoutMs: 1_500 });
     old.resume();
   });

@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
-import type { RedisLike } from "../src/client.js";
+import type { RedisLike } from "../src/kernel/connection/client.js";
 import { own, proxied, rejection, timed, until } from "./harness.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
 

@@ -2,10 +2,10 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { Cluster } from "ioredis";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { KitUnavailableError } from "../src/errors.js";
-import { slotOf } from "../src/keyspace.js";
-import { optimistic } from "../src/optimistic.js";
-import { retain } from "../src/runtime.js";
+import { KitUnavailableError } from "../src/kernel/base/errors.js";
+import { slotOf } from "../src/kernel/base/keyspace.js";
+import { optimistic } from "../src/transaction/optimistic.js";
+import { attach } from "../src/kernel/context/context.js";
 import { gateBehaviour } from "./gate-behaviour.js";
 import { connectionsNamed, endMigrations, own, rejection, timed, until } from "./harness.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
@@ -76,9 +76,9 @@ describe("gate on a Cluster", () => {
     const key = keyOn(0);
     const [node] = redis.server.nodes;
     await append.run(client, { key }, { value: "-" });
-    const runtime = retain(client);
-    redis.defer(() => runtime.release());
-    const { drops } = runtime.gate;
+    const context = attach(client);
+    redis.defer(() => context.detach());
+    const { connectionEpoch } = context.executor;
     // Each connection is cut right behind the request: the server runs it, and its reply meets a closed socket.
     for (let round = 0; round < 10; round++) {
       const connection = (
@@ -91,7 +91,7 @@ describe("gate on a Cluster", () => {
       expect(await running).toBe(round + 1);
     }
     // The client itself says nothing of a node's connection.
-    expect(runtime.gate.drops).toBeGreaterThan(drops);
+    expect(context.executor.connectionEpoch).toBeGreaterThan(connectionEpoch);
   });
 
   it("runs a change once whose reply is lost, and calls its outcome unknown", async () => {
@@ -104,30 +104,30 @@ describe("gate on a Cluster", () => {
       ]),
     );
     // The caller's own settings would send it again; those of a duplicate do not.
-    const runtime = retain(redis.connect({}, { natMap }), { isolate: true });
+    const context = attach(redis.connect({}, { natMap }), { isolate: true });
     const keys = [0, 1, 2].map(keyOn);
-    for (const key of keys) await append.run(runtime, { key }, { value: "-" });
+    for (const key of keys) await append.run(context, { key }, { value: "-" });
     for (const [index, key] of keys.entries()) {
       proxies[index]!.down.cutNext = 1;
-      const error = await rejection(append.run(runtime, { key }, { value: "x" }, { deadlineMs: 5_000 }));
+      const error = await rejection(append.run(context, { key }, { value: "x" }, { deadlineMs: 5_000 }));
       expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", retryable: false });
       expect(await redis.client.get(key)).toBe("-x");
     }
-    expect(await optimistic(runtime, [keys[1]!], (tx) => tx.call("GET", keys[1]!))).toEqual({
+    expect(await optimistic(context, [keys[1]!], (tx) => tx.call("GET", keys[1]!))).toEqual({
       value: "-x",
       attempts: 1,
     });
     // A node that the client knows nothing of yet is told by MOVED, by its own address; the way leads through its proxy.
-    const client = runtime.client as unknown as { slots: string[][] };
+    const client = context.client as unknown as { slots: string[][] };
     client.slots[slotOf(keys[1]!)] = client.slots[slotOf(keys[0]!)]!;
     const accepted = proxies[1]!.stats.accepted;
     for (const id of await connectionsNamed(redis, "kit:exclusive"))
       await redis.server.nodes[1]!.call("CLIENT", "KILL", "ID", id.split("#")[1]!).catch(() => undefined);
     await until(async () => (await connectionsNamed(redis, "kit:exclusive")).length === 0);
-    const moved = await optimistic(runtime, [keys[1]!], (tx) => tx.call("GET", keys[1]!));
+    const moved = await optimistic(context, [keys[1]!], (tx) => tx.call("GET", keys[1]!));
     expect(moved).toEqual({ value: "-x", attempts: 2 });
     expect(proxies[1]!.stats.accepted).toBeGreaterThan(accepted);
-    runtime.release();
+    context.detach();
   });
 
   it("waits for a killed node to come back, and never runs late what it gave up", async () => {
@@ -181,16 +181,16 @@ describe("gate on a Cluster", () => {
 
   it("keeps one clock per node, and forgets it when the node goes", async () => {
     const client = await own(redis);
-    const runtime = retain(client);
+    const context = attach(client);
     const [first, second] = [keyOn(0), keyOn(1)];
     for (const key of [first, second, keyOn(2)]) await read.run(client, { key }, {});
-    runtime.clockOf(first).observe(performance.now(), 1_000);
-    expect(runtime.clockOf(`{${first}}:other`).earliest(1_000)).toBeDefined();
-    expect(runtime.clockOf(second).earliest(1_000)).toBeUndefined();
+    context.clockOf(first).observe(performance.now(), 1_000);
+    expect(context.clockOf(`{${first}}:other`).earliest(1_000)).toBeDefined();
+    expect(context.clockOf(second).earliest(1_000)).toBeUndefined();
     await redis.server.nodes[0]!.kill();
-    await until(() => runtime.clockOf(first).earliest(1_000) === undefined);
+    await until(() => context.clockOf(first).earliest(1_000) === undefined);
     await redis.server.nodes[0]!.start();
-    runtime.release();
+    context.detach();
     await knownAgain();
   });
 

@@ -3,9 +3,9 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { startRedis, useRedis } from "@kit/testing";
 import { gateBehaviour } from "./gate-behaviour.js";
-import { KitUnavailableError, KitUnknownOutcomeError } from "../src/errors.js";
-import { retain } from "../src/runtime.js";
-import { defineScript } from "../src/script.js";
+import { KitUnavailableError, KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
+import { attach } from "../src/kernel/context/context.js";
+import { defineScript } from "../src/kernel/script/script.js";
 import { bare, callsOf, own, proxied, rejection, until } from "./harness.js";
 import { addOnce, append, read } from "./scripts.js";
 
@@ -232,9 +232,9 @@ describe("gate: listeners and deadlines", () => {
     const before = count();
     await Promise.all(Array.from({ length: 50 }, () => read.run(client, { key: redis.prefix }, {})));
     expect(count()).toBe(before);
-    const runtimes = [retain(client), retain(client), retain(client, { prefix: "other" })];
+    const contexts = [attach(client), attach(client), attach(client, { prefix: "other" })];
     expect(count()).toBeGreaterThan(before);
-    for (const runtime of runtimes) runtime.release();
+    for (const context of contexts) context.detach();
     expect(count()).toBe(before);
     expect(client.status).toBe("ready");
   });
@@ -255,17 +255,17 @@ describe("gate: listeners and deadlines", () => {
     const proxy = await proxied(redis);
     const client = redis.connect({ host: "127.0.0.1", port: proxy.port, connectionName: "isolated" });
     await client.ping();
-    const runtime = retain(client, { isolate: true });
-    expect(runtime.client).not.toBe(client);
-    expect(await read.run(runtime, { key: redis.prefix }, {})).toBe("");
-    const { stream } = runtime.client as typeof client;
+    const context = attach(client, { isolate: true });
+    expect(context.client).not.toBe(client);
+    expect(await read.run(context, { key: redis.prefix }, {})).toBe("");
+    const { stream } = context.client as typeof client;
     proxy.down.hole = true;
-    await rejection(read.run(runtime, { key: redis.prefix }, {}, { deadlineMs: 600 }));
+    await rejection(read.run(context, { key: redis.prefix }, {}, { deadlineMs: 600 }));
     await until(() => stream.destroyed);
     proxy.heal();
-    expect(await read.run(runtime, { key: redis.prefix }, {}, { deadlineMs: 5_000 })).toBe("");
-    runtime.release();
-    await until(() => runtime.client.status === "end");
+    expect(await read.run(context, { key: redis.prefix }, {}, { deadlineMs: 5_000 })).toBe("");
+    context.detach();
+    await until(() => context.client.status === "end");
   });
 
   it("keeps deadlines of many calls at once", async () => {

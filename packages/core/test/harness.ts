@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { inspect } from "node:util";
 import { eventually, FaultProxy, type RedisMode, type TestRedis } from "@kit/testing";
-import { connect, type Connection, type ConnectOptions } from "../src/connect.js";
-import { KitError } from "../src/errors.js";
+import { connect, type Connection, type ConnectOptions } from "../src/connect/connect.js";
+import { KitError } from "../src/kernel/base/errors.js";
 
 /** A client of `connect()` that is closed after the test. */
 export const own = async (redis: TestRedis<RedisMode>, options: ConnectOptions = {}): Promise<Connection> => {

@@ -1,18 +1,18 @@
 import type { RedisMode, TestRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
-import type { RedisLike } from "../src/client.js";
-import { Deadline } from "../src/deadline.js";
-import { health } from "../src/health.js";
-import type { Inbox } from "../src/inbox.js";
-import { retain } from "../src/runtime.js";
+import type { RedisLike } from "../src/kernel/connection/client.js";
+import { Deadline } from "../src/kernel/base/deadline.js";
+import { health } from "../src/connect/health.js";
+import type { Inbox } from "../src/kernel/context/inbox.js";
+import { attach } from "../src/kernel/context/context.js";
 import { connectionsNamed, until } from "./harness.js";
 
-/** The inbox of a runtime on `client`, let go after the test. */
+/** The inbox of a context on `client`, let go after the test. */
 export const openInbox = async (redis: TestRedis<RedisMode>, client: RedisLike, isOpen = true): Promise<Inbox> => {
-  const runtime = retain(client, { prefix: redis.prefix });
-  redis.defer(() => runtime.release());
-  if (isOpen && !(await runtime.inbox.open(Deadline.in(5_000)))) throw new Error("the inbox did not open");
-  return runtime.inbox;
+  const context = attach(client, { prefix: redis.prefix });
+  redis.defer(() => context.detach());
+  if (isOpen && !(await context.inbox.open(Deadline.in(5_000)))) throw new Error("the inbox did not open");
+  return context.inbox;
 };
 
 export const publish = (redis: TestRedis<RedisMode>, inbox: Inbox, message: string): Promise<unknown> =>
@@ -36,17 +36,17 @@ export const inboxBehaviour = (redis: TestRedis<RedisMode>): void => {
 
     it("uses one connection for one client, opened on first use, and none after the last release", async () => {
       const client = redis.connect();
-      const first = retain(client, { prefix: redis.prefix });
-      const second = retain(client, { prefix: redis.prefix });
+      const first = attach(client, { prefix: redis.prefix });
+      const second = attach(client, { prefix: redis.prefix });
       expect(second).toBe(first);
       expect(await connectionsNamed(redis, "kit:inbox")).toHaveLength(0);
       expect(first.inbox.state).toBeUndefined();
       await Promise.all([first.inbox.open(Deadline.in(5_000)), second.inbox.open(Deadline.in(5_000))]);
       expect(await connectionsNamed(redis, "kit:inbox")).toHaveLength(1);
       expect((await health(first)).pushes).toBe("open");
-      first.release();
+      first.detach();
       expect(first.inbox.isOpen).toBe(true);
-      second.release();
+      second.detach();
       await until(async () => (await connectionsNamed(redis, "kit:inbox")).length === 0);
       await expect(first.inbox.open(Deadline.in(100))).rejects.toMatchObject({ code: "KIT_CLOSED" });
     });
@@ -64,9 +64,9 @@ export const inboxBehaviour = (redis: TestRedis<RedisMode>): void => {
 
     it("is a channel of its own for each prefix and each client", async () => {
       const channels = [redis.client, redis.client, redis.connect()].map((client, index) => {
-        const runtime = retain(client, { prefix: `${redis.prefix}${String(index)}` });
-        redis.defer(() => runtime.release());
-        return runtime.inbox.channel;
+        const context = attach(client, { prefix: `${redis.prefix}${String(index)}` });
+        redis.defer(() => context.detach());
+        return context.inbox.channel;
       });
       expect(new Set(channels).size).toBe(3);
     });

@@ -1,7 +1,7 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, useRedis } from "@kit/testing";
-import { slotOf } from "../src/keyspace.js";
+import { slotOf } from "../src/kernel/base/keyspace.js";
 import { connectionsNamed, own, until } from "./harness.js";
 import { inboxBehaviour, openInbox, publish } from "./inbox-behaviour.js";
 

@@ -1,9 +1,9 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { FaultProxy, startRedis, useRedis } from "@kit/testing";
-import { Deadline } from "../src/deadline.js";
-import { health } from "../src/health.js";
-import { retain } from "../src/runtime.js";
+import { Deadline } from "../src/kernel/base/deadline.js";
+import { health } from "../src/connect/health.js";
+import { attach } from "../src/kernel/context/context.js";
 import { inboxBehaviour, openInbox, publish } from "./inbox-behaviour.js";
 import { connectionsNamed, own, proxied, until } from "./harness.js";
 
@@ -36,12 +36,12 @@ describe("inbox", () => {
   it("stays closed when it is closed while it opens", async () => {
     const client = await own(redis);
     for (let round = 0; round < 10; round++) {
-      const runtime = retain(client, { prefix: `${redis.prefix}${String(round)}` });
-      const opening = runtime.inbox.open(Deadline.in(2_000));
-      setTimeout(() => runtime.release(), round / 2);
+      const context = attach(client, { prefix: `${redis.prefix}${String(round)}` });
+      const opening = context.inbox.open(Deadline.in(2_000));
+      setTimeout(() => context.detach(), round / 2);
       await opening;
-      await until(() => runtime.inbox.state === undefined);
-      expect(runtime.inbox.isOpen).toBe(false);
+      await until(() => context.inbox.state === undefined);
+      expect(context.inbox.isOpen).toBe(false);
     }
     await until(async () => (await connectionsNamed(redis, "kit:inbox")).length === 0);
   });

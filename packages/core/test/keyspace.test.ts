@@ -2,7 +2,7 @@ import fc from "fast-check";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { useRedis } from "@kit/testing";
-import { checkPrefix, keyspace, slotOf } from "../src/keyspace.js";
+import { checkPrefix, keyspace, slotOf } from "../src/kernel/base/keyspace.js";
 
 const redis = useRedis(vitest, { args: ["--cluster-enabled", "yes"] });
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { LeaseScheduler, type ScheduledLease } from "../src/leases.js";
+import { ExpiryScheduler, type ScheduledLease } from "../src/kernel/context/expiry.js";
 
 class Sample implements ScheduledLease {
   readonly batches: Sample[][] = [];
@@ -43,7 +43,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-describe("LeaseScheduler", () => {
+describe("ExpiryScheduler", () => {
   it("lapses leases in the order of their deadlines, whatever was added, changed and removed", () => {
     const action = fc.record({
       kind: fc.constantFrom("add", "change", "remove"),
@@ -53,7 +53,7 @@ describe("LeaseScheduler", () => {
     fake();
     fc.assert(
       fc.property(fc.array(action, { maxLength: 80 }), (actions) => {
-        const scheduler = new LeaseScheduler();
+        const scheduler = new ExpiryScheduler();
         const order: Sample[] = [];
         const live: Sample[] = [];
         const now = performance.now();
@@ -86,7 +86,7 @@ describe("LeaseScheduler", () => {
   });
 
   it("lapses a deadline within five milliseconds when the event loop is idle", async () => {
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const lateness: number[] = [];
     for (let round = 0; round < 10; round++) {
       const lease = new Sample(Infinity, 20);
@@ -106,7 +106,7 @@ describe("LeaseScheduler", () => {
 
   it("renews those of a group that are due in batches of at most a hundred", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const leases = Array.from({ length: 250 }, () => new Sample(10, 1_000));
     for (const lease of leases) scheduler.add(lease);
     vi.advanceTimersByTime(15);
@@ -117,7 +117,7 @@ describe("LeaseScheduler", () => {
 
   it("never renews two groups in one batch", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const leases = Array.from({ length: 30 }, (_, index) => new Sample(10, 1_000, String(index % 3)));
     for (const lease of leases) scheduler.add(lease);
     vi.advanceTimersByTime(15);
@@ -127,7 +127,7 @@ describe("LeaseScheduler", () => {
 
   it("takes along those of the group whose slack reaches back to now, and only those", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const due = new Sample(10, 1_000);
     const near = new Sample(60, 1_000, "", 60);
     const far = new Sample(200, 1_000, "", 60);
@@ -140,7 +140,7 @@ describe("LeaseScheduler", () => {
 
   it("asks once: a renewal under way is not asked for again, and its deadline still counts", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const lease = new Sample(10, 500);
     scheduler.add(lease);
     vi.advanceTimersByTime(400);
@@ -152,7 +152,7 @@ describe("LeaseScheduler", () => {
 
   it("goes on renewing a lease that its renewer schedules again", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const lease = new Sample(10, 100);
     lease.onRenew = () => {
       lease.renewAt = performance.now() + 10;
@@ -167,7 +167,7 @@ describe("LeaseScheduler", () => {
 
   it("renews everything at once when asked, save what is under way", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const idle = new Sample(5_000, 10_000);
     const busy = new Sample(Infinity, 10_000);
     scheduler.add(idle);
@@ -181,7 +181,7 @@ describe("LeaseScheduler", () => {
   it("renews everything within a second when the wall clock parts from the monotonic one, in either direction", () => {
     for (const step of [3_600_000, -3_600_000, 1_500]) {
       fake();
-      const scheduler = new LeaseScheduler();
+      const scheduler = new ExpiryScheduler();
       const lease = new Sample(60_000, 120_000);
       scheduler.add(lease);
       vi.advanceTimersByTime(2_500);
@@ -200,7 +200,7 @@ describe("LeaseScheduler", () => {
 
   it("lets small steps of the wall clock pass", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const lease = new Sample(60_000, 120_000);
     scheduler.add(lease);
     vi.setSystemTime(Date.now() + 900);
@@ -210,7 +210,7 @@ describe("LeaseScheduler", () => {
 
   it("goes on with the others when one of them throws", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const bad = new Sample(Infinity, 10);
     bad.onLapse = () => {
       throw new Error("of the lease");
@@ -225,7 +225,7 @@ describe("LeaseScheduler", () => {
 
   it("has one timer for all, and none a second after the last", () => {
     fake();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const leases = Array.from({ length: 1_000 }, (_, index) => new Sample(index, 10_000 + index));
     for (const lease of leases) scheduler.add(lease);
     expect(vi.getTimerCount()).toBe(1);
@@ -237,7 +237,7 @@ describe("LeaseScheduler", () => {
 
   it("does not keep a process alive", () => {
     const before = timers();
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const lease = new Sample(60_000, 60_000);
     scheduler.add(lease);
     expect(timers()).toBe(before);
@@ -245,7 +245,7 @@ describe("LeaseScheduler", () => {
   });
 
   it("ignores leases that it does not have", () => {
-    const scheduler = new LeaseScheduler();
+    const scheduler = new ExpiryScheduler();
     const lease = new Sample(10, 20);
     scheduler.changed(lease);
     scheduler.remove(lease);

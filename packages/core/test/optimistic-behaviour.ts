@@ -1,14 +1,14 @@
 import type { RedisMode, TestRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
-import { hasEnded, type RedisLike } from "../src/client.js";
-import { KitConflictError } from "../src/errors.js";
-import { optimistic, type OptimisticResult } from "../src/optimistic.js";
-import { retain, type Runtime } from "../src/runtime.js";
+import { hasEnded, type RedisLike } from "../src/kernel/connection/client.js";
+import { KitConflictError } from "../src/kernel/base/errors.js";
+import { optimistic, type OptimisticResult } from "../src/transaction/optimistic.js";
+import { attach, type ClientContext } from "../src/kernel/context/context.js";
 import { connectionsNamed, own, rejection, until } from "./harness.js";
 
 /** Adds one the way that loses updates unless nobody comes between. */
 export const increment = (
-  client: RedisLike | Runtime,
+  client: RedisLike | ClientContext,
   key: string,
   waitMs = 30_000,
 ): Promise<OptimisticResult<number>> =>
@@ -170,11 +170,11 @@ export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("lends at most eight connections, first come first served", async () => {
-      const runtime = retain(redis.client, { prefix: redis.prefix });
+      const context = attach(redis.client, { prefix: redis.prefix });
       const entered: number[] = [];
       const gates: (() => void)[] = [];
       const calls = Array.from({ length: 20 }, (_, index) =>
-        optimistic(runtime, [redis.prefix], async () => {
+        optimistic(context, [redis.prefix], async () => {
           entered.push(index);
           await new Promise<void>((resolve) => gates.push(resolve));
         }),
@@ -191,26 +191,26 @@ export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
       await Promise.all(calls);
       expect(entered.slice(8)).toEqual(Array.from({ length: 12 }, (_, index) => index + 8));
       expect((await connectionsNamed(redis, "kit:exclusive")).length).toBeLessThanOrEqual(8);
-      runtime.release();
+      context.detach();
       await until(async () => (await connectionsNamed(redis, "kit:exclusive")).length === 0);
     });
 
     it("stops waiting for a connection at its deadline, on abort, and on close", async () => {
-      const runtime = retain(redis.client, { prefix: redis.prefix });
+      const context = attach(redis.client, { prefix: redis.prefix });
       const gates: (() => void)[] = [];
       const busy = Array.from({ length: 8 }, () =>
-        optimistic(runtime, [redis.prefix], () => new Promise<void>((resolve) => gates.push(resolve))),
+        optimistic(context, [redis.prefix], () => new Promise<void>((resolve) => gates.push(resolve))),
       );
       await until(() => gates.length === 8);
-      const late = await rejection(increment(runtime, redis.prefix, 50));
+      const late = await rejection(increment(context, redis.prefix, 50));
       expect(late).toMatchObject({ code: "KIT_UNAVAILABLE" });
       const controller = new AbortController();
-      const aborted = optimistic(runtime, [redis.prefix], () => Promise.resolve(), { signal: controller.signal });
+      const aborted = optimistic(context, [redis.prefix], () => Promise.resolve(), { signal: controller.signal });
       setImmediate(() => controller.abort(new Error("enough")));
       await expect(aborted).rejects.toThrow("enough");
-      const closed = rejection(increment(runtime, redis.prefix));
+      const closed = rejection(increment(context, redis.prefix));
       await Promise.resolve();
-      setImmediate(() => runtime.release());
+      setImmediate(() => context.detach());
       expect(await closed).toMatchObject({ code: "KIT_CLOSED" });
       for (const open of gates) open();
       await Promise.allSettled(busy);

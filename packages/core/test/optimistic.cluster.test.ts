@@ -1,9 +1,9 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, useRedis } from "@kit/testing";
-import { slotOf } from "../src/keyspace.js";
-import { optimistic } from "../src/optimistic.js";
-import { retain } from "../src/runtime.js";
+import { slotOf } from "../src/kernel/base/keyspace.js";
+import { optimistic } from "../src/transaction/optimistic.js";
+import { attach } from "../src/kernel/context/context.js";
 import { connectionsNamed, endMigrations, own, rejection } from "./harness.js";
 import { increment, optimisticBehaviour } from "./optimistic-behaviour.js";
 
@@ -21,14 +21,14 @@ const keyOn = (node: number): string => {
 describe("optimistic on a Cluster", () => {
   it("goes to the node of the slot at once, and stays within its bound over all nodes", async () => {
     const client = await own(redis);
-    const runtime = retain(client);
-    redis.defer(() => runtime.release());
+    const context = attach(client);
+    redis.defer(() => context.detach());
     for (let round = 0; round < 3; round++)
-      for (const node of [0, 1, 2]) expect((await increment(runtime, keyOn(node))).attempts).toBe(1);
+      for (const node of [0, 1, 2]) expect((await increment(context, keyOn(node))).attempts).toBe(1);
     const ports = (await connectionsNamed(redis, "kit:exclusive")).map((id) => Number(id.split("#")[0]));
     expect(new Set(ports)).toEqual(new Set(redis.server.nodes.map(({ port }) => port)));
     expect(ports).toHaveLength(3);
-    await Promise.all(Array.from({ length: 60 }, (_, index) => increment(runtime, keyOn(index % 3))));
+    await Promise.all(Array.from({ length: 60 }, (_, index) => increment(context, keyOn(index % 3))));
     expect((await connectionsNamed(redis, "kit:exclusive")).length).toBeLessThanOrEqual(8);
   });
 

@@ -2,8 +2,8 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { watchLoop } from "@tooling/classic";
 import { useRedis } from "@kit/testing";
-import { KitUnknownOutcomeError } from "../src/errors.js";
-import { optimistic } from "../src/optimistic.js";
+import { KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
+import { optimistic } from "../src/transaction/optimistic.js";
 import { callsOf, connectionsNamed, own, proxied, rejection, runProgram, until } from "./harness.js";
 import { increment, optimisticBehaviour } from "./optimistic-behaviour.js";
 

@@ -1,6 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { assertClient, booleanOption, integerOption, optionsObject, signalOption, textOption } from "../src/options.js";
+import {
+  assertClient,
+  booleanOption,
+  integerOption,
+  optionsObject,
+  signalOption,
+  textOption,
+} from "../src/kernel/base/options.js";
 
 describe("options", () => {
   it("come back when they are what they should be", () => {

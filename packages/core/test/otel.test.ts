@@ -8,7 +8,8 @@ import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-ho
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { startRedis } from "@kit/testing";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { KitError, onTraced, traced } from "../src/index.js";
+import { KitError } from "../src/index.js";
+import { onTraced, traced } from "../src/toolkit/index.js";
 import { traceKit } from "../src/otel/index.js";
 import { rejection, runProgram } from "./harness.js";
 
@@ -45,7 +46,7 @@ const span = (name: string) => {
 };
 
 /** A promise, and what resolves it. */
-const gate = (): { opened: Promise<void>; open: () => void } => {
+const executor = (): { opened: Promise<void>; open: () => void } => {
   let open = (): void => undefined;
   const opened = new Promise<void>((resolve) => (open = resolve));
   return { opened, open };
@@ -68,7 +69,7 @@ describe("traceKit", () => {
 
   it("lasts as long as the operation", async () => {
     tracing();
-    const { opened, open } = gate();
+    const { opened, open } = executor();
     const work = run("otel.long", () => opened);
     await Promise.resolve();
     expect(spans()).toEqual([]);
@@ -131,7 +132,7 @@ describe("traceKit", () => {
 
   it("keeps operations apart that run at once", async () => {
     tracing();
-    const { opened, open } = gate();
+    const { opened, open } = executor();
     const work = ["one", "two"].map((name) =>
       run(`otel.${name}`, async () => {
         await opened;
@@ -176,7 +177,7 @@ describe("traceKit", () => {
 
   it("stops when told, ends what is under way, and lets the operation finish", async () => {
     const stop = tracing();
-    const { opened, open } = gate();
+    const { opened, open } = executor();
     const work = run("otel.cut", () => opened.then(() => "done"));
     stop();
     expect(span("otel.cut").ended).toBe(true);

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { KitError, KitUnknownOutcomeError } from "../src/errors.js";
-import { backoffMs, pause, retry } from "../src/retry.js";
+import { KitError, KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
+import { backoffMs, pause, retry } from "../src/kernel/base/retry.js";
 
 afterEach(() => {
   vi.useRealTimers();

@@ -2,10 +2,10 @@ import type { EventEmitter } from "node:events";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, useRedis } from "@kit/testing";
-import { Deadline } from "../src/deadline.js";
-import { health } from "../src/health.js";
-import { optimistic } from "../src/optimistic.js";
-import { retain, withRuntime } from "../src/runtime.js";
+import { Deadline } from "../src/kernel/base/deadline.js";
+import { health } from "../src/connect/health.js";
+import { optimistic } from "../src/transaction/optimistic.js";
+import { attach, withContext } from "../src/kernel/context/context.js";
 import { connectionsNamed, own, proxied, rejection, runProgram, until } from "./harness.js";
 import { append, read } from "./scripts.js";
 
@@ -13,27 +13,27 @@ const redis = useRedis(vitest);
 
 describe("runtime", () => {
   it("is one for a client and prefix, until the last holder lets go", () => {
-    const first = retain(redis.client);
-    expect(retain(redis.client)).toBe(first);
-    const other = retain(redis.client, { prefix: "other" });
+    const first = attach(redis.client);
+    expect(attach(redis.client)).toBe(first);
+    const other = attach(redis.client, { prefix: "other" });
     expect(other).not.toBe(first);
-    const isolated = retain(redis.client, { isolate: true });
+    const isolated = attach(redis.client, { isolate: true });
     expect(isolated).not.toBe(first);
-    isolated.release();
-    first.release();
-    expect(retain(redis.client)).toBe(first);
-    first.release();
-    first.release();
-    other.release();
-    const next = retain(redis.client);
+    isolated.detach();
+    first.detach();
+    expect(attach(redis.client)).toBe(first);
+    first.detach();
+    first.detach();
+    other.detach();
+    const next = attach(redis.client);
     expect(next).not.toBe(first);
-    next.release();
+    next.detach();
   });
 
   it("belongs to one operation when nobody retains, also when that fails", async () => {
     const count = (): number => redis.client.listenerCount("error");
     const before = count();
-    await expect(withRuntime(redis.client, () => Promise.reject(new Error("x")))).rejects.toThrow("x");
+    await expect(withContext(redis.client, () => Promise.reject(new Error("x")))).rejects.toThrow("x");
     expect(count()).toBe(before);
   });
 
@@ -41,9 +41,9 @@ describe("runtime", () => {
     await redis.server.call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-info");
     redis.defer(() => redis.server.call("ACL", "DELUSER", "ada"));
     const client = redis.connect({ username: "ada", password: "pw", enableReadyCheck: false });
-    const runtime = retain(client);
-    expect(await runtime.isCluster(2_000)).toBe(true);
-    runtime.release();
+    const context = attach(client);
+    expect(await context.isCluster(2_000)).toBe(true);
+    context.detach();
     client.disconnect();
     await until(() => client.status === "end");
   });
@@ -51,22 +51,22 @@ describe("runtime", () => {
   it("asks again when the server did not answer", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
-    const runtime = retain(client);
+    const context = attach(client);
     proxy.down.hole = true;
-    expect(await rejection(runtime.isCluster(100))).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    expect(await rejection(context.isCluster(100))).toMatchObject({ code: "KIT_UNAVAILABLE" });
     proxy.heal();
-    expect(await runtime.isCluster(5_000)).toBe(false);
-    runtime.release();
+    expect(await context.isCluster(5_000)).toBe(false);
+    context.detach();
   });
 
   it("forgets the server's clock with the connection", async () => {
     const client = await own(redis);
-    const runtime = retain(client);
-    runtime.clockOf("a").observe(performance.now(), 1_000);
-    expect(runtime.clockOf("b").earliest(1_000)).toBeDefined();
+    const context = attach(client);
+    context.clockOf("a").observe(performance.now(), 1_000);
+    expect(context.clockOf("b").earliest(1_000)).toBeDefined();
     await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
-    await until(() => runtime.clockOf("a").earliest(1_000) === undefined);
-    runtime.release();
+    await until(() => context.clockOf("a").earliest(1_000) === undefined);
+    context.detach();
   });
 
   it.each([
@@ -75,7 +75,7 @@ describe("runtime", () => {
     ["a prefix that is no text", { prefix: 1 }, TypeError],
     ["isolate that is no boolean", { isolate: "yes" }, TypeError],
   ])("refuses %s", (_, options, kind) => {
-    expect(() => retain(redis.client, options as object)).toThrow(kind);
+    expect(() => attach(redis.client, options as object)).toThrow(kind);
   });
 
   it("refuses to isolate from a client that has ended, as that from nothing", async () => {
@@ -83,7 +83,7 @@ describe("runtime", () => {
     await client.ping();
     client.disconnect();
     await until(() => client.status === "end");
-    expect(() => retain(client, { isolate: true })).toThrow(expect.objectContaining({ code: "KIT_CLOSED" }));
+    expect(() => attach(client, { isolate: true })).toThrow(expect.objectContaining({ code: "KIT_CLOSED" }));
   });
 });
 
@@ -142,11 +142,11 @@ describe("health", () => {
   });
 
   it("shows whether pushes arrive", async () => {
-    const runtime = retain(await own(redis), { prefix: redis.prefix });
-    expect((await health(runtime)).pushes).toBeUndefined();
-    await runtime.inbox.open(Deadline.in(2_000));
-    expect((await health(runtime)).pushes).toBe("open");
-    runtime.release();
+    const context = attach(await own(redis), { prefix: redis.prefix });
+    expect((await health(context)).pushes).toBeUndefined();
+    await context.inbox.open(Deadline.in(2_000));
+    expect((await health(context)).pushes).toBe("open");
+    context.detach();
   });
 
   it.each([0, -1, 1.5, Number.NaN])("refuses a deadline of %d", async (deadlineMs) => {
@@ -163,18 +163,18 @@ describe("after everything is closed", () => {
         .sort();
     const before = kinds();
     const client = await own(redis, { connectionName: "kit:left" });
-    const runtimes = [retain(client), retain(client, { prefix: "other" }), retain(client, { isolate: true })];
-    for (const runtime of runtimes) {
-      await runtime.inbox.open(Deadline.in(2_000));
-      await append.run(runtime, { key: redis.prefix }, { value: "x" });
-      await optimistic(runtime, [redis.prefix], async (tx) => {
+    const contexts = [attach(client), attach(client, { prefix: "other" }), attach(client, { isolate: true })];
+    for (const context of contexts) {
+      await context.inbox.open(Deadline.in(2_000));
+      await append.run(context, { key: redis.prefix }, { value: "x" });
+      await optimistic(context, [redis.prefix], async (tx) => {
         await tx.call("GET", redis.prefix);
         tx.queue("APPEND", redis.prefix, "y");
       });
-      await health(runtime);
+      await health(context);
     }
     expect((await connectionsNamed(redis, "kit:")).length).toBe(3 + 3 + 2);
-    for (const runtime of runtimes) runtime.release();
+    for (const context of contexts) context.detach();
     await client.close();
     await until(async () => (await connectionsNamed(redis, "kit:")).length === 0);
     await eventually(() => expect(kinds()).toEqual(before));
@@ -184,22 +184,23 @@ describe("after everything is closed", () => {
 
   it("the process ends by itself, with everything used and nothing printed", async () => {
     const { stdout, stderr, code } = await runProgram(`
-      import { connect, health, optimistic, retain, Deadline } from "./dist/index.js";
+      import { connect, health, optimistic } from "./dist/index.js";
+      import { attach, Deadline } from "./dist/toolkit.js";
       const client = await connect("${redis.url}");
-      const runtime = retain(client, { prefix: "${redis.prefix}" });
-      await runtime.inbox.open(Deadline.in(2_000));
-      await optimistic(runtime, ["${redis.prefix}"], (tx) => tx.call("GET", "${redis.prefix}"));
-      await health(runtime);
-      runtime.release();
+      const context = attach(client, { prefix: "${redis.prefix}" });
+      await context.inbox.open(Deadline.in(2_000));
+      await optimistic(context, ["${redis.prefix}"], (tx) => tx.call("GET", "${redis.prefix}"));
+      await health(context);
+      context.detach();
       await client.close();`);
     expect({ stdout, stderr, code }).toEqual({ stdout: "", stderr: "", code: 0 });
   });
 
-  it("a runtime that was let go can be made again", async () => {
+  it("a context that was let go can be made again", async () => {
     for (let round = 0; round < 3; round++) {
-      const runtime = retain(redis.client);
-      expect(await read.run(runtime, { key: redis.prefix }, {})).toBe("");
-      runtime.release();
+      const context = attach(redis.client);
+      expect(await read.run(context, { key: redis.prefix }, {})).toBe("");
+      context.detach();
     }
   });
 });

@@ -1,6 +1,6 @@
 import type { RedisMode, TestRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
-import { retain } from "../src/runtime.js";
+import { attach } from "../src/kernel/context/context.js";
 import { own } from "./harness.js";
 import { addOnce, putAll, read } from "./scripts.js";
 
@@ -31,26 +31,26 @@ export const scriptBehaviour = (redis: TestRedis<RedisMode>): void => {
   });
 
   describe("script on each kind of client", () => {
-    it("runs on a borrowed client, on one of connect(), on a runtime and on an isolated one", async () => {
+    it("runs on a borrowed client, on one of connect(), on a context and on an isolated one", async () => {
       const owned = await own(redis);
-      const runtime = retain(redis.client);
-      const isolated = retain(redis.client, { isolate: true });
-      for (const [index, client] of [redis.client, owned, runtime, isolated].entries())
+      const context = attach(redis.client);
+      const isolated = attach(redis.client, { isolate: true });
+      for (const [index, client] of [redis.client, owned, context, isolated].entries())
         expect(await addOnce.run(client, { key: redis.prefix }, { op: String(index) })).toBe(index + 1);
-      runtime.release();
-      isolated.release();
+      context.detach();
+      isolated.detach();
     });
   });
 
   describe("runtime", () => {
     it("asks the server once whether it is a Cluster", async () => {
-      const runtime = retain(redis.client, { prefix: redis.prefix });
-      const answers = await Promise.all([runtime.isCluster(2_000), runtime.isCluster(2_000), runtime.isCluster(2_000)]);
+      const context = attach(redis.client, { prefix: redis.prefix });
+      const answers = await Promise.all([context.isCluster(2_000), context.isCluster(2_000), context.isCluster(2_000)]);
       expect(new Set(answers)).toEqual(new Set([redis.server.mode === "cluster"]));
-      const groups = new Set(["{a}1", "{b}1", "{c}1"].map((key) => runtime.groupOf(key)));
+      const groups = new Set(["{a}1", "{b}1", "{c}1"].map((key) => context.groupOf(key)));
       expect(groups.size).toBe(redis.server.mode === "cluster" ? 3 : 1);
-      expect(runtime.groupOf("{a}1")).toBe(runtime.groupOf("{a}2"));
-      runtime.release();
+      expect(context.groupOf("{a}1")).toBe(context.groupOf("{a}2"));
+      context.detach();
     });
   });
 };

@@ -1,8 +1,8 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { contract, startRedis, useRedis } from "@kit/testing";
-import { KitError, KitKeyTypeError } from "../src/errors.js";
-import { defineScript } from "../src/script.js";
+import { KitError, KitKeyTypeError } from "../src/kernel/base/errors.js";
+import { defineScript } from "../src/kernel/script/script.js";
 import { bare, callsOf, own, rejection, until } from "./harness.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
 import { scriptBehaviour } from "./script-behaviour.js";

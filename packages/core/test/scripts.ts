@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "../src/script.js";
+import { defineScript, type Script } from "../src/kernel/script/script.js";
 
 /** Not idempotent: every run adds. */
 export const append: Script<readonly ["key"], readonly ["value"], number> = defineScript({

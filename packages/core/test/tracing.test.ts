@@ -1,6 +1,6 @@
 import { channel } from "node:diagnostics_channel";
 import { describe, expect, it } from "vitest";
-import { traced } from "../src/tracing.js";
+import { traced } from "../src/kernel/base/tracing.js";
 
 const phases = ["start", "end", "asyncStart", "asyncEnd", "error"] as const;
 

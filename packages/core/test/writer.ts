@@ -1,4 +1,4 @@
-import type { NodeClient, RedisLike } from "../src/client.js";
+import type { NodeClient, RedisLike } from "../src/kernel/connection/client.js";
 import { addOnce } from "./scripts.js";
 
 /** The port that a single client is connected to. */

@@ -28,7 +28,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
 
   constructor(redis: RedisLike, settings: LeaserSettings, onError: (error: KitError) => void) {
     super(redis, "lock", settings, onError);
-    this.#keysOf = lockKeys(this.runtime.prefix);
+    this.#keysOf = lockKeys(this.context.prefix);
   }
 
   override keyOf(name: string): string {
@@ -54,7 +54,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   }
 
   inspect(name: string, first: number): Promise<scripts.InspectReply> {
-    return scripts.inspect.run(this.runtime, this.#keysOf(name), { first }, this.settings);
+    return scripts.inspect.run(this.context, this.#keysOf(name), { first }, this.settings);
   }
 
   /** Takes the lock from its owner, if that still has it. */
@@ -75,7 +75,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
       owner: `${token}|${terms.holder}`,
       terms: `${firstTermMs(terms)} ${notAfter} ${this.shared} ${pushedTermMs(terms)} ${aliveMs} ${maxWaiters} ${inbox}`,
     };
-    return scripts.acquire.run(this.runtime, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
+    return scripts.acquire.run(this.context, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
   }
 
   protected override sendRelease(
@@ -87,7 +87,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   ): Promise<ReleaseReply> {
     const { deadlineMs } = this.settings;
     const args = { owner: `${token}|${holder}`, terms: `${this.shared} ${proof}` };
-    return scripts.release.run(this.runtime, this.#keysOf(name), args, { deadlineMs, op: token, signal });
+    return scripts.release.run(this.context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
   }
 
   protected override sendRenew(
@@ -95,7 +95,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
     deadlineMs: number,
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
     return scripts.renew.run(
-      this.runtime,
+      this.context,
       { leases: renewals.map(({ key }) => key) },
       { terms: renewals.flatMap(({ lease, termMs }) => [`${lease.token}|${lease.holder}`, termMs]) },
       { deadlineMs },
@@ -108,7 +108,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   ): Promise<BeatReply<scripts.Held>> {
     const { deadlineMs } = this.settings;
     const tokens = waiters.map(({ token }) => token);
-    return scripts.beat.run(this.runtime, this.#keysOf(name), { shared: this.shared, aliveMs, tokens }, { deadlineMs });
+    return scripts.beat.run(this.context, this.#keysOf(name), { shared: this.shared, aliveMs, tokens }, { deadlineMs });
   }
 }
 

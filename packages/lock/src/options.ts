@@ -1,4 +1,4 @@
-import { optionsObject } from "@kit/core";
+import { optionsObject } from "@kit/core/toolkit";
 import {
   acquireTerms as baseTerms,
   type AcquireTerms,

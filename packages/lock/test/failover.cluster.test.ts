@@ -1,4 +1,4 @@
-import { slotOf } from "@kit/core";
+import { slotOf } from "@kit/core/toolkit";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { aborted, inStep } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";

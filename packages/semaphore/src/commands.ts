@@ -45,9 +45,9 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     this.#limits = settings;
     this.#events = events;
     try {
-      this.#keys = semaphoreKeys(this.runtime.prefix, name);
+      this.#keys = semaphoreKeys(this.context.prefix, name);
     } catch (error) {
-      this.runtime.release();
+      this.context.detach();
       throw error;
     }
   }
@@ -74,7 +74,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
   }
 
   inspect(first: number, tenant = ""): Promise<scripts.InspectReply> {
-    return scripts.inspect.run(this.runtime, this.#keys, { first, tenant: encoded(tenant) }, this.settings);
+    return scripts.inspect.run(this.context, this.#keys, { first, tenant: encoded(tenant) }, this.settings);
   }
 
   /** Changes the limits, and lets in all that fit then. */
@@ -83,7 +83,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
     const args = { shared: this.shared, limit: permits ?? "", perTenant, first, firstPerTenant };
     const go = (from: string): Promise<scripts.Resized> =>
-      scripts.resize.run(this.runtime, this.#keys, { ...args, from }, this.settings);
+      scripts.resize.run(this.context, this.#keys, { ...args, from }, this.settings);
     let resized = await go("");
     while (resized.from !== undefined) resized = await go(resized.from);
     // The rest is only granted: somebody may have set other limits meanwhile.
@@ -104,7 +104,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     const waiting = `${this.shared} ${terms.priority} ${pushedTermMs(terms)} ${aliveMs} ${this.settings.maxWaiters} ${inbox}`;
     const args = { claim: claimOf(token, terms), terms: `${own} ${waiting}` };
     const options = { deadlineMs, op: token, isWanted, signal };
-    const reply = await scripts.acquire.run(this.runtime, this.#keys, args, options);
+    const reply = await scripts.acquire.run(this.context, this.#keys, args, options);
     if (reply.state === "too-heavy") {
       this.#events.limits(reply);
       const most = Math.min(reply.permits, reply.permitsPerTenant ?? Infinity);
@@ -123,7 +123,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
   ): Promise<ReleaseReply> {
     const { deadlineMs } = this.settings;
     const args = { claim: claimOf(token, terms), shared: this.shared };
-    return scripts.release.run(this.runtime, this.#keys, args, { deadlineMs, op: token, signal });
+    return scripts.release.run(this.context, this.#keys, args, { deadlineMs, op: token, signal });
   }
 
   protected override sendRenew(
@@ -131,7 +131,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     deadlineMs: number,
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
     return scripts.renew.run(
-      this.runtime,
+      this.context,
       { permits: renewals.map(({ key }) => key) },
       { terms: renewals.flatMap(({ lease, termMs }) => [claimOf(lease.token, lease.terms), termMs]) },
       { deadlineMs },
@@ -146,7 +146,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     const { permits, permitsPerTenant = "" } = this.#limits;
     const claims = waiters.map(({ token, terms }) => claimOf(token, terms));
     const args = { shared: this.shared, aliveMs, limit: permits, perTenant: permitsPerTenant, claims };
-    const reply = await scripts.beat.run(this.runtime, this.#keys, args, { deadlineMs });
+    const reply = await scripts.beat.run(this.context, this.#keys, args, { deadlineMs });
     this.#events.limits(reply);
     return reply;
   }

@@ -1,4 +1,4 @@
-import { integerOption, optionsObject, textOption } from "@kit/core";
+import { integerOption, optionsObject, textOption } from "@kit/core/toolkit";
 import {
   acquireTerms as baseTerms,
   type AcquireTerms,

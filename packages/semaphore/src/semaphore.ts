@@ -1,4 +1,5 @@
-import { type KitError, type RedisLike, TypedEmitter } from "@kit/core";
+import type { KitError, RedisLike } from "@kit/core";
+import { TypedEmitter } from "@kit/core/toolkit";
 import { type CloseOptions, Leaser, type LossReason, parseLease } from "@kit/core/leasing";
 import { SemaphoreCommands } from "./commands.js";
 import {

@@ -19,7 +19,11 @@ const sharedTypes = /^dist\/[\w-]+-[\w-]{8}\.d\.c?ts$/;
  */
 const golden = {
   "@kit/cli": ["LICENSE", "README.md", "package.json", "dist/main.js", "dist/main.js.map"],
-  "@kit/core": [...always, ...["config", "durable", "leasing", "otel"].flatMap(part), "dist/LICENSE-uuid.md"],
+  "@kit/core": [
+    ...always,
+    ...["kernel", "toolkit", "batching", "config", "durable", "leasing", "otel"].flatMap(part),
+    "dist/LICENSE-uuid.md",
+  ],
   "@kit/lock": always,
   "@kit/semaphore": always,
   "@kit/testing": always,

@@ -1,4 +1,4 @@
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { seeded } from "./lab/random.mjs";
 import { clock } from "./lab/clock.mjs";
 import type { Lab } from "./lab/lab.js";

@@ -1,4 +1,4 @@
-import { newToken } from "@kit/core";
+import { newToken } from "@kit/core/toolkit";
 import { isRefusal, Refused, Silent } from "../node.js";
 import type { Server } from "../server.js";
 import { type Check, type Finding, ok, problem, warning } from "./check.js";

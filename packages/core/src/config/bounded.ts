@@ -1,4 +1,4 @@
-import { atDeadline, type Deadline, onAbort } from "../index.js";
+import { atDeadline, type Deadline, onAbort } from "../toolkit/index.js";
 
 /** How long somebody else's work is waited for. */
 export interface Limit {

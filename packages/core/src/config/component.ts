@@ -1,19 +1,15 @@
+import { connect, type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
 import {
   backoffMs,
-  connect,
-  type Connection,
   Deadline,
   integerOption,
   isReplyError,
-  KitClosedError,
-  KitError,
   optionsObject,
   serverError,
   traced,
   TypedEmitter,
-  withRuntime,
-  type RedisLike,
-} from "../index.js";
+  withContext,
+} from "../toolkit/index.js";
 import { bounded, type Limit } from "./bounded.js";
 import { Config } from "./config.js";
 import { ComponentRefusedError } from "./errors.js";
@@ -162,8 +158,8 @@ const openConnection = async (entry: ComponentEntry, { secret, signal }: OpenCon
 /** It answers, and takes writes. */
 const checkConnection = async (connection: Connection): Promise<void> => {
   const ask = (command: string): Promise<unknown> =>
-    withRuntime(connection, ({ gate }) =>
-      gate.run(command, [], { what: command, mutates: false, idempotent: true, deadline: Deadline.in(checkMs) }),
+    withContext(connection, ({ executor }) =>
+      executor.run(command, [], { what: command, mutates: false, idempotent: true, deadline: Deadline.in(checkMs) }),
     ).catch((error: unknown) => {
       if (!isReplyError(error)) throw error;
       throw serverError(error, command);

@@ -1,15 +1,6 @@
 import { inspect } from "node:util";
-import {
-  addressOf,
-  backoffMs,
-  Deadline,
-  KitClosedError,
-  KitError,
-  KitUnavailableError,
-  traced,
-  TypedEmitter,
-  type RedisLike,
-} from "../index.js";
+import { KitClosedError, KitError, KitUnavailableError, type RedisLike } from "../index.js";
+import { addressOf, backoffMs, Deadline, traced, TypedEmitter } from "../toolkit/index.js";
 import type { Limit } from "./bounded.js";
 import { ConfigConflictError, ConfigInvalidError, ConfigLostError, ConfigMissingError } from "./errors.js";
 import {
@@ -126,7 +117,7 @@ export class Config<Value = unknown, Input = Value>
     Object.defineProperty(this, inspect.custom, {
       value: () => `Config ${JSON.stringify(this.name)} (${this.#state})`,
     });
-    const { gate, inbox } = store.runtime;
+    const { executor, inbox } = store.context;
     this.#stops = [
       inbox.listen(store.channel, {
         message: () => this.#want(),
@@ -136,12 +127,12 @@ export class Config<Value = unknown, Input = Value>
           else this.#stale("the subscription is lost");
         },
       }),
-      gate.onReady(() => {
+      executor.onReady(() => {
         // Behind it may be another server now, and the subscription still with the old one, which says nothing.
         void inbox.check();
         this.#want();
       }),
-      gate.onDrop(() => {
+      executor.onDrop(() => {
         this.#stale("the connection is lost");
         this.#want();
       }),
@@ -293,7 +284,7 @@ export class Config<Value = unknown, Input = Value>
     this.#waiters.failed(new KitClosedError("The configuration"));
     this.#stale("it is closed");
     await Promise.allSettled(this.#underWay);
-    this.#store.runtime.release();
+    this.#store.context.detach();
   }
 
   /** How long a call waits for the schema. */
@@ -335,7 +326,7 @@ export class Config<Value = unknown, Input = Value>
   }
 
   #silence(): KitError {
-    const address = addressOf(this.#store.runtime.client);
+    const address = addressOf(this.#store.context.client);
     return new KitUnavailableError(
       `Configuration ${JSON.stringify(this.name)} was not read from ${address} in time`,
       address,
@@ -397,7 +388,7 @@ export class Config<Value = unknown, Input = Value>
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       // A subscription that went silent shows in nothing but an unanswered question.
-      if (this.#isHeard) void this.#store.runtime.inbox.check();
+      if (this.#isHeard) void this.#store.context.inbox.check();
       this.#want();
     }, ms);
     // A process with nothing else to do may exit.

@@ -1,5 +1,14 @@
-import { backoffMs, booleanOption, Deadline, integerOption, optionsObject, pause, textOption } from "../index.js";
-import { KitError, TypedEmitter, type RedisLike } from "../index.js";
+import {
+  backoffMs,
+  booleanOption,
+  Deadline,
+  integerOption,
+  optionsObject,
+  pause,
+  textOption,
+} from "../toolkit/index.js";
+import { KitError, type RedisLike } from "../index.js";
+import { TypedEmitter } from "../toolkit/index.js";
 import { Config, type ConfigState } from "./config.js";
 import { ConfigConflictError, ConfigInvalidError } from "./errors.js";
 import {

@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { integerOption, optionsObject, signalOption, textOption } from "../index.js";
+import { integerOption, optionsObject, signalOption, textOption } from "../toolkit/index.js";
 import { type ConfigVersion, versionText } from "./scripts.js";
 import type { StandardSchema } from "./schema.js";
 

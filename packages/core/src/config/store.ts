@@ -1,4 +1,5 @@
-import { keyspace, newToken, retain, type RedisLike, type Runtime } from "../index.js";
+import { keyspace, type RedisLike } from "../index.js";
+import { newToken, attach, type ClientContext } from "../toolkit/index.js";
 import type { ConfigSettings, Question, WriteTerms } from "./options.js";
 import * as scripts from "./scripts.js";
 
@@ -15,7 +16,7 @@ import * as scripts from "./scripts.js";
 export class Store {
   readonly name: string;
   readonly settings: ConfigSettings;
-  readonly runtime: Runtime;
+  readonly context: ClientContext;
   readonly channel: string;
   readonly #keys: { readonly entry: string; readonly history: string };
 
@@ -25,11 +26,11 @@ export class Store {
     const base = keyspace("config", settings.prefix).base(name);
     this.#keys = { entry: `${base}entry`, history: `${base}history` };
     this.channel = `${base}changed`;
-    this.runtime = retain(redis, { prefix: settings.prefix });
+    this.context = attach(redis, { prefix: settings.prefix });
   }
 
   read(options: Question): Promise<scripts.StoredEntry | undefined> {
-    return scripts.read.run(this.runtime, this.#keys, {}, options);
+    return scripts.read.run(this.context, this.#keys, {}, options);
   }
 
   write(
@@ -38,10 +39,10 @@ export class Store {
   ): Promise<{ readonly isWritten: boolean; readonly version: scripts.ConfigVersion | undefined }> {
     const { channel, settings } = this;
     const args = { op, expected, author, value, maxHistory: settings.maxHistory, channel };
-    return scripts.set.run(this.runtime, this.#keys, args, { ...options, op });
+    return scripts.set.run(this.context, this.#keys, args, { ...options, op });
   }
 
   history(limit: number, options: Question): Promise<readonly scripts.KeptEntry[]> {
-    return scripts.history.run(this.runtime, this.#keys, { limit }, options);
+    return scripts.history.run(this.context, this.#keys, { limit }, options);
   }
 }

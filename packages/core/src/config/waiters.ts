@@ -1,4 +1,5 @@
-import { Deadline, KitClosedError, type KitError } from "../index.js";
+import { KitClosedError, type KitError } from "../index.js";
+import { Deadline } from "../toolkit/index.js";
 import { bounded, type Limit } from "./bounded.js";
 import type { ReadyOptions } from "./options.js";
 

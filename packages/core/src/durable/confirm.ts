@@ -1,4 +1,11 @@
-import { type Address, Deadline, type ExclusiveConnection, newToken, pause, type Runtime } from "../index.js";
+import {
+  type Address,
+  Deadline,
+  type ExclusiveConnection,
+  newToken,
+  pause,
+  type ClientContext,
+} from "../toolkit/index.js";
 import { isMisrouted, type Loan, look, type Look, say, type Said, toReplica } from "./connection.js";
 import type { Terms } from "./terms.js";
 import { distrust } from "./trust.js";
@@ -64,7 +71,7 @@ const markMs = 10_000;
  * has all before it.
  */
 export const confirm = async (
-  runtime: Runtime,
+  context: ClientContext,
   { connection, before, mark }: Loan,
   terms: Terms,
   deadline: Deadline,
@@ -75,7 +82,7 @@ export const confirm = async (
   const disk = terms.fsync === "none" ? "off" : diskOf(before);
   const waitUntil = Deadline.in(Math.max(1, Math.min(terms.timeoutMs, deadline.remainingMs - lastLookMs)));
   const marking = say(connection, "SET", [mark, "1", "PX", markMs], deadline, true);
-  const trouble = await count({ runtime, connection, before, terms, disk, waitUntil, deadline, mark }, counts);
+  const trouble = await count({ context, connection, before, terms, disk, waitUntil, deadline, mark }, counts);
   const marked = await marking;
   const [after, route] = await Promise.all([
     look(connection, terms.fsync !== "none", deadline).catch(() => undefined),
@@ -119,7 +126,7 @@ const afterReplicas = (terms: Terms, disk: Disk, after: Look, counts: Counts): D
 };
 
 interface Inquiry {
-  readonly runtime: Runtime;
+  readonly context: ClientContext;
   readonly connection: ExclusiveConnection;
   readonly before: Look;
   readonly terms: Terms;
@@ -163,7 +170,7 @@ const isForbidden = (said: Said): boolean =>
  * seen to have it in time, and no others.
  */
 const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
-  const { runtime, connection, terms, waitUntil, deadline } = inquiry;
+  const { context, connection, terms, waitUntil, deadline } = inquiry;
   const token = newToken();
   const key = `${inquiry.mark}:${token}`;
   const written = await say(connection, "SET", [key, token, "PX", markMs], deadline, true);
@@ -173,7 +180,7 @@ const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
   let enough = (): void => undefined;
   const isEnough = new Promise<void>((resolve) => (enough = resolve));
   const looking = now.standing.replicas.map(async ({ host, port }) => {
-    if (!(await hasToken(runtime, { host, port }, key, token, waitUntil, () => found >= terms.replicas))) return;
+    if (!(await hasToken(context, { host, port }, key, token, waitUntil, () => found >= terms.replicas))) return;
     if (++found >= terms.replicas) enough();
   });
   await Promise.race([Promise.all(looking), isEnough]);
@@ -181,14 +188,14 @@ const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
 };
 
 const hasToken = async (
-  runtime: Runtime,
+  context: ClientContext,
   node: Address,
   key: string,
   token: string,
   deadline: Deadline,
   isOver: () => boolean,
 ): Promise<boolean> => {
-  const replica = await toReplica(runtime, node, deadline).catch(() => undefined);
+  const replica = await toReplica(context, node, deadline).catch(() => undefined);
   if (!replica) return false;
   try {
     for (let waitMs = 1; deadline.remainingMs > 0 && !isOver(); waitMs = Math.min(2 * waitMs, 50)) {
@@ -199,6 +206,6 @@ const hasToken = async (
     }
     return false;
   } finally {
-    replica.giveBack(false);
+    replica.returnToPool(false);
   }
 };

@@ -1,16 +1,14 @@
+import { KitError, type RedisArgument, type RedisLike } from "../index.js";
 import {
   type Address,
   Deadline,
   type ExclusiveConnection,
   isReplyError,
-  KitError,
   pause,
-  type RedisArgument,
-  type RedisLike,
-  type Runtime,
+  type ClientContext,
   serverError,
   slotOf,
-} from "../index.js";
+} from "../toolkit/index.js";
 import { fieldsOf, settingsOf, type Standing, standingOf, versionOf } from "./info.js";
 import type { Terms } from "./terms.js";
 
@@ -99,18 +97,18 @@ const pokeMs = 500;
  * @throws {KitError} there is none until the deadline; nothing was sent that changes anything.
  */
 export const lend = async (
-  runtime: Runtime,
+  context: ClientContext,
   terms: Terms,
   deadline: Deadline,
   onFailure: (failure: KitError) => void,
 ): Promise<Loan> => {
   const { key, fsync, signal } = terms;
   const what = `A connection for durable writes of ${key}`;
-  const mark = await markKey(runtime, key, deadline);
+  const mark = await markKey(context, key, deadline);
   for (;;) {
     // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
-    await runtime.gate.ready({ what, mutates: false, idempotent: true, deadline, signal });
-    const connection = await runtime.pool("durable").take(key, deadline, signal);
+    await context.executor.ready({ what, mutates: false, idempotent: true, deadline, signal });
+    const connection = await context.pool("durable").checkOut(key, deadline, signal);
     let failure: KitError;
     try {
       const [before, route] = await Promise.all([
@@ -131,23 +129,27 @@ export const lend = async (
       connection.misrouted("");
     }
     onFailure(failure);
-    connection.giveBack(false);
+    connection.returnToPool(false);
     // A Cluster client looks for new masters only when a command of its own fails.
     const asking = { what, mutates: false, idempotent: true, deadline: Deadline.in(pokeMs) };
-    void runtime.gate.run("TYPE", [key], asking).catch(() => undefined);
+    void context.executor.run("TYPE", [key], asking).catch(() => undefined);
     if (!failure.retryable || deadline.remainingMs <= againMs) throw failure;
     await pause(againMs, signal);
   }
 };
 
 /** A connection to a replica on which it may be read. */
-export const toReplica = async (runtime: Runtime, node: Address, deadline: Deadline): Promise<ExclusiveConnection> => {
-  const connection = await runtime.pool("replicas", 100).takeNode(node, deadline, undefined);
+export const toReplica = async (
+  context: ClientContext,
+  node: Address,
+  deadline: Deadline,
+): Promise<ExclusiveConnection> => {
+  const connection = await context.pool("replicas", 100).checkOutNode(node, deadline, undefined);
   // Elsewhere it would be an error. Who cannot be asked is taken for a Cluster.
-  if (!(await runtime.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return connection;
+  if (!(await context.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return connection;
   const said = await say(connection, "READONLY", [], deadline);
   if (!("lost" in said)) return connection;
-  connection.giveBack(false);
+  connection.returnToPool(false);
   throw said.lost;
 };
 
@@ -161,12 +163,12 @@ export const isMisrouted = (said: Said): said is { readonly refusal: KitError } 
   "refusal" in said && said.refusal.code === "KIT_CLUSTER";
 
 /** One key for a whole server, or for a slot of a Cluster: one that holds no more than the fact that it was written. */
-const markKey = async (runtime: Runtime, key: string, deadline: Deadline): Promise<string> => {
-  const name = (tag: string): string => `${runtime.prefix}:durable:{${tag}}:mark`;
-  if (!(await runtime.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return name("all");
-  const full = keyPrefixOf(runtime.client) + key;
+const markKey = async (context: ClientContext, key: string, deadline: Deadline): Promise<string> => {
+  const name = (tag: string): string => `${context.prefix}:durable:{${tag}}:mark`;
+  if (!(await context.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return name("all");
+  const full = keyPrefixOf(context.client) + key;
   const slot = slotOf(full);
-  const isThere = (tag: string): boolean => slotBehind(runtime.client, name(tag)) === slot;
+  const isThere = (tag: string): boolean => slotBehind(context.client, name(tag)) === slot;
   const [, tag = full] = /^[^{]*\{([^}]+)\}/.exec(full) ?? [];
   if (isThere(tag)) return name(tag);
   // A tag with a brace in it cannot be written as one: any other text of that slot will do.

@@ -1,21 +1,23 @@
 import {
-  atDeadline,
-  Deadline,
-  type ExclusiveConnection,
-  isReplyError,
   KitClosedError,
   type KitError,
   KitUnavailableError,
   KitUnknownOutcomeError,
-  onAbort,
   type RedisArgument,
   type RedisLike,
-  type Runtime,
   type Script,
+} from "../index.js";
+import {
+  atDeadline,
+  Deadline,
+  type ExclusiveConnection,
+  isReplyError,
+  onAbort,
+  type ClientContext,
   serverError,
   traced,
-  withRuntime,
-} from "../index.js";
+  withContext,
+} from "../toolkit/index.js";
 import { confirm, type Durability, unknown } from "./confirm.js";
 import { lend } from "./connection.js";
 import { type DurabilityOptions, type Terms, termsOf } from "./terms.js";
@@ -71,13 +73,13 @@ const reserved =
  * if (outcome !== "safe") console.warn("not safe yet:", why);
  */
 export const durable = async <T>(
-  redis: RedisLike | Runtime,
+  redis: RedisLike | ClientContext,
   options: DurabilityOptions,
   write: (scope: DurableScope) => Promise<T>,
 ): Promise<DurableResult<T>> => {
   const terms = termsOf(options);
   return await traced("core.durable", contextOf(terms), () =>
-    withRuntime(redis, (runtime) => new Session(runtime, terms, write).run()),
+    withContext(redis, (context) => new Session(context, terms, write).run()),
   );
 };
 
@@ -89,11 +91,14 @@ export const durable = async <T>(
  * @throws {KitUnavailableError} no master in time.
  * @throws `signal.reason` if `signal` aborts first.
  */
-export const waitForSync = async (redis: RedisLike | Runtime, options: DurabilityOptions): Promise<Durability> => {
+export const waitForSync = async (
+  redis: RedisLike | ClientContext,
+  options: DurabilityOptions,
+): Promise<Durability> => {
   const terms = termsOf(options);
   return await traced("core.waitForSync", contextOf(terms), () =>
-    withRuntime(redis, async (runtime) => {
-      const { value: _, ...answer } = await new Session(runtime, terms, () => Promise.resolve()).run();
+    withContext(redis, async (context) => {
+      const { value: _, ...answer } = await new Session(context, terms, () => Promise.resolve()).run();
       return answer;
     }),
   );
@@ -105,7 +110,7 @@ const contextOf =
 
 /** One call: its connection from the loan to the return, and its end, whichever comes first. */
 class Session<T> {
-  readonly #runtime: Runtime;
+  readonly #context: ClientContext;
   readonly #terms: Terms;
   readonly #write: (scope: DurableScope) => Promise<T>;
   readonly #deadline: Deadline;
@@ -117,8 +122,8 @@ class Session<T> {
   #isWriting = false;
   #isOver = false;
 
-  constructor(runtime: Runtime, terms: Terms, write: (scope: DurableScope) => Promise<T>) {
-    this.#runtime = runtime;
+  constructor(context: ClientContext, terms: Terms, write: (scope: DurableScope) => Promise<T>) {
+    this.#context = context;
     this.#terms = terms;
     this.#write = write;
     this.#deadline = Deadline.in(terms.deadlineMs);
@@ -134,7 +139,7 @@ class Session<T> {
         this.#isOver = true;
         cancelDeadline();
         stopListening();
-        this.#connection?.giveBack(isClean);
+        this.#connection?.returnToPool(isClean);
         outcome();
       };
       const cancelDeadline = atDeadline(this.#deadline, () => settle(() => this.#late(resolve, reject), false));
@@ -147,10 +152,10 @@ class Session<T> {
   }
 
   async #work(): Promise<DurableResult<T>> {
-    const loan = await lend(this.#runtime, this.#terms, this.#deadline, (failure) => (this.#failure = failure));
+    const loan = await lend(this.#context, this.#terms, this.#deadline, (failure) => (this.#failure = failure));
     this.#connection = loan.connection;
     if (this.#isOver) {
-      loan.connection.giveBack(false);
+      loan.connection.returnToPool(false);
       throw new KitClosedError("The durable scope");
     }
     this.#isWriting = true;
@@ -159,7 +164,7 @@ class Session<T> {
     // Also those that nobody awaited: the question comes after them.
     await Promise.allSettled(this.#pending);
     this.#written = { value };
-    return { value, ...(await confirm(this.#runtime, loan, this.#terms, this.#deadline)) };
+    return { value, ...(await confirm(this.#context, loan, this.#terms, this.#deadline)) };
   }
 
   #late(resolve: (result: DurableResult<T>) => void, reject: (error: Error) => void): void {
@@ -198,7 +203,9 @@ class Session<T> {
         });
       },
       run: (script, keys, args) =>
-        send(() => script.run(connection.gate, keys, args, { deadlineMs: Math.max(1, this.#deadline.remainingMs) })),
+        send(() =>
+          script.run(connection.executor, keys, args, { deadlineMs: Math.max(1, this.#deadline.remainingMs) }),
+        ),
     };
   }
 }

@@ -1,4 +1,5 @@
-import { type RedisLike, type Runtime, traced } from "../index.js";
+import type { RedisLike } from "../index.js";
+import { type ClientContext, traced } from "../toolkit/index.js";
 import { numberOf, settingsOf } from "./info.js";
 import { replyTo, type ReportOptions, type Seen, survey } from "./survey.js";
 
@@ -87,7 +88,7 @@ export interface AppendOnlyState {
  * for (const { address, atRisk } of await persistenceReport(redis)) console.log(address, atRisk?.powerCut.text);
  */
 export const persistenceReport = async (
-  redis: RedisLike | Runtime,
+  redis: RedisLike | ClientContext,
   options: ReportOptions = {},
 ): Promise<NodePersistence[]> =>
   await traced(

@@ -1,19 +1,16 @@
+import { KitClosedError, type KitError, type RedisArgument, type RedisLike } from "../index.js";
 import {
   type Address,
   Deadline,
   type ExclusiveConnection,
   integerOption,
   isReplyError,
-  KitClosedError,
-  type KitError,
   optionsObject,
-  type RedisArgument,
-  type RedisLike,
-  retain,
-  type Runtime,
+  attach,
+  type ClientContext,
   serverError,
   traced,
-} from "../index.js";
+} from "../toolkit/index.js";
 import { say, slotBehind, toReplica } from "./connection.js";
 import { type Standing, standingOf } from "./info.js";
 
@@ -73,7 +70,7 @@ export const replicaReads = (redis: RedisLike, options: ReplicaReadsOptions = {}
   const { maxStaleMs = 1_000, deadlineMs = 2_000 } = optionsObject("options", options, ["maxStaleMs", "deadlineMs"]);
   integerOption("maxStaleMs", maxStaleMs, 1);
   integerOption("deadlineMs", deadlineMs, 1);
-  return new Reader(retain(redis), maxStaleMs, deadlineMs);
+  return new Reader(attach(redis), maxStaleMs, deadlineMs);
 };
 
 /** Where the master stood at an instant on our clock. */
@@ -99,7 +96,7 @@ const firstShare = 0.5;
 const restMs = 1_000;
 
 class Reader implements ReplicaReads {
-  readonly #runtime: Runtime;
+  readonly #context: ClientContext;
   readonly #maxStaleMs: number;
   readonly #deadlineMs: number;
   readonly #shards = new Map<string, Shard>();
@@ -111,8 +108,8 @@ class Reader implements ReplicaReads {
   readonly #resting = new Map<string, number>();
   #isClosed = false;
 
-  constructor(runtime: Runtime, maxStaleMs: number, deadlineMs: number) {
-    this.#runtime = runtime;
+  constructor(context: ClientContext, maxStaleMs: number, deadlineMs: number) {
+    this.#context = context;
     this.#maxStaleMs = maxStaleMs;
     this.#deadlineMs = deadlineMs;
   }
@@ -131,10 +128,10 @@ class Reader implements ReplicaReads {
     this.#isClosed = true;
     for (const link of this.#links.values())
       link.then(
-        (connection) => connection.giveBack(false),
+        (connection) => connection.returnToPool(false),
         () => undefined,
       );
-    this.#runtime.release();
+    this.#context.detach();
   }
 
   [Symbol.dispose](): void {
@@ -161,7 +158,7 @@ class Reader implements ReplicaReads {
     let known = this.#readonly.get(name);
     if (!known) {
       const call = { what: "COMMAND INFO", mutates: false, idempotent: true, deadline };
-      known = this.#runtime.gate.run("COMMAND", ["INFO", name], call).then(
+      known = this.#context.executor.run("COMMAND", ["INFO", name], call).then(
         (reply) => {
           const flags = (reply as unknown[][])[0]?.[2];
           return !flags || [...(flags as Iterable<unknown>)].map(String).includes("readonly");
@@ -178,26 +175,26 @@ class Reader implements ReplicaReads {
   }
 
   async #shardOf(key: string, deadline: Deadline): Promise<Shard> {
-    const name = (await this.#runtime.isCluster(deadline.remainingMs)) ? await this.#masterOf(key, deadline) : "";
+    const name = (await this.#context.isCluster(deadline.remainingMs)) ? await this.#masterOf(key, deadline) : "";
     let shard = this.#shards.get(name);
     if (!shard) this.#shards.set(name, (shard = { samples: [], sampling: undefined, turn: 0 }));
     return shard;
   }
 
   async #masterOf(key: string, deadline: Deadline): Promise<string> {
-    const slot = slotBehind(this.#runtime.client, key);
+    const slot = slotBehind(this.#context.client, key);
     let master = this.#masters.get(slot);
     if (master === undefined) {
-      const connection = await this.#runtime.pool("masters").take(key, deadline, undefined);
+      const connection = await this.#context.pool("masters").checkOut(key, deadline, undefined);
       this.#masters.set(slot, (master = connection.address));
-      connection.giveBack(true);
+      connection.returnToPool(true);
     }
     return master;
   }
 
   /** Where the slot lives is looked up anew at the next read. */
   #forgetMaster(key: string): void {
-    this.#masters.delete(slotBehind(this.#runtime.client, key));
+    this.#masters.delete(slotBehind(this.#context.client, key));
   }
 
   /** Asks the master where it stands; of many at once one asks for all. What it says when it fails is that nothing is new. */
@@ -210,7 +207,7 @@ class Reader implements ReplicaReads {
 
   async #ask(shard: Shard, key: string, deadline: Deadline): Promise<void> {
     const within = Deadline.in(deadline.remainingMs * firstShare);
-    const connection = await this.#runtime.pool("masters").take(key, within, undefined);
+    const connection = await this.#context.pool("masters").checkOut(key, within, undefined);
     let isClean = false;
     try {
       const at = performance.now();
@@ -220,7 +217,7 @@ class Reader implements ReplicaReads {
       isClean = true;
       shard.samples = [{ at, standing }, ...shard.samples].slice(0, samplesKept);
     } finally {
-      connection.giveBack(isClean);
+      connection.returnToPool(isClean);
     }
   }
 
@@ -264,7 +261,7 @@ class Reader implements ReplicaReads {
     const lost = [about, said].find((part) => "lost" in part);
     if (lost || !("reply" in about)) {
       this.#links.delete(from);
-      connection.giveBack(false);
+      connection.returnToPool(false);
       return this.#rest(from);
     }
     const staleMs = staleness(shard.samples, standingOf(about.reply));
@@ -292,16 +289,16 @@ class Reader implements ReplicaReads {
   }
 
   async #connect(node: Address, deadline: Deadline): Promise<ExclusiveConnection> {
-    const connection = await toReplica(this.#runtime, node, deadline);
+    const connection = await toReplica(this.#context, node, deadline);
     if (!this.#isClosed) return connection;
-    connection.giveBack(false);
+    connection.returnToPool(false);
     throw new KitClosedError("The object for replica reads");
   }
 
   async #fromMaster(command: string, args: readonly RedisArgument[], deadline: Deadline): Promise<ReplicaRead> {
     const call = { what: command, mutates: false, idempotent: true, deadline };
     try {
-      return { value: await this.#runtime.gate.run(command, args, call), staleMs: 0, from: "master" };
+      return { value: await this.#context.executor.run(command, args, call), staleMs: 0, from: "master" };
     } catch (error) {
       throw isReplyError(error) ? serverError(error, command) : error;
     }

@@ -1,4 +1,5 @@
-import { type RedisLike, type Runtime, traced } from "../index.js";
+import type { RedisLike } from "../index.js";
+import { type ClientContext, traced } from "../toolkit/index.js";
 import { numberOf, type Standing } from "./info.js";
 import { masterOf, type ReportOptions, type Seen, survey } from "./survey.js";
 
@@ -52,7 +53,7 @@ export interface AttachedReplica {
  * for (const { address, role, link, behindBytes } of await replicationReport(redis)) console.log(address, role, link, behindBytes);
  */
 export const replicationReport = async (
-  redis: RedisLike | Runtime,
+  redis: RedisLike | ClientContext,
   options: ReportOptions = {},
 ): Promise<NodeReplication[]> =>
   await traced(

@@ -1,13 +1,13 @@
+import type { RedisLike } from "../index.js";
 import {
   type Address,
   Deadline,
   type ExclusiveConnection,
   integerOption,
   optionsObject,
-  type RedisLike,
-  type Runtime,
-  withRuntime,
-} from "../index.js";
+  type ClientContext,
+  withContext,
+} from "../toolkit/index.js";
 import { say } from "./connection.js";
 import { fieldsOf, type Standing, standingOf } from "./info.js";
 
@@ -41,17 +41,17 @@ const nodeShare = 0.4;
 
 /** Visits the node that the client uses, its master, its replicas and theirs, or all nodes of the Cluster. */
 export const survey = async <T>(
-  redis: RedisLike | Runtime,
+  redis: RedisLike | ClientContext,
   options: ReportOptions,
   ask: Question<T>,
 ): Promise<Seen<T>[]> => {
   const { deadlineMs = 2_000 } = optionsObject("options", options, ["deadlineMs"]);
   integerOption("deadlineMs", deadlineMs, 1);
-  return await withRuntime(redis, (runtime) => new Survey(runtime, Deadline.in(deadlineMs), deadlineMs, ask).run());
+  return await withContext(redis, (context) => new Survey(context, Deadline.in(deadlineMs), deadlineMs, ask).run());
 };
 
 class Survey<T> {
-  readonly #runtime: Runtime;
+  readonly #context: ClientContext;
   readonly #deadline: Deadline;
   readonly #shareMs: number;
   readonly #ask: Question<T>;
@@ -59,8 +59,8 @@ class Survey<T> {
   readonly #runs = new Set<string>();
   readonly #found: Seen<T>[] = [];
 
-  constructor(runtime: Runtime, deadline: Deadline, deadlineMs: number, ask: Question<T>) {
-    this.#runtime = runtime;
+  constructor(context: ClientContext, deadline: Deadline, deadlineMs: number, ask: Question<T>) {
+    this.#context = context;
     this.#deadline = deadline;
     this.#shareMs = Math.max(1, deadlineMs * nodeShare);
     this.#ask = ask;
@@ -106,7 +106,7 @@ class Survey<T> {
         this.#found.push({ address, error: undefined, standing, info, more });
         return standing;
       } finally {
-        connection.giveBack(false);
+        connection.returnToPool(false);
       }
     } catch (error) {
       const { message } = error as Error;
@@ -116,17 +116,17 @@ class Survey<T> {
   }
 
   async #connect(node: Address | undefined, deadline: Deadline): Promise<ExclusiveConnection> {
-    const pool = this.#runtime.pool("report");
-    if (node) return await pool.takeNode(node, deadline, undefined);
-    await this.#runtime.gate.ready({ what: "The report", mutates: false, idempotent: true, deadline });
-    return await pool.take("", deadline, undefined);
+    const pool = this.#context.pool("report");
+    if (node) return await pool.checkOutNode(node, deadline, undefined);
+    await this.#context.executor.ready({ what: "The report", mutates: false, idempotent: true, deadline });
+    return await pool.checkOut("", deadline, undefined);
   }
 
   async #clusterNodes(): Promise<Address[]> {
-    const isCluster = await this.#runtime.isCluster(Math.max(1, this.#deadline.remainingMs)).catch(() => false);
+    const isCluster = await this.#context.isCluster(Math.max(1, this.#deadline.remainingMs)).catch(() => false);
     if (!isCluster) return [];
     const call = { what: "CLUSTER NODES", mutates: false, idempotent: true, deadline: this.#deadline };
-    const text = String(await this.#runtime.gate.run("CLUSTER", ["NODES"], call).catch(() => ""));
+    const text = String(await this.#context.executor.run("CLUSTER", ["NODES"], call).catch(() => ""));
     return text.split("\n").flatMap((line) => {
       const [, host = "", port] = /^\S+ (\S*):(\d+)@/.exec(line) ?? [];
       return port === undefined || host === "" ? [] : [{ host, port: Number(port) }];

@@ -1,4 +1,4 @@
-import { integerOption, optionsObject, signalOption, textOption } from "../index.js";
+import { integerOption, optionsObject, signalOption, textOption } from "../toolkit/index.js";
 
 /** How many copies, and on which disks, before a write counts as safe. */
 export interface DurabilityOptions {

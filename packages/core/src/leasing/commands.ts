@@ -1,4 +1,5 @@
-import { Deadline, KitError, pause, type RedisLike, retain, retry, type Runtime, type ServerClock } from "../index.js";
+import { KitError, type RedisLike, retry } from "../index.js";
+import { Deadline, pause, attach, type ClientContext, type ServerClock } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { AcquireTerms, LeaserSettings, LeaseTerms } from "./options.js";
@@ -82,7 +83,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   /** What is leased, as in traces: "lock". */
   readonly what: string;
   readonly settings: LeaserSettings;
-  readonly runtime: Runtime;
+  readonly context: ClientContext;
   /** Reports what fails behind the scenes. */
   readonly onError: (error: unknown) => void;
   readonly #end = new AbortController();
@@ -96,7 +97,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   constructor(redis: RedisLike, what: string, settings: LeaserSettings, onError: (error: KitError) => void) {
     this.what = what;
     this.settings = settings;
-    this.runtime = retain(redis, settings);
+    this.context = attach(redis, settings);
     this.onError = (error) =>
       onError(KitError.is(error) ? error : new KitError("KIT_SERVER", String(error), { cause: error }));
   }
@@ -135,14 +136,14 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
 
   /** The clock of the node that serves this name. */
   clockOf(name: string): ServerClock {
-    return this.runtime.clockOf(this.keyOf(name));
+    return this.context.clockOf(this.keyOf(name));
   }
 
   /** `isWanted` keeps a call that still waits for a connection from being sent after its caller has given up. */
   async acquire(name: string, token: string, terms: Terms, inbox: string, attempt: Attempt): Promise<AcquireReply<S>> {
     const clock = this.clockOf(name);
-    const { gate } = this.runtime;
-    const { drops } = gate;
+    const { executor } = this.context;
+    const { connectionEpoch } = executor;
     const { sentAt, deadlineMs } = attempt;
     const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;
     this.#underWay++;
@@ -152,7 +153,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
       else clock.observe(sentAt, reply.now);
       return reply;
     } finally {
-      if (gate.drops !== drops) this.#watchForCopies(name, token, terms, sentAt + deadlineMs);
+      if (executor.connectionEpoch !== connectionEpoch) this.#watchForCopies(name, token, terms, sentAt + deadlineMs);
       this.#ended();
     }
   }
@@ -184,7 +185,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     const sentAt = performance.now();
     const { now, states } = await this.sendRenew(renewals, deadlineMs);
     const [first] = renewals;
-    if (first) this.runtime.clockOf(first.key).observe(sentAt, now);
+    if (first) this.context.clockOf(first.key).observe(sentAt, now);
     return states;
   }
 
@@ -210,14 +211,14 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
       await new Promise((resolve) => setImmediate(resolve));
     }
     this.#end.abort();
-    this.runtime.release();
+    this.context.detach();
   }
 
   /** 1 on a Cluster, 0 on a single server; empty until the server has said which. No command waits for that. */
   protected get shared(): 0 | 1 | "" {
     if (!this.#hasAsked) {
       this.#hasAsked = true;
-      this.#tracked(this.runtime.isCluster(this.settings.deadlineMs)).then(
+      this.#tracked(this.context.isCluster(this.settings.deadlineMs)).then(
         (isCluster) => {
           this.#isShared = isCluster ? 1 : 0;
         },

@@ -1,4 +1,5 @@
-import { type Deadline, KitKeyTypeError, newToken, traced } from "../index.js";
+import { KitKeyTypeError } from "../index.js";
+import { type Deadline, newToken, traced } from "../toolkit/index.js";
 import { type LeasingCommands, type RenewState, type Seen, within } from "./commands.js";
 import type { LossReason } from "./errors.js";
 import type { Grant, Lease, LeaseKeeper, ReleaseOutcome } from "./lease.js";
@@ -51,20 +52,20 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
   /** Takes charge of a lease that the server has granted. */
   lease(terms: Terms, grant: Grant): L {
     const key = this.#commands.keyOf(grant.name);
-    return this.#make(this, `${this.#group}${this.#commands.runtime.groupOf(key)}`, terms, grant);
+    return this.#make(this, `${this.#group}${this.#commands.context.groupOf(key)}`, terms, grant);
   }
 
   add(lease: L): void {
     this.#leases.add(lease);
-    this.#commands.runtime.leases.add(lease);
+    this.#commands.context.expiry.add(lease);
   }
 
   changed(lease: L): void {
-    this.#commands.runtime.leases.changed(lease);
+    this.#commands.context.expiry.changed(lease);
   }
 
   remove(lease: L): void {
-    this.#commands.runtime.leases.remove(lease);
+    this.#commands.context.expiry.remove(lease);
     if (this.#leases.delete(lease) && this.#leases.size === 0) this.#onIdle?.();
   }
 
@@ -142,15 +143,16 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
 
   async #release(lease: L): Promise<ReleaseOutcome> {
     const { name, token, terms, proof } = lease;
-    const { gate } = this.#commands.runtime;
-    const { drops } = gate;
+    const { executor } = this.#commands.context;
+    const { connectionEpoch } = executor;
     try {
       const state = await this.#commands.release(name, token, terms, proof);
       // It cannot have run out by itself yet. If nobody had it since, or a reply may have been lost, then it is an earlier
       // copy of this very call that released it.
       const isEarly = performance.now() < lease.deadlineAt;
       const isReleased =
-        state === "released" || (isEarly && (state === "unclaimed" || (state === "not-held" && gate.drops > drops)));
+        state === "released" ||
+        (isEarly && (state === "unclaimed" || (state === "not-held" && executor.connectionEpoch > connectionEpoch)));
       if (!isReleased) return "not-held";
       this.#events.released(lease);
       return "released";

@@ -1,4 +1,5 @@
-import { surely, type KitError, type ScheduledLease } from "../index.js";
+import type { KitError } from "../index.js";
+import { lowerBoundMs, type ScheduledLease } from "../toolkit/index.js";
 import type { RenewState } from "./commands.js";
 import type { LossReason } from "./errors.js";
 import { leaseMsOption, type LeaseTerms } from "./options.js";
@@ -118,12 +119,12 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
     return this.terms.holder;
   }
 
-  /** Milliseconds for which it is surely still held, by our own clock; 0 once it is lost or released. */
+  /** Milliseconds for which it is lowerBoundMs still held, by our own clock; 0 once it is lost or released. */
   get remainingMs(): number {
     return this.#state === "held" ? Math.max(0, this.deadlineAt - performance.now()) : 0;
   }
 
-  /** Whether it is surely still held at this instant. Asks the clock, not Redis. */
+  /** Whether it is lowerBoundMs still held at this instant. Asks the clock, not Redis. */
   get isHeld(): boolean {
     return this.remainingMs > 0;
   }
@@ -138,7 +139,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   }
 
   /**
-   * Throws unless the lease is surely still held at this instant. To be called right before what must not be done twice,
+   * Throws unless the lease is lowerBoundMs still held at this instant. To be called right before what must not be done twice,
    * above all after anything that may have stalled the process.
    *
    * @throws {LockLostError | PermitLostError} it is lost, or has been released or handed over.
@@ -167,8 +168,8 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
     const now = performance.now();
     // Also renewals that are under way with the old length promise no more than the new one from here on.
     this.#leaseMs = Math.min(this.#leaseMs, leaseMs);
-    if (now + surely(leaseMs) < this.deadlineAt) {
-      this.deadlineAt = now + surely(leaseMs);
+    if (now + lowerBoundMs(leaseMs) < this.deadlineAt) {
+      this.deadlineAt = now + lowerBoundMs(leaseMs);
       this.#planRenewal(now, leaseMs);
       this.#keeper.changed(this);
     }
@@ -299,7 +300,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
       this.#failures = 0;
       // A shorter length was asked for since: it may count already.
       const sureMs = Math.min(termMs, this.#leaseMs);
-      this.deadlineAt = Math.min(sentAt + surely(sureMs), this.#holdEndsAt);
+      this.deadlineAt = Math.min(sentAt + lowerBoundMs(sureMs), this.#holdEndsAt);
       // The answer itself may have come too late to be good for anything.
       if (this.deadlineAt <= performance.now()) {
         this.lapse();

@@ -1,4 +1,5 @@
-import { Deadline, KitClosedError, KitError, newToken, surely, traced } from "../index.js";
+import { KitClosedError, KitError } from "../index.js";
+import { Deadline, newToken, lowerBoundMs, traced } from "../toolkit/index.js";
 import { firstTermMs, type LeasingCommands, type NotGranted, type Seen } from "./commands.js";
 import { FormerPlaces } from "./former.js";
 import { Holding, type HoldingEvents, type LeaseMaker } from "./holding.js";
@@ -33,15 +34,15 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       handedOver: ({ token }) => this.#former.forget(token),
     });
     this.#events = events;
-    const { client, gate, inbox } = commands.runtime;
+    const { client, executor, inbox } = commands.context;
     const askAgain = (): void => {
       for (const waiters of this.#waiters.values()) waiters.beatNow();
     };
     this.#stopListening = [
       inbox.onResubscribed(askAgain),
-      gate.onReady(askAgain),
+      executor.onReady(askAgain),
       // A client that its owner ended: whoever waits on it hears of it now.
-      gate.onDrop(() => client.status === "end" && askAgain()),
+      executor.onDrop(() => client.status === "end" && askAgain()),
     ];
   }
 
@@ -111,7 +112,7 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
   async #acquire(name: string, terms: Terms): Promise<L> {
     const startedAt = performance.now();
     const deadline = new Deadline(startedAt + terms.waitMs);
-    const { inbox } = this.#commands.runtime;
+    const { inbox } = this.#commands.context;
     const { deadlineMs } = this.#commands.settings;
     // Nobody needs a second connection before the first wait. From then on each acquire is one command.
     let seen: S | undefined;
@@ -169,7 +170,7 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
         if (reply.state === "late") continue;
         if (reply.state !== "granted") return reply;
         const { proof, msLeft: grantedMs = firstTermMs(terms) } = reply;
-        return { name, token, proof, grantedMs, deadlineAt: sentAt + surely(grantedMs) };
+        return { name, token, proof, grantedMs, deadlineAt: sentAt + lowerBoundMs(grantedMs) };
       }
     } catch (error) {
       // It may have been granted, or stand in line, and nobody waits for it.
@@ -178,7 +179,7 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       // Timers of Node may fire a moment early.
       const isOver = waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable;
       // That it is taken is not for those to say who were never answered, and have no connection.
-      const isCutOff = !seen && isUnsent && this.#commands.runtime.client.status !== "ready";
+      const isCutOff = !seen && isUnsent && this.#commands.context.client.status !== "ready";
       if (isOver && !isCutOff) throw this.#commands.timeoutError(name, terms, seen, error);
       throw error;
     }

@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { booleanOption, integerOption, signalOption, textOption } from "../index.js";
+import { booleanOption, integerOption, signalOption, textOption } from "../toolkit/index.js";
 
 /** How long a lease is, and who shows up as its holder. */
 export interface LeaseOptions {

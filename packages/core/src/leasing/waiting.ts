@@ -1,15 +1,13 @@
+import { KitClosedError, KitError, KitUnavailableError } from "../index.js";
 import {
   addressOf,
   type Deadline,
   type Inbox,
-  KitClosedError,
-  KitError,
-  KitUnavailableError,
   onAbort,
   pause,
   type ServerClock,
-  surely,
-} from "../index.js";
+  lowerBoundMs,
+} from "../toolkit/index.js";
 import {
   type AcquireReply,
   aliveMs,
@@ -167,7 +165,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
     switch (reply.state) {
       case "granted": {
         const { proof, msLeft = firstTermMs(this.terms) } = reply;
-        this.grant(proof, msLeft, sentAt + surely(msLeft));
+        this.grant(proof, msLeft, sentAt + lowerBoundMs(msLeft));
         return true;
       }
       case "queued":
@@ -194,7 +192,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
     const receivedAt = performance.now();
     const earliest = this.#waiters.clock.earliest(Number(leaseEnd));
     const grantedMs = Number(grantMs);
-    const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + surely(grantedMs));
+    const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + lowerBoundMs(grantedMs));
     if (deadlineAt - receivedAt >= leastGrantMs) this.grant(proof, grantedMs, deadlineAt);
     // How long it is good for is not known (or not long): the state tells, once the server's answer has arrived.
     else if (this.isQueued) this.#waiters.beatNow();
@@ -258,7 +256,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
 
   /** Why the server cannot be asked now; undefined: it can, as far as is known. */
   get outage(): unknown {
-    const { client } = this.commands.runtime;
+    const { client } = this.commands.context;
     if (this.#lastFailure !== undefined || client.status === "ready") return this.#lastFailure;
     const address = addressOf(client);
     return new KitUnavailableError(`There is no connection to Redis at ${address}`, address);
@@ -339,7 +337,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
    */
   #watch(msLeft: number, position: number): void {
     if (this.#waiters.size === 0 || msLeft === -1) return;
-    const isPolling = msLeft < 0 || !this.commands.runtime.inbox.isOpen;
+    const isPolling = msLeft < 0 || !this.commands.context.inbox.isOpen;
     const wait = isPolling ? Math.min(Math.max(msLeft, 0), pollMs) * (0.5 + Math.random()) : msLeft;
     const at = performance.now() + wait + 1 + Math.min(position * watchStepMs, watchStepsMs);
     if (at >= this.#watchAt) return;
@@ -374,7 +372,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
         const asked = [...this.#waiters.values()].filter(({ isQueued }) => isQueued);
         for (let start = 0; start < asked.length; start += maxBatch)
           await this.#ask(asked.slice(start, start + maxBatch), start === 0);
-        void this.commands.runtime.inbox.check();
+        void this.commands.context.inbox.check();
       }
     } finally {
       this.#beating = false;
@@ -395,7 +393,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
         else if (typeof state === "number") {
           waiter.saw(reply);
           first = Math.min(first, state);
-        } else waiter.grant(state.proof, state.msLeft, sentAt + surely(state.msLeft));
+        } else waiter.grant(state.proof, state.msLeft, sentAt + lowerBoundMs(state.msLeft));
       }
       // The newest truth about the holder, also when it moves the look to later; a push may be newer still.
       if (isFirst && this.#toldAt < sentAt) this.#unwatch();

@@ -10,7 +10,8 @@ import {
   trace,
   type Tracer,
 } from "@opentelemetry/api";
-import { KitError, onTraced, optionsObject } from "../index.js";
+import { KitError } from "../index.js";
+import { onTraced, optionsObject } from "../toolkit/index.js";
 
 /** How to trace. */
 export interface TraceOptions {

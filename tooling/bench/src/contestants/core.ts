@@ -2,7 +2,8 @@
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { connect, traced } from "@kit/core";
+import { connect } from "@kit/core";
+import { traced } from "@kit/core/toolkit";
 import { type Config, createConfig } from "@kit/core/config";
 import { createLock } from "@kit/lock";
 import { ClassicConfigs, setConfig } from "@tooling/classic";

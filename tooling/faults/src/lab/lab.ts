@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { eventually, FaultProxy, type RedisMode, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
 import { parseLog, type WorkerHistory } from "../records.js";
 import type { Setting } from "../rows/row.js";

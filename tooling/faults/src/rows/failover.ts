@@ -1,4 +1,4 @@
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisNode } from "@kit/testing";
 import { clock } from "../lab/clock.mjs";
 import { grows, type Lab } from "../lab/lab.js";

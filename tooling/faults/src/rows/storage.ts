@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { clock } from "../lab/clock.mjs";
 import { grows, type Lab } from "../lab/lab.js";
 import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear, unsyncedBytes } from "../lab/power.js";

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisServer } from "@kit/testing";
 import { clock } from "../../lab/clock.mjs";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";

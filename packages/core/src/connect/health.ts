@@ -1,9 +1,14 @@
-import type { RedisLike } from "./client.js";
-import { addressOf } from "./client.js";
-import { Deadline } from "./deadline.js";
-import { isReplyError, type KitError, serverError } from "./errors.js";
-import { integerOption } from "./options.js";
-import { Runtime, withRuntime } from "./runtime.js";
+import {
+  type RedisLike,
+  addressOf,
+  Deadline,
+  isReplyError,
+  type KitError,
+  serverError,
+  integerOption,
+  ClientContext,
+  withContext,
+} from "../kernel/index.js";
 
 /** What one look at the server and our connections shows. */
 export interface Health {
@@ -33,22 +38,22 @@ export interface Health {
  * @example
  * const { ok, roundTripMs } = await health(redis);
  */
-export const health = async (redis: RedisLike | Runtime, deadlineMs = 2_000): Promise<Health> => {
+export const health = async (redis: RedisLike | ClientContext, deadlineMs = 2_000): Promise<Health> => {
   integerOption("deadlineMs", deadlineMs, 1);
-  return redis instanceof Runtime
+  return redis instanceof ClientContext
     ? look(redis, deadlineMs)
-    : withRuntime(redis, (runtime) => look(runtime, deadlineMs));
+    : withContext(redis, (context) => look(context, deadlineMs));
 };
 
-const look = async (runtime: Runtime, deadlineMs: number): Promise<Health> => {
-  const { client, gate, inbox } = runtime;
+const look = async (context: ClientContext, deadlineMs: number): Promise<Health> => {
+  const { client, executor, inbox } = context;
   const deadline = Deadline.in(deadlineMs);
   const facts = { address: addressOf(client), pushes: inbox.state };
   const startedAt = performance.now();
   try {
-    await gate.run("PING", [], { what: "PING", mutates: false, idempotent: true, deadline });
+    await executor.run("PING", [], { what: "PING", mutates: false, idempotent: true, deadline });
     const roundTripMs = performance.now() - startedAt;
-    const info = await gate
+    const info = await executor
       .run("INFO", ["server"], { what: "INFO", mutates: false, idempotent: true, deadline })
       .then(String, () => "");
     const field = (name: string): string | undefined => new RegExp(`^${name}:(.*?)\\r?$`, "m").exec(info)?.[1];

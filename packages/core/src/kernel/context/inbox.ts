@@ -1,8 +1,15 @@
-import { destroySocket, duplicateNode, isAstray, isForsaken, type NodeClient, type RedisLike } from "./client.js";
-import { atDeadline, type Deadline, onAbort } from "./deadline.js";
-import { isForbidden } from "./errors.js";
-import { answered, Lane } from "./lane.js";
-import { newToken } from "./token.js";
+import {
+  destroySocket,
+  duplicateNode,
+  isAstray,
+  isForsaken,
+  type NodeClient,
+  type RedisLike,
+} from "../connection/client.js";
+import { atDeadline, type Deadline, onAbort } from "../base/deadline.js";
+import { isForbidden } from "../base/errors.js";
+import { answered, DedicatedConnection } from "../connection/dedicated.js";
+import { newToken } from "../base/token.js";
 
 /** Whether messages of a channel arrive now; where subscribing to it is forbidden, whoever listens has to ask instead. */
 type ChannelState = "open" | "down" | "forbidden";
@@ -37,7 +44,7 @@ export class Inbox {
   readonly channel: string;
   readonly #client: RedisLike;
   readonly #mayPublish: (channel: string) => Promise<boolean>;
-  readonly #lane: Lane;
+  readonly #dedicated: DedicatedConnection;
   readonly #expected = new Map<string, (payload: string) => void>();
   readonly #resubscribed = new Set<() => void>();
   readonly #opening = new Set<() => void>();
@@ -56,7 +63,7 @@ export class Inbox {
         // Messages and pings look the same in both majors then.
         protocol: 2,
       });
-    this.#lane = new Lane(make, {
+    this.#dedicated = new DedicatedConnection(make, {
       ready: (connection) => void this.#subscribe(connection),
       down: () => this.#down(),
     });
@@ -81,7 +88,7 @@ export class Inbox {
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
     if (this.isOpen || this.isForbidden) return true;
     if (this.#state === "closed") this.#state = "opening";
-    this.#lane.open();
+    this.#dedicated.open();
     return await new Promise((resolve) => {
       const settle = (): void => {
         this.#opening.delete(settle);
@@ -117,11 +124,11 @@ export class Inbox {
    */
   listen(name: string, listener: ChannelListener): () => void {
     if (this.#state === "closed") this.#state = "opening";
-    this.#lane.open();
+    this.#dedicated.open();
     let channel = this.#channels.get(name);
     if (!channel) {
       this.#channels.set(name, (channel = { listeners: new Set(), state: "down" }));
-      const connection = this.#lane.client;
+      const connection = this.#dedicated.client;
       if (connection) void this.#join(connection, name, channel);
     }
     const { listeners } = channel;
@@ -134,7 +141,7 @@ export class Inbox {
     return () => {
       if (!listeners.delete(own) || listeners.size > 0 || this.#channels.get(name)?.listeners !== listeners) return;
       this.#channels.delete(name);
-      (this.#lane.client as Subscriber | undefined)?.unsubscribe(name).catch(() => undefined);
+      (this.#dedicated.client as Subscriber | undefined)?.unsubscribe(name).catch(() => undefined);
     };
   }
 
@@ -148,8 +155,8 @@ export class Inbox {
 
   /** The client is connected, or knows other nodes: a lane that waits follows at once, one that leads elsewhere is replaced. */
   follow(): void {
-    this.#lane.hurry();
-    const connection = this.#lane.client;
+    this.#dedicated.hurry();
+    const connection = this.#dedicated.client;
     if (!connection || !(isAstray(connection, this.#client) || isForsaken(connection, this.#client))) return;
     destroySocket(connection);
     this.#down();
@@ -157,7 +164,7 @@ export class Inbox {
 
   close(): void {
     this.#state = "closed";
-    this.#lane.close();
+    this.#dedicated.close();
     for (const settle of [...this.#opening]) settle();
   }
 
@@ -176,9 +183,9 @@ export class Inbox {
     if (answer === "broken") return;
     const isAllowed = answer === "open" && (await this.#mayPublish(this.channel));
     // Closed, or replaced, while the answers were under way.
-    if (this.#lane.client !== connection) return;
+    if (this.#dedicated.client !== connection) return;
     this.#state = isAllowed ? "open" : "forbidden";
-    this.#lane.proven();
+    this.#dedicated.proven();
     for (const settle of [...this.#opening]) settle();
     for (const listener of this.#resubscribed) listener();
   }
@@ -196,13 +203,13 @@ export class Inbox {
 
   async #join(connection: NodeClient, name: string, channel: Channel): Promise<void> {
     const answer = await this.#ask(connection, name);
-    if (answer === "broken" || this.#lane.client !== connection || this.#channels.get(name) !== channel) return;
+    if (answer === "broken" || this.#dedicated.client !== connection || this.#channels.get(name) !== channel) return;
     channel.state = answer;
     for (const { state } of [...channel.listeners]) state(answer);
   }
 
   async #ping(): Promise<void> {
-    const connection = this.#lane.client;
+    const connection = this.#dedicated.client;
     if (!connection || !this.isOpen) return;
     await answered(connection.call("PING"), () => {
       destroySocket(connection);

@@ -10,9 +10,9 @@ import {
   ownClusterSettings,
   ownSettings,
   type RedisLike,
-} from "./client.js";
-import { atDeadline, Deadline, onAbort } from "./deadline.js";
-import {
+  atDeadline,
+  Deadline,
+  onAbort,
   isForbidden,
   isReplyError,
   KitError,
@@ -22,12 +22,16 @@ import {
   replyOf,
   safeCause,
   serverError,
-} from "./errors.js";
-import { reconnectMs } from "./lane.js";
-import { integerOption, optionsObject, signalOption, textOption } from "./options.js";
-import { superviseClient } from "./owned.js";
-import { pause } from "./retry.js";
-import { retain, type Runtime } from "./runtime.js";
+  reconnectMs,
+  integerOption,
+  optionsObject,
+  signalOption,
+  textOption,
+  superviseClient,
+  pause,
+  attach,
+  type ClientContext,
+} from "../kernel/index.js";
 
 /** How to connect. */
 export interface ConnectOptions {
@@ -243,15 +247,15 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
     settings.enableReadyCheck ?? (parsed.kind === "cluster" || parsed.settings.sentinels !== undefined);
   const client = await make(parsed, { ...settings, enableReadyCheck: asksItself });
   const end = superviseClient(client);
-  // Held until close(), so that a script run on it finds the gate standing.
-  const runtime = retain(client);
+  // Held until close(), so that a script run on it finds the executor standing.
+  const context = attach(client);
   try {
     await firstReady(client, describe(parsed), deadlineMs, deadline, signal);
     if (!asksItself && settings.enableReadyCheck === undefined)
-      (client as NodeClient).options.enableReadyCheck = await untilLoaded(runtime, describe(parsed), deadline, signal);
-    if (settings.db) await checkDatabase(runtime, settings.db, describe(parsed), deadline);
+      (client as NodeClient).options.enableReadyCheck = await untilLoaded(context, describe(parsed), deadline, signal);
+    if (settings.db) await checkDatabase(context, settings.db, describe(parsed), deadline);
   } catch (error) {
-    runtime.release();
+    context.detach();
     end();
     throw error;
   }
@@ -259,7 +263,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   const endNow = (): void => {
     if (isEnded) return;
     isEnded = true;
-    runtime.release();
+    context.detach();
     end();
   };
   let closing: Promise<void> | undefined;
@@ -288,10 +292,15 @@ const optionsOf = (target: string | URL | ConnectOptions = {}): ConnectOptions =
 };
 
 /** ioredis goes on in database 0 when the server refuses another: silently with somebody else's data. */
-const checkDatabase = async (runtime: Runtime, db: number, address: string, deadline: Deadline): Promise<void> => {
+const checkDatabase = async (
+  context: ClientContext,
+  db: number,
+  address: string,
+  deadline: Deadline,
+): Promise<void> => {
   const call = { what: `SELECT ${String(db)}`, mutates: false, idempotent: true, deadline };
   try {
-    await runtime.gate.run("SELECT", [db], call);
+    await context.executor.run("SELECT", [db], call);
   } catch (error) {
     if (!isReplyError(error)) throw error;
     if (!error.message.startsWith("ERR")) throw serverError(error, call.what);
@@ -318,7 +327,7 @@ const finish = async (client: RedisLike): Promise<void> => {
 
 /** Waits while the server reads its data from disk. Resolves with whether it may be asked for that at all. */
 const untilLoaded = async (
-  { gate }: Runtime,
+  { executor }: ClientContext,
   address: string,
   deadline: Deadline,
   signal: AbortSignal | undefined,
@@ -326,7 +335,7 @@ const untilLoaded = async (
   const what = `Connecting to ${address}`;
   for (;;)
     try {
-      const info = await gate.run("INFO", ["persistence"], {
+      const info = await executor.run("INFO", ["persistence"], {
         what,
         mutates: false,
         idempotent: true,

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { type Address, destroySocket, duplicateNode, type NodeClient, peerOf, reachable } from "./client.js";
-import { isReplyError } from "./errors.js";
-import { answered, Lane } from "./lane.js";
+import { isReplyError } from "../base/errors.js";
+import { answered, DedicatedConnection } from "./dedicated.js";
 
 const channel = "+switch-master";
 
@@ -51,7 +51,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
       // Messages and pings look the same in both majors then.
       protocol: 2,
     };
-    const lane = new Lane(() => duplicateNode(client, settings, { host, port }), {
+    const lane = new DedicatedConnection(() => duplicateNode(client, settings, { host, port }), {
       ready: (connection) => {
         connection.on("message", onNews);
         connection.subscribe(channel).then(

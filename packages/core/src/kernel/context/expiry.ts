@@ -28,7 +28,7 @@ const wallLead = (): number => performance.timeOrigin + performance.now() - wall
 const wallNow = (): number => Date.now();
 
 /** One heap of instants and one timer for all leases of a client. */
-export class LeaseScheduler {
+export class ExpiryScheduler {
   readonly #heap: ScheduledLease[] = [];
   #timer: NodeJS.Timeout | undefined;
   #timerAt = Infinity;

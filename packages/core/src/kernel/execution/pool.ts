@@ -12,17 +12,17 @@ import {
   reachable,
   type RedisArgument,
   type RedisLike,
-} from "./client.js";
-import { atDeadline, Deadline, onAbort } from "./deadline.js";
-import { KitClosedError, KitUnavailableError } from "./errors.js";
-import { Gate } from "./gate.js";
-import { slotOf } from "./keyspace.js";
-import { watchHandshake } from "./lane.js";
+} from "../connection/client.js";
+import { atDeadline, Deadline, onAbort } from "../base/deadline.js";
+import { KitClosedError, KitUnavailableError } from "../base/errors.js";
+import { CommandExecutor } from "./executor.js";
+import { slotOf } from "../base/keyspace.js";
+import { watchHandshake } from "../connection/dedicated.js";
 
 /** A connection that one borrower has for itself. */
 export interface ExclusiveConnection {
   /** For scripts. */
-  readonly gate: Gate;
+  readonly executor: CommandExecutor;
   /** Where it leads: `host:port` or a socket's path. */
   readonly address: string;
   /** Whether it is lost; then so is everything that was WATCHed on it. */
@@ -38,7 +38,7 @@ export interface ExclusiveConnection {
   /** Learns from what the server complained (`MOVED 866 host:port`) where the slot lives, or that we do not know. */
   misrouted(complaint: string): void;
   /** Ends the loan. An unclean connection (WATCH, MULTI or a command still open on it) is closed. */
-  giveBack(isClean: boolean): void;
+  returnToPool(isClean: boolean): void;
 }
 
 /**
@@ -66,9 +66,9 @@ export class ExclusivePool {
   }
 
   /** Lends a connection to the node that serves `key`; waits its turn while all are lent, first come first served. */
-  take(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
+  checkOut(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
     const slot = slotOf(keyPrefixOf(this.#client) + key);
-    return this.#take(
+    return this.#checkOut(
       () => this.#told.get(slot) ?? addressFrom(nodeOfSlot(this.#client, slot)),
       slot,
       deadline,
@@ -77,11 +77,11 @@ export class ExclusivePool {
   }
 
   /** The same to one node, at an address that a server told. */
-  takeNode(node: Address, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
-    return this.#take(() => reachable(this.#client, node), undefined, deadline, signal);
+  checkOutNode(node: Address, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
+    return this.#checkOut(() => reachable(this.#client, node), undefined, deadline, signal);
   }
 
-  async #take(
+  async #checkOut(
     find: () => Address | undefined,
     slot: number | undefined,
     deadline: Deadline,
@@ -180,11 +180,11 @@ export class ExclusivePool {
   }
 
   #lend(connection: NodeClient, address: string, slot: number | undefined): ExclusiveConnection {
-    const gate = new Gate(connection);
-    gate.attach();
+    const executor = new CommandExecutor(connection);
+    executor.attach();
     let isReturned = false;
     return {
-      gate,
+      executor,
       get address() {
         // Sentinel alone knows whom it connected us to.
         return address || (hasSentinels(connection) && peerOf(connection)) || addressOf(connection);
@@ -193,7 +193,7 @@ export class ExclusivePool {
         return connection.status !== "ready";
       },
       call: (command, args, deadlineMs, mutates = false) =>
-        gate.run(command, args, { what: command, mutates, idempotent: false, deadline: Deadline.in(deadlineMs) }),
+        executor.run(command, args, { what: command, mutates, idempotent: false, deadline: Deadline.in(deadlineMs) }),
       misrouted: (complaint) => {
         if (slot === undefined) return;
         const [, host = "", port] = /^MOVED \d+ (.*):(\d+)$/.exec(complaint) ?? [];
@@ -203,15 +203,15 @@ export class ExclusivePool {
         if (port === undefined) this.#told.delete(slot);
         else this.#told.set(slot, reachable(this.#client, told));
       },
-      giveBack: (isClean) => {
+      returnToPool: (isClean) => {
         if (isReturned) return;
         isReturned = true;
         if (isClean && !this.#closed && connection.status === "ready") {
-          gate.detach();
+          executor.detach();
           this.#idle.push({ connection, address });
         } else {
           // What is still under way on it hears of its end.
-          connection.on("end", () => gate.detach());
+          connection.on("end", () => executor.detach());
           this.#discard(connection);
         }
         this.#pass();

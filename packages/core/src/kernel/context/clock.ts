@@ -4,7 +4,7 @@ const drift = 0.01;
 const roundingMs = 2;
 
 /** How long a span of server time surely lasts at least on our own clock; a span into the past is negative. */
-export const surely = (spanMs: number): number => spanMs * (spanMs < 0 ? 1 + drift : 1 - drift) - roundingMs;
+export const lowerBoundMs = (spanMs: number): number => spanMs * (spanMs < 0 ? 1 + drift : 1 - drift) - roundingMs;
 
 interface Sample {
   readonly sentAt: number;
@@ -49,6 +49,6 @@ export class ServerClock {
   }
 
   #boundBy(sample: Sample, serverMs: number): number {
-    return sample.sentAt + surely(serverMs - sample.serverMs);
+    return sample.sentAt + lowerBoundMs(serverMs - sample.serverMs);
   }
 }

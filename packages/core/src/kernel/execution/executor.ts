@@ -7,8 +7,8 @@ import {
   type NodeClient,
   type RedisArgument,
   type RedisLike,
-} from "./client.js";
-import { atDeadline, Deadline, onAbort, Timed } from "./deadline.js";
+} from "../connection/client.js";
+import { atDeadline, Deadline, onAbort, Timed } from "../base/deadline.js";
 import {
   isReplyError,
   type KitError,
@@ -18,11 +18,11 @@ import {
   reasonOf,
   replyOf,
   safeCause,
-} from "./errors.js";
-import { isOwned } from "./owned.js";
-import { pause } from "./retry.js";
+} from "../base/errors.js";
+import { isOwned } from "../connection/supervision.js";
+import { pause } from "../base/retry.js";
 
-/** What the gate must know of a command to name its outcome. */
+/** What the executor must know of a command to name its outcome. */
 export interface Call {
   /** The command in words, for messages: `lock.acquire of kit:lock:{x}:lease`. */
   readonly what: string;
@@ -35,7 +35,7 @@ export interface Call {
   readonly signal?: AbortSignal | undefined;
   /** Whether it is still worth sending; asked each time before it is sent. */
   readonly isWanted?: (() => boolean) | undefined;
-  /** The gate's own: whether a try was sent whose reply is lost. It holds for what is sent in its place, too. */
+  /** The executor's own: whether a try was sent whose reply is lost. It holds for what is sent in its place, too. */
   maybeSent?: boolean;
 }
 
@@ -102,7 +102,7 @@ class Flight extends Timed {
  * given up. From then on three things can happen, and each has a name: a reply, an error reply, or no reply (outcome
  * unknown if the command changes anything). Whatever happens, the promise settles by the deadline.
  */
-export class Gate {
+export class CommandExecutor {
   readonly client: RedisLike;
   readonly #waiting = new Set<() => void>();
   readonly #readyListeners = new Set<() => void>();
@@ -116,7 +116,7 @@ export class Gate {
    * How often a connection was lost, or a reply with it (a Cluster client tells only of replies): what was under way then
    * may have been sent twice, by us or by the client.
    */
-  drops = 0;
+  connectionEpoch = 0;
   #lastError: unknown;
   #hasEnded = false;
   #reconnectedAt = -Infinity;
@@ -202,7 +202,7 @@ export class Gate {
         this.#lastError = error;
         const sent = !this.#wasRefused(error);
         call.maybeSent ||= sent;
-        if (sent) this.drops++;
+        if (sent) this.connectionEpoch++;
         if (sent && !call.idempotent) throw this.#silence(call);
       }
       // A client may call itself ready for a moment after its socket went: do not spin on it.
@@ -368,7 +368,7 @@ export class Gate {
   };
 
   readonly #onDrop = (): void => {
-    this.drops++;
+    this.connectionEpoch++;
     for (const look of [...this.#waiting]) look();
     for (const listener of this.#dropListeners) listener();
   };

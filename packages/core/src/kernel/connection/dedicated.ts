@@ -1,7 +1,7 @@
 import { destroySocket, handshakeMs, type NodeClient } from "./client.js";
-import { atDeadline, Deadline } from "./deadline.js";
-import { KitClosedError, reasonOf } from "./errors.js";
-import { backoffMs } from "./retry.js";
+import { atDeadline, Deadline } from "../base/deadline.js";
+import { KitClosedError, reasonOf } from "../base/errors.js";
+import { backoffMs } from "../base/retry.js";
 
 /** Reconnection of what we own: quick at first, spread out, never slower than 2 s. */
 export const reconnectMs = (attempt: number): number => Math.max(20, backoffMs(attempt + 1, 50, 2_000));
@@ -47,7 +47,7 @@ export const answered = (reply: Promise<unknown>, onSilence: () => void): Promis
   });
 
 /** What a lane tells its user. */
-export interface LaneEvents {
+export interface DedicatedConnectionEvents {
   /** Connected, or connected again: whatever state the server kept for the old connection is gone. */
   readonly ready: (client: NodeClient) => void;
   /** The connection is lost; the lane is connecting again by itself. */
@@ -60,16 +60,16 @@ export interface LaneEvents {
  * Opened on demand and kept. When it ends, for whatever reason but our own `close()`, another is made with back-off: on
  * a Cluster perhaps to another node, since `make` chooses again.
  */
-export class Lane {
+export class DedicatedConnection {
   readonly #make: () => NodeClient;
-  readonly #events: LaneEvents;
+  readonly #events: DedicatedConnectionEvents;
   #client: NodeClient | undefined;
   #timer: NodeJS.Timeout | undefined;
   #attempt = 0;
   #closed = false;
   #lastError: unknown;
 
-  constructor(make: () => NodeClient, events: LaneEvents) {
+  constructor(make: () => NodeClient, events: DedicatedConnectionEvents) {
     this.#make = make;
     this.#events = events;
   }

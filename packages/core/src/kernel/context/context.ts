@@ -1,17 +1,17 @@
-import { duplicateClient, isClusterClient, keyPrefixOf, nodeOfSlot, type RedisLike } from "./client.js";
+import { duplicateClient, isClusterClient, keyPrefixOf, nodeOfSlot, type RedisLike } from "../connection/client.js";
 import { ServerClock } from "./clock.js";
-import { Deadline } from "./deadline.js";
-import { isForbidden, isReplyError, KitClosedError, serverError } from "./errors.js";
-import { Gate } from "./gate.js";
+import { Deadline } from "../base/deadline.js";
+import { isForbidden, isReplyError, KitClosedError, serverError } from "../base/errors.js";
+import { CommandExecutor } from "../execution/executor.js";
 import { Inbox } from "./inbox.js";
-import { checkPrefix, slotOf } from "./keyspace.js";
-import { LeaseScheduler } from "./leases.js";
-import { assertClient, booleanOption } from "./options.js";
-import { superviseClient } from "./owned.js";
-import { ExclusivePool } from "./pool.js";
+import { checkPrefix, slotOf } from "../base/keyspace.js";
+import { ExpiryScheduler } from "./expiry.js";
+import { assertClient, booleanOption } from "../base/options.js";
+import { superviseClient } from "../connection/supervision.js";
+import { ExclusivePool } from "../execution/pool.js";
 
 /** How a package hangs itself on a client. */
-export interface RetainOptions {
+export interface AttachOptions {
   /**
    * What all keys and channels begin with.
    *
@@ -27,20 +27,20 @@ export interface RetainOptions {
   readonly isolate?: boolean | undefined;
 }
 
-const runtimes = new WeakMap<RedisLike, Map<string, Runtime>>();
+const contexts = new WeakMap<RedisLike, Map<string, ClientContext>>();
 
 /**
- * What core keeps for one client object and prefix, shared by all packages that work on it: the gate for commands, the
- * server's clock, the inbox, the connections for WATCH, the leases. Made by `retain()`, gone with the last `release()`.
+ * What core keeps for one client object and prefix, shared by all packages that work on it: the executor for commands, the
+ * server's clock, the inbox, the connections for WATCH, the leases. Made by `attach()`, gone with the last `release()`.
  */
-export class Runtime {
+export class ClientContext {
   readonly client: RedisLike;
   readonly prefix: string;
-  readonly gate: Gate;
+  readonly executor: CommandExecutor;
   readonly inbox: Inbox;
   readonly exclusive: ExclusivePool;
   readonly #pools = new Map<string, ExclusivePool>();
-  readonly leases: LeaseScheduler = new LeaseScheduler();
+  readonly expiry: ExpiryScheduler = new ExpiryScheduler();
   readonly #clocks = new Map<string, ServerClock>();
   readonly #onGone: () => void;
   #holders = 0;
@@ -50,20 +50,20 @@ export class Runtime {
   constructor(client: RedisLike, prefix: string, onGone: () => void) {
     this.client = client;
     this.prefix = prefix;
-    this.gate = new Gate(client, true);
+    this.executor = new CommandExecutor(client, true);
     this.inbox = new Inbox(client, prefix, (channel) => this.#mayPublish(channel));
     this.exclusive = this.pool("exclusive");
     this.#onGone = onGone;
-    this.gate.attach();
-    this.gate.onDrop(() => {
+    this.executor.attach();
+    this.executor.onDrop(() => {
       this.#clocks.clear();
       // Of a Cluster one node may be lost while the client stays ready.
       this.inbox.follow();
     });
-    this.gate.onReady(() => {
+    this.executor.onReady(() => {
       this.inbox.follow();
       for (const pool of this.#pools.values()) pool.follow();
-      this.leases.renewNow();
+      this.expiry.renewNow();
     });
   }
 
@@ -73,11 +73,11 @@ export class Runtime {
   }
 
   /** Lets go; the last one to do so closes what is ours. Never the caller's client. */
-  release(): void {
+  detach(): void {
     if (--this.#holders > 0) return;
     this.inbox.close();
     for (const pool of this.#pools.values()) pool.close();
-    this.gate.detach();
+    this.executor.detach();
     this.#onGone();
   }
 
@@ -117,7 +117,7 @@ export class Runtime {
   /** Only the server's refusal counts; whoever waits may try when it cannot be asked. */
   async #mayPublish(channel: string): Promise<boolean> {
     const call = { what: "PUBLISH", mutates: false, idempotent: true, deadline: Deadline.in(2_000) };
-    return await this.gate.run("PUBLISH", [channel, ""], call).then(
+    return await this.executor.run("PUBLISH", [channel, ""], call).then(
       () => true,
       (error: unknown) => !isForbidden(error),
     );
@@ -127,7 +127,7 @@ export class Runtime {
     const what = "INFO cluster";
     const call = { what, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
     try {
-      const info = String(await this.gate.run("INFO", ["cluster"], call));
+      const info = String(await this.executor.run("INFO", ["cluster"], call));
       this.#isCluster = !info.includes("cluster_enabled:0");
     } catch (error) {
       if (!isReplyError(error)) throw error;
@@ -139,39 +139,39 @@ export class Runtime {
 }
 
 /**
- * Hangs a package on `redis`. Whoever retains must `release()`.
+ * Hangs a package on `redis`. Whoever attaches must `detach()`.
  *
  * @throws {TypeError | RangeError} an option or the client is not what it should be.
  */
-export const retain = (redis: RedisLike, options: RetainOptions = {}): Runtime => {
+export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientContext => {
   assertClient("redis", redis);
   const { prefix: givenPrefix = "kit", isolate = false } = options;
   const prefix = checkPrefix(givenPrefix);
   if (booleanOption("isolate", isolate)) {
     if (redis.status === "end") throw new KitClosedError("The client");
     const own = duplicateClient(redis);
-    return new Runtime(own, prefix, superviseClient(own)).hold();
+    return new ClientContext(own, prefix, superviseClient(own)).hold();
   }
-  let byPrefix = runtimes.get(redis);
-  if (!byPrefix) runtimes.set(redis, (byPrefix = new Map()));
-  let runtime = byPrefix.get(prefix);
-  if (!runtime) {
-    runtime = new Runtime(redis, prefix, () => byPrefix.delete(prefix));
-    byPrefix.set(prefix, runtime);
+  let byPrefix = contexts.get(redis);
+  if (!byPrefix) contexts.set(redis, (byPrefix = new Map()));
+  let context = byPrefix.get(prefix);
+  if (!context) {
+    context = new ClientContext(redis, prefix, () => byPrefix.delete(prefix));
+    byPrefix.set(prefix, context);
   }
-  return runtime.hold();
+  return context.hold();
 };
 
 /** Runs one operation on what is retained, or on a client that no package retains, and leaves nothing on that. */
-export const withRuntime = async <T>(
-  redis: RedisLike | Runtime,
-  operation: (runtime: Runtime) => Promise<T>,
+export const withContext = async <T>(
+  redis: RedisLike | ClientContext,
+  operation: (context: ClientContext) => Promise<T>,
 ): Promise<T> => {
-  if (redis instanceof Runtime) return await operation(redis);
-  const runtime = retain(redis);
+  if (redis instanceof ClientContext) return await operation(redis);
+  const context = attach(redis);
   try {
-    return await operation(runtime);
+    return await operation(context);
   } finally {
-    runtime.release();
+    context.detach();
   }
 };

@@ -60,7 +60,7 @@ interface ClusterClient extends RedisLike {
   nodes(role: "all" | "master"): NodeClient[];
 }
 
-/** Whether the caller's client routes by slot. What the *server* is, is asked of the server (`Runtime.isCluster`). */
+/** Whether the caller's client routes by slot. What the *server* is, is asked of the server (`ClientContext.isCluster`). */
 export const isClusterClient = (client: RedisLike): client is ClusterClient =>
   typeof (client as Partial<ClusterClient>).nodes === "function";
 
@@ -155,12 +155,12 @@ export const ownSettings: {
   maxRetriesPerRequest: 0,
 };
 
-// What a caller may have set for its own commands and ours must not inherit: their end is the gate's business.
+// What a caller may have set for its own commands and ours must not inherit: their end is the executor's business.
 const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
 
 /**
  * The same for a Cluster client, whose own way to send again is to wait and try another node. It would do so behind the
- * gate, and after the caller has given up.
+ * executor, and after the caller has given up.
  */
 export const ownClusterSettings: {
   readonly retryDelayOnFailover: number;

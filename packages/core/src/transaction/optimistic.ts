@@ -1,6 +1,7 @@
-import type { RedisArgument, RedisLike } from "./client.js";
-import { Deadline } from "./deadline.js";
 import {
+  type RedisArgument,
+  type RedisLike,
+  Deadline,
   isReplyError,
   KitClosedError,
   KitConflictError,
@@ -9,11 +10,14 @@ import {
   KitUnknownOutcomeError,
   namesOf,
   serverError,
-} from "./errors.js";
-import { integerOption, signalOption } from "./options.js";
-import type { ExclusiveConnection } from "./pool.js";
-import { backoffMs, pause } from "./retry.js";
-import { Runtime, withRuntime } from "./runtime.js";
+  integerOption,
+  signalOption,
+  type ExclusiveConnection,
+  backoffMs,
+  pause,
+  ClientContext,
+  withContext,
+} from "../kernel/index.js";
 
 /** One try of an optimistic transaction, on a connection that nobody else uses meanwhile. */
 export interface Transaction {
@@ -75,7 +79,7 @@ const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)
  * });
  */
 export const optimistic = async <T>(
-  redis: RedisLike | Runtime,
+  redis: RedisLike | ClientContext,
   keys: readonly string[],
   attempt: (transaction: Transaction) => Promise<T>,
   options: OptimisticOptions = {},
@@ -85,13 +89,13 @@ export const optimistic = async <T>(
   const signal = signalOption("signal", options.signal);
   const [first] = keys;
   if (first === undefined) throw new RangeError("Expected `keys` to name at least one key");
-  const run = (runtime: Runtime): Promise<OptimisticResult<T>> =>
-    untilUndisturbed({ runtime, keys, first, signal, deadline: Deadline.in(waitMs) }, attempt);
-  return redis instanceof Runtime ? run(redis) : withRuntime(redis, run);
+  const run = (context: ClientContext): Promise<OptimisticResult<T>> =>
+    untilUndisturbed({ context, keys, first, signal, deadline: Deadline.in(waitMs) }, attempt);
+  return redis instanceof ClientContext ? run(redis) : withContext(redis, run);
 };
 
 interface Terms {
-  readonly runtime: Runtime;
+  readonly context: ClientContext;
   readonly keys: readonly string[];
   readonly first: string;
   readonly signal: AbortSignal | undefined;
@@ -149,15 +153,15 @@ const once = async <T>(terms: Terms, attempt: Attempt<T>): Promise<Try<T>> => {
       throw serverError(refused, `A write of the transaction on ${namesOf(terms.keys)} (its other writes stand)`);
     return tried;
   } finally {
-    connection.giveBack(isClean);
+    connection.returnToPool(isClean);
   }
 };
 
-const borrow = async ({ runtime, first, keys, deadline, signal }: Terms): Promise<ExclusiveConnection> => {
+const borrow = async ({ context, first, keys, deadline, signal }: Terms): Promise<ExclusiveConnection> => {
   const what = `A connection for the transaction on ${namesOf(keys)}`;
   // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
-  await runtime.gate.ready({ what, mutates: false, idempotent: true, deadline, signal });
-  return await runtime.exclusive.take(first, deadline, signal);
+  await context.executor.ready({ what, mutates: false, idempotent: true, deadline, signal });
+  return await context.exclusive.checkOut(first, deadline, signal);
 };
 
 type Write = readonly [string, ...RedisArgument[]];

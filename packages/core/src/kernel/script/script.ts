@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
-import type { RedisArgument, RedisLike } from "./client.js";
-import { Deadline } from "./deadline.js";
-import { isReplyError, KitKeyTypeError, replyOf, safeCause, serverError } from "./errors.js";
-import { type Call, Gate } from "./gate.js";
-import { Runtime, withRuntime } from "./runtime.js";
+import type { RedisArgument, RedisLike } from "../connection/client.js";
+import { Deadline } from "../base/deadline.js";
+import { isReplyError, KitKeyTypeError, replyOf, safeCause, serverError } from "../base/errors.js";
+import { type Call, CommandExecutor } from "../execution/executor.js";
+import { ClientContext, withContext } from "../context/context.js";
 
 /** `...leases` stands for any number of keys or arguments, at the end of the list. */
 type Operands<Names extends readonly string[], Value> = {
@@ -75,7 +75,7 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
    * @throws {KitError} any other error of the server, by its code.
    */
   run(
-    redis: RedisLike | Runtime | Gate,
+    redis: RedisLike | ClientContext | CommandExecutor,
     keys: Operands<Keys, string>,
     args: Operands<Args, RedisArgument>,
     options?: RunOptions,
@@ -102,7 +102,7 @@ const appending = (names: readonly string[]) => {
   };
 };
 
-/** One call as the gate sees it. What it is called is put together only for those that fail. */
+/** One call as the executor sees it. What it is called is put together only for those that fail. */
 class ScriptCall implements Call {
   readonly mutates: boolean;
   readonly idempotent: boolean;
@@ -152,19 +152,19 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   const source = joined(sources);
   const sha = createHash("sha1").update(source).digest("hex");
 
-  const runOn = async (gate: Gate, call: ScriptCall): Promise<Reply> => {
+  const runOn = async (executor: CommandExecutor, call: ScriptCall): Promise<Reply> => {
     const { operands } = call;
     try {
       try {
-        return spec.reply(await gate.run("evalsha", operands, call));
+        return spec.reply(await executor.run("evalsha", operands, call));
       } catch (error) {
         if (!isReplyError(error) || !error.message.startsWith("NOSCRIPT")) throw error;
-        return spec.reply(await gate.run("eval", operands.with(0, source), call));
+        return spec.reply(await executor.run("eval", operands.with(0, source), call));
       }
     } catch (error) {
       if (!isReplyError(error)) throw error;
       const { what, keys } = call;
-      if (replyOf(error.message).startsWith("WRONGTYPE")) throw await keyTypeError(gate, what, source, keys, error);
+      if (replyOf(error.message).startsWith("WRONGTYPE")) throw await keyTypeError(executor, what, source, keys, error);
       throw serverError(error, what);
     }
   };
@@ -181,10 +181,10 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
       operands[1] = operands.length - 2;
       appendArgs(operands, args);
       const call = new ScriptCall(facts, operands, options);
-      if (redis instanceof Gate) return runOn(redis, call);
-      return redis instanceof Runtime
-        ? runOn(redis.gate, call)
-        : withRuntime(redis, (runtime) => runOn(runtime.gate, call));
+      if (redis instanceof CommandExecutor) return runOn(redis, call);
+      return redis instanceof ClientContext
+        ? runOn(redis.executor, call)
+        : withContext(redis, (context) => runOn(context.executor, call));
     },
   };
 };
@@ -199,7 +199,7 @@ const expectedTypes = (source: string): ((position: number) => string | undefine
 
 /** Redis does not say which key was of the wrong type; the header says what each should have been. */
 const keyTypeError = async (
-  gate: Gate,
+  executor: CommandExecutor,
   what: string,
   source: string,
   keys: readonly string[],
@@ -210,7 +210,7 @@ const keyTypeError = async (
   const deadline = Deadline.in(500);
   for (const [index, key] of keys.entries()) {
     const call = { what: `TYPE of ${key}`, mutates: false, idempotent: true, deadline };
-    const found = await gate.run("TYPE", [key], call).catch(() => undefined);
+    const found = await executor.run("TYPE", [key], call).catch(() => undefined);
     const wanted = expected(index + 1);
     if (typeof found === "string" && found !== "none" && wanted !== undefined && found !== wanted)
       return new KitKeyTypeError(`${what} failed: ${key} holds a ${found}, not a ${wanted}`, key, found, cause);

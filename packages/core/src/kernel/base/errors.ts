@@ -1,4 +1,4 @@
-import type { RedisArgument } from "./client.js";
+import type { RedisArgument } from "../connection/client.js";
 
 /**
  * Codes of errors that any kit package can raise. They are stable; messages are not.

@@ -1,6 +1,6 @@
 import { connectionsOf, destroySocket, hasEnded, hasSentinels, type NodeClient, type RedisLike } from "./client.js";
-import { KitClosedError } from "./errors.js";
-import { reconnectMs, watchHandshake } from "./lane.js";
+import { KitClosedError } from "../base/errors.js";
+import { reconnectMs, watchHandshake } from "./dedicated.js";
 import { watchSentinels } from "./sentinel.js";
 
 /** What ioredis does at its own end; both majors, and their Cluster clients, have it. */

@@ -1,0 +1,93 @@
+import { atDeadline, type Deadline } from "../toolkit/index.js";
+
+/** When what is gathered locally is written. */
+export interface FlusherOptions {
+  /** Writes all that is gathered. What it could not write it keeps, and rejects. */
+  readonly flush: () => Promise<void>;
+  /** How long the first of what is gathered waits, in milliseconds; after a failure, how long until the next try. */
+  readonly everyMs: number;
+  /** A flush that nobody waits for has failed. */
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * Decides when an aggregate in local memory is written: one flush at a time, some time after the first change, at once when
+ * asked to. Its timer alone does not keep a process alive, so whoever must not lose what is gathered calls `close()`.
+ */
+export class Flusher {
+  readonly #options: FlusherOptions;
+  #timer: NodeJS.Timeout | undefined;
+  #current: Promise<void> | undefined;
+  #next: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(options: FlusherOptions) {
+    this.#options = options;
+  }
+
+  /** Something was gathered: it is flushed within `everyMs`, and what came in the meantime with it. */
+  changed(): void {
+    if (this.#timer || this.#isClosed) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.now().catch(this.#options.onError);
+    }, this.#options.everyMs);
+    this.#timer.unref();
+  }
+
+  /**
+   * Flushes all that was gathered before the call. While a flush is under way, those who ask share the one after it.
+   *
+   * @throws what `flush` rejects with.
+   */
+  now(): Promise<void> {
+    if (!this.#current) return this.#start();
+    this.#next ??= this.#current
+      .catch(() => undefined)
+      .then(() => {
+        this.#next = undefined;
+        return this.#start();
+      });
+    return this.#next;
+  }
+
+  /**
+   * Flushes once more, and ends the timer. Later changes are flushed only by `now()`.
+   *
+   * Resolves at `deadline` at the latest, with whether everything was written.
+   */
+  async close(deadline: Deadline): Promise<boolean> {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    return await new Promise((resolve) => {
+      const cancel = atDeadline(deadline, () => resolve(false));
+      this.now().then(
+        () => {
+          cancel();
+          resolve(true);
+        },
+        (error: unknown) => {
+          cancel();
+          this.#options.onError(error);
+          resolve(false);
+        },
+      );
+    });
+  }
+
+  #start(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#current = this.#options
+      .flush()
+      .finally(() => {
+        this.#current = undefined;
+      })
+      .catch((error: unknown) => {
+        this.changed();
+        throw error;
+      });
+    return this.#current;
+  }
+}

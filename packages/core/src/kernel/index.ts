@@ -1,0 +1,51 @@
+// What every door and every entry shares; loaded once, by none of its users by name.
+export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
+export { TypedEmitter } from "./base/emitter.js";
+export {
+  isForbidden,
+  isReplyError,
+  KitClosedError,
+  KitConflictError,
+  KitError,
+  KitKeyTypeError,
+  KitUnavailableError,
+  KitUnknownOutcomeError,
+  namesOf,
+  originOf,
+  reasonOf,
+  replyOf,
+  safeCause,
+  serverError,
+} from "./base/errors.js";
+export { keyspace, slotOf } from "./base/keyspace.js";
+export { booleanOption, integerOption, optionsObject, signalOption, textOption } from "./base/options.js";
+export { backoffMs, pause, retry } from "./base/retry.js";
+export { newToken } from "./base/token.js";
+export { onTraced, traced } from "./base/tracing.js";
+export {
+  addressOf,
+  connectionsOf,
+  destroySocket,
+  duplicateNode,
+  isReady,
+  ownClusterSettings,
+  ownSettings,
+} from "./connection/client.js";
+export { DedicatedConnection, reconnectMs } from "./connection/dedicated.js";
+export { superviseClient } from "./connection/supervision.js";
+export { lowerBoundMs } from "./context/clock.js";
+export { attach, ClientContext, withContext } from "./context/context.js";
+export { defineScript } from "./script/script.js";
+
+export type { KitErrorCode } from "./base/errors.js";
+export type { Keyspace } from "./base/keyspace.js";
+export type { RetryOptions } from "./base/retry.js";
+export type { Address, NodeClient, RedisArgument, RedisLike } from "./connection/client.js";
+export type { DedicatedConnectionEvents } from "./connection/dedicated.js";
+export type { ServerClock } from "./context/clock.js";
+export type { AttachOptions } from "./context/context.js";
+export type { ExpiryScheduler, ScheduledLease } from "./context/expiry.js";
+export type { ChannelListener, Inbox } from "./context/inbox.js";
+export type { Call, CommandExecutor } from "./execution/executor.js";
+export type { ExclusiveConnection, ExclusivePool } from "./execution/pool.js";
+export type { RunOptions, Script, ScriptSpec } from "./script/script.js";
