@@ -11,8 +11,6 @@ const barTicks = 4;
 const pingTicks = 60;
 const maxStreams = 200;
 
-export type LockState = LockInspection;
-
 interface Stream {
   readonly item: string | null;
   /** The revision of the item that the page shows. */
@@ -24,7 +22,7 @@ interface Stream {
 }
 
 interface Look {
-  readonly lock: LockState | null;
+  readonly lock: LockInspection | null;
   readonly revision: number | null;
 }
 
@@ -48,7 +46,7 @@ export class Live {
   }
 
   /** The state of one lock; null when Redis does not answer. */
-  async lockState(item: string): Promise<LockState | null> {
+  async lockState(item: string): Promise<LockInspection | null> {
     return await this.#lock.inspect(lockName(this.#market.id, item)).catch(() => null);
   }
 

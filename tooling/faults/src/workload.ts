@@ -1,5 +1,6 @@
 import type { RedisMode } from "@kit/testing";
-import type { Row, Setting } from "./rows/row.js";
+import type { Setting } from "./lab/setting.js";
+import type { Row } from "./rows/row.js";
 
 /** What one run came to. */
 export interface LegReport {

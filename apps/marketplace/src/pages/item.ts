@@ -1,4 +1,4 @@
-import type { LockState } from "../live.js";
+import type { LockInspection } from "@kit/lock";
 import type { Item, User } from "../market.js";
 import { money, priceField } from "../money.js";
 import { html, type Html, plural, safe } from "./html.js";
@@ -11,7 +11,7 @@ export interface ItemView {
   readonly user: User | null;
   readonly isOwner: boolean;
   readonly views: number;
-  readonly lock: LockState | null;
+  readonly lock: LockInspection | null;
   readonly csrf: string;
   /** A new one for each page: the same form sent twice is one purchase. */
   readonly request: string;

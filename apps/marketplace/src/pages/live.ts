@@ -1,6 +1,6 @@
 // The pieces of a page that the stream replaces. Text in, text out: the stream compares what it sent last.
 import { hasBooks, itemsHold, moneyHolds, nobodyInDebt } from "../auditor.js";
-import type { LockState } from "../live.js";
+import type { LockInspection } from "@kit/lock";
 import { money } from "../money.js";
 import type { Audit } from "../scripts/index.js";
 import { html, mark, plural } from "./html.js";
@@ -62,7 +62,7 @@ const row = (name: string, value: string, id: string): string =>
   );
 
 /** The state of the lock of one item. */
-export const lockPanel = (state: LockState | null): string => {
+export const lockPanel = (state: LockInspection | null): string => {
   if (!state) return text(html`<p class="lock-state away">${mark(false)} Redis does not answer.</p>`);
   const held = state.state === "held";
   const head = held

@@ -1,4 +1,4 @@
-import type { LockState } from "../live.js";
+import type { LockInspection } from "@kit/lock";
 import type { Item } from "../market.js";
 import { money } from "../money.js";
 import { categories } from "../seed/titles.js";
@@ -10,7 +10,7 @@ export interface MarketView {
   readonly pages: number;
   readonly total: number;
   readonly items: readonly Item[];
-  readonly locks: ReadonlyMap<string, LockState | null>;
+  readonly locks: ReadonlyMap<string, LockInspection | null>;
 }
 
 export const categoryName = (id: string): string => categories.find((category) => category.id === id)?.name ?? id;
@@ -23,12 +23,12 @@ const address = (category: string | null, page: number): string => {
 };
 
 /** Whether somebody is at the item this moment: shape and word, not colour alone. */
-const lockChip = (state: LockState | null | undefined): Html =>
+const lockChip = (state: LockInspection | null | undefined): Html =>
   state?.state === "held"
     ? html`<span class="chip held" title="held by ${state.holder ?? "somebody"}">locked</span>`
     : html`<span class="chip free">free</span>`;
 
-const card = (item: Item, state: LockState | null | undefined): Html =>
+const card = (item: Item, state: LockInspection | null | undefined): Html =>
   html`<li class="card">
     <a href="/item/${item.id}">
       <img src="/pictures/${item.id}.svg" alt="" width="400" height="300" loading="lazy" />

@@ -1,16 +1,14 @@
-import { connect, type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
-import {
-  backoffMs,
-  Deadline,
-  integerOption,
-  isReplyError,
-  optionsObject,
-  serverError,
-  traced,
-  TypedEmitter,
-  withContext,
-} from "../toolkit/index.js";
+import { type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
+import { backoffMs, Deadline, integerOption, optionsObject, traced, TypedEmitter } from "../toolkit/index.js";
 import { bounded, type Limit } from "./bounded.js";
+import {
+  checkConnection,
+  closeConnection,
+  type ComponentEntry,
+  entrySchema,
+  openConnection,
+  type OpenContext,
+} from "./component-entry.js";
 import { Config } from "./config.js";
 import { ComponentRefusedError } from "./errors.js";
 import {
@@ -21,29 +19,9 @@ import {
   watchNames,
   type WatchOptions,
 } from "./options.js";
-import { type Content, ownSchema, type StandardSchema } from "./schema.js";
+import { type Content, type StandardSchema } from "./schema.js";
 import { Store } from "./store.js";
 import { limitOf, Waiters } from "./waiters.js";
-
-/** The entry of a component, unless it has a schema of its own. */
-export interface ComponentEntry {
-  /** As for `connect()`, but with a host, and without a password: Redis is no place for one. */
-  readonly url: string;
-  /** The name of the password, which `secrets` knows. */
-  readonly secret?: string | undefined;
-}
-
-/** What `open` has besides the entry. */
-export interface OpenContext {
-  /**
-   * A secret by its name.
-   *
-   * @throws {ComponentRefusedError} it is not known.
-   */
-  readonly secret: (name: string) => Promise<string>;
-  /** Aborts when the connection is not wanted any more. */
-  readonly signal: AbortSignal;
-}
 
 /** What every component may be told. */
 interface CommonOptions extends WatchOptions {
@@ -110,73 +88,11 @@ const settleMs = 1_000;
 /** Between tries of an entry that was refused. */
 const retryBaseMs = 250;
 const retryCapMs = 15_000;
-const checkMs = 2_000;
 /**
  * The most that opening and checking a connection may take together, and that closing one may. connect() and our own check
  * give up long before: this is for code that is not ours, and long enough for a slow TLS handshake or a secret store.
  */
 const foreignMs = 10_000;
-
-const url = /^rediss?(?:\+sentinel|\+cluster)?:\/\/(?:[^@/:]*@)?(?<hosts>[^@/?#\s]+)(?:\/[^@?#\s]*)?$/i;
-const host = /^(?:\[[0-9a-f:.%]+\]|[^:[\]]+)(?::(?<port>\d{1,5}))?$/i;
-const socket = /^unix:(?:\/\/)?\/[^@?#]+(?:\?db=\d{1,5})?$/;
-
-const issueOfUrl = (given: unknown): string | undefined => {
-  if (typeof given !== "string") return "expected an address as text";
-  // Whatever stands before an @ and has a colon may be a password, however broken the rest is.
-  if (/:[^@]*@/.test(given.replace(/^[a-z+]+:\/\//i, ""))) return "holds a password; name one in `secret` instead";
-  const hosts = url.exec(given)?.groups?.["hosts"]?.split(",") ?? [];
-  const isFine = hosts.every((one) => {
-    const found = host.exec(one)?.groups;
-    const port = Number(found?.["port"] ?? 1);
-    return found && port >= 1 && port <= 65_535;
-  });
-  return socket.test(given) || (hosts.length > 0 && isFine)
-    ? undefined
-    : "expected an address with a host, as redis://host:6379/0, and nothing behind a question mark";
-};
-
-const entrySchema = ownSchema<ComponentEntry>((value) => {
-  if (typeof value !== "object" || value === null) return { issues: [{ message: "expected an object" }] };
-  const { url: address, secret, ...rest } = value as Record<string, unknown>;
-  const issues = Object.keys(rest).map((key) => ({ message: "is not known", path: [key] }));
-  const issue = issueOfUrl(address);
-  if (issue !== undefined) issues.push({ message: issue, path: ["url"] });
-  if (secret !== undefined && (typeof secret !== "string" || secret === ""))
-    issues.push({ message: "expected the name of a secret", path: ["secret"] });
-  return issues.length > 0 ? { issues } : { value: value as ComponentEntry };
-});
-
-const openConnection = async (entry: ComponentEntry, { secret, signal }: OpenContext): Promise<Connection> => {
-  if (entry.secret === undefined) return await connect({ url: entry.url, signal });
-  const password = await secret(entry.secret);
-  // Without a name ioredis 5 sends the old form of AUTH.
-  const options = entry.url.includes("@") ? { password } : { username: "default", password };
-  return await connect({ url: entry.url, signal, options });
-};
-
-/** It answers, and takes writes. */
-const checkConnection = async (connection: Connection): Promise<void> => {
-  const ask = (command: string): Promise<unknown> =>
-    withContext(connection, ({ executor }) =>
-      executor.run(command, [], { what: command, mutates: false, idempotent: true, deadline: Deadline.in(checkMs) }),
-    ).catch((error: unknown) => {
-      if (!isReplyError(error)) throw error;
-      throw serverError(error, command);
-    });
-  await ask("PING");
-  const role = await ask("ROLE").catch((error: KitError) => {
-    // Who may not ask finds out at the first write.
-    if (error.code === "KIT_NO_PERMISSION") return ["master"];
-    throw error;
-  });
-  if (String((role as unknown[])[0]) !== "master") throw new KitError("KIT_READONLY", "it is a replica");
-};
-
-const closeConnection = async (connection: Connection, isForced: boolean): Promise<void> => {
-  if (isForced) connection.disconnect();
-  else await connection.close();
-};
 
 /** A connection and the calls that began with it. */
 interface Generation<Conn> {

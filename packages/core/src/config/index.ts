@@ -9,14 +9,8 @@ export {
 } from "./errors.js";
 export { createFlags, Flags } from "./flags.js";
 
-export type {
-  ComponentEntry,
-  ComponentEvents,
-  ComponentOptions,
-  ComponentState,
-  CustomComponentOptions,
-  OpenContext,
-} from "./component.js";
+export type { ComponentEvents, ComponentOptions, ComponentState, CustomComponentOptions } from "./component.js";
+export type { ComponentEntry, OpenContext } from "./component-entry.js";
 export type { ConfigEvents, ConfigRevision, ConfigState } from "./config.js";
 export type { ConfigErrorCode, ConfigIssue } from "./errors.js";
 export type { Flag, FlagDefinition, FlagsEvents, FlagsOptions, SetFlagOptions } from "./flags.js";

@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import type { ChainableCommander, ClusterNode, RedisCommander, RedisOptions } from "ioredis";
+import type { ChainableCommander, RedisCommander, RedisOptions } from "ioredis";
 import {
   addressOf,
   connectionsOf,
@@ -32,6 +32,7 @@ import {
   attach,
   type ClientContext,
 } from "../kernel/index.js";
+import { addressText, defaultAddress, parseAddress, type Target } from "./address.js";
 
 /** How to connect. */
 export interface ConnectOptions {
@@ -82,100 +83,8 @@ export type Connection = RedisCommander &
     multi(): ChainableCommander;
   };
 
-type Target =
-  | { readonly kind: "single"; readonly settings: RedisOptions }
-  | { readonly kind: "cluster"; readonly nodes: ClusterNode[]; readonly settings: RedisOptions };
-
-const urlForm = /^(?<scheme>[a-z+]+):\/\/(?:(?<user>[^@/]*)@)?(?<hosts>[^/?]*)(?<path>\/[^?]*)?(?:\?(?<query>.*))?$/i;
-const schemes = new Set([
-  "redis",
-  "rediss",
-  "redis+sentinel",
-  "rediss+sentinel",
-  "redis+cluster",
-  "rediss+cluster",
-  "unix",
-]);
-const example = "redis://127.0.0.1:6379";
 /** Between two looks at a server that is loading its data. */
 const loadingPauseMs = 50;
-
-const badTarget = (why: string): KitError => new KitError("KIT_TARGET", `Cannot connect: ${why}. Example: ${example}`);
-
-const decoded = (text: string): string => {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    throw badTarget("the address holds a broken percent-escape");
-  }
-};
-
-const hostList = (hosts: string, defaultPort: number): { host: string; port: number }[] =>
-  hosts.split(",").map((entry) => {
-    // No "@": what precedes it would be part of a password, and hosts stand in messages.
-    const [, host, port] = /^(\[[0-9a-f:.%]+\]|[^:@\s\p{C}]*)(?::(\d+))?$/iu.exec(entry) ?? [];
-    const number = port === undefined ? defaultPort : Number(port);
-    if (host === undefined || number < 1 || number > 65_535) throw badTarget("a host or port is malformed");
-    return { host: decoded(host.replace(/^\[|\]$/g, "")) || "127.0.0.1", port: number };
-  });
-
-const database = (text: string | undefined): number | undefined => {
-  if (text === undefined || text === "") return undefined;
-  if (!/^\d{1,5}$/.test(text)) throw badTarget("the database must be a number");
-  return Number(text);
-};
-
-/** What a URL says. No error of it repeats the URL: it may hold a password. */
-const parseTarget = (url: string): Target => {
-  const unix = /^unix:(?:\/\/)?(?<path>\/[^?]*)(?:\?db=(?<db>.*))?$/.exec(url)?.groups;
-  if (unix) {
-    const db = database(unix["db"]);
-    return { kind: "single", settings: { path: decoded(unix["path"] ?? ""), ...(db === undefined ? {} : { db }) } };
-  }
-  const parts = urlForm.exec(url)?.groups;
-  const scheme = parts?.["scheme"]?.toLowerCase() ?? "";
-  if (!parts || !schemes.has(scheme)) throw badTarget(`the address must begin with one of ${[...schemes].join(": ")}:`);
-  if (parts["query"]) throw badTarget("options stand in `options`, not behind a question mark");
-  const settings: RedisOptions = {};
-  const [, user, password] = /^([^:]*)(?::(.*))?$/s.exec(parts["user"] ?? "") ?? [];
-  if (password) {
-    // Without a name ioredis 5 sends the old form of AUTH, and prints when the server wants no password.
-    settings.username = user ? decoded(user) : "default";
-    settings.password = decoded(password);
-  } else if (user) settings.username = decoded(user);
-  if (scheme.startsWith("rediss")) settings.tls = {};
-  const path = (parts["path"] ?? "").slice(1);
-  if (path.includes("@")) throw badTarget("user name and password must be percent-encoded");
-  const hosts = parts["hosts"] ?? "";
-  if (scheme.endsWith("+cluster")) {
-    if (path !== "" && path !== "0") throw badTarget("a Cluster has only database 0");
-    return { kind: "cluster", nodes: hostList(hosts, 6379), settings };
-  }
-  if (scheme.endsWith("+sentinel")) {
-    const [name, db] = path.split("/");
-    if (!name)
-      throw badTarget("the Sentinel address must end with the master's name, as in redis+sentinel://h1,h2/name");
-    const number = database(db);
-    if (number !== undefined) settings.db = number;
-    return { kind: "single", settings: { ...settings, sentinels: hostList(hosts, 26379), name: decoded(name) } };
-  }
-  const [address, ...others] = hostList(hosts, 6379);
-  if (!address || others.length > 0) throw badTarget("only Sentinel and Cluster addresses have several hosts");
-  const number = database(path);
-  if (number !== undefined) settings.db = number;
-  return { kind: "single", settings: { ...settings, ...address } };
-};
-
-const describe = (target: Target): string => {
-  const list = (nodes: readonly { host?: string; port?: number }[]): string =>
-    nodes.map(({ host, port }) => `${host ?? ""}:${String(port)}`).join(", ");
-  if (target.kind === "cluster") return list(target.nodes as { host: string; port: number }[]);
-  const { path, sentinels, host, port } = target.settings;
-  return (
-    path ??
-    (sentinels ? list(sentinels as { host: string; port: number }[]) : list([{ host: host ?? "", port: port ?? 0 }]))
-  );
-};
 
 /** No further try can mend these. */
 const isFinal = (error: unknown): boolean => {
@@ -227,7 +136,11 @@ const make = async (target: Target, settings: Settings): Promise<RedisLike> => {
  */
 export const connect = async (target?: string | URL | ConnectOptions): Promise<Connection> => {
   const options = optionsOf(target);
-  const { url: givenUrl = process.env["REDIS_URL"] || example, deadlineMs = 1_900, connectionName = "kit" } = options;
+  const {
+    url: givenUrl = process.env["REDIS_URL"] || defaultAddress,
+    deadlineMs = 1_900,
+    connectionName = "kit",
+  } = options;
   const url = textOption("url", givenUrl, 4_096);
   integerOption("deadlineMs", deadlineMs, 1);
   const signal = signalOption("signal", options.signal);
@@ -235,7 +148,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   signal?.throwIfAborted();
   // From here on, since loading ioredis takes its time too.
   const deadline = Deadline.in(deadlineMs);
-  const parsed = parseTarget(url);
+  const parsed = parseAddress(url);
   const given = { ...parsed.settings, ...ownSettings, connectionName, lazyConnect: true, ...options.options };
   // With `tls` alone ioredis speaks in the clear, to Sentinels and to the master they name.
   const secured =
@@ -250,10 +163,15 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   // Held until close(), so that a script run on it finds the executor standing.
   const context = attach(client);
   try {
-    await firstReady(client, describe(parsed), deadlineMs, deadline, signal);
+    await firstReady(client, addressText(parsed), deadlineMs, deadline, signal);
     if (!asksItself && settings.enableReadyCheck === undefined)
-      (client as NodeClient).options.enableReadyCheck = await untilLoaded(context, describe(parsed), deadline, signal);
-    if (settings.db) await checkDatabase(context, settings.db, describe(parsed), deadline);
+      (client as NodeClient).options.enableReadyCheck = await untilLoaded(
+        context,
+        addressText(parsed),
+        deadline,
+        signal,
+      );
+    if (settings.db) await checkDatabase(context, settings.db, addressText(parsed), deadline);
   } catch (error) {
     context.detach();
     end();

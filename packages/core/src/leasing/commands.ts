@@ -1,7 +1,7 @@
 import { KitError, type RedisLike, retry } from "../index.js";
 import { Deadline, pause, attach, type ClientContext, type ServerClock } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
-import type { Lease } from "./lease.js";
+import type { Lease, RenewState } from "./lease.js";
 import type { AcquireTerms, LeaserSettings, LeaseTerms } from "./options.js";
 
 /** A waiter counts as dead when it has been silent this long. */
@@ -56,9 +56,6 @@ export type BeatReply<S extends Seen> = S & { readonly now: number; readonly sta
 
 /** What a release came to. `unclaimed`: the lease is gone, and nobody has held it since. */
 export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
-
-/** What became of one lease: extended, gone, taken by another, or its key holds something else. */
-export type RenewState = "extended" | "gone" | "taken" | "corrupt";
 
 /** One lease to renew, and for how long. */
 export interface Renewal<L> {

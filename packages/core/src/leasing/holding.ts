@@ -1,8 +1,8 @@
 import { KitKeyTypeError } from "../index.js";
 import { type Deadline, newToken, traced } from "../toolkit/index.js";
-import { type LeasingCommands, type RenewState, type Seen, within } from "./commands.js";
+import { type LeasingCommands, type Seen, within } from "./commands.js";
 import type { LossReason } from "./errors.js";
-import type { Grant, Lease, LeaseKeeper, ReleaseOutcome } from "./lease.js";
+import type { Grant, Lease, LeaseKeeper, ReleaseOutcome, RenewState } from "./lease.js";
 import type { AcquireTerms } from "./options.js";
 
 /** What holding tells its owner. */

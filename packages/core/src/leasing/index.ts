@@ -7,10 +7,10 @@ export { Leaser, parseLease } from "./leaser.js";
 export { acquireTerms, closeNames, closeTimeoutMs, leaseNames, leaserNames, leaserSettings } from "./options.js";
 export { lineSource } from "./scripts/index.js";
 
-export type { NotGranted, ReleaseReply, Renewal, RenewState, Seen, WaiterState } from "./commands.js";
+export type { NotGranted, ReleaseReply, Renewal, Seen, WaiterState } from "./commands.js";
 export type { LossReason } from "./errors.js";
 export type { LeaseMaker } from "./holding.js";
-export type { Grant, LeaseKeeper, ReleaseOutcome, SerialisedLease } from "./lease.js";
+export type { Grant, LeaseKeeper, ReleaseOutcome, RenewState, SerialisedLease } from "./lease.js";
 export type { LeaserEvents, SavedLease } from "./leaser.js";
 export type {
   AcquireTerms,

@@ -1,8 +1,10 @@
 import type { KitError } from "../index.js";
 import { lowerBoundMs, type ScheduledLease } from "../toolkit/index.js";
-import type { RenewState } from "./commands.js";
 import type { LossReason } from "./errors.js";
 import { leaseMsOption, type LeaseTerms } from "./options.js";
+
+/** What became of one lease: extended, gone, taken by another, or its key holds something else. */
+export type RenewState = "extended" | "gone" | "taken" | "corrupt";
 
 /** What a release came to: given back by this call, or no longer ours to give back. */
 export type ReleaseOutcome = "released" | "not-held";

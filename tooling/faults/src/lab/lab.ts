@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { pause } from "@kit/core/toolkit";
 import { eventually, FaultProxy, type RedisMode, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
 import { parseLog, type WorkerHistory } from "../records.js";
-import type { Setting } from "../rows/row.js";
+import type { Setting } from "./setting.js";
 import { clock } from "./clock.mjs";
 import { seeded } from "./random.mjs";
 import { ControlFile, shims } from "./shims.js";

@@ -21,6 +21,7 @@ import {
 } from "../base/errors.js";
 import { isOwned } from "../connection/supervision.js";
 import { pause } from "../base/retry.js";
+import { WriteBatching } from "./write-batching.js";
 
 /** What the executor must know of a command to name its outcome. */
 export interface Call {
@@ -41,9 +42,6 @@ export interface Call {
 
 /** A connection that answered nothing for this long is deaf; where less is known it is asked, and given as long. */
 const deafMs = 500;
-
-/** How many commands of one turn go out first; twice as many next. */
-const firstWrite = 8;
 
 // ioredis has no codes for these; both majors say them with the same words.
 const neverSent =
@@ -109,9 +107,7 @@ export class CommandExecutor {
   readonly #dropListeners = new Set<() => void>();
   readonly #isShared: boolean;
   #inFlight = 0;
-  /** How many commands of this turn were put together, and at how many they are written. */
-  #corked = 0;
-  #writeAt = firstWrite;
+  readonly #writes = new WriteBatching();
   /**
    * How often a connection was lost, or a reply with it (a Cluster client tells only of replies): what was under way then
    * may have been sent twice, by us or by the client.
@@ -225,7 +221,7 @@ export class CommandExecutor {
     if (call.signal?.aborted) return Promise.resolve({ error: call.signal.reason });
     return new Promise((resolve) => {
       const flight = new Flight(call, resolve, this.#landed);
-      if (this.#inFlight++ > 0 && this.#isShared) this.#cork();
+      if (this.#inFlight++ > 0 && this.#isShared) this.#writes.beforeCommand((this.client as NodeClient).stream);
       this.client.call(command, ...args).then(
         (reply) => flight.land({ reply }),
         (error: unknown) => flight.land({ error }),
@@ -236,28 +232,6 @@ export class CommandExecutor {
   readonly #landed = (): void => {
     this.#inFlight--;
   };
-
-  /**
-   * Where many calls are under way their replies arrive together, and what follows on them is sent in one turn. It goes
-   * out in few writes, since a write costs more than all the rest of a command: a small first one, so that the server
-   * begins, then ever larger ones.
-   */
-  #cork(): void {
-    const { stream } = this.client as NodeClient;
-    if (!stream?.cork) return;
-    if (this.#corked++ === 0) {
-      this.#writeAt = firstWrite;
-      stream.cork();
-      process.nextTick(() => {
-        this.#corked = 0;
-        stream.uncork?.();
-      });
-    } else if (this.#corked === this.#writeAt) {
-      this.#writeAt *= 2;
-      stream.uncork?.();
-      stream.cork();
-    }
-  }
 
   /** What the server said, also where a Cluster client of ours has told only how often it asked. */
   #replyIn(error: unknown): Error | undefined {

@@ -1,0 +1,88 @@
+import { connect, type Connection, KitError } from "../index.js";
+import { Deadline, isReplyError, serverError, withContext } from "../toolkit/index.js";
+import { ownSchema, type StandardSchema } from "./schema.js";
+
+/** The entry of a component, unless it has a schema of its own. */
+export interface ComponentEntry {
+  /** As for `connect()`, but with a host, and without a password: Redis is no place for one. */
+  readonly url: string;
+  /** The name of the password, which `secrets` knows. */
+  readonly secret?: string | undefined;
+}
+
+/** What `open` has besides the entry. */
+export interface OpenContext {
+  /**
+   * A secret by its name.
+   *
+   * @throws {ComponentRefusedError} it is not known.
+   */
+  readonly secret: (name: string) => Promise<string>;
+  /** Aborts when the connection is not wanted any more. */
+  readonly signal: AbortSignal;
+}
+
+const checkMs = 2_000;
+
+const url = /^rediss?(?:\+sentinel|\+cluster)?:\/\/(?:[^@/:]*@)?(?<hosts>[^@/?#\s]+)(?:\/[^@?#\s]*)?$/i;
+const host = /^(?:\[[0-9a-f:.%]+\]|[^:[\]]+)(?::(?<port>\d{1,5}))?$/i;
+const socket = /^unix:(?:\/\/)?\/[^@?#]+(?:\?db=\d{1,5})?$/;
+
+const issueOfUrl = (given: unknown): string | undefined => {
+  if (typeof given !== "string") return "expected an address as text";
+  // Whatever stands before an @ and has a colon may be a password, however broken the rest is.
+  if (/:[^@]*@/.test(given.replace(/^[a-z+]+:\/\//i, ""))) return "holds a password; name one in `secret` instead";
+  const hosts = url.exec(given)?.groups?.["hosts"]?.split(",") ?? [];
+  const isFine = hosts.every((one) => {
+    const found = host.exec(one)?.groups;
+    const port = Number(found?.["port"] ?? 1);
+    return found && port >= 1 && port <= 65_535;
+  });
+  return socket.test(given) || (hosts.length > 0 && isFine)
+    ? undefined
+    : "expected an address with a host, as redis://host:6379/0, and nothing behind a question mark";
+};
+
+/** What an entry must be, unless its component has a schema of its own. */
+export const entrySchema: StandardSchema<ComponentEntry, ComponentEntry> = ownSchema<ComponentEntry>((value) => {
+  if (typeof value !== "object" || value === null) return { issues: [{ message: "expected an object" }] };
+  const { url: address, secret, ...rest } = value as Record<string, unknown>;
+  const issues = Object.keys(rest).map((key) => ({ message: "is not known", path: [key] }));
+  const issue = issueOfUrl(address);
+  if (issue !== undefined) issues.push({ message: issue, path: ["url"] });
+  if (secret !== undefined && (typeof secret !== "string" || secret === ""))
+    issues.push({ message: "expected the name of a secret", path: ["secret"] });
+  return issues.length > 0 ? { issues } : { value: value as ComponentEntry };
+});
+
+/** Opens the connection that an entry describes. */
+export const openConnection = async (entry: ComponentEntry, { secret, signal }: OpenContext): Promise<Connection> => {
+  if (entry.secret === undefined) return await connect({ url: entry.url, signal });
+  const password = await secret(entry.secret);
+  // Without a name ioredis 5 sends the old form of AUTH.
+  const options = entry.url.includes("@") ? { password } : { username: "default", password };
+  return await connect({ url: entry.url, signal, options });
+};
+
+/** Throws unless the server answers and takes writes. */
+export const checkConnection = async (connection: Connection): Promise<void> => {
+  const ask = (command: string): Promise<unknown> =>
+    withContext(connection, ({ executor }) =>
+      executor.run(command, [], { what: command, mutates: false, idempotent: true, deadline: Deadline.in(checkMs) }),
+    ).catch((error: unknown) => {
+      if (!isReplyError(error)) throw error;
+      throw serverError(error, command);
+    });
+  await ask("PING");
+  const role = await ask("ROLE").catch((error: KitError) => {
+    // Who may not ask finds out at the first write.
+    if (error.code === "KIT_NO_PERMISSION") return ["master"];
+    throw error;
+  });
+  if (String((role as unknown[])[0]) !== "master") throw new KitError("KIT_READONLY", "it is a replica");
+};
+
+export const closeConnection = async (connection: Connection, isForced: boolean): Promise<void> => {
+  if (isForced) connection.disconnect();
+  else await connection.close();
+};
