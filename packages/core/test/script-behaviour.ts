@@ -2,7 +2,7 @@ import type { RedisMode, TestRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { attach } from "../src/kernel/context/context.js";
 import { own } from "./harness.js";
-import { addOnce, putAll, read } from "./scripts.js";
+import { addOnce, putAll, read, readBytes } from "./scripts.js";
 
 /** What holds on a single server and on a Cluster. */
 export const scriptBehaviour = (redis: TestRedis<RedisMode>): void => {
@@ -27,6 +27,15 @@ export const scriptBehaviour = (redis: TestRedis<RedisMode>): void => {
       const text = "\r\n\0\u{1f600}é$-1\r\n";
       await putAll.run(redis.client, { first: redis.prefix, others: [] }, { ttlMs: 60_000, values: [text] });
       expect(await read.run(redis.client, { key: redis.prefix }, {})).toBe(text);
+    });
+  });
+
+  describe("script replies", () => {
+    it("are bytes where the script says so, also such as are no UTF-8", async () => {
+      const bytes = Buffer.from([0, 255, 13, 10, 128]);
+      await putAll.run(redis.client, { first: redis.prefix, others: [] }, { ttlMs: 60_000, values: [bytes] });
+      expect(await readBytes.run(redis.client, { key: redis.prefix }, {})).toEqual(bytes);
+      expect(await read.run(redis.client, { key: redis.prefix }, {})).not.toBe(bytes.toString("latin1"));
     });
   });
 

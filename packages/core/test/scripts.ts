@@ -63,6 +63,17 @@ return redis.call("GET", key) or ""
   reply: String,
 });
 
+/** The same, byte for byte. */
+export const readBytes: Script<readonly ["key"], readonly [], Buffer> = defineScript({
+  name: "test.read",
+  source: read.source,
+  keys: ["key"],
+  args: [],
+  readonly: true,
+  bytes: true,
+  reply: (raw) => raw as Buffer,
+});
+
 /** Rest operands: writes the first argument into the first key, each further one into its own. */
 export const putAll: Script<readonly ["first", "...others"], readonly ["ttlMs", "...values"], readonly number[]> =
   defineScript({

@@ -34,6 +34,8 @@ export interface Call {
   readonly op?: string | undefined;
   readonly deadline: Deadline;
   readonly signal?: AbortSignal | undefined;
+  /** Whether texts in the reply come as Buffers, byte for byte, instead of being decoded as UTF-8. */
+  readonly bytes?: boolean | undefined;
   /** Whether it is still worth sending; asked each time before it is sent. */
   readonly isWanted?: (() => boolean) | undefined;
   /** The executor's own: whether a try was sent whose reply is lost. It holds for what is sent in its place, too. */
@@ -222,7 +224,7 @@ export class CommandExecutor {
     return new Promise((resolve) => {
       const flight = new Flight(call, resolve, this.#landed);
       if (this.#inFlight++ > 0 && this.#isShared) this.#writes.beforeCommand((this.client as NodeClient).stream);
-      this.client.call(command, ...args).then(
+      this.#reply(command, args, call).then(
         (reply) => flight.land({ reply }),
         (error: unknown) => flight.land({ error }),
       );
@@ -232,6 +234,10 @@ export class CommandExecutor {
   readonly #landed = (): void => {
     this.#inFlight--;
   };
+
+  #reply(command: string, args: readonly RedisArgument[], call: Call): Promise<unknown> {
+    return call.bytes ? (this.client as NodeClient).callBuffer(command, ...args) : this.client.call(command, ...args);
+  }
 
   /** What the server said, also where a Cluster client of ours has told only how often it asked. */
   #replyIn(error: unknown): Error | undefined {

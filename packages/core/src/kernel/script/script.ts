@@ -37,6 +37,12 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
    * @default `readonly`
    */
   readonly idempotent?: boolean;
+  /**
+   * Whether texts in the raw reply are Buffers, byte for byte. Otherwise they are decoded as UTF-8.
+   *
+   * @default false
+   */
+  readonly bytes?: boolean;
   /** Turns the raw reply into what callers get. */
   readonly reply: (raw: unknown) => Reply;
 }
@@ -106,6 +112,7 @@ const appending = (names: readonly string[]) => {
 class ScriptCall implements Call {
   readonly mutates: boolean;
   readonly idempotent: boolean;
+  readonly bytes: boolean;
   readonly op: string | undefined;
   readonly deadline: Deadline;
   readonly signal: AbortSignal | undefined;
@@ -116,14 +123,15 @@ class ScriptCall implements Call {
   readonly #name: string;
 
   constructor(
-    spec: { readonly name: string; readonly readonly: boolean; readonly idempotent: boolean },
+    facts: { readonly name: string; readonly readonly: boolean; readonly idempotent: boolean; readonly bytes: boolean },
     operands: RedisArgument[],
     { deadlineMs = defaultDeadlineMs, signal, op, isWanted }: RunOptions,
   ) {
-    this.#name = spec.name;
+    this.#name = facts.name;
     this.operands = operands;
-    this.mutates = !spec.readonly;
-    this.idempotent = spec.idempotent;
+    this.mutates = !facts.readonly;
+    this.idempotent = facts.idempotent;
+    this.bytes = facts.bytes;
     this.op = op;
     this.deadline = Deadline.in(deadlineMs);
     this.signal = signal;
@@ -144,8 +152,8 @@ class ScriptCall implements Call {
 export const defineScript = <const Keys extends readonly string[], const Args extends readonly string[], Reply>(
   spec: ScriptSpec<Keys, Args, Reply>,
 ): Script<Keys, Args, Reply> => {
-  const { name, keys: keyNames, args: argNames, readonly = false, idempotent = readonly } = spec;
-  const facts = { name, readonly, idempotent };
+  const { name, keys: keyNames, args: argNames, readonly = false, idempotent = readonly, bytes = false } = spec;
+  const facts = { name, readonly, idempotent, bytes };
   const appendKeys = appending(keyNames);
   const appendArgs = appending(argNames);
   const sources = typeof spec.source === "string" ? [spec.source] : spec.source;
