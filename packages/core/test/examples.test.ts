@@ -3,7 +3,10 @@ import { startRedis } from "@kit/testing";
 import { describe, expect, it, vi } from "vitest";
 
 const folder = new URL("../examples/", import.meta.url);
-const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+const docs = new URL("../docs/", import.meta.url);
+const pages = [new URL("../README.md", import.meta.url), ...readdirSync(docs).map((page) => new URL(page, docs))]
+  .map((page) => readFileSync(page, "utf8"))
+  .join("\n");
 
 const printed: Record<string, RegExp> = {
   "component.ts": /^1\n2 ready$/,
@@ -22,7 +25,7 @@ const printed: Record<string, RegExp> = {
 };
 
 describe("examples", () => {
-  it.each(readdirSync(folder))("%s does what it says, and stands in the README as it is", async (file) => {
+  it.each(readdirSync(folder))("%s does what it says, and stands in the docs as it is", async (file) => {
     await using server = await startRedis();
     vi.stubEnv("REDIS_URL", server.url);
     const log = vi.spyOn(console, "log").mockReturnValue(undefined);
@@ -31,6 +34,6 @@ describe("examples", () => {
     vi.restoreAllMocks();
     vi.unstubAllEnvs();
     expect(lines).toMatch(printed[file] ?? /a line for this example/);
-    expect(readme).toContain(readFileSync(new URL(file, folder), "utf8").trim());
+    expect(pages).toContain(readFileSync(new URL(file, folder), "utf8").trim());
   });
 });

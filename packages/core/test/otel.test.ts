@@ -166,7 +166,7 @@ describe("traceKit", () => {
 
   it("sees the operations of another installed copy", async () => {
     tracing();
-    const other = require("../dist/index.cjs") as { traced: typeof traced };
+    const other = require("../dist/toolkit.cjs") as { traced: typeof traced };
     await other.traced(
       "otel.elsewhere",
       () => ({}),
@@ -215,7 +215,7 @@ describe("onTraced", () => {
   });
 });
 
-describe("the README", () => {
+describe("the page on tracing", () => {
   it("names each channel that core publishes", () => {
     const folder = fileURLToPath(new URL("../src/", import.meta.url));
     const names = readdirSync(folder, { recursive: true, encoding: "utf8" })
@@ -223,7 +223,7 @@ describe("the README", () => {
       .flatMap((file) => [...readFileSync(join(folder, file), "utf8").matchAll(/(?:traced|#asked)\(\s*"([\w.]+)"/g)])
       .map(([, name]) => name);
     expect(names.length).toBeGreaterThan(5);
-    const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+    const readme = readFileSync(new URL("../docs/tracing.md", import.meta.url), "utf8");
     expect(names.filter((name) => !readme.includes(`\`kit:${name}\``))).toEqual([]);
   });
 });
