@@ -327,9 +327,12 @@ describe("the search", () => {
 });
 
 it("every code that there is was raised", () => {
-  const folder = fileURLToPath(new URL("../src", import.meta.url));
-  const files = readdirSync(folder).filter((file) => file.endsWith(".ts"));
-  const source = files.map((file) => readFileSync(`${folder}/${file}`, "utf8"));
+  // The other entries have canaries of their own.
+  const source = ["kernel", "connect", "transaction"].flatMap((room) => {
+    const folder = fileURLToPath(new URL(`../src/${room}`, import.meta.url));
+    const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
+    return files.map((file) => readFileSync(`${folder}/${file}`, "utf8"));
+  });
   const codes = new Set([...source.join().matchAll(/"(KIT_[A-Z_]+)"/g)].map(([, code]) => code!));
   expect([...raised].toSorted()).toEqual([...codes].toSorted());
 });
