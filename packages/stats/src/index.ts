@@ -1,1 +1,36 @@
-export {};
+export { CounterOverflowError, StatsExpiredError, StatsTimeError } from "./errors.js";
+export { createStats } from "./stats.js";
+
+export type { Precision, RangeOptions } from "./buckets.js";
+export type { Counter, CounterBucket, CounterSeries } from "./counter.js";
+export type {
+  Distribution,
+  DistributionSeries,
+  ObserveOptions,
+  Outcome,
+  Recorded,
+  RecordOptions,
+  WindowSummary,
+} from "./distribution.js";
+export type { StatsErrorCode } from "./errors.js";
+export type { Labelled, Labels, LabelValue } from "./labels.js";
+export type { Level } from "./levels.js";
+export type { Entry, FrequentMessage, Messages, Page } from "./messages.js";
+export type {
+  CloseOptions,
+  ConfirmOptions,
+  CounterOptions,
+  DistributionOptions,
+  FrequentOptions,
+  LogOptions,
+  MessagesOptions,
+  RecentOptions,
+  SlowestOptions,
+  StatsOptions,
+  TailOptions,
+  WriteOptions,
+} from "./options.js";
+export type { Delivery } from "./outbox.js";
+export type { DropReason } from "./sender.js";
+export type { ApplyOptions, CounterDelta, Stats, StatsEvents, StatsReport } from "./stats.js";
+export type { Summary } from "./summary.js";

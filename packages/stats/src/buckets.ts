@@ -1,0 +1,164 @@
+import { integerOption, optionsObject } from "@kit/core/toolkit";
+
+/** How wide the buckets of a precision are, and how long they are kept: for a time, or for so many buckets. */
+export type Precision =
+  | {
+      /** Width of a bucket in milliseconds. */
+      readonly stepMs: number;
+      /** How long a bucket is kept after its end, in milliseconds. */
+      readonly keepMs: number;
+    }
+  | {
+      readonly stepMs: number;
+      /** How many buckets are kept. */
+      readonly keepSamples: number;
+    };
+
+/** Checked. */
+export interface Step {
+  readonly stepMs: number;
+  readonly keepMs: number;
+}
+
+/** A span of time to read, by the server's clock. */
+export interface RangeOptions {
+  /**
+   * Width of the buckets in the answer: a multiple of a stored step.
+   *
+   * @default the finest stored step that still has the beginning of the range
+   */
+  readonly stepMs?: number | undefined;
+  /** Read what lies at most this far back. Instead of `fromAt` and `toAt`. */
+  readonly lastMs?: number | undefined;
+  /** First instant, epoch milliseconds; cut down to the beginning of its bucket. */
+  readonly fromAt?: number | undefined;
+  /**
+   * First instant that is not read any more, epoch milliseconds.
+   *
+   * @default now
+   */
+  readonly toAt?: number | undefined;
+}
+
+/** How many buckets lie in one hash: few enough to stay a listpack. */
+export const chunkLength = 60;
+/** What lies further ahead of the server's clock is not stored: it would outlive its retention. */
+export const maxAheadMs = 60_000;
+
+const maxMs = 10 * 366 * 86_400_000;
+const maxKeys = 2_000;
+const maxBuckets = 20_000;
+const epochEnd = 8_640_000_000_000_000;
+
+export const floorTo = (at: number, stepMs: number): number => Math.floor(at / stepMs) * stepMs;
+
+/**
+ * Sorted from fine to coarse.
+ *
+ * @throws {TypeError | RangeError} one is not what it should be, is no multiple of the finest, or stands twice.
+ */
+export const precisionsOption = (name: string, given: readonly Precision[], perKey: number): readonly Step[] => {
+  const list: unknown = given;
+  if (!Array.isArray(list) || list.length === 0 || list.length > 12)
+    throw new TypeError(`Expected \`${name}\` to be an array of 1 to 12 objects with stepMs and keepMs or keepSamples`);
+  const steps = given.map((one) => precision(name, one, perKey)).toSorted((a, b) => a.stepMs - b.stepMs);
+  const finest = steps[0]?.stepMs ?? 1;
+  steps.forEach(({ stepMs }, index) => {
+    if (stepMs % finest !== 0)
+      throw new RangeError(
+        `Expected \`${name}\` to have steps that are multiples of the finest, got ${String(stepMs)}`,
+      );
+    if (steps[index + 1]?.stepMs === stepMs)
+      throw new RangeError(`Expected \`${name}\` to have each step once, got ${String(stepMs)} twice`);
+  });
+  return steps;
+};
+
+const precision = (name: string, given: Precision, perKey: number): Step => {
+  const own = optionsObject<{ stepMs: number; keepMs?: number; keepSamples?: number }>(name, given, [
+    "stepMs",
+    "keepMs",
+    "keepSamples",
+  ]);
+  const stepMs = integerOption(`${name}.stepMs`, own.stepMs, 10, maxMs);
+  if ((own.keepMs === undefined) === (own.keepSamples === undefined))
+    throw new TypeError(`Expected \`${name}\` to have either keepMs or keepSamples`);
+  const keepMs =
+    own.keepMs === undefined
+      ? stepMs * integerOption(`${name}.keepSamples`, own.keepSamples, 1, maxKeys * perKey)
+      : integerOption(`${name}.keepMs`, own.keepMs, stepMs, maxMs);
+  if (keepMs / (stepMs * perKey) > maxKeys)
+    throw new RangeError(
+      `Expected \`${name}\` to keep at most ${String(maxKeys * perKey)} buckets of ${String(stepMs)} ms, got ${String(Math.ceil(keepMs / stepMs))}`,
+    );
+  return { stepMs, keepMs };
+};
+
+/** @throws {TypeError | RangeError} it is no instant. */
+export const instantOption = (name: string, at: number): number => {
+  if (typeof at !== "number") throw new TypeError(`Expected \`${name}\` to be epoch milliseconds, got ${typeof at}`);
+  if (!(at >= 0 && at <= epochEnd))
+    throw new RangeError(`Expected \`${name}\` to be epoch milliseconds, got ${String(at)}`);
+  return Math.floor(at);
+};
+
+/** A range, resolved against what is stored. */
+export interface Plan {
+  /** What is read. */
+  readonly source: Step;
+  /** What is answered. */
+  readonly stepMs: number;
+  readonly fromAt: number;
+  /** Excluded; a multiple of `stepMs`. */
+  readonly toAt: number;
+}
+
+export const rangeNames: readonly string[] = ["stepMs", "lastMs", "fromAt", "toAt"];
+
+/**
+ * Chooses what to read: the coarsest stored step that divides the wanted one and still has the beginning of the range;
+ * if none does, the one that reaches furthest back.
+ *
+ * @throws {TypeError | RangeError} an option is not what it should be, or too many buckets are asked for.
+ */
+export const planRange = (steps: readonly Step[], range: RangeOptions, now: number): Plan => {
+  const { lastMs, toAt: end = now } = range;
+  if ((lastMs === undefined) === (range.fromAt === undefined))
+    throw new TypeError("Expected a range to have either `lastMs` or `fromAt`");
+  if (lastMs !== undefined && range.toAt !== undefined)
+    throw new TypeError("Expected a range with `lastMs` to have no `toAt`");
+  const to = instantOption("toAt", end);
+  const from =
+    range.fromAt === undefined ? to - integerOption("lastMs", lastMs, 1, maxMs) : instantOption("fromAt", range.fromAt);
+  if (from > to) throw new RangeError("Expected `fromAt` not to be after `toAt`");
+  // The bucket that ends `keepMs` ago has just gone.
+  const has = ({ stepMs, keepMs }: Step): boolean => floorTo(from, stepMs) + stepMs + keepMs > now;
+  const furthest = (among: readonly Step[]): Step =>
+    among.reduce((best, one) => (one.keepMs > best.keepMs ? one : best), among[0] as Step);
+  const wanted = range.stepMs ?? (steps.find(has) ?? furthest(steps)).stepMs;
+  const stepMs = integerOption("stepMs", wanted, 1, maxMs);
+  const fitting = steps.filter((step) => stepMs % step.stepMs === 0);
+  if (fitting.length === 0)
+    throw new RangeError(
+      `Expected \`stepMs\` to be a multiple of a stored step (${steps.map((step) => String(step.stepMs)).join(", ")}), got ${String(stepMs)}`,
+    );
+  const fromAt = floorTo(from, stepMs);
+  const source = fitting.findLast((step) => fromAt + step.stepMs + step.keepMs > now) ?? furthest(fitting);
+  const toAt = Math.ceil(to / stepMs) * stepMs;
+  if ((toAt - fromAt) / stepMs > maxBuckets)
+    throw new RangeError(`Expected a range of at most ${String(maxBuckets)} buckets; give a larger \`stepMs\``);
+  return { source, stepMs, fromAt, toAt };
+};
+
+/** The first instants of all keys, `spanMs` of time each, that may hold something of a plan at the server's `now`. */
+export const keyStarts = ({ source, fromAt, toAt }: Plan, spanMs: number, now: number): number[] => {
+  const starts: number[] = [];
+  const oldest = Math.max(fromAt, now - source.keepMs - spanMs);
+  const newest = Math.min(toAt, now + maxAheadMs + spanMs);
+  for (let at = floorTo(oldest, spanMs); at < newest; at += spanMs) starts.push(at);
+  return starts;
+};
+
+/** Whether a bucket of the answer may lack something: it has not ended yet, or its beginning is not stored any more. */
+export const isPartial = ({ source, stepMs }: Plan, startAt: number, now: number): boolean =>
+  startAt + stepMs > now || startAt + source.stepMs + source.keepMs <= now;

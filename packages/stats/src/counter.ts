@@ -1,0 +1,341 @@
+import {
+  chunkLength,
+  floorTo,
+  isPartial,
+  keyStarts,
+  maxAheadMs,
+  type Plan,
+  planRange,
+  type RangeOptions,
+  type Step,
+} from "./buckets.js";
+import { CounterOverflowError, StatsTimeError } from "./errors.js";
+import { type SeriesKeys, seriesKeys } from "./keys.js";
+import type { Labelled, Labels } from "./labels.js";
+import { SeriesMap, seriesAndRest } from "./metric.js";
+import {
+  confirmOptions,
+  type ConfirmOptions,
+  type CounterSettings,
+  writeOptions,
+  type WriteOptions,
+} from "./options.js";
+import { type Aggregate, type Operands, Outbox } from "./outbox.js";
+import * as scripts from "./scripts/index.js";
+import type { Shared } from "./shared.js";
+import { Timeline } from "./timeline.js";
+
+/** What was counted in one slice of time. */
+export interface CounterBucket {
+  /** First instant, epoch milliseconds by the server's clock. */
+  readonly startAt: number;
+  readonly value: number;
+  /** It has not ended yet, or its beginning is not kept any more: the value may be less than what was counted. */
+  readonly isPartial: boolean;
+}
+
+const noOptions = {};
+const dayMs = 86_400_000;
+
+export const amountOption = (amount: unknown): number => {
+  if (typeof amount !== "number") throw new TypeError(`Expected \`amount\` to be a number, got ${typeof amount}`);
+  if (!Number.isSafeInteger(amount) || amount < 0)
+    throw new RangeError(`Expected \`amount\` to be an integer from 0 to 2^53 - 1, got ${String(amount)}`);
+  return amount;
+};
+
+interface Tally {
+  amount: number;
+}
+
+const aTally = (): Tally => ({ amount: 0 });
+
+/** Amounts by bucket of the finest precision. */
+class Amounts implements Aggregate {
+  readonly timeline: Timeline<Tally>;
+  total = 0;
+  events = 0;
+
+  constructor(stepMs: number, { clock }: Shared) {
+    this.timeline = new Timeline<Tally>(stepMs, clock, aTally, (into, from) => {
+      into.amount += from.amount;
+    });
+  }
+
+  get size(): number {
+    return this.timeline.size;
+  }
+
+  get units(): number {
+    return this.total;
+  }
+
+  absorb(other: this): void {
+    this.timeline.absorb(other.timeline);
+    this.total += other.total;
+    this.events += other.events;
+  }
+}
+
+/** The operands of count.lua for one batch. */
+export const countOperands = (
+  keys: SeriesKeys,
+  precisions: readonly Step[],
+  of: {
+    readonly writer: string;
+    readonly seq: number;
+    readonly total: number;
+    readonly amounts: ReadonlyMap<number, number>;
+  },
+  now: number,
+): Operands => {
+  const chunks = new Map<string, { readonly until: number; readonly buckets: Map<number, number> }>();
+  for (const [at, amount] of of.amounts) {
+    if (amount === 0) continue;
+    for (const { stepMs, keepMs } of precisions) {
+      const spanMs = stepMs * chunkLength;
+      const start = floorTo(at, spanMs);
+      const until = start + spanMs + keepMs;
+      // It would be gone at once.
+      if (floorTo(at, stepMs) + stepMs + keepMs <= now) continue;
+      const key = keys.chunk(stepMs, start);
+      let chunk = chunks.get(key);
+      if (!chunk) chunks.set(key, (chunk = { until, buckets: new Map() }));
+      const bucket = Math.floor((at - start) / stepMs);
+      chunk.buckets.set(bucket, (chunk.buckets.get(bucket) ?? 0) + amount);
+    }
+  }
+  const plan: (string | number)[] = [of.seq, of.total, totalKeepMs(precisions), chunks.size];
+  for (const { until, buckets } of chunks.values()) {
+    plan.push(until, buckets.size);
+    for (const [bucket, amount] of buckets) plan.push(bucket, amount);
+  }
+  return { keys: [keys.total, keys.writer(of.writer), ...chunks.keys()], plan: [plan.length, ...plan] };
+};
+
+/** A total outlives every bucket that it contains. */
+const totalKeepMs = (precisions: readonly Step[]): number =>
+  Math.max(...precisions.map(({ stepMs, keepMs }) => keepMs + stepMs * chunkLength)) + maxAheadMs + dayMs;
+
+class CounterOutbox extends Outbox<Amounts, number> {
+  readonly keys: SeriesKeys;
+  readonly #precisions: readonly Step[];
+  readonly #shared: Shared;
+  readonly #writer: string;
+
+  constructor(id: string, settings: CounterSettings, shared: Shared) {
+    const [finest] = settings.precisions as [Step];
+    super(id, scripts.count, settings.delivery, () => new Amounts(finest.stepMs, shared));
+    this.keys = seriesKeys(shared.prefix, id);
+    this.#precisions = settings.precisions;
+    this.#shared = shared;
+    this.#writer = shared.sender.newWriter();
+  }
+
+  override prune(now: number): void {
+    const { timeline } = this.buffered;
+    for (const [start, { amount }] of timeline.entries()) {
+      if (start <= now + maxAheadMs) continue;
+      timeline.remove(start);
+      this.buffered.total -= amount;
+      this.#shared.sender.drop(this.id, "future", amount);
+    }
+  }
+
+  override operands(seq: number, buffered: Amounts, awaited: Amounts): Operands {
+    const amounts = new Map<number, number>();
+    for (const { timeline } of [buffered, awaited])
+      for (const [start, { amount }] of timeline.entries()) amounts.set(start, (amounts.get(start) ?? 0) + amount);
+    const total = buffered.total + awaited.total;
+    return countOperands(
+      this.keys,
+      this.#precisions,
+      { writer: this.#writer, seq, total, amounts },
+      this.#shared.clock.now(),
+    );
+  }
+
+  override decode(reply: string): number {
+    return Number(reply);
+  }
+}
+
+/** One series of a counter: the counter with values for its labels. */
+export class CounterSeries {
+  /** @internal */
+  readonly outbox: CounterOutbox;
+  readonly #shared: Shared;
+  readonly #settings: CounterSettings;
+
+  /** @internal */
+  constructor(id: string, settings: CounterSettings, shared: Shared) {
+    this.outbox = new CounterOutbox(id, settings, shared);
+    this.#shared = shared;
+    this.#settings = settings;
+  }
+
+  /** `name;label=value;…`, as the series is called in Redis. */
+  get id(): string {
+    return this.outbox.id;
+  }
+
+  /**
+   * Adds to the counter, and returns at once: the amount is sent within `flushMs`, together with others.
+   *
+   * Nothing is thrown for what cannot be counted: a full buffer, an instant too far ahead, or a closed object is reported
+   * by the event `dropped`. A process that is killed loses what it had not sent.
+   *
+   * @throws {TypeError | RangeError} `amount` is no integer from 0 to 2^53 − 1, or `at` is no instant.
+   */
+  inc(amount = 1, options: WriteOptions = noOptions): void {
+    const added = amount === 1 ? 1 : amountOption(amount);
+    const at = options === noOptions ? undefined : writeOptions(options).at;
+    const { sender } = this.#shared;
+    const { outbox } = this;
+    const { buffered } = outbox;
+    if (sender.isClosed) return sender.drop(this.id, "closed", added);
+    if (buffered.total + added > Number.MAX_SAFE_INTEGER) return sender.drop(this.id, "overflow", added);
+    const tally = buffered.timeline.slot(at, sender.admit);
+    if (!tally) return sender.drop(this.id, "full", added);
+    tally.amount += added;
+    buffered.total += added;
+    buffered.events++;
+    if (!outbox.isListed) sender.list(outbox);
+  }
+
+  /**
+   * Adds to the counter, and resolves with its total once the server has it. What other callers add at the same time goes
+   * into the same call, and is in that total.
+   *
+   * @throws {CounterOverflowError} the total would pass 2^53 − 1; nothing was added.
+   * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was added.
+   * @throws {KitUnavailableError} no server answered in time; nothing was added.
+   * @throws {KitUnknownOutcomeError} the reply is lost. In effectively-once delivery the amount is sent again in the
+   *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries `op` cannot be asked for.
+   * @throws {KitClosedError} after `close()`.
+   */
+  async add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
+    const added = amountOption(amount);
+    const { at, signal, op } = confirmOptions(options);
+    const { sender, clock } = this.#shared;
+    if (op !== undefined) return await sender.again(op);
+    if (this.outbox.awaited.total + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
+    if (at !== undefined) {
+      await sender.learnTime(signal);
+      if (at > clock.now() + maxAheadMs) throw new StatsTimeError(this.id);
+    }
+    return await sender.confirm<number>(
+      this.outbox,
+      (waiter) => {
+        const { awaited, waiters } = this.outbox;
+        const tally = awaited.timeline.slot(at, sender.admitAlways);
+        if (tally) tally.amount += added;
+        awaited.total += added;
+        awaited.events++;
+        waiters.push(waiter);
+      },
+      signal,
+    );
+  }
+
+  /** The sum of all that the server has counted, while it was kept; 0 for a series that it does not know. */
+  async total(): Promise<number> {
+    const { hashes } = await this.#shared.read([this.outbox.keys.total]);
+    return Number(hashes[0]?.get("total") ?? 0);
+  }
+
+  /**
+   * What was counted over a span of time, one bucket after the other, those without anything as 0. What processes have
+   * buffered is not in it.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {KitUnavailableError} no server answered in time.
+   *
+   * @example
+   * await views.read({ lastMs: 3_600_000, stepMs: 300_000 }); // twelve or thirteen buckets of five minutes
+   */
+  async read(range: RangeOptions): Promise<CounterBucket[]> {
+    const { precisions } = this.#settings;
+    const guess = await this.#shared.serverNow();
+    const plan = planRange(precisions, range, guess);
+    const spanMs = plan.source.stepMs * chunkLength;
+    const starts = keyStarts(plan, spanMs, guess);
+    const { now, hashes } = await this.#shared.read(starts.map((at) => this.outbox.keys.chunk(plan.source.stepMs, at)));
+    return rolledUp(plan, starts, hashes, now);
+  }
+}
+
+const rolledUp = (
+  plan: Plan,
+  starts: readonly number[],
+  hashes: readonly ReadonlyMap<string, string>[],
+  now: number,
+): CounterBucket[] => {
+  const { source, stepMs, fromAt, toAt } = plan;
+  const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
+  hashes.forEach((buckets, index) => {
+    for (const [bucket, amount] of buckets) {
+      const at = (starts[index] ?? 0) + Number(bucket) * source.stepMs;
+      if (at >= fromAt && at < toAt) values[Math.floor((at - fromAt) / stepMs)]! += Number(amount);
+    }
+  });
+  return values.map((value, index) => {
+    const startAt = fromAt + index * stepMs;
+    return { startAt, value, isPartial: isPartial(plan, startAt, now) };
+  });
+};
+
+/**
+ * A named total that only grows, kept for every set of label values, and by time at several precisions. Made by
+ * `stats.counter()`. Each method takes the labels first, if the counter has any.
+ */
+export class Counter<Names extends string = never> {
+  readonly name: string;
+  readonly help: string;
+  /** @internal */
+  readonly map: SeriesMap<CounterSeries>;
+  /** @internal */
+  readonly settings: CounterSettings;
+
+  /** @internal */
+  constructor(name: string, settings: CounterSettings, shared: Shared) {
+    this.name = name;
+    this.help = settings.help;
+    this.settings = settings;
+    this.map = new SeriesMap(
+      name,
+      settings,
+      (id) => new CounterSeries(id, settings, shared),
+      () => shared.overflow(name, settings.maxSeries),
+    );
+  }
+
+  /** One series, for many calls: it is looked up once. It keeps counting even when it has given its place back. */
+  series(labels: Labels<Names>): CounterSeries {
+    return this.map.of(labels);
+  }
+
+  /** As {@link CounterSeries.inc}. */
+  inc(...args: Labelled<Names, [amount?: number, options?: WriteOptions]>): void {
+    const [series, [amount, options]] = seriesAndRest<CounterSeries, [number?, WriteOptions?]>(this.map, args);
+    series.inc(amount, options);
+  }
+
+  /** As {@link CounterSeries.add}. */
+  async add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
+    const [series, [amount, options]] = seriesAndRest<CounterSeries, [number?, ConfirmOptions?]>(this.map, args);
+    return await series.add(amount, options);
+  }
+
+  /** As {@link CounterSeries.total}. */
+  async total(...args: Labelled<Names, []>): Promise<number> {
+    const [series] = seriesAndRest<CounterSeries, []>(this.map, args);
+    return await series.total();
+  }
+
+  /** As {@link CounterSeries.read}. */
+  async read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
+    const [series, [range]] = seriesAndRest<CounterSeries, [RangeOptions]>(this.map, args);
+    return await series.read(range);
+  }
+}

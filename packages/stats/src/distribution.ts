@@ -1,0 +1,468 @@
+import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "./buckets.js";
+import { StatsTimeError } from "./errors.js";
+import { type SeriesKeys, seriesKeys } from "./keys.js";
+import type { Labelled, Labels } from "./labels.js";
+import { SeriesMap, seriesAndRest } from "./metric.js";
+import { addMoments, addValue, type Moments, momentsOf, momentsPlan, noMoments } from "./moments.js";
+import {
+  confirmOptions,
+  type ConfirmOptions,
+  type DistributionSettings,
+  slowestOptions,
+  type SlowestOptions,
+  subjectOption,
+  writeOptions,
+  type WriteOptions,
+} from "./options.js";
+import { type Aggregate, type Operands, Outbox } from "./outbox.js";
+import * as scripts from "./scripts/index.js";
+import type { Shared } from "./shared.js";
+import { Sketch } from "./sketch.js";
+import { Summary } from "./summary.js";
+import { Timeline } from "./timeline.js";
+
+/** One observation. */
+export interface ObserveOptions extends WriteOptions {
+  /**
+   * What was measured (a path, an id), for the list of the slowest. Kept only by a distribution with `slowest`.
+   *
+   * @default none
+   */
+  readonly subject?: string | undefined;
+}
+
+/** One observation whose caller waits. */
+export type RecordOptions = ObserveOptions & ConfirmOptions;
+
+/** What an observation has made of the values before it. */
+export interface Recorded {
+  /** The widest window's, without quantiles. */
+  readonly window: Summary;
+  /** Of all time that is kept, without quantiles. */
+  readonly total: Summary;
+}
+
+/** The values of one window. */
+export interface WindowSummary {
+  readonly startAt: number;
+  readonly summary: Summary;
+  /** It has not ended yet, or its beginning is not kept any more. */
+  readonly isPartial: boolean;
+}
+
+/** How a timed call ended. */
+export type Outcome = "ok" | "error";
+
+/** The label that timers fill in, where a distribution has it. */
+const outcomeLabel = "outcome";
+type TimedNames<Names extends string> = Exclude<Names, typeof outcomeLabel>;
+
+const noOptions = {};
+const dayMs = 86_400_000;
+
+const valueOption = (value: unknown): number => {
+  if (typeof value !== "number") throw new TypeError(`Expected \`value\` to be a number, got ${typeof value}`);
+  if (!Number.isFinite(value)) throw new RangeError(`Expected \`value\` to be finite, got ${String(value)}`);
+  return value;
+};
+
+/** The values of one window of the finest width. */
+class Partial {
+  readonly moments: Moments = noMoments();
+  readonly sketch: Sketch = new Sketch();
+  listed: Map<string, number> | undefined;
+
+  add(value: number, subject: string | undefined, slowest: number): void {
+    addValue(this.moments, value);
+    this.sketch.add(value);
+    if (subject !== undefined && slowest > 0) this.list(subject, value, slowest);
+  }
+
+  list(subject: string, value: number, slowest: number): void {
+    const listed = (this.listed ??= new Map<string, number>());
+    listed.set(subject, Math.max(value, listed.get(subject) ?? -Infinity));
+    if (listed.size <= 2 * slowest) return;
+    this.listed = new Map([...listed].toSorted(([, a], [, b]) => b - a).slice(0, slowest));
+  }
+
+  absorb(other: Partial, slowest: number): void {
+    addMoments(this.moments, other.moments);
+    this.sketch.absorb(other.sketch);
+    for (const [subject, value] of other.listed ?? []) this.list(subject, value, slowest);
+  }
+}
+
+class Observations implements Aggregate {
+  readonly timeline: Timeline<Partial>;
+  events = 0;
+
+  constructor({ windows, slowest }: DistributionSettings, { clock }: Shared) {
+    const [finest] = windows as [Step];
+    const absorb = (into: Partial, from: Partial): void => into.absorb(from, slowest);
+    this.timeline = new Timeline<Partial>(finest.stepMs, clock, () => new Partial(), absorb);
+  }
+
+  get size(): number {
+    return this.timeline.size;
+  }
+
+  get units(): number {
+    return this.events;
+  }
+
+  absorb(other: this): void {
+    this.timeline.absorb(other.timeline);
+    this.events += other.events;
+  }
+}
+
+class DistributionOutbox extends Outbox<Observations, Recorded> {
+  readonly keys: SeriesKeys;
+  readonly #settings: DistributionSettings;
+  readonly #shared: Shared;
+  readonly #writer: string;
+
+  constructor(id: string, settings: DistributionSettings, shared: Shared) {
+    super(id, scripts.merge, settings.delivery, () => new Observations(settings, shared));
+    this.keys = seriesKeys(shared.prefix, id);
+    this.#settings = settings;
+    this.#shared = shared;
+    this.#writer = shared.sender.newWriter();
+  }
+
+  override prune(now: number): void {
+    const { timeline } = this.buffered;
+    for (const [start, { moments }] of timeline.entries()) {
+      if (start <= now + maxAheadMs) continue;
+      timeline.remove(start);
+      this.buffered.events -= moments.count;
+      this.#shared.sender.drop(this.id, "future", moments.count);
+    }
+  }
+
+  override operands(seq: number, buffered: Observations, awaited: Observations): Operands {
+    const { maxBins, slowest } = this.#settings;
+    const keys = [this.keys.dist, this.keys.writer(this.#writer)];
+    const partials: (string | number)[] = [];
+    let count = 0;
+    for (const { timeline } of [buffered, awaited])
+      for (const [at, partial] of timeline.entries()) {
+        count++;
+        partials.push(...this.#partialPlan(at, partial, keys));
+      }
+    const plan = [seq, keys.length, this.#keepMs(), maxBins, slowest, count, ...partials];
+    return { keys, plan: [plan.length, ...plan] };
+  }
+
+  override decode(reply: string): Recorded {
+    const numbers = reply.split(" ");
+    const summary = (first: number): Summary =>
+      new Summary(momentsOf((_, index) => numbers[first + index]) ?? noMoments());
+    return { window: summary(0), total: summary(7) };
+  }
+
+  #partialPlan(at: number, { moments, sketch, listed }: Partial, keys: string[]): (string | number)[] {
+    const { windows, slowest } = this.#settings;
+    const now = this.#shared.clock.now();
+    const untils: number[] = [];
+    for (const { stepMs, keepMs } of windows) {
+      const start = floorTo(at, stepMs);
+      // It would be gone at once.
+      if (start + stepMs + keepMs <= now) continue;
+      untils.push(start + stepMs + keepMs);
+      keys.push(this.keys.window(stepMs, start));
+      if (slowest > 0) keys.push(this.keys.slowest(stepMs, start));
+    }
+    const fields = sketch.fields();
+    const entries = [...(listed ?? [])].flatMap(([subject, value]) => [value, subject]);
+    const head = [untils.length, fields.length / 2, entries.length / 2, ...momentsPlan(moments)];
+    return [...head, ...untils, ...fields, ...entries];
+  }
+
+  /** What is known of all time outlives every window. */
+  #keepMs(): number {
+    return Math.max(...this.#settings.windows.map(({ stepMs, keepMs }) => stepMs + keepMs)) + maxAheadMs + dayMs;
+  }
+}
+
+/** One series of a distribution: the distribution with values for its labels. */
+export class DistributionSeries {
+  /** @internal */
+  readonly outbox: DistributionOutbox;
+  readonly #shared: Shared;
+  readonly #settings: DistributionSettings;
+
+  /** @internal */
+  constructor(id: string, settings: DistributionSettings, shared: Shared) {
+    this.outbox = new DistributionOutbox(id, settings, shared);
+    this.#shared = shared;
+    this.#settings = settings;
+  }
+
+  /** `name;label=value;…`, as the series is called in Redis. */
+  get id(): string {
+    return this.outbox.id;
+  }
+
+  /**
+   * Takes in a value, and returns at once: it is sent within `flushMs`, merged with others.
+   *
+   * Nothing is thrown for what cannot be counted: a full buffer, an instant too far ahead, or a closed object is reported
+   * by the event `dropped`. A process that is killed loses what it had not sent.
+   *
+   * @throws {TypeError | RangeError} `value` is no finite number, or an option is not what it should be.
+   */
+  observe(value: number, options: ObserveOptions = noOptions): void {
+    const valid = valueOption(value);
+    const { at, subject } = options === noOptions ? (noOptions as ObserveOptions) : observeOptions(options);
+    const { sender } = this.#shared;
+    const { outbox } = this;
+    if (sender.isClosed) return sender.drop(this.id, "closed", 1);
+    const partial = outbox.buffered.timeline.slot(at, sender.admit);
+    if (!partial) return sender.drop(this.id, "full", 1);
+    partial.add(valid, subject, this.#settings.slowest);
+    outbox.buffered.events++;
+    if (!outbox.isListed) sender.list(outbox);
+  }
+
+  /**
+   * Takes in a value, and resolves with the new totals once the server has it. Values of other callers that went into the
+   * same call are in them.
+   *
+   * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was counted.
+   * @throws {KitUnavailableError} no server answered in time; nothing was counted.
+   * @throws {KitUnknownOutcomeError} the reply is lost. In effectively-once delivery the value is sent again in the
+   *   background, and `record(value, { op: error.op })` waits for that.
+   * @throws {KitClosedError} after `close()`.
+   */
+  async record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {
+    const valid = valueOption(value);
+    const { subject, ...rest } = options;
+    const { at, signal, op } = confirmOptions(rest);
+    const { sender, clock } = this.#shared;
+    const listed = subjectOption(subject);
+    if (op !== undefined) return await sender.again(op);
+    if (at !== undefined) {
+      await sender.learnTime(signal);
+      if (at > clock.now() + maxAheadMs) throw new StatsTimeError(this.id);
+    }
+    return await sender.confirm<Recorded>(
+      this.outbox,
+      (waiter) => {
+        const { awaited, waiters } = this.outbox;
+        awaited.timeline.slot(at, sender.admitAlways)?.add(valid, listed, this.#settings.slowest);
+        awaited.events++;
+        waiters.push(waiter);
+      },
+      signal,
+    );
+  }
+
+  /** All values over a span of time, as one summary. @throws as {@link windows} does. */
+  async summary(range: RangeOptions): Promise<Summary> {
+    const { parts } = await this.#parts(range);
+    return merged(parts.map(([, hash]) => hash));
+  }
+
+  /** All values since the series was first used, while it was kept. */
+  async total(): Promise<Summary> {
+    const { hashes } = await this.#shared.read([this.outbox.keys.dist]);
+    return merged(hashes);
+  }
+
+  /**
+   * The values over a span of time, one window after the other, also those without any.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async windows(range: RangeOptions): Promise<WindowSummary[]> {
+    const { plan, parts, now } = await this.#parts(range);
+    const found = new Map<number, ReadonlyMap<string, string>[]>();
+    for (const [at, hash] of parts) {
+      const startAt = floorTo(at, plan.stepMs);
+      found.set(startAt, [...(found.get(startAt) ?? []), hash]);
+    }
+    const windows: WindowSummary[] = [];
+    for (let startAt = plan.fromAt; startAt < plan.toAt; startAt += plan.stepMs)
+      windows.push({ startAt, summary: merged(found.get(startAt) ?? []), isPartial: isPartial(plan, startAt, now) });
+    return windows;
+  }
+
+  /**
+   * The subjects with the largest single values, over the windows that a span of time touches. Of each window only the
+   * first `slowest` are known.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be, or the distribution was made without `slowest`.
+   */
+  async slowest(options: SlowestOptions): Promise<{ readonly subject: string; readonly value: number }[]> {
+    const { slowest, windows } = this.#settings;
+    if (slowest === 0) throw new TypeError("This distribution keeps no list: it was made without `slowest`");
+    const { limit, range } = slowestOptions(options, slowest);
+    const guess = await this.#shared.serverNow();
+    const plan = planRange(windows, range, guess);
+    const { stepMs } = plan.source;
+    const keys = keyStarts(plan, stepMs, guess).map((at) => this.outbox.keys.slowest(stepMs, at));
+    const lists = await this.#shared.lists(keys, limit);
+    const largest = new Map<string, number>();
+    for (const [subject, value] of lists.flat())
+      largest.set(subject, Math.max(value, largest.get(subject) ?? -Infinity));
+    return [...largest]
+      .toSorted(([, a], [, b]) => b - a)
+      .slice(0, limit)
+      .map(([subject, value]) => ({ subject, value }));
+  }
+
+  async #parts(range: RangeOptions) {
+    const guess = await this.#shared.serverNow();
+    const plan = planRange(this.#settings.windows, range, guess);
+    const { stepMs } = plan.source;
+    const starts = keyStarts(plan, stepMs, guess).filter((at) => at >= plan.fromAt && at < plan.toAt);
+    const { now, hashes } = await this.#shared.read(starts.map((at) => this.outbox.keys.window(stepMs, at)));
+    return { plan, now, parts: hashes.map((hash, index) => [starts[index] ?? 0, hash] as const) };
+  }
+}
+
+const observeOptions = (options: ObserveOptions): ObserveOptions => {
+  const { subject, ...rest } = options;
+  return { ...writeOptions(rest), subject: subjectOption(subject) };
+};
+
+/** The values of several stored hashes together. */
+const merged = (hashes: readonly ReadonlyMap<string, string>[]): Summary => {
+  const moments = noMoments();
+  const sketch = new Sketch();
+  for (const hash of hashes) {
+    const stored = momentsOf((name) => hash.get(name));
+    if (!stored) continue;
+    addMoments(moments, stored);
+    for (const [field, value] of hash) sketch.addField(field, Number(value));
+  }
+  return new Summary(moments, sketch);
+};
+
+/**
+ * Named values whose count, sum, mean, deviation, extremes and quantiles are kept, for every set of label values and by
+ * windows of time. Made by `stats.distribution()`. Each method takes the labels first, if the distribution has any.
+ */
+export class Distribution<Names extends string = never> {
+  readonly name: string;
+  readonly help: string;
+  /** @internal */
+  readonly map: SeriesMap<DistributionSeries>;
+  readonly #settings: DistributionSettings;
+
+  /** @internal */
+  constructor(name: string, settings: DistributionSettings, shared: Shared) {
+    this.name = name;
+    this.help = settings.help;
+    this.#settings = settings;
+    this.map = new SeriesMap(
+      name,
+      settings,
+      (id) => new DistributionSeries(id, settings, shared),
+      () => shared.overflow(name, settings.maxSeries),
+    );
+  }
+
+  /** One series, for many calls: it is looked up once. */
+  series(labels: Labels<Names>): DistributionSeries {
+    return this.map.of(labels);
+  }
+
+  /** As {@link DistributionSeries.observe}. */
+  observe(...args: Labelled<Names, [value: number, options?: ObserveOptions]>): void {
+    const [series, [value, options]] = seriesAndRest<DistributionSeries, [number, ObserveOptions?]>(this.map, args);
+    series.observe(value, options);
+  }
+
+  /** As {@link DistributionSeries.record}. */
+  async record(...args: Labelled<Names, [value: number, options?: RecordOptions]>): Promise<Recorded> {
+    const [series, [value, options]] = seriesAndRest<DistributionSeries, [number, RecordOptions?]>(this.map, args);
+    return await series.record(value, options);
+  }
+
+  /**
+   * Runs `routine`, and observes how long it took. A label `outcome`, if there is one, is not given but filled in: `ok`, or
+   * `error` when the routine throws.
+   *
+   * @example
+   * await latency.timed({ route: "/cart" }, () => handle(request)); // labelNames: ["route", "outcome"]
+   */
+  async timed<T>(
+    ...args: Labelled<TimedNames<Names>, [routine: () => Promise<T> | T, options?: ObserveOptions]>
+  ): Promise<T> {
+    const [labels, rest] = this.#timedArgs(args);
+    const [routine, options] = rest as readonly [() => Promise<T> | T, ObserveOptions?];
+    if (typeof routine !== "function")
+      throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
+    const end = this.#start(labels, options);
+    try {
+      const result = await routine();
+      end("ok");
+      return result;
+    } catch (error) {
+      end("error");
+      throw error;
+    }
+  }
+
+  /**
+   * Starts to measure; the function that is returned observes the time since, once, and returns it. It takes the outcome,
+   * where the distribution has such a label.
+   */
+  startTimer(...args: Labelled<TimedNames<Names>, [options?: ObserveOptions]>): (outcome?: Outcome) => number {
+    const [labels, [options]] = this.#timedArgs(args);
+    return this.#start(labels, options as ObserveOptions | undefined);
+  }
+
+  /** As {@link DistributionSeries.summary}. */
+  async summary(...args: Labelled<Names, [range: RangeOptions]>): Promise<Summary> {
+    const [series, [range]] = seriesAndRest<DistributionSeries, [RangeOptions]>(this.map, args);
+    return await series.summary(range);
+  }
+
+  /** As {@link DistributionSeries.total}. */
+  async total(...args: Labelled<Names, []>): Promise<Summary> {
+    const [series] = seriesAndRest<DistributionSeries, []>(this.map, args);
+    return await series.total();
+  }
+
+  /** As {@link DistributionSeries.windows}. */
+  async windows(...args: Labelled<Names, [range: RangeOptions]>): Promise<WindowSummary[]> {
+    const [series, [range]] = seriesAndRest<DistributionSeries, [RangeOptions]>(this.map, args);
+    return await series.windows(range);
+  }
+
+  /** As {@link DistributionSeries.slowest}. */
+  async slowest(
+    ...args: Labelled<Names, [options: SlowestOptions]>
+  ): Promise<{ readonly subject: string; readonly value: number }[]> {
+    const [series, [options]] = seriesAndRest<DistributionSeries, [SlowestOptions]>(this.map, args);
+    return await series.slowest(options);
+  }
+
+  /** The labels that a timer was given, without the outcome, and its other arguments. */
+  #timedArgs(args: readonly unknown[]): readonly [labels: Record<string, unknown>, rest: readonly unknown[]] {
+    const given = this.#settings.labelNames.filter((name) => name !== outcomeLabel);
+    if (given.length === 0) return [{}, args];
+    const [labels, ...rest] = args;
+    return [labels as Record<string, unknown>, rest];
+  }
+
+  #start(labels: Record<string, unknown>, options: ObserveOptions | undefined): (outcome?: Outcome) => number {
+    const hasOutcome = this.#settings.labelNames.includes(outcomeLabel);
+    if (options) observeOptions(options);
+    // Labels that are wrong are refused before the work begins.
+    const ok = this.map.of(hasOutcome ? { ...labels, [outcomeLabel]: "ok" } : labels);
+    const startedAt = performance.now();
+    let taken: number | undefined;
+    return (outcome = "ok") => {
+      if (taken !== undefined) return taken;
+      taken = (performance.now() - startedAt) / (this.#settings.timeUnit === "s" ? 1_000 : 1);
+      const series = hasOutcome && outcome !== "ok" ? this.map.of({ ...labels, [outcomeLabel]: outcome }) : ok;
+      series.observe(taken, options);
+      return taken;
+    };
+  }
+}

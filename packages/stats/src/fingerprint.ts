@@ -1,0 +1,30 @@
+import { createHash } from "node:crypto";
+
+/** What differs between messages that say the same, the longest forms first. */
+const masks: readonly (readonly [pattern: RegExp, name: string])[] = [
+  [/"(?:[^"\\]|\\.)*"|'(?:[^'\\\n]|\\.)*'(?=\W|$)/g, "<text>"],
+  [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi, "<uuid>"],
+  [/\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b/g, "<email>"],
+  [/\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?/g, "<time>"],
+  [/\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b/g, "<address>"],
+  [/\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b0x[0-9a-f]+\b/gi, "<hex>"],
+  [/(?<![\w<])[+-]?\d[\d_]*(?:[.,]\d+)*(?:e[+-]?\d+)?|\d+/gi, "<number>"],
+];
+
+/** The message without what differs from one to the next: numbers, ids, addresses, instants, quoted parts. */
+export const masked = (text: string): string =>
+  masks.reduce((rest, [pattern, name]) => rest.replace(pattern, name), text);
+
+/** What messages that are counted together have in common: 22 characters, whatever their length. */
+export const fingerprintOf = (text: string): string => createHash("sha1").update(text).digest("base64url").slice(0, 22);
+
+/** The beginning of a text that has at most `maxBytes` in UTF-8, cut between code points. */
+export const cutTo = (text: string, maxBytes: number): string => {
+  // Each UTF-16 unit takes at most three bytes.
+  if (text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes) return text;
+  const bytes = Buffer.from(text.slice(0, maxBytes));
+  let end = Math.min(maxBytes, bytes.length);
+  // 10xxxxxx continues a code point.
+  while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
+  return bytes.toString("utf8", 0, end);
+};

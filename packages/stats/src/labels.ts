@@ -1,0 +1,99 @@
+import { textOption } from "@kit/core/toolkit";
+
+/** A label value. Numbers are written as text: `200` and `"200"` are one value. */
+export type LabelValue = string | number;
+
+/** Values for the labels of a metric. */
+export type Labels<Names extends string = string> = { readonly [Name in Names]: LabelValue };
+
+/** The arguments of a metric's method: its labels first, if it has any. */
+export type Labelled<Names extends string, Rest extends readonly unknown[]> = [Names] extends [never]
+  ? Rest
+  : [labels: Labels<Names>, ...rest: Rest];
+
+/** What the labels of the overflow series say. */
+export const overflowValue = "__overflow__";
+
+const maxValueLength = 200;
+const metricPattern = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
+// Prometheus makes these itself.
+const reservedLabels = new Set(["le", "quantile"]);
+
+/**
+ * A metric's name: what Prometheus takes, without colons, which are meant for recording rules.
+ *
+ * @throws {TypeError | RangeError} it is not such a name.
+ */
+export const metricName = (name: string): string => {
+  textOption("name", name, 128);
+  if (!metricPattern.test(name))
+    throw new RangeError(
+      `Expected \`name\` to be letters, digits and _, not beginning with a digit, got ${shown(name)}`,
+    );
+  return name;
+};
+
+/** @throws {TypeError | RangeError} one is no label name, is reserved, or stands twice. */
+export const labelNames = (names: readonly string[]): readonly string[] => {
+  const given: unknown = names;
+  if (!Array.isArray(given)) throw new TypeError("Expected `labelNames` to be an array of strings");
+  for (const name of names) {
+    textOption("labelNames", name, 128);
+    if (!metricPattern.test(name) || name.startsWith("__") || reservedLabels.has(name))
+      throw new RangeError(
+        `Expected each of \`labelNames\` to be letters, digits and _, not beginning with a digit or __, nor le or quantile; got ${shown(name)}`,
+      );
+  }
+  if (new Set(names).size < names.length) throw new RangeError("Expected `labelNames` to have no name twice");
+  return [...names];
+};
+
+/**
+ * The values of a metric's labels in the order of their names.
+ *
+ * @throws {TypeError | RangeError} a label is missing, unknown, no text or number, too long, or not well-formed Unicode.
+ */
+export const labelValues = (names: readonly string[], labels: Readonly<Record<string, unknown>>): string[] => {
+  if (typeof labels !== "object" || labels === null)
+    throw new TypeError(`Expected \`labels\` to be an object with ${names.join(", ")}`);
+  for (const name of Object.keys(labels))
+    if (!names.includes(name))
+      throw new TypeError(`Expected labels ${names.join(", ")} only, got ${shown(name)} besides`);
+  return names.map((name) => labelValue(name, Object.hasOwn(labels, name) ? labels[name] : undefined));
+};
+
+const labelValue = (name: string, value: unknown): string => {
+  if (typeof value === "number") {
+    if (!Number.isFinite(value))
+      throw new RangeError(`Expected label \`${name}\` to be a finite number, got ${String(value)}`);
+    return String(value);
+  }
+  if (typeof value !== "string")
+    throw new TypeError(
+      `Expected label \`${name}\` to be a string or a number, got ${value === null ? "null" : typeof value}`,
+    );
+  if (value.length > maxValueLength)
+    throw new RangeError(
+      `Expected label \`${name}\` to have at most ${String(maxValueLength)} characters, got ${String(value.length)}`,
+    );
+  // Each half of a surrogate pair becomes U+FFFD on the wire: two values would become one series.
+  if (/\p{Surrogate}/u.test(value))
+    throw new RangeError(`Expected label \`${name}\` to be well-formed Unicode, got half a surrogate pair`);
+  return value;
+};
+
+/**
+ * The id of a series: `name;label=value;…`, labels sorted by name. Distinct label sets have distinct ids, since `;` and
+ * `%` are escaped in values.
+ *
+ * @throws {RangeError} name and labels together are too long for a key.
+ */
+export const seriesId = (metric: string, names: readonly string[], values: readonly string[]): string => {
+  const pairs = names.map((name, index) => `${name}=${(values[index] ?? "").replace(/[%;]/g, encodeURIComponent)}`);
+  const id = [metric, ...pairs.toSorted()].join(";");
+  if (Buffer.byteLength(id) > 512)
+    throw new RangeError(`Expected the name and labels of a series of ${metric} to have at most 512 bytes in UTF-8`);
+  return id;
+};
+
+const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);

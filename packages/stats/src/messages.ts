@@ -1,0 +1,449 @@
+import { KitClosedError, KitError, type RedisArgument } from "@kit/core";
+import { Deadline, isReplyError, pause } from "@kit/core/toolkit";
+import { keyStarts, planRange } from "./buckets.js";
+import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
+import { type Level, levelNames, levelOf, levels } from "./levels.js";
+import { type LogKeys, logKeys } from "./keys.js";
+import {
+  frequentOptions,
+  type FrequentOptions,
+  logOptions,
+  type LogOptions,
+  type MessagesSettings,
+  recentOptions,
+  type RecentOptions,
+  tailOptions,
+  type TailOptions,
+} from "./options.js";
+import { type Aggregate, type Operands, Outbox } from "./outbox.js";
+import * as scripts from "./scripts/index.js";
+import type { Shared } from "./shared.js";
+import { Timeline } from "./timeline.js";
+
+/** One message. */
+export interface Entry {
+  /** `<level> <id in its stream>`: grows with every entry of a level, by the server's clock. */
+  readonly id: string;
+  /** When it was logged, epoch milliseconds by the server's clock. */
+  readonly at: number;
+  readonly level: Level;
+  /** The number that was given, or that of the level. */
+  readonly severity: number;
+  readonly text: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+  /** With this it is counted. */
+  readonly fingerprint: string;
+}
+
+/** A page of entries, the newest first. */
+export interface Page {
+  readonly entries: readonly Entry[];
+  /** What `before` is for the next page; undefined: there is none. */
+  readonly next: string | undefined;
+}
+
+/** A message by how often it was logged. */
+export interface FrequentMessage {
+  readonly level: Level;
+  readonly fingerprint: string;
+  /** One of the texts. */
+  readonly sample: string;
+  /** How often, at most. */
+  readonly count: number;
+  /** The true number is at least `count - error`. */
+  readonly error: number;
+  readonly firstAt: number;
+  readonly lastAt: number;
+}
+
+const sampleBytes = 512;
+const dayMs = 86_400_000;
+/** How long the server keeps a tail's call when nothing comes. */
+const blockMs = 10_000;
+const tailPauseMs = 200;
+
+interface Pending {
+  /** On the local monotonic clock; the server's is known when it is sent. */
+  readonly localAt: number;
+  readonly severity: number;
+  readonly text: string;
+  readonly fields: string;
+  readonly fingerprint: string;
+}
+
+interface Count {
+  count: number;
+  firstLocalAt: number;
+  lastLocalAt: number;
+  readonly sample: string;
+}
+
+/** What was counted in one window, by level and fingerprint. */
+type Counts = Map<Level, Map<string, Count>>;
+
+const addCount = (counts: Counts, level: Level, fingerprint: string, added: Count): void => {
+  let ofLevel = counts.get(level);
+  if (!ofLevel) counts.set(level, (ofLevel = new Map()));
+  const known = ofLevel.get(fingerprint);
+  if (!known) {
+    ofLevel.set(fingerprint, { ...added });
+    return;
+  }
+  known.count += added.count;
+  known.firstLocalAt = Math.min(known.firstLocalAt, added.firstLocalAt);
+  known.lastLocalAt = Math.max(known.lastLocalAt, added.lastLocalAt);
+};
+
+const mergeCounts = (into: Counts, from: Counts): void => {
+  for (const [level, counts] of from)
+    for (const [fingerprint, count] of counts) addCount(into, level, fingerprint, count);
+};
+
+/** Messages that were not sent yet: the last entries of each level, and all of them as counts. */
+class Log implements Aggregate {
+  readonly entries: Map<Level, Pending[]> = new Map();
+  readonly timeline: Timeline<Counts>;
+  events = 0;
+  readonly #keepEntries: number;
+
+  constructor({ window, keepEntries }: MessagesSettings, { clock }: Shared) {
+    this.#keepEntries = keepEntries;
+    this.timeline = new Timeline<Counts>(window.stepMs, clock, () => new Map(), mergeCounts);
+  }
+
+  get size(): number {
+    let size = 0;
+    for (const entries of this.entries.values()) size += entries.length;
+    for (const counts of this.timeline.values()) for (const { size: places } of counts.values()) size += places;
+    return size;
+  }
+
+  get units(): number {
+    return this.events;
+  }
+
+  /** Older entries than a level keeps would be gone at once. Returns how many places that has freed. */
+  add(level: Level, entry: Pending): number {
+    const entries = this.entries.get(level) ?? [];
+    this.entries.set(level, entries);
+    entries.push(entry);
+    if (entries.length <= this.#keepEntries) return 0;
+    entries.shift();
+    return 1;
+  }
+
+  absorb(other: this): void {
+    for (const [level, older] of other.entries)
+      this.entries.set(level, [...older, ...(this.entries.get(level) ?? [])].slice(-this.#keepEntries));
+    this.timeline.absorb(other.timeline);
+    this.events += other.events;
+  }
+}
+
+class LogOutbox extends Outbox<Log, undefined> {
+  readonly keys: LogKeys;
+  readonly #settings: MessagesSettings;
+  readonly #shared: Shared;
+  readonly #writer: string;
+
+  constructor(name: string, settings: MessagesSettings, shared: Shared) {
+    super(name, scripts.log, settings.delivery, () => new Log(settings, shared));
+    this.keys = logKeys(shared.prefix, name);
+    this.#settings = settings;
+    this.#shared = shared;
+    this.#writer = shared.sender.newWriter();
+  }
+
+  override prune(): void {
+    // Messages have no instants but that of their call.
+  }
+
+  override operands(seq: number, buffered: Log): Operands {
+    const { clock } = this.#shared;
+    const { window, keepEntries, keepMs, maxDistinct } = this.#settings;
+    const atOf = (localAt: number): number => Math.floor(clock.at(localAt));
+    const keys = [this.keys.meta, this.keys.writer(this.#writer)];
+    const streams: RedisArgument[] = [];
+    for (const [level, entries] of buffered.entries) {
+      keys.push(this.keys.log(level));
+      streams.push(entries.length);
+      for (const { localAt, severity, text, fields, fingerprint } of entries)
+        streams.push(atOf(localAt), severity, text, fields, fingerprint);
+    }
+    let windows = 0;
+    const counted: RedisArgument[] = [];
+    for (const [startAt, counts] of buffered.timeline.entries())
+      for (const [level, ofLevel] of counts) {
+        windows++;
+        keys.push(this.keys.top(level, startAt), this.keys.seen(level, startAt));
+        counted.push(startAt + window.stepMs + window.keepMs, ofLevel.size);
+        for (const [fingerprint, { count, firstLocalAt, lastLocalAt, sample }] of ofLevel)
+          counted.push(fingerprint, count, atOf(firstLocalAt), atOf(lastLocalAt), sample);
+      }
+    const metaMs = Math.max(keepMs, window.stepMs + window.keepMs) + dayMs;
+    const head = [seq, buffered.entries.size, windows, keepEntries, keepMs, metaMs, maxDistinct];
+    const plan = [...head, ...streams, ...counted];
+    return { keys, plan: [plan.length, ...plan] };
+  }
+
+  override decode(): undefined {
+    return undefined;
+  }
+}
+
+/**
+ * A named log of messages: the last of each level, and how often which were logged. Made by `stats.messages()`.
+ *
+ * After the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, section 5.1).
+ */
+export class Messages {
+  readonly name: string;
+  /** @internal */
+  readonly outbox: LogOutbox;
+  readonly #settings: MessagesSettings;
+  readonly #shared: Shared;
+
+  /** @internal */
+  constructor(name: string, settings: MessagesSettings, shared: Shared) {
+    this.name = name;
+    this.outbox = new LogOutbox(name, settings, shared);
+    this.#settings = settings;
+    this.#shared = shared;
+  }
+
+  /**
+   * Stores a message and counts it, in one step at the server; returns at once, and sends within `flushMs`.
+   *
+   * `level` is a name, or a number: 45 is stored with `warn` (40), as 45. Under a flood the last `keepEntries` of a level are
+   * sent, and all are counted. What does not fit into the buffer is reported by the event `dropped`.
+   *
+   * @throws {TypeError | RangeError} an argument is not what it should be.
+   */
+  log(level: Level | number, text: string, options: LogOptions = {}): void {
+    const { sender } = this.#shared;
+    const { name, severity } = levelOf(level);
+    if (typeof text !== "string") throw new TypeError(`Expected \`text\` to be a string, got ${typeof text}`);
+    const { maxTextBytes, mask, maxDistinct } = this.#settings;
+    const { fields, fingerprint } = logOptions(options, maxTextBytes);
+    if (sender.isClosed) return sender.drop(this.name, "closed", 1);
+    const cut = cutTo(text, maxTextBytes);
+    const counted = fingerprint ?? fingerprintOf(mask ? masked(cut) : cut);
+    const { buffered } = this.outbox;
+    const localAt = performance.now();
+    // The window itself takes no place; its messages do.
+    const counts = buffered.timeline.slot(undefined, () => true) as Counts;
+    const known = counts.get(name);
+    if (!known?.has(counted) && ((known?.size ?? 0) >= maxDistinct || !sender.admit()))
+      return sender.drop(this.name, "full", 1);
+    const isRoom = sender.admit();
+    addCount(counts, name, counted, {
+      count: 1,
+      firstLocalAt: localAt,
+      lastLocalAt: localAt,
+      sample: cutTo(cut, sampleBytes),
+    });
+    // Without room for the entry, it is counted nevertheless.
+    if (isRoom) sender.release(buffered.add(name, { localAt, severity, text: cut, fields, fingerprint: counted }));
+    buffered.events++;
+    if (!this.outbox.isListed) sender.list(this.outbox);
+  }
+
+  /**
+   * The last entries, the newest first: of one level, or of all from `minLevel` on. Entries of different levels with
+   * the same instant are in the order of their levels.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async recent(options: RecentOptions = {}): Promise<Page> {
+    const { level, minLevel, limit, before } = recentOptions(options);
+    const wanted = wantedLevels(level, minLevel);
+    const ends = wanted.map((name) => endOf(name, before));
+    const { context, deadlineMs } = this.#shared;
+    const streams = wanted.map((name) => this.outbox.keys.log(name));
+    const found = await scripts.recent.run(context, { streams }, { terms: [limit + 1, ...ends] }, { deadlineMs });
+    const entries = found.flatMap((raw, index) => raw.map((one) => entryOf(wanted[index] ?? "info", one)));
+    entries.sort(newestFirst);
+    const page = entries.slice(0, limit);
+    return { entries: page, next: entries.length > limit ? page.at(-1)?.id : undefined };
+  }
+
+  /**
+   * Entries as they are stored, from now on or from the last few; ends when `signal` aborts or the object is closed.
+   *
+   * It holds a connection of its own. Nothing is missed while that is replaced, as long as a level's stream keeps what
+   * comes in the meantime. Errors of the connection are events; the tail goes on when it can.
+   */
+  async *tail(options: TailOptions = {}): AsyncGenerator<Entry, void, undefined> {
+    const { minLevel, last, signal } = tailOptions(options);
+    const wanted = wantedLevels(undefined, minLevel);
+    const ids = await this.#lastIds(wanted);
+    if (last > 0)
+      yield* (await this.recent({ minLevel, limit: last })).entries.filter(({ id }) => isUpTo(id, ids)).toReversed();
+    const { context, sender, deadlineMs } = this.#shared;
+    const streams = wanted.map((name) => this.outbox.keys.log(name));
+    const pool = context.pool("tail", 256);
+    const isOver = (): boolean => sender.isClosed || signal?.aborted === true;
+    while (!isOver()) {
+      let entries: Entry[];
+      try {
+        const connection = await pool.checkOut(streams[0] ?? "", Deadline.in(deadlineMs), signal);
+        const stop = (): void => connection.returnToPool(false);
+        signal?.addEventListener("abort", stop, { once: true });
+        const forget = sender.onClose(stop);
+        try {
+          for (;;) {
+            const args = [
+              "BLOCK",
+              blockMs,
+              "COUNT",
+              100,
+              "STREAMS",
+              ...streams,
+              ...wanted.map((name) => ids.get(name) ?? "0"),
+            ];
+            const reply = await connection.call("XREAD", args, blockMs + deadlineMs);
+            entries = this.#read(reply, wanted, ids);
+            yield* entries;
+            if (isOver()) return;
+          }
+        } finally {
+          signal?.removeEventListener("abort", stop);
+          forget();
+          connection.returnToPool(false);
+        }
+      } catch (error) {
+        if (isOver() || error instanceof KitClosedError) return;
+        if (!KitError.is(error) && !isReplyError(error)) throw error;
+        this.#shared.failed(error);
+        await pause(tailPauseMs, signal).catch(() => undefined);
+      }
+    }
+  }
+
+  /**
+   * Which messages were logged most often in the windows that a span of time touches, the most frequent first.
+   *
+   * Of each level and window at most `maxDistinct` messages are counted: `count` is at most by `error` too high, and every
+   * message that makes up more than 1/`maxDistinct` of a window is in it.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async frequent(options: FrequentOptions): Promise<FrequentMessage[]> {
+    const { level, limit, range } = frequentOptions(options);
+    const { window } = this.#settings;
+    const guess = await this.#shared.serverNow();
+    const starts = keyStarts(planRange([window], range, guess), window.stepMs, guess);
+    const wanted = wantedLevels(level, undefined);
+    const tops = await Promise.all(wanted.map((name) => this.#frequentOf(name, starts, limit)));
+    return tops
+      .flat()
+      .toSorted((a, b) => b.count - a.count)
+      .slice(0, limit);
+  }
+
+  async #frequentOf(level: Level, starts: readonly number[], limit: number): Promise<FrequentMessage[]> {
+    const { context, deadlineMs } = this.#shared;
+    const keys = starts.map((at) => this.outbox.keys.top(level, at));
+    const windows = (await this.#shared.lists(keys, 0)).map((list) => new Map(list));
+    // In a full list a message that is not there may have been counted as often as the rarest that is.
+    const floors = windows.map((counts) =>
+      counts.size >= this.#settings.maxDistinct ? Math.min(...counts.values()) : 0,
+    );
+    const totals = new Map<string, number>();
+    for (const counts of windows)
+      for (const fingerprint of counts.keys())
+        if (!totals.has(fingerprint))
+          totals.set(
+            fingerprint,
+            windows.reduce((sum, other, index) => sum + (other.get(fingerprint) ?? floors[index] ?? 0), 0),
+          );
+    const most = [...totals].toSorted(([, a], [, b]) => b - a).slice(0, limit);
+    if (most.length === 0) return [];
+    const hashes = starts.map((at) => this.outbox.keys.seen(level, at));
+    const fingerprints = most.map(([fingerprint]) => fingerprint);
+    const known = await scripts.seen.run(context, { hashes }, { fingerprints }, { deadlineMs });
+    return most.map(([fingerprint, count], place) => {
+      const found = known.map((values) => seenOf(values[place] ?? ""));
+      const seen = found.filter((one) => one !== undefined);
+      const error = found.reduce((sum, one, index) => sum + (one?.error ?? floors[index] ?? 0), 0);
+      return {
+        level,
+        fingerprint,
+        sample: seen.at(-1)?.sample ?? "",
+        count,
+        error,
+        firstAt: Math.min(...seen.map(({ firstAt }) => firstAt)),
+        lastAt: Math.max(...seen.map(({ lastAt }) => lastAt)),
+      };
+    });
+  }
+
+  async #lastIds(wanted: readonly Level[]): Promise<Map<Level, string>> {
+    const { context, deadlineMs } = this.#shared;
+    const streams = wanted.map((name) => this.outbox.keys.log(name));
+    const ends = wanted.map(() => "+");
+    const found = await scripts.recent.run(context, { streams }, { terms: [1, ...ends] }, { deadlineMs });
+    return new Map(found.map((raw, index) => [wanted[index] ?? "info", raw[0]?.id ?? "0-0"]));
+  }
+
+  #read(reply: unknown, wanted: readonly Level[], ids: Map<Level, string>): Entry[] {
+    const entries = scripts.rawStreams(reply).flatMap(([key, found]) => {
+      const level = wanted.find((name) => this.outbox.keys.log(name) === key) ?? "info";
+      const last = found.at(-1);
+      if (last) ids.set(level, last.id);
+      return found.map((one) => entryOf(level, one));
+    });
+    return entries.toSorted(newestFirst).toReversed();
+  }
+}
+
+const wantedLevels = (level: Level | undefined, minLevel: Level | undefined): Level[] =>
+  level === undefined
+    ? levelNames.filter((name) => levels[name] >= levels[minLevel ?? "trace"])
+    : [levelOf(level).name];
+
+const entryOf = (level: Level, { id, fields }: scripts.RawEntry): Entry => {
+  const json = fields.get("fields") ?? "";
+  return {
+    id: `${level} ${id}`,
+    at: Number(fields.get("at")),
+    level,
+    severity: Number(fields.get("level")),
+    text: fields.get("text") ?? "",
+    fields: json === "" ? {} : (JSON.parse(json) as Record<string, unknown>),
+    fingerprint: fields.get("fingerprint") ?? "",
+  };
+};
+
+const parsed = (id: string): readonly [ms: number, seq: number, level: number] => {
+  const [level = "", ms = "", seq = ""] = id.split(/[ -]/);
+  return [Number(ms), Number(seq), levels[level as Level]];
+};
+
+const newestFirst = (a: Entry, b: Entry): number => {
+  const [msA, seqA, levelA] = parsed(a.id);
+  const [msB, seqB, levelB] = parsed(b.id);
+  return msB - msA || seqB - seqA || levelB - levelA;
+};
+
+/** Where a level's page begins that follows on the entry `before`. */
+const endOf = (level: Level, before: string | undefined): string => {
+  if (before === undefined) return "+";
+  const [name, id] = before.split(" ") as [Level, string];
+  return levels[level] < levels[name] ? id : `(${id}`;
+};
+
+const isUpTo = (id: string, ids: ReadonlyMap<Level, string>): boolean => {
+  const [level, own] = id.split(" ") as [Level, string];
+  const [ms, seq] = parsed(id);
+  const [lastMs, lastSeq] = parsed(`${level} ${ids.get(level) ?? own}`);
+  return ms < lastMs || (ms === lastMs && seq <= lastSeq);
+};
+
+const seenOf = (text: string) => {
+  const [, error, firstAt, lastAt, sample] = /^(\d+) (\d+) (\d+) (.*)$/s.exec(text) ?? [];
+  if (error === undefined) return undefined;
+  return { error: Number(error), firstAt: Number(firstAt), lastAt: Number(lastAt), sample: sample ?? "" };
+};

@@ -1,0 +1,85 @@
+/**
+ * Count, mean, sum of squared distances from the mean (m2), extremes and sum of some values.
+ *
+ * One value is added by Welford's method (1962), two samples are put together by that of Chan, Golub and LeVeque (1979):
+ * neither subtracts large numbers that are nearly equal, which a sum of squares does. The sum is Neumaier's (1974): `sum`
+ * with what its additions have cut off in `compensation`.
+ */
+export interface Moments {
+  count: number;
+  mean: number;
+  m2: number;
+  min: number;
+  max: number;
+  sum: number;
+  compensation: number;
+}
+
+export const noMoments = (): Moments => ({
+  count: 0,
+  mean: 0,
+  m2: 0,
+  min: Infinity,
+  max: -Infinity,
+  sum: 0,
+  compensation: 0,
+});
+
+export const addValue = (to: Moments, value: number): void => {
+  to.count++;
+  const delta = value - to.mean;
+  // The distance of two huge values of opposite sign is no double any more.
+  to.mean = Number.isFinite(delta)
+    ? to.mean + delta / to.count
+    : to.mean * ((to.count - 1) / to.count) + value / to.count;
+  to.m2 += Math.abs(delta * (value - to.mean));
+  if (value < to.min) to.min = value;
+  if (value > to.max) to.max = value;
+  addToSum(to, value, 0);
+};
+
+export const addMoments = (to: Moments, from: Moments): void => {
+  if (from.count === 0) return;
+  const count = to.count + from.count;
+  const delta = from.mean - to.mean;
+  const share = from.count / count;
+  to.mean =
+    to.count === 0
+      ? from.mean
+      : Number.isFinite(delta)
+        ? to.mean + delta * share
+        : to.mean * (to.count / count) + from.mean * share;
+  to.m2 += from.m2 + (to.count === 0 ? 0 : delta * delta * (to.count * share));
+  to.count = count;
+  to.min = Math.min(to.min, from.min);
+  to.max = Math.max(to.max, from.max);
+  addToSum(to, from.sum, from.compensation);
+};
+
+const addToSum = (to: Moments, value: number, compensation: number): void => {
+  const sum = to.sum + value;
+  to.compensation += compensation;
+  if (!Number.isFinite(sum)) to.compensation = 0;
+  else if (Math.abs(to.sum) >= Math.abs(value)) to.compensation += to.sum - sum + value;
+  else to.compensation += value - sum + to.sum;
+  to.sum = sum;
+};
+
+const names = ["count", "mean", "m2", "min", "max", "sum", "compensation"] as const;
+
+/** A number as the scripts write it: Lua's C library and JavaScript have other words for infinity. */
+export const numberText = (value: number): string =>
+  value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
+
+const numberOf = (text: string | undefined): number =>
+  text === "inf" ? Infinity : text === "-inf" ? -Infinity : Number(text);
+
+/** The operands of a script, in the order of its plan. */
+export const momentsPlan = (moments: Moments): string[] => names.map((name) => numberText(moments[name]));
+
+/** What is stored in a hash, or replied in the order of the plan; undefined: nothing. */
+export const momentsOf = (value: (name: string, index: number) => string | undefined): Moments | undefined => {
+  if (value("count", 0) === undefined) return undefined;
+  const [count, mean, m2, min, max, sum, compensation] = names.map((name, index) => numberOf(value(name, index)));
+  return { count, mean, m2, min, max, sum, compensation } as Moments;
+};

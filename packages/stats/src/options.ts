@@ -1,0 +1,481 @@
+import { booleanOption, integerOption, optionsObject, signalOption, textOption } from "@kit/core/toolkit";
+import {
+  instantOption,
+  type Precision,
+  precisionsOption,
+  type RangeOptions,
+  rangeNames,
+  type Step,
+} from "./buckets.js";
+import { type Level, levelNames } from "./levels.js";
+import { labelNames } from "./labels.js";
+import type { Delivery } from "./outbox.js";
+
+/** Settings of a statistics object. */
+export interface StatsOptions {
+  /**
+   * What all keys begin with.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Works on a connection of its own instead of yours: one that goes silent is replaced then.
+   *
+   * @default false
+   */
+  readonly isolate?: boolean | undefined;
+  /**
+   * How long one call to the server may take, in milliseconds.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+  /**
+   * How long buffered amounts wait before they are sent, in milliseconds. A process that is killed loses at most so much.
+   *
+   * @default 250
+   */
+  readonly flushMs?: number | undefined;
+  /**
+   * How many places the buffer has. A series takes one for each bucket of its finest step that is not acknowledged yet.
+   * When all are taken, the next is dropped, and counted as `full`.
+   *
+   * @default 100000
+   */
+  readonly maxPending?: number | undefined;
+  /**
+   * What becomes of an amount whose reply is lost.
+   *
+   * @default "effectively-once"
+   */
+  readonly delivery?: Delivery | undefined;
+}
+
+/** What counters and distributions have in common. */
+interface MetricOptions<Names extends string> {
+  /**
+   * What it counts, for people.
+   *
+   * @default ""
+   */
+  readonly help?: string | undefined;
+  /**
+   * The labels of its series; each call names a value for every one.
+   *
+   * @default []
+   */
+  readonly labelNames?: readonly Names[] | undefined;
+  /**
+   * How many series this process keeps apart. Further ones are counted together, in a series whose labels are all
+   * `__overflow__`. A series that was idle for ten minutes gives its place back.
+   *
+   * @default 2000
+   */
+  readonly maxSeries?: number | undefined;
+  /** @default that of the statistics object */
+  readonly delivery?: Delivery | undefined;
+}
+
+/** Settings of a counter. */
+export interface CounterOptions<Names extends string = never> extends MetricOptions<Names> {
+  /**
+   * The widths of the buckets that are stored, and how long each is kept. Every step is a multiple of the finest.
+   *
+   * @default 1 s for 10 minutes, 1 minute for a day, 15 minutes for 90 days
+   */
+  readonly precisions?: readonly Precision[] | undefined;
+}
+
+/** Settings of a distribution. */
+export interface DistributionOptions<Names extends string = never> extends MetricOptions<Names> {
+  /**
+   * The windows that are stored, and how long each is kept. Every step is a multiple of the finest.
+   *
+   * @default 1 minute for 3 hours, 1 hour for 14 days
+   */
+  readonly windows?: readonly Precision[] | undefined;
+  /**
+   * How many bins the sketch of a window has, 16 to 480. Past it the lowest values collapse into one bin, so low quantiles
+   * lose precision. 320 bins cover a range of 1 to 1,000 at full precision.
+   *
+   * @default 320
+   */
+  readonly maxBins?: number | undefined;
+  /**
+   * How many subjects with the largest values each window lists; 0 keeps no list.
+   *
+   * @default 0
+   */
+  readonly slowest?: number | undefined;
+  /**
+   * In what `timed()` and `startTimer()` measure.
+   *
+   * @default "ms"
+   */
+  readonly timeUnit?: "ms" | "s" | undefined;
+}
+
+/** Settings of a message log. */
+export interface MessagesOptions {
+  /**
+   * How many entries of each level are kept.
+   *
+   * @default 100
+   */
+  readonly keepEntries?: number | undefined;
+  /**
+   * How long the entries of a level are kept after the last one, in milliseconds.
+   *
+   * @default 7 days
+   */
+  readonly keepMs?: number | undefined;
+  /**
+   * Width of the windows in which messages are counted, and how long each is kept.
+   *
+   * @default { stepMs: 3_600_000, keepMs: 172_800_000 }
+   */
+  readonly window?: Precision | undefined;
+  /**
+   * How many different messages of each level a window counts. Rarer ones give way to more frequent ones.
+   *
+   * @default 1000
+   */
+  readonly maxDistinct?: number | undefined;
+  /**
+   * Whether numbers, ids, addresses and quoted parts are left out when messages are compared.
+   *
+   * @default true
+   */
+  readonly mask?: boolean | undefined;
+  /**
+   * Longer texts are cut, at a whole character; bytes in UTF-8.
+   *
+   * @default 8192
+   */
+  readonly maxTextBytes?: number | undefined;
+  /** @default that of the statistics object */
+  readonly delivery?: Delivery | undefined;
+}
+
+/** One amount or value. */
+export interface WriteOptions {
+  /**
+   * When it happened, epoch milliseconds by the server's clock. 0 is an instant, too. What lies more than a minute ahead
+   * of the server is dropped; what a precision does not keep any more is not stored there.
+   *
+   * @default now
+   */
+  readonly at?: number | undefined;
+}
+
+/** One amount or value whose caller waits. */
+export interface ConfirmOptions extends WriteOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** The `op` of a `KitUnknownOutcomeError`: waits for the amount of that call instead of adding another. */
+  readonly op?: string | undefined;
+}
+
+/** Which subjects to list. */
+export interface SlowestOptions extends RangeOptions {
+  /**
+   * How many.
+   *
+   * @default 10
+   */
+  readonly limit?: number | undefined;
+}
+
+/** What is stored and counted with a message. */
+export interface LogOptions {
+  /**
+   * Anything JSON can write, at most `maxTextBytes` long. An `Error` among its values is written as name, message and stack.
+   *
+   * @default {}
+   */
+  readonly fields?: Readonly<Record<string, unknown>> | undefined;
+  /**
+   * What the message is counted as, 1 to 200 characters.
+   *
+   * @default its text, masked
+   */
+  readonly fingerprint?: string | undefined;
+}
+
+/** Which entries to read. */
+export interface RecentOptions {
+  /** Only this level. */
+  readonly level?: Level | undefined;
+  /** @default "trace" */
+  readonly minLevel?: Level | undefined;
+  /**
+   * How many at most, 1 to 1,000.
+   *
+   * @default 100
+   */
+  readonly limit?: number | undefined;
+  /** The `next` of the page before. */
+  readonly before?: string | undefined;
+}
+
+/** What a live tail shows. */
+export interface TailOptions {
+  /** @default "trace" */
+  readonly minLevel?: Level | undefined;
+  /**
+   * How many of the entries that are there already come first, 0 to 1,000.
+   *
+   * @default 0
+   */
+  readonly last?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Which messages to count, and when. */
+export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
+  /** @default all */
+  readonly level?: Level | undefined;
+  /**
+   * How many at most, 1 to 1,000.
+   *
+   * @default 20
+   */
+  readonly limit?: number | undefined;
+}
+
+export interface CloseOptions {
+  /**
+   * How long what is buffered may take to be sent, in milliseconds.
+   *
+   * @default 10000
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+const dayMs = 86_400_000;
+const hourMs = 3_600_000;
+
+/** Checked, with every default filled in. */
+export interface StatsSettings {
+  readonly prefix: string | undefined;
+  readonly isolate: boolean;
+  readonly deadlineMs: number;
+  readonly flushMs: number;
+  readonly maxPending: number;
+  readonly delivery: Delivery;
+}
+
+export interface MetricSettings {
+  readonly help: string;
+  readonly labelNames: readonly string[];
+  readonly maxSeries: number;
+  readonly delivery: Delivery;
+}
+
+export interface CounterSettings extends MetricSettings {
+  readonly precisions: readonly Step[];
+}
+
+export interface DistributionSettings extends MetricSettings {
+  readonly windows: readonly Step[];
+  readonly maxBins: number;
+  readonly slowest: number;
+  readonly timeUnit: "ms" | "s";
+}
+
+export interface MessagesSettings {
+  readonly keepEntries: number;
+  readonly keepMs: number;
+  readonly window: Step;
+  readonly maxDistinct: number;
+  readonly mask: boolean;
+  readonly maxTextBytes: number;
+  readonly delivery: Delivery;
+}
+
+const oneOf = <T extends string>(name: string, value: T, known: readonly T[]): T => {
+  if (!known.includes(value))
+    throw new TypeError(`Expected \`${name}\` to be one of ${known.map((one) => JSON.stringify(one)).join(", ")}`);
+  return value;
+};
+
+const deliveryOption = (value: Delivery): Delivery =>
+  oneOf("delivery", value, ["at-most-once", "at-least-once", "effectively-once"]);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const statsSettings = (options: StatsOptions): StatsSettings => {
+  const names = ["prefix", "isolate", "deadlineMs", "flushMs", "maxPending", "delivery"];
+  const own = optionsObject("options", options, names);
+  const { prefix, isolate = false, deadlineMs = 2_000, flushMs = 250 } = own;
+  const { maxPending = 100_000, delivery = "effectively-once" } = own;
+  return {
+    prefix,
+    isolate: booleanOption("isolate", isolate),
+    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
+    flushMs: integerOption("flushMs", flushMs, 1, 60_000),
+    maxPending: integerOption("maxPending", maxPending, 1, 100_000_000),
+    delivery: deliveryOption(delivery),
+  };
+};
+
+const metricNames = ["help", "labelNames", "maxSeries", "delivery"];
+
+const metricSettings = (own: MetricOptions<string>, stats: StatsSettings): MetricSettings => {
+  const { help = "", maxSeries = 2_000, delivery = stats.delivery } = own;
+  if (typeof help !== "string") throw new TypeError(`Expected \`help\` to be a string, got ${typeof help}`);
+  return {
+    help,
+    labelNames: labelNames(own.labelNames ?? []),
+    maxSeries: integerOption("maxSeries", maxSeries, 1, 1_000_000),
+    delivery: deliveryOption(delivery),
+  };
+};
+
+const defaultPrecisions: readonly Precision[] = [
+  { stepMs: 1_000, keepMs: 600_000 },
+  { stepMs: 60_000, keepMs: dayMs },
+  { stepMs: 900_000, keepMs: 90 * dayMs },
+];
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const counterSettings = (
+  options: CounterOptions<string>,
+  stats: StatsSettings,
+  bucketsPerKey: number,
+): CounterSettings => {
+  const own = optionsObject("options", options, [...metricNames, "precisions"]);
+  const { precisions = defaultPrecisions } = own;
+  return { ...metricSettings(own, stats), precisions: precisionsOption("precisions", precisions, bucketsPerKey) };
+};
+
+const defaultWindows: readonly Precision[] = [
+  { stepMs: 60_000, keepMs: 3 * hourMs },
+  { stepMs: hourMs, keepMs: 14 * dayMs },
+];
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const distributionSettings = (
+  options: DistributionOptions<string>,
+  stats: StatsSettings,
+): DistributionSettings => {
+  const own = optionsObject("options", options, [...metricNames, "windows", "maxBins", "slowest", "timeUnit"]);
+  const { windows = defaultWindows, maxBins = 320, slowest = 0, timeUnit = "ms" } = own;
+  return {
+    ...metricSettings(own, stats),
+    windows: precisionsOption("windows", windows, 1),
+    maxBins: integerOption("maxBins", maxBins, 16, 480),
+    slowest: integerOption("slowest", slowest, 0, 1_000),
+    timeUnit: oneOf("timeUnit", timeUnit, ["ms", "s"]),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const messagesSettings = (options: MessagesOptions, stats: StatsSettings): MessagesSettings => {
+  const names = ["keepEntries", "keepMs", "window", "maxDistinct", "mask", "maxTextBytes", "delivery"];
+  const own = optionsObject("options", options, names);
+  const { keepEntries = 100, keepMs = 7 * dayMs, maxDistinct = 1_000, mask = true, maxTextBytes = 8_192 } = own;
+  const { window = { stepMs: hourMs, keepMs: 2 * dayMs }, delivery = stats.delivery } = own;
+  const [step] = precisionsOption("window", [window], 1);
+  return {
+    keepEntries: integerOption("keepEntries", keepEntries, 1, 100_000),
+    keepMs: integerOption("keepMs", keepMs, 1_000, 3_660 * dayMs),
+    window: step as Step,
+    maxDistinct: integerOption("maxDistinct", maxDistinct, 1, 10_000),
+    mask: booleanOption("mask", mask),
+    maxTextBytes: integerOption("maxTextBytes", maxTextBytes, 1, 1_048_576),
+    delivery: deliveryOption(delivery),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const writeOptions = (options: WriteOptions): WriteOptions => {
+  const { at } = optionsObject<WriteOptions>("options", options, ["at"]);
+  return { at: at === undefined ? undefined : instantOption("at", at) };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const confirmOptions = (options: ConfirmOptions): ConfirmOptions => {
+  const { at, signal, op } = optionsObject<ConfirmOptions>("options", options, ["at", "signal", "op"]);
+  return {
+    at: at === undefined ? undefined : instantOption("at", at),
+    signal: signalOption("signal", signal),
+    op: op === undefined ? undefined : textOption("op", op, 128),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const closeTimeoutMs = (options: CloseOptions): number => {
+  const { timeoutMs = 10_000 } = optionsObject<CloseOptions>("options", options, ["timeoutMs"]);
+  return integerOption("timeoutMs", timeoutMs, 0, dayMs);
+};
+
+/** @throws {TypeError | RangeError} it is no text of 1 to 500 characters. */
+export const subjectOption = (subject: string | undefined): string | undefined =>
+  subject === undefined ? undefined : textOption("subject", subject, 500);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const slowestOptions = (
+  options: SlowestOptions,
+  slowest: number,
+): { readonly limit: number; readonly range: RangeOptions } => {
+  const { limit = 10, ...range } = optionsObject<SlowestOptions>("options", options, [...rangeNames, "limit"]);
+  return { limit: integerOption("limit", limit, 1, slowest < 10 ? 10 : slowest), range };
+};
+
+const levelOption = (name: string, level: Level | undefined): Level | undefined =>
+  level === undefined ? undefined : oneOf(name, level, levelNames);
+
+/** An error has no fields of its own that JSON would write. */
+const withErrors = (_key: string, value: unknown): unknown =>
+  value instanceof Error ? { name: value.name, message: value.message, stack: value.stack } : value;
+
+/** @throws {TypeError | RangeError} an option is not what it should be, or the fields are no JSON or too long. */
+export const logOptions = (
+  options: LogOptions,
+  maxBytes: number,
+): { readonly fields: string; readonly fingerprint: string | undefined } => {
+  const { fields, fingerprint } = optionsObject<LogOptions>("options", options, ["fields", "fingerprint"]);
+  if (fields !== undefined && (typeof fields !== "object" || fields === null || Array.isArray(fields)))
+    throw new TypeError("Expected `fields` to be an object");
+  const json = fields === undefined ? "" : JSON.stringify(fields, withErrors);
+  if (Buffer.byteLength(json) > maxBytes)
+    throw new RangeError(`Expected \`fields\` to have at most ${String(maxBytes)} bytes as JSON`);
+  if (fingerprint !== undefined && /\p{Surrogate}/u.test(textOption("fingerprint", fingerprint, 200)))
+    throw new RangeError("Expected `fingerprint` to be well-formed Unicode");
+  return { fields: json, fingerprint };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const recentOptions = (options: RecentOptions): RecentOptions & { readonly limit: number } => {
+  const own = optionsObject<RecentOptions>("options", options, ["level", "minLevel", "limit", "before"]);
+  const { level, minLevel, limit = 100, before } = own;
+  if (level !== undefined && minLevel !== undefined)
+    throw new TypeError("Expected either `level` or `minLevel`, got both");
+  if (before !== undefined && !/^(trace|debug|info|warn|error|fatal) \d+-\d+$/.test(textOption("before", before, 100)))
+    throw new RangeError("Expected `before` to be the `next` of a page");
+  return {
+    level: levelOption("level", level),
+    minLevel: levelOption("minLevel", minLevel),
+    limit: integerOption("limit", limit, 1, 1_000),
+    before,
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const tailOptions = (options: TailOptions): TailOptions & { readonly last: number } => {
+  const { minLevel, last = 0, signal } = optionsObject<TailOptions>("options", options, ["minLevel", "last", "signal"]);
+  return {
+    minLevel: levelOption("minLevel", minLevel),
+    last: integerOption("last", last, 0, 1_000),
+    signal: signalOption("signal", signal),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const frequentOptions = (
+  options: FrequentOptions,
+): { readonly level: Level | undefined; readonly limit: number; readonly range: RangeOptions } => {
+  const own = optionsObject<FrequentOptions>("options", options, ["lastMs", "fromAt", "toAt", "level", "limit"]);
+  const { level, limit = 20, ...range } = own;
+  return { level: levelOption("level", level), limit: integerOption("limit", limit, 1, 1_000), range };
+};

@@ -1,0 +1,162 @@
+import type { KitError, RedisArgument, Script } from "@kit/core";
+
+/** A script that takes batches of several series. Its reply: the server's milliseconds, and a text for each batch. */
+export type BatchScript = Script<readonly ["...series"], readonly ["...plan"], readonly string[]>;
+
+/** How the batches of one kind are sent. */
+export interface Channel {
+  /** Sent again by core when a reply is lost. */
+  readonly script: BatchScript;
+  /** The same script, sent once. */
+  readonly onceOnly: BatchScript;
+}
+
+/** Amounts, observations or messages that wait to be sent; they merge, so that memory follows series and time, not events. */
+export interface Aggregate {
+  /** How many places of the buffer it takes. */
+  readonly size: number;
+  /** How many calls are in it. */
+  readonly events: number;
+  /** What is lost if it is dropped: an amount, or a number of observations or messages. */
+  readonly units: number;
+  /** Takes in all of another, which is not used any more. */
+  absorb(other: this): void;
+}
+
+/**
+ * What becomes of an amount whose call failed.
+ *
+ * - `at-most-once`: it is sent once; when the reply is lost, it is given up and counted as dropped
+ * - `at-least-once`: it is sent until it is acknowledged; when a reply is lost, it may be counted twice
+ * - `effectively-once`: it is sent until it is acknowledged, with a number that the server counts once
+ */
+export type Delivery = "at-most-once" | "at-least-once" | "effectively-once";
+
+/** Somebody who waits for an answer about what it gave. */
+export interface Waiter<Result> {
+  resolve(result: Result): void;
+  reject(error: unknown): void;
+}
+
+/** What one process sends of one series in one call. */
+export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
+  readonly outbox: Outbox<Contents, Result>;
+  /** Grows from batch to batch of one writer: the server counts each number once. */
+  readonly seq: number;
+  /** The server's instant after which it must not be counted any more; 0: none. */
+  readonly validUntil: number;
+  /** Given without waiting: goes back into the buffer when it was not counted. */
+  readonly buffered: Contents;
+  /** Given by callers who wait: they learn that it was not counted, and decide. */
+  readonly awaited: Contents;
+  readonly waiters: readonly Waiter<Result>[];
+  /** All of it, with its keys. */
+  readonly operands: Operands;
+  /** A reply to it was lost: the server may have counted it, so its number has to stay. */
+  mayBeCounted = false;
+  #outcome: { readonly result: Result } | { readonly error: KitError } | undefined;
+
+  constructor(
+    outbox: Outbox<Contents, Result>,
+    of: {
+      readonly seq: number;
+      readonly validUntil: number;
+      readonly buffered: Contents;
+      readonly awaited: Contents;
+      readonly waiters: readonly Waiter<Result>[];
+    },
+  ) {
+    this.outbox = outbox;
+    this.seq = of.seq;
+    this.validUntil = of.validUntil;
+    this.buffered = of.buffered;
+    this.awaited = of.awaited;
+    this.waiters = of.waiters;
+    this.operands = outbox.operands(of.seq, of.buffered, of.awaited);
+  }
+
+  /** What became of it; undefined while nobody knows. */
+  get outcome(): { readonly result: Result } | { readonly error: KitError } | undefined {
+    return this.#outcome;
+  }
+
+  settle(outcome: { readonly result: Result } | { readonly error: KitError }): void {
+    this.#outcome = outcome;
+    if ("result" in outcome) for (const { resolve } of this.waiters) resolve(outcome.result);
+    else this.rejectWaiters(outcome.error);
+  }
+
+  rejectWaiters(error: KitError): void {
+    for (const { reject } of this.waiters) reject(error);
+  }
+}
+
+/** The share of one batch in a script's KEYS and ARGV. */
+export interface Operands {
+  readonly keys: readonly string[];
+  readonly plan: readonly RedisArgument[];
+}
+
+/** What one series, or one message log, has not sent yet, and the one batch whose outcome is open. */
+export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = unknown> {
+  /** The series, for messages. */
+  readonly id: string;
+  readonly channel: Channel;
+  readonly delivery: Delivery;
+  /** What is waiting to be sent. */
+  buffered: Contents;
+  awaited: Contents;
+  waiters: Waiter<Result>[] = [];
+  /** Sent, or to be sent again with the same number. */
+  sealed: Batch<Contents, Result> | undefined;
+  /** Whether the sender has it on its list. */
+  isListed = false;
+  /** Whether a call with its batch is under way. */
+  isInFlight = false;
+  readonly #make: () => Contents;
+
+  constructor(id: string, channel: Channel, delivery: Delivery, make: () => Contents) {
+    this.id = id;
+    this.channel = channel;
+    this.delivery = delivery;
+    this.#make = make;
+    this.buffered = make();
+    this.awaited = make();
+  }
+
+  get hasPending(): boolean {
+    return this.buffered.events > 0 || this.waiters.length > 0;
+  }
+
+  /** Places of the buffer that it takes in all. */
+  get size(): number {
+    return (
+      this.buffered.size + this.awaited.size + (this.sealed ? this.sealed.buffered.size + this.sealed.awaited.size : 0)
+    );
+  }
+
+  /** Forgets what callers wait for; they are told by the sender. */
+  discardAwaited(): void {
+    this.awaited = this.#make();
+    this.waiters = [];
+  }
+
+  /** Takes out what the server's clock does not let be counted. */
+  abstract prune(now: number): void;
+
+  /** Makes a batch of all that waits. */
+  seal(seq: number, validUntil: number): Batch<Contents, Result> {
+    const { buffered, awaited, waiters } = this;
+    this.buffered = this.#make();
+    this.awaited = this.#make();
+    this.waiters = [];
+    this.sealed = new Batch(this, { seq, validUntil, buffered, awaited, waiters });
+    return this.sealed;
+  }
+
+  /** The keys of a batch, and its part of the script's plan. */
+  abstract operands(seq: number, buffered: Contents, awaited: Contents): Operands;
+
+  /** What the script replied for a batch that was counted. */
+  abstract decode(reply: string): Result;
+}

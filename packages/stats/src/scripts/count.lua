@@ -1,0 +1,77 @@
+-- count.lua - adds to counters, for several series of one slot: to totals and time buckets, each batch once.
+--
+-- KEYS[n]  series  any     for each series: its total (hash), its writer's ledger (string), its chunks (hashes)
+-- ARGV[n]  plan    string  ledgerMs (0: no ledger); then for each series: validUntil (epoch ms, 0: none), items (how
+--                          many follow), seq, amount, keepMs, chunks (how many), and for each chunk: until (epoch
+--                          ms), buckets (how many), and for each bucket its number and its amount
+--
+-- Reply     the server's epoch milliseconds, and for each series in order
+--           its new total; of a batch that was counted before: what that batch was told
+--           "late"      validUntil has passed; nothing was added
+--           "type"      a key holds another type; nothing was added
+--           "layout"    written by a newer version, or damaged; nothing was added
+--           "overflow"  the total would pass 2^53 - 1; nothing was added
+local series = KEYS
+local plan = ARGV
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ledgerMs = plan[1]
+local largest = 9007199254740991
+
+local function isOf(key, type)
+  local found = redis.call('TYPE', key).ok
+  return found == type or found == 'none'
+end
+
+-- The answer for a series that must not be written; nil: it may be.
+local function verdict(key, chunks, at)
+  if not isOf(series[key], 'hash') or not isOf(series[key + 1], 'string') then return 'type' end
+  for chunk = key + 2, key + 1 + chunks do
+    if not isOf(series[chunk], 'hash') then return 'type' end
+  end
+  local stored = redis.call('HMGET', series[key], 'layout', 'total')
+  local total = tonumber(stored[2] or '0')
+  if stored[1] and (stored[1] ~= '1' or not total) then return 'layout' end
+  if ledgerMs ~= '0' then
+    local last, told = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
+    if last and tonumber(last) >= tonumber(plan[at + 2]) then return told end
+  end
+  if plan[at] ~= '0' and now > tonumber(plan[at]) then return 'late' end
+  if total + tonumber(plan[at + 3]) > largest then return 'overflow' end
+end
+
+local replies = { string.format('%.0f', now) }
+local key, at = 1, 2
+while series[key] do
+  local chunks = tonumber(plan[at + 5])
+  local answer = verdict(key, chunks, at)
+  if not answer then
+    local total = redis.call('HINCRBY', series[key], 'total', plan[at + 3])
+    local isNew = total == tonumber(plan[at + 3])
+    local item = at + 6
+    for chunk = key + 2, key + 1 + chunks do
+      local hasNew = false
+      for bucket = item + 2, item + 2 * plan[item + 1], 2 do
+        local sum = redis.call('HINCRBY', series[chunk], plan[bucket], plan[bucket + 1])
+        -- A sum that is what was just added: the bucket was not there, and perhaps the chunk neither.
+        hasNew = hasNew or sum == tonumber(plan[bucket + 1])
+      end
+      if hasNew then redis.call('PEXPIREAT', series[chunk], plan[item]) end
+      isNew = isNew or hasNew
+      item = item + 2 + 2 * plan[item + 1]
+    end
+    if isNew then
+      redis.call('HSET', series[key], 'layout', '1')
+      redis.call('PEXPIRE', series[key], plan[at + 4])
+    end
+    answer = string.format('%.0f', total)
+    if ledgerMs ~= '0' then
+      redis.call('SET', series[key + 1], plan[at + 2] .. ' ' .. answer, 'PX', ledgerMs)
+    end
+  end
+  replies[#replies + 1] = answer
+  key = key + 2 + chunks
+  at = at + 2 + plan[at + 1]
+end
+return replies

@@ -1,0 +1,108 @@
+-- log.lua - stores entries of message logs and counts their fingerprints, for several logs of one slot, each batch once.
+--
+-- KEYS[n]  series  any     for each log: its meta (hash), its writer's ledger (string), the streams of its levels, and for
+--                          each level and window the counts (zset) and what was seen (hash)
+-- ARGV[n]  plan    string  ledgerMs (0: no ledger); then for each log: validUntil (epoch ms, 0: none), items (how many
+--                          follow), seq, streams (how many), windows (how many), keepEntries, keepMs, metaMs, maxDistinct;
+--                          for each stream: entries (how many), and for each: at, level, text, fields, fingerprint;
+--                          for each window: until (epoch ms), counts (how many), and for each: fingerprint, count, first
+--                          and last (epoch ms), sample
+--
+-- Reply     the server's epoch milliseconds, and for each log in order
+--           "1"       stored, now or before
+--           "late"    validUntil has passed; nothing was stored
+--           "type"    a key holds another type; nothing was stored
+--           "layout"  written by a newer version, or damaged; nothing was stored
+local series = KEYS
+local plan = ARGV
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ledgerMs = plan[1]
+
+local function isOf(key, type)
+  local found = redis.call('TYPE', key).ok
+  return found == type or found == 'none'
+end
+
+local function verdict(key, at)
+  if not isOf(series[key], 'hash') or not isOf(series[key + 1], 'string') then return 'type' end
+  local window = key + 2 + plan[at + 3]
+  for stream = key + 2, window - 1 do
+    if not isOf(series[stream], 'stream') then return 'type' end
+  end
+  for place = window, window + 2 * plan[at + 4] - 2, 2 do
+    if not isOf(series[place], 'zset') or not isOf(series[place + 1], 'hash') then return 'type' end
+  end
+  local layout = redis.call('HGET', series[key], 'layout')
+  if layout and layout ~= '1' then return 'layout' end
+  if ledgerMs ~= '0' then
+    local last = string.match(redis.call('GET', series[key + 1]) or '', '^%d+')
+    if last and tonumber(last) >= tonumber(plan[at + 2]) then return '1' end
+  end
+  if plan[at] ~= '0' and now > tonumber(plan[at]) then return 'late' end
+end
+
+-- Metwally, Agrawal and El Abbadi (2005), Space-Saving: in a full list a new member takes the place of the smallest, and
+-- may have been counted as often as that was.
+local function countIn(top, seen, item, maxDistinct)
+  local fingerprint, count, first, last, sample = plan[item], plan[item + 1], plan[item + 2], plan[item + 3], plan[item + 4]
+  local mistake = '0'
+  if redis.call('ZSCORE', top, fingerprint) then
+    local stored = redis.call('HGET', seen, fingerprint) or ''
+    local before, from, to, text = string.match(stored, '^(%d+) (%d+) (%d+) (.*)$')
+    if before then
+      mistake, sample = before, text
+      if tonumber(from) < tonumber(first) then first = from end
+      if tonumber(to) > tonumber(last) then last = to end
+    end
+  elseif redis.call('ZCARD', top) >= maxDistinct then
+    local smallest = redis.call('ZRANGE', top, 0, 0, 'WITHSCORES')
+    redis.call('ZREM', top, smallest[1])
+    redis.call('HDEL', seen, smallest[1])
+    redis.call('ZADD', top, smallest[2], fingerprint)
+    mistake = string.format('%.0f', tonumber(smallest[2]))
+  end
+  redis.call('ZINCRBY', top, count, fingerprint)
+  redis.call('HSET', seen, fingerprint, mistake .. ' ' .. first .. ' ' .. last .. ' ' .. sample)
+end
+
+local function store(key, at)
+  local keepEntries, keepMs = plan[at + 5], plan[at + 6]
+  local maxDistinct = tonumber(plan[at + 8])
+  local window = key + 2 + plan[at + 3]
+  local item = at + 9
+  for stream = key + 2, window - 1 do
+    for entry = item + 1, item + 5 * plan[item], 5 do
+      redis.call('XADD', series[stream], 'MAXLEN', keepEntries, '*', 'at', plan[entry], 'level', plan[entry + 1],
+        'text', plan[entry + 2], 'fields', plan[entry + 3], 'fingerprint', plan[entry + 4])
+    end
+    redis.call('PEXPIRE', series[stream], keepMs)
+    item = item + 1 + 5 * plan[item]
+  end
+  for place = window, window + 2 * plan[at + 4] - 2, 2 do
+    for counted = item + 2, item + 1 + 5 * plan[item + 1], 5 do
+      countIn(series[place], series[place + 1], counted, maxDistinct)
+    end
+    redis.call('PEXPIREAT', series[place], plan[item])
+    redis.call('PEXPIREAT', series[place + 1], plan[item])
+    item = item + 2 + 5 * plan[item + 1]
+  end
+  redis.call('HSET', series[key], 'layout', '1')
+  redis.call('PEXPIRE', series[key], plan[at + 7])
+end
+
+local replies = { string.format('%.0f', now) }
+local key, at = 1, 2
+while series[key] do
+  local answer = verdict(key, at)
+  if not answer then
+    store(key, at)
+    if ledgerMs ~= '0' then redis.call('SET', series[key + 1], plan[at + 2], 'PX', ledgerMs) end
+    answer = '1'
+  end
+  replies[#replies + 1] = answer
+  key = key + 2 + plan[at + 3] + 2 * plan[at + 4]
+  at = at + 2 + plan[at + 1]
+end
+return replies

@@ -1,0 +1,198 @@
+-- merge.lua - merges partial distributions into windows and into all of time, for several series of one slot, each once.
+--
+-- KEYS[n]  series  any     for each series: its distribution of all time (hash), its writer's ledger (string), and for
+--                          each partial and window: the window (hash), and if there are slowest lists, its list (zset)
+-- ARGV[n]  plan    string  ledgerMs (0: no ledger); then for each series: validUntil (epoch ms, 0: none), items (how
+--                          many follow), seq, keys (how many of KEYS are its), keepMs, maxBins, slowest (length of the
+--                          lists, 0: none), partials (how many); for each partial: windows (how many), bins (how many),
+--                          listed (how many), count, mean, m2, min, max, sum, compensation; then the end of life of
+--                          each window (epoch ms), name and count of each bin, value and subject of each listed one
+--
+-- Reply     the server's epoch milliseconds, and for each series in order
+--           the moments of its last window and of all time, fourteen numbers; of a batch that was merged before: what
+--           that batch was told
+--           "late"    validUntil has passed; nothing was merged
+--           "type"    a key holds another type; nothing was merged
+--           "layout"  written by a newer version, or damaged; nothing was merged
+local series = KEYS
+local plan = ARGV
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ledgerMs = plan[1]
+local huge = math.huge
+
+local function isOf(key, type)
+  local found = redis.call('TYPE', key).ok
+  return found == type or found == 'none'
+end
+
+local function verdict(key, at)
+  if not isOf(series[key], 'hash') or not isOf(series[key + 1], 'string') then return 'type' end
+  local hasLists = plan[at + 6] ~= '0'
+  for other = key + 2, key + plan[at + 3] - 1 do
+    local isList = hasLists and (other - key) % 2 == 1
+    if not isOf(series[other], isList and 'zset' or 'hash') then return 'type' end
+  end
+  local layout = redis.call('HGET', series[key], 'layout')
+  if layout and layout ~= '1' then return 'layout' end
+  if ledgerMs ~= '0' then
+    local last, told = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
+    if last and tonumber(last) >= tonumber(plan[at + 2]) then return told end
+  end
+  if plan[at] ~= '0' and now > tonumber(plan[at]) then return 'late' end
+end
+
+-- Text that gives the same double again, also on servers whose C library writes infinity in its own way.
+local function text(number)
+  if number == huge then return 'inf' elseif number == -huge then return '-inf' end
+  return string.format('%.17g', number)
+end
+
+local function number(value)
+  if value == 'inf' then return huge elseif value == '-inf' then return -huge end
+  return tonumber(value)
+end
+
+-- Chan, Golub and LeVeque (1979): the moments of two samples together.
+local function together(a, b)
+  local count = a.count + b.count
+  local delta = b.mean - a.mean
+  local share = b.count / count
+  local mean
+  -- Two huge means of opposite sign: their distance is no double any more.
+  if delta == huge or delta == -huge then
+    mean = a.mean * (a.count / count) + b.mean * share
+  else
+    mean = a.mean + delta * share
+  end
+  local sum = a.sum + b.sum
+  local compensation = a.compensation + b.compensation
+  -- Neumaier (1974): what the addition of the larger and the smaller has cut off.
+  if math.abs(sum) == huge then
+    compensation = 0
+  elseif math.abs(a.sum) >= math.abs(b.sum) then
+    compensation = compensation + ((a.sum - sum) + b.sum)
+  else
+    compensation = compensation + ((b.sum - sum) + a.sum)
+  end
+  return {
+    count = count,
+    mean = mean,
+    m2 = a.m2 + b.m2 + delta * delta * (a.count * share),
+    min = math.min(a.min, b.min),
+    max = math.max(a.max, b.max),
+    sum = sum,
+    compensation = compensation,
+  }
+end
+
+-- Puts bins in the order of their values: negative ones, the largest number first; zero; positive ones.
+local function rank(bin)
+  local sign = string.sub(bin, 1, 1)
+  if sign == 'z' then return 0 end
+  local index = tonumber(string.sub(bin, 2)) + 100000
+  return sign == 'p' and index or -index
+end
+
+-- The lowest bins become one, so that the highest stay as fine as they are.
+local function collapse(key, maxBins)
+  local bins = {}
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    if string.find(field, '^[pn]%-?%d+$') or field == 'z' then bins[#bins + 1] = field end
+  end
+  table.sort(bins, function(a, b) return rank(a) < rank(b) end)
+  local last = #bins - maxBins + 1
+  for index = 1, last - 1 do
+    redis.call('HINCRBY', key, bins[last], redis.call('HGET', key, bins[index]))
+    redis.call('HDEL', key, bins[index])
+  end
+end
+
+local function mergeInto(key, partial, bins, maxBins)
+  local stored = redis.call('HMGET', key, 'count', 'mean', 'm2', 'min', 'max', 'sum', 'compensation')
+  local merged = partial
+  if stored[1] then
+    merged = together({
+      count = tonumber(stored[1]),
+      mean = number(stored[2]),
+      m2 = number(stored[3]),
+      min = number(stored[4]),
+      max = number(stored[5]),
+      sum = number(stored[6]),
+      compensation = number(stored[7]),
+    }, partial)
+  end
+  local moments = {
+    string.format('%.0f', merged.count), text(merged.mean), text(merged.m2), text(merged.min), text(merged.max),
+    text(merged.sum), text(merged.compensation),
+  }
+  redis.call('HSET', key, 'count', moments[1], 'mean', moments[2], 'm2', moments[3], 'min', moments[4],
+    'max', moments[5], 'sum', moments[6], 'compensation', moments[7])
+  for bin = bins.from, bins.to, 2 do
+    redis.call('HINCRBY', key, plan[bin], plan[bin + 1])
+  end
+  -- Nine fields at most are no bins.
+  if redis.call('HLEN', key) > maxBins + 9 then collapse(key, maxBins) end
+  return table.concat(moments, ' '), not stored[1]
+end
+
+local function mergeSeries(key, at)
+  local hasLists = plan[at + 6] ~= '0'
+  local maxBins = tonumber(plan[at + 5])
+  local window = key + 2
+  local item = at + 8
+  local ofWindow, ofAll
+  for _ = 1, plan[at + 7] do
+    local windows, binCount, listed = tonumber(plan[item]), tonumber(plan[item + 1]), tonumber(plan[item + 2])
+    local partial = {
+      count = tonumber(plan[item + 3]),
+      mean = number(plan[item + 4]),
+      m2 = number(plan[item + 5]),
+      min = number(plan[item + 6]),
+      max = number(plan[item + 7]),
+      sum = number(plan[item + 8]),
+      compensation = number(plan[item + 9]),
+    }
+    local untils = item + 10
+    local bins = { from = untils + windows, to = untils + windows + 2 * binCount - 1 }
+    local list = bins.to + 1
+    for index = 0, windows - 1 do
+      local isNew
+      ofWindow, isNew = mergeInto(series[window], partial, bins, maxBins)
+      if isNew then redis.call('PEXPIREAT', series[window], plan[untils + index]) end
+      window = window + 1
+      if hasLists then
+        if listed > 0 then
+          for entry = list, list + 2 * listed - 1, 2 do
+            redis.call('ZADD', series[window], 'GT', plan[entry], plan[entry + 1])
+          end
+          redis.call('ZREMRANGEBYRANK', series[window], 0, -1 - plan[at + 6])
+          redis.call('PEXPIREAT', series[window], plan[untils + index])
+        end
+        window = window + 1
+      end
+    end
+    ofAll = mergeInto(series[key], partial, bins, maxBins)
+    item = list + 2 * listed
+  end
+  redis.call('HSET', series[key], 'layout', '1')
+  redis.call('PEXPIRE', series[key], plan[at + 4])
+  return (ofWindow or ofAll) .. ' ' .. ofAll
+end
+
+local replies = { string.format('%.0f', now) }
+local key, at = 1, 2
+while series[key] do
+  local answer = verdict(key, at)
+  if not answer then
+    answer = mergeSeries(key, at)
+    if ledgerMs ~= '0' then
+      redis.call('SET', series[key + 1], plan[at + 2] .. ' ' .. answer, 'PX', ledgerMs)
+    end
+  end
+  replies[#replies + 1] = answer
+  key = key + plan[at + 3]
+  at = at + 2 + plan[at + 1]
+end
+return replies

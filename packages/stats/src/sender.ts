@@ -1,0 +1,461 @@
+import {
+  KitClosedError,
+  KitError,
+  KitKeyTypeError,
+  KitUnavailableError,
+  KitUnknownOutcomeError,
+  type RedisArgument,
+} from "@kit/core";
+import { Flusher } from "@kit/core/batching";
+import { type ClientContext, Deadline, newToken, onAbort, pause } from "@kit/core/toolkit";
+import type { ServerTime } from "./clock.js";
+import { CounterOverflowError, StatsExpiredError } from "./errors.js";
+import type { Batch, Channel, Delivery, Outbox } from "./outbox.js";
+import { serverMs } from "./scripts/index.js";
+
+/** Why something that was given to be counted is not, or may not be, counted. */
+export type DropReason = "full" | "unknown" | "future" | "overflow" | "refused" | "closed";
+
+export interface SenderSettings {
+  readonly deadlineMs: number;
+  readonly flushMs: number;
+  readonly maxPending: number;
+}
+
+export interface SenderEvents {
+  readonly dropped: (series: string, reason: DropReason, count: number) => void;
+  readonly error: (error: KitError) => void;
+}
+
+/** How long the server remembers the last batch of a writer. A batch may be sent again for half of that. */
+export const ledgerMs = 600_000;
+const resendMs = ledgerMs / 2;
+
+/** On a single server so many series go into one call, unless their operands are more than this. */
+const maxSeries = 64;
+const maxOperands = 4_000;
+/** Unknown outcomes that callers may ask for again. */
+const maxRemembered = 1_000;
+/** Between two tries to send what is left, while closing. */
+const closePauseMs = 50;
+
+interface Attempt {
+  readonly promise: Promise<KitError | undefined>;
+  readonly resolve: (error: KitError | undefined) => void;
+}
+
+/**
+ * Sends what outboxes hold: every `flushMs`, earlier when the buffer is half full, and at once for callers who wait.
+ *
+ * Of each outbox at most one batch is under way, so the server sees the sequence numbers of a series in order; different
+ * series do not wait for each other.
+ */
+export class Sender {
+  readonly #writer = newToken();
+  #writers = 0;
+  readonly #context: ClientContext;
+  readonly #clock: ServerTime;
+  readonly #settings: SenderSettings;
+  readonly #events: SenderEvents;
+  readonly #flusher: Flusher;
+  readonly #listed = new Set<Outbox>();
+  /** Those that are to be sent as soon as they may, and what hears of it. */
+  readonly #wanted = new Map<Outbox, Attempt>();
+  readonly #closeListeners = new Set<() => void>();
+  readonly #unknown = new Map<string, Batch>();
+  #entries = 0;
+  #seq = 0;
+  #isDispatching = false;
+  #isClosed = false;
+  /** Ends no later than this; while open each call has its own `deadlineMs`. */
+  #closing: Deadline | undefined;
+
+  constructor(context: ClientContext, clock: ServerTime, settings: SenderSettings, events: SenderEvents) {
+    this.#context = context;
+    this.#clock = clock;
+    this.#settings = settings;
+    this.#events = events;
+    this.#flusher = new Flusher({
+      flush: () => this.#flushListed(),
+      // Processes that began together do not flush together.
+      everyMs: settings.flushMs * (0.9 + 0.2 * Math.random()),
+      onError: (error) => events.error(error as KitError),
+    });
+  }
+
+  /**
+   * A writer's name for one outbox. Each has its own ledger: two objects for one series, of which one was forgotten and made
+   * again, do not share a sequence.
+   */
+  newWriter(): string {
+    return `${this.#writer}:${String(++this.#writers)}`;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Places of the buffer that are taken. */
+  get entries(): number {
+    return this.#entries;
+  }
+
+  /** Takes a place in the buffer, if there is one. */
+  readonly admit = (): boolean => {
+    if (this.#entries >= this.#settings.maxPending) return false;
+    this.#entries++;
+    // Half full: not to be left for the timer.
+    if (this.#entries === this.#settings.maxPending >> 1)
+      this.#flusher.now().catch((error: unknown) => this.#events.error(error as KitError));
+    return true;
+  };
+
+  /** Takes a place for somebody who waits, and so bounds its own number. */
+  readonly admitAlways = (): boolean => {
+    this.#entries++;
+    return true;
+  };
+
+  /** Gives back places that a merge has freed. */
+  release(entries: number): void {
+    this.#entries -= entries;
+  }
+
+  drop(series: string, reason: DropReason, count: number): void {
+    if (count > 0) this.#events.dropped(series, reason, count);
+  }
+
+  /** Calls `listener` when the object is closed. Returns what takes it off. */
+  onClose(listener: () => void): () => void {
+    this.#closeListeners.add(listener);
+    return () => this.#closeListeners.delete(listener);
+  }
+
+  /** Something waits in this outbox: the next flush takes it along. */
+  list(outbox: Outbox): void {
+    outbox.isListed = true;
+    this.#listed.add(outbox);
+    this.#flusher.changed();
+  }
+
+  /** The server's clock, asked for if no reply has told it yet. */
+  async learnTime(signal?: AbortSignal): Promise<void> {
+    if (this.#clock.isKnown) return;
+    const sentAt = performance.now();
+    const deadline = this.#deadline();
+    const call = { what: "TIME", mutates: false, idempotent: true, deadline, signal };
+    this.#clock.observe(sentAt, serverMs(await this.#context.executor.run("TIME", [], call)));
+  }
+
+  /**
+   * Sends an outbox as soon as it may, and resolves when its waiting caller has its answer.
+   *
+   * @throws {KitUnknownOutcomeError} the reply is lost; in effectively-once delivery it is sent again in the background, and
+   *   `again()` with the error's `op` waits for that.
+   */
+  async confirm<Result>(
+    outbox: Outbox,
+    put: (waiter: { resolve(result: Result): void; reject(error: unknown): void }) => void,
+    signal: AbortSignal | undefined,
+  ): Promise<Result> {
+    signal?.throwIfAborted();
+    if (this.#isClosed) throw new KitClosedError("The statistics object");
+    return await new Promise<Result>((resolve, reject) => {
+      const stopListening = onAbort(signal, () => reject(signal?.reason as Error));
+      put({
+        resolve: (result) => {
+          stopListening();
+          resolve(result);
+        },
+        reject: (error) => {
+          stopListening();
+          reject(error as Error);
+        },
+      });
+      this.list(outbox);
+      void this.#attempt(outbox);
+    });
+  }
+
+  /** Waits once more for a batch whose outcome was unknown. */
+  async again<Result>(op: string): Promise<Result> {
+    const batch = this.#unknown.get(op);
+    if (!batch) throw new RangeError("Expected `op` to come from a KitUnknownOutcomeError of this object");
+    if (!batch.outcome) await this.#attempt(batch.outbox);
+    const { outcome } = batch;
+    if (!outcome) throw this.#unknownOutcome(batch, undefined);
+    if ("error" in outcome) throw outcome.error;
+    return outcome.result as Result;
+  }
+
+  /**
+   * Sends all that waits now.
+   *
+   * @throws {KitError} some of it could not be sent. It stays in the buffer.
+   */
+  async flush(): Promise<void> {
+    if (this.#listed.size > 0) await this.#flusher.now();
+  }
+
+  async #flushListed(): Promise<void> {
+    const errors = await Promise.all([...this.#listed].map((outbox) => this.#attempt(outbox)));
+    const error = errors.find((one) => one !== undefined);
+    if (error) throw error;
+  }
+
+  /** Sends what is left, and drops what cannot be sent until `deadline`. */
+  async close(deadline: Deadline): Promise<void> {
+    this.#isClosed = true;
+    this.#closing = deadline;
+    for (const listener of [...this.#closeListeners]) listener();
+    while (this.#listed.size > 0 && deadline.remainingMs > 0) {
+      const error = await this.flush().catch((reason: unknown) => reason as KitError);
+      // A client that has ended stays so.
+      if (error instanceof KitUnavailableError && !error.retryable) break;
+      if (error) await pause(Math.max(0, Math.min(closePauseMs, deadline.remainingMs)));
+    }
+    await this.#flusher.close(Deadline.in(0));
+    for (const outbox of this.#listed) {
+      const { sealed } = outbox;
+      if (sealed) {
+        this.drop(outbox.id, "unknown", sealed.buffered.units);
+        this.#settle(sealed, { error: new KitClosedError("The statistics object") }, false);
+      }
+      this.drop(outbox.id, "closed", outbox.buffered.units);
+      for (const { reject } of outbox.waiters) reject(new KitClosedError("The statistics object"));
+    }
+    this.#listed.clear();
+    this.#entries = 0;
+  }
+
+  /** One try to send what an outbox holds now; resolves with what went wrong. */
+  #attempt(outbox: Outbox): Promise<KitError | undefined> {
+    let attempt = this.#wanted.get(outbox);
+    if (!attempt) {
+      let resolve: Attempt["resolve"] = () => undefined;
+      const promise = new Promise<KitError | undefined>((settle) => (resolve = settle));
+      this.#wanted.set(outbox, (attempt = { promise, resolve }));
+      this.#dispatchSoon();
+    }
+    return attempt.promise;
+  }
+
+  /** What the same turn asks for goes out together. */
+  #dispatchSoon(): void {
+    if (this.#isDispatching) return;
+    this.#isDispatching = true;
+    queueMicrotask(() => {
+      this.#isDispatching = false;
+      void this.#dispatch();
+    });
+  }
+
+  async #dispatch(): Promise<void> {
+    const ready = [...this.#wanted].filter(([outbox]) => !outbox.isInFlight);
+    for (const [outbox] of ready) {
+      this.#wanted.delete(outbox);
+      outbox.isInFlight = true;
+    }
+    let isCluster: boolean;
+    try {
+      await this.learnTime();
+      isCluster = await this.#context.isCluster(this.#deadline().remainingMs);
+    } catch (error) {
+      // Nothing was sealed, so nothing was sent: callers who wait are told, the rest stays.
+      for (const [outbox, attempt] of ready) {
+        if (!outbox.sealed) this.#giveUp(outbox, error as KitError);
+        this.#landed(outbox, attempt, error as KitError);
+      }
+      return;
+    }
+    const batches = ready.flatMap(([outbox, attempt]) => {
+      const batch = this.#batchOf(outbox);
+      if (batch) return [{ batch, attempt }];
+      this.#landed(outbox, attempt, undefined);
+      return [];
+    });
+    for (const group of grouped(batches, isCluster)) void this.#send(group);
+  }
+
+  /** What is to be sent of an outbox: the batch whose outcome is open, or a new one. */
+  #batchOf(outbox: Outbox): Batch | undefined {
+    if (outbox.sealed) return outbox.sealed;
+    const before = outbox.size;
+    outbox.prune(this.#clock.now());
+    if (!outbox.hasPending) return undefined;
+    const isOnce = outbox.delivery === "effectively-once";
+    const validUntil = isOnce ? Math.floor(this.#clock.now()) + resendMs : 0;
+    const batch = outbox.seal(++this.#seq, validUntil);
+    // What could not be placed in time before has merged, or was taken out.
+    this.release(before - outbox.size);
+    return batch;
+  }
+
+  async #send(group: readonly { readonly batch: Batch; readonly attempt: Attempt }[]): Promise<void> {
+    const [first] = group;
+    if (!first) return;
+    const { channel, delivery } = first.batch.outbox;
+    const series: string[] = [];
+    const plan: RedisArgument[] = [delivery === "effectively-once" ? ledgerMs : 0];
+    for (const { batch } of group) {
+      series.push(...batch.operands.keys);
+      plan.push(batch.validUntil, ...batch.operands.plan);
+    }
+    const script = delivery === "at-most-once" ? channel.onceOnly : channel.script;
+    const sentAt = performance.now();
+    let replies: readonly string[];
+    try {
+      replies = await script.run(this.#context, { series }, { plan }, { deadlineMs: this.#deadline().remainingMs });
+    } catch (error) {
+      for (const { batch, attempt } of group) {
+        this.#failed(batch, error as KitError);
+        this.#landed(batch.outbox, attempt, error as KitError);
+      }
+      return;
+    }
+    this.#clock.observe(sentAt, Number(replies[0]));
+    group.forEach(({ batch, attempt }, index) => {
+      const error = this.#judge(batch, replies[index + 1] ?? "");
+      const { outbox } = batch;
+      this.#landed(outbox, attempt, error, batch.mayBeCounted);
+    });
+  }
+
+  /** The server's verdict on one batch. */
+  #judge(batch: Batch, reply: string): KitError | undefined {
+    const { outbox } = batch;
+    const refusal = refusalOf(reply, outbox.id);
+    if (!refusal) {
+      this.#settle(batch, { result: outbox.decode(reply) }, true);
+      return undefined;
+    }
+    const [reason, error] = refusal;
+    this.#settle(batch, { error }, true);
+    this.drop(outbox.id, reason, batch.buffered.units);
+    this.#events.error(error);
+    return error;
+  }
+
+  /** No verdict: not sent, refused as a whole, or nobody knows. */
+  #failed(batch: Batch, error: KitError): void {
+    const { outbox } = batch;
+    if (!(error instanceof KitUnknownOutcomeError)) {
+      if (!batch.mayBeCounted) this.#putBack(batch, error);
+      return;
+    }
+    if (outbox.delivery === "at-least-once") {
+      this.#putBack(batch, error);
+      return;
+    }
+    if (outbox.delivery === "at-most-once") {
+      const { units } = batch.buffered;
+      this.#settle(batch, { error }, true);
+      this.drop(outbox.id, "unknown", units);
+      return;
+    }
+    batch.mayBeCounted = true;
+    const op = opOf(this.#writer, batch);
+    if (this.#unknown.size >= maxRemembered)
+      for (const oldest of this.#unknown.keys()) {
+        this.#unknown.delete(oldest);
+        break;
+      }
+    this.#unknown.set(op, batch);
+    batch.rejectWaiters(this.#unknownOutcome(batch, error.cause));
+  }
+
+  #unknownOutcome(batch: Batch, cause: unknown): KitUnknownOutcomeError {
+    const message = `An amount for ${batch.outbox.id} was sent, but its reply is lost: it may or may not have been counted`;
+    return new KitUnknownOutcomeError(message, opOf(this.#writer, batch), cause);
+  }
+
+  /** It was not counted: what nobody waits for is kept for the next flush. */
+  #putBack(batch: Batch, error: KitError): void {
+    const { outbox } = batch;
+    const before = outbox.size;
+    outbox.sealed = undefined;
+    outbox.buffered.absorb(batch.buffered);
+    this.release(before - outbox.size);
+    batch.settle({ error });
+  }
+
+  /** Callers who wait learn that nothing was counted; the rest stays in the buffer. */
+  #giveUp(outbox: Outbox, error: KitError): void {
+    const { waiters, size } = outbox;
+    if (waiters.length === 0) return;
+    outbox.discardAwaited();
+    this.release(size - outbox.size);
+    for (const { reject } of waiters) reject(error);
+  }
+
+  #settle(batch: Batch, outcome: { result: unknown } | { error: KitError }, frees: boolean): void {
+    const { outbox } = batch;
+    if (frees) this.release(batch.buffered.size + batch.awaited.size);
+    outbox.sealed = undefined;
+    batch.settle(outcome);
+  }
+
+  #landed(outbox: Outbox, attempt: Attempt, error: KitError | undefined, wasResent = false): void {
+    outbox.isInFlight = false;
+    if (!error && wasResent && outbox.hasPending) {
+      // The attempt was for what waited behind the batch that was sent again.
+      void this.#attempt(outbox).then(attempt.resolve);
+      return;
+    }
+    if (!outbox.sealed && !outbox.hasPending) {
+      outbox.isListed = false;
+      this.#listed.delete(outbox);
+    } else this.#flusher.changed();
+    attempt.resolve(error);
+    if (this.#wanted.has(outbox)) this.#dispatchSoon();
+  }
+
+  #deadline(): Deadline {
+    const { deadlineMs } = this.#settings;
+    const left = this.#closing ? Math.max(1, this.#closing.remainingMs) : deadlineMs;
+    return Deadline.in(Math.min(deadlineMs, left));
+  }
+}
+
+const opOf = (writer: string, { seq }: Batch): string => `${writer}:${String(seq)}`;
+
+/** What a script replies for a series that it did not count: a word, where a count begins with a digit. */
+export const refusalOf = (reply: string, series: string): readonly [DropReason, KitError] | undefined => {
+  switch (reply) {
+    case "overflow":
+      return ["overflow", new CounterOverflowError(series)];
+    case "late":
+      return ["unknown", new StatsExpiredError(series)];
+    case "type":
+      return ["refused", new KitKeyTypeError(`A key of ${series} holds another type of data`, undefined, undefined)];
+    case "layout":
+      return [
+        "refused",
+        new KitError("KIT_LAYOUT", `The data of ${series} was written by a newer version of @kit/stats, or is damaged`),
+      ];
+    default:
+      return undefined;
+  }
+};
+
+/** Batches that go into one call: of one kind and delivery, and on a Cluster of one series. */
+const grouped = <Item extends { readonly batch: Batch }>(items: readonly Item[], isCluster: boolean): Item[][] => {
+  if (isCluster) return items.map((item) => [item]);
+  const groups: Item[][] = [];
+  const open = new Map<Channel, Map<Delivery, { readonly group: Item[]; operands: number }>>();
+  for (const item of items) {
+    const { channel, delivery } = item.batch.outbox;
+    const operands = item.batch.operands.keys.length + item.batch.operands.plan.length;
+    const byDelivery = open.get(channel) ?? new Map<Delivery, { readonly group: Item[]; operands: number }>();
+    open.set(channel, byDelivery);
+    let found = byDelivery.get(delivery);
+    if (!found || found.group.length >= maxSeries || found.operands + operands > maxOperands) {
+      found = { group: [], operands: 0 };
+      byDelivery.set(delivery, found);
+      groups.push(found.group);
+    }
+    found.group.push(item);
+    found.operands += operands;
+  }
+  return groups;
+};

@@ -1,0 +1,83 @@
+/** Bins per power of two: scale 5 of OpenTelemetry's exponential histogram. */
+const binsPerOctave = 32;
+const gamma = 2 ** (1 / binsPerOctave);
+/** The point of a bin that is off by the same share from both ends: at most (γ−1)/(γ+1), 1.083 %. */
+const pointFactor = (2 * gamma) / (gamma + 1);
+
+/** The bin of a positive value: the i with γ^i < value ≤ γ^(i+1). */
+export const binOf = (value: number): number => {
+  const exact = Math.log2(value) * binsPerOctave;
+  const bin = Math.ceil(exact) - 1;
+  const nearest = Math.round(exact);
+  // The logarithm is rounded: near an edge it may fall on the wrong side.
+  if (Math.abs(exact - nearest) < 1e-7) return value > edge(nearest) ? nearest : nearest - 1;
+  return bin;
+};
+
+/** γ^bin. Exact where it is a power of two, and in range where the power itself is not. */
+const edge = (bin: number): number => {
+  const octave = Math.floor(bin / binsPerOctave);
+  const rest = 2 ** ((bin - octave * binsPerOctave) / binsPerOctave);
+  // 2^1024 and 2^-1075 are no doubles, but may be the edges of bins that hold doubles.
+  return octave > 1_000 ? rest * 2 ** 1_000 * 2 ** (octave - 1_000) : rest * 2 ** octave;
+};
+
+/**
+ * Counts of values by bins of equal relative width, for positive and negative values, and of zeros. Two sketches together
+ * are the sums of their bins: merging is exact, in any order.
+ */
+export class Sketch {
+  readonly #positive = new Map<number, number>();
+  readonly #negative = new Map<number, number>();
+  #zeros = 0;
+
+  get size(): number {
+    return this.#positive.size + this.#negative.size + (this.#zeros > 0 ? 1 : 0);
+  }
+
+  add(value: number): void {
+    if (value > 0) increase(this.#positive, binOf(value), 1);
+    else if (value < 0) increase(this.#negative, binOf(-value), 1);
+    else this.#zeros++;
+  }
+
+  absorb(other: Sketch): void {
+    for (const [bin, count] of other.#positive) increase(this.#positive, bin, count);
+    for (const [bin, count] of other.#negative) increase(this.#negative, bin, count);
+    this.#zeros += other.#zeros;
+  }
+
+  /** Takes in a field of a stored hash; others than bins are left alone. */
+  addField(field: string, count: number): void {
+    const bin = Number(field.slice(1));
+    if (field === "z") this.#zeros += count;
+    else if (/^p-?\d+$/.test(field)) increase(this.#positive, bin, count);
+    else if (/^n-?\d+$/.test(field)) increase(this.#negative, bin, count);
+  }
+
+  /** Field and count of each bin, as they are stored. */
+  fields(): string[] {
+    const fields: string[] = [];
+    for (const [bin, count] of this.#positive) fields.push(`p${String(bin)}`, String(count));
+    for (const [bin, count] of this.#negative) fields.push(`n${String(bin)}`, String(count));
+    if (this.#zeros > 0) fields.push("z", String(this.#zeros));
+    return fields;
+  }
+
+  /** Bins in the order of their values: the largest value of each, a value that stands for it, and its count. */
+  bins(): { readonly upTo: number; readonly value: number; readonly count: number }[] {
+    const negative = [...this.#negative].toSorted(([a], [b]) => b - a);
+    const positive = [...this.#positive].toSorted(([a], [b]) => a - b);
+    return [
+      ...negative.map(([bin, count]) => ({ upTo: -edge(bin), value: -point(bin), count })),
+      ...(this.#zeros > 0 ? [{ upTo: 0, value: 0, count: this.#zeros }] : []),
+      ...positive.map(([bin, count]) => ({ upTo: edge(bin + 1), value: point(bin), count })),
+    ];
+  }
+}
+
+const point = (bin: number): number => edge(bin) * pointFactor;
+
+const increase = (bins: Map<number, number>, bin: number, count: number): void => {
+  bins.set(bin, (bins.get(bin) ?? 0) + count);
+};

@@ -1,0 +1,313 @@
+import { KitClosedError, KitError, type RedisArgument, type RedisLike } from "@kit/core";
+import {
+  attach,
+  type ClientContext,
+  Deadline,
+  integerOption,
+  optionsObject,
+  textOption,
+  TypedEmitter,
+} from "@kit/core/toolkit";
+import { chunkLength, floorTo, maxAheadMs } from "./buckets.js";
+import { ServerTime } from "./clock.js";
+import { amountOption, Counter, countOperands } from "./counter.js";
+import { Distribution } from "./distribution.js";
+import { seriesKeys } from "./keys.js";
+import { metricName } from "./labels.js";
+import { Messages } from "./messages.js";
+import {
+  closeTimeoutMs,
+  type CloseOptions,
+  counterSettings,
+  type CounterOptions,
+  distributionSettings,
+  type DistributionOptions,
+  messagesSettings,
+  type MessagesOptions,
+  type StatsOptions,
+  type StatsSettings,
+  statsSettings,
+  writeOptions,
+} from "./options.js";
+import * as scripts from "./scripts/index.js";
+import { type DropReason, refusalOf, Sender } from "./sender.js";
+import { Shared } from "./shared.js";
+
+/** What happens to a statistics object. */
+export interface StatsEvents {
+  /**
+   * Something that was given to be counted is not, or may not be, counted: an amount, or a number of observations or
+   * messages of a series.
+   */
+  readonly dropped: readonly [event: { readonly series: string; readonly reason: DropReason; readonly count: number }];
+  /** A metric has as many series as it may: further label sets are counted together. Once for each metric. */
+  readonly overflow: readonly [event: { readonly metric: string; readonly maxSeries: number }];
+  /** A flush that nobody waited for has failed. What it held is sent again. */
+  readonly error: readonly [error: KitError];
+}
+
+/** An amount for one series of a counter, as `apply()` takes it. */
+export interface CounterDelta {
+  /** The name of a counter of this object. */
+  readonly name: string;
+  /** @default {} */
+  readonly labels?: Readonly<Record<string, string | number>> | undefined;
+  readonly amount: number;
+  /** @default now */
+  readonly at?: number | undefined;
+}
+
+/** Who applies, and the number of this time. */
+export interface ApplyOptions {
+  /** A name that stays the same when the writer starts again, 1 to 200 characters: a file, a partition. */
+  readonly writer: string;
+  /** Grows from call to call of one writer: a position in a file, a batch number. */
+  readonly seq: number;
+}
+
+/** What a statistics object holds, and has lost. */
+export interface StatsReport {
+  /** Places of the buffer that are taken, of `maxPending`. */
+  readonly pending: number;
+  /** Series of all metrics that this process keeps apart. */
+  readonly series: number;
+  readonly dropped: Readonly<Record<DropReason, number>>;
+}
+
+/** How long the server remembers the last `seq` of a writer of `apply()`. */
+const applyLedgerMs = 7 * 86_400_000;
+const noDrops: Readonly<Record<DropReason, number>> = {
+  full: 0,
+  unknown: 0,
+  future: 0,
+  overflow: 0,
+  refused: 0,
+  closed: 0,
+};
+
+/** Counters, distributions and message logs on one Redis, shared by all processes. Made by {@link createStats}. */
+export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable {
+  readonly #settings: StatsSettings;
+  readonly #context: ClientContext;
+  readonly #shared: Shared;
+  readonly #counters = new Map<string, Counter<string>>();
+  readonly #distributions = new Map<string, Distribution<string>>();
+  readonly #messages = new Map<string, Messages>();
+  readonly #dropped: Record<DropReason, number> = { ...noDrops };
+  #closing: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(redis: RedisLike, options: StatsOptions) {
+    super();
+    this.#settings = statsSettings(options);
+    const { prefix, isolate, deadlineMs } = this.#settings;
+    this.#context = attach(redis, { prefix, isolate });
+    const clock = new ServerTime();
+    const failed = (error: unknown): void => {
+      if (KitError.is(error)) this.emit("error", error);
+    };
+    const sender = new Sender(this.#context, clock, this.#settings, {
+      dropped: (series, reason, count) => {
+        this.#dropped[reason] += count;
+        this.emit("dropped", { series, reason, count });
+      },
+      error: failed,
+    });
+    this.#shared = new Shared({
+      context: this.#context,
+      clock,
+      sender,
+      deadlineMs,
+      overflow: (metric, maxSeries) => this.emit("overflow", { metric, maxSeries }),
+      failed,
+    });
+  }
+
+  /**
+   * A counter: a total that only grows. Called twice with a name, it returns the same counter with its first options.
+   *
+   * @throws {TypeError | RangeError} the name or an option is not what it should be, or the name is a distribution's.
+   *
+   * @example
+   * const views = stats.counter("item_views_total", { labelNames: ["category"] });
+   * views.inc({ category: "hats" });
+   */
+  counter<Names extends string = never>(name: string, options: CounterOptions<Names> = {}): Counter<Names> {
+    const settings = counterSettings(options, this.#settings, chunkLength);
+    const made = this.#metric(
+      this.#counters,
+      this.#distributions,
+      name,
+      () => new Counter(name, settings, this.#shared),
+    );
+    return made as unknown as Counter<Names>;
+  }
+
+  /**
+   * A distribution: values with count, mean, deviation, extremes and quantiles. Called twice with a name, it returns the same
+   * distribution with its first options.
+   *
+   * @throws {TypeError | RangeError} the name or an option is not what it should be, or the name is a counter's.
+   *
+   * @example
+   * const latency = stats.distribution("request_ms", { labelNames: ["route", "outcome"] });
+   * await latency.timed({ route: "/cart" }, () => handle(request));
+   */
+  distribution<Names extends string = never>(
+    name: string,
+    options: DistributionOptions<Names> = {},
+  ): Distribution<Names> {
+    const settings = distributionSettings(options, this.#settings);
+    const make = (): Distribution<string> => new Distribution(name, settings, this.#shared);
+    return this.#metric(this.#distributions, this.#counters, name, make) as unknown as Distribution<Names>;
+  }
+
+  /**
+   * A message log: the last entries of each level, and which messages are frequent. Called twice with a name, it returns the
+   * same log with its first options.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+   */
+  messages(name: string, options: MessagesOptions = {}): Messages {
+    const settings = messagesSettings(options, this.#settings);
+    this.#assertOpen();
+    let made = this.#messages.get(name);
+    if (!made) this.#messages.set(name, (made = new Messages(name, settings, this.#shared)));
+    return made;
+  }
+
+  /**
+   * Adds to several series of counters, once for each sequence number of a writer: a call that is repeated, also by another
+   * process after a crash, adds only what is missing. Not buffered.
+   *
+   * Each series changes atomically, and remembers its writers' last `seq` for seven days; across series the call is not
+   * atomic, and a repetition completes it. `maxSeries` does not apply. What lies more than a minute ahead of the
+   * server is dropped, and counted as `future`.
+   *
+   * @throws {TypeError | RangeError} a delta or an option is not what it should be; nothing was added.
+   * @throws {CounterOverflowError} a total would pass 2^53 − 1; the others were added.
+   * @throws {KitUnavailableError} {@link KitUnknownOutcomeError} call again with the same deltas and `seq`.
+   *
+   * @example
+   * await stats.apply([{ name: "visits_total", labels: { country: "DE" }, amount: 17 }], { writer: "access.log", seq: 4096 });
+   */
+  async apply(deltas: readonly CounterDelta[], options: ApplyOptions): Promise<void> {
+    this.#assertOpen();
+    const own = optionsObject<ApplyOptions>("options", options, ["writer", "seq"]);
+    const writer = encodeURIComponent(textOption("writer", own.writer, 200));
+    const seq = integerOption("seq", own.seq, 1);
+    const bySeries = new Map<
+      string,
+      { readonly counter: Counter<string>; total: number; amounts: Map<number, number> }
+    >();
+    const checked = deltas.map((delta) => {
+      const {
+        name,
+        labels = {},
+        amount,
+        at,
+      } = optionsObject<CounterDelta>("delta", delta, ["name", "labels", "amount", "at"]);
+      const counter = this.#counters.get(name);
+      if (!counter) throw new RangeError("Expected `name` to be a counter of this object");
+      return { counter, id: counter.map.idOf(labels), amount: amountOption(amount), at: writeOptions({ at }).at };
+    });
+    const now = await this.#shared.serverNow();
+    for (const { counter, id, amount, at = now } of checked) {
+      if (at > now + maxAheadMs) {
+        this.#shared.sender.drop(id, "future", amount);
+        continue;
+      }
+      const series = bySeries.get(id) ?? { counter, total: 0, amounts: new Map<number, number>() };
+      bySeries.set(id, series);
+      const bucket = floorTo(at, counter.settings.precisions[0]?.stepMs ?? 1);
+      series.total += amount;
+      series.amounts.set(bucket, (series.amounts.get(bucket) ?? 0) + amount);
+    }
+    const calls = [...bySeries].map(async ([id, { counter, total, amounts }]) => {
+      const keys = seriesKeys(this.#context.prefix, id);
+      const operands = countOperands(keys, counter.settings.precisions, { writer, seq, total, amounts }, now);
+      const plan: RedisArgument[] = [applyLedgerMs, 0, ...operands.plan];
+      const { deadlineMs } = this.#settings;
+      const op = `${own.writer}:${String(seq)}`;
+      const [, reply = ""] = await scripts.count.script.run(
+        this.#context,
+        { series: operands.keys },
+        { plan },
+        { deadlineMs, op },
+      );
+      const refusal = refusalOf(reply, id);
+      if (refusal) throw refusal[1];
+    });
+    const outcomes = await Promise.allSettled(calls);
+    for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+  }
+
+  /**
+   * Sends all that is buffered now, and resolves when the server has it.
+   *
+   * @throws {KitError} some of it could not be sent, and stays in the buffer.
+   */
+  async flush(): Promise<void> {
+    await this.#shared.sender.flush();
+  }
+
+  /** What this object holds, and what it has dropped since it was made. */
+  report(): StatsReport {
+    let series = 0;
+    for (const { map } of [...this.#counters.values(), ...this.#distributions.values()]) series += map.size;
+    return { pending: this.#shared.sender.entries, series, dropped: { ...this.#dropped } };
+  }
+
+  /**
+   * Sends what is buffered and ends this object: at most for `timeoutMs`, what could not be sent by then is dropped and
+   * reported by `dropped`. What is given afterwards is dropped, too; calls that wait for an answer reject. The client is not touched.
+   * Idempotent: the first call decides.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const timeoutMs = closeTimeoutMs(options);
+    this.#closing ??= this.#shared.sender.close(Deadline.in(timeoutMs)).finally(() => this.#context.detach());
+    await this.#closing;
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #metric<Metric>(
+    own: Map<string, Metric>,
+    others: ReadonlyMap<string, unknown>,
+    name: string,
+    make: () => Metric,
+  ): Metric {
+    this.#assertOpen();
+    if (others.has(metricName(name)))
+      throw new RangeError(`Expected \`name\` to be of one kind of metric, got ${name} for two`);
+    let metric = own.get(name);
+    if (metric === undefined) own.set(name, (metric = make()));
+    return metric;
+  }
+
+  #assertOpen(): void {
+    if (this.#shared.sender.isClosed) throw new KitClosedError("The statistics object");
+  }
+}
+
+/**
+ * Makes a statistics object. All objects on one Redis with one prefix, in any process, share their totals.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked,
+ * never subscribed. A live tail opens a connection of its own. Call `close()` before the process ends: what is buffered is
+ * sent then.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ *
+ * @example
+ * const stats = createStats(redis);
+ * stats.counter("orders_total").inc();
+ * await stats.close();
+ */
+export const createStats = (redis: RedisLike, options: StatsOptions = {}): Stats => new Stats(redis, options);

@@ -1,0 +1,85 @@
+import { floorTo } from "./buckets.js";
+import type { ServerTime } from "./clock.js";
+
+/** How fine local time is kept while the server's clock is not known. */
+const unplacedMs = 100;
+
+/**
+ * Values by bucket of server time, fixed when the event happens. While the server's clock is not known they wait under
+ * local time.
+ */
+export class Timeline<Value> {
+  readonly #stepMs: number;
+  readonly #clock: ServerTime;
+  readonly #make: () => Value;
+  readonly #merge: (into: Value, from: Value) => void;
+  readonly #placed = new Map<number, Value>();
+  readonly #unplaced = new Map<number, Value>();
+  /** The bucket of now, and until when (local monotonic clock) it is that. */
+  #current: Value | undefined;
+  #currentUntil = -Infinity;
+
+  constructor(stepMs: number, clock: ServerTime, make: () => Value, merge: (into: Value, from: Value) => void) {
+    this.#stepMs = stepMs;
+    this.#clock = clock;
+    this.#make = make;
+    this.#merge = merge;
+  }
+
+  /** How many values are kept. */
+  get size(): number {
+    return this.#placed.size + this.#unplaced.size;
+  }
+
+  *values(): Iterable<Value> {
+    yield* this.#placed.values();
+    yield* this.#unplaced.values();
+  }
+
+  /** The value of the bucket of now, or of the instant `at`; undefined: it would be a new one, and `hasRoom` says no. */
+  slot(at: number | undefined, hasRoom: () => boolean): Value | undefined {
+    if (at !== undefined) return this.#slot(this.#placed, floorTo(at, this.#stepMs), hasRoom);
+    const local = performance.now();
+    if (local < this.#currentUntil && this.#current !== undefined) return this.#current;
+    if (!this.#clock.isKnown) return this.#slot(this.#unplaced, floorTo(local, unplacedMs), hasRoom);
+    const start = floorTo(this.#clock.at(local), this.#stepMs);
+    const value = this.#slot(this.#placed, start, hasRoom);
+    this.#current = value;
+    this.#currentUntil = local + (start + this.#stepMs - this.#clock.at(local));
+    return value;
+  }
+
+  /** All values by the start of their bucket; the server's clock is known by now. */
+  entries(): ReadonlyMap<number, Value> {
+    for (const [local, value] of this.#unplaced) this.#put(floorTo(this.#clock.at(local), this.#stepMs), value);
+    this.#unplaced.clear();
+    return this.#placed;
+  }
+
+  /** Takes in what another timeline has; that one is not used any more. */
+  absorb(other: Timeline<Value>): void {
+    for (const [start, value] of other.#placed) this.#put(start, value);
+    for (const [local, value] of other.#unplaced) {
+      const known = this.#unplaced.get(local);
+      if (known === undefined) this.#unplaced.set(local, value);
+      else this.#merge(known, value);
+    }
+  }
+
+  remove(start: number): void {
+    this.#placed.delete(start);
+    this.#currentUntil = -Infinity;
+  }
+
+  #slot(values: Map<number, Value>, start: number, hasRoom: () => boolean): Value | undefined {
+    let value = values.get(start);
+    if (value === undefined && hasRoom()) values.set(start, (value = this.#make()));
+    return value;
+  }
+
+  #put(start: number, value: Value): void {
+    const known = this.#placed.get(start);
+    if (known === undefined) this.#placed.set(start, value);
+    else this.#merge(known, value);
+  }
+}

@@ -1,0 +1,328 @@
+import { type KitUnknownOutcomeError } from "@kit/core";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { closedPort, rejection, runProgram, sentTwice, timed } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Delivery, Stats, StatsOptions } from "../src/index.js";
+import { drops, fixtureOf } from "./harness.js";
+
+const redis = useRedis(vitest);
+const fixture = fixtureOf(redis);
+const closed = { name: "KitClosedError", code: "KIT_CLOSED" };
+
+/** An object whose server is behind a proxy that loses what it is told to; scripts are known, and so is the time. */
+const behindProxy = async (options: StatsOptions = {}, retryMs = 5) => {
+  const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+  redis.defer(() => proxy.close());
+  const client = new Redis(proxy.port, "127.0.0.1", {
+    // Lost calls are ours to send again, not the client's.
+    maxRetriesPerRequest: 0,
+    autoResendUnfulfilledCommands: false,
+    retryStrategy: () => retryMs,
+    disconnectTimeout: 50,
+  });
+  client.on("error", () => undefined);
+  redis.defer(() => client.disconnect());
+  const stats = fixture.on(client, { deadlineMs: 2_000, ...options });
+  await stats.counter("warm_total").add();
+  await stats.distribution("warm_ms").record(1);
+  stats.messages("warm").log("info", "warm");
+  await stats.flush();
+  return { proxy, client, stats, dropped: drops(stats) };
+};
+
+const totalOf = (name: string): Promise<number> => fixture.make().counter(name).total();
+/** The reply to the next call is lost, and the connection with it. */
+const loseReply = async (proxy: FaultProxy, client: Redis): Promise<void> => {
+  // Else it could be an answer of the handshake that is lost.
+  await eventually(() => expect(client.status).toBe("ready"));
+  proxy.down.cutNext = 1;
+};
+
+describe("a lost reply", () => {
+  it("is asked for again in effectively-once delivery, and counts once", async () => {
+    const { proxy, client, stats, dropped } = await behindProxy();
+    const counter = stats.counter("orders_total");
+    for (let round = 1; round <= 5; round++) {
+      counter.inc(3);
+      await loseReply(proxy, client);
+      await stats.flush();
+      await loseReply(proxy, client);
+      expect(await counter.add(1)).toBe(round * 4);
+    }
+    expect(proxy.stats.resets).toBeGreaterThanOrEqual(10);
+    expect([await totalOf("orders_total"), dropped]).toEqual([20, {}]);
+  });
+
+  it("counts once in distributions and message logs, too", async () => {
+    const { proxy, client, stats } = await behindProxy();
+    const latency = stats.distribution("request_ms", { slowest: 1 });
+    const log = stats.messages("checkout");
+    latency.observe(5, { subject: "a" });
+    await loseReply(proxy, client);
+    await stats.flush();
+    await loseReply(proxy, client);
+    expect((await latency.record(7)).total).toMatchObject({ count: 2, sum: 12 });
+    log.log("warn", "refused");
+    await loseReply(proxy, client);
+    await stats.flush();
+    expect([(await log.recent()).entries.length, (await log.frequent({ lastMs: 1_000 }))[0]?.count]).toEqual([1, 1]);
+    expect((await latency.total()).count).toBe(2);
+  });
+
+  it("is given up in at-most-once delivery: counted, and reported as unknown", async () => {
+    const { proxy, client, stats, dropped } = await behindProxy({ delivery: "at-most-once" });
+    const counter = stats.counter("once_total");
+    counter.inc(3);
+    await loseReply(proxy, client);
+    expect(await rejection(stats.flush())).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    expect(dropped).toEqual({ unknown: 3 });
+    await stats.flush();
+    expect(await totalOf("once_total")).toBe(3);
+    await loseReply(proxy, client);
+    expect(await rejection(counter.add(2))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    expect([await totalOf("once_total"), dropped]).toEqual([5, { unknown: 3 }]);
+  });
+
+  it("may count twice in at-least-once delivery", async () => {
+    const { proxy, client, stats, dropped } = await behindProxy({ delivery: "at-least-once" });
+    const counter = stats.counter("least_total");
+    counter.inc(3);
+    await loseReply(proxy, client);
+    await stats.flush();
+    expect([await totalOf("least_total"), dropped]).toEqual([6, {}]);
+  });
+
+  it("that stays lost leaves the amount open: op asks again, and later amounts wait behind it", async () => {
+    const { proxy, stats, dropped } = await behindProxy({ deadlineMs: 300 }, 10);
+    const counter = stats.counter("open_total");
+    await counter.add(1);
+    proxy.down.hole = true;
+    const error = (await rejection(counter.add(10))) as KitUnknownOutcomeError;
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: expect.any(String) as unknown, retryable: true });
+    counter.inc(100);
+    expect(await rejection(stats.flush())).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    expect(await rejection(counter.add(0, { op: error.op }))).toMatchObject({
+      code: "KIT_UNKNOWN_OUTCOME",
+      op: error.op,
+    });
+    expect(await totalOf("open_total")).toBe(11);
+    // Nobody can be reached now: that nothing was sent this time does not make the first time undone.
+    proxy.refuse = true;
+    proxy.resetAll();
+    await eventually(async () => expect(await rejection(stats.flush())).toMatchObject({ code: "KIT_UNAVAILABLE" }));
+    proxy.heal();
+    expect(await eventually(() => counter.add(0, { op: error.op }))).toBe(11);
+    await eventually(() => stats.flush());
+    expect(await counter.add(0, { op: error.op })).toBe(11);
+    expect([await totalOf("open_total"), stats.report().pending, dropped]).toEqual([111, 0, {}]);
+    await expect(counter.add(1, { op: "nonsense" })).rejects.toThrow(RangeError);
+  });
+
+  it("and a copy of the call that arrives late count once together", async () => {
+    const { proxy, client, stats } = await behindProxy();
+    const counter = stats.counter("late_total");
+    await sentTwice(proxy, client, 300, async () => {
+      counter.inc(5);
+      await stats.flush();
+    });
+    counter.inc(2);
+    await stats.flush();
+    // The late copy has come when the proxy has passed on all that it held.
+    await eventually(async () => expect(await totalOf("late_total")).toBe(7));
+    const { total } = fixture.keysOf("late_total");
+    const calls = async (): Promise<number> =>
+      Number(
+        /cmdstat_evalsha:calls=(\d+)/.exec(String(await redis.server.nodes[0]!.call("INFO", "commandstats")))?.[1],
+      );
+    const before = await calls();
+    await eventually(async () => expect(await calls()).toBeGreaterThanOrEqual(before));
+    expect(await redis.client.hget(total, "total")).toBe("7");
+  });
+});
+
+describe("without faults", () => {
+  it.each<[Delivery]>([["at-most-once"], ["at-least-once"], ["effectively-once"]])(
+    "each amount counts once, also what is given while a call is under way (%s)",
+    async (delivery) => {
+      const stats = fixture.make({ delivery, flushMs: 1 });
+      const counter = stats.counter("busy_total");
+      const latency = stats.distribution("busy_ms");
+      const adding: Promise<unknown>[] = [];
+      for (let round = 0; round < 200; round++) {
+        counter.inc(2);
+        latency.observe(1);
+        adding.push(counter.add(1), latency.record(1));
+        // Some rounds in one turn of the event loop, some while replies come in.
+        if (round % 3 === 0) await new Promise((resolve) => setImmediate(resolve));
+      }
+      await Promise.all(adding);
+      await stats.flush();
+      expect([await counter.total(), (await latency.total()).count, stats.report().pending]).toEqual([600, 400, 0]);
+    },
+  );
+});
+
+describe("a process that is killed", () => {
+  it.each<[Delivery]>([["at-most-once"], ["at-least-once"], ["effectively-once"]])(
+    "after its flush was sent counts at most once (%s)",
+    async (delivery) => {
+      const peer = await fixture.spawn({ delivery });
+      await peer.add("killed_total", 1);
+      await peer.inc("killed_total", 10);
+      const node = redis.server.nodes[0]!;
+      node.pause();
+      void peer.flush().catch(() => undefined);
+      // The call lies in the server's socket buffer, or has not left the process.
+      await peer.now();
+      await peer.kill();
+      node.resume();
+      await eventually(async () => expect([1, 11]).toContain(await totalOf("killed_total")));
+    },
+  );
+
+  it("between a sink's call and its reply counts once when the next one repeats it", async () => {
+    const deltas = [
+      { name: "lines_total", labels: { file: "a" }, amount: 5 },
+      { name: "lines_total", labels: { file: "b" }, amount: 7 },
+    ];
+    const peer = await fixture.spawn();
+    await peer.apply(deltas, { writer: "shipper", seq: 1 });
+    const node = redis.server.nodes[0]!;
+    node.pause();
+    void peer.apply(deltas, { writer: "shipper", seq: 2 }).catch(() => undefined);
+    await peer.now();
+    await peer.kill();
+    node.resume();
+    const next = await fixture.spawn();
+    await next.apply(deltas, { writer: "shipper", seq: 2 });
+    await next.apply(deltas, { writer: "shipper", seq: 2 });
+    const lines = fixture.make().counter("lines_total", { labelNames: ["file"] });
+    expect([await lines.total({ file: "a" }), await lines.total({ file: "b" })]).toEqual([10, 14]);
+  });
+});
+
+describe("without a server", () => {
+  const unreachable = async (options: StatsOptions = {}): Promise<Stats> => {
+    const client = new Redis(await closedPort(), "127.0.0.1", { retryStrategy: () => 20, disconnectTimeout: 50 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    return fixture.on(client, { deadlineMs: 100, ...options });
+  };
+
+  it("a call that waits rejects by its deadline, and its amount is not counted later", async () => {
+    const node = redis.server.nodes[0]!;
+    const stats = fixture.on(redis.connect({ retryStrategy: () => 10 }), { deadlineMs: 200 });
+    const counter = stats.counter("away_total");
+    await counter.add(1);
+    await node.kill();
+    counter.inc(2);
+    expect(await rejection(counter.add(40))).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    await node.start();
+    await eventually(() => stats.flush());
+    // The server has lost its data: the total begins again, like a counter that was reset; it never goes down below zero.
+    expect(await counter.total()).toBe(2);
+    expect(await counter.add(1)).toBe(3);
+  });
+
+  it("amounts stay buffered, go out by themselves when it is back, and each failed flush is one event", async () => {
+    const node = redis.server.nodes[0]!;
+    const stats = fixture.on(redis.connect({ retryStrategy: () => 10 }), { deadlineMs: 100, flushMs: 20 });
+    const errors: string[] = [];
+    stats.on("error", ({ code }) => errors.push(code));
+    await node.kill();
+    const counter = stats.counter("patient_total");
+    counter.inc(5);
+    await eventually(() => expect(errors.length).toBeGreaterThan(1));
+    counter.inc(6);
+    await node.start();
+    await eventually(async () => expect(await counter.total()).toBe(11));
+    await eventually(() => expect(stats.report()).toMatchObject({ pending: 0, dropped: { closed: 0, full: 0 } }));
+  });
+
+  it("close() returns by its deadline, and tells what is lost", async () => {
+    const stats = await unreachable();
+    const dropped = drops(stats);
+    stats.counter("lost_total").inc(7);
+    stats.distribution("lost_ms").observe(1);
+    stats.messages("lost").log("info", "lost");
+    const waiting = rejection(stats.counter("lost_total").add(1));
+    const { ms } = await timed(() => stats.close({ timeoutMs: 250 }));
+    expect(ms).toBeGreaterThan(240);
+    expect(await waiting).toMatchObject({ code: expect.stringMatching(/KIT_(UNAVAILABLE|CLOSED)/) as unknown });
+    expect(dropped).toEqual({ closed: 9 });
+    expect(stats.report()).toMatchObject({ pending: 0, dropped: { closed: 9 } });
+  });
+});
+
+describe("close", () => {
+  it("sends what is buffered; twice is once; what comes later is dropped and counted", async () => {
+    const stats = fixture.make();
+    const dropped = drops(stats);
+    const counter = stats.counter("closed_total");
+    const latency = stats.distribution("closed_ms");
+    const log = stats.messages("closed");
+    counter.inc(3);
+    latency.observe(1);
+    log.log("info", "last words");
+    const flushing = stats.flush();
+    counter.inc(4);
+    await Promise.all([flushing, stats.close(), stats.close({ timeoutMs: 1 })]);
+    counter.inc(5);
+    latency.observe(1);
+    log.log("info", "too late");
+    expect([await totalOf("closed_total"), dropped]).toEqual([7, { closed: 7 }]);
+    expect(await rejection(counter.add(1))).toMatchObject(closed);
+    expect(await rejection(latency.record(1))).toMatchObject(closed);
+    expect(await rejection(stats.apply([], { writer: "w", seq: 1 }))).toMatchObject(closed);
+    expect(() => stats.counter("closed_total")).toThrow("closed");
+  });
+
+  it("lets a process end, and so does a buffer that nobody sends", async () => {
+    const program = new URL("programs/ending.mjs", import.meta.url);
+    for (const how of ["close", "leave"]) {
+      const ended = await runProgram(redis, program, [how, redis.url, redis.prefix]);
+      expect(ended).toEqual({ printed: "", code: 0 });
+    }
+    expect(await totalOf("ending_total")).toBe(1);
+  });
+});
+
+describe("flushing", () => {
+  it("goes by itself after flushMs, and earlier when the buffer is half full", async () => {
+    const quick = fixture.make({ flushMs: 20 });
+    quick.counter("quick_total").inc();
+    await eventually(async () => expect(await totalOf("quick_total")).toBe(1));
+    const small = fixture.make({ maxPending: 8 });
+    const counter = small.counter("small_total", { precisions: [{ stepMs: 1_000, keepMs: 60_000 }] });
+    const now = await fixture.serverMs();
+    for (let second = 0; second < 4; second++) counter.inc(1, { at: now - second * 1_000 });
+    await eventually(async () => expect(await totalOf("small_total")).toBe(4));
+  });
+
+  it("sends one call for many series, and one for many callers who wait", async () => {
+    const stats = fixture.make();
+    const counter = stats.counter("many_total", { labelNames: ["n"] });
+    await counter.add({ n: 0 });
+    const node = redis.server.nodes[0]!;
+    await node.call("CONFIG", "RESETSTAT");
+    for (let n = 0; n < 60; n++) counter.inc({ n });
+    await stats.flush();
+    await Promise.all(Array.from({ length: 500 }, () => counter.add({ n: 0 })));
+    const calls = /cmdstat_evalsha:calls=(\d+)/.exec(String(await node.call("INFO", "commandstats")))?.[1];
+    expect(Number(calls)).toBe(2);
+  });
+
+  it("while a caller gives up leaves no listener behind", async () => {
+    const stats = fixture.make();
+    const ending = new AbortController();
+    const adding = stats.counter("aborted_total").add(1, { signal: ending.signal });
+    ending.abort(new Error("enough"));
+    expect(await rejection(adding)).toMatchObject({ message: "enough" });
+    expect(await rejection(stats.counter("aborted_total").add(1, { signal: ending.signal }))).toMatchObject({
+      message: "enough",
+    });
+    await stats.flush();
+  });
+});

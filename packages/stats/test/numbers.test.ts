@@ -1,0 +1,256 @@
+import { describe, expect, it } from "vitest";
+import { floorTo, isPartial, keyStarts, planRange, precisionsOption } from "../src/buckets.js";
+import { ServerTime } from "../src/clock.js";
+import { cutTo, masked } from "../src/fingerprint.js";
+import { seriesId } from "../src/labels.js";
+import { addMoments, addValue, type Moments, noMoments } from "../src/moments.js";
+import { binOf, Sketch } from "../src/sketch.js";
+import { Summary } from "../src/summary.js";
+
+/** The same numbers in every run (mulberry32), from 0 to 1. */
+const random = (seed: number) => () => {
+  seed = (seed + 0x6d2b79f5) | 0;
+  let mixed = Math.imul(seed ^ (seed >>> 15), seed | 1);
+  mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+  return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+};
+
+const momentsOf = (values: readonly number[]): Moments => {
+  const moments = noMoments();
+  for (const value of values) addValue(moments, value);
+  return moments;
+};
+
+describe("moments", () => {
+  it("of a thousand parts are those of the whole, in any order and grouping", () => {
+    const next = random(1);
+    const values = Array.from({ length: 20_000 }, () => 1e6 + 1e3 * Math.log(next() + 1e-9));
+    const parts = Array.from({ length: 1_000 }, (_, part) =>
+      momentsOf(values.filter((_, index) => index % 1_000 === part)),
+    );
+    const whole = momentsOf(values);
+    const mean = values.reduce((sum, value) => sum + value / values.length, 0);
+    const m2 = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+    expect(whole.mean / mean).toBeCloseTo(1, 12);
+    expect(whole.m2 / m2).toBeCloseTo(1, 9);
+    const orders = [parts, parts.toReversed(), parts.toSorted(() => next() - 0.5)];
+    for (const order of orders) {
+      const merged = noMoments();
+      for (const part of order) addMoments(merged, part);
+      const paired = order.map((part) => ({ ...part }));
+      for (let left = paired.splice(0, 2); left[1]; left = paired.splice(0, 2)) {
+        addMoments(left[0]!, left[1]);
+        paired.push(left[0]!);
+        if (paired.length === 1) break;
+      }
+      for (const result of [merged, paired[0]!]) {
+        expect([result.count, result.min, result.max]).toEqual([whole.count, whole.min, whole.max]);
+        expect(result.mean / whole.mean).toBeCloseTo(1, 12);
+        expect(result.m2 / whole.m2).toBeCloseTo(1, 12);
+        expect((result.sum + result.compensation) / (whole.sum + whole.compensation)).toBeCloseTo(1, 14);
+      }
+    }
+  });
+
+  it("keep the deviation of near values, where a sum of squares cancels out", () => {
+    const { stddev, mean } = new Summary(momentsOf([1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16]));
+    expect([stddev, mean]).toEqual([Math.sqrt(22.5), 1e9 + 10]);
+  });
+
+  it("keep the sum of values of very different size", () => {
+    const moments = momentsOf([1, 1e100, 1, -1e100]);
+    expect(new Summary(moments).sum).toBe(2);
+    const parts = noMoments();
+    for (const value of [1, 1e100, 1, -1e100]) addMoments(parts, momentsOf([value]));
+    expect(new Summary(parts).sum).toBe(2);
+  });
+
+  it("of nothing are explicit: no count, no sum, and no number for the rest", () => {
+    const empty = new Summary(noMoments(), new Sketch());
+    expect({ ...(empty as object), q: empty.quantile(0.5) }).toEqual({
+      count: 0,
+      sum: 0,
+      mean: Number.NaN,
+      stddev: Number.NaN,
+      min: Number.NaN,
+      max: Number.NaN,
+      q: Number.NaN,
+    });
+    expect(new Summary(momentsOf([7])).stddev).toBe(0);
+    expect(() => empty.quantile(1.1)).toThrow(RangeError);
+    expect(() => new Summary(momentsOf([7])).quantile(0.5)).toThrow(TypeError);
+  });
+
+  it("of huge values are infinite, and never NaN", () => {
+    for (const values of [
+      [1e308, 1e308, -1e308],
+      [1e308, -1e308, 1e308, -1e308],
+      [-1.7e308, 1.7e308],
+    ]) {
+      const { sum, mean, stddev } = new Summary(momentsOf(values));
+      expect([Number.isNaN(sum), Number.isFinite(mean), stddev]).toEqual([false, true, Infinity]);
+    }
+  });
+});
+
+describe("the sketch", () => {
+  const distributions: Readonly<Record<string, (next: () => number) => number>> = {
+    uniform: (next) => 1 + 999 * next(),
+    "log-normal": (next) => Math.exp(2 * Math.sqrt(-2 * Math.log(next() + 1e-12)) * Math.cos(2 * Math.PI * next())),
+    bimodal: (next) => (next() < 0.9 ? 5 + next() : 5_000 + 1_000 * next()),
+    constant: () => 42,
+    negative: (next) => -(10 ** (6 * next())),
+  };
+
+  it.each(Object.keys(distributions))("gives quantiles within its error: %s", (name) => {
+    const next = random(7);
+    const values = Array.from({ length: 50_000 }, () => distributions[name]!(next)).toSorted((a, b) => a - b);
+    const moments = momentsOf(values);
+    const [whole, one, two] = [new Sketch(), new Sketch(), new Sketch()];
+    values.forEach((value, index) => {
+      whole.add(value);
+      (index % 3 === 0 ? one : two).add(value);
+    });
+    one.absorb(two);
+    for (const q of [0, 0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1]) {
+      const exact = values[Math.floor(q * (values.length - 1))]!;
+      const found = new Summary(moments, whole).quantile(q);
+      expect(Math.abs(found / exact - 1)).toBeLessThan(0.0109);
+      expect(new Summary(moments, one).quantile(q)).toBe(found);
+    }
+    expect(one.bins()).toEqual(whole.bins());
+  });
+
+  it("puts a value on an edge into the bin below, over the whole range of doubles", () => {
+    for (let exponent = -1_074; exponent <= 1_023; exponent++) expect(binOf(2 ** exponent)).toBe(32 * exponent - 1);
+    // Below, the next doubles lie in other bins.
+    for (let exponent = -1_021; exponent <= 1_023; exponent++) {
+      expect(binOf(2 ** exponent * (1 + Number.EPSILON))).toBe(32 * exponent);
+      expect(binOf(2 ** exponent * (1 - Number.EPSILON / 2))).toBe(32 * exponent - 1);
+    }
+    expect(binOf(Number.MAX_VALUE)).toBe(32 * 1_024 - 1);
+  });
+
+  it("is stored by fields, and the same when it is read again", () => {
+    const sketch = new Sketch();
+    for (const value of [0, -1, -2, 0.001, 7, 7, 1e300]) sketch.add(value);
+    const fields = sketch.fields();
+    const again = new Sketch();
+    for (let index = 0; index < fields.length; index += 2) again.addField(fields[index]!, Number(fields[index + 1]));
+    for (const other of ["count", "mean", "m2", "min", "max", "sum", "compensation", "layout", "__proto__"])
+      again.addField(other, 9);
+    expect(again.bins()).toEqual(sketch.bins());
+    expect(again.bins().map(({ count }) => count)).toEqual([1, 1, 1, 1, 2, 1]);
+  });
+});
+
+describe("ranges", () => {
+  const steps = precisionsOption(
+    "precisions",
+    [
+      { stepMs: 60_000, keepSamples: 60 },
+      { stepMs: 1_000, keepMs: 600_000 },
+      { stepMs: 900_000, keepMs: 86_400_000 },
+    ],
+    60,
+  );
+  const now = 1_700_000_123_456;
+
+  it("read the coarsest step that divides the wanted one and still has the beginning", () => {
+    expect(steps.map(({ stepMs }) => stepMs)).toEqual([1_000, 60_000, 900_000]);
+    const source = (range: Parameters<typeof planRange>[1]): number => planRange(steps, range, now).source.stepMs;
+    expect(source({ lastMs: 60_000 })).toBe(1_000);
+    expect(source({ lastMs: 1_800_000 })).toBe(60_000);
+    expect(source({ lastMs: 7_200_000 })).toBe(900_000);
+    expect(source({ lastMs: 60_000, stepMs: 60_000 })).toBe(60_000);
+    expect(source({ lastMs: 60_000, stepMs: 5_000 })).toBe(1_000);
+    expect(source({ lastMs: 3_600_000, stepMs: 300_000 })).toBe(60_000);
+    expect(source({ lastMs: 3_600_000, stepMs: 1_800_000 })).toBe(900_000);
+    // Nothing reaches that far back: what reaches furthest.
+    expect(source({ lastMs: 864_000_000 })).toBe(900_000);
+    expect(source({ lastMs: 7_200_000, stepMs: 60_000 })).toBe(60_000);
+  });
+
+  it("begin and end at whole buckets, and say where something may be missing", () => {
+    const plan = planRange(steps, { fromAt: now - 10_500, toAt: now }, now);
+    expect([plan.fromAt, plan.toAt]).toEqual([floorTo(now - 10_500, 1_000), floorTo(now, 1_000) + 1_000]);
+    expect(isPartial(plan, floorTo(now, 1_000), now)).toBe(true);
+    expect(isPartial(plan, floorTo(now, 1_000) - 1_000, now)).toBe(false);
+    expect(isPartial(plan, now - 700_000, now)).toBe(true);
+    expect(keyStarts(plan, 60_000, now)).toEqual([floorTo(now, 60_000)]);
+  });
+
+  it("that make no sense are refused", () => {
+    for (const range of [
+      {},
+      { lastMs: 1, fromAt: 1 },
+      { lastMs: 1, toAt: 1 },
+      { lastMs: 0 },
+      { fromAt: 5, toAt: 4 },
+      { lastMs: 1_000, stepMs: 1_500 },
+      { fromAt: -1 },
+      { fromAt: 0, stepMs: 1_000 },
+    ])
+      expect(() => planRange(steps, range, now), JSON.stringify(range)).toThrow(/Expected/);
+  });
+});
+
+describe("the server's clock", () => {
+  it("is taken from the quickest reply, and from any that contradicts", () => {
+    const clock = new ServerTime();
+    expect([clock.isKnown, clock.now()]).toEqual([false, Number.NaN]);
+    const local = performance.now();
+    const offsetOf = (): number => Math.round(clock.now() - performance.now());
+    clock.observe(local, 1_000_000 + local);
+    const first = offsetOf();
+    expect(Math.abs(first - 1_000_000)).toBeLessThan(1_000);
+    // A slow reply in agreement tells nothing new.
+    clock.observe(local - 5_000, 1_000_000 + local - 2_000);
+    expect(offsetOf()).toBe(first);
+    // The server's clock went back by five seconds: another master.
+    clock.observe(performance.now(), 995_000 + performance.now());
+    expect(Math.abs(offsetOf() - 995_000)).toBeLessThan(1_000);
+  });
+});
+
+describe("fingerprints", () => {
+  it.each([
+    ["Card 4242 refused", "Card <number> refused"],
+    ["user 550e8400-e29b-41d4-a716-446655440000 left", "user <uuid> left"],
+    ["key=0xDEADbeef took 12.5ms", "key=<hex> took <number>ms"],
+    ['GET "/a/b?c" from 10.0.0.1:8080', "GET <text> from <address>"],
+    ["at 2026-11-22T07:29:00.123Z by ann.lee@example.com", "at <time> by <email>"],
+    ["commit 9fceb02d0ae598e95dc970b74767f19372d61af8", "commit <hex>"],
+    ["worker-17 died, v2 lives: -3.5e10", "worker-<number> died, v<number> lives: <number>"],
+    ["don't stop, can't stop", "don't stop, can't stop"],
+    ["nothing to mask", "nothing to mask"],
+  ])("mask what differs: %s", (text, expected) => {
+    expect(masked(text)).toBe(expected);
+  });
+
+  it("are found quickly in long texts that look like much", () => {
+    for (const piece of ["'", '"\\', "a@", "1.", "deadbeef ", "0x", "-", "é😀"]) {
+      const startedAt = performance.now();
+      masked(piece.repeat(8_192 / piece.length));
+      // Quadratic would be minutes.
+      expect(performance.now() - startedAt).toBeLessThan(10_000);
+    }
+  });
+
+  it("are of a text that is cut between code points", () => {
+    expect(cutTo("a😀b", 4)).toBe("a");
+    expect(cutTo("a😀b", 5)).toBe("a😀");
+    expect(cutTo("é".repeat(10), 5)).toBe("éé");
+    expect(Buffer.byteLength(cutTo("😀".repeat(300_000), 8_192))).toBe(8_192);
+    expect(cutTo("short", 8_192)).toBe("short");
+  });
+});
+
+describe("the id of a series", () => {
+  it("is the same for labels in any order, and differs for different ones", () => {
+    expect(seriesId("n", ["b", "a"], ["2", "1"])).toBe("n;a=1;b=2");
+    expect(seriesId("n", ["a", "b"], ["1;b=2", ""])).not.toBe(seriesId("n", ["a", "b"], ["1", "2;b="]));
+    expect(seriesId("n", ["a"], ["%3B"])).not.toBe(seriesId("n", ["a"], [";"]));
+    expect(() => seriesId("n", ["a", "b", "c"], ["é".repeat(200), "é".repeat(60), "é"])).toThrow(/512 bytes/);
+  });
+});

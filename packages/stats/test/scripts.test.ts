@@ -1,0 +1,250 @@
+import { contract, useRedis } from "@kit/testing";
+import { about, type KeyState, nothing, stateOf } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import { type LogKeys, type SeriesKeys } from "../src/keys.js";
+import * as scripts from "../src/scripts/index.js";
+import { fixtureOf } from "./harness.js";
+
+const redis = useRedis(vitest);
+const fixture = fixtureOf(redis);
+const ledgerMs = 600_000;
+const dayMs = 86_400_000;
+
+let db: Redis;
+let keys: SeriesKeys;
+let log: LogKeys;
+let now: number;
+beforeEach(async () => {
+  db = redis.client;
+  keys = fixture.keysOf("series");
+  log = fixture.logKeysOf("log");
+  now = await fixture.serverMs();
+});
+
+interface Counted {
+  readonly seq?: number;
+  readonly amount?: number | string;
+  readonly validUntil?: number;
+  readonly ledger?: number;
+  readonly of?: SeriesKeys;
+  readonly bucketAmount?: number | string;
+}
+/** Adds to the total and to bucket 7 of one chunk. */
+const counting = ({ seq = 1, amount = 5, validUntil = 0, of = keys, bucketAmount = amount }: Counted = {}) => {
+  const chunk = [now + 60_000, 1, 7, bucketAmount];
+  const plan = [seq, amount, dayMs, 1, ...chunk];
+  return { series: [of.total, of.writer("w"), of.chunk(1_000, 0)], plan: [validUntil, plan.length, ...plan] };
+};
+const count = async (...batches: readonly Counted[]): Promise<string[]> => {
+  const all = batches.map(counting);
+  const series = all.flatMap((one) => one.series);
+  const plan = [batches[0]?.ledger ?? ledgerMs, ...all.flatMap((one) => one.plan)];
+  const [time, ...replies] = await scripts.count.script.run(db, { series }, { plan });
+  expect(Math.abs(Number(time) - now)).toBeLessThan(10_000);
+  return replies;
+};
+const counterState = (of = keys): Promise<Record<string, KeyState>> =>
+  stateOf(db, { total: of.total, writer: of.writer("w"), chunk: of.chunk(1_000, 0) });
+const untouched = { total: nothing, writer: nothing, chunk: nothing };
+
+describe("every script", () => {
+  it("keeps the contract of scripts", async () => {
+    const { count, merge, log, ...others } = scripts;
+    const all = [count.script, merge.script, log.script, others.lists, others.read, others.recent, others.seen];
+    expect(await contract(all, redis.server.nodes[0]!)).toEqual([]);
+  });
+});
+
+describe("count", () => {
+  it("adds to total and bucket, with expiries, and remembers the batch", async () => {
+    expect(await count({})).toEqual(["5"]);
+    expect(await counterState()).toEqual({
+      total: { type: "hash", value: { layout: "1", total: "5" }, ttl: about(dayMs) },
+      writer: { type: "string", value: "1 5", ttl: about(ledgerMs) },
+      chunk: { type: "hash", value: { 7: "5" }, ttl: about(60_000) },
+    });
+    expect(await count({ seq: 2, amount: 0 }, { seq: 3, amount: 9_007_199_254_740_986 })).toEqual([
+      "5",
+      "9007199254740991",
+    ]);
+    expect((await counterState())["total"]!.value).toMatchObject({ total: "9007199254740991" });
+  });
+
+  it("answers a batch again with what it was told first, and changes nothing", async () => {
+    await count({ seq: 4 });
+    await count({ seq: 5 });
+    const before = await counterState();
+    expect(await count({ seq: 5 }, { seq: 4 })).toEqual(["10", "10"]);
+    expect(await counterState()).toMatchObject({
+      total: { value: before["total"]!.value },
+      chunk: { value: before["chunk"]!.value },
+    });
+    expect(await count({ seq: 5, validUntil: 1 })).toEqual(["10"]);
+  });
+
+  it("keeps no ledger in the weaker deliveries", async () => {
+    expect(await count({ ledger: 0 })).toEqual(["5"]);
+    expect(await count({ ledger: 0 })).toEqual(["10"]);
+    expect((await counterState())["writer"]).toEqual(nothing);
+  });
+
+  it.each<[string, Counted, () => Promise<unknown>]>([
+    ["late", { validUntil: 1 }, () => Promise.resolve()],
+    ["overflow", { amount: "9007199254740992", bucketAmount: 1 }, () => Promise.resolve()],
+  ])("refuses a batch that is %s, and takes its neighbours", async (reply, batch, prepare) => {
+    await prepare();
+    const other = fixture.keysOf("other");
+    expect(await count(batch, { of: other })).toEqual([reply, "5"]);
+    expect(await counterState()).toEqual(untouched);
+  });
+
+  it.each<[string, string, (part: string) => Promise<unknown>]>([
+    ["type", "total", (key) => db.set(key, "x", "PX", 60_000)],
+    ["type", "writer", (key) => db.hset(key, "a", "b")],
+    ["type", "chunk", (key) => db.set(key, "x", "PX", 60_000)],
+    ["layout", "total", (key) => db.hset(key, "layout", "2")],
+    ["layout", "total", (key) => db.hset(key, "layout", "1", "total", "many")],
+  ])("replies %s for a bad %s, writes nothing of that series, and takes its neighbours", async (reply, part, spoil) => {
+    const key = { total: keys.total, writer: keys.writer("w"), chunk: keys.chunk(1_000, 0) }[part]!;
+    await spoil(key);
+    await db.pexpire(key, 60_000);
+    const before = await counterState();
+    const other = fixture.keysOf("other");
+    expect(await count({}, { of: other })).toEqual([reply, "5"]);
+    const after = await counterState();
+    for (const name of Object.keys(after)) expect(after[name]!.value).toEqual(before[name]!.value);
+  });
+
+  it("sets an expiry again only with a new bucket", async () => {
+    await count({});
+    await db.pexpire(keys.chunk(1_000, 0), 30_000);
+    await count({ seq: 2 });
+    expect((await counterState())["chunk"]).toMatchObject({ value: { 7: "10" }, ttl: about(30_000) });
+  });
+});
+
+describe("merge", () => {
+  const merging = (seq: number, value: number, validUntil = 0): { series: string[]; plan: (string | number)[] } => {
+    const partial = [1, 1, 1, 1, value, 0, value, value, value, 0, now + 60_000, "p5", 1, value, "a"];
+    const series = [keys.dist, keys.writer("w"), keys.window(1_000, 0), keys.slowest(1_000, 0)];
+    const plan = [seq, series.length, dayMs, 16, 3, 1, ...partial];
+    return { series, plan: [ledgerMs, validUntil, plan.length, ...plan] };
+  };
+  const merge = async (...args: Parameters<typeof merging>): Promise<string> => {
+    const { series, plan } = merging(...args);
+    const [, reply = ""] = await scripts.merge.script.run(db, { series }, { plan });
+    return reply;
+  };
+  const state = (): Promise<Record<string, KeyState>> =>
+    stateOf(db, {
+      dist: keys.dist,
+      writer: keys.writer("w"),
+      window: keys.window(1_000, 0),
+      list: keys.slowest(1_000, 0),
+    });
+
+  it("merges into the window and all of time, with expiries, once for each batch", async () => {
+    expect(await merge(1, 4)).toBe("1 4 0 4 4 4 0 1 4 0 4 4 4 0");
+    const told = await merge(2, 8);
+    expect(told).toBe("2 6 8 4 8 12 0 2 6 8 4 8 12 0");
+    expect(await merge(2, 8)).toBe(told);
+    const hash = { count: "2", mean: "6", m2: "8", min: "4", max: "8", sum: "12", compensation: "0", p5: "2" };
+    expect(await state()).toEqual({
+      dist: { type: "hash", value: { ...hash, layout: "1" }, ttl: about(dayMs) },
+      writer: { type: "string", value: `2 ${told}`, ttl: about(ledgerMs) },
+      window: { type: "hash", value: hash, ttl: about(60_000) },
+      list: { type: "zset", value: ["a", "8"], ttl: about(60_000) },
+    });
+  });
+
+  it("refuses what is late, of another type or layout, and writes nothing", async () => {
+    expect(await merge(1, 4, 1)).toBe("late");
+    expect(await state()).toEqual({ dist: nothing, writer: nothing, window: nothing, list: nothing });
+    for (const key of [keys.window(1_000, 0), keys.slowest(1_000, 0), keys.writer("w"), keys.dist]) {
+      await db.rpush(key, "x");
+      expect(await merge(1, 4)).toBe("type");
+      await db.del(key);
+    }
+    await db.hset(keys.dist, "layout", "7");
+    expect(await merge(1, 4)).toBe("layout");
+    await db.del(keys.dist);
+    expect(await state()).toEqual({ dist: nothing, writer: nothing, window: nothing, list: nothing });
+  });
+
+  it("keeps digits and infinities over many merges", async () => {
+    await merge(1, 0.1);
+    await merge(2, 0.2);
+    expect((await state())["dist"]!.value).toMatchObject({ sum: "0.30000000000000004", min: "0.10000000000000001" });
+    await merge(3, 1.7e308);
+    await merge(4, 1.7e308);
+    expect((await state())["dist"]!.value).toMatchObject({
+      sum: "inf",
+      m2: "inf",
+      compensation: "0",
+      max: "1.6999999999999999e+308",
+    });
+    expect(await merge(5, 1)).toMatch(/^5 \S+ inf /);
+  });
+});
+
+describe("log", () => {
+  const logging = async (
+    seq: number,
+    fingerprint: string,
+    times = 1,
+    maxDistinct = 2,
+    validUntil = 0,
+  ): Promise<string> => {
+    const series = [log.meta, log.writer("w"), log.log("warn"), log.top("warn", 0), log.seen("warn", 0)];
+    const entry = [now, 40, `text of ${fingerprint}`, "", fingerprint];
+    const counted = [fingerprint, times, now, now + seq, `sample of ${fingerprint}`];
+    const plan = [seq, 1, 1, 2, 30_000, dayMs, maxDistinct, 1, ...entry, now + 60_000, 1, ...counted];
+    const [, reply = ""] = await scripts.log.script.run(
+      db,
+      { series },
+      { plan: [ledgerMs, validUntil, plan.length, ...plan] },
+    );
+    return reply;
+  };
+  const state = (): Promise<Record<string, KeyState>> =>
+    stateOf(db, { meta: log.meta, log: log.log("warn"), top: log.top("warn", 0), seen: log.seen("warn", 0) });
+
+  it("stores the entry and counts it in one step, once for each batch, with expiries", async () => {
+    expect([await logging(1, "a", 3), await logging(2, "a"), await logging(2, "a")]).toEqual(["1", "1", "1"]);
+    expect(await state()).toEqual({
+      meta: { type: "hash", value: { layout: "1" }, ttl: about(dayMs) },
+      log: { type: "stream", value: null, ttl: about(30_000) },
+      top: { type: "zset", value: ["a", "4"], ttl: about(60_000) },
+      seen: { type: "hash", value: { a: `0 ${now} ${now + 2} sample of a` }, ttl: about(60_000) },
+    });
+    await logging(3, "b");
+    expect(await db.xlen(log.log("warn"))).toBe(2);
+  });
+
+  it("lets a new fingerprint take the place of the rarest, with its count as possible error", async () => {
+    await logging(1, "a", 5);
+    await logging(2, "b", 2);
+    await logging(3, "c", 1);
+    expect(await state()).toMatchObject({
+      top: { value: ["c", "3", "a", "5"] },
+      seen: { value: { a: expect.stringMatching(/^0 /) as unknown, c: expect.stringMatching(/^2 /) as unknown } },
+    });
+    await logging(4, "c", 1);
+    expect((await state())["seen"]!.value).toMatchObject({ c: `2 ${now} ${now + 4} sample of c` });
+  });
+
+  it("refuses what is late, of another type or layout, and stores nothing", async () => {
+    expect(await logging(1, "a", 1, 2, 1)).toBe("late");
+    for (const key of [log.log("warn"), log.top("warn", 0), log.seen("warn", 0), log.writer("w"), log.meta]) {
+      await db.rpush(key, "x");
+      expect(await logging(1, "a")).toBe("type");
+      await db.del(key);
+    }
+    await db.hset(log.meta, "layout", "2");
+    expect(await logging(1, "a")).toBe("layout");
+    await db.del(log.meta);
+    expect(await state()).toEqual({ meta: nothing, log: nothing, top: nothing, seen: nothing });
+  });
+});

@@ -1,0 +1,3 @@
+import { statsBehaviour } from "./behaviour.js";
+
+statsBehaviour("cluster");
