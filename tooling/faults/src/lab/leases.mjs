@@ -1,6 +1,6 @@
 // What a worker does with leases of any kind: takes them again and again, works under them, gives them back, and notes
 // what became of each.
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { clock } from "./clock.mjs";
 import { abortReason, attempt, detail, isLeaving, isTold, log, outcomeOf, settings, timed } from "./contender.mjs";
 import { seeded } from "./random.mjs";

@@ -39,7 +39,8 @@ export const builtWith = (
   ...mutations: readonly Mutation[]
 ): string => {
   const require = createRequire(join(workspaceFolder, "package.json"));
-  const built = readFileSync(join(require.resolve(`${packageName}/package.json`), "../dist", file), "utf8");
+  const dist = join(require.resolve(`${packageName}/package.json`), "../dist");
+  const built = readFileSync(join(dist, file), "utf8");
   // In this workspace, so that its imports find what they look for.
   const folder = join(workspaceFolder, "test-results");
   mkdirSync(folder, { recursive: true });
@@ -47,8 +48,8 @@ export const builtWith = (
   const part = `${copy}.${String(process.pid)}.part`;
   // What stands last is put in first, since all are put in at the same place.
   const changed = mutations.toReversed().reduce(mutated, built);
-  // A part of a package finds its main file beside it.
-  writeFileSync(part, changed.replaceAll('from "./index.js"', `from "${packageName}"`));
+  // An entry of a package finds the others beside it.
+  writeFileSync(part, changed.replace(/\b(from|import) "\.\//g, `$1 "${pathToFileURL(dist).href}/`));
   // Another run may be reading it.
   renameSync(part, copy);
   return pathToFileURL(copy).href;

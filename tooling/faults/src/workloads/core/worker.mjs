@@ -1,6 +1,6 @@
 // A process that keeps readers of every entry and one component, writes entries now and then, and writes what it wants to
 // be durable. It looks at what its readers show all the time.
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import {
   attempt,

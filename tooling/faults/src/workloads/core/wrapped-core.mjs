@@ -1,6 +1,6 @@
 // Controls: the parts of core as their callers see them, with one lie. Which one says the query of the address they are
 // imported by.
-import { isReplyError, pause } from "@kit/core";
+import { isReplyError, pause } from "@kit/core/toolkit";
 import { createConfig as createTrueConfig } from "@kit/core/config";
 import { durable as trueDurable } from "@kit/core/durable";
 import { lying } from "../../lab/lies.mjs";

@@ -3,7 +3,7 @@
 // It is rude on purpose: it reads and writes the register also after its lease was lost. Refusing that is the fencing
 // token's work.
 import { readFileSync } from "node:fs";
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { connected, farewell, left, log, noteBackground, settings } from "../../lab/contender.mjs";
 import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
 

@@ -1,5 +1,5 @@
 // A contender: takes permits of the semaphores again and again, and asks the server what it has of each.
-import { pause } from "@kit/core";
+import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import { attempt, connected, farewell, left, log, noteBackground, settings } from "../../lab/contender.mjs";
 import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
