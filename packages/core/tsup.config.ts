@@ -1,3 +1,3 @@
 import { library } from "@tooling/build";
 
-export default library(["kernel", "toolkit", "batching", "config", "durable", "leasing", "otel"]);
+export default library(["kernel"]);

@@ -1,3 +1,4 @@
+import { readdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { defineConfig } from "tsup";
 
@@ -24,16 +25,24 @@ const entriesApart = (entries, extension) => ({
   },
 });
 
+/** The names of the entries that the manifest of the package exports besides the main one. */
+const exportedParts = () =>
+  Object.keys(JSON.parse(readFileSync("package.json", "utf8")).exports)
+    .map((path) => path.slice("./".length))
+    .filter((name) => name !== "" && name !== "package.json");
+
 /**
- * A published library: ESM and CommonJS with types for both. `parts` are the names of its further entries, each a folder
- * in `src` with an index; one that the manifest does not export is what its entries share. uuid is carried along: reading its score of small files takes longer than loading all of ours,
- * and CommonJS code cannot require it everywhere (Jest). CommonJS loads ioredis lazily by `require`, since Jest refuses
- * `import()` there. The types come from one pass of their own: they are the slow part, and the same for both formats.
+ * A published library: ESM and CommonJS with types for both. Each entry of its manifest, `./x`, is built from
+ * `src/x/index.ts`, and so are the parts named here: those that the entries share and nobody else can import.
+ *
+ * uuid is carried along: reading its score of small files takes longer than loading all of ours, and CommonJS code cannot
+ * require it everywhere (Jest). CommonJS loads ioredis lazily by `require`, since Jest refuses `import()` there. The types
+ * come from one pass of their own: they are the slow part, and the same for both formats.
  */
-export const library = (parts = []) => {
+export const library = (sharedParts = []) => {
   const entry = {
     index: "src/index.ts",
-    ...Object.fromEntries(parts.map((part) => [part, `src/${part}/index.ts`])),
+    ...Object.fromEntries([...exportedParts(), ...sharedParts].map((part) => [part, `src/${part}/index.ts`])),
   };
   const common = { ...shared, entry, noExternal: ["uuid"] };
   return defineConfig([
@@ -52,3 +61,16 @@ export const library = (parts = []) => {
 
 /** A program of ours: ESM only, no types. */
 export const application = (entry) => defineConfig({ ...shared, entry, format: ["esm"], clean: true });
+
+/**
+ * The entries of a program that its folders are: for each folder in `parent`, `<folder>.<name>` is built from the file
+ * that `files` gives for the name. They lie beside the program, so that paths relative to a file hold in all of them.
+ */
+export const entriesOf = (parent, files) =>
+  Object.fromEntries(
+    readdirSync(parent, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .flatMap(({ name }) =>
+        Object.entries(files).map(([part, file]) => [`${name}.${part}`, `${parent}/${name}/${file}`]),
+      ),
+  );
