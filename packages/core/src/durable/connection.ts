@@ -3,13 +3,15 @@ import {
   type Address,
   Deadline,
   type ExclusiveConnection,
+  infoFields,
   isReplyError,
   pause,
   type ClientContext,
   serverError,
+  serverVersion,
   slotOf,
 } from "../toolkit/index.js";
-import { fieldsOf, settingsOf, type Standing, standingOf, versionOf } from "./info.js";
+import { settingsOf, type Standing, standingOf } from "./info.js";
 import type { Terms } from "./terms.js";
 
 /** What came of one command: its reply, the server's refusal, or silence. */
@@ -64,11 +66,11 @@ export const look = async (
   const standing = standingOf(replyOf(replication));
   if (!server || !persistence || !config)
     return { standing, version: undefined, settings: undefined, isFirstRewrite: false };
-  const saved = fieldsOf(replyOf(persistence));
+  const saved = infoFields(replyOf(persistence));
   const isRewriting = saved.get("aof_rewrite_in_progress") === "1" || saved.get("aof_rewrite_scheduled") === "1";
   return {
     standing,
-    version: versionOf(fieldsOf(replyOf(server))),
+    version: serverVersion(infoFields(replyOf(server))),
     settings: "refusal" in config ? undefined : settingsOf(replyOf(config)),
     isFirstRewrite: isRewriting && saved.get("aof_last_rewrite_time_sec") === "-1",
   };

@@ -1,15 +1,17 @@
 import type { RedisLike } from "../index.js";
 import {
   type Address,
+  clusterMembers,
   Deadline,
   type ExclusiveConnection,
+  infoFields,
   integerOption,
   optionsObject,
   type ClientContext,
   withContext,
 } from "../toolkit/index.js";
 import { say } from "./connection.js";
-import { fieldsOf, type Standing, standingOf } from "./info.js";
+import { type Standing, standingOf } from "./info.js";
 
 /** How a report is made. */
 export interface ReportOptions {
@@ -97,7 +99,7 @@ class Survey<T> {
           if (!node) address = connection.address;
         });
         this.#known.add(address);
-        const info = fieldsOf(text);
+        const info = infoFields(text);
         const run = info.get("run_id") ?? address;
         if (this.#runs.has(run)) return undefined;
         this.#runs.add(run);
@@ -127,10 +129,7 @@ class Survey<T> {
     if (!isCluster) return [];
     const call = { what: "CLUSTER NODES", mutates: false, idempotent: true, deadline: this.#deadline };
     const text = String(await this.#context.executor.run("CLUSTER", ["NODES"], call).catch(() => ""));
-    return text.split("\n").flatMap((line) => {
-      const [, host = "", port] = /^\S+ (\S*):(\d+)@/.exec(line) ?? [];
-      return port === undefined || host === "" ? [] : [{ host, port: Number(port) }];
-    });
+    return clusterMembers(text).filter(({ host, port }) => host !== "" && port > 0);
   }
 }
 

@@ -1,3 +1,4 @@
+export { attachedReplicas, clusterMembers, infoFields, serverVersion } from "./server-replies.js";
 export {
   addressOf,
   atDeadline,
@@ -42,3 +43,4 @@ export type {
   ScheduledLease,
   ServerClock,
 } from "../kernel/index.js";
+export type { AttachedReplicaLine, ClusterMember } from "./server-replies.js";
