@@ -1,3 +1,4 @@
+export { countText, secondsText } from "./descriptor.js";
 export { attachedReplicas, clusterMembers, infoFields, serverVersion } from "./server-replies.js";
 export {
   addressOf,
@@ -43,4 +44,22 @@ export type {
   ScheduledLease,
   ServerClock,
 } from "../kernel/index.js";
+export type {
+  CliArgument,
+  CliCommand,
+  CliOption,
+  CliOutput,
+  CommandCall,
+  CommandForm,
+  DoctorCheck,
+  EndlessKeys,
+  Facts,
+  Finding,
+  InspectCall,
+  Inspector,
+  PackageDescriptor,
+  Permissions,
+  Report,
+  Severity,
+} from "./descriptor.js";
 export type { AttachedReplicaLine, ClusterMember } from "./server-replies.js";

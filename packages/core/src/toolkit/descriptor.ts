@@ -1,0 +1,163 @@
+import type { Connection } from "../connect/connect.js";
+
+/**
+ * What the tools know of a package: the command line builds its commands, reports and checks from it. A package exports
+ * it as `descriptor` from its entry `@kit/<name>/descriptor`.
+ */
+export interface PackageDescriptor {
+  /** The package's name without its scope, which is also the second part of its keys. */
+  readonly name: string;
+  /** What the package keeps in Redis, in the plural, as in "locks cannot work". */
+  readonly things: string;
+  readonly permissions: Permissions;
+  /** The package's keys without expiry. `kit doctor` warns of every other one. */
+  readonly endlessKeys?: readonly EndlessKeys[];
+  readonly inspectors?: readonly Inspector[];
+  readonly commands?: readonly CliCommand[];
+  readonly checks?: readonly DoctorCheck[];
+}
+
+/** A command and its arguments. */
+export type CommandForm = readonly [command: string, ...args: (string | number)[]];
+
+/**
+ * The commands that the package's least-privilege ACL user needs, beyond those that core runs for every package.
+ * Together they are the package's `acl.txt`.
+ */
+export interface Permissions {
+  /**
+   * `kit doctor` runs these to see whether the server permits them. `key` exists nowhere, is the package's own, and has
+   * a hash tag. Each form must change nothing: read, remove, or write only to what exists (`XX`).
+   */
+  readonly tried: (key: string) => readonly CommandForm[];
+  /** Commands that always write. They are never run: where the server permits, ACL DRYRUN is asked about them. */
+  readonly asked?: (key: string) => readonly CommandForm[];
+}
+
+/** Keys that have no expiry. */
+export interface EndlessKeys {
+  /** Matches what follows `<prefix>:<name>:` in such a key, as in `/^\{.*\}:entry$/s`. */
+  readonly key: RegExp;
+  /** What is wrong when such a key has no expiry; without it such keys are permanent by design. */
+  readonly problem?: { readonly text: string; readonly fix: string };
+}
+
+/** What a person at a terminal, or a script, asked for. */
+export interface InspectCall {
+  /** A connection of the call's own; the command line closes it. */
+  readonly redis: Connection;
+  readonly prefix: string;
+  /** The value of an option that takes text; undefined when it is not given. */
+  readonly text: (option: string) => string | undefined;
+  /** The value of an option that takes an integer; undefined when it is not given. */
+  readonly integer: (option: string) => number | undefined;
+  /** Whether an option without a value is given. */
+  readonly isSet: (option: string) => boolean;
+}
+
+/** The same for a command, which may take long and write much. */
+export interface CommandCall extends InspectCall {
+  readonly output: CliOutput;
+  /** Aborts on Ctrl-C and SIGTERM. The process exits when the command has settled, and after 10 s in any case. */
+  readonly signal: AbortSignal;
+}
+
+/** An argument; they stand in the order of the list, and reach the function as text in that order. */
+export interface CliArgument {
+  readonly name: string;
+  readonly about: string;
+  /** `optional` and `many` (one or more) can only be the last. @default "one" */
+  readonly count?: "one" | "optional" | "many";
+}
+
+/** An option. `--url`, `--prefix`, `--json`, `--keys` and `--help` are the command line's own. */
+export interface CliOption {
+  /** Without the dashes. */
+  readonly name: string;
+  readonly about: string;
+  /** The kind of its value; without it the option is a switch. An integer is 0 or more. */
+  readonly takes?: "text" | "integer";
+}
+
+/** Names and values. */
+export type Facts = readonly (readonly [name: string, value: string])[];
+
+/** One answer in two forms. */
+export interface Report {
+  /** Plain data for `--json`, without secrets. Its fields are an interface: later versions only add some. */
+  readonly data: object;
+  /** The same in words. */
+  readonly facts?: Facts;
+  /** Rows of text, printed below the facts. */
+  readonly table?: { readonly columns: readonly string[]; readonly rows: readonly (readonly string[])[] } | undefined;
+}
+
+/** `kit inspect <thing> <arguments>`: one thing at one instant. It must change nothing. */
+export interface Inspector {
+  readonly thing: string;
+  /** One line for `kit inspect`, which lists what there is. */
+  readonly about: string;
+  /** @default one argument, `name` */
+  readonly args?: readonly CliArgument[];
+  readonly options?: readonly CliOption[];
+  readonly look: (call: InspectCall, ...args: string[]) => Promise<Report>;
+  /** The keys behind it. With it the inspector has the option `--keys`, which adds their types and expiries. */
+  readonly keys?: (prefix: string, ...args: string[]) => readonly string[];
+}
+
+/** A further command. */
+export interface CliCommand {
+  /** The words after `kit`: `"queue retry"`, `"ship"`. */
+  readonly path: string;
+  readonly about: string;
+  readonly args?: readonly CliArgument[];
+  readonly options?: readonly CliOption[];
+  /** A `TypeError` or `RangeError` is the caller's mistake (exit code 64), any other error a problem (2). */
+  readonly run: (call: CommandCall, ...args: string[]) => Promise<void>;
+}
+
+/** Where a command writes. Each function resolves when the reader has taken the text. */
+export interface CliOutput {
+  /** The command's one answer: words, or with `--json` one object. */
+  report(report: Report): Promise<void>;
+  /** One of many answers that come over time: a line of words, or with `--json` a line of JSON. */
+  line(data: object, text: string): Promise<void>;
+  /** Raw data on stdout, whether `--json` is given or not. */
+  bytes(chunk: Uint8Array): Promise<void>;
+  /** A message to the person, on stderr. */
+  note(text: string): Promise<void>;
+}
+
+/** From good to bad; `skipped` when a check could not look. */
+export type Severity = "skipped" | "ok" | "warning" | "problem";
+
+/** One thing that a check found, in words. */
+export interface Finding {
+  readonly severity: Severity;
+  readonly text: string;
+  /** How to mend a warning or a problem. */
+  readonly fix?: string;
+}
+
+/** One check of `kit doctor`. It must change nothing, and has 5 s. */
+export interface DoctorCheck {
+  /** Stable, for scripts; begins with the package's name: `queue-dead-letters`. At most 19 characters. */
+  readonly id: string;
+  /** What `kit help <id>` prints: when it speaks up, why that matters, how to mend it. Markdown. */
+  readonly about: string;
+  /** An error becomes a `skipped` finding with its message. */
+  readonly look: (context: {
+    readonly redis: Connection;
+    readonly prefix: string;
+    /** Aborts when the result is no longer awaited. */
+    readonly signal: AbortSignal;
+  }) => Promise<readonly Finding[]>;
+}
+
+/** A span for people: `8.1 s`, `42 s`. */
+export const secondsText = (ms: number): string =>
+  ms < 10_000 ? `${(ms / 1_000).toFixed(1)} s` : `${String(Math.round(ms / 1_000))} s`;
+
+/** How many there are, and the names of the first: `3: web-2, web-3, …`. */
+export const countText = (count: number, first: readonly string[], none = "nobody"): string =>
+  count === 0 ? none : `${String(count)}: ${first.join(", ")}${count > first.length ? ", …" : ""}`;
