@@ -1,3 +1,4 @@
+import { infoFields } from "@kit/core/toolkit";
 import type { Redis, RedisOptions } from "ioredis";
 
 type Settings = Omit<RedisOptions, "replyMapping">;
@@ -115,8 +116,7 @@ export class ServerNode {
 
   /** The fields of INFO as they are now. @throws {Refused} */
   async freshInfo(): Promise<ReadonlyMap<string, string>> {
-    const text = String(await this.call("INFO"));
-    return new Map([...text.matchAll(/^([^:#\r\n]+):(.*?)\r?$/gm)].map(([, name = "", value = ""]) => [name, value]));
+    return infoFields(await this.call("INFO"));
   }
 
   /** The settings that the server runs with, by name. @throws {Refused} */

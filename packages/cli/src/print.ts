@@ -1,5 +1,6 @@
 import { styleText } from "node:util";
-import { counted, type Severity } from "./doctor/check.js";
+import type { Facts, Severity } from "@kit/core/toolkit";
+import { counted } from "./doctor/check.js";
 import type { CheckResult, Report } from "./doctor/index.js";
 
 /** Where nobody says how wide the page is, and where lines get too long to read. */
@@ -19,7 +20,7 @@ const wordOf = (severity: Severity): string => {
 };
 
 /** Control characters could rewrite the terminal; names come from other people. */
-const harmless = (text: string): string => text.replace(/\p{C}/gu, "·");
+export const harmless = (text: string): string => text.replace(/\p{C}/gu, "·");
 
 /** A path that no line takes goes on in the next one behind a slash, not where the terminal's edge happens to be. */
 const piecesOf = (word: string, room: number): readonly string[] => {
@@ -72,7 +73,7 @@ export const summaryLine = (report: Report): string => {
 };
 
 /** Names and values under each other. */
-export const factLines = (facts: readonly (readonly [name: string, value: string])[]): string =>
+export const factLines = (facts: Facts): string =>
   besideEachOther(facts, [Math.max(...facts.map(([name]) => name.length))])
     .join("\n")
     .concat("\n");

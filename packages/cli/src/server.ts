@@ -1,4 +1,5 @@
 import { connect, type Connection, KitError } from "@kit/core";
+import type { PackageDescriptor } from "@kit/core/toolkit";
 import { type NodeConnection, ServerNode } from "./node.js";
 
 type Topology = "single" | "sentinel" | "cluster";
@@ -11,6 +12,8 @@ export interface Server {
   /** The one server, or each master of the Cluster: those first that answered at the beginning. */
   readonly nodes: readonly [ServerNode, ...ServerNode[]];
   readonly prefix: string;
+  /** The packages that are installed. */
+  readonly packages: readonly PackageDescriptor[];
   /** Aborted when nobody waits for the checks any more. */
   readonly ended: AbortSignal;
   /** How long it took until the server answered. */
@@ -44,8 +47,15 @@ const mastersOf = async (known: readonly ServerNode[]): Promise<readonly ServerN
   return nodes;
 };
 
+/** What the doctor is asked to look at. */
+export interface Examined {
+  readonly url: string;
+  readonly prefix: string;
+  readonly packages: readonly PackageDescriptor[];
+}
+
 /** @throws all that `connect()` throws. */
-export const openServer = async (url: string, prefix: string, ended: AbortSignal): Promise<Server> => {
+export const openServer = async ({ url, prefix, packages }: Examined, ended: AbortSignal): Promise<Server> => {
   const startedAt = performance.now();
   let redis: Connection;
   let trouble: KitError | undefined;
@@ -69,6 +79,7 @@ export const openServer = async (url: string, prefix: string, ended: AbortSignal
     redis,
     nodes: [first, ...others],
     prefix,
+    packages,
     ended,
     connectedMs,
     ...(trouble ? { trouble } : {}),

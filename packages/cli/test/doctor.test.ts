@@ -103,7 +103,7 @@ describe("kit doctor on a sound server", () => {
   });
 
   it("explains each check in the documentation", () => {
-    const page = readFileSync(new URL("../../../apps/docs/doctor.md", import.meta.url), "utf8");
+    const page = readFileSync(new URL("../docs/doctor.md", import.meta.url), "utf8");
     expect([...page.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading)).toEqual(ids);
   });
 
@@ -306,7 +306,7 @@ describe("kit doctor with a user that may do little", () => {
 
   it("looks at what it may, says what it may not, and exits 0", async () => {
     const { code, of, said } = await doctor(await as(grants), ["--strict"]);
-    expect(said("permissions")).toBe("this user may do all that core and the lock need");
+    expect(said("permissions")).toBe("this user may do all that @kit/core and @kit/lock need");
     for (const id of ["keys-without-expiry", "slow-log", "script-limits"]) {
       expect(of(id).severity).toBe("skipped");
       expect(said(id)).toMatch(/^not permitted: (SCAN|SLOWLOG GET|CONFIG GET)$/);
@@ -337,7 +337,7 @@ describe("kit doctor with a user that may do little", () => {
   it("catches a command that the semaphore needs", async () => {
     const rules = grantsOf("semaphore");
     expect((await doctor(await as(rules))).said("permissions")).toBe(
-      "this user may do all that core and the semaphore need",
+      "this user may do all that @kit/core and @kit/semaphore need",
     );
     const { code, said } = await doctor(await as(rules.filter((grant) => grant !== "+zlexcount")));
     expect(said("permissions")).toBe("this user may not run ZLEXCOUNT on kit:semaphore:*: semaphores cannot work");

@@ -1,12 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { startRedis, type RedisMode, type RedisServer, type StartRedisOptions } from "@kit/testing";
 import { afterAll, onTestFinished } from "vitest";
-
-export const program: string = fileURLToPath(new URL("../dist/main.js", import.meta.url));
 
 const folders: string[] = [];
 afterAll(() => {
@@ -22,16 +20,25 @@ export const emptyFolder = (): string => {
 
 const nowhere = emptyFolder();
 
-/** The program with its dependencies and nothing else beside it. */
-export const loneProgram = (): string => {
+const here = fileURLToPath(new URL("..", import.meta.url));
+
+/** Puts what is under a path into a folder of packages, by its name. */
+const install = (packages: string, name: string, path: string): void => {
+  mkdirSync(dirname(join(packages, name)), { recursive: true });
+  symlinkSync(realpathSync(path), join(packages, name));
+};
+
+/** The program with its dependencies and only these packages of kit beside it. */
+export const programBeside = (...names: readonly string[]): string => {
   const folder = emptyFolder();
-  const here = fileURLToPath(new URL("..", import.meta.url));
   for (const file of ["dist", "package.json"]) cpSync(join(here, file), join(folder, file), { recursive: true });
-  mkdirSync(join(folder, "node_modules/@kit"), { recursive: true });
-  for (const name of ["@kit/core", "commander", "ioredis"])
-    symlinkSync(realpathSync(join(here, "node_modules", name)), join(folder, "node_modules", name));
+  for (const name of ["@kit/core", "commander", "ioredis", ...names.map((one) => `@kit/${one}`)])
+    install(join(folder, "node_modules"), name, join(here, "node_modules", name));
   return join(folder, "dist/main.js");
 };
+
+/** What these tests look at does not change with the packages that are added. */
+export const program: string = programBeside("lock", "semaphore");
 
 export interface KitOptions {
   readonly cwd?: string;

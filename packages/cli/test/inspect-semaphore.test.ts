@@ -1,7 +1,7 @@
 import { createSemaphore, type Semaphore, type SemaphoreOptions } from "@kit/semaphore";
 import { eventually, startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { kit, loneProgram, started } from "./harness.js";
+import { kit, programBeside, started } from "./harness.js";
 
 describe("kit inspect semaphore", () => {
   let server: RedisServer;
@@ -173,7 +173,7 @@ describe("kit inspect semaphore", () => {
 
   it("says in one sentence that @kit/semaphore is not installed", async () => {
     const { code, stdout, stderr } = await kit(["inspect", "semaphore", "a", "--url", server.url], {
-      program: loneProgram(),
+      program: programBeside(),
     });
     expect({ code, stdout, stderr }).toEqual({
       code: 64,

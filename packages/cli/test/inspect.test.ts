@@ -1,7 +1,7 @@
 import { createLock } from "@kit/lock";
 import { eventually, startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { kit, loneProgram, started } from "./harness.js";
+import { kit, programBeside, started } from "./harness.js";
 
 describe("kit inspect lock", () => {
   let server: RedisServer;
@@ -119,7 +119,7 @@ describe("kit inspect lock", () => {
 
   it("says in one sentence that @kit/lock is not installed", async () => {
     const { code, stdout, stderr } = await kit(["inspect", "lock", "a", "--url", server.url], {
-      program: loneProgram(),
+      program: programBeside(),
     });
     expect({ code, stdout, stderr }).toEqual({
       code: 64,

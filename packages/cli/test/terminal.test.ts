@@ -13,7 +13,7 @@ const { version } = JSON.parse(readFileSync(new URL("../package.json", import.me
   version: string;
 };
 
-const page = readFileSync(new URL("../../../apps/docs/doctor.md", import.meta.url), "utf8");
+const page = readFileSync(new URL("../docs/doctor.md", import.meta.url), "utf8");
 
 describe("the look of a report", () => {
   it("is this, at 80 columns", () => {

@@ -10,6 +10,7 @@ export {
   migrateLogin,
   usedCommands,
 } from "./acl.js";
+export { commandCall, describeDescriptor, inspectCall } from "./descriptor.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
 export { Peer, runProgram } from "./programs.js";

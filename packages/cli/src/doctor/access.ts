@@ -1,6 +1,7 @@
+import type { Finding } from "@kit/core/toolkit";
 import { Refused, type ServerNode } from "../node.js";
 import { isLoopback } from "../target.js";
-import { type Check, type Finding, ok, onEachNode, problem, warning } from "./check.js";
+import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
 /** Whether somebody without name and password is served. */
 const isOpen = async (node: ServerNode): Promise<boolean> => {

@@ -1,16 +1,7 @@
-import { Refused, type ServerNode, Silent } from "../node.js";
+import { KitError } from "@kit/core";
+import type { Finding, Severity } from "@kit/core/toolkit";
+import { isRefusal, Refused, type ServerNode, Silent } from "../node.js";
 import type { Server } from "../server.js";
-
-/** From good to bad, with `skipped` for what could not be looked at. */
-export type Severity = "skipped" | "ok" | "warning" | "problem";
-
-/** One thing that a check found, in words. */
-export interface Finding {
-  readonly severity: Severity;
-  readonly text: string;
-  /** What to do about it. */
-  readonly fix?: string;
-}
 
 /** Looks at one thing, and changes nothing. */
 export interface Check {
@@ -41,8 +32,12 @@ export const bringBack =
 
 /** Why a check could not look. */
 export const skippedFor = (error: unknown): Finding => {
-  if (error instanceof Refused) return skipped(`not permitted: ${error.message}`);
-  const text = `could not look: ${error instanceof Error ? error.message : String(error)}`;
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof Refused) return skipped(`not permitted: ${message}`);
+  // A package's check asks by itself; what the server says names the command.
+  if (isRefusal(message) || (KitError.is(error) && error.code === "KIT_NO_PERMISSION"))
+    return skipped(`not permitted: ${message.replace(/^NOPERM /, "")}`);
+  const text = `could not look: ${message}`;
   return error instanceof Silent && error.isNews ? problem(text, bringBack) : skipped(text);
 };
 

@@ -1,4 +1,5 @@
-import { type Check, type Finding, ok, onEachNode, warning } from "./check.js";
+import type { Finding } from "@kit/core/toolkit";
+import { type Check, ok, onEachNode, warning } from "./check.js";
 
 /** No kit package compares clocks, so this matters to people, logs, and other programs. */
 const tolerableMs = 1_000;

@@ -1,31 +1,17 @@
+import { type ClusterMember, clusterMembers, type Finding, infoFields } from "@kit/core/toolkit";
 import { Refused, type ServerNode } from "../node.js";
 import type { Server } from "../server.js";
-import { bringBack, type Check, type Finding, ok, problem, skipped, warning } from "./check.js";
+import { bringBack, type Check, ok, problem, skipped, warning } from "./check.js";
 
 const allSlots = 16_384;
 
-interface Member {
-  readonly id: string;
-  readonly address: string;
-  readonly flags: readonly string[];
-  readonly masterId: string;
-  readonly slots: readonly string[];
-}
-
-const membersOf = (text: string): readonly Member[] =>
-  text
-    .split("\n")
-    .filter((line) => line !== "")
-    .map((line) => {
-      const [id = "", address = "", flags = "", masterId = "", , , , , ...slots] = line.split(" ");
-      return { id, address: address.replace(/[@,].*$/, ""), flags: flags.split(","), masterId, slots };
-    });
+const addressOf = ({ host, port }: ClusterMember): string => `${host}:${String(port)}`;
 
 /** From the node's own view: slots that move are told by the two that move them only. */
 const movingOf = async (node: ServerNode): Promise<number> => {
   // One that does not answer is told of by the others.
   const text = await node.call("CLUSTER", "NODES").catch(() => "");
-  const own = membersOf(String(text)).find(({ flags }) => flags.includes("myself"));
+  const own = clusterMembers(text).find(({ flags }) => flags.includes("myself"));
   return (own?.slots ?? []).filter((slot) => slot.startsWith("[")).length;
 };
 
@@ -40,29 +26,29 @@ const allOf = async (nodes: Server["nodes"], command: string): Promise<readonly 
 
 const masterFindings = async (nodes: Server["nodes"]): Promise<readonly Finding[]> => {
   const [view = ""] = await allOf(nodes, "NODES");
-  const members = membersOf(view);
+  const members = clusterMembers(view);
   const masters = members.filter(({ flags, slots }) => flags.includes("master") && slots.length > 0);
   const found: Finding[] = [];
   const failing = members.filter(({ flags }) => flags.includes("fail") || flags.includes("fail?"));
   // The others take a while to notice.
   const silent = nodes.filter(
-    ({ silence, address }) => silence !== undefined && !failing.some((member) => member.address === address),
+    ({ silence, address }) => silence !== undefined && !failing.some((member) => addressOf(member) === address),
   );
   if (silent.length > 0)
     found.push(problem(`masters that do not answer: ${silent.map(({ address }) => address).join(", ")}`, bringBack));
   if (failing.length > 0)
     found.push(
       problem(
-        `nodes that do not answer: ${failing.map(({ address }) => address).join(", ")}`,
+        `nodes that do not answer: ${failing.map(addressOf).join(", ")}`,
         "Bring them back, or remove them with CLUSTER FORGET.",
       ),
     );
-  const isSpare = ({ flags }: Member): boolean => flags.includes("slave") && !flags.includes("fail");
+  const isSpare = ({ flags }: ClusterMember): boolean => flags.includes("slave") && !flags.includes("fail");
   const alone = masters.filter(({ id }) => !members.some((member) => member.masterId === id && isSpare(member)));
   if (alone.length > 0)
     found.push(
       warning(
-        `masters without a replica: ${alone.map(({ address }) => address).join(", ")}: when one goes, its slots go`,
+        `masters without a replica: ${alone.map(addressOf).join(", ")}: when one goes, its slots go`,
         "Give each master a replica: redis-cli --cluster add-node … --cluster-slave.",
       ),
     );
@@ -85,9 +71,8 @@ export const clusterSlots: Check = {
       throw error;
     });
     if (views === undefined) return [skipped("not a Cluster")];
-    const field = (view: string, name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, "m").exec(view)?.[1] ?? "";
     const found: Finding[] = [];
-    const assigned = Math.min(...views.map((view) => Number(field(view, "cluster_slots_assigned"))));
+    const assigned = Math.min(...views.map((view) => Number(infoFields(view).get("cluster_slots_assigned"))));
     if (assigned < allSlots)
       found.push(
         problem(
@@ -95,7 +80,7 @@ export const clusterSlots: Check = {
           "redis-cli --cluster fix, or CLUSTER ADDSLOTSRANGE on a master.",
         ),
       );
-    else if (views.some((view) => field(view, "cluster_state") !== "ok"))
+    else if (views.some((view) => infoFields(view).get("cluster_state") !== "ok"))
       found.push(problem("the Cluster is down by its own word", "Bring the masters back that do not answer."));
     if (topology !== "cluster")
       found.push(

@@ -1,6 +1,7 @@
 import { type Dirent, readdirSync, readFileSync, realpathSync } from "node:fs";
 import { join, relative } from "node:path";
-import { type Check, type Finding, ok, skipped, warning } from "./check.js";
+import type { Finding } from "@kit/core/toolkit";
+import { type Check, ok, skipped, warning } from "./check.js";
 
 /** Deeper nesting than this has not been seen, and a loop of links would have no end. */
 const deepest = 8;

@@ -1,9 +1,10 @@
 import { keyspace, KitError } from "@kit/core";
+import type { DoctorCheck, Finding, Severity } from "@kit/core/toolkit";
 import { exitCodes } from "../exit-codes.js";
-import { openServer, type Server } from "../server.js";
+import { type Examined, openServer, type Server } from "../server.js";
 import { withoutCredentials } from "../target.js";
 import { access } from "./access.js";
-import { type Check, type Finding, type Severity, skipped, skippedFor, worstOf } from "./check.js";
+import { type Check, skipped, skippedFor, worstOf } from "./check.js";
 import { clockSkew } from "./clock-skew.js";
 import { clusterSlots } from "./cluster-slots.js";
 import { connectionChurn } from "./connection-churn.js";
@@ -24,7 +25,7 @@ import { throughput } from "./throughput.js";
 import { tls } from "./tls.js";
 import { version } from "./version.js";
 
-/** In the order in which they run and are shown. */
+/** In the order in which they run and are shown; the packages' own follow. */
 const checks: readonly Check[] = [
   reachability,
   roundTrip,
@@ -47,6 +48,14 @@ const checks: readonly Check[] = [
   throughput,
   duplicateCopies,
 ];
+
+const checkOf = ({ id, look }: DoctorCheck): Check => ({
+  id,
+  look: async ({ redis, prefix, ended, trouble }) => {
+    if (trouble) return [skipped("the Cluster cannot be used")];
+    return await look({ redis, prefix, signal: ended });
+  },
+});
 
 /** The longest check takes some three seconds. */
 const patienceMs = 5_000;
@@ -82,11 +91,10 @@ const resultOf = (id: string, findings: readonly Finding[]): CheckResult => ({
  * @throws {TypeError | RangeError} the prefix cannot be one.
  */
 export const examine = async (
-  url: string,
-  prefix: string,
-  isStrict: boolean,
+  examined: Examined & { readonly isStrict: boolean },
   tell: (result: CheckResult) => void,
 ): Promise<Report> => {
+  const { url, prefix, isStrict, packages } = examined;
   // Refuses a prefix that no package takes.
   keyspace("doctor", prefix);
   const results: CheckResult[] = [];
@@ -98,13 +106,13 @@ export const examine = async (
   let server: Server | undefined;
   const over = new AbortController();
   try {
-    server = await openServer(url, prefix, over.signal);
+    server = await openServer(examined, over.signal);
   } catch (error) {
     if (KitError.is(error) && error.code === "KIT_TARGET") throw error;
     say(reachability.id, [unreachable(error, await strangerOf(error, url))]);
   }
   try {
-    for (const check of checks)
+    for (const check of [...checks, ...packages.flatMap((one) => (one.checks ?? []).map(checkOf))])
       if (server) say(check.id, await lookWithin(check, server));
       else if (check.isLocal) say(check.id, await lookWithin(check, nothing));
       else if (check !== reachability) results.push(resultOf(check.id, [skipped("no connection")]));

@@ -1,14 +1,39 @@
+import type { Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
-import { type Check, type Finding, ok, onEachNode, problem, warning } from "./check.js";
+import { knownPackages } from "../packages.js";
+import type { Server } from "../server.js";
+import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
 /** Keys per step, steps, and keys of ours: what a server answers in well under a second. */
 const batch = 500;
 const maxSteps = 200;
 const maxOurs = 5_000;
 
-/** Keys that stay for good, as the packages' `keys.ts` say. */
-const permanent = /^config:\{.*\}:(entry|history)$/s;
-const lease = /^lock:\{.*\}:lease$/s;
+/** The entries of `@kit/core/config`, which stay for good. */
+const ofCore = /^config:\{.*\}:(entry|history)$/s;
+
+/** What is wrong with a key that has no expiry; undefined when nothing is, or when nobody here can tell. */
+interface Trouble {
+  readonly text: string;
+  readonly fix: string;
+}
+
+const ofNobody: Trouble = {
+  text: "keys that never expire and that no package keeps for good",
+  fix: "Find out who writes them. If they are yours, use another prefix than the packages do.",
+};
+
+/** `key`: without the prefix. */
+const troubleOf = (key: string, packages: Server["packages"]): Trouble | undefined => {
+  if (ofCore.test(key)) return undefined;
+  const [owner = ""] = key.split(":", 1);
+  const known = packages.find(({ name }) => name === owner);
+  // What a package keeps for good is known only where it is installed.
+  if (!known) return knownPackages.includes(owner) ? undefined : ofNobody;
+  const rest = key.slice(owner.length + 1);
+  const kind = (known.endlessKeys ?? []).find((one) => one.key.test(rest));
+  return kind ? kind.problem : ofNobody;
+};
 
 interface Sample {
   readonly looked: number;
@@ -39,26 +64,19 @@ export const keysWithoutExpiry: Check = {
   id: "keys-without-expiry",
   look: (server) =>
     onEachNode(server, async (node) => {
-      const { prefix } = server;
+      const { prefix, packages } = server;
       const { looked, endless, isWhole } = await sample(node, prefix);
-      const within = (key: string): string => key.slice(prefix.length + 1);
-      const stuck = endless.filter((key) => lease.test(within(key)));
-      const others = endless.filter((key) => !lease.test(within(key)) && !permanent.test(within(key)));
-      const found: Finding[] = [];
-      if (stuck.length > 0)
-        found.push(
-          problem(
-            `locks that are held for ever: ${some(stuck)}`,
-            "Somebody took their expiry away (PERSIST, or a restore). If the holder is gone: lock.forceRelease(name).",
-          ),
-        );
-      if (others.length > 0)
-        found.push(
-          warning(
-            `keys that never expire and that no package keeps for good: ${some(others)}`,
-            "Find out who writes them. If they are yours, use another prefix than the packages do.",
-          ),
-        );
+      const troubled = new Map<Trouble, string[]>();
+      for (const key of endless) {
+        const trouble = troubleOf(key.slice(prefix.length + 1), packages);
+        if (trouble) troubled.set(trouble, [...(troubled.get(trouble) ?? []), key]);
+      }
+      const found = [...troubled]
+        .toSorted(([a], [b]) => Number(a === ofNobody) - Number(b === ofNobody))
+        .map(([trouble, keys]): Finding => {
+          const text = `${trouble.text}: ${some(keys)}`;
+          return trouble === ofNobody ? warning(text, trouble.fix) : problem(text, trouble.fix);
+        });
       const scope = `${String(looked)} keys under ${prefix}:${isWhole ? "" : ", a part of them"}`;
       return found.length > 0 ? found : [ok(`${scope}, and each expires that should`)];
     }),

@@ -1,5 +1,6 @@
+import type { Finding } from "@kit/core/toolkit";
 import { numberOf } from "../node.js";
-import { type Check, type Finding, megabytes, ok, onEachNode, problem, warning } from "./check.js";
+import { type Check, megabytes, ok, onEachNode, problem, warning } from "./check.js";
 
 /** Below this a server's own structures outweigh the data, and the ratio says nothing. */
 const leastForRatioBytes = 100 * 1_048_576;

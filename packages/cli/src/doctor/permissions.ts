@@ -1,66 +1,16 @@
-import { newToken } from "@kit/core/toolkit";
+import { type CommandForm, type Finding, newToken, type PackageDescriptor } from "@kit/core/toolkit";
 import { isRefusal, Refused, Silent } from "../node.js";
 import type { Server } from "../server.js";
-import { type Check, type Finding, ok, problem, warning } from "./check.js";
-
-type Form = readonly [command: string, ...args: (string | number)[]];
+import { type Check, ok, problem, warning } from "./check.js";
 
 /** What every package runs besides the commands on its keys. */
-const ofCore: readonly Form[] = [["PING"], ["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
-
-interface Need {
-  readonly name: string;
-  readonly things: string;
-  /** Each command on its keys, in a form that changes nothing: the key exists nowhere. */
-  readonly forms: (key: string) => readonly Form[];
-}
-
-const ofBoth = (key: string): readonly Form[] => [
-  ["EXISTS", key],
-  ["PTTL", key],
-  ["PEXPIRE", key, 1],
-  ["HGET", key, "f"],
-  ["HMGET", key, "f"],
-  ["HDEL", key, "f"],
-  ["HRANDFIELD", key, 1],
-  ["ZADD", key, "XX", 0, "m"],
-  ["ZCARD", key],
-  ["ZRANGE", key, 0, 0],
-  ["ZREM", key, "m"],
-  ["ZSCORE", key, "m"],
-];
-
-const needs: readonly Need[] = [
-  {
-    name: "lock",
-    things: "locks",
-    forms: (key) => [["GET", key], ["SET", key, "", "XX", "PX", 1], ["DEL", key], ...ofBoth(key), ["ZRANK", key, "m"]],
-  },
-  {
-    name: "semaphore",
-    things: "semaphores",
-    forms: (key) => [
-      ["HKEYS", key],
-      ["HLEN", key],
-      ...ofBoth(key),
-      ["ZLEXCOUNT", key, "-", "+"],
-      ["ZRANGEBYLEX", key, "-", "+"],
-      ["ZRANGEBYSCORE", key, 0, 0],
-    ],
-  },
-];
-
-/** These have no form that changes nothing, so the server is asked about them, where it may be. */
-const onlyAsked = (key: string): readonly Form[] => [
-  ["HSET", key, "f", ""],
-  ["HINCRBY", key, "f", 0],
-];
+const ofCore: readonly CommandForm[] = [["PING"], ["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
 
 const isRefused = (error: unknown): boolean =>
   error instanceof Refused || (error instanceof Error && isRefusal(error.message));
 
 /** Which of the forms the server refuses; other errors do not matter here. */
-const refusedOf = async ({ nodes: [node] }: Server, forms: readonly Form[]): Promise<readonly string[]> => {
+const refusedOf = async ({ nodes: [node] }: Server, forms: readonly CommandForm[]): Promise<readonly string[]> => {
   // A Cluster's node looks at the permission before it says whose slot it is.
   const results = await Promise.allSettled(forms.map(([command, ...args]) => node.call(command, ...args)));
   for (const result of results)
@@ -71,7 +21,7 @@ const refusedOf = async ({ nodes: [node] }: Server, forms: readonly Form[]): Pro
   });
 };
 
-const askedOf = async ({ nodes: [node] }: Server, forms: readonly Form[]): Promise<readonly string[]> => {
+const askedOf = async ({ nodes: [node] }: Server, forms: readonly CommandForm[]): Promise<readonly string[]> => {
   try {
     const user = String(await node.call("ACL", "WHOAMI"));
     const replies = await Promise.all(
@@ -99,40 +49,50 @@ const maySubscribe = async ({ nodes: [node] }: Server, channel: string): Promise
 };
 
 /** What a package lacks; undefined: all, so that the user is not meant for it. */
-const missingOf = async (server: Server, { name, forms }: Need): Promise<readonly string[] | undefined> => {
+const missingOf = async (
+  server: Server,
+  { name, permissions }: PackageDescriptor,
+): Promise<readonly string[] | undefined> => {
   const key = `${server.prefix}:${name}:{kit-doctor-${newToken()}}:key`;
-  const tried = forms(key);
+  const tried = permissions.tried(key);
   const refused = await refusedOf(server, tried);
-  return refused.length === tried.length ? undefined : [...refused, ...(await askedOf(server, onlyAsked(key)))];
+  if (refused.length === tried.length) return undefined;
+  return [...refused, ...(await askedOf(server, permissions.asked?.(key) ?? []))];
+};
+
+interface Verdict {
+  readonly of: PackageDescriptor;
+  readonly missing: readonly string[] | undefined;
+}
+
+/** What the installed packages lack, and those that the user is meant for. */
+const packageFindings = (prefix: string, fix: string, verdicts: readonly Verdict[]): readonly Finding[] => {
+  if (verdicts.length > 0 && verdicts.every(({ missing }) => missing === undefined)) {
+    const keys = verdicts.map(({ of }) => `${prefix}:${of.name}:*`).join(" or ");
+    const things = verdicts.map(({ of }) => of.things);
+    const text = things.length === 1 ? `${things.join("")} cannot work` : `neither ${things.join(" nor ")} can work`;
+    return [problem(`this user may not touch ${keys}: ${text}`, fix)];
+  }
+  return verdicts.flatMap(({ of: { name, things }, missing = [] }) =>
+    missing.length === 0
+      ? []
+      : [problem(`this user may not run ${missing.join(", ")} on ${prefix}:${name}:*: ${things} cannot work`, fix)],
+  );
 };
 
 export const permissions: Check = {
   id: "permissions",
   async look(server): Promise<readonly Finding[]> {
-    const { prefix } = server;
+    const { prefix, packages } = server;
     const channel = `${prefix}:inbox:kit-doctor-${newToken()}`;
     const fix = `Give the user the line of the packages' README: ~${prefix}:* &${prefix}:inbox:* and the commands; do not rename commands.`;
     const found: Finding[] = [];
     const core = await refusedOf(server, ofCore);
     if (core.length > 0) found.push(problem(`this user may not run ${core.join(", ")}: nothing of kit can work`, fix));
-    const lacks: { readonly need: Need; readonly missing: readonly string[] | undefined }[] = [];
-    for (const need of needs) lacks.push({ need, missing: await missingOf(server, need) });
-    const meant = lacks.filter(({ missing }) => missing);
-    for (const { need, missing = [] } of meant)
-      if (missing.length > 0)
-        found.push(
-          problem(
-            `this user may not run ${missing.join(", ")} on ${prefix}:${need.name}:*: ${need.things} cannot work`,
-            fix,
-          ),
-        );
-    if (meant.length === 0)
-      found.push(
-        problem(
-          `this user may not touch ${needs.map(({ name }) => `${prefix}:${name}:*`).join(" or ")}: neither ${needs.map(({ things }) => things).join(" nor ")} can work`,
-          fix,
-        ),
-      );
+    const verdicts: Verdict[] = [];
+    for (const one of packages) verdicts.push({ of: one, missing: await missingOf(server, one) });
+    found.push(...packageFindings(prefix, fix, verdicts));
+    const meant = verdicts.filter(({ missing }) => missing).map(({ of }) => of.name);
     const pushes = [
       ...(await refusedOf(server, [["PUBLISH", channel, ""]])),
       ...((await maySubscribe(server, channel)) ? [] : ["SUBSCRIBE"]),
@@ -141,12 +101,16 @@ export const permissions: Check = {
       found.push(warning(`this user may not run ${pushes.join(", ")} on ${prefix}:inbox:*: whoever waits polls`, fix));
     const helpful = await refusedOf(server, [
       ["INFO", "server"],
-      ["TYPE", `${prefix}:${meant[0]?.need.name ?? "lock"}:{kit-doctor}:key`],
+      ["TYPE", `${prefix}:${meant[0] ?? "lock"}:{kit-doctor}:key`],
     ]);
     if (helpful.length > 0 && meant.length > 0)
       found.push(warning(`this user may not run ${helpful.join(", ")}: errors and answers say less`, fix));
     if (found.length > 0) return found;
-    const all = ["core", ...meant.map(({ need }) => `the ${need.name}`)];
-    return [ok(`this user may do all that ${all.slice(0, -1).join(", ")} and ${all.at(-1)} need`)];
+    const all = ["core", ...meant].map((name) => `@kit/${name}`);
+    return [
+      ok(
+        `this user may do all that ${all.length === 1 ? `${all.join("")} needs` : `${all.slice(0, -1).join(", ")} and ${all.at(-1) ?? ""} need`}`,
+      ),
+    ];
   },
 };

@@ -1,5 +1,6 @@
+import type { Finding } from "@kit/core/toolkit";
 import { Refused } from "../node.js";
-import { type Check, type Finding, ok, onEachNode, problem, warning } from "./check.js";
+import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
 export const persistence: Check = {
   id: "persistence",

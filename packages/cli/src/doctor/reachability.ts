@@ -1,7 +1,8 @@
 import { connect as connectPlain } from "node:net";
 import { KitError } from "@kit/core";
+import type { Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
-import { bringBack, type Check, type Finding, ok, problem } from "./check.js";
+import { bringBack, type Check, ok, problem } from "./check.js";
 
 export const reachability: Check = {
   id: "reachability",

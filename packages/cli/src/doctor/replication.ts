@@ -1,6 +1,7 @@
+import { attachedReplicas, type Finding } from "@kit/core/toolkit";
 import { numberOf, Refused } from "../node.js";
 import type { Server } from "../server.js";
-import { type Check, counted, type Finding, ok, onEachNode, problem, warning } from "./check.js";
+import { type Check, counted, ok, onEachNode, problem, warning } from "./check.js";
 
 /** Replicas and masters speak each second. */
 const lateSeconds = 10;
@@ -32,16 +33,8 @@ const ofReplica = (info: Info): readonly Finding[] => {
   return found;
 };
 
-const replicasOf = (info: Info): readonly { address: string; state: string; lag: number }[] =>
-  [...info].flatMap(([name, value]) => {
-    if (!/^slave\d+$/.test(name)) return [];
-    const facts = new Map(value.split(",").map((fact) => fact.split("=") as [string, string]));
-    const address = `${facts.get("ip") ?? "?"}:${facts.get("port") ?? "?"}`;
-    return [{ address, state: facts.get("state") ?? "", lag: Number(facts.get("lag")) }];
-  });
-
 const ofMaster = (info: Info, wanted: number, { topology }: Server): readonly Finding[] => {
-  const replicas = replicasOf(info);
+  const replicas = attachedReplicas(info);
   const found: Finding[] = [];
   const good = info.has("min_slaves_good_slaves") ? numberOf(info, "min_slaves_good_slaves") : replicas.length;
   if (wanted > good)
@@ -58,11 +51,11 @@ const ofMaster = (info: Info, wanted: number, { topology }: Server): readonly Fi
         "Start a replica: REPLICAOF host port.",
       ),
     );
-  for (const { address, state, lag } of replicas)
-    if (state !== "online" || lag > lateSeconds)
+  for (const { host, port, state, lagSeconds } of replicas)
+    if (state !== "online" || lagSeconds > lateSeconds)
       found.push(
         warning(
-          `the replica ${address} is behind (${state === "online" ? `silent for ${String(lag)} s` : state})`,
+          `the replica ${host}:${String(port)} is behind (${state === "online" ? `silent for ${String(lagSeconds)} s` : state})`,
           "Look at the network between the two, and at client-output-buffer-limit replica.",
         ),
       );

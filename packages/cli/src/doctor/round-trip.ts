@@ -1,4 +1,5 @@
-import { type Check, type Finding, ok, warning } from "./check.js";
+import type { Finding } from "@kit/core/toolkit";
+import { type Check, ok, warning } from "./check.js";
 
 const samples = 200;
 /** A script's caller waits for one round trip: in the same data centre that is well below a millisecond. */

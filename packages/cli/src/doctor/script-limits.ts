@@ -1,4 +1,5 @@
-import { type Check, type Finding, ok, onEachNode, warning } from "./check.js";
+import type { Finding } from "@kit/core/toolkit";
+import { type Check, ok, onEachNode, warning } from "./check.js";
 
 const leastMs = 1_000;
 const mostMs = 10_000;

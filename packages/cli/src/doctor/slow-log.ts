@@ -1,4 +1,5 @@
-import { type Check, counted, type Finding, ok, onEachNode, warning } from "./check.js";
+import type { Finding } from "@kit/core/toolkit";
+import { type Check, counted, ok, onEachNode, warning } from "./check.js";
 
 /** While one command runs nobody else is served, and renewals wait too. */
 const longMs = 100;

@@ -2,8 +2,9 @@ import { execFile } from "node:child_process";
 import { connect as connectPlain } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { promisify } from "node:util";
+import type { Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
-import { type Check, type Finding, ok, roughly, warning } from "./check.js";
+import { type Check, ok, roughly, warning } from "./check.js";
 
 /** Each way of calling gets so many short turns, and its best one counts: what the others take more is the machine's. */
 const turns = 4;

@@ -1,7 +1,8 @@
 import { isIP } from "node:net";
+import type { Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
 import { isLoopback } from "../target.js";
-import { type Check, type Finding, ok, onEachNode, warning } from "./check.js";
+import { type Check, ok, onEachNode, warning } from "./check.js";
 
 const isPrivate = (host: string): boolean =>
   isIP(host) === 4

@@ -1,4 +1,5 @@
-import { type Check, type Finding, ok, onEachNode, problem, warning } from "./check.js";
+import { type Finding, serverVersion } from "@kit/core/toolkit";
+import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
 /**
  * Per branch the first version without the faults by which a script can run code in the server: CVE-2025-49844, -46817,
@@ -41,7 +42,7 @@ export const version: Check = {
   look: (server) =>
     onEachNode(server, async (node) => {
       const info = await node.info();
-      const valkey = info.get("valkey_version");
-      return [judgeVersion(valkey ? "valkey" : "redis", valkey ?? info.get("redis_version") ?? "0")];
+      const { server: kind, version: number } = serverVersion(info);
+      return [judgeVersion(kind, number)];
     }),
 };

@@ -1,0 +1,41 @@
+import { connect, type Connection } from "@kit/core";
+import type { Command } from "commander";
+import { strangerOf } from "./doctor/reachability.js";
+import { exitCodes, Failure } from "./exit-codes.js";
+import { givenUrl } from "./target.js";
+
+/** What every command that speaks to a Redis is given. */
+export interface Target {
+  readonly url?: string;
+  readonly prefix: string;
+  readonly json?: true;
+}
+
+export const targetOptions = (command: Command): Command =>
+  command
+    .option("--url <url>", "which Redis (default: $REDIS_URL, else redis://127.0.0.1:6379)")
+    .option("--prefix <prefix>", "what the packages' keys begin with", "kit")
+    .option("--json", "one JSON object on stdout");
+
+/**
+ * Runs something with a connection, and closes that.
+ *
+ * @throws {Failure} something else than Redis listens there.
+ * @throws {KitError} what `connect()` throws.
+ */
+export const withConnection = async (
+  target: Target,
+  connectionName: string,
+  run: (redis: Connection, url: string) => Promise<void>,
+): Promise<void> => {
+  const url = givenUrl(target.url);
+  const redis = await connect({ url, connectionName }).catch(async (error: unknown) => {
+    const stranger = await strangerOf(error, url);
+    throw stranger === undefined ? error : new Failure(stranger, exitCodes.noConnection);
+  });
+  try {
+    await run(redis, url);
+  } finally {
+    await redis.close();
+  }
+};

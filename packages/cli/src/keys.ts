@@ -1,0 +1,27 @@
+import type { Connection } from "@kit/core";
+import { type Facts, secondsText } from "@kit/core/toolkit";
+
+/** A key as it stands, without its value: that may be the proof of holding. */
+export interface RawKey {
+  readonly key: string;
+  readonly type: string;
+  /** What is left of its life; null: it has no end. */
+  readonly msLeft: number | null;
+}
+
+/** Those of the keys that exist. */
+export const keysOf = async (redis: Connection, keys: readonly string[]): Promise<readonly RawKey[]> => {
+  const looks = keys.map(async (key): Promise<RawKey> => {
+    const [type, life] = await Promise.all([redis.call("TYPE", key), redis.call("PTTL", key)]);
+    return { key, type: String(type), msLeft: Number(life) < 0 ? null : Number(life) };
+  });
+  return (await Promise.all(looks)).filter(({ type }) => type !== "none");
+};
+
+export const keyFacts = (keys: readonly RawKey[]): Facts => {
+  if (keys.length === 0) return [["key", "none"]];
+  return keys.map(({ key, type, msLeft }) => [
+    "key",
+    `${key}  ${type}, ${msLeft === null ? "no expiry" : `expires in ${secondsText(msLeft)}`}`,
+  ]);
+};

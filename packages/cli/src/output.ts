@@ -1,0 +1,29 @@
+import type { CliOutput, Report } from "@kit/core/toolkit";
+import { factLines, harmless, tableLines } from "./print.js";
+
+/** Of what `--json` prints; grows when a field goes or changes its meaning. */
+const jsonVersion = 1;
+
+/** Resolves when the stream takes more. */
+export const write = (stream: NodeJS.WriteStream, chunk: string | Uint8Array): Promise<void> =>
+  new Promise((resolve) => {
+    if (stream.write(chunk)) resolve();
+    else stream.once("drain", resolve);
+  });
+
+export const writeJson = (value: object): Promise<void> =>
+  write(process.stdout, `${JSON.stringify({ version: jsonVersion, ...value })}\n`);
+
+const wordsOf = ({ facts = [], table }: Report): string => {
+  const head = facts.length === 0 ? "" : factLines(facts);
+  if (!table) return head;
+  return `${head}${head === "" ? "" : "\n"}${tableLines(table.columns, table.rows).join("\n")}\n`;
+};
+
+/** `url`: as it may be printed. */
+export const outputOf = (isJson: boolean, url: string): CliOutput => ({
+  report: (report) => (isJson ? writeJson({ url, ...report.data }) : write(process.stdout, wordsOf(report))),
+  line: (data, text) => (isJson ? writeJson(data) : write(process.stdout, `${harmless(text)}\n`)),
+  bytes: (chunk) => write(process.stdout, chunk),
+  note: (text) => write(process.stderr, `${harmless(text)}\n`),
+});

@@ -1,0 +1,28 @@
+import type { PackageDescriptor } from "@kit/core/toolkit";
+import { manifest } from "./manifest.js";
+
+/** The packages that the command line knows, installed or not: the peers in its manifest are the list. */
+export const knownPackages: readonly string[] = Object.keys(manifest.peerDependencies)
+  .filter((name) => name.startsWith("@kit/"))
+  .map((name) => name.slice("@kit/".length))
+  .toSorted();
+
+/** Not installed, or a version without a descriptor. */
+const absences: readonly unknown[] = ["ERR_MODULE_NOT_FOUND", "ERR_PACKAGE_PATH_NOT_EXPORTED"];
+
+/** Loads the descriptor of a package; undefined when the package is not installed beside the command line. */
+export const descriptorOf = async (name: string): Promise<PackageDescriptor | undefined> => {
+  try {
+    const entry = (await import(`@kit/${name}/descriptor`)) as { readonly descriptor: PackageDescriptor };
+    return entry.descriptor;
+  } catch (error) {
+    if (absences.includes((error as { code?: unknown }).code)) return undefined;
+    throw error;
+  }
+};
+
+/** The descriptors of all packages that are installed, in the order of their names. */
+export const installedDescriptors = async (): Promise<readonly PackageDescriptor[]> => {
+  const all = await Promise.all(knownPackages.map(descriptorOf));
+  return all.filter((one) => one !== undefined);
+};

@@ -1,0 +1,137 @@
+import type { DoctorCheck, PackageDescriptor } from "@kit/core/toolkit";
+import { Command } from "commander";
+import doctorPage from "../docs/doctor.md";
+import { addCommand, addInspector } from "./commands.js";
+import { type Target, targetOptions } from "./connection.js";
+import { examine } from "./doctor/index.js";
+import { exitCodes, Failure } from "./exit-codes.js";
+import { plainText, sectionsOf } from "./explain.js";
+import { manifest } from "./manifest.js";
+import { write, writeJson } from "./output.js";
+import { descriptorOf, installedDescriptors, knownPackages } from "./packages.js";
+import { checkLines, countsOf, summaryLine, tableLines, width, wrap } from "./print.js";
+import { givenUrl } from "./target.js";
+
+type Finish = (exitCode: number) => void;
+type Descriptors = readonly PackageDescriptor[];
+
+const print = (text: string): void => void process.stdout.write(text);
+
+const doctor = async (options: Target & { readonly strict?: true }): Promise<number> => {
+  const url = givenUrl(options.url);
+  const isStrict = options.strict === true;
+  const examined = { url, prefix: options.prefix, isStrict, packages: await installedDescriptors() };
+  if (options.json) {
+    const report = await examine(examined, () => undefined);
+    const { checks, exitCode } = report;
+    await writeJson({ url: report.url, checks, summary: { ...countsOf(report), exitCode } });
+    return exitCode;
+  }
+  const report = await examine(examined, (result) => print(checkLines(result)));
+  print(summaryLine(report));
+  return report.exitCode;
+};
+
+/** All that can be inspected, and the packages that are not installed. */
+const listInspectors = async (descriptors: Descriptors): Promise<void> => {
+  const rows = descriptors.flatMap(({ name, inspectors = [] }) =>
+    inspectors.map(({ thing, about, args }) => {
+      const names = args ? args.map((one) => one.name.toUpperCase()).join(" ") : "NAME";
+      return [`${thing} ${names}`, `@kit/${name}`, about];
+    }),
+  );
+  const absent = knownPackages.filter((name) => !descriptors.some((one) => one.name === name));
+  if (rows.length > 0) print(`${tableLines(["kit inspect …", "package", "shows"], rows).join("\n")}\n`);
+  if (absent.length > 0)
+    await write(
+      process.stdout,
+      `${wrap(`Not installed: ${absent.map((name) => `@kit/${name}`).join(", ")}`, width()).join("\n")}\n`,
+    );
+};
+
+/** The explanations of the doctor's checks by their ids, those of the packages last. */
+const explanationsOf = (descriptors: Descriptors): ReadonlyMap<string, string> => {
+  const ofPackages = descriptors.flatMap(({ checks = [] }): readonly DoctorCheck[] => checks);
+  return new Map([...sectionsOf(doctorPage), ...ofPackages.map(({ id, about }) => [id, about.trim()] as const)]);
+};
+
+/** A check of the doctor, or a command by its words; without a topic the whole program. */
+const help = (topic: readonly string[], kit: Command, descriptors: Descriptors): void => {
+  const checks = explanationsOf(descriptors);
+  const section = topic.length === 1 ? checks.get(topic[0] ?? "") : undefined;
+  if (section !== undefined) return print(plainText(topic.join(""), section));
+  let command: Command | undefined = kit;
+  for (const word of topic) command = command?.commands.find((one) => one.name() === word);
+  if (!command) {
+    const commands = kit.commands.map((one) => one.name()).join(", ");
+    const ids = [...checks.keys()].join(", ");
+    throw new Failure(
+      `No help on ${JSON.stringify(topic.join(" "))}. Commands: ${commands}. Checks: ${ids}`,
+      exitCodes.usage,
+    );
+  }
+  command.outputHelp();
+};
+
+const offers = (descriptor: PackageDescriptor, isInspected: boolean, word: string): boolean =>
+  isInspected
+    ? (descriptor.inspectors ?? []).some(({ thing }) => thing === word)
+    : (descriptor.commands ?? []).some(({ path }) => path.split(" ")[0] === word);
+
+/**
+ * The descriptors of the packages that the words can mean. Loading one loads its package, so where a package is named as
+ * its command is, the others are left alone.
+ *
+ * @throws {Failure} the package of that name is not installed.
+ */
+const descriptorsFor = async (words: readonly string[]): Promise<Descriptors> => {
+  const [first = "help", second] = words;
+  if (first === "doctor") return [];
+  const isInspected = first === "inspect";
+  const word = isInspected ? second : first;
+  if (word === undefined || !knownPackages.includes(word)) return await installedDescriptors();
+  const named = await descriptorOf(word);
+  if (!named) {
+    const name = `@kit/${word}`;
+    const command = isInspected ? `kit inspect ${word}` : `kit ${word}`;
+    throw new Failure(`${command} needs ${name} beside it: npm install ${name}`, exitCodes.usage);
+  }
+  return offers(named, isInspected, word) ? [named] : await installedDescriptors();
+};
+
+/** The program that understands these arguments. */
+export const programFor = async (argv: readonly string[], finish: Finish): Promise<Command> => {
+  const descriptors = await descriptorsFor(argv.filter((word) => !word.startsWith("-")));
+  const kit = new Command("kit")
+    .description("Looks after what the kit packages keep in Redis. `doctor` and `inspect` change nothing.")
+    .version(manifest.version)
+    .exitOverride()
+    .showHelpAfterError("Try: kit help");
+  targetOptions(kit.command("doctor"))
+    .description("looks for what is wrong with a Redis, and says how to mend it")
+    .option("--strict", "exit 1 when there are warnings")
+    .addHelpText(
+      "after",
+      "\nExit codes: 0 fine, 1 warnings (with --strict), 2 a problem, 3 cannot connect, 64 used wrongly",
+    )
+    .action(async (options: Target & { strict?: true }) => finish(await doctor(options)));
+  const inspected = kit
+    .command("inspect")
+    .description("one thing in words: who has it, since when, who waits; alone: what can be inspected")
+    .argument("[thing]")
+    .action(async (thing: string | undefined) => {
+      if (thing === undefined) return await listInspectors(descriptors);
+      const things = descriptors.flatMap(({ inspectors = [] }) => inspectors.map((one) => one.thing)).join(", ");
+      throw new Failure(`There is no ${JSON.stringify(thing)} to inspect. There are: ${things}`, exitCodes.usage);
+    });
+  kit
+    .command("help [topic...]")
+    .description("a command, or what a check of the doctor looks at, as in: kit help round-trip")
+    .action((topic: readonly string[]) => help(topic, kit, descriptors));
+  for (const descriptor of descriptors) {
+    for (const one of descriptor.inspectors ?? []) addInspector(inspected, descriptor, one);
+    for (const one of descriptor.commands ?? []) addCommand(kit, descriptor, one);
+  }
+  const checks = [...explanationsOf(descriptors).keys()].join(", ");
+  return kit.addHelpText("after", () => `\n${wrap(`Checks of the doctor: ${checks}`, width()).join("\n")}`);
+};

@@ -1,0 +1,24 @@
+const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
+
+/** How long a command may take to end in order. */
+const graceMs = 10_000;
+
+let running: AbortController | undefined;
+let endedBy: number | undefined;
+
+/** The exit code when a signal has ended the command, else undefined. */
+export const signalExitCode = (): number | undefined => endedBy;
+
+/** From now on the first signal only aborts what is returned, and the process has 10 s to end in order. */
+export const shutdownSignal = (): AbortSignal => (running ??= new AbortController()).signal;
+
+/** Without a {@link shutdownSignal}, or at the second signal, the process ends at once. */
+export const listenForSignals = (): void => {
+  for (const name of ["SIGINT", "SIGTERM"] as const)
+    process.on(name, () => {
+      if (!running || endedBy !== undefined) process.exit(exitCodes[name]);
+      endedBy = exitCodes[name];
+      setTimeout(() => process.exit(endedBy), graceMs).unref();
+      running.abort();
+    });
+};

@@ -1,0 +1,56 @@
+import { describe, expect, it } from "vitest";
+import { knownPackages } from "../src/packages.js";
+import { doctor, kit, programBeside, started } from "./harness.js";
+
+const others = knownPackages.filter((name) => name !== "lock" && name !== "semaphore");
+const flat = (text: string): string => text.replace(/\s+/g, " ");
+
+describe("the packages beside the command line", () => {
+  it("are listed by what can be inspected of them, and so are those that are not installed", async () => {
+    const { code, stdout, stderr } = await kit(["inspect"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toMatch(/^lock NAME +@kit\/lock +who holds it, since when, and who waits$/m);
+    expect(stdout).toMatch(/^semaphore NAME +@kit\/semaphore /m);
+    expect(flat(stdout)).toContain(`Not installed: ${others.map((name) => `@kit/${name}`).join(", ")} `);
+  });
+
+  it("may be none", async () => {
+    const program = programBeside();
+    const { code, stdout } = await kit(["inspect"], { program });
+    expect(code).toBe(0);
+    expect(flat(stdout)).toBe(`Not installed: ${knownPackages.map((name) => `@kit/${name}`).join(", ")} `);
+    const server = await started();
+    const report = await doctor(server.url, [], { program });
+    expect(report.said("permissions")).toBe("this user may do all that @kit/core needs");
+  });
+
+  it("are named where one is missing that a command needs", async () => {
+    const program = programBeside("lock");
+    const missing = await kit(["semaphore", "anything"], { program });
+    expect(missing).toEqual({
+      code: 64,
+      stdout: "",
+      stderr: "kit: kit semaphore needs @kit/semaphore beside it: npm install @kit/semaphore\n",
+    });
+    const unknown = await kit(["inspect", "no-such"], { program });
+    expect(unknown.stderr).toBe('kit: There is no "no-such" to inspect. There are: lock\n');
+    expect(unknown.code).toBe(64);
+  });
+
+  it("have their checks listed by kit help, after the commands", async () => {
+    const { stdout } = await kit(["help"]);
+    expect(flat(stdout)).toMatch(/Commands: .* Checks of the doctor: reachability, round-trip, .*, duplicate-copies $/);
+  });
+
+  it("alone say which of their keys may stay; nothing is said of keys of the others", async () => {
+    const server = await started();
+    const redis = server.client();
+    await redis.set(`kit:${others[0]!}:{a}:index`, "1");
+    expect((await doctor(server.url)).of("keys-without-expiry").severity).toBe("ok");
+    await redis.set("kit:semaphore:{a}:permits", "1");
+    const { said } = await doctor(server.url);
+    expect(said("keys-without-expiry")).toBe(
+      "keys that never expire and that no package keeps for good: kit:semaphore:{a}:permits",
+    );
+  });
+});

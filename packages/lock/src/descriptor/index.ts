@@ -1,0 +1,42 @@
+import type { PackageDescriptor } from "@kit/core/toolkit";
+import { lockInspector } from "./inspect.js";
+
+/** What the command line knows of this package. */
+export const descriptor: PackageDescriptor = {
+  name: "lock",
+  things: "locks",
+  permissions: {
+    tried: (key) => [
+      ["DEL", key],
+      ["EXISTS", key],
+      ["GET", key],
+      ["HDEL", key, "f"],
+      ["HGET", key, "f"],
+      ["HMGET", key, "f"],
+      ["HRANDFIELD", key, 1],
+      ["PEXPIRE", key, 1],
+      ["PTTL", key],
+      ["SET", key, "", "XX", "PX", 1],
+      ["ZADD", key, "XX", 0, "m"],
+      ["ZCARD", key],
+      ["ZRANGE", key, 0, 0],
+      ["ZRANK", key, "m"],
+      ["ZREM", key, "m"],
+      ["ZSCORE", key, "m"],
+    ],
+    asked: (key) => [
+      ["HINCRBY", key, "f", 0],
+      ["HSET", key, "f", ""],
+    ],
+  },
+  endlessKeys: [
+    {
+      key: /^\{.*\}:lease$/s,
+      problem: {
+        text: "locks that are held for ever",
+        fix: "Somebody took their expiry away (PERSIST, or a restore). If the holder is gone: lock.forceRelease(name).",
+      },
+    },
+  ],
+  inspectors: [lockInspector],
+};

@@ -1,0 +1,79 @@
+import type { Connection } from "@kit/core";
+import { countText, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { createLock, type LockInspection } from "../index.js";
+import { lockKeys } from "../keys.js";
+
+/** A lock at one instant; what `kit inspect lock NAME --json` prints. */
+interface LockReport {
+  readonly lock: string;
+  readonly state: "free" | "held";
+  readonly holder: string | null;
+  /** When it was granted, by the server's clock; null when the lock is free, or the time is not known. */
+  readonly since: string | null;
+  /** What is left of the lease; null when the lock is free, or the lease has no end. */
+  readonly msLeft: number | null;
+  readonly fencingToken: string | null;
+  readonly waiters: number;
+  /** The labels of the first waiters. */
+  readonly queue: readonly string[];
+}
+
+/** A fencing token is the server's microseconds at the grant, unless its clock has gone back since an earlier one. */
+const grantedAt = (fencingToken: string, nowMs: number): string | null => {
+  const at = Number(BigInt(fencingToken) / 1_000n);
+  return at <= nowMs ? new Date(at).toISOString() : null;
+};
+
+const reportOf = async (redis: Connection, name: string, seen: LockInspection): Promise<LockReport> => {
+  const { state, holder, msLeft, fencingToken, waiters, queue } = seen;
+  let since: string | null = null;
+  if (state === "held" && fencingToken !== null) {
+    const [seconds] = (await redis.call("TIME")) as [string];
+    since = grantedAt(fencingToken, (Number(seconds) + 1) * 1_000);
+  }
+  return {
+    lock: name,
+    state,
+    holder,
+    since,
+    msLeft: msLeft === Infinity ? null : msLeft,
+    fencingToken,
+    waiters,
+    queue: queue.map((waiter) => waiter.holder),
+  };
+};
+
+const leaseText = (msLeft: number | null): string =>
+  msLeft === null ? "never ends: somebody took its expiry away" : `ends in ${secondsText(msLeft)} unless renewed`;
+
+const factsOf = ({ lock, state, holder, since, msLeft, fencingToken, waiters, queue }: LockReport): Facts => {
+  const held: Facts =
+    state === "free"
+      ? [["holder", "nobody holds it"]]
+      : [
+          ["holder", holder ?? ""],
+          ["since", since ?? "not known: the server's clock went back"],
+          ["lease", leaseText(msLeft)],
+        ];
+  return [
+    ["lock", lock],
+    ...held,
+    ["fence", fencingToken ?? "none for a week"],
+    ["waiters", countText(waiters, queue)],
+  ];
+};
+
+export const lockInspector: Inspector = {
+  thing: "lock",
+  about: "who holds it, since when, and who waits",
+  look: async ({ redis, prefix }, name: string) => {
+    const lock = createLock(redis, { prefix });
+    try {
+      const data = await reportOf(redis, name, await lock.inspect(name));
+      return { data, facts: factsOf(data) };
+    } finally {
+      await lock.close();
+    }
+  },
+  keys: (prefix, name: string) => Object.values(lockKeys(prefix)(name)),
+};

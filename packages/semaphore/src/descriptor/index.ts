@@ -1,0 +1,34 @@
+import type { PackageDescriptor } from "@kit/core/toolkit";
+import { semaphoreInspector } from "./inspect.js";
+
+/** What the command line knows of this package. */
+export const descriptor: PackageDescriptor = {
+  name: "semaphore",
+  things: "semaphores",
+  permissions: {
+    tried: (key) => [
+      ["EXISTS", key],
+      ["HDEL", key, "f"],
+      ["HGET", key, "f"],
+      ["HKEYS", key],
+      ["HLEN", key],
+      ["HMGET", key, "f"],
+      ["HRANDFIELD", key, 1],
+      ["PEXPIRE", key, 1],
+      ["PTTL", key],
+      ["ZADD", key, "XX", 0, "m"],
+      ["ZCARD", key],
+      ["ZLEXCOUNT", key, "-", "+"],
+      ["ZRANGE", key, 0, 0],
+      ["ZRANGEBYLEX", key, "-", "+"],
+      ["ZRANGEBYSCORE", key, 0, 0],
+      ["ZREM", key, "m"],
+      ["ZSCORE", key, "m"],
+    ],
+    asked: (key) => [
+      ["HINCRBY", key, "f", 0],
+      ["HSET", key, "f", ""],
+    ],
+  },
+  inspectors: [semaphoreInspector],
+};

@@ -1,0 +1,142 @@
+import { describe, expect, it } from "vitest";
+import { type AclUser, grantedCommands } from "./acl.js";
+import type { Node } from "./servers.js";
+
+type Form = readonly [command: string, ...args: (string | number)[]];
+
+interface Named {
+  readonly options?: readonly { readonly name: string }[] | undefined;
+}
+
+/** What is looked at of a package's descriptor. */
+interface Descriptor {
+  readonly name: string;
+  readonly permissions: {
+    readonly tried: (key: string) => readonly Form[];
+    readonly asked?: (key: string) => readonly Form[];
+  };
+  readonly inspectors?: readonly (Named & {
+    readonly thing: string;
+    readonly keys?: (prefix: string, ...args: string[]) => readonly string[];
+  })[];
+  readonly commands?: readonly (Named & { readonly path: string })[];
+  readonly checks?: readonly { readonly id: string; readonly about: string }[];
+}
+
+/** What core runs for every package. */
+const ofCore = [
+  ...["client|setname", "eval", "evalsha", "info", "ping", "publish", "subscribe", "time", "type"],
+] as const;
+
+/** Commands that an ACL names with their first argument. */
+const containers = new Set(["CLIENT", "CLUSTER", "CONFIG", "FUNCTION", "OBJECT", "SCRIPT", "XGROUP", "XINFO"]);
+
+const grantOf = ([command, first]: Form): string =>
+  (containers.has(command) ? `${command}|${String(first)}` : command).toLowerCase();
+
+const repeated = (names: readonly string[]): readonly string[] =>
+  names.filter((name, index) => names.indexOf(name) !== index);
+
+/**
+ * The tests of a package's descriptor that are the same for all: its commands are those of `acl.txt`, change nothing and
+ * are known to the server; its names do not collide with those of the command line.
+ */
+export const describeDescriptor = (
+  descriptor: Descriptor,
+  user: AclUser,
+  redis: { readonly server: { readonly nodes: readonly Node[] }; readonly prefix: string },
+): void => {
+  describe(`the descriptor of ${descriptor.name}`, () => {
+    const { name, permissions, inspectors = [], commands = [], checks = [] } = descriptor;
+    const keyOf = (prefix: string): string => `${prefix}:${name}:{nobody's}:key`;
+    const textsOf = ([command, ...args]: Form): [string, ...string[]] => [command, ...args.map(String)];
+
+    it("names the commands of acl.txt, those of core aside", () => {
+      const forms = [...permissions.tried("k"), ...(permissions.asked?.("k") ?? [])];
+      expect(repeated(forms.map(grantOf))).toEqual([]);
+      const granted = grantedCommands(user.grants("single"));
+      expect([...new Set([...ofCore, ...forms.map(grantOf)])].toSorted()).toEqual(granted);
+    });
+
+    it("has forms that change nothing, and that the server understands", async () => {
+      const [node] = redis.server.nodes;
+      const key = keyOf(redis.prefix);
+      const before = await node!.call("DBSIZE");
+      for (const form of permissions.tried(key)) {
+        const error = await node!.call(...textsOf(form)).then(
+          () => "",
+          (reason: unknown) => String(reason),
+        );
+        // An empty key cannot have what some commands look for.
+        expect([form, error]).toEqual([
+          form,
+          expect.not.stringMatching(/wrong number|syntax|unknown|not an? (int|float|valid)/i),
+        ]);
+        expect([form, await node!.call("EXISTS", key)]).toEqual([form, 0]);
+      }
+      expect(await node!.call("DBSIZE")).toBe(before);
+    });
+
+    it("asks about commands that the server understands", async () => {
+      const [node] = redis.server.nodes;
+      for (const form of permissions.asked?.(keyOf(redis.prefix)) ?? []) {
+        const verdict = await node!.call("ACL", "DRYRUN", "default", ...textsOf(form)).catch(String);
+        // Before Redis 7.0 there is no such question.
+        expect([form, verdict]).toEqual([form, expect.stringMatching(/^OK$|unknown subcommand/i)]);
+      }
+    });
+
+    it("leaves the command line's own names alone, and has each of its own once", () => {
+      const options = [...inspectors, ...commands].flatMap((one) => (one.options ?? []).map((option) => option.name));
+      for (const taken of ["url", "prefix", "json", "keys", "help"]) expect(options).not.toContain(taken);
+      const words = commands.map(({ path }) => path.split(" ")[0]);
+      for (const taken of ["doctor", "inspect", "help"]) expect(words).not.toContain(taken);
+      const all = [inspectors.map(({ thing }) => thing), commands.map(({ path }) => path), checks.map(({ id }) => id)];
+      expect(all.map(repeated)).toEqual([[], [], []]);
+    });
+
+    it("gives keys under the prefix, and checks that are named after the package and explained", () => {
+      for (const { keys } of inspectors)
+        for (const key of keys?.("p", "a", "b", "c") ?? []) expect(key.startsWith(`p:${name}:{`)).toBe(true);
+      for (const { id, about } of checks) {
+        expect(id).toMatch(new RegExp(`^${name}-[a-z-]+$`));
+        expect(id.length).toBeLessThanOrEqual("keys-without-expiry".length);
+        expect(about.trim()).not.toBe("");
+      }
+    });
+  });
+};
+
+type Given = Readonly<Record<string, string | number | true>>;
+
+/** A call of an inspector, as the command line makes it for these options. */
+export const inspectCall = <Client>(redis: Client, prefix: string, options: Given = {}) => ({
+  redis,
+  prefix,
+  text: (name: string): string | undefined => options[name] as string | undefined,
+  integer: (name: string): number | undefined => options[name] as number | undefined,
+  isSet: (name: string): boolean => options[name] === true,
+});
+
+/** A call of a command, with all that it writes. */
+export const commandCall = <Client>(redis: Client, prefix: string, options: Given = {}) => {
+  const stop = new AbortController();
+  const written = { reports: [] as object[], lines: [] as object[], notes: [] as string[], bytes: [] as Uint8Array[] };
+  const push = <T>(list: T[], one: T): Promise<void> => {
+    list.push(one);
+    return Promise.resolve();
+  };
+  return {
+    ...inspectCall(redis, prefix, options),
+    signal: stop.signal,
+    /** What Ctrl-C does. */
+    stop: (): void => stop.abort(),
+    written,
+    output: {
+      report: (report: { readonly data: object }) => push(written.reports, report.data),
+      line: (data: object) => push(written.lines, data),
+      note: (text: string) => push(written.notes, text),
+      bytes: (chunk: Uint8Array) => push(written.bytes, chunk),
+    },
+  };
+};
