@@ -1,8 +1,16 @@
-import { application } from "@tooling/build";
+import { application, entriesOf } from "@tooling/build";
 
-/** `main` is the program; `worker` is the process it forks per contestant, found beside it. */
+/**
+ * `main` is the program; `worker` is the process it forks per contestant, found beside it. The suites and what their
+ * workers do are found by their folders, and share their modules with both.
+ */
 export default {
-  ...application({ main: "src/main.ts", worker: "src/worker.ts" }),
+  ...application({
+    main: "src/main.ts",
+    worker: "src/worker.ts",
+    ...entriesOf("src/suites", { suite: "index.ts", jobs: "jobs.ts" }),
+  }),
+  splitting: true,
   // TypeScript source, so it is bundled; everything else is imported as it is published.
   noExternal: ["@tooling/classic", "@apps/marketplace"],
 };

@@ -1,9 +1,5 @@
 // npm run bench -- <package>: see `usage` in options.ts.
 import { cpus, loadavg, platform, release, totalmem } from "node:os";
-import { coreSuite } from "./cases/core.js";
-import { lockSuite } from "./cases/lock.js";
-import { marketSuite } from "./cases/market.js";
-import { semaphoreSuite } from "./cases/semaphore.js";
 import { keep, keepProfile } from "./keep.js";
 import { Lab } from "./lab.js";
 import { type Options, parseOptions, usage, UsageError } from "./options.js";
@@ -11,8 +7,7 @@ import { hottest, profileOurs } from "./profile.js";
 import { type EntryReport, entryReport, type Report, table } from "./report.js";
 import { type Course, type Plan, runCase } from "./rounds.js";
 import type { Case, Suite } from "./suite.js";
-
-const suites: readonly Suite[] = [coreSuite, lockSuite, marketSuite, semaphoreSuite];
+import { loadSuite, suiteNames } from "./suites.js";
 
 const matches = ({ entries }: Case, pattern: string): boolean =>
   entries.some(({ name }) => name.toLowerCase().includes(pattern.toLowerCase()));
@@ -73,12 +68,8 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
 };
 
 const main = async (args: readonly string[]): Promise<void> => {
-  const options = parseOptions(
-    args,
-    suites.map((suite) => suite.package),
-  );
-  const suite = suites.find((one) => one.package === options.package);
-  if (!suite) throw new UsageError(`There are no benchmarks of "${options.package}"`);
+  const options = parseOptions(args, suiteNames());
+  const suite = await loadSuite(options.package);
   // Progress is for who watches; stdout is for the result.
   const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));
   const report = await run(options, suite, say);

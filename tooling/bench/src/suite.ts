@@ -1,6 +1,6 @@
 // What a package's benchmarks are made of. A case is a workload that knows nothing of libraries; a contestant is a
 // library behind a small interface, with its settings. One case may yield several entries: what is printed and kept.
-import type { Lab, Team } from "./lab.js";
+import type { Lab, Opening, Team } from "./lab.js";
 
 export type Better = "higher" | "lower";
 
@@ -87,3 +87,6 @@ export interface Suite {
 
 /** What a worker process offers to the parent, by name. */
 export type Jobs = Readonly<Record<string, (task: never) => Promise<unknown>>>;
+
+/** Opens a contestant in a worker process. */
+export type OpenJobs = (opening: Opening) => Promise<Jobs>;

@@ -1,22 +1,12 @@
 // A client process: opens one contestant, then does what the parent asks for.
 import { Session } from "node:inspector/promises";
-import { coreJobs } from "./cases/core-jobs.js";
-import { lockJobs } from "./cases/lock-jobs.js";
-import { marketJobs } from "./cases/market-jobs.js";
-import { semaphoreJobs } from "./cases/semaphore-jobs.js";
 import type { Answer, Opening, Order } from "./lab.js";
 import type { Jobs } from "./suite.js";
+import { loadJobs } from "./suites.js";
 
 // Nothing of ours outlives the parent. Ctrl-C is the parent's business.
 process.once("disconnect", () => process.exit(1));
 process.on("SIGINT", () => undefined);
-
-const suites: Readonly<Record<string, (opening: Opening) => Promise<Jobs>>> = {
-  core: coreJobs,
-  lock: lockJobs,
-  marketplace: marketJobs,
-  semaphore: semaphoreJobs,
-};
 
 let session: Session | undefined;
 
@@ -33,7 +23,7 @@ const profiling: Jobs = {
 };
 
 process.once("message", (opening: Opening) => {
-  const opened = suites[opening.package]?.(opening) ?? Promise.reject(new Error(`no jobs for ${opening.package}`));
+  const opened = loadJobs(opening.package).then((open) => open(opening));
   // Told with the first answer.
   opened.catch(() => undefined);
   process.on("message", ({ id, job, task }: Order) => {

@@ -113,9 +113,11 @@ describe("npm run bench", () => {
   });
 
   it("names the packages there are for one that is not", async () => {
-    const { code, stdout, stderr } = await bench("queue");
+    const { code, stdout, stderr } = await bench("no-such");
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
-    expect(stderr).toContain('There are no benchmarks of "queue". There are: core, lock, marketplace, semaphore');
+    expect(stderr).toMatch(
+      /^There are no benchmarks of "no-such"\. There are: (.*, )?core, (.*, )?lock, (.*, )?marketplace, (.*, )?semaphore/,
+    );
   });
 
   it("names the cases there are for a pattern that fits none", async () => {

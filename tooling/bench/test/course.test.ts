@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { courseOf, excessOf, unfairness } from "../src/cases/course.js";
-import type { LoopsResult } from "../src/cases/loops-jobs.js";
+import { courseOf, excessOf, unfairness } from "../src/loops/course.js";
+import type { LoopsResult } from "../src/loops/loops-jobs.js";
 
 /** Rows of asked, running, giving back, loop. */
 const process = (...rows: readonly (readonly [number, number, number, number])[]): LoopsResult => ({

@@ -9,9 +9,9 @@ import {
   releaseFairSemaphore,
   releaseSemaphore,
 } from "@tooling/classic";
-import { pinned } from "../pins.js";
-import type { Contestant } from "../suite.js";
-import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "./caller.js";
+import { pinned } from "../../pins.js";
+import type { Contestant } from "../../suite.js";
+import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
 
 /** What every contestant of a case is opened with. */
 export interface SemaphoreSetup {

@@ -3,9 +3,9 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { acquireLockBySet, releaseLock } from "@tooling/classic";
-import { pinned } from "../pins.js";
-import type { Contestant } from "../suite.js";
-import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "./caller.js";
+import { pinned } from "../../pins.js";
+import type { Contestant } from "../../suite.js";
+import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
 
 /** What every contestant of a case is opened with. */
 export interface LockSetup {

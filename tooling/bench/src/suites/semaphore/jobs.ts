@@ -1,12 +1,11 @@
 // What the client processes of the semaphore cases do.
-import type { Caller } from "../contestants/caller.js";
-import { openSemaphoreContestant, type SemaphoreSetup } from "../contestants/semaphore.js";
-import type { Opening } from "../lab.js";
-import type { Jobs } from "../suite.js";
-import { loopJobs } from "./loops-jobs.js";
-import { shiftWallClock } from "./wall-clock.js";
+import type { Caller } from "../../loops/caller.js";
+import { openSemaphoreContestant, type SemaphoreSetup } from "./contestants.js";
+import type { OpenJobs } from "../../suite.js";
+import { loopJobs } from "../../loops/loops-jobs.js";
+import { shiftWallClock } from "../../loops/wall-clock.js";
 
-export const semaphoreJobs = async ({ contestant: id, url, setup, index }: Opening): Promise<Jobs> => {
+export const jobs: OpenJobs = async ({ contestant: id, url, setup, index }) => {
   const { clocksOffMs, ...settings } = setup as SemaphoreSetup;
   // Before the library is loaded, as on a machine whose clock has been off all along.
   shiftWallClock(clocksOffMs?.[index] ?? 0);

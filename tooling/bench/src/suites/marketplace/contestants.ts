@@ -8,7 +8,7 @@ import {
   type PurchaseResult,
 } from "@tooling/classic";
 import { Redis } from "ioredis";
-import type { Contestant } from "../suite.js";
+import type { Contestant } from "../../suite.js";
 
 /** How everybody buys in a case. */
 export type Way = "WATCH" | "market lock" | "item lock";

@@ -1,9 +1,9 @@
-import { now } from "../clock.js";
-import { marketContestant, type Way } from "../contestants/market.js";
-import type { Team } from "../lab.js";
-import { percentile } from "../statistics.js";
-import type { Case, Goal, Measurement, Suite } from "../suite.js";
-import type { BuyResult, BuyTask, OpenTask } from "./market-jobs.js";
+import { now } from "../../clock.js";
+import { marketContestant, type Way } from "./contestants.js";
+import type { Team } from "../../lab.js";
+import { percentile } from "../../statistics.js";
+import type { Case, Goal, Measurement, Suite } from "../../suite.js";
+import type { BuyResult, BuyTask, OpenTask } from "./jobs.js";
 
 const buyers = 50;
 /** Each buys so many, one after the other; at any moment no two want the same. */
@@ -75,7 +75,7 @@ const marketCase = (way: Way, peers: readonly string[], goal?: Goal): Case => {
   };
 };
 
-export const marketSuite: Suite = {
+export const suite: Suite = {
   package: "marketplace",
   cases: [
     marketCase("WATCH", ["classic WATCH"]),

@@ -8,8 +8,8 @@ import { type Config, createConfig } from "@kit/core/config";
 import { createLock } from "@kit/lock";
 import { ClassicConfigs, setConfig } from "@tooling/classic";
 import { Redis } from "ioredis";
-import { now } from "../clock.js";
-import type { Contestant } from "../suite.js";
+import { now } from "../../clock.js";
+import type { Contestant } from "../../suite.js";
 
 const ioredisVersion = (): string => {
   const file = createRequire(import.meta.url).resolve("ioredis/package.json");

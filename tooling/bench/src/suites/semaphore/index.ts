@@ -1,8 +1,8 @@
-import { semaphoreContestant, type SemaphoreSetup } from "../contestants/semaphore.js";
-import { percentile } from "../statistics.js";
-import type { Case, Measurement, Suite } from "../suite.js";
-import { excessOf, unfairness } from "./course.js";
-import { type Field, type Loops, loopsCase, pairsCase, runLoops } from "./loops.js";
+import { semaphoreContestant, type SemaphoreSetup } from "./contestants.js";
+import { percentile } from "../../statistics.js";
+import type { Case, Measurement, Suite } from "../../suite.js";
+import { excessOf, unfairness } from "../../loops/course.js";
+import { type Field, type Loops, loopsCase, pairsCase, runLoops } from "../../loops/loops.js";
 
 const permits = 10;
 const usual: SemaphoreSetup = { permits, leaseMs: 10_000 };
@@ -97,7 +97,7 @@ const overAdmission: Case = {
   },
 };
 
-export const semaphoreSuite: Suite = {
+export const suite: Suite = {
   package: "semaphore",
   cases: [
     contended,

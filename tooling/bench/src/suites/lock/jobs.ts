@@ -1,11 +1,10 @@
 // What the client processes of the lock cases do.
 import { setTimeout as sleep } from "node:timers/promises";
-import { now } from "../clock.js";
-import { type LockCaller, type LockSetup, openLockContestant } from "../contestants/lock.js";
-import type { Opening } from "../lab.js";
-import { sent, sentAt } from "../sent.js";
-import type { Jobs } from "../suite.js";
-import { idle, loopJobs, until } from "./loops-jobs.js";
+import { now } from "../../clock.js";
+import { type LockCaller, type LockSetup, openLockContestant } from "./contestants.js";
+import { sent, sentAt } from "../../sent.js";
+import type { Jobs, OpenJobs } from "../../suite.js";
+import { idle, loopJobs, until } from "../../loops/loops-jobs.js";
 
 export interface BurstTask {
   readonly callers: number;
@@ -24,7 +23,7 @@ export interface HoldTask {
 
 const forEver = new Promise<void>(() => undefined);
 
-export const lockJobs = async ({ contestant: id, url, setup }: Opening): Promise<Jobs> => {
+export const jobs: OpenJobs = async ({ contestant: id, url, setup }) => {
   const contestant = await openLockContestant(id, url, setup as LockSetup);
   const callers: LockCaller[] = [];
   const callerOf = (index: number): LockCaller => (callers[index] ??= contestant.caller());

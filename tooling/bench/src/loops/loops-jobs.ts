@@ -1,7 +1,7 @@
 // What client processes do in the cases that locks and semaphores have in common.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "../clock.js";
-import type { Caller } from "../contestants/caller.js";
+import type { Caller } from "./caller.js";
 import { sent } from "../sent.js";
 
 export interface PairsTask {

@@ -1,10 +1,9 @@
 // What the client processes of the market cases do.
 import { setTimeout as sleep } from "node:timers/promises";
-import { now } from "../clock.js";
-import { marketContestant } from "../contestants/market.js";
-import type { Opening } from "../lab.js";
-import { sentOf } from "../sent.js";
-import type { Jobs } from "../suite.js";
+import { now } from "../../clock.js";
+import { marketContestant } from "./contestants.js";
+import { sentOf } from "../../sent.js";
+import type { Jobs, OpenJobs } from "../../suite.js";
 
 export interface OpenTask {
   readonly market: string;
@@ -29,7 +28,7 @@ export interface BuyResult {
   readonly retries: number;
 }
 
-export const marketJobs = async ({ contestant, url }: Opening): Promise<Jobs> => {
+export const jobs: OpenJobs = async ({ contestant, url }) => {
   const stall = await marketContestant(contestant).open(url);
   const buyers = new Map<number, ReturnType<typeof stall.buyer>>();
   const buyerOf = (index: number): ReturnType<typeof stall.buyer> => {

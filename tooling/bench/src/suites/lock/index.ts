@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { now } from "../clock.js";
-import { lockContestant, type LockSetup } from "../contestants/lock.js";
-import type { Lab, Team } from "../lab.js";
-import { median, percentile } from "../statistics.js";
-import type { Case, Goal, Measurement, Suite } from "../suite.js";
-import { unfairness } from "./course.js";
-import type { BurstTask, HoldTask } from "./lock-jobs.js";
-import type { PairsTask } from "./loops-jobs.js";
-import { type Field, headStartMs, loopsCase, pairsCase } from "./loops.js";
+import { now } from "../../clock.js";
+import { lockContestant, type LockSetup } from "./contestants.js";
+import type { Lab, Team } from "../../lab.js";
+import { median, percentile } from "../../statistics.js";
+import type { Case, Goal, Measurement, Suite } from "../../suite.js";
+import { unfairness } from "../../loops/course.js";
+import type { BurstTask, HoldTask } from "./jobs.js";
+import type { PairsTask } from "../../loops/loops-jobs.js";
+import { type Field, headStartMs, loopsCase, pairsCase } from "../../loops/loops.js";
 
 const usual: LockSetup = { leaseMs: 10_000, renew: true };
 
@@ -459,7 +459,7 @@ const lossDetection: Case = {
   },
 };
 
-export const lockSuite: Suite = {
+export const suite: Suite = {
   package: "lock",
   cases: [
     uncontended(

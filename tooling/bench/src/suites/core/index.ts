@@ -1,8 +1,8 @@
-import { coreContestant } from "../contestants/core.js";
-import type { Team, Worker } from "../lab.js";
-import { median, percentile } from "../statistics.js";
-import type { Case, Entry, Measurement, Suite } from "../suite.js";
-import type { AbsenceTask, ReadResult, ReadTask, SeeTask } from "./core-jobs.js";
+import { coreContestant } from "./contestants.js";
+import type { Team, Worker } from "../../lab.js";
+import { median, percentile } from "../../statistics.js";
+import type { Case, Entry, Measurement, Suite } from "../../suite.js";
+import type { AbsenceTask, ReadResult, ReadTask, SeeTask } from "./jobs.js";
 
 const only = ({ workers }: Team): Worker => {
   const [worker] = workers;
@@ -124,7 +124,7 @@ const tracingCase = oneProcess(
   }),
 );
 
-export const coreSuite: Suite = {
+export const suite: Suite = {
   package: "core",
   cases: [
     absenceCase("Redis absent, refused", false, "connecting to a port that refuses"),

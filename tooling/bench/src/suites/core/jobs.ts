@@ -1,10 +1,9 @@
 import { spawnSync } from "node:child_process";
 import { type AddressInfo, createServer } from "node:net";
-import { now } from "../clock.js";
-import { openCoreContestant, type Reader, unheardTracing } from "../contestants/core.js";
-import type { Opening } from "../lab.js";
-import { sent } from "../sent.js";
-import type { Jobs } from "../suite.js";
+import { now } from "../../clock.js";
+import { openCoreContestant, type Reader, unheardTracing } from "./contestants.js";
+import { sent } from "../../sent.js";
+import type { Jobs, OpenJobs } from "../../suite.js";
 
 export interface ReadTask {
   readonly ms: number;
@@ -49,7 +48,7 @@ const importMs = (module: string): number => {
   return Number(stdout);
 };
 
-export const coreJobs = async ({ contestant, url }: Opening): Promise<Jobs> => {
+export const jobs: OpenJobs = async ({ contestant, url }) => {
   const { absence, module, reader } = openCoreContestant(contestant);
   let opened: Promise<Reader> | undefined;
   let readings = 0;
