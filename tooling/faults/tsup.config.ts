@@ -1,3 +1,7 @@
-import { application } from "@tooling/build";
+import { application, entriesOf } from "@tooling/build";
 
-export default application(["src/main.ts"]);
+/** `main` is the program. The workloads are found by their folders, and share their modules with it. */
+export default {
+  ...application({ main: "src/main.ts", ...entriesOf("src/workloads", { workload: "index.ts" }) }),
+  splitting: true,
+};

@@ -2,15 +2,13 @@ import { parseArgs } from "node:util";
 import { campaign, type CampaignReport, controlCampaign, kindsOf, someSeed } from "./campaign.js";
 import { inOwnNetwork } from "./lab/network.js";
 import type { Control, Workload } from "./workload.js";
-import { coreWorkload } from "./workloads/core/index.js";
-import { lockWorkload } from "./workloads/lock/index.js";
-import { semaphoreWorkload } from "./workloads/semaphore/index.js";
+import { loadWorkload, workloadNames } from "./workloads.js";
 
-const workloads: readonly Workload[] = [coreWorkload, lockWorkload, semaphoreWorkload];
+const names = workloadNames();
 
 const usage = `npm run faults -- <package> [--fault K] [--server NAME] [--seed N] [--seconds N] [--control NAME] [--json] [--list]
 
-  <package>   ${workloads.map(({ name }) => name).join(", ")}, or all
+  <package>   ${names.join(", ")}, or all
   --fault     only these: a number of the matrix, or the beginning of a kind (see --list)
   --server    redis, valkey, or the path of a server program; else REDIS_SERVER_BIN or what is on PATH
   --seed      plays the same plan again; printed with every run
@@ -113,11 +111,10 @@ const main = async (): Promise<void> => {
     list: isList,
   } = values as { fault?: string; server?: string; control?: string; json?: boolean; list?: boolean };
   const [name = ""] = positionals;
-  const chosen = workloads.filter((workload) => name === "all" || workload.name === name);
-  if (chosen.length === 0 || positionals.length !== 1)
-    fail(
-      `There is no package "${positionals.join(" ")}" to run. There are: ${workloads.map((workload) => workload.name).join(", ")}, all.`,
-    );
+  const wanted = names.filter((one) => name === "all" || one === name);
+  if (wanted.length === 0 || positionals.length !== 1)
+    fail(`There is no package "${positionals.join(" ")}" to run. There are: ${names.join(", ")}, all.`);
+  const chosen = await Promise.all(wanted.map(loadWorkload));
   if (isList === true) return list(chosen);
   if (fault !== undefined && chosen.every((workload) => kindsOf(workload, fault).length === 0))
     fail(`There is no fault "${fault}". See --list.`);

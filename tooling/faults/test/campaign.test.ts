@@ -5,9 +5,9 @@ import { planOf } from "../src/leg.js";
 import { rows } from "../src/rows/index.js";
 import type { Row } from "../src/rows/row.js";
 import type { Control, LegOptions, LegReport, Workload } from "../src/workload.js";
-import { coreWorkload } from "../src/workloads/core/index.js";
-import { lockWorkload } from "../src/workloads/lock/index.js";
-import { semaphoreWorkload } from "../src/workloads/semaphore/index.js";
+import { workload as coreWorkload } from "../src/workloads/core/index.js";
+import { workload as lockWorkload } from "../src/workloads/lock/index.js";
+import { workload as semaphoreWorkload } from "../src/workloads/semaphore/index.js";
 
 /** `SEED=<the one that a failure names>` plays the same strikes again. */
 const someSeed = (): number => Number(process.env["SEED"] ?? randomInt(2 ** 31));

@@ -48,7 +48,9 @@ describe("npm run faults", () => {
   it("lists what there is when it is asked for what there is not", async () => {
     const unknown = await start("nothing").ended;
     expect(unknown).toMatchObject({ code: 1, stdout: "" });
-    expect(unknown.stderr).toContain('There is no package "nothing" to run. There are: core, lock, semaphore, all.');
+    expect(unknown.stderr).toMatch(
+      /There is no package "nothing" to run\. There are: (.*, )?core, (.*, )?lock, (.*, )?semaphore, (.*, )?all\./,
+    );
     const fault = await start("lock", "--fault", "99").ended;
     expect(fault).toMatchObject({ code: 1, stdout: "" });
     expect(fault.stderr).toContain('There is no fault "99"');
@@ -77,7 +79,7 @@ describe("npm run faults", () => {
     for (const line of ["  20 master stopped", "  34 byte flipped", "  barging (breaks order)"])
       expect(semaphore.stdout).toContain(`${line}\n`);
     const all = await start("all", "--list").ended;
-    expect(all.stdout).toBe(core.stdout + stdout + semaphore.stdout);
+    for (const one of [core.stdout, stdout, semaphore.stdout]) expect(all.stdout).toContain(one);
   });
 
   it("prints one object, in its documented shape", async () => {

@@ -4,7 +4,7 @@ import { campaign, type CampaignReport } from "../src/campaign.js";
 import { noFirewall } from "../src/lab/network.js";
 import { rows } from "../src/rows/index.js";
 import type { LegOptions, LegReport, Workload } from "../src/workload.js";
-import { lockWorkload } from "../src/workloads/lock/index.js";
+import { workload as lockWorkload } from "../src/workloads/lock/index.js";
 
 const control = { name: "a-control", laws: ["L1"], kind: "8 scripts flushed" };
 

@@ -52,7 +52,7 @@ const run = async (leg: LegOptions): Promise<LegReport> => {
 };
 
 /** Processes that are configured by a server, and write to it what must not be lost. */
-export const coreWorkload: Workload = {
+export const workload: Workload = {
   name: "core",
   laws,
   rows,

@@ -43,7 +43,7 @@ const run = async (leg: LegOptions): Promise<LegReport> => {
 };
 
 /** Contenders for locks, each of which guards a register. */
-export const lockWorkload: Workload = {
+export const workload: Workload = {
   name: "lock",
   laws: [...laws, "U6"],
   rows,

@@ -35,7 +35,7 @@ const run = async (leg: LegOptions): Promise<LegReport> => {
 };
 
 /** Contenders for permits, by weight, priority and tenant, under limits that change. */
-export const semaphoreWorkload: Workload = {
+export const workload: Workload = {
   name: "semaphore",
   laws: [...laws, "U6"],
   rows,
