@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { brokenLinks } from "./checks/links.mjs";
-import { packedProblems } from "./checks/packed.mjs";
+import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
 import { root, SetupError, workspaces } from "./repo.mjs";
@@ -107,6 +107,6 @@ async function checkPackage({ folder, manifest }, parent, env) {
   ]);
   return [
     ...runs.filter(({ code }) => code !== 0).map(({ output }) => `${manifest.name}:\n${output.trim()}`),
-    ...packedProblems(manifest.name, path),
+    ...packedProblems(manifest.name, path, filesOfPackage(manifest)),
   ];
 }

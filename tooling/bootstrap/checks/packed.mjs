@@ -1,41 +1,44 @@
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 
-const always = [
-  ...["LICENSE", "README.md", "package.json"],
-  ...["dist/index.cjs", "dist/index.cjs.map", "dist/index.d.cts"],
-  ...["dist/index.d.ts", "dist/index.js", "dist/index.js.map"],
-];
+const always = ["LICENSE", "README.md", "package.json"];
 
-/** The files of one more entry. @type {(name: string) => string[]} */
+/** The files of one entry of a library. @type {(name: string) => string[]} */
 const part = (name) => ["cjs", "cjs.map", "d.cts", "d.ts", "js", "js.map"].map((end) => `dist/${name}.${end}`);
+
+/** What a package consists of beyond its entries. @type {Record<string, readonly string[]>} */
+const more = {
+  "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
+};
 
 /** Types that several entries share; their names change with what is in them. */
 const sharedTypes = /^dist\/[\w-]+-[\w-]{8}\.d\.c?ts$/;
 
 /**
- * What each published package consists of, file by file.
- * @type {Record<string, readonly string[]>}
+ * What a published package consists of, file by file: a program of itself, a library of its entries in both formats, with
+ * types.
+ * @param {import("../repo.mjs").Manifest} manifest
  */
-const golden = {
-  "@kit/cli": ["LICENSE", "README.md", "package.json", "dist/main.js", "dist/main.js.map"],
-  "@kit/core": [
+export function filesOfPackage({ name, bin = {}, exports = {} }) {
+  const entries = Object.keys(exports).filter((path) => path !== "./package.json");
+  return [
     ...always,
-    ...["kernel", "toolkit", "batching", "config", "durable", "leasing", "otel"].flatMap(part),
-    "dist/LICENSE-uuid.md",
-  ],
-  "@kit/lock": always,
-  "@kit/semaphore": always,
-  "@kit/testing": always,
-};
+    ...Object.values(/** @type {Record<string, string>} */ (bin)).flatMap((path) => {
+      const file = path.replace(/^\.\//, "");
+      return [file, `${file}.map`];
+    }),
+    ...entries.flatMap((path) => part(path === "." ? "index" : path.slice(2))),
+    ...(more[name] ?? []),
+  ];
+}
 
 /**
  * How a package's tarball differs from what it should consist of.
  * @param {string} name
  * @param {string} tarball
+ * @param {readonly string[]} wanted
  */
-export function packedProblems(name, tarball, wanted = golden[name]) {
-  if (wanted === undefined) return [`${name} has no line in checks/packed.mjs`];
+export function packedProblems(name, tarball, wanted) {
   const found = filesOf(gunzipSync(readFileSync(tarball))).filter((file) => !sharedTypes.test(file));
   return [
     ...found.filter((file) => !wanted.includes(file)).map((file) => `${name} would publish ${file}`),

@@ -23,9 +23,9 @@ const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // lets one peer of the ben
 /** What a user of a published package gets besides. */
 const mayDependOn = ["@kit/core", "uuid"];
 const mayAskFor = ["ioredis"];
-/** Beyond that: a program brings its own along, and knows packages that may be there; spans are made only where wanted. */
+/** Beyond that: a program brings its own along; spans are made only where wanted. */
 const more = /** @type {Record<string, readonly string[]>} */ ({
-  "@kit/cli": ["commander", "ioredis", "@kit/lock", "@kit/semaphore"],
+  "@kit/cli": ["commander", "ioredis"],
   "@kit/core": ["@opentelemetry/api"],
 });
 
@@ -170,17 +170,26 @@ export function scriptProblems(manifests) {
 
 /** @param {readonly import("../repo.mjs").Manifest[]} manifests */
 export function publishedProblems(manifests) {
-  return manifests
-    .filter((manifest) => manifest.private !== true)
-    .flatMap(({ name, dependencies = {}, peerDependencies = {}, optionalDependencies = {}, scripts = {} }) => [
-      ...[...Object.keys(dependencies), ...Object.keys(optionalDependencies)]
-        .filter((dependency) => ![...mayDependOn, ...(more[name] ?? [])].includes(dependency))
-        .map((dependency) => `${name} depends on ${dependency} at run time`),
-      ...Object.keys(peerDependencies)
-        .filter((peer) => ![...mayAskFor, ...(more[name] ?? [])].includes(peer))
-        .map((peer) => `${name} asks its user for ${peer}`),
-      ...[...installScripts, "prepare"]
-        .filter((script) => script in scripts)
-        .map((script) => `${name} has the script ${script}`),
-    ]);
+  return manifests.filter((manifest) => manifest.private !== true).flatMap(problemsOf);
+}
+
+/** @param {import("../repo.mjs").Manifest} manifest */
+function problemsOf(manifest) {
+  const { name, dependencies = {}, optionalDependencies = {}, scripts = {} } = manifest;
+  const { peerDependencies = {}, peerDependenciesMeta = {} } = manifest;
+  const own = more[name] ?? [];
+  // The command line knows every package, and works without any.
+  const mayKnow = (/** @type {string} */ peer) =>
+    name === "@kit/cli" && peer.startsWith("@kit/") && peerDependenciesMeta[peer]?.optional === true;
+  return [
+    ...[...Object.keys(dependencies), ...Object.keys(optionalDependencies)]
+      .filter((dependency) => ![...mayDependOn, ...own].includes(dependency))
+      .map((dependency) => `${name} depends on ${dependency} at run time`),
+    ...Object.keys(peerDependencies)
+      .filter((peer) => ![...mayAskFor, ...own].includes(peer) && !mayKnow(peer))
+      .map((peer) => `${name} asks its user for ${peer}`),
+    ...[...installScripts, "prepare"]
+      .filter((script) => script in scripts)
+      .map((script) => `${name} has the script ${script}`),
+  ];
 }

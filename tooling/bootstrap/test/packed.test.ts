@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { packedProblems } from "../checks/packed.mjs";
+import { filesOfPackage, packedProblems } from "../checks/packed.mjs";
 import { tempFolder, writeFiles } from "./temp.js";
 
 /** A tarball as pnpm makes them, with these files in its folder `package`. */
@@ -30,6 +30,13 @@ it("names a file too many, and one that is missing", () => {
   ]);
 });
 
-it("objects to a package without a list", () => {
-  expect(packedProblems("x", tarballOf("package.json"))).toEqual(["x has no line in checks/packed.mjs"]);
+it("wants of a program itself, and of a library each entry in both formats with its types", () => {
+  expect(filesOfPackage({ name: "x", bin: { x: "./dist/main.js" }, exports: { "./package.json": "" } })).toEqual([
+    ...["LICENSE", "README.md", "package.json", "dist/main.js", "dist/main.js.map"],
+  ]);
+  const files = filesOfPackage({ name: "x", exports: { ".": {}, "./part": {}, "./package.json": "" } });
+  expect(files).toHaveLength(3 + 2 * 6);
+  expect(files).toEqual(
+    expect.arrayContaining(["dist/index.cjs", "dist/index.d.ts", "dist/part.js", "dist/part.d.cts"]),
+  );
 });

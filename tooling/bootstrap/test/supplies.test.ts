@@ -113,11 +113,18 @@ it("a published package is refused that brings others along or runs something", 
       { name: "b", optionalDependencies: { fsevents: "1" } },
       { name: "c", peerDependencies: { redis: "1" } },
       { name: "d", scripts: { postinstall: "node x.js" } },
+      {
+        name: "@kit/cli",
+        peerDependencies: { "@kit/x": "1", "@kit/y": "1", other: "1" },
+        peerDependenciesMeta: { "@kit/x": { optional: true }, other: { optional: true } },
+      },
     ]),
   ).toEqual([
     "a depends on ms at run time",
     "b depends on fsevents at run time",
     "c asks its user for redis",
     "d has the script postinstall",
+    "@kit/cli asks its user for @kit/y",
+    "@kit/cli asks its user for other",
   ]);
 });
