@@ -374,8 +374,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     );
     this.#assertDone(reply.code, chat, user);
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
-    const [first, last] = [messages[0]?.seq ?? reply.head + 1, messages.at(-1)?.seq ?? reply.head];
-    return { messages, hasOlder: first > reply.floor + 1, hasNewer: last < reply.head };
+    // An empty page stands where it was asked for.
+    const { head, floor } = reply;
+    const anchor = args.mode === "before" ? args.anchor : args.mode === "after" ? args.anchor + 1 : head + 1;
+    const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
+    const last = messages.at(-1)?.seq ?? first - 1;
+    return { messages, hasOlder: first > floor + 1, hasNewer: last < head };
   }
 
   /**

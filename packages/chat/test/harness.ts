@@ -1,4 +1,3 @@
-import { keyspace } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
 import { clientsOf, type Login, nodeOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
@@ -51,7 +50,7 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): ChatFixtu
 };
 
 /** Keys that stay while there are chats, or for good. */
-export const permanentKeys: readonly RegExp[] = [/:chat:\{/];
+export const permanentKeys: RegExp[] = [/:chat:\{/];
 
 /** Sends numbered messages one after another. */
 export const sendMany = async (chat: Chat, from: string, count: number, name = room): Promise<void> => {
@@ -66,7 +65,7 @@ export const seqsOf = (page: Page, name = room): number[] =>
 export const drain = async (
   chat: Chat,
   member: string,
-  options: { token?: string; limit?: number } = {},
+  options: { readonly token?: string; readonly limit?: number } = {},
 ): Promise<{ messages: Message[]; token: string; pages: Page[] }> => {
   const messages: Message[] = [];
   const pages: Page[] = [];
@@ -82,9 +81,6 @@ export const drain = async (
 
 /** `1 … count`. */
 export const upTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
-
-/** Where a package under a prefix keeps a name, without its parts: for names that need escaping. */
-export const baseOf = (prefix: string, own: string): string => keyspace("chat", prefix).base(own);
 
 /** Waits until a process has its blocked read on a node. */
 export const untilBlocked = async (node: {

@@ -18,7 +18,7 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
   redis.call('ZREM', positions, '')
   local state, refusal = openChat(chat, meta, heads, messages, positions)
   if not state then return refusal, 0 end
-  local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %d+ (.*))$')
+  local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
   if epoch ~= state.id then return 2, 0 end
   position, sequence = tonumber(position), tonumber(sequence)
   if sequence > state.head then return 6, state.head end

@@ -23,8 +23,8 @@ local skewMs = 10000
 -- Libraries
 
 local function membershipOf(value)
-  local position, from, joinedAt = string.match(value or '', '^(%d+) (%d+) (%d+) ')
-  return tonumber(position), tonumber(from), tonumber(joinedAt)
+  local position, from, joinedMs, joinedCount = string.match(value or '', '^(%d+) (%d+) (%d+)%-(%d+) ')
+  return tonumber(position), tonumber(from), tonumber(joinedMs), tonumber(joinedCount)
 end
 
 local function lastActivity(activity)
@@ -39,7 +39,7 @@ local function follow(activity, member, heads, id)
   if id == '0-0' and not entries[1] then return { 'a ' .. id, 0, {}, {} } end
   if not isSame then return nil end
   if #entries == 1 then return { 'a ' .. id, 0, {}, {} } end
-  local seenAt = tonumber(string.match(id, '^%d+'))
+  local seenMs, seenCount = partsOf(id)
   local chats, firstSent, isLeft, order = {}, {}, {}, {}
   for i = 2, #entries do
     local fields = entries[i][2]
@@ -63,9 +63,9 @@ local function follow(activity, member, heads, id)
     local chat = entries[i][2][2]
     local place = order[chat]
     if not isTaken[chat] then
-      local position, from, joinedAt = membershipOf(memberships[place])
+      local position, from, joinedMs, joinedCount = membershipOf(memberships[place])
       local start
-      if position and joinedAt >= seenAt then
+      if position and (joinedMs > seenMs or joinedMs == seenMs and joinedCount > seenCount) then
         start = from
       elseif position and firstSent[chat] then
         start = math.max(firstSent[chat] - 1, from)
@@ -95,14 +95,14 @@ local function walk(member, heads, cursor, id, since)
   end
   local records = #chats > 0 and redis.call('HMGET', heads, unpack(chats)) or {}
   for i, chat in ipairs(chats) do
-    local position, from, joinedAt = membershipOf(values[2 * i])
+    local position, from, joinedMs = membershipOf(values[2 * i])
     local head, headAt = string.match(records[i] or '', '^(%d+) %d+ (%d+) ')
     local start
     if since == '-' then
       if position and (not head or tonumber(head) > position) then start = int(position) end
     elseif position then
       local earliest = since - skewMs
-      if joinedAt >= earliest then
+      if joinedMs >= earliest then
         start = int(from)
       elseif not head or tonumber(headAt) >= earliest then
         start = int(position) .. '@' .. int(earliest)

@@ -7,7 +7,7 @@
 -- KEYS[5]  activity    stream  what changed in the shard
 -- KEYS[6]  sent        hash    client ids of this window
 -- KEYS[7]  sentBefore  hash    client ids of the window before
--- KEYS[n]  members     hash    for each member its chats: chat to `position from joinedAt epoch`
+-- KEYS[n]  members     hash    for each member its chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat        string  its name
 -- ARGV[2]  epoch       string  random name of this life of the chat; also the id of this operation
 -- ARGV[3]  config      string  settings, ten numbers
@@ -48,9 +48,9 @@ redis.call('HSET', meta, 'layout', '1', 'epoch', epoch, 'config', config, 'creat
 -- What an eviction may have left of an earlier chat.
 redis.call('UNLINK', messages, sent, sentBefore)
 redis.call('HSET', heads, chat, '0 0 ' .. now .. ' 0 0')
+local joinId = announce(activity, chat, 'j', names)
 for i, member in ipairs(members) do
-  redis.call('HSET', member, chat, '0 0 ' .. now .. ' ' .. epoch)
+  redis.call('HSET', member, chat, '0 0 ' .. joinId .. ' ' .. epoch)
   redis.call('ZADD', positions, 0, names[i])
 end
-announce(activity, chat, 'j', names)
 return 0

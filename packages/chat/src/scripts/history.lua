@@ -31,7 +31,7 @@ if not state then return { refusal } end
 applyAge(state, readClock())
 local floor = state.floor
 if user ~= '' then
-  local from, epoch = string.match(redis.call('HGET', member, chat) or '', '^%d+ (%d+) %d+ (.*)$')
+  local from, epoch = string.match(redis.call('HGET', member, chat) or '', '^%d+ (%d+) %S+ (.*)$')
   if epoch ~= state.id then return { 2 } end
   floor = math.max(floor, tonumber(from))
 end

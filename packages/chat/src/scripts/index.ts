@@ -217,7 +217,7 @@ export interface ShardChanges {
 }
 
 const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonly string[]): Change => {
-  const [, position, from, epoch = ""] = /^(\d+) (\d+) \d+ (.*)$/.exec(membership) ?? [];
+  const [, position, from, epoch = ""] = /^(\d+) (\d+) \S+ (.*)$/.exec(membership) ?? [];
   const head = record === "" ? undefined : Number(record.slice(0, record.indexOf(" ")));
   return { chat, position: Number(position), from: Number(from), epoch, head, start };
 };

@@ -5,7 +5,7 @@
 -- KEYS[3]  messages   stream  the messages
 -- KEYS[4]  positions  zset    member to position
 -- KEYS[5]  activity   stream  what changed in the shard
--- KEYS[n]  members    hash    for each member its chats: chat to `position from joinedAt epoch`
+-- KEYS[n]  members    hash    for each member its chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat       string  its name
 -- ARGV[2]  history    string  `none`, `all`, `last N`, or `after N`: what is before it counts as read
 -- ARGV[n]  names      string  the members' names
@@ -27,8 +27,7 @@ local names = { unpack(ARGV, 3) }
 
 local state, refusal = openChat(chat, meta, heads, messages, positions)
 if not state then return { refusal } end
-local now = readClock()
-applyAge(state, now)
+applyAge(state, readClock())
 redis.call('ZCARD', positions)
 redis.call('XLEN', activity)
 local stored = {}
@@ -47,18 +46,22 @@ elseif kind == 'after' then
 end
 start = math.max(start, state.floor)
 
-local reply, joined = { 0 }, {}
-for i, member in ipairs(members) do
-  local position, epoch = string.match(stored[i] or '', '^(%d+) %d+ %d+ (.*)$')
+local reply, joined, places = { 0 }, {}, {}
+for i, _ in ipairs(members) do
+  local position, epoch = string.match(stored[i] or '', '^(%d+) %d+ %S+ (.*)$')
   if epoch == state.id then
     reply[i + 1] = tonumber(position)
   else
     reply[i + 1] = start
-    redis.call('HSET', member, chat, int(start) .. ' ' .. int(start) .. ' ' .. int(now) .. ' ' .. state.id)
-    redis.call('ZADD', positions, int(start), names[i])
     joined[#joined + 1] = names[i]
+    places[#places + 1] = i
   end
 end
+local joinId = announce(activity, chat, 'j', joined)
+for i, place in ipairs(places) do
+  local member = members[place]
+  redis.call('HSET', member, chat, int(start) .. ' ' .. int(start) .. ' ' .. joinId .. ' ' .. state.id)
+  redis.call('ZADD', positions, int(start), joined[i])
+end
 if state.isRecovered then saveChat(state) end
-announce(activity, chat, 'j', joined)
 return reply

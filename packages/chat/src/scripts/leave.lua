@@ -5,7 +5,7 @@
 -- KEYS[3]  messages   stream  the messages
 -- KEYS[4]  positions  zset    member to position
 -- KEYS[5]  activity   stream  what changed in the shard
--- KEYS[6]  member     hash    the member's chats: chat to `position from joinedAt epoch`
+-- KEYS[6]  member     hash    the member's chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat       string  its name
 -- ARGV[2]  user       string  the member's name
 -- ARGV[3]  upTo       string  only if its position is not beyond this one; empty: in any case

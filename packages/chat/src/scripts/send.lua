@@ -8,7 +8,7 @@
 -- KEYS[6]  sent        hash     sender and client id to `sequence at`; the empty field: `since older`, when this window began
 --                               and whether there is one before
 -- KEYS[7]  sentBefore  hash     the window before
--- KEYS[n]  members     hash     for each message its sender's chats: chat to `position from joinedAt epoch`
+-- KEYS[n]  members     hash     for each message its sender's chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat        string   its name
 -- ARGV[n]  operands    string   for each message: sender, client id, kind of body (`s`, `j` or `x`), body
 --
@@ -38,10 +38,8 @@ for i, member in ipairs(members) do
   local from = operands[4 * i - 3]
   fields[i + 1] = #from .. ':' .. from .. operands[4 * i - 2]
   if not senders[from] then
-    local position, since, joinedAt, epoch =
-      string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+) (%d+) (.*)$')
-    senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = since }
-    if epoch == state.id then senders[from].rest = since .. ' ' .. joinedAt .. ' ' .. epoch end
+    local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
+    senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest }
   end
 end
 local known = redis.call('HMGET', sent, unpack(fields))

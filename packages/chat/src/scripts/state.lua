@@ -171,14 +171,18 @@ local function trim(chat, now, positions)
   return true
 end
 
--- Tells readers and waiters of a change: `s` the first of some sequences sent, `j` who joined, `l` who left.
+-- Tells readers and waiters of a change: `s` the first of some sequences sent, `j` who joined, `l` who left. Returns the id
+-- of the first entry.
 local function announce(activity, name, kind, values)
+  local firstId
   for first = 1, #values, 200 do
     local fields = { 'c', name }
     for i = first, math.min(first + 199, #values) do
       fields[#fields + 1] = kind
       fields[#fields + 1] = values[i]
     end
-    redis.call('XADD', activity, 'MAXLEN', '~', 4096, '*', unpack(fields))
+    local id = redis.call('XADD', activity, 'MAXLEN', '~', 4096, '*', unpack(fields))
+    firstId = firstId or id
   end
+  return firstId
 end

@@ -1,6 +1,6 @@
 -- unread.lua - how many messages of some chats a member has not acknowledged; changes nothing.
 --
--- KEYS[1]  member  hash    the member's chats: chat to `position from joinedAt epoch`
+-- KEYS[1]  member  hash    the member's chats: chat to `position from joinId epoch`
 -- KEYS[2]  heads   hash    chat to `head floor headAt bytes floorBytes`
 -- KEYS[n]  keys    any     for each chat: meta, messages
 -- ARGV[n]  chats   string  their names
@@ -21,7 +21,7 @@ for i, chat in ipairs(chats) do
   if not state then
     reply[i] = -refusal
   else
-    local position, epoch = string.match(memberships[i] or '', '^(%d+) %d+ %d+ (.*)$')
+    local position, epoch = string.match(memberships[i] or '', '^(%d+) %d+ %S+ (.*)$')
     if epoch ~= state.id then
       reply[i] = -2
     else
