@@ -624,8 +624,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const { keys } = await this.#store.open();
     const shard = keys.shardOf(chat);
     const places = keys.chat(chat);
-    const { meta, heads, messages, positions, sent, sentBefore, activity } = places;
-    const first = { meta, heads, messages, positions, sent, sentBefore };
+    const { meta, heads, messages, positions, sentEven, sentOdd, activity } = places;
+    const first = { meta, heads, messages, positions, sentEven, sentOdd };
     let names = await scripts.remove.run(this.#store.context, first, { chat }, this.#store.call());
     while (names.length > 0) {
       const members = names.map((name) => keys.member(shard, name));

@@ -14,8 +14,8 @@ import { slotOf } from "@kit/core/toolkit";
  * | `kit:chat:{<tag>}:meta:<chat>`       | hash   | `layout`, `epoch`, `config`, `createdAt`, `losses`         | until `delete()`           |
  * | `kit:chat:{<tag>}:messages:<chat>`   | stream | `<sequence>-<ms>`: `f` sender; body `s`, `j` or `x`; `t`   | until `delete()`, or `ageMs` |
  * | `kit:chat:{<tag>}:positions:<chat>`  | zset   | member → position                                          | until `delete()`           |
- * | `kit:chat:{<tag>}:sent:<chat>`       | hash   | sender and client id → `sequence ms`                       | twice `dedupeMs`           |
- * | `kit:chat:{<tag>}:sent-before:<chat>`| hash   | the window before                                          | twice `dedupeMs`           |
+ * | `kit:chat:{<tag>}:sent-even:<chat>`  | hash   | sender and client id → `sequence ms`, in windows of `dedupeMs` | twice `dedupeMs`       |
+ * | `kit:chat:{<tag>}:sent-odd:<chat>`   | hash   | the same, of every other window                            | twice `dedupeMs`           |
  */
 export interface ChatKeys {
   readonly meta: string;
@@ -23,8 +23,8 @@ export interface ChatKeys {
   readonly messages: string;
   readonly positions: string;
   readonly activity: string;
-  readonly sent: string;
-  readonly sentBefore: string;
+  readonly sentEven: string;
+  readonly sentOdd: string;
 }
 
 /** Where the division into shards is stored. */
@@ -71,8 +71,8 @@ export class Keys {
       messages: `${base}messages:${escaped}`,
       positions: `${base}positions:${escaped}`,
       activity: `${base}activity`,
-      sent: `${base}sent:${escaped}`,
-      sentBefore: `${base}sent-before:${escaped}`,
+      sentEven: `${base}sent-even:${escaped}`,
+      sentOdd: `${base}sent-odd:${escaped}`,
     };
   }
 

@@ -53,12 +53,12 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): ChatFixtu
 export const permanentKeys: RegExp[] = [/:chat:\{/];
 
 /** Sends numbered messages one after another. */
-export const sendMany = async (chat: Chat, from: string, count: number, name = room): Promise<void> => {
+export const sendMany = async (chat: Chat, from: string, count: number, name: string = room): Promise<void> => {
   await Promise.all(Array.from({ length: count }, (_, index) => chat.send(name, { from, body: `m${index + 1}` })));
 };
 
 /** The sequences of one chat on a page. */
-export const seqsOf = (page: Page, name = room): number[] =>
+export const seqsOf = (page: Page, name: string = room): number[] =>
   page.chats.filter(({ chat }) => chat === name).flatMap(({ messages }) => messages.map(({ seq }) => seq));
 
 /** All messages that a reader gets from where it stands, over as many pages as it takes. */

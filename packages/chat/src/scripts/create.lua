@@ -5,8 +5,8 @@
 -- KEYS[3]  messages    stream  the messages
 -- KEYS[4]  positions   zset    member to position
 -- KEYS[5]  activity    stream  what changed in the shard
--- KEYS[6]  sent        hash    client ids of this window
--- KEYS[7]  sentBefore  hash    client ids of the window before
+-- KEYS[6]  sentEven    hash    client ids of windows of even numbers
+-- KEYS[7]  sentOdd     hash    client ids of windows of odd numbers
 -- KEYS[n]  members     hash    for each member its chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat        string  its name
 -- ARGV[2]  epoch       string  random name of this life of the chat; also the id of this operation
@@ -22,8 +22,8 @@ local heads = KEYS[2]
 local messages = KEYS[3]
 local positions = KEYS[4]
 local activity = KEYS[5]
-local sent = KEYS[6]
-local sentBefore = KEYS[7]
+local sentEven = KEYS[6]
+local sentOdd = KEYS[7]
 local members = { unpack(KEYS, 8) }
 local chat = ARGV[1]
 local epoch = ARGV[2]
@@ -46,7 +46,7 @@ end
 local now = int(readClock())
 redis.call('HSET', meta, 'layout', '1', 'epoch', epoch, 'config', config, 'createdAt', now)
 -- What an eviction may have left of an earlier chat.
-redis.call('UNLINK', messages, sent, sentBefore)
+redis.call('UNLINK', messages, sentEven, sentOdd)
 redis.call('HSET', heads, chat, '0 0 ' .. now .. ' 0 0')
 local joinId = announce(activity, chat, 'j', names)
 for i, member in ipairs(members) do

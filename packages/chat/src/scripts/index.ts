@@ -68,13 +68,13 @@ export const layout: Script<readonly ["layout"], readonly ["shards"], number> = 
 });
 
 export const create: Script<
-  readonly ["meta", "heads", "messages", "positions", "activity", "sent", "sentBefore", "...members"],
+  readonly ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
   readonly ["chat", "epoch", "config", "...names"],
   number
 > = defineScript({
   name: "chat.create",
   source: [stateSource, createSource],
-  keys: ["meta", "heads", "messages", "positions", "activity", "sent", "sentBefore", "...members"],
+  keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
   args: ["chat", "epoch", "config", "...names"],
   idempotent: true,
   reply: Number,
@@ -116,13 +116,13 @@ export const leave: Script<
 });
 
 export const remove: Script<
-  readonly ["meta", "heads", "messages", "positions", "sent", "sentBefore"],
+  readonly ["meta", "heads", "messages", "positions", "sentEven", "sentOdd"],
   readonly ["chat"],
   string[]
 > = defineScript({
   name: "chat.remove",
   source: removeSource,
-  keys: ["meta", "heads", "messages", "positions", "sent", "sentBefore"],
+  keys: ["meta", "heads", "messages", "positions", "sentEven", "sentOdd"],
   args: ["chat"],
   idempotent: true,
   reply: (raw) => {
@@ -161,13 +161,13 @@ export interface BatchReply {
 }
 
 export const send: Script<
-  readonly ["meta", "heads", "messages", "positions", "activity", "sent", "sentBefore", "...members"],
+  readonly ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
   readonly ["chat", "...operands"],
   BatchReply
 > = defineScript({
   name: "chat.send",
   source: [stateSource, sendSource],
-  keys: ["meta", "heads", "messages", "positions", "activity", "sent", "sentBefore", "...members"],
+  keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
   args: ["chat", "...operands"],
   idempotent: true,
   reply: (raw) => {

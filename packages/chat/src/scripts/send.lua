@@ -5,9 +5,8 @@
 -- KEYS[3]  messages    stream   the messages
 -- KEYS[4]  positions   zset     member to position
 -- KEYS[5]  activity    stream   what changed in the shard
--- KEYS[6]  sent        hash     sender and client id to `sequence at`; the empty field: `since older`, when this window began
---                               and whether there is one before
--- KEYS[7]  sentBefore  hash     the window before
+-- KEYS[6]  sentEven    hash     sender and client id to `sequence at`; the empty field: the number of its window
+-- KEYS[7]  sentOdd     hash     the same for windows of odd numbers
 -- KEYS[n]  members     hash     for each message its sender's chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat        string   its name
 -- ARGV[n]  operands    string   for each message: sender, client id, kind of body (`s`, `j` or `x`), body
@@ -20,8 +19,8 @@ local heads = KEYS[2]
 local messages = KEYS[3]
 local positions = KEYS[4]
 local activity = KEYS[5]
-local sent = KEYS[6]
-local sentBefore = KEYS[7]
+local sentEven = KEYS[6]
+local sentOdd = KEYS[7]
 local members = { unpack(KEYS, 8) }
 local chat = ARGV[1]
 local operands = { unpack(ARGV, 2) }
@@ -42,9 +41,13 @@ for i, member in ipairs(members) do
     senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest }
   end
 end
-local known = redis.call('HMGET', sent, unpack(fields))
-local since, isOlder = string.match(known[1] or '', '^(%d+) (%d)$')
-local older = isOlder == '1' and redis.call('HMGET', sentBefore, unpack(fields)) or {}
+-- Client ids are kept by windows of time, in two hashes by turns: those of this window and of the one before count.
+local even, odd = redis.call('HMGET', sentEven, unpack(fields)), redis.call('HMGET', sentOdd, unpack(fields))
+local evenWindow, oddWindow = tonumber(even[1] or -1), tonumber(odd[1] or -1)
+local window = math.max(math.floor(now / state.dedupeMs), evenWindow, oddWindow)
+local function known(i)
+  return evenWindow >= window - 1 and even[i] or oddWindow >= window - 1 and odd[i]
+end
 redis.call('ZCARD', positions)
 redis.call('XLEN', activity)
 
@@ -60,7 +63,7 @@ local codes, remembered, given, headBefore = {}, {}, {}, state.head
 for i = 1, #members do
   local from, kind, body = operands[4 * i - 3], operands[4 * i - 1], operands[4 * i]
   local field, sender = fields[i + 1], senders[from]
-  local before = given[field] or known[i + 1] or older[i + 1]
+  local before = given[field] or known(i + 1)
   local size = kind == 'x' and math.floor(#body / 4) * 3 - #string.match(body, '=*$') or #body
   local code, sequence, at = 0, 0, 0
   if not sender.position and not state.isOpen then
@@ -95,21 +98,15 @@ for i = 1, #members do
 end
 if #remembered == 0 then return { codes, {} } end
 
-if not since or now - since >= state.dedupeMs then
-  if since and now - since < 2 * state.dedupeMs then
-    redis.call('RENAME', sent, sentBefore)
-    isOlder = '1'
-  else
-    redis.call('UNLINK', sent, sentBefore)
-    isOlder = '0'
-  end
+local sent = window % 2 == 0 and sentEven or sentOdd
+local isNew = (window % 2 == 0 and evenWindow or oddWindow) ~= window
+if isNew then
+  redis.call('UNLINK', sent)
   remembered[#remembered + 1] = ''
-  remembered[#remembered + 1] = int(now) .. ' ' .. isOlder
-  redis.call('HSET', sent, unpack(remembered))
-  redis.call('PEXPIRE', sent, 2 * state.dedupeMs)
-else
-  redis.call('HSET', sent, unpack(remembered))
+  remembered[#remembered + 1] = int(window)
 end
+redis.call('HSET', sent, unpack(remembered))
+if isNew then redis.call('PEXPIRE', sent, 2 * state.dedupeMs) end
 for from, sender in pairs(senders) do
   if sender.hasMoved then
     redis.call('HSET', sender.member, chat, int(sender.position) .. ' ' .. sender.rest)
