@@ -139,9 +139,11 @@ export class Reader<Body> {
   }
 
   /** Whether a change is not merely what was delivered already. */
-  #isNews({ chat, epoch, head }: Change, gone: ReadonlySet<string>): boolean {
+  #isNews({ chat, epoch, head, headAt }: Change, gone: ReadonlySet<string>): boolean {
     const cursor = this.standing.delivered.get(chat);
-    return !gone.has(chat) && !(cursor && cursor.epoch === epoch && cursor.seq === head);
+    // After a failover another message may have the same sequence.
+    const isKnown = cursor && cursor.epoch === epoch && cursor.seq === head && cursor.at === headAt;
+    return !gone.has(chat) && !isKnown;
   }
 
   /** Reads chats of all shards as far as there is room. Those that do not exist any more go to `gone`. */

@@ -35,7 +35,7 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
   if sequence <= position then return 0, position end
   redis.call('HSET', member, chat, int(sequence) .. ' ' .. rest)
   redis.call('ZADD', positions, int(sequence), user)
-  if trim(state, now, positions) or state.isRecovered then saveChat(state) end
+  if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end
   return 0, sequence
 end
 

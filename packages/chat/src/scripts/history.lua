@@ -28,7 +28,7 @@ local maxBytes = tonumber(ARGV[6])
 
 local state, refusal = openChat(chat, meta, heads, messages)
 if not state then return { refusal } end
-applyAge(state, readClock())
+applyAge(state, messages, readClock())
 local floor = state.floor
 if user ~= '' then
   local from, epoch = string.match(redis.call('HGET', member, chat) or '', '^%d+ (%d+) %S+ (.*)$')

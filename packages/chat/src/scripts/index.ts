@@ -31,6 +31,7 @@ export const refusal: Readonly<
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
+const text = (raw: unknown): string => raw as string;
 const numbers = (raw: unknown): number[] => list(raw).map(Number);
 
 /** Cuts a flat list into groups. */
@@ -201,8 +202,9 @@ export interface Change {
   readonly position: number;
   readonly from: number;
   readonly epoch: string;
-  /** Undefined: its record is missing, and is rebuilt by whoever reads. */
+  /** Sequence and time of its newest message; undefined: the record is missing, and is rebuilt by whoever reads. */
   readonly head: number | undefined;
+  readonly headAt: number | undefined;
   /** Where to begin, as `read` takes it. */
   readonly start: string;
 }
@@ -218,8 +220,8 @@ export interface ShardChanges {
 
 const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonly string[]): Change => {
   const [, position, from, epoch = ""] = /^(\d+) (\d+) \S+ (.*)$/.exec(membership) ?? [];
-  const head = record === "" ? undefined : Number(record.slice(0, record.indexOf(" ")));
-  return { chat, position: Number(position), from: Number(from), epoch, head, start };
+  const [head, , headAt] = record === "" ? [] : record.split(" ").map(Number);
+  return { chat, position: Number(position), from: Number(from), epoch, head, headAt, start };
 };
 
 export const changes: Script<readonly ["...keys"], readonly ["user", "limit", "names", "...parts"], ShardChanges[]> =
@@ -273,7 +275,7 @@ export const read: Script<
       if (epoch === undefined) return undefined;
       const reason = gapReasons[Number(why)];
       return {
-        epoch: String(epoch),
+        epoch: text(epoch),
         head: Number(head),
         floor: Number(floor),
         reset: resets[Number(reset)],

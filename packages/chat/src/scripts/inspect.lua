@@ -20,7 +20,7 @@ local chat = ARGV[1]
 local state, refusal = openChat(chat, meta, heads, messages)
 if not state then return { refusal } end
 local config, createdAt = unpack(redis.call('HMGET', meta, 'config', 'createdAt'))
-applyAge(state, readClock())
+applyAge(state, messages, readClock())
 local _, oldestAt = messageAfter(messages, state.floor)
 local slowest = redis.call('ZRANGE', positions, 0, 0, 'WITHSCORES')[2]
 return {

@@ -27,7 +27,7 @@ local names = { unpack(ARGV, 3) }
 
 local state, refusal = openChat(chat, meta, heads, messages, positions)
 if not state then return { refusal } end
-applyAge(state, readClock())
+applyAge(state, messages, readClock())
 redis.call('ZCARD', positions)
 redis.call('XLEN', activity)
 local stored = {}
@@ -63,5 +63,5 @@ for i, place in ipairs(places) do
   redis.call('HSET', member, chat, int(start) .. ' ' .. int(start) .. ' ' .. joinId .. ' ' .. state.id)
   redis.call('ZADD', positions, int(start), joined[i])
 end
-if state.isRecovered then saveChat(state) end
+if state.isRecovered then saveChat(state, meta, heads) end
 return reply

@@ -35,6 +35,6 @@ redis.call('HEXISTS', member, chat)
 redis.call('ZREM', positions, user)
 local wasMember = redis.call('HDEL', member, chat)
 if not state then return 0 end
-if trim(state, readClock(), positions) or state.isRecovered then saveChat(state) end
+if trim(state, messages, positions, readClock()) or state.isRecovered then saveChat(state, meta, heads) end
 if wasMember == 1 then announce(activity, chat, 'l', { user }) end
 return wasMember

@@ -22,6 +22,6 @@ local limit = tonumber(ARGV[3])
 
 local state, refusal = openChat(chat, meta, heads, messages)
 if not state then return { refusal } end
-applyAge(state, readClock())
+applyAge(state, messages, readClock())
 local page = redis.call('ZSCAN', positions, cursor, 'COUNT', limit)
 return { 0, state.head, state.floor, page[1], page[2] }

@@ -44,19 +44,19 @@ local function take(messages, sequence, most, taken)
 end
 
 -- Where to begin, and what is wrong with the cursor.
-local function startOf(state, cursorEpoch, cursor, position, from)
+local function startOf(state, messages, cursorEpoch, cursor, position, from)
   if cursorEpoch ~= '' and cursorEpoch ~= state.epoch then return from, 2 end
   local sequence, mark, at = string.match(cursor, '^(%d+)([-@]?)(%d*)$')
   sequence = tonumber(sequence)
   if mark == '@' then
-    local earlier = lastWhere(state.messages, state.floor, state.head, function(sentAt)
+    local earlier = lastWhere(messages, state.floor, state.head, function(sentAt)
       return sentAt < tonumber(at)
     end)
     return math.max(math.min(position, earlier), from), 0
   end
   local isForked = sequence > state.head
   if mark == '-' and sequence > state.floor and not isForked then
-    local found, foundAt = messageAfter(state.messages, sequence - 1)
+    local found, foundAt = messageAfter(messages, sequence - 1)
     isForked = found == sequence and foundAt ~= tonumber(at)
   end
   if isForked then return math.max(math.min(position, state.head), from), 1 end
@@ -66,12 +66,13 @@ end
 local count = #operands / 6
 for i = 1, count do
   local name, memberEpoch, cursorEpoch, cursor, position, from = unpack(operands, 6 * i - 5, 6 * i)
-  local state = openChat(name, keys[3 * i - 2], keys[3 * i - 1], keys[3 * i])
+  local messages = keys[3 * i]
+  local state = openChat(name, keys[3 * i - 2], keys[3 * i - 1], messages)
   if not state or state.id ~= memberEpoch then
     reply[i] = {}
   else
-    applyAge(state, now)
-    local start, reset = startOf(state, cursorEpoch, cursor, tonumber(position), tonumber(from))
+    applyAge(state, messages, now)
+    local start, reset = startOf(state, messages, cursorEpoch, cursor, tonumber(position), tonumber(from))
     local gapFrom, gapTo, reason = 0, 0, 0
     if start < state.floor then
       gapFrom, gapTo, reason = start + 1, state.floor, 1
@@ -79,7 +80,7 @@ for i = 1, count do
     end
     local taken, isCut = {}, start < state.head
     if left > 0 and start < state.head then
-      local isEnd = take(state.messages, start, math.ceil(left / (count - i + 1)), taken)
+      local isEnd = take(messages, start, math.ceil(left / (count - i + 1)), taken)
       local first = taken[1] and partsOf(taken[1]) or isEnd and state.head + 1
       if first and first > start + 1 then
         if reason == 0 then gapFrom = start + 1 end

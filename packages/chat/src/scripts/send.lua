@@ -52,7 +52,7 @@ redis.call('ZCARD', positions)
 redis.call('XLEN', activity)
 
 -- Who has room is decided before each message; what can be dropped for it is dropped once.
-if state.refuses then trim(state, now, positions) end
+if state.refuses then trim(state, messages, positions, now) end
 local function isFull(size)
   if not state.refuses then return false end
   if state.count > 0 and state.head - state.floor >= state.count then return true end
@@ -98,7 +98,7 @@ for i = 1, #members do
 end
 if #remembered == 0 then return { codes, {} } end
 
-local sent = window % 2 == 0 and sentEven or sentOdd
+local sent = ({ sentEven, sentOdd })[window % 2 + 1]
 local isNew = (window % 2 == 0 and evenWindow or oddWindow) ~= window
 if isNew then
   redis.call('UNLINK', sent)
@@ -113,8 +113,8 @@ for from, sender in pairs(senders) do
     redis.call('ZADD', positions, int(sender.position), from)
   end
 end
-trim(state, now, positions)
-saveChat(state)
+trim(state, messages, positions, now)
+saveChat(state, meta, heads)
 if state.ageMs > 0 then redis.call('PEXPIRE', messages, state.ageMs + 1000) end
 announce(activity, chat, 's', { int(headBefore + 1) })
 

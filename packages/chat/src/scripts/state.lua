@@ -87,9 +87,6 @@ local function openChat(name, meta, heads, messages, positions)
     string.match(config, '^(%d+) (%d+) (%d+) (%d) (%d) (%d) (%d+) (%d+) (%d+) (%d+)$')
   local chat = {
     name = name,
-    meta = meta,
-    heads = heads,
-    messages = messages,
     id = id,
     epoch = losses and id .. '.' .. losses or id,
     losses = tonumber(losses or 0),
@@ -119,8 +116,7 @@ local function openChat(name, meta, heads, messages, positions)
 end
 
 -- Stores what changed. A chat of which nothing but positions was left begins another epoch.
-local function saveChat(chat)
-  local heads, meta = chat.heads, chat.meta
+local function saveChat(chat, meta, heads)
   redis.call(
     'HSET',
     heads,
@@ -131,22 +127,22 @@ local function saveChat(chat)
 end
 
 -- Moves the floor past messages that are too old. Readers do it for their own view.
-local function applyAge(chat, now)
+local function applyAge(chat, messages, now)
   local oldest = now - chat.ageMs
   if chat.ageMs == 0 or chat.floor >= chat.head then return end
   if chat.headAt < oldest then
     chat.floor = chat.head
   else
-    chat.floor = lastWhere(chat.messages, chat.floor, chat.head, function(at)
+    chat.floor = lastWhere(messages, chat.floor, chat.head, function(at)
       return at < oldest
     end)
   end
 end
 
 -- Drops what is to be dropped, and says whether the floor moved. The caller saves.
-local function trim(chat, now, positions)
-  local before, messages = chat.floor, chat.messages
-  applyAge(chat, now)
+local function trim(chat, messages, positions, now)
+  local before = chat.floor
+  applyAge(chat, messages, now)
   if chat.readByAll then
     local slowest = tonumber(redis.call('ZRANGE', positions, 0, 0, 'WITHSCORES')[2] or nil)
     if slowest and slowest > chat.floor then chat.floor = math.min(slowest, chat.head) end

@@ -25,7 +25,7 @@ for i, chat in ipairs(chats) do
     if epoch ~= state.id then
       reply[i] = -2
     else
-      applyAge(state, now)
+      applyAge(state, keys[2 * i], now)
       reply[i] = math.max(0, state.head - math.max(tonumber(position), state.floor))
     end
   end
