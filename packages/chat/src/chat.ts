@@ -1,0 +1,656 @@
+import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
+import { Deadline, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
+import { encodeBody } from "./body.js";
+import { ChatTooLargeError } from "./errors.js";
+import { Listener } from "./listener.js";
+import {
+  type ChatOptions,
+  chatSettings,
+  type CloseOptions,
+  closeTimeoutMs,
+  type CreateOptions,
+  creation,
+  type FetchOptions,
+  fetchTerms,
+  type HistoryOptions,
+  historyTerms,
+  historyText,
+  type JoinOptions,
+  type ListenOptions,
+  listenTerms,
+  type MembersOptions,
+  membersTerms,
+  type SendOptions,
+  sendTerms,
+  type WaitOptions,
+  waitTerms,
+} from "./options.js";
+import { type Accepted, Outbox, type Outgoing, refusalOf } from "./outbox.js";
+import { type ChatNews, type Message, messageOf, Reader } from "./reader.js";
+import * as scripts from "./scripts/index.js";
+import { ChatStore } from "./store.js";
+import { decodeToken, encodeToken, nowhere } from "./token.js";
+import { Watcher } from "./watcher.js";
+
+/** A script has so many members or chats at a time. */
+const pageSize = 500;
+/** What happens that no caller waits for. */
+export interface ChatEvents {
+  /** A member left too much unacknowledged, and is none any more. */
+  readonly removed: readonly [event: { readonly chat: string; readonly member: string }];
+  /** The server may evict any key under this policy: then chats can be lost. Once. */
+  readonly evictable: readonly [event: { readonly policy: string }];
+  /** Something failed behind the scenes; it is being tried again where that makes sense. */
+  readonly error: readonly [error: KitError];
+}
+
+/** A page for a reader, and where it stands after it. */
+export interface Page<Body = unknown> {
+  readonly chats: readonly ChatNews<Body>[];
+  /** Chats that the member has left, or was removed from, since the token. */
+  readonly left: readonly string[];
+  /** There is more to fetch now. */
+  readonly more: boolean;
+  /** What the next `fetch` or `wait` of this reader takes. */
+  readonly token: string;
+}
+
+/** A page of history, in order of sequence. */
+export interface HistoryPage<Body = unknown> {
+  readonly messages: readonly Message<Body>[];
+  /** There are older ones than these that can be seen. */
+  readonly hasOlder: boolean;
+  readonly hasNewer: boolean;
+}
+
+/** A page of members. */
+export interface MembersPage {
+  readonly members: readonly { readonly member: string; readonly position: number; readonly unread: number }[];
+  /** What the next page takes; undefined: there is none. */
+  readonly cursor: string | undefined;
+}
+
+/** What is known of a chat at one instant. */
+export interface ChatInspection {
+  readonly createdAt: number;
+  /** The sequence of the newest message; 0: none was sent. */
+  readonly head: number;
+  /** How many messages are kept. */
+  readonly messages: number;
+  readonly newestAt: number | undefined;
+  readonly oldestAt: number | undefined;
+  readonly members: number;
+  /** The lowest position; undefined: there is no member. */
+  readonly slowest: number | undefined;
+}
+
+/** An acknowledgement: of a message, or of a sequence. With `at` the message's identity is checked. */
+export interface Ack {
+  readonly chat: string;
+  readonly seq: number;
+  readonly at?: number | undefined;
+}
+
+/**
+ * Chats of many members on one Redis: each member pulls what is new in all of its chats, and acknowledges what it has dealt
+ * with. Made by {@link createChat}.
+ *
+ * Messages of a chat are numbered 1, 2, 3 … by the server. A member's position in a chat, the highest number it has
+ * acknowledged, only moves forward. Nothing is lost between the two but what retention drops, and that is reported as a gap.
+ *
+ * After the chats of "Redis in Action" (J. L. Carlson, 2013, section 6.5.2).
+ */
+export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
+  readonly #store: ChatStore;
+  readonly #watcher: Watcher;
+  readonly #outbox: Outbox;
+  readonly #background = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+  #hasLooked = false;
+  #closed: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(redis: RedisLike, options: ChatOptions) {
+    super();
+    const settings = chatSettings(options);
+    this.#store = new ChatStore(redis, options, settings);
+    this.#watcher = new Watcher(this.#store, (error) => this.emit("error", error));
+    this.#outbox = new Outbox(this.#store, (chat, member, position) => this.#removeLaggard(chat, member, position));
+  }
+
+  /**
+   * Makes a chat, unless there is one of that name: then nothing changes, and `created` is false.
+   *
+   * The first 500 members are there together with the chat; more join in steps of 500 before the call resolves.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {KitError} `KIT_NAME`: a name is empty, over 512 bytes, or not well-formed Unicode; nothing was made.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} calling it again does no harm.
+   *
+   * @example
+   * await chat.create("order:1", { members: ["ann", "bob"], retain: { count: 1_000, readByAll: true } });
+   */
+  async create(chat: string, options: CreateOptions = {}): Promise<{ readonly created: boolean }> {
+    const { members, config } = creation(options, this.#store.settings.maxBodyBytes);
+    const { keys } = await this.#open();
+    const shard = keys.shardOf(chat);
+    const memberKeys = members.map((name) => keys.member(shard, name));
+    const epoch = newToken().replaceAll("-", "").slice(0, 16);
+    const first = {
+      keys: { ...keys.chat(chat), members: memberKeys.slice(0, pageSize) },
+      args: { chat, epoch, config, names: members.slice(0, pageSize) },
+    };
+    return await traced(
+      "chat.create",
+      () => ({ chat }),
+      async () => {
+        const options = { ...this.#store.call(), op: epoch };
+        let code = await scripts.create.run(this.#store.context, first.keys, first.args, options);
+        // Somebody began to delete a chat of that name, and did not come to the end.
+        for (
+          ;
+          code === unfinished;
+          code = await scripts.create.run(this.#store.context, first.keys, first.args, options)
+        )
+          await this.#remove(chat);
+        scripts.assertLayout(code);
+        if (code !== 0) return { created: false };
+        for (let from = pageSize; from < members.length; from += pageSize)
+          await this.#join(chat, members.slice(from, from + pageSize), "none");
+        return { created: true };
+      },
+    );
+  }
+
+  /**
+   * Appends a message, and resolves with the sequence and time that the server gave it.
+   *
+   * Sends to one chat that are under way at the same time go out together, and are numbered in the order of the calls. A
+   * send that is repeated with its `clientId`, by you or by us after a lost reply, gives the first message. A member that had read everything has read its
+   * own message, too.
+   *
+   * @throws {ChatUnknownError | ChatMemberError | ChatTooLargeError | ChatFullError} nothing was sent.
+   * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends of this process wait already.
+   * @throws {KitUnavailableError} no server in time; nothing was sent.
+   * @throws {KitUnknownOutcomeError} the reply is lost. `op` is the client id: sending it again tells.
+   * @throws {TypeError | RangeError} an option or the body is not what it should be.
+   *
+   * @example
+   * const { seq } = await chat.send("order:1", { from: "ann", body: "Is it still available?", clientId: "m1" });
+   */
+  async send(chat: string, options: SendOptions<Body>): Promise<Accepted> {
+    const { from, body, clientId = newToken(), durable: durability, signal } = sendTerms(options);
+    const item: Outgoing = { chat, from, clientId, body: encodeBody(body) };
+    const { maxBodyBytes } = this.#store.settings;
+    if (item.body.bytes > maxBodyBytes) throw new ChatTooLargeError(chat, item.body.bytes, maxBodyBytes);
+    const { keys } = await this.#open(signal);
+    keys.member(keys.shardOf(chat), from);
+    return await traced(
+      "chat.send",
+      () => ({ chat, from }),
+      () => (durability ? this.#outbox.sendDurably(item, durability, signal) : this.#outbox.send(item, signal)),
+    );
+  }
+
+  /**
+   * Reads what is new in all chats of a member. Writes nothing: what is not acknowledged comes again without a token.
+   *
+   * With a token, new is what this reader was not given yet; each device keeps its own token, and all share the member's
+   * position. Where the token is too old or data was lost, some messages come again, none is missed. Large news come in pages: fetch
+   * again while `more`. Chats with news share a page evenly.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be, or the token is of another member.
+   * @throws {KitUnavailableError} no server in time.
+   * @throws `signal.reason` if `signal` aborts first.
+   *
+   * @example
+   * const { chats, token } = await chat.fetch("bob");
+   * for (const { messages } of chats) for (const message of messages) await show(message);
+   */
+  async fetch(member: string, options: FetchOptions = {}): Promise<Page<Body>> {
+    const { token, autoAck, ...budget } = fetchTerms(options);
+    const { keys } = await this.#open(budget.signal);
+    keys.member(0, member);
+    const reader = new Reader<Body>(this.#store, member, decodeToken(member, token, keys.shards), false);
+    return await traced(
+      "chat.fetch",
+      () => ({ member }),
+      async () => {
+        const page = await reader.next(budget);
+        const last = page.chats.flatMap(({ messages }) => messages.slice(-1));
+        if (autoAck && last.length > 0) await this.ack(member, last);
+        return { ...page, token: encodeToken(member, reader.standing) };
+      },
+    );
+  }
+
+  /**
+   * Waits until there is something to fetch for a member, without polling; false: there was nothing for `waitMs`.
+   *
+   * All waits of this object share one connection of their own, on a Cluster one for each shard. True may come without news,
+   * after a connection was lost; fetch then gives an empty page.
+   *
+   * @throws {KitUnavailableError} no server answered the first look in time. Later outages are waited out.
+   * @throws {KitClosedError} this object was closed.
+   * @throws `signal.reason` if `signal` aborts first.
+   *
+   * @example
+   * if (await chat.wait("bob", { token, waitMs: 30_000 })) page = await chat.fetch("bob", { token });
+   */
+  async wait(member: string, options: WaitOptions = {}): Promise<boolean> {
+    const { token, waitMs, signal } = waitTerms(options);
+    const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
+    const { keys } = await this.#open(signal);
+    keys.member(0, member);
+    const standing = decodeToken(member, token, keys.shards);
+    // The last page was not the whole.
+    if (standing.delivered.size > 0) return true;
+    const reader = new Reader<Body>(this.#store, member, standing, false);
+    return await traced(
+      "chat.wait",
+      () => ({ member }),
+      () => this.#waitFor(reader, deadline, signal),
+    );
+  }
+
+  /**
+   * Gives the messages of all chats of a member as they come. Acknowledges those that are done, in order; see
+   * {@link Listener}.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * await chat.listen("bob", { signal }).each((message) => show(message), { concurrency: 8 });
+   */
+  listen(member: string, options: ListenOptions = {}): Listener<Body> {
+    const terms = listenTerms(options);
+    const reader = new Reader<Body>(this.#store, member, nowhere(0), true);
+    let isReady = false;
+    const ready = async (): Promise<void> => {
+      if (isReady) return;
+      const { keys } = await this.#open(terms.signal);
+      keys.member(0, member);
+      const { parts, delivered } = decodeToken(member, terms.token, keys.shards);
+      reader.standing.parts.push(...parts);
+      for (const [chat, cursor] of delivered) reader.standing.delivered.set(chat, cursor);
+      isReady = true;
+    };
+    const host = {
+      next: async () => {
+        this.#assertOpen();
+        await ready();
+        return await reader.next(terms);
+      },
+      wait: () => this.#waitFor(reader, undefined, terms.signal),
+      ack: (message: Message) => this.#outbox.ack({ ...message, member }),
+      onError: (error: KitError) => this.emit("error", error),
+    };
+    return new Listener<Body>(host, terms);
+  }
+
+  /**
+   * Moves a member's position up to the given messages, never back. Messages before them are acknowledged, too.
+   *
+   * Pass messages as they were fetched (or `{ chat, seq, at }`): with `at` an acknowledgement of a message that a failover
+   * lost is refused, instead of acknowledging another one in its place. Acknowledgements go out together.
+   *
+   * @throws {ChatUnknownError | ChatMemberError | ChatAckError} of the first that failed; the others are done.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} acknowledging again does no harm.
+   *
+   * @example
+   * await chat.ack("bob", messages);
+   */
+  async ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
+    const { keys } = await this.#open();
+    keys.member(0, member);
+    const highest = new Map<string, { chat: string; seq: number; at: number | undefined }>();
+    for (const { chat, seq, at } of [messages].flat()) {
+      keys.shardOf(chat);
+      if (!Number.isSafeInteger(seq) || seq < 0) throw new RangeError("Expected `seq` to be an integer from 0");
+      if (at !== undefined && (!Number.isSafeInteger(at) || at < 0))
+        throw new RangeError("Expected `at` to be an integer from 0");
+      if (seq > (highest.get(chat)?.seq ?? -1)) highest.set(chat, { chat, seq, at });
+    }
+    await traced(
+      "chat.ack",
+      () => ({ member }),
+      async () => {
+        const outcomes = await Promise.allSettled(
+          Array.from(highest.values(), (one) => this.#outbox.ack({ ...one, member })),
+        );
+        for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+      },
+    );
+  }
+
+  /**
+   * How many messages of each chat a member has not acknowledged: exactly those that fetch without a token would give. Without
+   * `chats`: of all chats that have any.
+   *
+   * @throws {ChatUnknownError | ChatMemberError} one of `chats` does not exist, or the user is no member.
+   *
+   * @example
+   * const counts = await chat.unread("bob");
+   * const badge = [...counts.values()].reduce((sum, count) => sum + count, 0);
+   */
+  async unread(member: string, chats?: readonly string[]): Promise<Map<string, number>> {
+    const { keys } = await this.#open();
+    keys.member(0, member);
+    return await traced(
+      "chat.unread",
+      () => ({ member }),
+      async () => {
+        const counts = new Map<string, number>();
+        for (const [chat, count] of await this.#countUnread(member, chats ?? (await this.#chatsOf(member)))) {
+          if (chats) this.#assertDone(-count, chat, member);
+          if (chats || count > 0) counts.set(chat, count);
+        }
+        return counts;
+      },
+    );
+  }
+
+  /**
+   * A page of a chat's messages: the newest, or those before, after or around a sequence, or from a time on. Sends that go on
+   * do not disturb it.
+   *
+   * @throws {ChatUnknownError | ChatMemberError}
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * const { messages, hasOlder } = await chat.history("order:1", { before: 120, limit: 20 });
+   */
+  async history(chat: string, options: HistoryOptions = {}): Promise<HistoryPage<Body>> {
+    const { user, ...args } = historyTerms(options);
+    const { keys } = await this.#open();
+    const { meta, heads, messages: stream } = keys.chat(chat);
+    // Without a user nothing is read there.
+    const member = user === "" ? heads : keys.member(keys.shardOf(chat), user);
+    const reply = await scripts.history.run(
+      this.#store.context,
+      { meta, heads, messages: stream, member },
+      { chat, user, ...args },
+      this.#store.call(),
+    );
+    this.#assertDone(reply.code, chat, user);
+    const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
+    // An empty page stands where it was asked for.
+    const { head, floor } = reply;
+    const anchor = args.mode === "before" ? args.anchor : args.mode === "after" ? args.anchor + 1 : head + 1;
+    const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
+    const last = messages.at(-1)?.seq ?? first - 1;
+    return { messages, hasOlder: first > floor + 1, hasNewer: last < head };
+  }
+
+  /**
+   * Makes somebody a member, and resolves with the position: where it begins, or where it is if it was a member already.
+   *
+   * @throws {ChatUnknownError}
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * await chat.join("order:1", "support", { history: "all" });
+   */
+  async join(chat: string, member: string, options: JoinOptions = {}): Promise<{ readonly position: number }> {
+    const history = historyText(options);
+    const [position = 0] = await this.#join(chat, [member], history);
+    return { position };
+  }
+
+  /**
+   * Ends a membership; nothing happens where there is none. Messages that only this member had not read go, where the chat
+   * drops what all have read. The chat stays also when its last member leaves; `delete()` ends it.
+   */
+  async leave(chat: string, member: string): Promise<void> {
+    await traced(
+      "chat.leave",
+      () => ({ chat, member }),
+      () => this.#leave(chat, member, ""),
+    );
+  }
+
+  /**
+   * A page of a chat's members with their positions, in no order. A member that stays throughout is listed at least once; one
+   * may come twice while others join and leave.
+   *
+   * @throws {ChatUnknownError}
+   *
+   * @example
+   * const { members, cursor } = await chat.members("order:1", { limit: 100 });
+   */
+  async members(chat: string, options: MembersOptions = {}): Promise<MembersPage> {
+    const args = { chat, ...membersTerms(options) };
+    const { keys } = await this.#open();
+    const { meta, heads, messages, positions } = keys.chat(chat);
+    const places = { meta, heads, messages, positions };
+    const reply = await scripts.members.run(this.#store.context, places, args, this.#store.call());
+    this.#assertDone(reply.code, chat);
+    const { head, floor, cursor } = reply;
+    const members = reply.members.map(({ member, position }) => ({
+      member,
+      position,
+      unread: Math.max(0, head - Math.max(position, floor)),
+    }));
+    return { members, cursor: cursor === "0" ? undefined : cursor };
+  }
+
+  /**
+   * Deletes a chat with all that belongs to it: nothing of it is left in Redis. Nothing happens where there is none.
+   *
+   * It is gone for everybody with the first step. A process that ends before the last one leaves the names of some members;
+   * deleting again removes them.
+   */
+  async delete(chat: string): Promise<void> {
+    await this.#open();
+    await traced(
+      "chat.delete",
+      () => ({ chat }),
+      () => this.#remove(chat),
+    );
+  }
+
+  /**
+   * Looks at a chat without touching it.
+   *
+   * @throws {ChatUnknownError}
+   */
+  async inspect(chat: string): Promise<ChatInspection> {
+    const { keys } = await this.#open();
+    const { meta, heads, messages, positions } = keys.chat(chat);
+    const places = { meta, heads, messages, positions };
+    const seen = await scripts.inspect.run(this.#store.context, places, { chat }, this.#store.call());
+    this.#assertDone(seen.code, chat);
+    const { createdAt, head, floor, headAt, oldestAt, members, slowest } = seen;
+    return {
+      createdAt,
+      head,
+      messages: head - floor,
+      newestAt: head === 0 ? undefined : headAt,
+      oldestAt: oldestAt || undefined,
+      members,
+      slowest: slowest < 0 ? undefined : slowest,
+    };
+  }
+
+  /**
+   * Ends this object: no call begins any more, waits and listeners end with KitClosedError, sends and acknowledgements that
+   * were made are waited for, at most `timeoutMs`. The client is not touched. Idempotent: the first call decides.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   */
+  close(options: CloseOptions = {}): Promise<void> {
+    const timeoutMs = closeTimeoutMs(options);
+    this.#closed ??= this.#close(Deadline.in(timeoutMs));
+    return this.#closed;
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(deadline: Deadline): Promise<void> {
+    this.#closing.abort();
+    this.#watcher.close();
+    await this.#outbox.close(deadline);
+    await Promise.all(this.#background);
+    this.#store.close();
+  }
+
+  #assertOpen(): void {
+    if (this.#closing.signal.aborted) throw new KitClosedError("The chat");
+  }
+
+  async #open(signal?: AbortSignal): ReturnType<ChatStore["open"]> {
+    this.#assertOpen();
+    const division = await this.#store.open(signal);
+    if (!this.#hasLooked) {
+      this.#hasLooked = true;
+      this.#inBackground(async () => {
+        const policy = await this.#store.evictionPolicy();
+        if (policy !== undefined) this.emit("evictable", { policy });
+      });
+    }
+    return division;
+  }
+
+  /** What no caller waits for; `close()` does. */
+  #inBackground(task: () => Promise<void>): void {
+    const running = task()
+      .catch((error: unknown) => this.emit("error", error as KitError))
+      .finally(() => this.#background.delete(running));
+    this.#background.add(running);
+  }
+
+  #assertDone(code: number, chat: string, member = ""): void {
+    const refused = refusalOf(code, chat, member);
+    if (refused) throw refused;
+  }
+
+  /** It is looked at again: it may have caught up since. */
+  #removeLaggard(chat: string, member: string, position: string): void {
+    this.#inBackground(async () => {
+      if (await this.#leave(chat, member, position)) this.emit("removed", { chat, member });
+    });
+  }
+
+  // Reading --------------------------------------------------------------------------------------------------------
+
+  async #waitFor(
+    reader: Reader<Body>,
+    deadline: Deadline | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
+    const { member, standing } = reader;
+    let { parts }: { parts: readonly string[] } = standing;
+    if (!this.#watcher.knows(member) || !parts.every((part) => part.startsWith("a "))) {
+      const shards = await reader.look(1, true, signal);
+      if (shards.some(({ changes, left, isMore }) => changes.length > 0 || left.length > 0 || isMore)) return true;
+      parts = shards.map(({ part }) => part);
+      this.#watcher.learn(
+        member,
+        parts,
+        shards.map(({ names }) => names),
+      );
+    }
+    const isNews = await this.#watcher.wait(member, parts, deadline, signal);
+    this.#assertOpen();
+    return isNews;
+  }
+
+  /** The names of all chats of a member. */
+  async #chatsOf(member: string): Promise<string[]> {
+    const { keys } = await this.#store.open();
+    const shards = await new Reader<Body>(this.#store, member, nowhere(keys.shards), false).look(1, true, undefined);
+    return shards.flatMap(({ names }) => names);
+  }
+
+  async #countUnread(member: string, chats: readonly string[]): Promise<(readonly [string, number])[]> {
+    const { keys } = await this.#store.open();
+    const byShard = new Map<number, string[]>();
+    for (const chat of new Set(chats)) {
+      const shard = keys.shardOf(chat);
+      const known = byShard.get(shard);
+      if (known) known.push(chat);
+      else byShard.set(shard, [chat]);
+    }
+    const pages = Array.from(byShard, ([shard, all]) =>
+      Array.from({ length: Math.ceil(all.length / pageSize) }, (_, page) => ({
+        shard,
+        some: all.slice(page * pageSize, (page + 1) * pageSize),
+      })),
+    ).flat();
+    const counted = await Promise.all(
+      pages.map(async ({ shard, some }) => {
+        const places = some.map((chat) => keys.chat(chat)).flatMap(({ meta, messages }) => [meta, messages]);
+        const own = { member: keys.member(shard, member), heads: keys.heads(shard), keys: places };
+        const counts = await scripts.unread.run(this.#store.context, own, { chats: some }, this.#store.call());
+        return some.map((chat, index) => [chat, counts[index] ?? 0] as const);
+      }),
+    );
+    return counted.flat();
+  }
+
+  // Members --------------------------------------------------------------------------------------------------------
+
+  async #join(chat: string, names: readonly string[], history: string): Promise<readonly number[]> {
+    const { keys } = await this.#open();
+    const { meta, heads, messages, positions, activity } = keys.chat(chat);
+    const members = names.map((name) => keys.member(keys.shardOf(chat), name));
+    const places = { meta, heads, messages, positions, activity, members };
+    return await traced(
+      "chat.join",
+      () => ({ chat }),
+      async () => {
+        const reply = await scripts.join.run(this.#store.context, places, { chat, history, names }, this.#store.call());
+        this.#assertDone(reply.code, chat);
+        return reply.positions;
+      },
+    );
+  }
+
+  /** `upTo`: only if the position is not beyond it. Resolves with whether somebody left. */
+  async #leave(chat: string, user: string, upTo: string): Promise<boolean> {
+    const { keys } = await this.#store.open();
+    const { meta, heads, messages, positions, activity } = keys.chat(chat);
+    const member = keys.member(keys.shardOf(chat), user);
+    const places = { meta, heads, messages, positions, activity, member };
+    const code = await scripts.leave.run(this.#store.context, places, { chat, user, upTo }, this.#store.call());
+    scripts.assertLayout(code);
+    return code === 1;
+  }
+
+  async #remove(chat: string): Promise<void> {
+    const { keys } = await this.#store.open();
+    const shard = keys.shardOf(chat);
+    const places = keys.chat(chat);
+    const { meta, heads, messages, positions, sentEven, sentOdd, activity } = places;
+    const first = { meta, heads, messages, positions, sentEven, sentOdd };
+    let names = await scripts.remove.run(this.#store.context, first, { chat }, this.#store.call());
+    while (names.length > 0) {
+      const members = names.map((name) => keys.member(shard, name));
+      const rest = { meta, positions, activity, members };
+      names = await scripts.forget.run(this.#store.context, rest, { chat, names }, this.#store.call());
+    }
+  }
+}
+
+/** `create.lua`: members of a deleted chat of that name are left. */
+const unfinished = 2;
+
+/**
+ * Makes a chat object: any number of chats and members. Others of the same prefix, in any process, see the same chats.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
+ * The first wait opens one more connection, on a Cluster one for each shard; `close()` ends them. `Body` is
+ * what you send, by your word: nothing checks it at run time.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ *
+ * @example
+ * const chat = createChat<string>(redis);
+ * await chat.create("order:1", { members: ["ann", "bob"] });
+ * await chat.send("order:1", { from: "ann", body: "Is it still available?" });
+ */
+export const createChat = <Body = unknown>(redis: RedisLike, options: ChatOptions = {}): Chat<Body> =>
+  new Chat<Body>(redis, options);

@@ -1,0 +1,419 @@
+import { booleanOption, integerOption, optionsObject, signalOption, textOption } from "@kit/core/toolkit";
+
+/** Settings of a chat object. */
+export interface ChatOptions {
+  /**
+   * What all keys begin with.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Works on a duplicate of the client, so that a connection which goes silent is replaced.
+   *
+   * @default false
+   */
+  readonly isolate?: boolean | undefined;
+  /**
+   * Into how many parts the chats are divided, 1 to 256. On a Cluster they spread over its nodes; a waiting process needs a
+   * connection for each there. Stored by the first who uses the prefix; from then on the stored number counts.
+   *
+   * @default 16
+   */
+  readonly shards?: number | undefined;
+  /**
+   * No larger body is sent, in bytes. A chat has a limit of its own beside it.
+   *
+   * @default 65536
+   */
+  readonly maxBodyBytes?: number | undefined;
+  /**
+   * How many sends or acknowledgements wait in this process at most, for each chat or shard. More reject.
+   *
+   * @default 10000
+   */
+  readonly maxPending?: number | undefined;
+  /**
+   * How long a call waits for the server, in milliseconds.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** What makes a message go. Any reason is enough; reasons that are not given do not count. */
+export interface Retention {
+  /** It has so many newer ones. At most 1,000,000,000. */
+  readonly count?: number | undefined;
+  /** It is older than so many milliseconds. */
+  readonly ageMs?: number | undefined;
+  /** The bodies of newer ones, as they are stored, take so many bytes. At least four thirds of `maxBodyBytes`. */
+  readonly bytes?: number | undefined;
+  /** All members have acknowledged it. */
+  readonly readByAll?: boolean | undefined;
+}
+
+/** How a chat is made. It stays as it is made. */
+export interface CreateOptions {
+  /**
+   * Who is a member from the start. Names that come twice count once.
+   *
+   * @default []
+   */
+  readonly members?: readonly string[] | undefined;
+  /**
+   * What makes a message go.
+   *
+   * @default { count: 10_000 }
+   */
+  readonly retain?: Retention | undefined;
+  /**
+   * What happens to a message for which `retain.count` or `retain.bytes` leaves no room: the oldest is dropped for it, or it
+   * is refused with ChatFullError. To refuse, messages must go for another reason: `readByAll` or `ageMs`.
+   *
+   * @default "drop"
+   */
+  readonly whenFull?: "drop" | "refuse" | undefined;
+  /**
+   * Who may send.
+   *
+   * @default "members"
+   */
+  readonly senders?: "members" | "anyone" | undefined;
+  /**
+   * Members that leave more than so many messages, or any message for longer than so many milliseconds, unacknowledged are
+   * removed from the chat; the next send finds them.
+   *
+   * @default nobody is removed
+   */
+  readonly lag?: { readonly messages?: number | undefined; readonly ageMs?: number | undefined } | undefined;
+  /**
+   * No larger body is taken, in bytes.
+   *
+   * @default that of the chat object
+   */
+  readonly maxBodyBytes?: number | undefined;
+  /**
+   * For how long the same client id of the same sender means the same message, in milliseconds; at most twice as long.
+   *
+   * @default 600000
+   */
+  readonly dedupeMs?: number | undefined;
+}
+
+/** How safe a message must be before `send` resolves; core's `durable` says what became of it. */
+export interface DurableOption {
+  /** @default 1 */
+  readonly replicas?: number | undefined;
+  /** @default "none" */
+  readonly fsync?: "none" | "local" | "replicas" | undefined;
+  /** @default 1000 */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** One message to send. */
+export interface SendOptions<Body> {
+  /** The sender. */
+  readonly from: string;
+  /** Text, bytes (`Uint8Array`), or what JSON can hold. */
+  readonly body: Body;
+  /**
+   * The sender's own id of the message, 1 to 128 characters: sending it again gives the first message, and the first body.
+   *
+   * @default a random one, so that a lost reply never doubles a message
+   */
+  readonly clientId?: string | undefined;
+  /** Waits for copies of the message. Such a send has a connection of its own and is not sent together with others. */
+  readonly durable?: DurableOption | undefined;
+  /** Rejects the call with `signal.reason`; a message that was sent already may arrive. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How much to fetch. */
+export interface FetchOptions {
+  /** What the last fetch of this reader gave. Without it, all that the member has not acknowledged. */
+  readonly token?: string | undefined;
+  /**
+   * How many messages at most, 1 to 10,000.
+   *
+   * @default 500
+   */
+  readonly limit?: number | undefined;
+  /**
+   * How many bytes of bodies at most, as they are stored; one message comes in any case.
+   *
+   * @default 1048576
+   */
+  readonly maxBytes?: number | undefined;
+  /**
+   * Acknowledges what is fetched before it is returned: at most once, if the process ends in between.
+   *
+   * @default false
+   */
+  readonly autoAck?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How long to wait. */
+export interface WaitOptions {
+  /** What the last fetch of this reader gave. Without it, news are what the member has not acknowledged. */
+  readonly token?: string | undefined;
+  /**
+   * How long at most, in milliseconds.
+   *
+   * @default unlimited
+   */
+  readonly waitMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How to listen. */
+export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" | "signal"> {
+  /**
+   * How many messages are fetched at once.
+   *
+   * @default 100
+   */
+  readonly limit?: number | undefined;
+  /**
+   * How many messages may be handed out and not done; then nothing more is fetched.
+   *
+   * @default 1000
+   */
+  readonly maxInFlight?: number | undefined;
+}
+
+/** Where a page of history begins: before, after or around a sequence, or at a time in epoch milliseconds. One of them. */
+export interface HistoryOptions {
+  /** @default the end of the chat */
+  readonly before?: number | undefined;
+  readonly after?: number | undefined;
+  readonly around?: number | undefined;
+  readonly at?: number | undefined;
+  /**
+   * How many messages at most, 1 to 1,000.
+   *
+   * @default 50
+   */
+  readonly limit?: number | undefined;
+  /**
+   * How many bytes of bodies at most, as they are stored; one message comes in any case.
+   *
+   * @default 1048576
+   */
+  readonly maxBytes?: number | undefined;
+  /**
+   * Shows only what this member may see: nothing from before it joined, but for the history that it was given.
+   *
+   * @default all that is kept
+   */
+  readonly member?: string | undefined;
+}
+
+/** What a new member finds. */
+export interface JoinOptions {
+  /**
+   * Nothing, all that is kept, the last so many messages, or those after a sequence, as for a member that comes back.
+   *
+   * @default "none"
+   */
+  readonly history?: "none" | "all" | number | { readonly after: number } | undefined;
+}
+
+/** Which members to list. */
+export interface MembersOptions {
+  /** What the last page gave; without it, the first page. */
+  readonly cursor?: string | undefined;
+  /**
+   * About how many, 1 to 1,000.
+   *
+   * @default 100
+   */
+  readonly limit?: number | undefined;
+}
+
+/** How long `close()` may take. */
+export interface CloseOptions {
+  /** @default 10000 */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** Checked, with every default filled in. */
+export interface ChatSettings {
+  readonly shards: number;
+  readonly maxBodyBytes: number;
+  readonly maxPending: number;
+  readonly deadlineMs: number;
+}
+
+const mostBytes = 512 * 1024 * 1024;
+const longest = 2 ** 31 - 1;
+const yearsMs = 100 * 365 * 86_400_000;
+
+const oneOf = <T extends string>(name: string, value: T, known: readonly T[]): T => {
+  if (!known.includes(value)) throw new TypeError(`Expected \`${name}\` to be ${known.join(" or ")}`);
+  return value;
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const chatSettings = (options: ChatOptions): ChatSettings => {
+  const names = ["prefix", "isolate", "shards", "maxBodyBytes", "maxPending", "deadlineMs"];
+  const {
+    shards = 16,
+    maxBodyBytes = 65_536,
+    maxPending = 10_000,
+    deadlineMs = 2_000,
+  } = optionsObject("options", options, names);
+  return {
+    shards: integerOption("shards", shards, 1, 256),
+    maxBodyBytes: integerOption("maxBodyBytes", maxBodyBytes, 1, mostBytes),
+    maxPending: integerOption("maxPending", maxPending, 1),
+    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longest),
+  };
+};
+
+/** Who and how: the settings as `openChat` of the scripts reads them, ten numbers. */
+export interface Creation {
+  readonly members: readonly string[];
+  readonly config: string;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const creation = (options: CreateOptions, defaultMaxBody: number): Creation => {
+  const names = ["members", "retain", "whenFull", "senders", "lag", "maxBodyBytes", "dedupeMs"];
+  const given = optionsObject("options", options, names);
+  const { members = [], whenFull = "drop", senders = "members", dedupeMs = 600_000 } = given;
+  const { maxBodyBytes = defaultMaxBody } = given;
+  if (!Array.isArray(members)) throw new TypeError("Expected `members` to be an array of names");
+  const retain = optionsObject<Retention>("retain", given.retain ?? { count: 10_000 }, [
+    "count",
+    "ageMs",
+    "bytes",
+    "readByAll",
+  ]);
+  const { count, ageMs, bytes, readByAll = false } = retain;
+  const lag = optionsObject("lag", given.lag ?? {}, ["messages", "ageMs"]);
+  const optional = (name: string, value: number | undefined, min: number, max: number): number =>
+    value === undefined ? 0 : integerOption(name, value, min, max);
+  const maxBody = integerOption("maxBodyBytes", maxBodyBytes, 1, mostBytes);
+  const config = [
+    optional("retain.count", count, 1, 1_000_000_000),
+    optional("retain.ageMs", ageMs, 1, yearsMs),
+    optional("retain.bytes", bytes, Math.ceil((maxBody * 4) / 3) + 4, Number.MAX_SAFE_INTEGER),
+    booleanOption("retain.readByAll", readByAll) ? 1 : 0,
+    oneOf("whenFull", whenFull, ["drop", "refuse"]) === "refuse" ? 1 : 0,
+    oneOf("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,
+    maxBody,
+    optional("lag.messages", lag.messages, 1, 1_000_000_000),
+    optional("lag.ageMs", lag.ageMs, 1, yearsMs),
+    integerOption("dedupeMs", dedupeMs, 1_000, yearsMs),
+  ];
+  if (whenFull === "refuse" && !readByAll && ageMs === undefined)
+    throw new RangeError("Expected `retain` to have `readByAll` or `ageMs` where `whenFull` is refuse");
+  return { members: [...new Set(members)], config: config.join(" ") };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const sendTerms = <Body>(options: SendOptions<Body>): SendOptions<Body> => {
+  const given = optionsObject("options", options, ["from", "body", "clientId", "durable", "signal"]);
+  if (given.clientId !== undefined) textOption("clientId", given.clientId, 128);
+  signalOption("signal", given.signal);
+  return given;
+};
+
+/** Checked, with every default filled in. */
+export interface FetchTerms {
+  readonly token: string | undefined;
+  readonly limit: number;
+  readonly maxBytes: number;
+  readonly autoAck: boolean;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const fetchTerms = (options: FetchOptions): FetchTerms => {
+  const given = optionsObject("options", options, ["token", "limit", "maxBytes", "autoAck", "signal"]);
+  const { token, limit = 500, maxBytes = 1_048_576, autoAck = false, signal } = given;
+  return {
+    token,
+    limit: integerOption("limit", limit, 1, 10_000),
+    maxBytes: integerOption("maxBytes", maxBytes, 1),
+    autoAck: booleanOption("autoAck", autoAck),
+    signal: signalOption("signal", signal),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const waitTerms = (options: WaitOptions): WaitOptions => {
+  const given = optionsObject("options", options, ["token", "waitMs", "signal"]);
+  if (given.waitMs !== undefined) integerOption("waitMs", given.waitMs, 0);
+  signalOption("signal", given.signal);
+  return given;
+};
+
+/** Checked, with every default filled in. */
+export interface ListenTerms extends FetchTerms {
+  readonly maxInFlight: number;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const listenTerms = (options: ListenOptions): ListenTerms => {
+  const given = optionsObject("options", options, ["token", "limit", "maxBytes", "maxInFlight", "signal"]);
+  const { maxInFlight = 1_000, token, limit = 100, maxBytes, signal } = given;
+  return {
+    ...fetchTerms({ token, limit, maxBytes, signal }),
+    maxInFlight: integerOption("maxInFlight", maxInFlight, 1),
+  };
+};
+
+/** Checked, with every default filled in. */
+export interface HistoryTerms {
+  readonly mode: "before" | "after" | "around" | "at";
+  readonly anchor: number;
+  readonly limit: number;
+  readonly maxBytes: number;
+  readonly user: string;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const historyTerms = (options: HistoryOptions): HistoryTerms => {
+  const modes = ["before", "after", "around", "at"] as const;
+  const given = optionsObject("options", options, [...modes, "limit", "maxBytes", "member"]);
+  const { limit = 50, maxBytes = 1_048_576, member } = given;
+  const [mode = "before", ...others] = modes.filter((name) => given[name] !== undefined);
+  if (others.length > 0) throw new TypeError(`Expected one of ${modes.join(", ")}, got several`);
+  return {
+    mode,
+    anchor: integerOption(mode, given[mode] ?? Number.MAX_SAFE_INTEGER, 0),
+    limit: integerOption("limit", limit, 1, 1_000),
+    maxBytes: integerOption("maxBytes", maxBytes, 1),
+    user: member === undefined ? "" : textOption("member", member, 512),
+  };
+};
+
+/**
+ * What a new member finds, as `join.lua` reads it.
+ *
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ */
+export const historyText = (options: JoinOptions): string => {
+  const { history = "none" } = optionsObject("options", options, ["history"]);
+  if (typeof history === "number") return `last ${String(integerOption("history", history, 0))}`;
+  if (typeof history === "string") return oneOf("history", history, ["none", "all"]);
+  const { after } = optionsObject("history", history, ["after"]);
+  return `after ${String(integerOption("history.after", after, 0))}`;
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const membersTerms = (options: MembersOptions): { readonly cursor: string; readonly limit: number } => {
+  const { cursor = "0", limit = 100 } = optionsObject("options", options, ["cursor", "limit"]);
+  if (!/^\d{1,20}$/.test(textOption("cursor", cursor, 20)))
+    throw new RangeError("Expected `cursor` to come from a page of members");
+  return { cursor, limit: integerOption("limit", limit, 1, 1_000) };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const closeTimeoutMs = (options: CloseOptions): number => {
+  const { timeoutMs = 10_000 } = optionsObject("options", options, ["timeoutMs"]);
+  return integerOption("timeoutMs", timeoutMs, 0, longest);
+};

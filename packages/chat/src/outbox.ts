@@ -1,0 +1,214 @@
+import { KitError, KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
+import { Batcher, type BatcherOptions } from "@kit/core/batching";
+import { durable, type Durability } from "@kit/core/durable";
+import { addressOf, type Deadline } from "@kit/core/toolkit";
+import type { StoredBody } from "./body.js";
+import { ChatAckError, ChatFullError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
+import type { DurableOption } from "./options.js";
+import * as scripts from "./scripts/index.js";
+import type { ChatStore } from "./store.js";
+
+const { refusal } = scripts;
+
+/** So many go out together, with so many bytes. */
+const batchItems = 100;
+const batchBytes = 1_048_576;
+
+/** A message on its way. */
+export interface Outgoing {
+  readonly chat: string;
+  readonly from: string;
+  readonly clientId: string;
+  readonly body: StoredBody;
+}
+
+/** What became of it. */
+export interface Accepted {
+  readonly seq: number;
+  readonly at: number;
+  readonly duplicate: boolean;
+  readonly durability: Durability | undefined;
+}
+
+/** An acknowledgement on its way. */
+export interface OutgoingAck {
+  readonly chat: string;
+  readonly member: string;
+  readonly seq: number;
+  readonly at: number | undefined;
+}
+
+/** Sends of one chat that are under way, and their batcher as long as there are any. */
+interface Sends {
+  readonly batcher: Batcher<Outgoing, scripts.SendReply>;
+  count: number;
+}
+
+const batching = (store: ChatStore, what: string): Omit<BatcherOptions<object, never>, "send" | "sizeOf"> => {
+  const { deadlineMs, maxPending } = store.settings;
+  const address = addressOf(store.context.client);
+  return {
+    deadlineMs,
+    maxPending,
+    maxItems: batchItems,
+    maxBytes: batchBytes,
+    delayMs: 0,
+    owner: "The chat",
+    late: (_item, wasSent) => {
+      const lost = `${what} went to ${address}, but its reply is lost: it may or may not have happened`;
+      return wasSent
+        ? new KitUnknownOutcomeError(lost, undefined, undefined, true)
+        : new KitUnavailableError(`No answer from Redis at ${address} in time: ${what} was not done`, address);
+    },
+    full: () =>
+      new KitError("KIT_CHAT_BUSY", `${what} was not done: ${String(maxPending)} others wait already`, {
+        retryable: true,
+      }),
+  };
+};
+
+/** A refusal that concerns the chat or its member; undefined: it is none of these. */
+export const refusalOf = (code: number, chat: string, member: string): KitError | undefined => {
+  if (code === refusal.unknown) return new ChatUnknownError(chat);
+  if (code === refusal.notMember) return new ChatMemberError(chat, member);
+  if (code === refusal.layout) return new KitError("KIT_LAYOUT", "The chat was written by a newer version");
+  return undefined;
+};
+
+/** Where all messages and acknowledgements of a chat object leave: together, while a call is in flight. */
+export class Outbox {
+  readonly #store: ChatStore;
+  readonly #onLaggard: (chat: string, member: string, position: string) => void;
+  readonly #sends = new Map<string, Sends>();
+  /** By group of shards. */
+  readonly #acks = new Map<number, Batcher<OutgoingAck, undefined>>();
+
+  /** `onLaggard` is told of members that lag too far. */
+  constructor(store: ChatStore, onLaggard: (chat: string, member: string, position: string) => void) {
+    this.#store = store;
+    this.#onLaggard = onLaggard;
+  }
+
+  /** With those of the same chat that are being sent at the same time. */
+  async send(item: Outgoing, signal: AbortSignal | undefined): Promise<Accepted> {
+    const { chat, clientId } = item;
+    let sends = this.#sends.get(chat);
+    if (!sends) this.#sends.set(chat, (sends = { batcher: this.#newSends(chat), count: 0 }));
+    sends.count++;
+    try {
+      return accepted(item, await sends.batcher.add(item, signal), undefined);
+    } catch (error) {
+      throw withOp(error, clientId);
+    } finally {
+      // An object may meet millions of chats.
+      if (--sends.count === 0) this.#sends.delete(chat);
+    }
+  }
+
+  /** On a connection of its own that waits for copies. */
+  async sendDurably(item: Outgoing, option: DurableOption, signal: AbortSignal | undefined): Promise<Accepted> {
+    const { keys, args } = await this.#operands(item.chat, [item]);
+    try {
+      const { value, ...durability } = await durable(
+        this.#store.context,
+        { ...option, signal, key: keys.meta },
+        (scope) => scope.run(scripts.send, keys, args),
+      );
+      const [reply] = this.#settle(item.chat, [item], value);
+      return accepted(item, reply!, durability);
+    } catch (error) {
+      throw withOp(error, item.clientId);
+    }
+  }
+
+  /** With all others of the same shards. */
+  async ack(item: OutgoingAck): Promise<void> {
+    const { keys, groups } = await this.#store.open();
+    const shard = keys.shardOf(item.chat);
+    const group = groups.findIndex((shards) => shards.includes(shard));
+    let batcher = this.#acks.get(group);
+    if (!batcher) this.#acks.set(group, (batcher = this.#newAcks()));
+    await batcher.add(item);
+  }
+
+  /** Takes no more, and waits for what is under way. */
+  async close(deadline: Deadline): Promise<void> {
+    const batchers = [...Array.from(this.#sends.values(), ({ batcher }) => batcher), ...this.#acks.values()];
+    await Promise.all(batchers.map((batcher) => batcher.close(deadline)));
+  }
+
+  #newSends(chat: string): Batcher<Outgoing, scripts.SendReply> {
+    return new Batcher<Outgoing, scripts.SendReply>({
+      ...batching(this.#store, "chat.send"),
+      sizeOf: ({ body }) => body.text.length,
+      send: async (items, deadline) => {
+        const { keys, args } = await this.#operands(chat, items);
+        const options = { deadlineMs: Math.max(1, deadline.remainingMs) };
+        return this.#settle(chat, items, await scripts.send.run(this.#store.context, keys, args, options));
+      },
+    });
+  }
+
+  async #operands(
+    chat: string,
+    items: readonly Outgoing[],
+  ): Promise<{
+    readonly keys: Parameters<typeof scripts.send.run>[1];
+    readonly args: Parameters<typeof scripts.send.run>[2];
+  }> {
+    const { keys } = await this.#store.open();
+    const shard = keys.shardOf(chat);
+    return {
+      keys: { ...keys.chat(chat), members: items.map(({ from }) => keys.member(shard, from)) },
+      args: { chat, operands: items.flatMap(({ from, clientId, body }) => [from, clientId, body.kind, body.text]) },
+    };
+  }
+
+  #settle(chat: string, items: readonly Outgoing[], reply: scripts.BatchReply): scripts.SendReply[] {
+    for (const { member, position } of reply.laggards) this.#onLaggard(chat, member, position);
+    return items.map((_, index) => reply.sent[index] ?? { code: reply.refused, seq: 0, at: 0 });
+  }
+
+  #newAcks(): Batcher<OutgoingAck, undefined> {
+    return new Batcher<OutgoingAck, undefined>({
+      ...batching(this.#store, "chat.ack"),
+      sizeOf: () => 0,
+      send: async (items, deadline) => {
+        const { keys } = await this.#store.open();
+        const places = items.flatMap(({ chat, member }) => {
+          const { meta, heads, messages, positions } = keys.chat(chat);
+          return [meta, heads, messages, positions, keys.member(keys.shardOf(chat), member)];
+        });
+        const operands = items.flatMap(({ chat, member, seq, at }) => [chat, member, seq, at ?? ""]);
+        const options = { deadlineMs: Math.max(1, deadline.remainingMs) };
+        const replies = await scripts.ack.run(this.#store.context, { keys: places }, { operands }, options);
+        return items.map((item, index) => ackRefusal(item, replies[index]?.code ?? 0));
+      },
+    });
+  }
+}
+
+/** @throws what a refusal is called. */
+const accepted = (
+  { chat, from, body }: Outgoing,
+  { code, seq, at }: scripts.SendReply,
+  durability: Durability | undefined,
+): Accepted => {
+  const refused = refusalOf(code, chat, from);
+  if (refused) throw refused;
+  if (code === refusal.tooLarge) throw new ChatTooLargeError(chat, body.bytes, seq);
+  if (code === refusal.full) throw new ChatFullError(chat);
+  return { seq, at, duplicate: code === refusal.duplicate, durability };
+};
+
+const ackRefusal = ({ chat, member, seq }: OutgoingAck, code: number): Error | undefined => {
+  if (code === refusal.beyond) return new ChatAckError("KIT_CHAT_ACK_BEYOND", chat, member, seq);
+  if (code === refusal.forked) return new ChatAckError("KIT_CHAT_FORKED", chat, member, seq);
+  return refusalOf(code, chat, member);
+};
+
+/** The error of a whole batch, with the operation id that resolves it for one message. */
+const withOp = (error: unknown, op: string): unknown =>
+  error instanceof KitUnknownOutcomeError && error.op === undefined
+    ? new KitUnknownOutcomeError(error.message, op, error.cause, true)
+    : error;

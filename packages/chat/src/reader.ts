@@ -1,0 +1,221 @@
+import { decodeBody } from "./body.js";
+import type { Keys } from "./keys.js";
+import { type Change, changes, type ReadReply, read, type ShardChanges, type StoredMessage } from "./scripts/index.js";
+import type { ChatStore } from "./store.js";
+import type { Cursor, Standing } from "./token.js";
+
+/** A message of a chat. */
+export interface Message<Body = unknown> {
+  readonly chat: string;
+  /** Its number within the chat: 1, 2, 3 … */
+  readonly seq: number;
+  /** When the server took it, in epoch milliseconds; never before that of an earlier message of the chat. */
+  readonly at: number;
+  /** `<seq>-<at>`: names this very message, also where a failover gave another one the same number. */
+  readonly id: string;
+  readonly from: string;
+  readonly body: Body;
+}
+
+/** Messages that a reader will not get. */
+export interface Gap {
+  readonly from: number;
+  readonly to: number;
+  /** `retention`: dropped before the reader came. `lost`: the server does not have them any more. */
+  readonly reason: "retention" | "lost";
+}
+
+/** What one chat has for a reader. */
+export interface ChatNews<Body = unknown> {
+  readonly chat: string;
+  readonly messages: readonly Message<Body>[];
+  /** How many messages the member has not acknowledged, these among them. */
+  readonly unread: number;
+  /** Messages before these that the reader will not get. */
+  readonly gap: Gap | undefined;
+  /**
+   * Where this reader stood is not part of the chat any more. `fork`: a failover lost messages that it was given, and
+   * the messages here follow the member's position. `epoch`: it is another chat of that name.
+   */
+  readonly reset: "fork" | "epoch" | undefined;
+}
+
+/** A page for a reader. */
+export interface News<Body> {
+  readonly chats: readonly ChatNews<Body>[];
+  /** Chats that the member has left, or was removed from, since the token. */
+  readonly left: readonly string[];
+  /** There is more to fetch now. */
+  readonly more: boolean;
+}
+
+export const messageOf = <Body>(chat: string, { id, from, kind, text }: StoredMessage): Message<Body> => {
+  const dash = id.indexOf("-");
+  const [seq, at] = [Number(id.slice(0, dash)), Number(id.slice(dash + 1))];
+  return { chat, seq, at, id, from, body: decodeBody(kind, text) as Body };
+};
+
+/** How much of a page. */
+export interface Budget {
+  readonly limit: number;
+  readonly maxBytes: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Where to begin: at the message that was delivered last, or where `changes` says. */
+const startOf = (change: Change, cursor: Cursor | undefined): readonly [epoch: string, start: string] =>
+  cursor ? [cursor.epoch, `${String(cursor.seq)}-${String(cursor.at)}`] : ["", change.start];
+
+/** No more chats of one shard are looked at for one page, however many messages it may have. */
+const mostChats = 64;
+
+/** What was read of one chat. */
+interface ChatPage<Body> {
+  readonly news: ChatNews<Body>;
+  readonly isCut: boolean;
+}
+
+/**
+ * Reads what is new for one member, page by page, from where it stands. Writes nothing.
+ *
+ * A reader of `fetch` lives for one call and remembers chats only as long as a page gave a part of them (`keepsCursors`
+ * false), so that its token stays small. A listener remembers every chat, and so notices a fork also where the activity
+ * cannot show it.
+ */
+export class Reader<Body> {
+  readonly member: string;
+  readonly standing: Standing;
+  readonly #store: ChatStore;
+  readonly #keepsCursors: boolean;
+
+  constructor(store: ChatStore, member: string, standing: Standing, keepsCursors: boolean) {
+    this.#store = store;
+    this.member = member;
+    this.standing = standing;
+    this.#keepsCursors = keepsCursors;
+  }
+
+  /** Finds in which chats there may be news, shard by shard; with `names`, all chats of the member, too. */
+  async look(limit: number, names: boolean, signal: AbortSignal | undefined): Promise<ShardChanges[]> {
+    const { keys, groups } = await this.#store.open(signal);
+    const { parts } = this.standing;
+    const perShard = Math.min(mostChats, Math.max(1, Math.ceil(limit / keys.shards)));
+    const found: ShardChanges[] = [];
+    await Promise.all(
+      groups.map(async (group) => {
+        const replies = await changes.run(
+          this.#store.context,
+          { keys: group.flatMap((shard) => shardKeys(keys, shard, this.member)) },
+          {
+            user: this.member,
+            limit: perShard,
+            names: names ? 1 : 0,
+            parts: group.map((shard) => parts[shard] ?? ""),
+          },
+          this.#store.call(signal),
+        );
+        for (const [place, reply] of replies.entries()) found[group[place] ?? 0] = reply;
+      }),
+    );
+    return found;
+  }
+
+  /** The next page, and moves on behind it. Empty and not `more`: there is no news. */
+  async next({ limit, maxBytes, signal }: Budget): Promise<News<Body>> {
+    const gone = new Set<string>();
+    const left: string[] = [];
+    for (;;) {
+      const shards = await this.look(limit, false, signal);
+      const wanted = shards.map((shard) => shard.changes.filter((change) => this.#isNews(change, gone)));
+      const pages = await this.#read(wanted, { limit, maxBytes, signal }, gone);
+      const isCut = this.#moveOn(shards, wanted, pages, gone);
+      for (const [index, shard] of shards.entries()) if (!isCut[index]) left.push(...shard.left);
+      const chats = Array.from(pages.values(), ({ news }) => news).filter(
+        ({ messages, gap, reset }) => messages.length > 0 || gap || reset,
+      );
+      const more = shards.some(({ isMore }, index) => isMore || isCut[index]);
+      if (chats.length > 0 || left.length > 0 || !more) return { chats, left, more };
+    }
+  }
+
+  /** Whether a change is not merely what was delivered already. */
+  #isNews({ chat, epoch, head, headAt }: Change, gone: ReadonlySet<string>): boolean {
+    const cursor = this.standing.delivered.get(chat);
+    // After a failover another message may have the same sequence.
+    const isKnown = cursor && cursor.epoch === epoch && cursor.seq === head && cursor.at === headAt;
+    return !gone.has(chat) && !isKnown;
+  }
+
+  /** Reads chats of all shards as far as there is room. Those that do not exist any more go to `gone`. */
+  async #read(
+    wanted: readonly (readonly Change[])[],
+    { limit, maxBytes, signal }: Budget,
+    gone: Set<string>,
+  ): Promise<Map<string, ChatPage<Body>>> {
+    const { keys, groups } = await this.#store.open(signal);
+    const calls = groups.map((group) => group.flatMap((shard) => wanted[shard] ?? [])).filter(({ length }) => length);
+    const share = (total: number): number => Math.max(1, Math.floor(total / Math.max(1, calls.length)));
+    const pages = new Map<string, ChatPage<Body>>();
+    await Promise.all(
+      calls.map(async (all) => {
+        const some = all.slice(0, share(limit));
+        const operands = some.flatMap((change) => [
+          ...[change.chat, change.epoch],
+          ...startOf(change, this.standing.delivered.get(change.chat)),
+          ...[change.position, change.from],
+        ]);
+        const replies = await read.run(
+          this.#store.context,
+          { keys: some.flatMap(({ chat }) => readKeys(keys, chat)) },
+          { limit: share(limit), maxBytes: share(maxBytes), operands },
+          this.#store.call(signal),
+        );
+        for (const [index, change] of some.entries()) {
+          const reply = replies[index];
+          if (reply) pages.set(change.chat, this.#pageOf(change, reply));
+          else gone.add(change.chat);
+        }
+      }),
+    );
+    return pages;
+  }
+
+  #pageOf({ chat, position }: Change, reply: ReadReply): ChatPage<Body> {
+    const { head, floor, epoch, reset, gap, isCut } = reply;
+    const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
+    const last = messages.at(-1);
+    if (last) this.standing.delivered.set(chat, { epoch, seq: last.seq, at: last.at });
+    else if (reset || gap) this.standing.delivered.delete(chat);
+    const unread = Math.max(0, head - Math.max(position, floor));
+    return { news: { chat, messages, unread, gap, reset }, isCut };
+  }
+
+  /** Moves on in the shards of which the page gave all; says of which it gave only a part. */
+  #moveOn(
+    shards: readonly ShardChanges[],
+    wanted: readonly (readonly Change[])[],
+    pages: ReadonlyMap<string, ChatPage<Body>>,
+    gone: ReadonlySet<string>,
+  ): boolean[] {
+    const { parts, delivered } = this.standing;
+    return shards.map(({ part, changes: found, left }, shard) => {
+      const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);
+      if (isCut) return true;
+      parts[shard] = part;
+      for (const chat of left) delivered.delete(chat);
+      if (!this.#keepsCursors) for (const { chat } of found) delivered.delete(chat);
+      return false;
+    });
+  }
+}
+
+const shardKeys = (keys: Keys, shard: number, user: string): string[] => [
+  keys.activity(shard),
+  keys.member(shard, user),
+  keys.heads(shard),
+];
+
+const readKeys = (keys: Keys, chat: string): string[] => {
+  const { meta, heads, messages } = keys.chat(chat);
+  return [meta, heads, messages];
+};

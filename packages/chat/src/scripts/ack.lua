@@ -1,0 +1,56 @@
+-- ack.lua - moves positions forward, never back, and drops what all have read.
+--
+-- KEYS[n]  keys      any     for each acknowledgement: meta, heads, messages, positions of the chat, and the member's chats
+-- ARGV[n]  operands  string  for each acknowledgement: chat, member, sequence, and the message's time; empty: not checked
+--
+-- Reply     {code, position, …}  for each 0 and the position now; 1 no such chat; 2 no member; 6 beyond the head,
+--                                which is `position`; 7 another message has that sequence; 9 written by a newer version
+local keys = KEYS
+local operands = ARGV
+
+-- Libraries
+
+local now = readClock()
+local reply = {}
+
+local function acknowledge(chat, user, sequence, at, meta, heads, messages, positions, member)
+  -- A write of nothing that shrinks: at maxmemory those after it are allowed.
+  redis.call('ZREM', positions, '')
+  local state, refusal = openChat(chat, meta, heads, messages, positions)
+  if not state then return refusal, 0 end
+  local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
+  if epoch ~= state.id then return 2, 0 end
+  position, sequence = tonumber(position), tonumber(sequence)
+  if sequence > state.head then return 6, state.head end
+  if at ~= '' and sequence > state.floor then
+    local isSame
+    if sequence == state.head then
+      isSame = tonumber(at) == state.headAt
+    else
+      local found = redis.call('XRANGE', messages, int(sequence), int(sequence), 'COUNT', 1)[1]
+      isSame = not found or found[1] == int(sequence) .. '-' .. at
+    end
+    if not isSame then return 7, position end
+  end
+  if sequence <= position then return 0, position end
+  redis.call('HSET', member, chat, int(sequence) .. ' ' .. rest)
+  redis.call('ZADD', positions, int(sequence), user)
+  if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end
+  return 0, sequence
+end
+
+for i = 0, #operands / 4 - 1 do
+  local code, position = acknowledge(
+    operands[4 * i + 1],
+    operands[4 * i + 2],
+    operands[4 * i + 3],
+    operands[4 * i + 4],
+    keys[5 * i + 1],
+    keys[5 * i + 2],
+    keys[5 * i + 3],
+    keys[5 * i + 4],
+    keys[5 * i + 5]
+  )
+  reply[2 * i + 1], reply[2 * i + 2] = code, position
+end
+return reply

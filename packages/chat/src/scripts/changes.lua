@@ -1,0 +1,136 @@
+-- changes.lua - in which of a user's chats something is new for a reader; changes nothing.
+--
+-- KEYS[n]  keys   any      for each shard: activity, the user's chats, heads
+-- ARGV[1]  user   string   whose chats
+-- ARGV[2]  limit  integer  how many chats of a shard to find
+-- ARGV[3]  names  integer  1: name all chats of the user, too
+-- ARGV[n]  parts  string   where the reader stands in each shard. Empty: nowhere. `a ID`: it has seen the activity up to
+--                          ID. `w CURSOR ID SINCE`: it walks all chats, will then have seen ID, and has seen what is older
+--                          than SINCE, epoch milliseconds; `-`: it goes by positions
+--
+-- Reply     {{part, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}}, …}  for each shard: where the reader
+--           will stand; whether there is more to look through; what may be new, and from where: `SEQUENCE`, or
+--           `SEQUENCE@MS` for the earlier of a position and a time; chats that the user has left; all chats
+local keys = KEYS
+local user = ARGV[1]
+local limit = tonumber(ARGV[2])
+local names = ARGV[3]
+local parts = { unpack(ARGV, 4) }
+local mostEntries = 500
+-- Clocks of servers that take over from each other may differ by this much.
+local skewMs = 10000
+
+-- Libraries
+
+local function membershipOf(value)
+  local position, from, joinedMs, joinedCount = string.match(value or '', '^(%d+) (%d+) (%d+)%-(%d+) ')
+  return tonumber(position), tonumber(from), tonumber(joinedMs), tonumber(joinedCount)
+end
+
+local function lastActivity(activity)
+  local last = redis.call('XREVRANGE', activity, '+', '-', 'COUNT', 1)[1]
+  return last and last[1] or '0-0'
+end
+
+-- What changed after an entry of the activity; nil if that entry is not there, so that something else may be missing.
+local function follow(activity, member, heads, id)
+  local entries = redis.call('XRANGE', activity, id, '+', 'COUNT', mostEntries + 1)
+  local isSame = entries[1] and entries[1][1] == id
+  if id == '0-0' and not entries[1] then return { 'a ' .. id, 0, {}, {} } end
+  if not isSame then return nil end
+  if #entries == 1 then return { 'a ' .. id, 0, {}, {} } end
+  local seenMs, seenCount = partsOf(id)
+  local chats, firstSent, isLeft, order = {}, {}, {}, {}
+  for i = 2, #entries do
+    local fields = entries[i][2]
+    local chat = fields[2]
+    if not order[chat] then
+      chats[#chats + 1] = chat
+      order[chat] = #chats
+    end
+    if fields[3] == 's' then
+      if not firstSent[chat] then firstSent[chat] = tonumber(fields[4]) end
+    elseif fields[3] == 'l' then
+      for k = 4, #fields, 2 do
+        if fields[k] == user then isLeft[chat] = true end
+      end
+    end
+  end
+  local memberships = redis.call('HMGET', member, unpack(chats))
+  local records = redis.call('HMGET', heads, unpack(chats))
+  local found, left, done, isTaken = {}, {}, id, {}
+  for i = 2, #entries do
+    local chat = entries[i][2][2]
+    local place = order[chat]
+    if not isTaken[chat] then
+      local position, from, joinedMs, joinedCount = membershipOf(memberships[place])
+      local start
+      if position and (joinedMs > seenMs or joinedMs == seenMs and joinedCount > seenCount) then
+        start = from
+      elseif position and firstSent[chat] then
+        start = math.max(firstSent[chat] - 1, from)
+      elseif not position and isLeft[chat] then
+        left[#left + 1] = chat
+      end
+      if start then
+        if #found >= 4 * limit then break end
+        for _, value in ipairs({ chat, memberships[place], records[place] or '', int(start) }) do
+          found[#found + 1] = value
+        end
+      end
+      isTaken[chat] = true
+    end
+    done = entries[i][1]
+  end
+  local isMore = (#entries > mostEntries or done ~= entries[#entries][1]) and 1 or 0
+  return { 'a ' .. done, isMore, found, left }
+end
+
+-- Some of all chats, and those of them that have news.
+local function walk(member, heads, cursor, id, since)
+  local page = redis.call('HSCAN', member, cursor, 'COUNT', limit)
+  local values, chats, found = page[2], {}, {}
+  for i = 1, #values, 2 do
+    chats[#chats + 1] = values[i]
+  end
+  local records = #chats > 0 and redis.call('HMGET', heads, unpack(chats)) or {}
+  for i, chat in ipairs(chats) do
+    local position, from, joinedMs = membershipOf(values[2 * i])
+    local head, headAt = string.match(records[i] or '', '^(%d+) %d+ (%d+) ')
+    local start
+    if since == '-' then
+      if position and (not head or tonumber(head) > position) then start = int(position) end
+    elseif position then
+      local earliest = since - skewMs
+      if joinedMs >= earliest then
+        start = int(from)
+      elseif not head or tonumber(headAt) >= earliest then
+        start = int(position) .. '@' .. int(earliest)
+      end
+    end
+    if start then
+      for _, value in ipairs({ chat, values[2 * i], records[i] or '', start }) do
+        found[#found + 1] = value
+      end
+    end
+  end
+  if page[1] == '0' then return { 'a ' .. id, 0, found, {} } end
+  return { 'w ' .. page[1] .. ' ' .. id .. ' ' .. since, 1, found, {} }
+end
+
+local reply = {}
+for i, part in ipairs(parts) do
+  local activity, member, heads = keys[3 * i - 2], keys[3 * i - 1], keys[3 * i]
+  local seen = string.match(part, '^a (%d+%-%d+)$')
+  local cursor, id, since = string.match(part, '^w (%d+) (%d+%-%d+) (%S+)$')
+  local result = seen and follow(activity, member, heads, seen)
+  if not result then
+    if not cursor then
+      cursor, id, since = '0', lastActivity(activity), seen and string.match(seen, '^%d+') or '-'
+    end
+    result = walk(member, heads, cursor, id, since)
+  end
+  result[5] = names == '1' and redis.call('HKEYS', member) or {}
+  reply[i] = result
+end
+return reply

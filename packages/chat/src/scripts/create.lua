@@ -1,0 +1,56 @@
+-- create.lua - makes a chat with its first members, unless there is one of that name.
+--
+-- KEYS[1]  meta        hash    layout, epoch, settings
+-- KEYS[2]  heads       hash    chat to `head floor headAt bytes floorBytes`
+-- KEYS[3]  messages    stream  the messages
+-- KEYS[4]  positions   zset    member to position
+-- KEYS[5]  activity    stream  what changed in the shard
+-- KEYS[6]  sentEven    hash    client ids of windows of even numbers
+-- KEYS[7]  sentOdd     hash    client ids of windows of odd numbers
+-- KEYS[n]  members     hash    for each member its chats: chat to `position from joinId epoch`
+-- ARGV[1]  chat        string  its name
+-- ARGV[2]  epoch       string  random name of this life of the chat; also the id of this operation
+-- ARGV[3]  config      string  settings, ten numbers
+-- ARGV[n]  names       string  the members' names
+--
+-- Reply     0   made, now or by an earlier try of this call
+--           1   there is one already; nothing changed
+--           2   a deleted one of that name is not all gone; nothing changed
+--           9   there is one of a newer version; nothing changed
+local meta = KEYS[1]
+local heads = KEYS[2]
+local messages = KEYS[3]
+local positions = KEYS[4]
+local activity = KEYS[5]
+local sentEven = KEYS[6]
+local sentOdd = KEYS[7]
+local members = { unpack(KEYS, 8) }
+local chat = ARGV[1]
+local epoch = ARGV[2]
+local config = ARGV[3]
+local names = { unpack(ARGV, 4) }
+
+-- Libraries
+
+local stored = redis.call('HMGET', meta, 'layout', 'epoch')
+if stored[1] then
+  if stored[1] ~= '1' then return 9 end
+  return stored[2] == epoch and 0 or 1
+end
+if redis.call('ZCARD', positions) > 0 then return 2 end
+redis.call('HEXISTS', heads, chat)
+redis.call('XLEN', activity)
+for _, member in ipairs(members) do
+  redis.call('HEXISTS', member, chat)
+end
+local now = int(readClock())
+redis.call('HSET', meta, 'layout', '1', 'epoch', epoch, 'config', config, 'createdAt', now)
+-- What an eviction may have left of an earlier chat.
+redis.call('UNLINK', messages, sentEven, sentOdd)
+redis.call('HSET', heads, chat, '0 0 ' .. now .. ' 0 0')
+local joinId = announce(activity, chat, 'j', names)
+for i, member in ipairs(members) do
+  redis.call('HSET', member, chat, '0 0 ' .. joinId .. ' ' .. epoch)
+  redis.call('ZADD', positions, 0, names[i])
+end
+return 0

@@ -1,0 +1,398 @@
+import { defineScript, KitError, type Script } from "@kit/core";
+import ackSource from "./ack.lua";
+import changesSource from "./changes.lua";
+import createSource from "./create.lua";
+import forgetSource from "./forget.lua";
+import historySource from "./history.lua";
+import inspectSource from "./inspect.lua";
+import joinSource from "./join.lua";
+import layoutSource from "./layout.lua";
+import leaveSource from "./leave.lua";
+import membersSource from "./members.lua";
+import readSource from "./read.lua";
+import removeSource from "./remove.lua";
+import sendSource from "./send.lua";
+import stateSource from "./state.lua";
+import unreadSource from "./unread.lua";
+
+/** Refusals as the scripts number them. */
+export const refusal: Readonly<
+  Record<"unknown" | "notMember" | "tooLarge" | "full" | "duplicate" | "beyond" | "forked" | "layout", number>
+> = {
+  unknown: 1,
+  notMember: 2,
+  tooLarge: 3,
+  full: 4,
+  duplicate: 5,
+  beyond: 6,
+  forked: 7,
+  layout: 9,
+};
+
+const list = (raw: unknown): unknown[] => raw as unknown[];
+const texts = (raw: unknown): string[] => list(raw).map(String);
+const text = (raw: unknown): string => raw as string;
+const numbers = (raw: unknown): number[] => list(raw).map(Number);
+
+/** Cuts a flat list into groups. */
+export const grouped = <T>(flat: readonly T[], size: number): T[][] =>
+  Array.from({ length: flat.length / size }, (_, index) => flat.slice(index * size, (index + 1) * size));
+
+/** @throws {KitError} `KIT_LAYOUT` */
+export const assertLayout = (code: number): void => {
+  if (code === refusal.layout)
+    throw new KitError("KIT_LAYOUT", "The chat was written by a newer version of this package");
+};
+
+/** A message as it is stored. */
+export interface StoredMessage {
+  readonly id: string;
+  readonly from: string;
+  readonly kind: string;
+  readonly text: string;
+}
+
+const messagesOf = (raw: unknown): StoredMessage[] =>
+  grouped(texts(raw), 4).map(([id = "", from = "", kind = "", text = ""]) => ({ id, from, kind, text }));
+
+export const layout: Script<readonly ["layout"], readonly ["shards"], number> = defineScript({
+  name: "chat.layout",
+  source: layoutSource,
+  keys: ["layout"],
+  args: ["shards"],
+  idempotent: true,
+  reply: (raw) => {
+    const [version, shards] = texts(raw);
+    if (version !== "1") throw new KitError("KIT_LAYOUT", "The chats were written by a newer version of this package");
+    return Number(shards);
+  },
+});
+
+export const create: Script<
+  readonly ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
+  readonly ["chat", "epoch", "config", "...names"],
+  number
+> = defineScript({
+  name: "chat.create",
+  source: [stateSource, createSource],
+  keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
+  args: ["chat", "epoch", "config", "...names"],
+  idempotent: true,
+  reply: Number,
+});
+
+/** Where each of those who joined begins. */
+export interface JoinReply {
+  readonly code: number;
+  readonly positions: readonly number[];
+}
+
+export const join: Script<
+  readonly ["meta", "heads", "messages", "positions", "activity", "...members"],
+  readonly ["chat", "history", "...names"],
+  JoinReply
+> = defineScript({
+  name: "chat.join",
+  source: [stateSource, joinSource],
+  keys: ["meta", "heads", "messages", "positions", "activity", "...members"],
+  args: ["chat", "history", "...names"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code = 0, ...positions] = numbers(raw);
+    return { code, positions };
+  },
+});
+
+export const leave: Script<
+  readonly ["meta", "heads", "messages", "positions", "activity", "member"],
+  readonly ["chat", "user", "upTo"],
+  number
+> = defineScript({
+  name: "chat.leave",
+  source: [stateSource, leaveSource],
+  keys: ["meta", "heads", "messages", "positions", "activity", "member"],
+  args: ["chat", "user", "upTo"],
+  idempotent: true,
+  reply: Number,
+});
+
+export const remove: Script<
+  readonly ["meta", "heads", "messages", "positions", "sentEven", "sentOdd"],
+  readonly ["chat"],
+  string[]
+> = defineScript({
+  name: "chat.remove",
+  source: removeSource,
+  keys: ["meta", "heads", "messages", "positions", "sentEven", "sentOdd"],
+  args: ["chat"],
+  idempotent: true,
+  reply: (raw) => {
+    if (!Array.isArray(raw)) assertLayout(Number(raw));
+    return texts(raw);
+  },
+});
+
+export const forget: Script<
+  readonly ["meta", "positions", "activity", "...members"],
+  readonly ["chat", "...names"],
+  string[]
+> = defineScript({
+  name: "chat.forget",
+  source: [stateSource, forgetSource],
+  keys: ["meta", "positions", "activity", "...members"],
+  args: ["chat", "...names"],
+  idempotent: true,
+  reply: texts,
+});
+
+/** What became of one message. */
+export interface SendReply {
+  readonly code: number;
+  readonly seq: number;
+  readonly at: number;
+}
+
+/** What became of a batch. */
+export interface BatchReply {
+  readonly sent: readonly SendReply[];
+  /** Not 0: the chat itself is refused, as it is unknown or of a newer version. */
+  readonly refused: number;
+  /** Members that lag too far, and their positions. */
+  readonly laggards: readonly { readonly member: string; readonly position: string }[];
+}
+
+export const send: Script<
+  readonly ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
+  readonly ["chat", "...operands"],
+  BatchReply
+> = defineScript({
+  name: "chat.send",
+  source: [stateSource, sendSource],
+  keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
+  args: ["chat", "...operands"],
+  idempotent: true,
+  reply: (raw) => {
+    const [codes, laggards = []] = list(raw);
+    return {
+      sent: grouped(numbers(codes), 3).map(([code = 0, seq = 0, at = 0]): SendReply => ({ code, seq, at })),
+      refused: list(codes).length === 1 ? Number(list(codes)[0]) : 0,
+      laggards: grouped(texts(laggards), 2).map(([member = "", position = ""]) => ({ member, position })),
+    };
+  },
+});
+
+/** What became of one acknowledgement. */
+export interface AckReply {
+  readonly code: number;
+  readonly position: number;
+}
+
+export const ack: Script<readonly ["...keys"], readonly ["...operands"], AckReply[]> = defineScript({
+  name: "chat.ack",
+  source: [stateSource, ackSource],
+  keys: ["...keys"],
+  args: ["...operands"],
+  idempotent: true,
+  reply: (raw) => grouped(numbers(raw), 2).map(([code = 0, position = 0]) => ({ code, position })),
+});
+
+/** A chat in which something may be new. */
+export interface Change {
+  readonly chat: string;
+  readonly position: number;
+  readonly from: number;
+  readonly epoch: string;
+  /** Sequence and time of its newest message; undefined: the record is missing, and is rebuilt by whoever reads. */
+  readonly head: number | undefined;
+  readonly headAt: number | undefined;
+  /** Where to begin, as `read` takes it. */
+  readonly start: string;
+}
+
+/** What is new in one shard. */
+export interface ShardChanges {
+  readonly part: string;
+  readonly isMore: boolean;
+  readonly changes: readonly Change[];
+  readonly left: readonly string[];
+  readonly names: readonly string[];
+}
+
+const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonly string[]): Change => {
+  const [, position, from, epoch = ""] = /^(\d+) (\d+) \S+ (.*)$/.exec(membership) ?? [];
+  const [head, , headAt] = record === "" ? [] : record.split(" ").map(Number);
+  return { chat, position: Number(position), from: Number(from), epoch, head, headAt, start };
+};
+
+export const changes: Script<readonly ["...keys"], readonly ["user", "limit", "names", "...parts"], ShardChanges[]> =
+  defineScript({
+    name: "chat.changes",
+    source: [stateSource, changesSource],
+    keys: ["...keys"],
+    args: ["user", "limit", "names", "...parts"],
+    readonly: true,
+    reply: (raw) =>
+      list(raw).map((shard): ShardChanges => {
+        const [part, isMore, found, left, names] = list(shard);
+        return {
+          part: String(part),
+          isMore: isMore === 1,
+          changes: grouped(texts(found), 4).map(changeOf),
+          left: texts(left),
+          names: texts(names),
+        };
+      }),
+  });
+
+/** What one chat has for a reader. */
+export interface ReadReply {
+  readonly epoch: string;
+  readonly head: number;
+  readonly floor: number;
+  readonly reset: "fork" | "epoch" | undefined;
+  readonly gap: { readonly from: number; readonly to: number; readonly reason: "retention" | "lost" } | undefined;
+  /** There was no room for all messages. */
+  readonly isCut: boolean;
+  readonly messages: readonly StoredMessage[];
+}
+
+const resets = [undefined, "fork", "epoch"] as const;
+const gapReasons = [undefined, "retention", "lost"] as const;
+
+export const read: Script<
+  readonly ["...keys"],
+  readonly ["limit", "maxBytes", "...operands"],
+  (ReadReply | undefined)[]
+> = defineScript({
+  name: "chat.read",
+  source: [stateSource, readSource],
+  keys: ["...keys"],
+  args: ["limit", "maxBytes", "...operands"],
+  readonly: true,
+  reply: (raw) =>
+    list(raw).map((one): ReadReply | undefined => {
+      const [epoch, head, floor, reset, from, to, why, isCut, messages] = list(one);
+      if (epoch === undefined) return undefined;
+      const reason = gapReasons[Number(why)];
+      return {
+        epoch: text(epoch),
+        head: Number(head),
+        floor: Number(floor),
+        reset: resets[Number(reset)],
+        gap: reason && { from: Number(from), to: Number(to), reason },
+        isCut: isCut === 1,
+        messages: messagesOf(messages),
+      };
+    }),
+});
+
+/** A page of messages. */
+export interface HistoryReply {
+  readonly code: number;
+  readonly epoch: string;
+  readonly head: number;
+  readonly floor: number;
+  readonly messages: readonly StoredMessage[];
+}
+
+export const history: Script<
+  readonly ["meta", "heads", "messages", "member"],
+  readonly ["chat", "user", "mode", "anchor", "limit", "maxBytes"],
+  HistoryReply
+> = defineScript({
+  name: "chat.history",
+  source: [stateSource, historySource],
+  keys: ["meta", "heads", "messages", "member"],
+  args: ["chat", "user", "mode", "anchor", "limit", "maxBytes"],
+  readonly: true,
+  reply: (raw) => {
+    const [code, epoch, head, floor, messages = []] = list(raw);
+    return {
+      code: Number(code),
+      epoch: String(epoch),
+      head: Number(head),
+      floor: Number(floor),
+      messages: messagesOf(messages),
+    };
+  },
+});
+
+export const unread: Script<readonly ["member", "heads", "...keys"], readonly ["...chats"], number[]> = defineScript({
+  name: "chat.unread",
+  source: [stateSource, unreadSource],
+  keys: ["member", "heads", "...keys"],
+  args: ["...chats"],
+  readonly: true,
+  reply: numbers,
+});
+
+/** A page of members. */
+export interface MembersReply {
+  readonly code: number;
+  readonly head: number;
+  readonly floor: number;
+  readonly cursor: string;
+  readonly members: readonly { readonly member: string; readonly position: number }[];
+}
+
+export const members: Script<
+  readonly ["meta", "heads", "messages", "positions"],
+  readonly ["chat", "cursor", "limit"],
+  MembersReply
+> = defineScript({
+  name: "chat.members",
+  source: [stateSource, membersSource],
+  keys: ["meta", "heads", "messages", "positions"],
+  args: ["chat", "cursor", "limit"],
+  readonly: true,
+  reply: (raw) => {
+    const [code, head, floor, cursor, page = []] = list(raw);
+    return {
+      code: Number(code),
+      head: Number(head),
+      floor: Number(floor),
+      cursor: String(cursor),
+      members: grouped(texts(page), 2).map(([member = "", position]) => ({ member, position: Number(position) })),
+    };
+  },
+});
+
+/** What is stored of a chat. */
+export interface InspectReply {
+  readonly code: number;
+  readonly epoch: string;
+  readonly config: string;
+  readonly createdAt: number;
+  readonly head: number;
+  readonly floor: number;
+  readonly headAt: number;
+  readonly oldestAt: number;
+  readonly members: number;
+  readonly slowest: number;
+  readonly bytes: number;
+}
+
+export const inspect: Script<readonly ["meta", "heads", "messages", "positions"], readonly ["chat"], InspectReply> =
+  defineScript({
+    name: "chat.inspect",
+    source: [stateSource, inspectSource],
+    keys: ["meta", "heads", "messages", "positions"],
+    args: ["chat"],
+    readonly: true,
+    reply: (raw) => {
+      const [code, epoch, config, createdAt, head, floor, headAt, oldestAt, memberCount, slowest, bytes] = list(raw);
+      return {
+        code: Number(code),
+        epoch: String(epoch),
+        config: String(config),
+        createdAt: Number(createdAt),
+        head: Number(head),
+        floor: Number(floor),
+        headAt: Number(headAt),
+        oldestAt: Number(oldestAt),
+        members: Number(memberCount),
+        slowest: Number(slowest),
+        bytes: Number(bytes),
+      };
+    },
+  });

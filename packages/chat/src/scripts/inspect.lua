@@ -1,0 +1,38 @@
+-- inspect.lua - what is stored of a chat; changes nothing.
+--
+-- KEYS[1]  meta       hash    layout, epoch, settings
+-- KEYS[2]  heads      hash    chat to `head floor headAt bytes floorBytes`
+-- KEYS[3]  messages   stream  the messages
+-- KEYS[4]  positions  zset    member to position
+-- ARGV[1]  chat       string  its name
+--
+-- Reply     {0, epoch, config, createdAt, head, floor, headAt, oldestAt, members, slowest, bytes}  oldestAt 0: no message;
+--                   slowest -1: no member; bytes that are held, where they are limited
+--           {1} {9}  no such chat; written by a newer version
+local meta = KEYS[1]
+local heads = KEYS[2]
+local messages = KEYS[3]
+local positions = KEYS[4]
+local chat = ARGV[1]
+
+-- Libraries
+
+local state, refusal = openChat(chat, meta, heads, messages)
+if not state then return { refusal } end
+local config, createdAt = unpack(redis.call('HMGET', meta, 'config', 'createdAt'))
+applyAge(state, messages, readClock())
+local _, oldestAt = messageAfter(messages, state.floor)
+local slowest = redis.call('ZRANGE', positions, 0, 0, 'WITHSCORES')[2]
+return {
+  0,
+  state.epoch,
+  config,
+  tonumber(createdAt or 0),
+  state.head,
+  state.floor,
+  state.headAt,
+  oldestAt or 0,
+  redis.call('ZCARD', positions),
+  tonumber(slowest or -1),
+  state.bytes - state.floorBytes,
+}

@@ -1,0 +1,67 @@
+-- join.lua - makes members of a chat, each unless it is one.
+--
+-- KEYS[1]  meta       hash    layout, epoch, settings
+-- KEYS[2]  heads      hash    chat to `head floor headAt bytes floorBytes`
+-- KEYS[3]  messages   stream  the messages
+-- KEYS[4]  positions  zset    member to position
+-- KEYS[5]  activity   stream  what changed in the shard
+-- KEYS[n]  members    hash    for each member its chats: chat to `position from joinId epoch`
+-- ARGV[1]  chat       string  its name
+-- ARGV[2]  history    string  `none`, `all`, `last N`, or `after N`: what is before it counts as read
+-- ARGV[n]  names      string  the members' names
+--
+-- Reply     {0, position, …}  the position of each
+--           {1}               there is no such chat
+--           {9}               written by a newer version
+local meta = KEYS[1]
+local heads = KEYS[2]
+local messages = KEYS[3]
+local positions = KEYS[4]
+local activity = KEYS[5]
+local members = { unpack(KEYS, 6) }
+local chat = ARGV[1]
+local history = ARGV[2]
+local names = { unpack(ARGV, 3) }
+
+-- Libraries
+
+local state, refusal = openChat(chat, meta, heads, messages, positions)
+if not state then return { refusal } end
+applyAge(state, messages, readClock())
+redis.call('ZCARD', positions)
+redis.call('XLEN', activity)
+local stored = {}
+for i, member in ipairs(members) do
+  stored[i] = redis.call('HGET', member, chat)
+end
+
+local start = state.head
+local kind, number = string.match(history, '^(%a+) (%d+)$')
+if history == 'all' then
+  start = 0
+elseif kind == 'last' then
+  start = state.head - number
+elseif kind == 'after' then
+  start = math.min(tonumber(number), state.head)
+end
+start = math.max(start, state.floor)
+
+local reply, joined, places = { 0 }, {}, {}
+for i, _ in ipairs(members) do
+  local position, epoch = string.match(stored[i] or '', '^(%d+) %d+ %S+ (.*)$')
+  if epoch == state.id then
+    reply[i + 1] = tonumber(position)
+  else
+    reply[i + 1] = start
+    joined[#joined + 1] = names[i]
+    places[#places + 1] = i
+  end
+end
+local joinId = announce(activity, chat, 'j', joined)
+for i, place in ipairs(places) do
+  local member = members[place]
+  redis.call('HSET', member, chat, int(start) .. ' ' .. int(start) .. ' ' .. joinId .. ' ' .. state.id)
+  redis.call('ZADD', positions, int(start), joined[i])
+end
+if state.isRecovered then saveChat(state, meta, heads) end
+return reply

@@ -1,0 +1,27 @@
+-- members.lua - a page of a chat's members with their positions; changes nothing.
+--
+-- KEYS[1]  meta       hash     layout, epoch, settings
+-- KEYS[2]  heads      hash     chat to `head floor headAt bytes floorBytes`
+-- KEYS[3]  messages   stream   the messages
+-- KEYS[4]  positions  zset     member to position
+-- ARGV[1]  chat       string   its name
+-- ARGV[2]  cursor     string   where the last page ended; 0: the first page
+-- ARGV[3]  limit      integer  about how many
+--
+-- Reply     {0, head, floor, cursor, {member, position, …}}  cursor 0: that was the last page
+--           {1} {9}  no such chat; written by a newer version
+local meta = KEYS[1]
+local heads = KEYS[2]
+local messages = KEYS[3]
+local positions = KEYS[4]
+local chat = ARGV[1]
+local cursor = ARGV[2]
+local limit = tonumber(ARGV[3])
+
+-- Libraries
+
+local state, refusal = openChat(chat, meta, heads, messages)
+if not state then return { refusal } end
+applyAge(state, messages, readClock())
+local page = redis.call('ZSCAN', positions, cursor, 'COUNT', limit)
+return { 0, state.head, state.floor, page[1], page[2] }

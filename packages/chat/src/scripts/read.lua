@@ -1,0 +1,94 @@
+-- read.lua - messages of several chats, each from where a reader stands; changes nothing.
+--
+-- KEYS[n]  keys      any      for each chat: meta, heads, messages
+-- ARGV[1]  limit     integer  how many messages at most
+-- ARGV[2]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
+-- ARGV[n]  operands  string   for each chat: its name; the epoch of the membership; that of the cursor, or empty; the cursor:
+--                             `SEQUENCE`, `SEQUENCE-MS` of a message that was read, or `SEQUENCE@MS`; the position; and the
+--                             sequence up to which the member sees nothing
+--
+-- Reply     {{epoch, head, floor, reset, gapFrom, gapTo, gapReason, isCut, {id, sender, kind, body, …}}, …}  for each
+--           chat; reset 1: the cursor's message is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there
+--           was no room for all
+--           {}  in its place: no such chat, or the membership is of another life of it
+local keys = KEYS
+local limit = tonumber(ARGV[1])
+local maxBytes = tonumber(ARGV[2])
+local operands = { unpack(ARGV, 3) }
+
+-- Libraries
+
+local now = readClock()
+local left, bytesLeft = limit, maxBytes
+local reply = {}
+
+-- Up to `most` messages after a sequence, within the bytes that are left. Says whether it met the end of the stream.
+local function take(messages, sequence, most, taken)
+  local last = sequence
+  while most > 0 do
+    local step = math.min(most, 50)
+    local page = redis.call('XRANGE', messages, int(last + 1), '+', 'COUNT', step)
+    for _, entry in ipairs(page) do
+      local fields = entry[2]
+      if left < limit and bytesLeft < #fields[4] then return false end
+      bytesLeft = bytesLeft - #fields[4]
+      left = left - 1
+      local size = #taken
+      taken[size + 1], taken[size + 2], taken[size + 3], taken[size + 4] = entry[1], fields[2], fields[3], fields[4]
+    end
+    if #page < step then return true end
+    last = partsOf(page[#page][1])
+    most = most - step
+  end
+  return false
+end
+
+-- Where to begin, and what is wrong with the cursor.
+local function startOf(state, messages, cursorEpoch, cursor, position, from)
+  if cursorEpoch ~= '' and cursorEpoch ~= state.epoch then return from, 2 end
+  local sequence, mark, at = string.match(cursor, '^(%d+)([-@]?)(%d*)$')
+  sequence = tonumber(sequence)
+  if mark == '@' then
+    local earlier = lastWhere(messages, state.floor, state.head, function(sentAt)
+      return sentAt < tonumber(at)
+    end)
+    return math.max(math.min(position, earlier), from), 0
+  end
+  local isForked = sequence > state.head
+  if mark == '-' and sequence > state.floor and not isForked then
+    local found, foundAt = messageAfter(messages, sequence - 1)
+    isForked = found == sequence and foundAt ~= tonumber(at)
+  end
+  if isForked then return math.max(math.min(position, state.head), from), 1 end
+  return math.max(sequence, from), 0
+end
+
+local count = #operands / 6
+for i = 1, count do
+  local name, memberEpoch, cursorEpoch, cursor, position, from = unpack(operands, 6 * i - 5, 6 * i)
+  local messages = keys[3 * i]
+  local state = openChat(name, keys[3 * i - 2], keys[3 * i - 1], messages)
+  if not state or state.id ~= memberEpoch then
+    reply[i] = {}
+  else
+    applyAge(state, messages, now)
+    local start, reset = startOf(state, messages, cursorEpoch, cursor, tonumber(position), tonumber(from))
+    local gapFrom, gapTo, reason = 0, 0, 0
+    if start < state.floor then
+      gapFrom, gapTo, reason = start + 1, state.floor, 1
+      start = state.floor
+    end
+    local taken, isCut = {}, start < state.head
+    if left > 0 and start < state.head then
+      local isEnd = take(messages, start, math.ceil(left / (count - i + 1)), taken)
+      local first = taken[1] and partsOf(taken[1]) or isEnd and state.head + 1
+      if first and first > start + 1 then
+        if reason == 0 then gapFrom = start + 1 end
+        gapTo, reason = first - 1, 2
+      end
+      isCut = not isEnd and partsOf(taken[#taken - 3] or '0-0') ~= state.head
+    end
+    reply[i] = { state.epoch, state.head, state.floor, reset, gapFrom, gapTo, reason, isCut and 1 or 0, taken }
+  end
+end
+return reply

@@ -1,0 +1,136 @@
+-- send.lua - appends messages to a chat, each once however often it is sent.
+--
+-- KEYS[1]  meta        hash     layout, epoch, settings
+-- KEYS[2]  heads       hash     chat to `head floor headAt bytes floorBytes`
+-- KEYS[3]  messages    stream   the messages
+-- KEYS[4]  positions   zset     member to position
+-- KEYS[5]  activity    stream   what changed in the shard
+-- KEYS[6]  sentEven    hash     sender and client id to `sequence at`; the empty field: the number of its window
+-- KEYS[7]  sentOdd     hash     the same for windows of odd numbers
+-- KEYS[n]  members     hash     for each message its sender's chats: chat to `position from joinId epoch`
+-- ARGV[1]  chat        string   its name
+-- ARGV[n]  operands    string   for each message: sender, client id, kind of body (`s`, `j` or `x`), body
+--
+-- Reply     {{code, sequence, at, …}, {member, position, …}}  for each message 0: sent; 5: it was sent before; 2: the sender
+--                      is no member; 3: larger than `sequence` bytes; 4: the chat is full. Then members that lag too far
+--           {{1}} {{9}}  no such chat; written by a newer version
+local meta = KEYS[1]
+local heads = KEYS[2]
+local messages = KEYS[3]
+local positions = KEYS[4]
+local activity = KEYS[5]
+local sentEven = KEYS[6]
+local sentOdd = KEYS[7]
+local members = { unpack(KEYS, 8) }
+local chat = ARGV[1]
+local operands = { unpack(ARGV, 2) }
+
+-- Libraries
+
+local state, refusal = openChat(chat, meta, heads, messages, positions)
+if not state then return { { refusal } } end
+local now = readClock()
+
+-- Who sends, and what was sent before.
+local fields, senders = { '' }, {}
+for i, member in ipairs(members) do
+  local from = operands[4 * i - 3]
+  fields[i + 1] = #from .. ':' .. from .. operands[4 * i - 2]
+  if not senders[from] then
+    local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
+    senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest }
+  end
+end
+-- Client ids are kept by windows of time, in two hashes by turns: those of this window and of the one before count.
+local even, odd = redis.call('HMGET', sentEven, unpack(fields)), redis.call('HMGET', sentOdd, unpack(fields))
+local evenWindow, oddWindow = tonumber(even[1] or -1), tonumber(odd[1] or -1)
+local window = math.max(math.floor(now / state.dedupeMs), evenWindow, oddWindow)
+local function known(i)
+  return evenWindow >= window - 1 and even[i] or oddWindow >= window - 1 and odd[i]
+end
+redis.call('ZCARD', positions)
+redis.call('XLEN', activity)
+
+-- Who has room is decided before each message; what can be dropped for it is dropped once.
+if state.refuses then trim(state, messages, positions, now) end
+local function isFull(size)
+  if not state.refuses then return false end
+  if state.count > 0 and state.head - state.floor >= state.count then return true end
+  return state.maxBytes > 0 and state.bytes - state.floorBytes + size > state.maxBytes
+end
+
+local codes, remembered, given, headBefore = {}, {}, {}, state.head
+for i = 1, #members do
+  local from, kind, body = operands[4 * i - 3], operands[4 * i - 1], operands[4 * i]
+  local field, sender = fields[i + 1], senders[from]
+  local before = given[field] or known(i + 1)
+  local size = kind == 'x' and math.floor(#body / 4) * 3 - #string.match(body, '=*$') or #body
+  local code, sequence, at = 0, 0, 0
+  if not sender.position and not state.isOpen then
+    code = 2
+  elseif size > state.maxBody then
+    code, sequence = 3, state.maxBody
+  elseif before then
+    code = 5
+    sequence, at = string.match(before, '^(%d+) (%d+)$')
+  elseif isFull(#body) then
+    code = 4
+  else
+    sequence, at = state.head + 1, math.max(state.headAt, now)
+    local id = int(sequence) .. '-' .. int(at)
+    if state.maxBytes > 0 then
+      redis.call('XADD', messages, id, 'f', from, kind, body, 't', int(state.bytes + #body))
+      state.bytes = state.bytes + #body
+    else
+      redis.call('XADD', messages, id, 'f', from, kind, body)
+    end
+    -- A sender that had read everything has read its own message.
+    if sender.position == state.head then
+      sender.position = sequence
+      sender.hasMoved = true
+    end
+    state.head, state.headAt = sequence, at
+    given[field] = int(sequence) .. ' ' .. int(at)
+    remembered[#remembered + 1] = field
+    remembered[#remembered + 1] = given[field]
+  end
+  codes[3 * i - 2], codes[3 * i - 1], codes[3 * i] = code, tonumber(sequence), tonumber(at)
+end
+if #remembered == 0 then return { codes, {} } end
+
+local sent = ({ sentEven, sentOdd })[window % 2 + 1]
+local isNew = (window % 2 == 0 and evenWindow or oddWindow) ~= window
+if isNew then
+  redis.call('UNLINK', sent)
+  remembered[#remembered + 1] = ''
+  remembered[#remembered + 1] = int(window)
+end
+redis.call('HSET', sent, unpack(remembered))
+if isNew then redis.call('PEXPIRE', sent, 2 * state.dedupeMs) end
+for from, sender in pairs(senders) do
+  if sender.hasMoved then
+    redis.call('HSET', sender.member, chat, int(sender.position) .. ' ' .. sender.rest)
+    redis.call('ZADD', positions, int(sender.position), from)
+  end
+end
+trim(state, messages, positions, now)
+saveChat(state, meta, heads)
+if state.ageMs > 0 then redis.call('PEXPIRE', messages, state.ageMs + 1000) end
+announce(activity, chat, 's', { int(headBefore + 1) })
+
+local laggards = {}
+if state.lagMessages > 0 or state.lagAge > 0 then
+  local slowest = redis.call('ZRANGE', positions, 0, 7, 'WITHSCORES')
+  for i = 1, #slowest, 2 do
+    local position = tonumber(slowest[i + 1])
+    local isLagging = state.lagMessages > 0 and state.head - position > state.lagMessages
+    if not isLagging and state.lagAge > 0 and position < state.head then
+      local _, at = messageAfter(messages, position)
+      isLagging = at and now - at > state.lagAge
+    end
+    if not isLagging then break end
+    laggards[#laggards + 1] = slowest[i]
+    laggards[#laggards + 1] = int(position)
+  end
+end
+return { codes, laggards }

@@ -1,0 +1,184 @@
+-- state.lua - what all scripts know of a chat: its record, its oldest message, and how messages are dropped.
+--
+-- Defines readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim, announce
+--
+-- All inputs are parameters. A refusal is a number: 1 unknown chat, 2 not a member, 3 too large, 4 full, 5 duplicate,
+-- 6 beyond the head, 7 forked, 9 written by a newer version.
+
+-- The server's time in epoch milliseconds.
+local function readClock()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- A whole number as text. tostring would round from 1e14 on.
+local function int(number)
+  return string.format('%.0f', number)
+end
+
+-- Sequence and time of a message's id.
+local function partsOf(id)
+  local sequence, at = string.match(id, '^(%d+)%-(%d+)$')
+  return tonumber(sequence), tonumber(at)
+end
+
+-- The first message after a sequence: its sequence, time and fields; nil: there is none.
+local function messageAfter(messages, sequence)
+  local found = redis.call('XRANGE', messages, int(sequence + 1), '+', 'COUNT', 1)[1]
+  if not found then return nil end
+  local first, at = partsOf(found[1])
+  return first, at, found[2]
+end
+
+-- The last message in (low, high] for which `holds` is true; low if there is none. It must hold for a prefix of them.
+-- Gallops from low, since most often few messages are to be dropped, then bisects.
+local function lastWhere(messages, low, high, holds)
+  local step, isGalloping = 1, true
+  while low < high do
+    local probe = isGalloping and math.min(low + step, high) or low + math.ceil((high - low) / 2)
+    local sequence, at, fields = messageAfter(messages, probe - 1)
+    if sequence and sequence <= high and holds(at, fields) then
+      low = sequence
+      step = step * 2
+    else
+      high = probe - 1
+      isGalloping = false
+    end
+  end
+  return low
+end
+
+-- The bytes of all messages up to one, that one excluded; 0 where bytes are not counted.
+local function bytesBefore(fields)
+  return (tonumber(fields[6] or nil) or 0) - #fields[4]
+end
+
+-- The record of a chat whose entry in `heads` was evicted. Sequences never restart: the stream remembers its last id.
+local function recover(chat, messages, positions)
+  local info = redis.pcall('XINFO', 'STREAM', messages)
+  chat.isRecovered = true
+  if info.err then
+    chat.isLost = true
+    local highest = positions and redis.call('ZREVRANGE', positions, 0, 0, 'WITHSCORES')[2]
+    chat.head = tonumber(highest or 0)
+    chat.floor = chat.head
+    return
+  end
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      chat.head, chat.headAt = partsOf(info[i + 1])
+    end
+  end
+  local first, _, fields = messageAfter(messages, 0)
+  chat.floor = first and first - 1 or chat.head
+  if chat.maxBytes > 0 and first then
+    chat.floorBytes = bytesBefore(fields)
+    local last = redis.call('XREVRANGE', messages, '+', '-', 'COUNT', 1)[1]
+    chat.bytes = tonumber(last[2][6] or nil) or 0
+  end
+end
+
+-- A chat as it is stored, or nil and a refusal. `positions` is given by scripts that write.
+local function openChat(name, meta, heads, messages, positions)
+  local layout, id, config, losses = unpack(redis.call('HMGET', meta, 'layout', 'epoch', 'config', 'losses'))
+  if not layout then return nil, 1 end
+  if layout ~= '1' then return nil, 9 end
+  local count, ageMs, maxBytes, readByAll, refuses, isOpen, maxBody, lagMessages, lagAge, dedupeMs =
+    string.match(config, '^(%d+) (%d+) (%d+) (%d) (%d) (%d) (%d+) (%d+) (%d+) (%d+)$')
+  local chat = {
+    name = name,
+    id = id,
+    epoch = losses and id .. '.' .. losses or id,
+    losses = tonumber(losses or 0),
+    count = tonumber(count),
+    ageMs = tonumber(ageMs),
+    maxBytes = tonumber(maxBytes),
+    readByAll = readByAll == '1',
+    refuses = refuses == '1',
+    isOpen = isOpen == '1',
+    maxBody = tonumber(maxBody),
+    lagMessages = tonumber(lagMessages),
+    lagAge = tonumber(lagAge),
+    dedupeMs = tonumber(dedupeMs),
+    headAt = 0,
+    bytes = 0,
+    floorBytes = 0,
+  }
+  local head, floor, headAt, bytes, floorBytes =
+    string.match(redis.call('HGET', heads, name) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not head then
+    recover(chat, messages, positions)
+    return chat
+  end
+  chat.head, chat.floor, chat.headAt = tonumber(head), tonumber(floor), tonumber(headAt)
+  chat.bytes, chat.floorBytes = tonumber(bytes), tonumber(floorBytes)
+  return chat
+end
+
+-- Stores what changed. A chat of which nothing but positions was left begins another epoch.
+local function saveChat(chat, meta, heads)
+  redis.call(
+    'HSET',
+    heads,
+    chat.name,
+    string.format('%.0f %.0f %.0f %.0f %.0f', chat.head, chat.floor, chat.headAt, chat.bytes, chat.floorBytes)
+  )
+  if chat.isLost then redis.call('HINCRBY', meta, 'losses', 1) end
+end
+
+-- Moves the floor past messages that are too old. Readers do it for their own view.
+local function applyAge(chat, messages, now)
+  local oldest = now - chat.ageMs
+  if chat.ageMs == 0 or chat.floor >= chat.head then return end
+  if chat.headAt < oldest then
+    chat.floor = chat.head
+  else
+    chat.floor = lastWhere(messages, chat.floor, chat.head, function(at)
+      return at < oldest
+    end)
+  end
+end
+
+-- Drops what is to be dropped, and says whether the floor moved. The caller saves.
+local function trim(chat, messages, positions, now)
+  local before = chat.floor
+  applyAge(chat, messages, now)
+  if chat.readByAll then
+    local slowest = tonumber(redis.call('ZRANGE', positions, 0, 0, 'WITHSCORES')[2] or nil)
+    if slowest and slowest > chat.floor then chat.floor = math.min(slowest, chat.head) end
+  end
+  if chat.count > 0 and not chat.refuses then chat.floor = math.max(chat.floor, chat.head - chat.count) end
+  if chat.maxBytes > 0 then
+    if not chat.refuses and chat.bytes - chat.floorBytes > chat.maxBytes then
+      chat.floor = lastWhere(messages, chat.floor, chat.head, function(_, fields)
+        return chat.bytes - bytesBefore(fields) > chat.maxBytes
+      end)
+    end
+    if chat.floor > before then
+      local first, _, fields = messageAfter(messages, chat.floor)
+      chat.floorBytes = first and bytesBefore(fields) or chat.bytes
+    end
+  end
+  if chat.floor == before then return false end
+  -- Whole nodes of the stream go, so there is no use in trying each time.
+  if chat.maxBytes > 0 or math.floor(chat.floor / 64) > math.floor(before / 64) then
+    redis.call('XTRIM', messages, 'MAXLEN', '~', int(chat.head - chat.floor))
+  end
+  return true
+end
+
+-- Tells readers and waiters of a change: `s` the first of some sequences sent, `j` who joined, `l` who left. Returns the id
+-- of the first entry.
+local function announce(activity, name, kind, values)
+  local firstId
+  for first = 1, #values, 200 do
+    local fields = { 'c', name }
+    for i = first, math.min(first + 199, #values) do
+      fields[#fields + 1] = kind
+      fields[#fields + 1] = values[i]
+    end
+    local id = redis.call('XADD', activity, 'MAXLEN', '~', 4096, '*', unpack(fields))
+    firstId = firstId or id
+  end
+  return firstId
+end

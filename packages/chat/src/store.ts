@@ -1,0 +1,76 @@
+import type { KitError, RedisLike, RunOptions } from "@kit/core";
+import { attach, type AttachOptions, type ClientContext, Deadline } from "@kit/core/toolkit";
+import { Keys, layoutKey } from "./keys.js";
+import type { ChatSettings } from "./options.js";
+import { layout } from "./scripts/index.js";
+
+/** How the chats of a prefix are divided. */
+export interface Division {
+  readonly keys: Keys;
+  /** Shards that one script may reach together: all of a single server, each for itself on a Cluster. */
+  readonly groups: readonly (readonly number[])[];
+}
+
+/** The chats of one prefix on one client, for all parts of this package. */
+export class ChatStore {
+  readonly context: ClientContext;
+  readonly settings: ChatSettings;
+  readonly #stopListening: () => void;
+  #division: Promise<Division> | undefined;
+
+  constructor(redis: RedisLike, options: AttachOptions, settings: ChatSettings) {
+    this.context = attach(redis, options);
+    this.settings = settings;
+    // Behind the next connection may be an emptied server, whose chats somebody else divides otherwise.
+    this.#stopListening = this.context.executor.onDrop(() => {
+      this.#division = undefined;
+    });
+  }
+
+  /** @throws {KitError} `KIT_LAYOUT`, or the server cannot be asked. */
+  open(signal?: AbortSignal): Promise<Division> {
+    signal?.throwIfAborted();
+    if (this.#division) return this.#division;
+    const asked = this.#ask();
+    this.#division = asked;
+    asked.catch(() => {
+      if (this.#division === asked) this.#division = undefined;
+    });
+    return asked;
+  }
+
+  /** How each script is called. */
+  call(signal?: AbortSignal): RunOptions {
+    return { deadlineMs: this.settings.deadlineMs, signal };
+  }
+
+  close(): void {
+    this.#stopListening();
+    this.context.detach();
+  }
+
+  async #ask(): Promise<Division> {
+    const { deadlineMs } = this.settings;
+    const isCluster = await this.context.isCluster(deadlineMs);
+    const { prefix } = this.context;
+    const shards = await layout.run(
+      this.context,
+      { layout: layoutKey(prefix) },
+      { shards: this.settings.shards },
+      { deadlineMs },
+    );
+    const all = Array.from({ length: shards }, (_, shard) => shard);
+    return { keys: new Keys(prefix, shards), groups: isCluster ? all.map((shard) => [shard]) : [all] };
+  }
+
+  /** Tells once whether the server may evict our keys; a server that does not say is not asked again. */
+  async evictionPolicy(): Promise<string | undefined> {
+    const call = { what: "INFO memory", mutates: false, idempotent: true, deadline: Deadline.in(2_000) };
+    const info = await this.context.executor.run("INFO", ["memory"], call).then(String, () => "");
+    const policy = /maxmemory_policy:(\S+)/.exec(info)?.[1];
+    return policy?.startsWith("allkeys") ? policy : undefined;
+  }
+}
+
+/** What happens to a chat object that no caller waits for. */
+export type ReportError = (error: KitError) => void;

@@ -1,0 +1,66 @@
+/** The last message of a chat that a reader was given. */
+export interface Cursor {
+  readonly epoch: string;
+  readonly seq: number;
+  readonly at: number;
+}
+
+/** Where a reader stands: in each shard (`part`, as `changes.lua` has it), and in chats of which a page gave only a part. */
+export interface Standing {
+  readonly parts: string[];
+  readonly delivered: Map<string, Cursor>;
+}
+
+const version = 1;
+const partForm = /^(a \d{1,20}-\d{1,20}|w \d{1,20} \d{1,20}-\d{1,20} (-|\d{1,15}))?$/;
+
+/** Nothing was read yet. */
+export const nowhere = (shards: number): Standing => ({
+  parts: Array.from({ length: shards }, () => ""),
+  delivered: new Map(),
+});
+
+/** The token of a member's reader. */
+export const encodeToken = (member: string, { parts, delivered }: Standing): string => {
+  const cursors = Array.from(delivered, ([chat, { epoch, seq, at }]) => [chat, epoch, seq, at]);
+  return Buffer.from(JSON.stringify([version, member, parts, cursors])).toString("base64url");
+};
+
+const isCursor = (value: unknown): value is [string, string, number, number] =>
+  Array.isArray(value) &&
+  typeof value[0] === "string" &&
+  typeof value[1] === "string" &&
+  Number.isSafeInteger(value[2]) &&
+  Number.isSafeInteger(value[3]) &&
+  (value[2] as number) >= 0 &&
+  (value[3] as number) >= 0;
+
+const parsed = (token: string): unknown => {
+  try {
+    return JSON.parse(Buffer.from(token, "base64url").toString());
+  } catch {
+    return undefined;
+  }
+};
+
+/**
+ * A token may come from a browser, so nothing in it is believed but where to begin; what a member may see is looked up. One
+ * that was made for another number of shards begins again from the positions.
+ *
+ * @throws {TypeError} it is not the token of a reader of this member.
+ */
+export const decodeToken = (member: string, token: string | undefined, shards: number): Standing => {
+  if (token === undefined) return nowhere(shards);
+  const refusal = new TypeError("Expected `token` to come from `fetch` for the same member");
+  if (typeof token !== "string") throw refusal;
+  const content = parsed(token);
+  if (!Array.isArray(content) || content[0] !== version || content[1] !== member) throw refusal;
+  const [, , parts, cursors] = content as unknown[];
+  if (!Array.isArray(parts) || !parts.every((part) => typeof part === "string" && partForm.test(part))) throw refusal;
+  if (!Array.isArray(cursors) || !cursors.every(isCursor)) throw refusal;
+  if (parts.length !== shards) return nowhere(shards);
+  return {
+    parts: parts as string[],
+    delivered: new Map(cursors.map(([chat, epoch, seq, at]) => [chat, { epoch, seq, at }])),
+  };
+};

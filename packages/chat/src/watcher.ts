@@ -1,0 +1,286 @@
+import { KitClosedError, type KitError } from "@kit/core";
+import { atDeadline, backoffMs, Deadline, type ExclusiveConnection, onAbort, pause } from "@kit/core/toolkit";
+import type { Keys } from "./keys.js";
+import type { ChatStore } from "./store.js";
+
+/** An entry of a shard's activity. */
+interface Entry {
+  readonly id: string;
+  readonly chat: string;
+  readonly kind: string;
+  /** A sequence, or names of members. */
+  readonly values: readonly string[];
+}
+
+/** What one member of this process waits for. */
+interface Interest {
+  readonly chats: Set<string>;
+  readonly waiters: Set<() => void>;
+}
+
+/** A shard as one connection has read it. */
+interface Tail {
+  /** Entries up to this one are known; those after `since` are in `recent`. */
+  last: string;
+  since: string;
+  readonly recent: Entry[];
+}
+
+/** A read blocks this long; then it is sent again, so that a silent connection is noticed. */
+const blockMs = 10_000;
+const answerMs = 2_000;
+/** Entries of a shard that are kept for those whose answer came after them. */
+const mostRecent = 1_000;
+/** Members whose chats are remembered between two waits. */
+const mostInterests = 20_000;
+/** As many as there can be shards. */
+const mostConnections = 256;
+const pageEntries = 500;
+/** Reconnecting once is nobody's business. */
+const reportedAttempt = 3;
+
+const isAfter = (one: string, other: string): boolean => {
+  const [ms = "", count = ""] = one.split("-");
+  const [otherMs = "", otherCount = ""] = other.split("-");
+  return Number(ms) > Number(otherMs) || (Number(ms) === Number(otherMs) && Number(count) > Number(otherCount));
+};
+
+/** What XREAD gives: nothing, pairs, or (in the newer protocol) names and entries in turn. */
+const streamsOf = (reply: unknown): [name: string, entries: unknown[]][] => {
+  const streams = (reply ?? []) as unknown[];
+  if (typeof streams[0] !== "string") return streams as [string, unknown[]][];
+  return streams.flatMap((name, index) =>
+    index % 2 === 0 ? [[name as string, streams[index + 1] as unknown[]] as [string, unknown[]]] : [],
+  );
+};
+
+const entriesOf = (raw: unknown): Entry[] =>
+  (raw as [string, string[]][]).map(([id, [, chat = "", kind = "", ...rest]]) => ({
+    id,
+    chat,
+    kind,
+    values: rest.filter((_, index) => index % 2 === 0),
+  }));
+
+/**
+ * Wakes those who wait for news, with one blocked read for each server: one for all shards, on a Cluster one for each.
+ *
+ * Which chats concern a member is known from the start of its first wait, and kept right by the joins and leaves that come
+ * by. A new connection goes on after the last known entry, if the server still has it; else nothing of that holds: all
+ * waiters are woken and look for themselves.
+ */
+export class Watcher {
+  readonly #store: ChatStore;
+  readonly #interests = new Map<string, Interest>();
+  readonly #byChat = new Map<string, Set<Interest>>();
+  readonly #tails = new Map<number, Tail>();
+  readonly #running = new Set<readonly number[]>();
+  readonly #closing = new AbortController();
+  readonly #onError: (error: KitError) => void;
+
+  constructor(store: ChatStore, onError: (error: KitError) => void) {
+    this.#store = store;
+    this.#onError = onError;
+  }
+
+  /** Whether the member's chats are known, so that it can wait without asking. */
+  knows(member: string): boolean {
+    return this.#interests.has(member);
+  }
+
+  /** Begins to watch for a member. `parts` and `names` are one look of a reader: where it stands, and all chats then. */
+  learn(member: string, parts: readonly string[], names: readonly (readonly string[])[]): void {
+    const ids = parts.map((part) => part.slice("a ".length));
+    // Joins may have come by that are not kept any more.
+    if (ids.some((id, shard) => isAfter(this.#tails.get(shard)?.since ?? id, id))) return;
+    this.#makeRoom();
+    const interest: Interest = { chats: new Set(), waiters: new Set() };
+    this.#interests.set(member, interest);
+    for (const chat of names.flat()) this.#add(interest, chat);
+    for (const [shard, id] of ids.entries()) {
+      const tail = this.#tails.get(shard);
+      if (!tail) this.#tails.set(shard, { last: id, since: id, recent: [] });
+      else for (const entry of tail.recent) if (isAfter(entry.id, id)) this.#follow(member, interest, entry);
+    }
+  }
+
+  /**
+   * Resolves with true when there is news for a member that stands at `parts`, or may be; with false at the deadline.
+   *
+   * @throws `signal.reason`
+   */
+  async wait(
+    member: string,
+    parts: readonly string[],
+    deadline: Deadline | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
+    const { groups } = await this.#store.open(signal);
+    const interest = this.#interests.get(member);
+    if (!interest || this.#closing.signal.aborted || this.#mayHaveMissed(interest, parts)) return true;
+    return await new Promise<boolean>((resolve, reject) => {
+      const settle = (outcome: () => void): void => {
+        interest.waiters.delete(wake);
+        cancelDeadline?.();
+        stopListening();
+        outcome();
+      };
+      const wake = (): void => settle(() => resolve(true));
+      interest.waiters.add(wake);
+      const cancelDeadline = deadline && atDeadline(deadline, () => settle(() => resolve(false)));
+      const stopListening = onAbort(signal, () => queueMicrotask(() => settle(() => reject(signal?.reason as Error))));
+      for (const group of groups) if (!this.#running.has(group)) void this.#run(group);
+    });
+  }
+
+  /** Wakes everybody and ends all connections. */
+  close(): void {
+    this.#closing.abort(new KitClosedError("The chat"));
+    this.#forgetAll();
+  }
+
+  /** Whether an entry after `parts` has come by that concerns the member, or may have. */
+  #mayHaveMissed({ chats }: Interest, parts: readonly string[]): boolean {
+    return parts.some((part, shard) => {
+      const id = part.slice("a ".length);
+      const tail = this.#tails.get(shard);
+      if (!part.startsWith("a ") || !tail || isAfter(tail.since, id)) return true;
+      return tail.recent.some((entry) => isAfter(entry.id, id) && chats.has(entry.chat));
+    });
+  }
+
+  #add(interest: Interest, chat: string): void {
+    interest.chats.add(chat);
+    const all = this.#byChat.get(chat);
+    if (all) all.add(interest);
+    else this.#byChat.set(chat, new Set([interest]));
+  }
+
+  #delete(interest: Interest, chat: string): void {
+    interest.chats.delete(chat);
+    const all = this.#byChat.get(chat);
+    all?.delete(interest);
+    if (all?.size === 0) this.#byChat.delete(chat);
+  }
+
+  /** Takes over what an entry changes for one member. */
+  #follow(member: string, interest: Interest, { chat, kind, values }: Entry): void {
+    if (!values.includes(member)) return;
+    if (kind === "j") this.#add(interest, chat);
+    else if (kind === "l") this.#delete(interest, chat);
+  }
+
+  #take(tail: Tail, entry: Entry): void {
+    tail.last = entry.id;
+    tail.recent.push(entry);
+    if (tail.recent.length > mostRecent) tail.since = tail.recent.shift()?.id ?? tail.since;
+    if (entry.kind === "s") for (const interest of this.#byChat.get(entry.chat) ?? []) wakeAll(interest);
+    else
+      for (const member of entry.values) {
+        const interest = this.#interests.get(member);
+        if (!interest) continue;
+        this.#follow(member, interest, entry);
+        wakeAll(interest);
+      }
+  }
+
+  /** Reads a group of shards, over as many connections as it takes, until nobody waits. */
+  async #run(group: readonly number[]): Promise<void> {
+    this.#running.add(group);
+    const { signal } = this.#closing;
+    let attempt = 0;
+    while (this.#hasWaiters() && !signal.aborted) {
+      let connection: ExclusiveConnection | undefined;
+      try {
+        const { keys } = await this.#store.open(signal);
+        const pool = this.#store.context.pool("chat", mostConnections);
+        connection = await pool.checkOut(keys.activity(group[0] ?? 0), Deadline.in(answerMs), signal);
+        const stopListening = onAbort(signal, () => connection?.returnToPool(false));
+        try {
+          const isWhole = await this.#read(connection, keys, group, () => {
+            attempt = 0;
+          });
+          if (!isWhole) this.#forgetAll();
+        } finally {
+          stopListening();
+        }
+      } catch (error) {
+        connection?.misrouted(replyOf(error));
+        if (!signal.aborted && ++attempt === reportedAttempt) this.#onError(error as KitError);
+        await pause(Math.max(10, backoffMs(attempt + 1, 50, 1_000)), signal).catch(() => undefined);
+      } finally {
+        connection?.returnToPool(false);
+      }
+    }
+    this.#running.delete(group);
+    for (const shard of group) this.#tails.delete(shard);
+    this.#forgetAll();
+  }
+
+  /** Reads on one connection until nobody waits; false: entries are missing before those that the server has. */
+  async #read(
+    connection: ExclusiveConnection,
+    keys: Keys,
+    group: readonly number[],
+    onReply: () => void,
+  ): Promise<boolean> {
+    const names = group.map((shard) => keys.activity(shard));
+    let isSure = false;
+    while (this.#hasWaiters() && !this.#closing.signal.aborted) {
+      const lasts = group.map((shard) => this.#tails.get(shard)?.last);
+      if (lasts.some((last) => last === undefined)) return false;
+      if (!isSure && !(await this.#areThere(connection, names, lasts as string[]))) return false;
+      const args = ["BLOCK", blockMs, "COUNT", pageEntries, "STREAMS", ...names, ...(lasts as string[])];
+      const reply = streamsOf(await connection.call("XREAD", args, blockMs + answerMs));
+      onReply();
+      isSure = true;
+      for (const [name, raw] of reply) {
+        // Where so many came there may be more than the server keeps.
+        if (raw.length === pageEntries) isSure = false;
+        // The client may put a prefix of its own in front.
+        const shard = group[names.findIndex((own) => name.endsWith(own))];
+        const tail = this.#tails.get(shard ?? -1);
+        if (tail) for (const entry of entriesOf(raw)) if (isAfter(entry.id, tail.last)) this.#take(tail, entry);
+      }
+    }
+    return true;
+  }
+
+  /** Whether the server still has the last known entry of each shard: then none after it was dropped, or is of another history. */
+  async #areThere(connection: ExclusiveConnection, names: string[], lasts: string[]): Promise<boolean> {
+    const found = await Promise.all(
+      names.map((name, index) => connection.call("XRANGE", [name, lasts[index] ?? "", lasts[index] ?? ""], answerMs)),
+    );
+    return found.every((entries, index) => lasts[index] === "0-0" || (entries as unknown[]).length > 0);
+  }
+
+  #hasWaiters(): boolean {
+    for (const { waiters } of this.#interests.values()) if (waiters.size > 0) return true;
+    return false;
+  }
+
+  /** Wakes everybody; who waits again begins anew. */
+  #forgetAll(): void {
+    const interests = [...this.#interests.values()];
+    this.#interests.clear();
+    this.#byChat.clear();
+    for (const interest of interests) wakeAll(interest);
+  }
+
+  /** Of those who do not wait just now the oldest are forgotten. */
+  #makeRoom(): void {
+    if (this.#interests.size < mostInterests) return;
+    for (const [member, interest] of this.#interests) {
+      if (interest.waiters.size > 0) continue;
+      this.#interests.delete(member);
+      for (const chat of interest.chats) this.#delete(interest, chat);
+      return;
+    }
+  }
+}
+
+const wakeAll = ({ waiters }: Interest): void => {
+  for (const wake of [...waiters]) wake();
+};
+
+const replyOf = (error: unknown): string => (error instanceof Error ? error.message : "");

@@ -1,0 +1,100 @@
+import { connect } from "@kit/core";
+import { type RedisMode, useRedis } from "@kit/testing";
+import { expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { user } from "./acl.js";
+import { fixtureOf, permanentKeys, room, sendMany } from "./harness.js";
+
+/** That `acl.txt` is what a chat needs, no more; what it forbids; and that the README shows it. */
+export const aclBehaviour = (mode: RedisMode): void => {
+  describe(`the ACL user of a chat on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
+    const redis = useRedis(vitest, { mode, permanentKeys });
+    const fixture = fixtureOf(redis);
+    const { username } = user.login;
+
+    it("is granted the commands that a chat runs, and no other", async () => {
+      const { server } = redis;
+      const spoilt = fixture.keysOf("spoilt");
+      await fixture.db.rpush(spoilt.positions, "not a position");
+      await fixture.db.pexpire(spoilt.positions, 60_000);
+      await Promise.all(server.nodes.map((node) => node.call("CONFIG", "RESETSTAT")));
+
+      const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+      redis.defer(() => client.close());
+      const chat = fixture.on(client, { isolate: true });
+      const retain = { count: 100, bytes: 10_000, ageMs: 600_000, readByAll: true };
+      await chat.create(room, {
+        members: ["ann", "bob"],
+        retain,
+        maxBodyBytes: 1_000,
+        lag: { messages: 1_000 },
+        dedupeMs: 1_000,
+      });
+      await sendMany(chat, "ann", 150);
+      // A lost head, and then both that and the messages.
+      const { heads, messages } = fixture.keysOf(room);
+      await fixture.db.hdel(heads, room);
+      await sendMany(chat, "ann", 1);
+      await fixture.db.hdel(heads, room);
+      await fixture.db.unlink(messages);
+      await sendMany(chat, "ann", 1);
+      const { token } = await chat.fetch("bob");
+      await chat.fetch("bob", { token });
+      const waiting = chat.wait("bob", { token });
+      await sendMany(chat, "ann", 1);
+      await waiting;
+      await chat.ack("bob", { chat: room, seq: 150 });
+      await chat.join(room, "carl", { history: 3 });
+      await chat.history(room, { around: 120, member: "carl" });
+      await chat.unread("bob");
+      await chat.members(room);
+      await chat.inspect(room);
+      await chat.leave(room, "carl");
+      await chat.delete(room);
+      expect(await rejection(chat.create("spoilt", { members: ["ann"] }))).toMatchObject({
+        code: "KIT_KEY_TYPE",
+        key: spoilt.positions,
+      });
+      await chat.close();
+
+      expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
+    });
+
+    it("is who the chat works as, and may do nothing else", async () => {
+      const { prefix, server } = redis;
+      const setUser = (...rules: readonly string[]): Promise<unknown> =>
+        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
+      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
+      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
+      const client = redis.connect({ ...user.login }) as Redis;
+      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+      const chat = fixture.on(client);
+      await chat.create(room, { members: ["ann"] });
+      const { meta: own } = fixture.keysOf(room);
+      const node = await fixture.nodeOf(room);
+      const verdictOf = (command: readonly string[]): Promise<unknown> =>
+        node.call("ACL", "DRYRUN", username, ...command);
+      expect(await verdictOf(["EXISTS", own])).toBe("OK");
+      for (const forbidden of [
+        ["EXISTS", own.replace(":chat:", ":queue:")],
+        ["EXISTS", `other:${own}`],
+        ["SET", own, "x"],
+        ["PUBLISH", `${prefix}:chat`, "m"],
+        ["KEYS", "*"],
+        ["FLUSHALL"],
+        ["CONFIG", "GET", "*"],
+        ["SCRIPT", "FLUSH"],
+        ["CLIENT", "KILL", "TYPE", "normal"],
+        ["MONITOR"],
+      ])
+        expect([forbidden, await verdictOf(forbidden)]).toEqual([forbidden, expect.stringMatching(/no permissions/)]);
+      expect(await chat.send(room, { from: "ann", body: "x" })).toMatchObject({ seq: 1 });
+    });
+
+    it("is shown by the README as it is", () => {
+      expectShown(new URL("../README.md", import.meta.url), user);
+    });
+  });
+};

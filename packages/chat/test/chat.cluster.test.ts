@@ -1,0 +1,3 @@
+import { chatBehaviour } from "./behaviour.js";
+
+chatBehaviour("cluster");

@@ -1,0 +1,232 @@
+import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Chat } from "../src/index.js";
+import { drain, fixtureOf, permanentKeys, room, sendMany, seqsOf, upTo } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys, persistence: "always" });
+const fixture = fixtureOf(redis);
+const node = (): RedisNode => redis.server.nodes[0]!;
+
+const restart = async (): Promise<void> => {
+  await node().kill();
+  await node().start();
+};
+
+/** A call that a restart may have met; a client needs a moment to come back. */
+const works = <T>(call: () => Promise<T>): Promise<T> => eventually(call, { timeoutMs: 10_000 });
+
+const made = async (options: Parameters<Chat["create"]>[1] = {}): Promise<Chat> => {
+  const chat = fixture.make();
+  await chat.create(room, { members: ["ann", "bob"], ...options });
+  return chat;
+};
+
+describe("a server that restarts", () => {
+  it("with its data goes on where it was, for tokens, waiters and listeners", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 3);
+    const { token } = await chat.fetch("bob");
+    const seen: number[] = [];
+    const controller = new AbortController();
+    const listening = chat.listen("bob", { signal: controller.signal }).each(({ seq }) => void seen.push(seq));
+    await eventually(() => expect(seen).toEqual([1, 2, 3]));
+    await restart();
+    await works(() => chat.send(room, { from: "ann", body: "after", clientId: "m" }));
+    expect(seqsOf(await works(() => chat.fetch("bob", { token })))).toEqual([4]);
+    await eventually(() => expect(seen).toEqual(upTo(4)), { timeoutMs: 10_000 });
+    controller.abort("enough");
+    expect(await rejection(listening)).toBe("enough");
+  });
+
+  it("with an older snapshot tells a listener of the fork, and refuses acknowledgements of what was lost", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 3);
+    const { messages, heads, activity, meta, positions } = fixture.keysOf(room);
+    const keys = [
+      messages,
+      heads,
+      activity,
+      meta,
+      positions,
+      ...["ann", "bob"].map((one) => fixture.memberKey(room, one)),
+    ];
+    const snapshot = await Promise.all(keys.map((key) => fixture.db.dumpBuffer(key)));
+    await sendMany(chat, "ann", 2);
+    const { token, messages: all } = await drain(chat, "bob");
+    const iterator = chat.listen("bob")[Symbol.asyncIterator]();
+    for (let seq = 1; seq <= 5; seq++) expect((await iterator.next()).value).toMatchObject({ seq });
+    // As a failover to a replica that lacked the last two.
+    await Promise.all(keys.map((key, index) => fixture.db.restore(key, 0, snapshot[index]!, "REPLACE")));
+    for (const body of ["other 4", "other 5", "other 6"]) await chat.send(room, { from: "ann", body });
+    expect(await rejection(chat.ack("bob", all.at(-1)!))).toMatchObject({ code: "KIT_CHAT_FORKED", seq: 5 });
+    const { value } = await iterator.next();
+    expect(value).toMatchObject({ seq: 1, reset: "fork" });
+    const rest = [value, ...(await Promise.all(upTo(5).map(async () => (await iterator.next()).value)))];
+    expect(rest.map((one) => one?.body)).toEqual(["m1", "m2", "m3", "other 4", "other 5", "other 6"]);
+    await iterator.return?.(undefined);
+    // A token goes back far enough, too.
+    const again = await drain(chat, "bob", { token });
+    expect(again.messages.map(({ body }) => body).slice(-3)).toEqual(["other 4", "other 5", "other 6"]);
+  });
+
+  it("without its data has no chats, and a chat made anew is another one", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 3);
+    const iterator = chat.listen("bob")[Symbol.asyncIterator]();
+    for (let seq = 1; seq <= 3; seq++) expect((await iterator.next()).value).toMatchObject({ seq });
+    await fixture.db.flushall();
+    expect(await rejection(chat.send(room, { from: "ann", body: "x" }))).toMatchObject({ code: "KIT_CHAT_UNKNOWN" });
+    await chat.create(room, { members: ["ann", "bob"] });
+    await sendMany(chat, "ann", 5);
+    expect((await iterator.next()).value).toMatchObject({ seq: 1, reset: "epoch" });
+    await iterator.return?.(undefined);
+  });
+
+  it("keeps a stream that was trimmed in every way loadable", async () => {
+    const chat = await made({ retain: { count: 30, readByAll: true } });
+    await sendMany(chat, "ann", 500);
+    await chat.ack("bob", { chat: room, seq: 490 });
+    await node().call("DEBUG", "RELOAD");
+    expect((await works(() => drain(chat, "bob"))).messages.map(({ seq }) => seq)).toEqual(upTo(500).slice(490));
+    expect(await chat.send(room, { from: "ann", body: "x" })).toMatchObject({ seq: 501 });
+  });
+});
+
+describe("a key that is evicted", () => {
+  it("heads: is rebuilt from the messages, and no number is given twice", async () => {
+    const chat = await made({ retain: { count: 4 } });
+    await sendMany(chat, "ann", 200);
+    await fixture.db.del(fixture.keysOf(room).heads);
+    expect((await chat.inspect(room)).head).toBe(200);
+    expect((await drain(chat, "bob")).messages.at(-1)!.seq).toBe(200);
+    expect(await chat.send(room, { from: "ann", body: "x" })).toMatchObject({ seq: 201 });
+    expect(await chat.unread("bob", [room])).toEqual(new Map([[room, 4]]));
+  });
+
+  it("messages: are reported as lost, and numbers go on", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 5);
+    await chat.ack("bob", { chat: room, seq: 2 });
+    await fixture.db.del(fixture.keysOf(room).messages);
+    const page = await chat.fetch("bob");
+    expect(page.chats[0]).toMatchObject({ messages: [], gap: { from: 3, to: 5, reason: "lost" } });
+    expect((await chat.fetch("bob", { token: page.token })).chats).toEqual([]);
+    expect(await chat.send(room, { from: "ann", body: "x" })).toMatchObject({ seq: 6 });
+    const next = await chat.fetch("bob");
+    expect(next.chats[0]).toMatchObject({ gap: { from: 3, to: 5, reason: "lost" } });
+    expect(seqsOf(next)).toEqual([6]);
+  });
+
+  it("heads and messages: the chat goes on behind the highest position, in another epoch", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 5);
+    const iterator = chat.listen("bob")[Symbol.asyncIterator]();
+    for (let seq = 1; seq <= 5; seq++) await iterator.next();
+    const { heads, messages } = fixture.keysOf(room);
+    await fixture.db.del(heads, messages);
+    expect(await chat.send(room, { from: "ann", body: "x" })).toMatchObject({ seq: 6 });
+    expect((await iterator.next()).value).toMatchObject({ seq: 6, reset: "epoch" });
+    await iterator.return?.(undefined);
+  });
+
+  it("activity: readers compare instead, and waiters are woken", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 2);
+    const { token } = await chat.fetch("bob");
+    await fixture.db.del(fixture.keysOf(room).activity);
+    await sendMany(chat, "ann", 1);
+    expect(await chat.wait("bob", { token })).toBe(true);
+    expect((await drain(chat, "bob", { token })).messages.at(-1)!.seq).toBe(3);
+  });
+
+  it("positions: come back with each acknowledgement", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 3);
+    await fixture.db.del(fixture.keysOf(room).positions);
+    await chat.ack("bob", { chat: room, seq: 2 });
+    expect((await chat.members(room)).members).toEqual([{ member: "bob", position: 2, unread: 1 }]);
+  });
+
+  it("is warned of once, where the server may evict any", async () => {
+    await node().call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
+    redis.defer(() => node().call("CONFIG", "SET", "maxmemory-policy", "noeviction"));
+    const chat = fixture.make();
+    const policies: string[] = [];
+    chat.on("evictable", ({ policy }) => policies.push(policy));
+    await chat.create(room);
+    await chat.fetch("bob");
+    await eventually(() => expect(policies).toEqual(["allkeys-lru"]));
+    await chat.close();
+    expect(policies).toHaveLength(1);
+  });
+});
+
+describe("a full server", () => {
+  it("refuses to send before anything is written; acknowledging, leaving and deleting go on", async () => {
+    const chat = await made({ retain: { readByAll: true } });
+    await chat.create("other", { members: ["ann", "bob"] });
+    await sendMany(chat, "ann", 300);
+    const keysBefore = await redis.keys();
+    await node().call("CONFIG", "SET", "maxmemory", "1");
+    redis.defer(() => node().call("CONFIG", "SET", "maxmemory", "0"));
+    expect(await rejection(chat.send(room, { from: "ann", body: "x" }))).toMatchObject({ code: "KIT_SERVER_FULL" });
+    expect(await rejection(chat.create("third", { members: ["ann"] }))).toMatchObject({ code: "KIT_SERVER_FULL" });
+    expect(await rejection(chat.join(room, "carl"))).toMatchObject({ code: "KIT_SERVER_FULL" });
+    expect((await redis.keys()).toSorted()).toEqual(keysBefore.toSorted());
+    expect((await chat.inspect(room)).head).toBe(300);
+    await chat.ack("bob", { chat: room, seq: 299 });
+    expect((await chat.inspect(room)).messages).toBe(1);
+    await chat.leave(room, "bob");
+    expect((await chat.inspect(room)).messages).toBe(0);
+    await chat.delete("other");
+    await chat.delete(room);
+    expect(await fixture.keysLeft()).toEqual([]);
+  });
+});
+
+describe("another version", () => {
+  it("may add fields to messages, which this one ignores", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 1);
+    const { messages, heads } = fixture.keysOf(room);
+    const { at } = (await chat.history(room)).messages[0]!;
+    await fixture.db.xadd(messages, `2-${at}`, "f", "ann", "s", "hello", "new", "field", "more", "x");
+    await fixture.db.xadd(messages, `3-${at}`, "f", "ann", "q", "kind", "x", "y");
+    await fixture.db.hset(heads, room, `3 0 ${at} 0 0`);
+    expect((await drain(chat, "bob")).messages.map(({ body }) => body)).toEqual(["m1", "hello", "kind"]);
+  });
+
+  it("that wrote a chat or the division is refused, and nothing is changed", async () => {
+    const chat = await made();
+    const { meta } = fixture.keysOf(room);
+    await fixture.db.hset(meta, "layout", "2");
+    for (const call of [
+      () => chat.create(room),
+      () => chat.send(room, { from: "ann", body: "x" }),
+      () => chat.ack("bob", { chat: room, seq: 1 }),
+      () => chat.join(room, "carl"),
+      () => chat.leave(room, "bob"),
+      () => chat.history(room),
+      () => chat.members(room),
+      () => chat.inspect(room),
+      () => chat.unread("bob", [room]),
+      () => chat.delete(room),
+    ])
+      expect(await rejection(call())).toMatchObject({ code: "KIT_LAYOUT" });
+    await fixture.db.hset(`${redis.prefix}:chat:{shards}:layout`, "layout", "2");
+    expect(await rejection(fixture.make().fetch("bob"))).toMatchObject({ code: "KIT_LAYOUT" });
+  });
+});
+
+describe("the number of shards", () => {
+  it("is that of the first who used the prefix", async () => {
+    const first = fixture.make({ shards: 3 });
+    await first.create(room, { members: ["ann", "bob"] });
+    const second = fixture.make({ shards: 16 });
+    await second.send(room, { from: "ann", body: "x" });
+    expect(seqsOf(await second.fetch("bob"))).toEqual([1]);
+    expect(await fixture.db.hget(`${redis.prefix}:chat:{shards}:layout`, "shards")).toBe("3");
+  });
+});

@@ -1,0 +1,136 @@
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { closedPort, rejection, watched } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Chat, ChatOptions } from "../src/index.js";
+import { fixtureOf, permanentKeys, room, sendMany, seqsOf, untilBlocked, upTo } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys });
+const fixture = fixtureOf(redis);
+
+/** A chat object behind a proxy. */
+const proxied = async (options: ChatOptions = {}): Promise<{ proxy: FaultProxy; chat: Chat }> => {
+  const { host, port } = redis.server.nodes[0]!;
+  const proxy = await FaultProxy.start({ host, port });
+  redis.defer(() => proxy.close());
+  const client = redis.connect({ host: "127.0.0.1", port: proxy.port }) as Redis;
+  const chat = fixture.on(client, options);
+  await chat.create(room, { members: ["ann", "bob"] });
+  return { proxy, chat };
+};
+
+describe("a lost connection", () => {
+  it("that swallowed the reply of a send doubles nothing", async () => {
+    const { proxy, chat } = await proxied();
+    proxy.down.cutNext = 1;
+    const before = proxy.stats.resets;
+    const sent = await chat.send(room, { from: "ann", body: "once" });
+    expect(proxy.stats.resets).toBe(before + 1);
+    expect(sent.seq).toBe(1);
+    expect((await chat.inspect(room)).head).toBe(1);
+  });
+
+  it("leaves a send without an answer unknown, and its client id tells", async () => {
+    const { proxy, chat } = await proxied({ deadlineMs: 300 });
+    proxy.down.hole = true;
+    const error = await rejection(chat.send(room, { from: "ann", body: "x", clientId: "m1" }));
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: "m1", retryable: true });
+    proxy.heal();
+    proxy.resetAll();
+    const again = await eventually(() => chat.send(room, { from: "ann", body: "x", clientId: "m1" }));
+    expect([again.seq, again.duplicate]).toEqual([1, true]);
+  });
+
+  it("of a waiter is replaced, and nothing that came meanwhile is missed", async () => {
+    const { proxy, chat } = await proxied();
+    const { token } = await chat.fetch("bob");
+    const waiting = watched(chat.wait("bob", { token }));
+    await untilBlocked(redis.server.nodes[0]!);
+    proxy.refuse = true;
+    proxy.resetAll();
+    await sendMany(fixture.make(), "ann", 1);
+    expect(waiting.isSettled).toBe(false);
+    proxy.refuse = false;
+    expect(await waiting.promise).toBe(true);
+    expect(seqsOf(await eventually(() => chat.fetch("bob", { token })))).toEqual([1]);
+  });
+
+  it("of a waiter that is half-open is noticed and replaced", async () => {
+    const { proxy, chat } = await proxied();
+    const { token } = await chat.fetch("bob");
+    const waiting = watched(chat.wait("bob", { token }));
+    await untilBlocked(redis.server.nodes[0]!);
+    const before = proxy.stats.accepted;
+    proxy.down.hole = true;
+    await sendMany(fixture.make(), "ann", 1);
+    await eventually(() => expect(proxy.stats.accepted).toBeGreaterThan(before), { timeoutMs: 25_000 });
+    expect(waiting.isSettled).toBe(false);
+    proxy.heal();
+    expect(await waiting.promise).toBe(true);
+  });
+
+  it("is waited out by a listener", async () => {
+    const { proxy, chat } = await proxied({ deadlineMs: 300 });
+    const seen: number[] = [];
+    const controller = new AbortController();
+    const listening = chat.listen("bob", { signal: controller.signal }).each(({ seq }) => void seen.push(seq));
+    await sendMany(fixture.make(), "ann", 2);
+    await eventually(() => expect(seen).toEqual([1, 2]));
+    proxy.refuse = true;
+    proxy.resetAll();
+    await sendMany(fixture.make(), "ann", 3);
+    const errors: string[] = [];
+    chat.on("error", ({ code }) => errors.push(code));
+    await eventually(() => expect(errors.length).toBeGreaterThan(0), { timeoutMs: 10_000 });
+    proxy.refuse = false;
+    await eventually(() => expect(seen).toEqual(upTo(5)), { timeoutMs: 15_000 });
+    await eventually(async () => expect((await fixture.make().unread("bob")).size).toBe(0), { timeoutMs: 10_000 });
+    controller.abort("enough");
+    expect(await rejection(listening)).toBe("enough");
+  });
+});
+
+describe("no server", () => {
+  it("rejects each first call in time, by name and address", async () => {
+    const port = await closedPort();
+    const client = new Redis({ host: "127.0.0.1", port, lazyConnect: true });
+    redis.defer(() => client.disconnect());
+    const chat = fixture.on(client, { deadlineMs: 200 });
+    for (const call of [
+      () => chat.send(room, { from: "ann", body: "x" }),
+      () => chat.fetch("bob"),
+      () => chat.wait("bob"),
+      () => chat.ack("bob", { chat: room, seq: 1 }),
+      () => chat.listen("bob").each(() => undefined),
+    ])
+      expect(await rejection(call())).toMatchObject({
+        code: "KIT_UNAVAILABLE",
+        message: expect.stringContaining(`127.0.0.1:${String(port)}`),
+      });
+  });
+});
+
+describe("close", () => {
+  it("waits for sends under way, ends waits and listeners, and lets nothing begin", async () => {
+    const chat = fixture.make();
+    await chat.create(room, { members: ["ann", "bob"] });
+    const { token } = await chat.fetch("bob");
+    const waiting = watched(chat.wait("bob", { token }));
+    const listening = watched(chat.listen("bob").each(() => undefined));
+    await untilBlocked(redis.server.nodes[0]!);
+    const sending = sendMany(chat, "ann", 50);
+    await chat.close();
+    await chat.close();
+    await sending;
+    expect(await rejection(waiting.promise)).toMatchObject({ code: "KIT_CLOSED" });
+    expect(await rejection(listening.promise)).toMatchObject({ code: "KIT_CLOSED" });
+    for (const call of [
+      () => chat.fetch("bob"),
+      () => chat.send(room, { from: "ann", body: "x" }),
+      () => chat.wait("bob"),
+    ])
+      expect(await rejection(call())).toMatchObject({ code: "KIT_CLOSED" });
+    expect((await fixture.make().inspect(room)).head).toBe(50);
+  });
+});
