@@ -1,3 +1,13 @@
+export {
+  addContact,
+  completeContact,
+  completeMember,
+  CONTACTS_KEPT,
+  joinGuild,
+  leaveGuild,
+  prefixRange,
+  removeContact,
+} from "./autocomplete.js";
 export { type ClassicConnections, redisConnection } from "./component.js";
 export { ClassicConfigs, configKey, setConfig } from "./configuration.js";
 export { type ClassicKeys, classicKeys } from "./keys.js";

@@ -24,6 +24,10 @@ export interface ClassicKeys {
   viewed(token: string): string;
   /** ZSET, item scored by minus its number of views, so that rank 0 is the most viewed. */
   readonly views: string;
+  /** list, the newest contact first. */
+  contacts(user: string): string;
+  /** ZSET of names, all with score 0. */
+  guild(guild: string): string;
   /** ZSET, token scored by the time it was written, while somebody waits for a replica. */
   readonly syncWait: string;
 }
@@ -47,6 +51,8 @@ export function classicKeys(prefix = ""): ClassicKeys {
     recent: `${prefix}recent:`,
     viewed: (token) => `${prefix}viewed:${token}`,
     views: `${prefix}viewed:`,
+    contacts: (user) => `${prefix}recent:${user}`,
+    guild: (guild) => `${prefix}members:${guild}`,
     syncWait: `${prefix}sync:wait`,
   };
 }

@@ -1,0 +1,78 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import { classicKeys } from "./keys.js";
+import { execute } from "./transaction.js";
+
+/** How many contacts a user keeps. */
+export const CONTACTS_KEPT = 100;
+
+/** The characters that a name may have, with the ones before `a` and behind `z`. */
+const VALID_CHARACTERS = "`abcdefghijklmnopqrstuvwxyz{";
+
+/** Row 37: `LREM`, `LPUSH`, `LTRIM` to the newest 100, in one `MULTI`. */
+export async function addContact(redis: Redis, user: string, contact: string, prefix = ""): Promise<void> {
+  const key = classicKeys(prefix).contacts(user);
+  await execute(
+    redis
+      .multi()
+      .lrem(key, 0, contact)
+      .lpush(key, contact)
+      .ltrim(key, 0, CONTACTS_KEPT - 1),
+  );
+}
+
+/** Row 37: `LREM`. */
+export async function removeContact(redis: Redis, user: string, contact: string, prefix = ""): Promise<void> {
+  await redis.lrem(classicKeys(prefix).contacts(user), 0, contact);
+}
+
+/**
+ * Row 37: all of the list by `LRANGE`, filtered here.
+ *
+ * Known fault: every keystroke transfers the whole list.
+ */
+export async function completeContact(redis: Redis, user: string, text: string, prefix = ""): Promise<string[]> {
+  const contacts = await redis.lrange(classicKeys(prefix).contacts(user), 0, -1);
+  return contacts.filter((contact) => contact.toLowerCase().startsWith(text));
+}
+
+/** Row 38: `ZADD` with score 0. */
+export async function joinGuild(redis: Redis, guild: string, user: string, prefix = ""): Promise<void> {
+  await redis.zadd(classicKeys(prefix).guild(guild), 0, user);
+}
+
+/** Row 38: `ZREM`. */
+export async function leaveGuild(redis: Redis, guild: string, user: string, prefix = ""): Promise<void> {
+  await redis.zrem(classicKeys(prefix).guild(guild), user);
+}
+
+/** Row 38: what sorts just before and just behind all names that begin with `text`, as far as those are a to z. */
+export function prefixRange(text: string): [start: string, end: string] {
+  const last = text.slice(-1);
+  const found = Array.from(VALID_CHARACTERS).findIndex((character) => character >= last);
+  const position = found === -1 ? VALID_CHARACTERS.length : found;
+  return [`${text.slice(0, -1)}${VALID_CHARACTERS[(position || 1) - 1]!}{`, `${text}{`];
+}
+
+/**
+ * Row 38: puts two marks with an id of their own around the names that begin with `text`, and then under `WATCH` reads their
+ * ranks, removes them and reads what stood between, at most ten. Again from the ranks when another wrote meanwhile.
+ *
+ * Known faults: four writes for each read; capitals, digits and other letters are not known; where nothing matches, the end
+ * of the range is negative and counts from the other side: wrong names, or all; a crash leaves marks; the marks of others
+ * take places of the ten; readers make each other try again, without end.
+ */
+export async function completeMember(redis: Redis, guild: string, text: string, prefix = ""): Promise<string[]> {
+  const key = classicKeys(prefix).guild(guild);
+  const id = randomUUID();
+  const [start, end] = prefixRange(text).map((bound) => bound + id) as [string, string];
+  await redis.zadd(key, 0, start, 0, end);
+  for (;;) {
+    await redis.watch(key);
+    const first = (await redis.zrank(key, start)) ?? 0;
+    const last = (await redis.zrank(key, end)) ?? 0;
+    const until = Math.min(first + 9, last - 2);
+    const replies = await execute(redis.multi().zrem(key, start, end).zrange(key, String(first), String(until)));
+    if (replies !== null) return (replies.at(-1) as string[]).filter((name) => !name.includes("{"));
+  }
+}
