@@ -1,0 +1,58 @@
+import { KitClosedError, type RedisLike } from "@kit/core";
+import { atDeadline, Deadline, attach, type AttachOptions, type ClientContext } from "@kit/core/toolkit";
+
+/** An object on a client: its calls are counted, and `close()` waits for them. */
+export class Attached {
+  readonly context: ClientContext;
+  readonly #what: string;
+  readonly #ending = new AbortController();
+  readonly #calls = new Set<Promise<unknown>>();
+  #closed: Promise<void> | undefined;
+
+  constructor(redis: RedisLike, what: string, options: AttachOptions) {
+    this.context = attach(redis, options);
+    this.#what = what;
+  }
+
+  /** Aborts when `close()` no longer waits for what is under way. */
+  get ending(): AbortSignal {
+    return this.#ending.signal;
+  }
+
+  /** @throws {KitClosedError} `close()` was called. */
+  assertOpen(): void {
+    if (this.#closed) throw new KitClosedError(this.#what);
+  }
+
+  /** Runs a call that `close()` waits for. */
+  async run<T>(operation: () => Promise<T>): Promise<T> {
+    this.assertOpen();
+    const call = operation();
+    this.#calls.add(call);
+    try {
+      return await call;
+    } finally {
+      this.#calls.delete(call);
+    }
+  }
+
+  /** Waits for the calls under way, at most `timeoutMs`; the first call decides. */
+  close(timeoutMs: number): Promise<void> {
+    this.#closed ??= this.#close(timeoutMs);
+    return this.#closed;
+  }
+
+  async #close(timeoutMs: number): Promise<void> {
+    const deadline = Deadline.in(timeoutMs);
+    if (this.#calls.size > 0)
+      await new Promise<void>((resolve) => {
+        const cancel = atDeadline(deadline, resolve);
+        void Promise.allSettled(this.#calls).then(() => {
+          cancel();
+          resolve();
+        });
+      });
+    this.#ending.abort(new KitClosedError(this.#what));
+    this.context.detach();
+  }
+}

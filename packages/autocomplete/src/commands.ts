@@ -1,0 +1,310 @@
+import { KitError } from "@kit/core";
+import { newToken } from "@kit/core/toolkit";
+import type { Attached } from "./attached.js";
+import {
+  byteOffsets,
+  type CheckedEntry,
+  checkFolded,
+  type Folded,
+  foldText,
+  isUnsearchable,
+  type Item,
+  parseRecord,
+} from "./entry.js";
+import { RebuildLostError } from "./errors.js";
+import { foldPrefix } from "./fold/index.js";
+import { type IndexKeys, indexKeys } from "./keys.js";
+import { select } from "./matching.js";
+import { type IndexRules, type IndexSettings, parseRules, rulesText } from "./options.js";
+import * as scripts from "./scripts/index.js";
+
+/** A put of an entry, or a drop of an id. */
+export type Change = { readonly put: CheckedEntry } | { readonly drop: string };
+
+/** One call of a change. */
+export interface WriteCall {
+  readonly op: string;
+  readonly signal: AbortSignal | undefined;
+  /** The rebuild that it is part of. */
+  readonly token?: string | undefined;
+}
+
+/** What a query found. */
+export interface Found {
+  /** The folded query. */
+  readonly query: string;
+  readonly rules: IndexRules;
+  readonly items: readonly Item[];
+  readonly hasMore: boolean;
+  readonly truncated: boolean;
+}
+
+/** What the commands tell the index. */
+export interface CommandEvents {
+  readonly mismatch: (stored: IndexRules) => void;
+  readonly damaged: () => void;
+}
+
+/** Staged data that nothing is written to for this long expires. */
+const stagedMs = 600_000;
+/** Rules change by a rebuild; more often within one call than this, something is wrong. */
+const mostTries = 5;
+const longestQuery = 512;
+
+/** One shard of an index: its keys, and the rules that it had when it was last seen. */
+interface Shard {
+  readonly keys: IndexKeys;
+  rules: string;
+  /** Those of a rebuild under way; empty: none was seen. */
+  staged: string;
+}
+
+/** FNV-1a of a code point's four bytes. */
+const hashOf = (codePoint: number): number => {
+  let hash = 0x811c9dc5;
+  for (let shift = 0; shift < 32; shift += 8) hash = Math.imul(hash ^ ((codePoint >>> shift) & 0xff), 0x01000193);
+  return hash >>> 0;
+};
+
+const idOf = (change: Change): string => ("put" in change ? change.put.id : change.drop);
+
+/** The scripts of one index, on its client. */
+export class IndexCommands {
+  readonly #name: string;
+  readonly #attached: Attached;
+  readonly #settings: IndexSettings;
+  readonly #events: CommandEvents;
+  readonly #shards: readonly Shard[];
+  readonly #own: string;
+  /** Rules by their text, so that a text is read once. */
+  readonly #rules = new Map<string, IndexRules>();
+
+  constructor(name: string, attached: Attached, settings: IndexSettings, events: CommandEvents) {
+    this.#name = name;
+    this.#attached = attached;
+    this.#settings = settings;
+    this.#events = events;
+    this.#own = rulesText(settings.rules);
+    this.#rules.set(this.#own, settings.rules);
+    this.#shards = Array.from({ length: settings.shards }, (_, shard) => ({
+      keys: indexKeys(attached.context.prefix, name, shard, settings.shards),
+      rules: this.#own,
+      staged: "",
+    }));
+  }
+
+  /**
+   * Makes changes, and resolves with how many of their items were there before. Of several shards: adds first, then drops,
+   * so that an item is never gone in between; a change that was overtaken by a later one takes back what it added.
+   */
+  async write(given: readonly Change[], call: WriteCall): Promise<number> {
+    const [single] = this.#shards;
+    if (this.#shards.length === 1 && single) {
+      const { known } = await this.#writeTo(single, given, "0", call);
+      return known;
+    }
+    const revision = await this.#revision(call.signal);
+    const changes = await this.#weighed(given, call.signal);
+    const overtaken = new Set<string>();
+    const each = async (phase: string, chosen: (shard: Shard) => readonly Change[]): Promise<number> => {
+      const counts = await Promise.all(
+        this.#shards.map(async (shard) => {
+          const own = chosen(shard);
+          if (own.length === 0) return 0;
+          const done = await this.#writeTo(shard, own, revision, { ...call, op: `${call.op}.${phase}` });
+          for (const id of done.overtaken) overtaken.add(id);
+          return done.known;
+        }),
+      );
+      return counts.reduce((sum, count) => sum + count, 0);
+    };
+    const isAdd =
+      (shard: Shard) =>
+      (change: Change): boolean =>
+        "put" in change && this.#belongs(change.put, shard);
+    await each("add", (shard) => changes.filter(isAdd(shard)));
+    const known = await each("drop", (shard) =>
+      changes.filter((change) => !isAdd(shard)(change)).map((change) => ({ drop: idOf(change) })),
+    );
+    if (overtaken.size > 0) await each("undo", () => [...overtaken].map((id) => ({ drop: id })));
+    return known;
+  }
+
+  /** @throws {InvalidEntryError} nothing is left of the text, or too much. */
+  check({ id, text }: CheckedEntry): Folded {
+    return checkFolded(id, foldText(text, this.#settings.rules));
+  }
+
+  async touch(id: string, by: number, { op, signal }: WriteCall): Promise<boolean> {
+    const found = await Promise.all(
+      this.#shards.map(({ keys }) => scripts.touch.run(this.#context, keys, { op, id, by }, this.#options(signal, op))),
+    );
+    return found.includes(true);
+  }
+
+  async suggest(query: string, limit: number, signal: AbortSignal | undefined): Promise<Found> {
+    const rules = this.rulesOf(this.#shards[0]?.rules ?? "");
+    const nothing = { query: "", rules, items: [], hasMore: false, truncated: false };
+    if (query.length > longestQuery || isUnsearchable(query)) return nothing;
+    const prefix = foldPrefix(query, rules.fold);
+    if (prefix === "" && rules.empty === "nothing") return nothing;
+    const shard = this.#shardOf(prefix);
+    if (shard) return await this.#ask(shard, query, limit, signal);
+    const all = await Promise.all(this.#shards.map((one) => this.#ask(one, query, limit, signal)));
+    const items = new Map(all.flatMap((found) => found.items.map((item) => [item.id, item] as const)));
+    const best = select([...items.values()], prefix, rules.order === "weight").slice(0, limit);
+    const hasMore = items.size > limit || all.some((found) => found.hasMore);
+    return { query: prefix, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
+  }
+
+  /** Empties the generation that is not current, and marks it as that of a rebuild. */
+  async stage(token: string, signal: AbortSignal | undefined): Promise<void> {
+    const args = { token, settings: this.#own, keepMs: stagedMs };
+    await Promise.all(
+      this.#shards.map(({ keys }) => scripts.stage.run(this.#context, keys, args, this.#options(signal, token))),
+    );
+  }
+
+  /** Makes the staged generation current, shard after shard. */
+  async switchOver(token: string, signal: AbortSignal | undefined): Promise<void> {
+    for (const shard of this.#shards) {
+      const isDone = await scripts.switchOver.run(this.#context, shard.keys, { token }, this.#options(signal, token));
+      if (!isDone) throw new RebuildLostError(this.#name);
+      shard.rules = this.#own;
+      shard.staged = "";
+    }
+  }
+
+  async survey(signal: AbortSignal | undefined): Promise<scripts.Survey[]> {
+    return await Promise.all(
+      this.#shards.map(({ keys }) => scripts.survey.run(this.#context, keys, {}, this.#options(signal))),
+    );
+  }
+
+  async purge(signal: AbortSignal | undefined): Promise<void> {
+    await Promise.all(
+      this.#shards.map(({ keys }) =>
+        scripts.purge.run(this.#context, { keys: Object.values(keys) as string[] }, {}, this.#options(signal)),
+      ),
+    );
+  }
+
+  get #context(): Attached["context"] {
+    return this.#attached.context;
+  }
+
+  #options(signal: AbortSignal | undefined, op?: string): { deadlineMs: number; signal?: AbortSignal; op?: string } {
+    return { deadlineMs: this.#settings.deadlineMs, ...(signal && { signal }), ...(op !== undefined && { op }) };
+  }
+
+  /** The rules that a text says. */
+  rulesOf(text: string): IndexRules {
+    let rules = this.#rules.get(text);
+    if (!rules) {
+      rules = parseRules(text);
+      if (!rules)
+        throw new KitError("KIT_LAYOUT", `The index ${JSON.stringify(this.#name)} has settings of a newer version`);
+      this.#rules.set(text, rules);
+    }
+    return rules;
+  }
+
+  /** The shard that has all that begins with a folded text; undefined: all of them have some. */
+  #shardOf(prefix: string): Shard | undefined {
+    if (this.#shards.length === 1) return this.#shards[0];
+    const first = prefix.codePointAt(0);
+    return first === undefined ? undefined : this.#shards[hashOf(first) % this.#shards.length];
+  }
+
+  #foldFor({ text }: CheckedEntry, rules: string, shard: Shard): Folded {
+    const { fold, starts } = foldText(text, this.rulesOf(rules));
+    if (this.#shards.length === 1) return { fold, starts };
+    return { fold, starts: starts.filter((start) => this.#shardOf(fold.slice(start)) === shard) };
+  }
+
+  #belongs(entry: CheckedEntry, shard: Shard): boolean {
+    const rules = shard.staged === "" ? [shard.rules] : [shard.rules, shard.staged];
+    return rules.some((text) => this.#foldFor(entry, text, shard).starts.length > 0);
+  }
+
+  /** What the script is told of one change. */
+  #operands(change: Change, revision: string, shard: Shard, rules: string, staged: string): string[] {
+    if ("drop" in change) return [change.drop, revision, "", "", "", "", "", ""];
+    const { put } = change;
+    const first = this.#foldFor(put, rules, shard);
+    const second = staged === "" ? { fold: "", starts: [] } : this.#foldFor(put, staged, shard);
+    return [put.id, revision, put.weight, put.tail, first.fold, byteOffsets(first), second.fold, byteOffsets(second)];
+  }
+
+  async #writeTo(
+    shard: Shard,
+    changes: readonly Change[],
+    revision: string,
+    { op, signal, token = "" }: WriteCall,
+  ): Promise<{ readonly known: number; readonly overtaken: readonly string[] }> {
+    for (let tries = 0; tries < mostTries; tries++) {
+      const settings = token === "" ? shard.rules : this.#own;
+      const staged = token === "" && shard.staged !== settings ? shard.staged : "";
+      const operands = changes.flatMap((change) => this.#operands(change, revision, shard, settings, staged));
+      const args = { op, token, settings, staged, keepMs: stagedMs, changes: operands };
+      const reply = await scripts.write.run(this.#context, shard.keys, args, this.#options(signal, op));
+      if (reply.state === "done") return reply;
+      if (reply.state === "lost") throw new RebuildLostError(this.#name);
+      this.#learn(shard, reply.settings, reply.staged);
+    }
+    throw new KitError("KIT_CONFLICT", `The settings of ${JSON.stringify(this.#name)} keep changing`, {
+      retryable: true,
+    });
+  }
+
+  async #ask(shard: Shard, query: string, limit: number, signal: AbortSignal | undefined): Promise<Found> {
+    for (let tries = 0; tries < mostTries; tries++) {
+      const rules = this.rulesOf(shard.rules);
+      const prefix = foldPrefix(query, rules.fold);
+      const anchor = Array.from(prefix.slice(0, 2 * rules.rankedLength))
+        .slice(0, rules.rankedLength)
+        .join("");
+      const args = { settings: shard.rules, prefix, anchor, limit };
+      const reply = await scripts.suggest.run(this.#context, shard.keys, args, this.#options(signal));
+      if (reply.state === "found") {
+        if (reply.damaged > 0) this.#events.damaged();
+        const items = reply.items.map(({ id, record }) => parseRecord(id, record));
+        return { query: prefix, rules, items, hasMore: reply.hasMore, truncated: reply.truncated };
+      }
+      this.#learn(shard, reply.settings, shard.staged);
+    }
+    throw new KitError("KIT_CONFLICT", `The settings of ${JSON.stringify(this.#name)} keep changing`, {
+      retryable: true,
+    });
+  }
+
+  #learn(shard: Shard, rules: string, staged: string): void {
+    const stored = this.rulesOf(rules);
+    if (staged !== "") this.rulesOf(staged);
+    if (rules !== shard.rules && rules !== this.#own) this.#events.mismatch(stored);
+    shard.rules = rules;
+    shard.staged = staged;
+  }
+
+  /** A put without a weight keeps the one that the item has, also in shards that do not have the item yet. */
+  async #weighed(changes: readonly Change[], signal: AbortSignal | undefined): Promise<readonly Change[]> {
+    const ids = changes.flatMap((change) => ("put" in change && change.put.weight === "" ? [change.put.id] : []));
+    if (ids.length === 0 || this.#settings.rules.order !== "weight") return changes;
+    const all = await Promise.all(
+      this.#shards.map(({ keys }) => scripts.weights.run(this.#context, keys, { ids }, this.#options(signal))),
+    );
+    const weights = new Map(
+      ids.map((id, at) => [id, all.map((found) => found[at]).find((weight) => weight !== undefined)]),
+    );
+    return changes.map((change) => {
+      const weight = "put" in change && change.put.weight === "" ? weights.get(change.put.id) : undefined;
+      return "put" in change && weight !== undefined ? { put: { ...change.put, weight } } : change;
+    });
+  }
+
+  async #revision(signal: AbortSignal | undefined): Promise<string> {
+    const [{ keys } = { keys: undefined }] = this.#shards;
+    if (!keys) throw new Error("an index has at least one shard");
+    return await scripts.revision.run(this.#context, { index: keys.index }, {}, this.#options(signal, newToken()));
+  }
+}

@@ -1,0 +1,294 @@
+import { type RedisLike } from "@kit/core";
+import { Deadline, integerOption, newToken, onAbort, optionsObject, traced } from "@kit/core/toolkit";
+import { Attached } from "./attached.js";
+import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
+import { foldPrefix } from "./fold/index.js";
+import { type BookKeys, bookKeys } from "./keys.js";
+import { matchedStarts, type Suggestion, suggestionOf } from "./matching.js";
+import {
+  type BookSettings,
+  bookSettings,
+  callTerms,
+  type CallOptions,
+  type ChangeOptions,
+  changeTerms,
+  type ContactBookOptions,
+  type SuggestOptions,
+  suggestTerms,
+} from "./options.js";
+import * as scripts from "./scripts/index.js";
+
+/** What is known of a contact. */
+export interface ContactCard<Payload = unknown> {
+  /**
+   * The name that is displayed and searched: up to 512 UTF-16 units.
+   *
+   * @default what is stored, or the id
+   */
+  readonly text?: string | undefined;
+  /** Anything that JSON can hold. It is stored with `text`, and replaced with it. */
+  readonly payload?: Payload | undefined;
+}
+
+/** A contact. */
+export interface Contact<Payload = unknown> extends Omit<Suggestion<Payload>, "weight"> {
+  /**
+   * The instant at which one event would be worth as much as all of its events: epoch milliseconds by the server's clock.
+   * For most recent contacts, that of the last event.
+   */
+  readonly score: number;
+}
+
+/** Contacts that match. */
+export interface ContactSuggestions<Payload = unknown> {
+  /** The best first. */
+  readonly items: readonly Contact<Payload>[];
+  /** Whether more contacts match. */
+  readonly hasMore: boolean;
+  /** Names the state of the book that was searched; empty: there is none. A client that caches the book compares it. */
+  readonly version: string;
+}
+
+/** A whole book. */
+export interface ContactList<Payload = unknown> {
+  /** The best first. */
+  readonly items: readonly Contact<Payload>[];
+  /** The ids that are blocked, the latest first. */
+  readonly blocked: readonly string[];
+  readonly version: string;
+}
+
+interface BookItem extends Item {
+  readonly score: number;
+}
+
+interface Cached {
+  readonly version: string;
+  readonly items: readonly BookItem[];
+  readonly blocked: readonly string[];
+}
+
+const abortable = async <T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> => {
+  if (!signal) return await promise;
+  let stop: (() => void) | undefined;
+  const aborted = new Promise<never>((_resolve, reject) => {
+    stop = onAbort(signal, () => reject(signal.reason as Error));
+  });
+  return await Promise.race([promise, aborted]).finally(() => stop?.());
+};
+
+/** The oldest block ends when there are more. */
+const mostBlocked = 1_000;
+
+/**
+ * The recent contacts of one owner: a small list, ranked by the last event or by how often and how lately. Made by
+ * {@link createContactBook}.
+ *
+ * The book is fetched whole, once, and searched here; it is asked for its version at most each `maxAgeMs`. So a keystroke
+ * costs no round trip.
+ *
+ * After the recent contacts of "Redis in Action" (J. L. Carlson, 2013, section 6.1.1), without the whole list on each
+ * keystroke. Frecency by forward decay (Cormode, Shkapenyuk, Srivastava, Xu, ICDE 2009).
+ */
+export class ContactBook<Payload = unknown> implements AsyncDisposable {
+  readonly owner: string;
+  readonly #settings: BookSettings;
+  readonly #attached: Attached;
+  readonly #keys: BookKeys;
+  #cached: Cached | undefined;
+  #freshUntil = new Deadline(-Infinity);
+  #fetching: Promise<Cached> | undefined;
+  /** How often this object changed the book. */
+  #changes = 0;
+
+  /** @internal */
+  constructor(redis: RedisLike, owner: string, options: ContactBookOptions) {
+    this.owner = owner;
+    this.#settings = bookSettings(options);
+    const { prefix, isolate } = this.#settings;
+    this.#attached = new Attached(redis, "The contact book", { prefix, isolate });
+    try {
+      this.#keys = bookKeys(this.#attached.context.prefix, owner);
+    } catch (error) {
+      void this.#attached.close(0);
+      throw error;
+    }
+  }
+
+  /**
+   * Notes one event with a contact: a message sent, a call made. Resolves with false if the contact is blocked; then nothing
+   * was changed. Where there are `max` already, the lowest other one goes.
+   *
+   * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
+   * @throws {KitUnknownOutcomeError} the reply was lost; calling it again with its `op` counts once, unless eight other
+   * changes came between.
+   * @throws {KitUnavailableError} no server answered in time; nothing was changed.
+   * @throws {TypeError | RangeError} something is not of the type that it should be.
+   */
+  async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
+    const { op, signal } = changeTerms(options, newToken);
+    const { rules, deadlineMs, halfLifeMs, max, keepMs } = this.#settings;
+    const { text, payload } = optionsObject<ContactCard<Payload>>("card", card, ["text", "payload"]);
+    checkId(id);
+    // Without a text the id is one.
+    const tail = tailOf({ id, text: text ?? id, payload }, this.#settings.maxPayloadBytes);
+    checkFolded(id, foldText(text ?? id, rules));
+    const isKept = text === undefined && payload === undefined;
+    const args = { op, id, card: isKept ? "" : tail, halfLifeMs, max, keepMs };
+    return await this.#change("record", () =>
+      scripts.record.run(this.#attached.context, this.#keys, args, { deadlineMs, op, signal }),
+    );
+  }
+
+  /** Removes a contact; the next event brings it back. Resolves with whether it was there. */
+  async remove(id: string, options: ChangeOptions = {}): Promise<boolean> {
+    return await this.#forget("remove", id, options);
+  }
+
+  /** Removes a contact, and keeps it out until {@link unblock}. At most 1,000; the oldest block ends then. */
+  async block(id: string, options: ChangeOptions = {}): Promise<boolean> {
+    return await this.#forget("block", id, options);
+  }
+
+  /** Lets a contact in again, at its next event. Resolves with whether it was blocked. */
+  async unblock(id: string, options: ChangeOptions = {}): Promise<boolean> {
+    return await this.#forget("unblock", id, options);
+  }
+
+  /** The whole book. */
+  async list(options: CallOptions = {}): Promise<ContactList<Payload>> {
+    const { signal } = callTerms(options);
+    const { items, blocked, version } = await this.#run("list", () => this.#book(signal));
+    return { items: items.map((item) => this.#contactOf(item, "")), blocked, version };
+  }
+
+  /**
+   * The contacts with a word that begins with `query`, the best first; of an empty query all. Costs a round trip only where
+   * the book was not fetched, or not looked at for `maxAgeMs`.
+   *
+   * @throws {KitUnavailableError} no server answered in time, and nothing is known, or what is known is too old.
+   */
+  async suggest(query: string, options: SuggestOptions = {}): Promise<ContactSuggestions<Payload>> {
+    const { limit, signal } = suggestTerms(options);
+    if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
+    const { items, version } = await this.#run("suggest", () => this.#book(signal));
+    if (isUnsearchable(query)) return { items: [], hasMore: false, version };
+    const prefix = foldPrefix(query, this.#settings.rules.fold);
+    const found = items.filter((item) => matchedStarts(item, prefix).length > 0);
+    const shown = found.slice(0, limit).map((item) => this.#contactOf(item, prefix));
+    return { items: shown, hasMore: found.length > limit, version };
+  }
+
+  /** Deletes the book with its blocks. */
+  async purge(options: CallOptions = {}): Promise<void> {
+    const { signal } = callTerms(options);
+    const { deadlineMs } = this.#settings;
+    const keys = Object.values(this.#keys) as string[];
+    await this.#run("purge", () => scripts.purge.run(this.#attached.context, { keys }, {}, { deadlineMs, signal }));
+    this.#expire();
+  }
+
+  /**
+   * Ends this object: further calls reject with KitClosedError; those under way are waited for, at most `timeoutMs`
+   * (10,000). The client is not touched. Idempotent: the first call decides.
+   */
+  async close(options: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
+    const { timeoutMs = 10_000 } = optionsObject("options", options, ["timeoutMs"]);
+    await this.#attached.close(integerOption("timeoutMs", timeoutMs, 0));
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
+    // Owners are people: their names do not go into traces.
+    return await this.#attached.run(() => traced(`autocomplete.book.${operation}`, () => ({}), call));
+  }
+
+  async #forget(action: "remove" | "block" | "unblock", id: string, options: ChangeOptions): Promise<boolean> {
+    const { op, signal } = changeTerms(options, newToken);
+    const { deadlineMs, keepMs } = this.#settings;
+    const args = { op, action, id: checkId(id), max: mostBlocked, keepMs };
+    return await this.#change(action, () =>
+      scripts.forget.run(this.#attached.context, this.#keys, args, { deadlineMs, op, signal }),
+    );
+  }
+
+  async #change(operation: string, call: () => Promise<scripts.BookChange>): Promise<boolean> {
+    try {
+      const { isDone } = await this.#run(operation, call);
+      return isDone;
+    } finally {
+      // Also where the reply was lost: the change may have been made.
+      this.#expire();
+    }
+  }
+
+  /** The next read asks; the answer to one that is under way may not have the change. */
+  #expire(): void {
+    this.#changes++;
+    this.#freshUntil = new Deadline(-Infinity);
+    this.#fetching = undefined;
+  }
+
+  async #book(signal: AbortSignal | undefined): Promise<Cached> {
+    signal?.throwIfAborted();
+    if (this.#cached && this.#freshUntil.remainingMs > 0) return this.#cached;
+    // Shared by all who ask meanwhile, so no caller's signal ends it.
+    this.#fetching ??= this.#fetch();
+    return await abortable(this.#fetching, signal);
+  }
+
+  async #fetch(): Promise<Cached> {
+    const { deadlineMs, maxAgeMs } = this.#settings;
+    const { context } = this.#attached;
+    const changes = this.#changes;
+    const before = this.#cached;
+    const until = Deadline.in(maxAgeMs);
+    try {
+      const args = { version: before?.version ?? "-" };
+      const { version, content } = await scripts.fetch.run(context, this.#keys, args, { deadlineMs });
+      const cached = content
+        ? { version, items: content.contacts.map((one) => this.#itemOf(one)), blocked: content.blocked }
+        : (before ?? { version, items: [], blocked: [] });
+      if (changes === this.#changes) {
+        this.#cached = cached;
+        this.#freshUntil = until;
+      }
+      return cached;
+    } finally {
+      if (changes === this.#changes) this.#fetching = undefined;
+    }
+  }
+
+  #itemOf({ id, score, card }: scripts.StoredContact): BookItem {
+    const { text, payload } = splitTail(card);
+    return { id, text, payload, score, weight: 0, ...foldText(text, this.#settings.rules) };
+  }
+
+  #contactOf(item: BookItem, prefix: string): Contact<Payload> {
+    const { id, text, payload, ranges } = suggestionOf<Payload>(item, prefix, this.#settings.rules);
+    return { id, text, payload, ranges, score: item.score };
+  }
+}
+
+/**
+ * Makes a contact book object of one owner. Others of the same owner, in any process, share its data.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the owner cannot be part of a key.
+ *
+ * @example
+ * const book = createContactBook(redis, "user:1", { ranking: "frecent" });
+ * await book.record("user:7", { text: "Jean-Luc Picard" });
+ * const { items } = await book.suggest("pi");
+ */
+export const createContactBook = <Payload = unknown>(
+  redis: RedisLike,
+  owner: string,
+  options: ContactBookOptions = {},
+): ContactBook<Payload> => new ContactBook<Payload>(redis, owner, options);

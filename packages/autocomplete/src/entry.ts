@@ -1,0 +1,130 @@
+import { integerOption } from "@kit/core/toolkit";
+import { type EntryFault, InvalidEntryError } from "./errors.js";
+import { foldPrefix } from "./fold/index.js";
+import { type Entry, type MatchRules, mostWeight } from "./options.js";
+import { wordStarts } from "./words.js";
+
+const surrogate = /\p{Surrogate}/u;
+const control = /\p{Cc}/u;
+const mostIdBytes = 256;
+const mostTextUnits = 512;
+const mostFoldBytes = 2_048;
+
+/** What no name can hold. A query with it matches nothing. */
+export const isUnsearchable = (query: string): boolean =>
+  surrogate.test(query) || control.test(query.replace(/\s/g, ""));
+
+/** @throws {InvalidEntryError} it cannot be an id. */
+export const checkId = (id: string): string => {
+  if (typeof id !== "string") throw new TypeError(`Expected \`id\` to be a string, got ${typeof id}`);
+  if (id === "" || id.length > mostIdBytes || Buffer.byteLength(id) > mostIdBytes || surrogate.test(id))
+    throw new InvalidEntryError("", "id");
+  return id;
+};
+
+const textFault = (text: string): EntryFault | undefined => {
+  if (text.length > mostTextUnits) return "text-too-long";
+  if (surrogate.test(text)) return "text-ill-formed";
+  return isUnsearchable(text) ? "text-control" : undefined;
+};
+
+const payloadText = (id: string, payload: unknown, maxBytes: number): string | undefined => {
+  if (payload === undefined) return undefined;
+  let json: string | undefined;
+  try {
+    json = JSON.stringify(payload);
+  } catch {
+    // A bigint, a circle, or a toJSON that throws: what it holds is nobody's business here.
+  }
+  if (json === undefined) throw new InvalidEntryError(id, "payload-not-json");
+  if (json.length > maxBytes || Buffer.byteLength(json) > maxBytes)
+    throw new InvalidEntryError(id, "payload-too-large");
+  return json;
+};
+
+/** A text with a payload, as both structures store them: `text [NUL payload]`. No text has a NUL, and no JSON. */
+export const tailOf = ({ id, text, payload }: Entry, maxBytes: number): string => {
+  if (typeof text !== "string") throw new TypeError(`Expected \`text\` to be a string, got ${typeof text}`);
+  const fault = textFault(text);
+  if (fault) throw new InvalidEntryError(id, fault);
+  const json = payloadText(id, payload, maxBytes);
+  return json === undefined ? text : `${text}\0${json}`;
+};
+
+/** A text as it is searched: the folded form, which ends with a space, and where its words begin. */
+export interface Folded {
+  readonly fold: string;
+  /** Offsets in UTF-16 units. */
+  readonly starts: readonly number[];
+}
+
+/** A query that ends with a space means that its last word is complete, so a text has one at its end. */
+export const foldText = (text: string, rules: MatchRules): Folded => {
+  const fold = `${foldPrefix(text, rules.fold).trimEnd()} `;
+  return { fold, starts: wordStarts(fold, rules.match) };
+};
+
+/** @throws {InvalidEntryError} nothing is left of it, or too much. */
+export const checkFolded = (id: string, folded: Folded): Folded => {
+  if (folded.fold === " ") throw new InvalidEntryError(id, "text-empty");
+  if (Buffer.byteLength(folded.fold) > mostFoldBytes) throw new InvalidEntryError(id, "text-too-long");
+  return folded;
+};
+
+/** @throws {TypeError | RangeError} it is no weight. */
+export const checkWeight = (weight: number | undefined): string =>
+  weight === undefined ? "" : String(integerOption("weight", weight, 0, mostWeight));
+
+/** An entry that can be stored. */
+export interface CheckedEntry {
+  readonly id: string;
+  readonly weight: string;
+  readonly tail: string;
+  readonly text: string;
+}
+
+/**
+ * @throws {TypeError | RangeError} it is no entry, or its weight is none.
+ * @throws {InvalidEntryError} it cannot be stored.
+ */
+export const checkEntry = (entry: Entry, maxPayloadBytes: number): CheckedEntry => {
+  const given: unknown = entry;
+  if (typeof given !== "object" || given === null)
+    throw new TypeError(`Expected an entry to be an object, got ${given === null ? "null" : typeof given}`);
+  const id = checkId(entry.id);
+  return { id, weight: checkWeight(entry.weight), tail: tailOf(entry, maxPayloadBytes), text: entry.text };
+};
+
+/** An item as a reader has it. */
+export interface Item extends Folded {
+  readonly id: string;
+  readonly text: string;
+  readonly weight: number;
+  /** JSON; undefined: none. */
+  readonly payload: string | undefined;
+}
+
+/** Splits `text [NUL payload]`. */
+export const splitTail = (tail: string): { readonly text: string; readonly payload: string | undefined } => {
+  const at = tail.indexOf("\0");
+  return at < 0 ? { text: tail, payload: undefined } : { text: tail.slice(0, at), payload: tail.slice(at + 1) };
+};
+
+/** Reads a record of a script: `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`. */
+export const parseRecord = (id: string, record: string): Item => {
+  const [, weight, starts = "", fold = "", text = "", payload] = record.split("\0");
+  return { id, text, weight: Number(weight), payload, fold, starts: unitOffsets(fold, starts) };
+};
+
+const ascii = /^[\x20-\x7e]*$/;
+
+/** Offsets in UTF-16 units as offsets in bytes, which is what scripts count. */
+export const byteOffsets = ({ fold, starts }: Folded): string =>
+  (ascii.test(fold) ? starts : starts.map((start) => Buffer.byteLength(fold.slice(0, start)))).join(",");
+
+const unitOffsets = (fold: string, starts: string): number[] => {
+  const offsets = starts.split(",").map(Number);
+  if (ascii.test(fold)) return offsets;
+  const bytes = Buffer.from(fold);
+  return offsets.map((offset) => bytes.toString("utf8", 0, offset).length);
+};

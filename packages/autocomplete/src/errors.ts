@@ -1,0 +1,79 @@
+import { KitError } from "@kit/core";
+
+/**
+ * Codes of this package's own errors.
+ *
+ * - `KIT_AUTOCOMPLETE_ENTRY`: an id, a text or a payload that cannot be stored
+ * - `KIT_AUTOCOMPLETE_REBUILD`: a rebuild ended before it could switch; the index is as it was
+ * - `KIT_AUTOCOMPLETE_DAMAGED`: items are found that have no record; only as an `error` event
+ */
+export type AutocompleteErrorCode = "KIT_AUTOCOMPLETE_ENTRY" | "KIT_AUTOCOMPLETE_REBUILD" | "KIT_AUTOCOMPLETE_DAMAGED";
+
+/**
+ * Why an entry cannot be stored.
+ *
+ * - `id`: it is empty, longer than 256 bytes, or not well-formed Unicode
+ * - `text-empty`: nothing is left of it that could be searched for
+ * - `text-too-long`: over 512 UTF-16 units, or over 2,048 bytes once folded
+ * - `text-ill-formed`: it has half a surrogate pair
+ * - `text-control`: it has a control character other than white space
+ * - `payload-too-large`: its JSON is longer than `maxPayloadBytes`
+ * - `payload-not-json`: it cannot be written as JSON: a bigint, a circle, a function
+ */
+export type EntryFault =
+  "id" | "text-empty" | "text-too-long" | "text-ill-formed" | "text-control" | "payload-too-large" | "payload-not-json";
+
+const faults: Readonly<Record<EntryFault, string>> = {
+  id: "its id must be well-formed text of 1 to 256 bytes",
+  "text-empty": "nothing is left of its text that could be searched for",
+  "text-too-long": "its text has over 512 characters, or over 2,048 bytes once folded",
+  "text-ill-formed": "its text has half a surrogate pair",
+  "text-control": "its text has a control character",
+  "payload-too-large": "its payload is larger than maxPayloadBytes",
+  "payload-not-json": "its payload cannot be written as JSON",
+};
+
+/** An entry that cannot be stored. Nothing was written of it. */
+export class InvalidEntryError extends KitError {
+  override name = "InvalidEntryError";
+  /** The entry's id; empty where that is what is wrong. */
+  readonly id: string;
+  readonly fault: EntryFault;
+
+  constructor(id: string, fault: EntryFault) {
+    super("KIT_AUTOCOMPLETE_ENTRY", `An entry cannot be stored: ${faults[fault]}`);
+    this.id = id;
+    this.fault = fault;
+  }
+}
+
+/**
+ * A rebuild ended before it could switch: another rebuild took its place, or it wrote nothing for ten minutes. The index is
+ * as it was.
+ */
+export class RebuildLostError extends KitError {
+  override name = "RebuildLostError";
+  /** The index's name. */
+  readonly index: string;
+
+  constructor(index: string) {
+    super(
+      "KIT_AUTOCOMPLETE_REBUILD",
+      `The rebuild of ${JSON.stringify(index)} is over: another one took its place, or it wrote nothing for ten minutes`,
+      { retryable: true },
+    );
+    this.index = index;
+  }
+}
+
+/** Items were found that have no record: the server dropped a key (eviction), or somebody deleted it. A rebuild heals it. */
+export class DamagedIndexError extends KitError {
+  override name = "DamagedIndexError";
+  /** The index's name. */
+  readonly index: string;
+
+  constructor(index: string) {
+    super("KIT_AUTOCOMPLETE_DAMAGED", `The index ${JSON.stringify(index)} has lost records: a rebuild restores them`);
+    this.index = index;
+  }
+}

@@ -1,0 +1,114 @@
+/** How text is folded. Two processes that search the same names must use the same. */
+export interface FoldOptions {
+  /**
+   * `"fold"` ignores accents: on Latin, Greek, Arabic and Hebrew letters, and of ё. Letters with a stroke and ligatures
+   * become their plain forms (ø, ł, æ). Marks of other scripts are letters of their own and stay. `"keep"` keeps all.
+   *
+   * @default "fold"
+   */
+  readonly marks?: "fold" | "keep" | undefined;
+  /**
+   * Only Turkish (`"tr"`) and Azerbaijani (`"az"`) matter: there, I and ı are one letter, and İ and i another. Elsewhere
+   * I and i are one, and with `marks: "fold"` all four.
+   *
+   * @default none
+   */
+  readonly locale?: string | undefined;
+}
+
+/** Changes whenever the rules below give another result for some text. */
+const rules = 1;
+
+const runtime = (globalThis as { process?: { readonly versions?: { readonly unicode?: string } } }).process;
+
+/**
+ * The version of what {@link fold} does: that of its rules, and of the Unicode data of this runtime. Texts that were
+ * folded under different versions may differ, most likely in letters that are new to Unicode.
+ */
+export const foldVersion: string = `${String(rules)}/${runtime?.versions?.unicode ?? "unknown"}`;
+
+const ascii = /^[\x20-\x7e]*$/;
+const spaces = /\s+/g;
+const ignorable = /\p{Default_Ignorable_Code_Point}+/gu;
+const hangul = /[\u1100-\u11ff\uac00-\ud7a3]/;
+const syllables = /[\uac00-\ud7a3]+/g;
+const compound = /[\u1169\u116e\u1173\u11a8-\u11c2]|[\u116a-\u1174]/g;
+const lettersWithMarks = /([\p{Script=Latin}\p{Script=Greek}\p{Script=Arabic}\p{Script=Hebrew}])\p{Mn}+/gu;
+const cyrillicYo = /\u0435\u0308/g;
+const strokes: Readonly<Record<string, string>> = {
+  ł: "l",
+  ø: "o",
+  đ: "d",
+  ħ: "h",
+  ŧ: "t",
+  ð: "d",
+  þ: "th",
+  æ: "ae",
+  œ: "oe",
+  ı: "i",
+};
+const letterWithStroke = /[łøđħŧðþæœı]/g;
+
+// The letters that a keyboard sends for what Unicode has as one: final consonants as the first ones they are typed as,
+// and vowels and finals of two keys apart. So each state while a syllable is typed is a prefix of the next.
+const initials = "ᄀᄁᄂᄃᄄᄅᄆᄇᄈᄉᄊᄋᄌᄍᄎᄏᄐᄑᄒ";
+const compatible = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ";
+const finals =
+  "ㄱ,ㄲ,ㄱㅅ,ㄴ,ㄴㅈ,ㄴㅎ,ㄷ,ㄹ,ㄹㄱ,ㄹㅁ,ㄹㅂ,ㄹㅅ,ㄹㅌ,ㄹㅍ,ㄹㅎ,ㅁ,ㅂ,ㅂㅅ,ㅅ,ㅆ,ㅇ,ㅈ,ㅊ,ㅋ,ㅌ,ㅍ,ㅎ".split(",");
+const keystrokes = new Map<string, string>([
+  ["\u116a", "\u1169\u1161"],
+  ["\u116b", "\u1169\u1162"],
+  ["\u116c", "\u1169\u1175"],
+  ["\u116f", "\u116e\u1165"],
+  ["\u1170", "\u116e\u1166"],
+  ["\u1171", "\u116e\u1175"],
+  ["\u1174", "\u1173\u1175"],
+  ...finals.map((keys, index): [string, string] => [
+    String.fromCharCode(0x11a8 + index),
+    Array.from(keys, (key) => initials[compatible.indexOf(key)]).join(""),
+  ]),
+]);
+
+const typed = (text: string): string =>
+  text
+    .replace(syllables, (run) => run.normalize("NFD"))
+    .replace(compound, (letter) => keystrokes.get(letter) ?? letter);
+
+/** As {@link fold}, but a space at the end stays: in a query it means that the word before is complete. */
+export const foldPrefix = (text: string, { marks = "fold", locale = "" }: FoldOptions = {}): string => {
+  const turkic = /^(?:tr|az)\b/i.test(locale) ? locale : undefined;
+  if (ascii.test(text) && turkic === undefined) return text.toLowerCase().replace(spaces, " ").replace(/^ /, "");
+  if (/\p{Surrogate}/u.test(text))
+    throw new RangeError("Expected text to be well-formed Unicode, got half a surrogate pair");
+  const lower = (given: string): string => (turkic ? given.toLocaleLowerCase(turkic) : given.toLowerCase());
+  const upper = (given: string): string => (turkic ? given.toLocaleUpperCase(turkic) : given.toUpperCase());
+  let folded = text.normalize("NFKC").replace(ignorable, "").normalize("NFKC");
+  // There and back: ß and SS meet at ss, and what has only a capital, or only a small letter, meets its kin.
+  folded = lower(upper(lower(folded)))
+    .replaceAll("ς", "σ")
+    .replaceAll("i\u0307", "i");
+  if (marks === "fold") {
+    folded = folded.normalize("NFD").replace(lettersWithMarks, "$1").replace(cyrillicYo, "\u0435");
+    folded = folded.replace(letterWithStroke, (letter) =>
+      turkic && letter === "ı" ? letter : (strokes[letter] ?? letter),
+    );
+  }
+  folded = folded.normalize("NFKC").replace(ignorable, "");
+  if (hangul.test(folded)) folded = typed(folded);
+  return folded.replace(spaces, " ").replace(/^ /, "");
+};
+
+/**
+ * The form of `text` that names are compared by: equal for texts that people take for the same, whatever their case,
+ * width, accents, spaces or invisible characters. It is for comparing, not for showing, and its order is that of code
+ * points, not of a dictionary.
+ *
+ * After the case folding and NFKC of the Unicode Standard (sections 3.13 and 3.11), with the accents of Unicode Technical
+ * Report 30. Folding twice gives what folding once does.
+ *
+ * @throws {RangeError} the text has half a surrogate pair.
+ *
+ * @example
+ * fold("  ＳＴＲＡẞＥ ") === fold("straße"); // "strasse"
+ */
+export const fold = (text: string, options: FoldOptions = {}): string => foldPrefix(text, options).replace(/ $/, "");

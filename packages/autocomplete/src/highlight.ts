@@ -1,0 +1,56 @@
+import { foldPrefix, type FoldOptions } from "./fold/index.js";
+
+/** A part of a displayed text: from its first UTF-16 unit to that behind its last, as `String.prototype.slice` takes them. */
+export type Range = readonly [start: number, end: number];
+
+const asIs = /^(?! )(?!.* {2})[\x21-\x7e ]*$/;
+const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
+
+/** Where each UTF-16 unit of the folded text comes from; undefined: pieces of the text fold differently than the whole. */
+const origins = (text: string, folded: string, options: FoldOptions): Range[] | undefined => {
+  const found: Range[] = [];
+  let joined = "";
+  for (const { segment, index } of graphemes.segment(text)) {
+    // A letter before keeps a space from being taken for one at the beginning.
+    let piece = foldPrefix(`x${segment}`, options).slice(1);
+    if (piece === " " && (joined === "" || joined.endsWith(" "))) piece = "";
+    joined += piece;
+    while (found.length < joined.length) found.push([index, index + segment.length]);
+  }
+  return joined.trimEnd() === folded.trimEnd() ? found : undefined;
+};
+
+/**
+ * Which parts of `text` a query matched: from each of `starts` (offsets in its folded form) as many folded units as the
+ * query has. What people take for one character is never cut: a range is widened to whole ones. Empty where the displayed
+ * text cannot be brought in line with its folded form.
+ */
+export const highlight = (
+  text: string,
+  folded: string,
+  options: FoldOptions,
+  starts: readonly number[],
+  query: string,
+): Range[] => {
+  const { length } = query.trimEnd();
+  if (length === 0) return [];
+  if (asIs.test(text)) return merged(starts.map((start): Range => [start, start + length]));
+  const from = origins(text, folded, options);
+  if (!from) return [];
+  return merged(
+    starts.flatMap((start): Range[] => {
+      const [first, last] = [from[start], from[start + length - 1]];
+      return first && last ? [[first[0], last[1]]] : [];
+    }),
+  );
+};
+
+const merged = (ranges: readonly Range[]): Range[] => {
+  const result: Range[] = [];
+  for (const range of ranges) {
+    const last = result.at(-1);
+    if (last && range[0] <= last[1]) result[result.length - 1] = [last[0], Math.max(last[1], range[1])];
+    else result.push(range);
+  }
+  return result;
+};

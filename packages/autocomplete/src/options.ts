@@ -1,0 +1,406 @@
+import { integerOption, optionsObject, signalOption, textOption } from "@kit/core/toolkit";
+import { type FoldOptions, foldVersion } from "./fold/index.js";
+import type { Match } from "./words.js";
+
+/** How an object works on its client. */
+export interface ClientOptions {
+  /**
+   * What all keys begin with.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Works on a duplicate of the client: costs a connection, and one that goes silent is then replaced.
+   *
+   * @default false
+   */
+  readonly isolate?: boolean | undefined;
+  /**
+   * Every single command settles within this many milliseconds, whatever the network does.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** What decides whether a query matches a text. */
+export interface MatchOptions extends FoldOptions {
+  /**
+   * `"word-start"`: a query may begin at any word of a text, and go on over the words behind it. `"phrase"`: only at the
+   * beginning of the text; a fraction of the memory for names of several words.
+   *
+   * @default "word-start"
+   */
+  readonly match?: Match | undefined;
+}
+
+/** Settings of a prefix index. All but the first three are stored with the data, and the stored ones count. */
+export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
+  /**
+   * `"alphabetical"`: by code points of the folded text. `"weight"`: the name that equals the query first, then the highest
+   * weight, then alphabetical; costs some four more rows for each word.
+   *
+   * @default "alphabetical"
+   */
+  readonly order?: "alphabetical" | "weight" | undefined;
+  /**
+   * Prefixes of up to this many characters are ranked when they are written: 1 to 8. Longer ones are ranked when they are
+   * read, exactly unless they are very common. Each costs a row of about 100 bytes for each word. Only for
+   * `order: "weight"`.
+   *
+   * @default 3
+   */
+  readonly rankedLength?: number | undefined;
+  /**
+   * What an empty query gives: `"nothing"`, or the `"top"` of the order.
+   *
+   * @default "nothing"
+   */
+  readonly empty?: "nothing" | "top" | undefined;
+  /**
+   * Over how many hash tags the index is spread, by the first character of each word: 1 to 64. A query still asks one of
+   * them. Worth it above some five million names. It is part of the name: with another number it is another index.
+   *
+   * @default 1
+   */
+  readonly shards?: number | undefined;
+  /**
+   * How long the JSON of a payload may be, in bytes: up to 65,536.
+   *
+   * @default 4096
+   */
+  readonly maxPayloadBytes?: number | undefined;
+}
+
+/** Settings of a contact book. */
+export interface ContactBookOptions extends ClientOptions, MatchOptions {
+  /**
+   * `"recent"`: by the last event. `"frecent"`: each event counts, and half as much after `halfLifeMs`. It may be changed at
+   * any time: past events keep their place.
+   *
+   * @default "recent"
+   */
+  readonly ranking?: "recent" | "frecent" | undefined;
+  /**
+   * After how long an event counts half, in milliseconds. Shorter: nearer to most recent; longer: nearer to most frequent.
+   *
+   * @default 1209600000 (14 days)
+   */
+  readonly halfLifeMs?: number | undefined;
+  /**
+   * How many contacts are kept, the lowest go: 1 to 1,000.
+   *
+   * @default 100
+   */
+  readonly max?: number | undefined;
+  /**
+   * For how long a fetched book is used without asking whether it changed, in milliseconds. Changes by this object are seen
+   * at once.
+   *
+   * @default 5000
+   */
+  readonly maxAgeMs?: number | undefined;
+  /**
+   * The book is deleted so long after its last change, in milliseconds; null: never.
+   *
+   * @default 31536000000 (365 days)
+   */
+  readonly keepMs?: number | null | undefined;
+  /**
+   * How long the JSON of a payload may be, in bytes: up to 65,536.
+   *
+   * @default 4096
+   */
+  readonly maxPayloadBytes?: number | undefined;
+}
+
+/** One call. */
+export interface CallOptions {
+  /** Rejects the call with `signal.reason`; what was sent may still happen. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One change. */
+export interface ChangeOptions extends CallOptions {
+  /**
+   * The operation id: the same one sent again within a minute changes nothing. To be taken from a
+   * `KitUnknownOutcomeError`.
+   *
+   * @default a new one
+   */
+  readonly op?: string | undefined;
+}
+
+/** One change of a weight. */
+export interface TouchOptions extends ChangeOptions {
+  /**
+   * How much is added: any integer. A weight stays between 0 and 9,999,999,999,999.
+   *
+   * @default 1
+   */
+  readonly by?: number | undefined;
+}
+
+/** One query. */
+export interface SuggestOptions extends CallOptions {
+  /**
+   * How many items at most: 1 to 200.
+   *
+   * @default 10
+   */
+  readonly limit?: number | undefined;
+}
+
+/** A search box. */
+export interface SessionOptions {
+  /**
+   * How many items an answer has at most: 1 to 200.
+   *
+   * @default 10
+   */
+  readonly limit?: number | undefined;
+  /**
+   * How many items are asked for, so that what is typed next can be answered without a round trip: up to 200, and no fewer
+   * than `limit`.
+   *
+   * @default 50
+   */
+  readonly prefetch?: number | undefined;
+  /**
+   * For how long an answer of the server is used for what is typed next, in milliseconds.
+   *
+   * @default 10000
+   */
+  readonly maxAgeMs?: number | undefined;
+  /**
+   * How long a keystroke waits for the next one before the server is asked, in milliseconds. What can be answered locally
+   * does not wait.
+   *
+   * @default 0
+   */
+  readonly debounceMs?: number | undefined;
+}
+
+/** Many entries at once. */
+export interface PutManyOptions<Payload> extends CallOptions {
+  /**
+   * Called for each entry that cannot be stored, and the rest goes on. Without it the first such entry ends the call.
+   *
+   * @default undefined
+   */
+  readonly onInvalid?: ((error: Error, entry: Entry<Payload>) => void) | undefined;
+}
+
+/** What can be found. */
+export interface Entry<Payload = unknown> {
+  /** Names the entry for good: 1 to 256 bytes. */
+  readonly id: string;
+  /** What it is found by, and what is displayed, as it is: up to 512 UTF-16 units. */
+  readonly text: string;
+  /**
+   * An integer from 0 to 9,999,999,999,999; higher comes first in an index by weight. Left out: as it was, or 0.
+   */
+  readonly weight?: number | undefined;
+  /** Anything that JSON can hold; comes back with each suggestion. */
+  readonly payload?: Payload | undefined;
+}
+
+export const mostWeight = 9_999_999_999_999;
+const clientNames = ["prefix", "isolate", "deadlineMs"];
+const matchNames = ["match", "marks", "locale"];
+const dayMs = 86_400_000;
+
+const choice = <T extends string>(name: string, value: T, choices: readonly T[]): T => {
+  if (choices.includes(value)) return value;
+  const wanted = choices.map((one) => `"${one}"`).join(" or ");
+  if (typeof value !== "string") throw new TypeError(`Expected \`${name}\` to be ${wanted}, got ${typeof value}`);
+  throw new RangeError(`Expected \`${name}\` to be ${wanted}`);
+};
+
+/** Only two locales fold differently: any other is the same as none. */
+const localeOption = (locale: string | undefined): string => {
+  if (locale === undefined) return "";
+  const [canonical = ""] = Intl.getCanonicalLocales(textOption("locale", locale, 64));
+  return /^(?:tr|az)\b/.exec(canonical)?.[0] ?? "";
+};
+
+/** Rules by which texts are folded and matched, with every default filled in. */
+export interface MatchRules {
+  readonly match: Match;
+  readonly fold: { readonly marks: "fold" | "keep"; readonly locale: string };
+}
+
+const matchRules = ({ match = "word-start", marks = "fold", locale }: MatchOptions): MatchRules => ({
+  match: choice("match", match, ["phrase", "word-start"]),
+  fold: { marks: choice("marks", marks, ["fold", "keep"]), locale: localeOption(locale) },
+});
+
+/** What is stored with a generation of an index. */
+export interface IndexRules extends MatchRules {
+  readonly order: "alphabetical" | "weight";
+  readonly rankedLength: number;
+  readonly empty: "nothing" | "top";
+  readonly foldVersion: string;
+}
+
+/** The rules as a generation has them. Scripts read `order`, `ranked` and `empty` out of it. */
+export const rulesText = ({ order, match, rankedLength, empty, fold, foldVersion: version }: IndexRules): string =>
+  `order=${order} match=${match} ranked=${String(rankedLength)} empty=${empty} marks=${fold.marks} locale=${fold.locale} fold=${version}`;
+
+const rulesPattern =
+  /^order=(alphabetical|weight) match=(phrase|word-start) ranked=([1-8]) empty=(nothing|top) marks=(fold|keep) locale=(tr|az|) fold=(\S+)$/;
+
+/** The rules that a text says; undefined: a newer version wrote it. */
+export const parseRules = (text: string): IndexRules | undefined => {
+  const [found, order, match, ranked, empty, marks, locale = "", version = ""] = rulesPattern.exec(text) ?? [];
+  if (found === undefined) return undefined;
+  return {
+    order: order as IndexRules["order"],
+    match: match as Match,
+    rankedLength: Number(ranked),
+    empty: empty as IndexRules["empty"],
+    fold: { marks: marks as "fold" | "keep", locale },
+    foldVersion: version,
+  };
+};
+
+interface ClientSettings {
+  readonly prefix: string | undefined;
+  readonly isolate: boolean | undefined;
+  readonly deadlineMs: number;
+}
+
+const clientSettings = ({ prefix, isolate, deadlineMs = 2_000 }: ClientOptions): ClientSettings => ({
+  prefix,
+  isolate,
+  deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
+});
+
+/** Checked, with every default filled in. */
+export interface IndexSettings extends ClientSettings {
+  readonly rules: IndexRules;
+  readonly shards: number;
+  readonly maxPayloadBytes: number;
+}
+
+const indexNames = [...clientNames, ...matchNames, "order", "rankedLength", "empty", "shards", "maxPayloadBytes"];
+const payloadLimit = (bytes: number): number => integerOption("maxPayloadBytes", bytes, 0, 65_536);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const indexSettings = (options: PrefixIndexOptions): IndexSettings => {
+  const own = optionsObject<PrefixIndexOptions>("options", options, indexNames);
+  const { order = "alphabetical", rankedLength = 3, empty = "nothing", shards = 1, maxPayloadBytes = 4_096 } = own;
+  return {
+    ...clientSettings(own),
+    rules: {
+      ...matchRules(own),
+      order: choice("order", order, ["alphabetical", "weight"]),
+      rankedLength: integerOption("rankedLength", rankedLength, 1, 8),
+      empty: choice("empty", empty, ["nothing", "top"]),
+      foldVersion,
+    },
+    shards: integerOption("shards", shards, 1, 64),
+    maxPayloadBytes: payloadLimit(maxPayloadBytes),
+  };
+};
+
+/** Checked, with every default filled in. */
+export interface BookSettings extends ClientSettings {
+  readonly rules: MatchRules;
+  /** 0: only the last event counts. */
+  readonly halfLifeMs: number;
+  readonly max: number;
+  readonly maxAgeMs: number;
+  /** 0: for ever. */
+  readonly keepMs: number;
+  readonly maxPayloadBytes: number;
+}
+
+const bookOwn = ["ranking", "halfLifeMs", "max", "maxAgeMs", "keepMs", "maxPayloadBytes"];
+const bookNames = [...clientNames, ...matchNames, ...bookOwn];
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const bookSettings = (options: ContactBookOptions): BookSettings => {
+  const own = optionsObject<ContactBookOptions>("options", options, bookNames);
+  const { ranking = "recent", halfLifeMs = 14 * dayMs, max = 100 } = own;
+  const { maxAgeMs = 5_000, keepMs = 365 * dayMs, maxPayloadBytes = 4_096 } = own;
+  const checkedHalfLifeMs = integerOption("halfLifeMs", halfLifeMs, 1_000, 3_650 * dayMs);
+  return {
+    ...clientSettings(own),
+    rules: matchRules(own),
+    halfLifeMs: choice("ranking", ranking, ["recent", "frecent"]) === "recent" ? 0 : checkedHalfLifeMs,
+    max: integerOption("max", max, 1, 1_000),
+    maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, dayMs),
+    keepMs: keepMs === null ? 0 : integerOption("keepMs", keepMs, 1_000, 36_500 * dayMs),
+    maxPayloadBytes: payloadLimit(maxPayloadBytes),
+  };
+};
+
+const mostItems = 200;
+const limitOption = (limit: number): number => integerOption("limit", limit, 1, mostItems);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const suggestTerms = (options: SuggestOptions): { limit: number; signal: AbortSignal | undefined } => {
+  const { limit = 10, signal } = optionsObject<SuggestOptions>("options", options, ["limit", "signal"]);
+  return { limit: limitOption(limit), signal: signalOption("signal", signal) };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const callTerms = (options: CallOptions): { signal: AbortSignal | undefined } => {
+  const { signal } = optionsObject<CallOptions>("options", options, ["signal"]);
+  return { signal: signalOption("signal", signal) };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const changeTerms = (
+  options: ChangeOptions,
+  newOp: () => string,
+): { op: string; signal: AbortSignal | undefined } => {
+  const { op = newOp(), signal } = optionsObject<ChangeOptions>("options", options, ["op", "signal"]);
+  return { op: opOption(op), signal: signalOption("signal", signal) };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const touchTerms = (
+  options: TouchOptions,
+  newOp: () => string,
+): { op: string; by: number; signal: AbortSignal | undefined } => {
+  const { by = 1, ...rest } = optionsObject<TouchOptions>("options", options, ["by", "op", "signal"]);
+  return { ...changeTerms(rest, newOp), by: integerOption("by", by, -mostWeight, mostWeight) };
+};
+
+const opOption = (op: string): string => {
+  if (!/^[\w:.-]+$/.test(textOption("op", op, 128)))
+    throw new RangeError("Expected `op` to have only letters, digits and _ : . -");
+  return op;
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const putManyTerms = <Payload>(options: PutManyOptions<Payload>): PutManyOptions<Payload> => {
+  const { onInvalid, signal } = optionsObject<PutManyOptions<Payload>>("options", options, ["onInvalid", "signal"]);
+  if (onInvalid !== undefined && typeof onInvalid !== "function")
+    throw new TypeError(`Expected \`onInvalid\` to be a function, got ${typeof onInvalid}`);
+  return { onInvalid, signal: signalOption("signal", signal) };
+};
+
+/** Checked, with every default filled in. */
+export interface SessionTerms {
+  readonly limit: number;
+  readonly prefetch: number;
+  readonly maxAgeMs: number;
+  readonly debounceMs: number;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const sessionTerms = (options: SessionOptions): SessionTerms => {
+  const names = ["limit", "prefetch", "maxAgeMs", "debounceMs"];
+  const own = optionsObject<SessionOptions>("options", options, names);
+  const { limit = 10, prefetch = Math.max(50, limit), maxAgeMs = 10_000, debounceMs = 0 } = own;
+  return {
+    limit: limitOption(limit),
+    prefetch: integerOption("prefetch", prefetch, limit, mostItems),
+    maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, dayMs),
+    debounceMs: integerOption("debounceMs", debounceMs, 0, 60_000),
+  };
+};

@@ -1,0 +1,326 @@
+import { type KitError, type RedisLike } from "@kit/core";
+import { integerOption, newToken, optionsObject, traced, TypedEmitter } from "@kit/core/toolkit";
+import { Attached } from "./attached.js";
+import { type Change, IndexCommands } from "./commands.js";
+import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
+import { DamagedIndexError } from "./errors.js";
+import { suggestionOf, type Suggestions } from "./matching.js";
+import {
+  callTerms,
+  type CallOptions,
+  type ChangeOptions,
+  changeTerms,
+  type Entry,
+  type IndexRules,
+  type IndexSettings,
+  indexSettings,
+  type PrefixIndexOptions,
+  type PutManyOptions,
+  putManyTerms,
+  type SessionOptions,
+  sessionTerms,
+  type SuggestOptions,
+  suggestTerms,
+  type TouchOptions,
+  touchTerms,
+} from "./options.js";
+import { SuggestSession } from "./session.js";
+
+/** The rules of an index, as its options say them. */
+export type StoredRules = Required<
+  Pick<PrefixIndexOptions, "order" | "match" | "rankedLength" | "empty" | "marks" | "locale">
+> & {
+  /** The version of `fold()` by which it was written. */
+  readonly foldVersion: string;
+};
+
+/** What happens to an index. */
+export interface PrefixIndexEvents {
+  /**
+   * The stored rules, which count, are not those of this object: it was made with other options, or runs on another version
+   * of Unicode. It goes on by the stored ones until somebody calls `rebuild()`. Once for each difference.
+   */
+  readonly mismatch: readonly [event: { configured: StoredRules; stored: StoredRules }];
+  /** Something is wrong that no caller waits for: a {@link DamagedIndexError}. */
+  readonly error: readonly [error: KitError];
+}
+
+/** How large an index is. */
+export interface PrefixIndexInspection {
+  /** Null: nothing was ever put. */
+  readonly rules: StoredRules | null;
+  /** How many items there are; one in several shards counts in each. */
+  readonly items: number;
+  /** How many word starts are indexed. */
+  readonly rows: number;
+  /** How many ranked prefixes there are. */
+  readonly ranked: number;
+  /** What a rebuild that is under way has written; null: there is none. */
+  readonly staged: number | null;
+}
+
+/** What a rebuild did. */
+export interface RebuildResult {
+  /** How many entries it wrote. */
+  readonly items: number;
+}
+
+type Source<T> = Iterable<T> | AsyncIterable<T>;
+
+/** The work of one batch: a fraction of a millisecond of the server. A reader waits for no more than that. */
+const batchRows = 256;
+const batchItems = 100;
+const batchBytes = 131_072;
+
+const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: IndexRules): StoredRules => ({
+  order,
+  match,
+  rankedLength,
+  empty,
+  ...fold,
+  foldVersion,
+});
+
+/**
+ * An index of names that answers "what begins like this?", in any language. Made by {@link createPrefixIndex}.
+ *
+ * A read is one read-only script on one key slot: no lock, no retry, nothing left behind. A change is one atomic step, and
+ * is seen by the next read; with several shards, one atomic step in each.
+ *
+ * After the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and
+ * its limit to the letters a to z.
+ */
+export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEvents> implements AsyncDisposable {
+  readonly name: string;
+  readonly #settings: IndexSettings;
+  readonly #attached: Attached;
+  readonly #commands: IndexCommands;
+  #isDamaged = false;
+
+  /** @internal */
+  constructor(redis: RedisLike, name: string, options: PrefixIndexOptions) {
+    super();
+    this.name = name;
+    this.#settings = indexSettings(options);
+    const { prefix, isolate, rules } = this.#settings;
+    this.#attached = new Attached(redis, "The index", { prefix, isolate });
+    try {
+      this.#commands = new IndexCommands(name, this.#attached, this.#settings, {
+        mismatch: (stored) => this.emit("mismatch", { configured: storedRules(rules), stored: storedRules(stored) }),
+        damaged: () => this.#reportDamage(),
+      });
+    } catch (error) {
+      void this.#attached.close(0);
+      throw error;
+    }
+  }
+
+  /**
+   * Stores an entry, in place of what had its id: its old name is no longer found.
+   *
+   * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
+   * @throws {KitUnknownOutcomeError} the reply was lost; calling it again does no harm.
+   * @throws {KitUnavailableError} no server answered in time; nothing was changed.
+   * @throws {TypeError | RangeError} something is not of the type that it should be, or a weight out of range.
+   *
+   * @example
+   * await guild.put({ id: "player:7", text: "Zoë", payload: { level: 12 } });
+   */
+  async put(entry: Entry<Payload>, options: ChangeOptions = {}): Promise<void> {
+    const { op, signal } = changeTerms(options, newToken);
+    const put = checkEntry(entry, this.#settings.maxPayloadBytes);
+    this.#commands.check(put);
+    await this.#run("put", () => this.#commands.write([{ put }], { op, signal }));
+  }
+
+  /**
+   * Stores many entries, in small batches one after another, so that readers are not held up. Resolves with how many were
+   * stored. What ends it early leaves the batches before stored, each entry whole; calling it again does no harm.
+   *
+   * @throws {InvalidEntryError} an entry cannot be stored, and there is no `onInvalid`.
+   * @throws `signal.reason` if `signal` aborts first; what the source throws; and all that {@link put} throws.
+   */
+  async putMany(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<number> {
+    const terms = putManyTerms(options);
+    return await this.#run("putMany", () => this.#writeAll(entries, terms, undefined));
+  }
+
+  /** Removes an entry. Resolves with whether it was there. Throws as {@link put} does. */
+  async delete(id: string, options: ChangeOptions = {}): Promise<boolean> {
+    const { op, signal } = changeTerms(options, newToken);
+    const drop = checkId(id);
+    return await this.#run("delete", async () => (await this.#commands.write([{ drop }], { op, signal })) > 0);
+  }
+
+  /**
+   * Adds to an entry's weight: one, or what `by` says. Resolves with whether there is such an entry. The same `op` counts
+   * once, for a minute. During a rebuild, entries that it has not read yet get their weight from its source.
+   *
+   * @throws {TypeError} the index is alphabetical; and all that {@link put} throws.
+   */
+  async touch(id: string, options: TouchOptions = {}): Promise<boolean> {
+    const { op, by, signal } = touchTerms(options, newToken);
+    if (this.#settings.rules.order !== "weight") throw new TypeError('Expected an index made with `order: "weight"`');
+    return await this.#run("touch", () => this.#commands.touch(checkId(id), by, { op, signal }));
+  }
+
+  /**
+   * The entries with a word that begins with `query`, the best first. A space at its end says that its last word is complete.
+   * What no name can hold (a control character, half a surrogate pair, more than 512 characters) matches nothing.
+   *
+   * @throws {KitUnavailableError} no server answered in time.
+   * @throws `signal.reason` if `signal` aborts first.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * const { items } = await guild.suggest("zo", { limit: 5 });
+   */
+  async suggest(query: string, options: SuggestOptions = {}): Promise<Suggestions<Payload>> {
+    const { limit, signal } = suggestTerms(options);
+    if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
+    const found = await this.#run("suggest", () => this.#commands.suggest(query, limit, signal));
+    const items = found.items.map((item) => suggestionOf<Payload>(item, found.query, found.rules));
+    return { items, hasMore: found.hasMore, truncated: found.truncated };
+  }
+
+  /** A search box on this index: the latest keystroke wins, and what can be answered locally is. */
+  session(options: SessionOptions = {}): SuggestSession<Payload> {
+    const terms = sessionTerms(options);
+    this.#attached.assertOpen();
+    return new SuggestSession(
+      (query, limit, signal) => this.#run("suggest", () => this.#commands.suggest(query, limit, signal)),
+      terms,
+    );
+  }
+
+  /**
+   * Builds the index anew from `entries`, by the rules of this object, and puts it in place of the old one in one step.
+   * Readers see the old one until then, and never a mixture. Changes that others make meanwhile are kept: they win over
+   * what `entries` says of the same ids. What is not in `entries` and was not changed meanwhile is gone afterwards.
+   *
+   * What ends it early (a crash, too) leaves the index as it was; what was staged expires within ten minutes. Calling it
+   * elsewhere at the same time ends this one. With several shards, each is switched in one step, one after another.
+   *
+   * @throws {RebuildLostError} another rebuild took its place, or the source gave nothing for ten minutes.
+   * @throws all that {@link putMany} throws.
+   */
+  async rebuild(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<RebuildResult> {
+    const terms = putManyTerms(options);
+    return await this.#run("rebuild", async () => {
+      const token = newToken();
+      await this.#commands.stage(token, terms.signal);
+      const items = await this.#writeAll(entries, terms, token);
+      await this.#commands.switchOver(token, terms.signal);
+      this.#isDamaged = false;
+      return { items };
+    });
+  }
+
+  /** Counts what is there, without touching it. */
+  async inspect(options: CallOptions = {}): Promise<PrefixIndexInspection> {
+    const { signal } = callTerms(options);
+    const shards = await this.#run("inspect", () => this.#commands.survey(signal));
+    const sum = (count: "items" | "rows" | "ranked" | "staged"): number =>
+      shards.reduce((total, shard) => total + Math.max(0, shard[count]), 0);
+    const written = shards.find(({ settings }) => settings !== "");
+    return {
+      rules: written ? storedRules(this.#commands.rulesOf(written.settings)) : null,
+      items: sum("items"),
+      rows: sum("rows"),
+      ranked: sum("ranked"),
+      staged: shards.some(({ staged }) => staged >= 0) ? sum("staged") : null,
+    };
+  }
+
+  /** Deletes the index, and ends a rebuild that is under way. The next put begins it anew. */
+  async purge(options: CallOptions = {}): Promise<void> {
+    const { signal } = callTerms(options);
+    await this.#run("purge", () => this.#commands.purge(signal));
+  }
+
+  /**
+   * Ends this object: further calls reject with KitClosedError; those under way are waited for, at most `timeoutMs`
+   * (10,000), then they are rejected. The client is not touched. Idempotent: the first call decides.
+   */
+  async close(options: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
+    const { timeoutMs = 10_000 } = optionsObject("options", options, ["timeoutMs"]);
+    await this.#attached.close(integerOption("timeoutMs", timeoutMs, 0));
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
+    const context = (): object => ({ index: this.name });
+    return await this.#attached.run(() => traced(`autocomplete.${operation}`, context, call));
+  }
+
+  #reportDamage(): void {
+    if (this.#isDamaged) return;
+    this.#isDamaged = true;
+    this.emit("error", new DamagedIndexError(this.name));
+  }
+
+  async #writeAll(
+    entries: Source<Entry<Payload>>,
+    { onInvalid, signal }: PutManyOptions<Payload>,
+    token: string | undefined,
+  ): Promise<number> {
+    const { rules } = this.#settings;
+    const rowsEach = rules.order === "weight" ? 1 + rules.rankedLength : 1;
+    let written = 0;
+    let batch: Change[] = [];
+    let rows = 0;
+    let bytes = 0;
+    const flush = async (): Promise<void> => {
+      if (batch.length === 0) return;
+      const changes = batch;
+      batch = [];
+      rows = bytes = 0;
+      this.#attached.ending.throwIfAborted();
+      await this.#commands.write(changes, { op: newToken(), signal, token });
+      written += changes.length;
+    };
+    for await (const entry of entries) {
+      signal?.throwIfAborted();
+      let put: CheckedEntry;
+      try {
+        put = checkEntry(entry, this.#settings.maxPayloadBytes);
+        rows += this.#commands.check(put).starts.length * rowsEach;
+      } catch (error) {
+        if (!onInvalid) {
+          await flush();
+          throw error;
+        }
+        onInvalid(error as Error, entry);
+        continue;
+      }
+      batch.push({ put });
+      bytes += put.id.length + 3 * put.text.length + put.tail.length;
+      if (batch.length >= batchItems || rows >= batchRows || bytes >= batchBytes) await flush();
+    }
+    await flush();
+    return written;
+  }
+}
+
+/**
+ * Makes an index object: one name, any number of callers. Others of the same name, in any process, share its data.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ *
+ * @example
+ * const cities = createPrefixIndex<{ country: string }>(redis, "cities", { order: "weight" });
+ * await cities.put({ id: "2950159", text: "Berlin", weight: 3_426_354, payload: { country: "DE" } });
+ * const { items } = await cities.suggest("be");
+ */
+export const createPrefixIndex = <Payload = unknown>(
+  redis: RedisLike,
+  name: string,
+  options: PrefixIndexOptions = {},
+): PrefixIndex<Payload> => new PrefixIndex<Payload>(redis, name, options);

@@ -1,0 +1,44 @@
+-- book.lua - the head of a contact book: its version, and the operations that it has seen.
+--
+-- Defines layoutError, openBook
+--
+-- All inputs are parameters.
+local layoutError = 'KIT_LAYOUT the contact book was written by a newer version'
+local mostOps = 8
+
+-- The book as this call finds it; nil for a layout that is not ours. Reading the sizes fails on a key of another type
+-- before anything is changed.
+local function openBook(book, contacts, cards, blocked)
+  local layout, version, ops = unpack(redis.call('HMGET', book, 'layout', 'version', 'ops'))
+  if layout and layout ~= '1' then return nil end
+  redis.call('ZCARD', contacts)
+  redis.call('HLEN', cards)
+  redis.call('ZCARD', blocked)
+  local time = redis.call('TIME')
+  local state = { version = version or '', micros = time[1] * 1000000 + time[2] }
+  ops = ops or ''
+
+  function state.isDone(op)
+    return string.find(ops, op .. ' ', 1, true) ~= nil
+  end
+
+  -- Notes a change: a version that was never there before, also after the book was lost.
+  function state.save(op, keepMs)
+    local kept = {}
+    for one in string.gmatch(op .. ' ' .. ops, '%S+') do
+      if #kept < mostOps then kept[#kept + 1] = one end
+    end
+    state.version = string.format('%.0f', math.max(state.micros, (tonumber(version or 0) or 0) + 1))
+    redis.call('HSET', book, 'layout', '1', 'version', state.version, 'ops', table.concat(kept, ' ') .. ' ')
+    for _, key in ipairs({ book, contacts, cards, blocked }) do
+      if keepMs > 0 then
+        redis.call('PEXPIRE', key, keepMs)
+      else
+        redis.call('PERSIST', key)
+      end
+    end
+    return state.version
+  end
+
+  return state
+end

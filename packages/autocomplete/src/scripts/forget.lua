@@ -1,0 +1,43 @@
+-- forget.lua - removes a contact, blocks one, or ends a block.
+--
+-- KEYS[1]  book      hash     layout, version, ops
+-- KEYS[2]  contacts  zset     id to its score
+-- KEYS[3]  cards     hash     id to `text [NUL payload]`
+-- KEYS[4]  blocked   zset     id to server ms
+-- ARGV[1]  op        string   operation id: sent again, nothing changes
+-- ARGV[2]  action    string   `remove`, `block` or `unblock`
+-- ARGV[3]  id        string   the contact
+-- ARGV[4]  max       integer  how many may be blocked; the oldest block ends first
+-- ARGV[5]  keepMs    integer  how long the book lives after this, milliseconds; 0: for ever
+--
+-- Reply     {1, version}      done, now or by an earlier copy
+--           {0, version}      it was so before; nothing changed
+--           error KIT_LAYOUT  written by a newer version; nothing changed
+local book = KEYS[1]
+local contacts = KEYS[2]
+local cards = KEYS[3]
+local blocked = KEYS[4]
+local op = ARGV[1]
+local action = ARGV[2]
+local id = ARGV[3]
+local max = tonumber(ARGV[4])
+local keepMs = tonumber(ARGV[5])
+
+-- Libraries
+
+local state = openBook(book, contacts, cards, blocked)
+if not state then return redis.error_reply(layoutError) end
+if state.isDone(op) then return { 1, state.version } end
+local changed = 0
+if action ~= 'unblock' then
+  changed = redis.call('ZREM', contacts, id)
+  redis.call('HDEL', cards, id)
+end
+if action == 'block' then
+  changed = changed + redis.call('ZADD', blocked, string.format('%.0f', state.micros / 1000), id)
+  redis.call('ZREMRANGEBYRANK', blocked, 0, -max - 1)
+elseif action == 'unblock' then
+  changed = redis.call('ZREM', blocked, id)
+end
+if changed == 0 then return { 0, state.version } end
+return { 1, state.save(op, keepMs) }

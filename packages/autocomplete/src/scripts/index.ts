@@ -1,0 +1,252 @@
+import { defineScript, type Script } from "@kit/core";
+import bookSource from "./book.lua";
+import fetchSource from "./fetch.lua";
+import forgetSource from "./forget.lua";
+import itemsSource from "./items.lua";
+import purgeSource from "./purge.lua";
+import recordSource from "./record.lua";
+import revisionSource from "./revision.lua";
+import stageSource from "./stage.lua";
+import suggestSource from "./suggest.lua";
+import surveySource from "./survey.lua";
+import switchSource from "./switch.lua";
+import touchSource from "./touch.lua";
+import weightsSource from "./weights.lua";
+import writeSource from "./write.lua";
+
+type Generations = readonly ["aRows", "aRanked", "aItems", "bRows", "bRanked", "bItems"];
+const generations: Generations = ["aRows", "aRanked", "aItems", "bRows", "bRanked", "bItems"];
+
+/** What became of a batch of changes. */
+export type WriteReply =
+  | { readonly state: "done"; readonly known: number; readonly overtaken: readonly string[] }
+  | { readonly state: "settings"; readonly settings: string; readonly staged: string }
+  | { readonly state: "lost" };
+
+/** Puts and drops items of one shard. */
+export const write: Script<
+  readonly ["index", "ops", "live", ...Generations],
+  readonly ["op", "token", "settings", "staged", "keepMs", "...changes"],
+  WriteReply
+> = defineScript({
+  name: "autocomplete.write",
+  source: [itemsSource, writeSource],
+  keys: ["index", "ops", "live", ...generations],
+  args: ["op", "token", "settings", "staged", "keepMs", "...changes"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, first, ...rest] = raw as unknown[];
+    if (code === 2) return { state: "settings", settings: String(first), staged: String(rest[0]) };
+    return code === 1 ? { state: "done", known: Number(first), overtaken: rest.map(String) } : { state: "lost" };
+  },
+});
+
+/** Adds to a weight; resolves with whether there is such an item. */
+export const touch: Script<readonly ["index", "ops", "live", ...Generations], readonly ["op", "id", "by"], boolean> =
+  defineScript({
+    name: "autocomplete.touch",
+    source: [itemsSource, touchSource],
+    keys: ["index", "ops", "live", ...generations],
+    args: ["op", "id", "by"],
+    idempotent: true,
+    reply: (raw) => Number(raw) === 1,
+  });
+
+/** Begins a rebuild. */
+export const stage: Script<
+  readonly ["index", "live", ...Generations],
+  readonly ["token", "settings", "keepMs"],
+  undefined
+> = defineScript({
+  name: "autocomplete.stage",
+  source: stageSource,
+  keys: ["index", "live", ...generations],
+  args: ["token", "settings", "keepMs"],
+  idempotent: true,
+  reply: () => undefined,
+});
+
+/** Ends a rebuild; resolves with whether it was still under way. */
+export const switchOver: Script<readonly ["index", "live", ...Generations], readonly ["token"], boolean> = defineScript(
+  {
+    name: "autocomplete.switch",
+    source: switchSource,
+    keys: ["index", "live", ...generations],
+    args: ["token"],
+    idempotent: true,
+    reply: (raw) => Number(raw) === 1,
+  },
+);
+
+/** An item as it is stored. */
+export interface StoredItem {
+  readonly id: string;
+  readonly record: string;
+}
+
+/** What one prefix gives. */
+export type SuggestReply =
+  | {
+      readonly state: "found";
+      readonly items: readonly StoredItem[];
+      readonly hasMore: boolean;
+      readonly truncated: boolean;
+      readonly damaged: number;
+    }
+  | { readonly state: "settings"; readonly settings: string };
+
+const nothing: SuggestReply = { state: "found", items: [], hasMore: false, truncated: false, damaged: 0 };
+
+/** Answers a prefix. */
+export const suggest: Script<
+  readonly ["index", ...Generations],
+  readonly ["settings", "prefix", "anchor", "limit"],
+  SuggestReply
+> = defineScript({
+  name: "autocomplete.suggest",
+  source: suggestSource,
+  keys: ["index", ...generations],
+  args: ["settings", "prefix", "anchor", "limit"],
+  readonly: true,
+  reply: (raw) => {
+    const reply = raw as unknown[];
+    if (reply[0] === 0) return nothing;
+    if (reply[0] === 2) return { state: "settings", settings: String(reply[1]) };
+    const items: StoredItem[] = [];
+    for (let at = 4; at < reply.length; at += 2) items.push({ id: String(reply[at]), record: String(reply[at + 1]) });
+    return { state: "found", items, hasMore: reply[1] === 1, truncated: reply[2] === 1, damaged: Number(reply[3]) };
+  },
+});
+
+/** What items weigh in one shard; undefined: it does not have them. */
+export const weights: Script<
+  readonly ["index", "aItems", "bItems"],
+  readonly ["...ids"],
+  readonly (string | undefined)[]
+> = defineScript({
+  name: "autocomplete.weights",
+  source: weightsSource,
+  keys: ["index", "aItems", "bItems"],
+  args: ["...ids"],
+  readonly: true,
+  reply: (raw) => (raw as unknown[]).map((weight) => (weight === "" ? undefined : String(weight))),
+});
+
+/** The next revision of a sharded index. */
+export const revision: Script<readonly ["index"], readonly [], string> = defineScript({
+  name: "autocomplete.revision",
+  source: revisionSource,
+  keys: ["index"],
+  args: [],
+  idempotent: true,
+  reply: String,
+});
+
+/** One shard, counted. */
+export interface Survey {
+  /** Empty: there is no index. */
+  readonly settings: string;
+  readonly items: number;
+  readonly rows: number;
+  readonly ranked: number;
+  /** Items that a rebuild has written; -1: none is under way. */
+  readonly staged: number;
+  readonly msLeft: number;
+}
+
+/** Counts one shard. */
+export const survey: Script<readonly ["index", ...Generations], readonly [], Survey> = defineScript({
+  name: "autocomplete.survey",
+  source: surveySource,
+  keys: ["index", ...generations],
+  args: [],
+  readonly: true,
+  reply: (raw) => {
+    const [settings, items, rows, ranked, staged, msLeft] = raw as unknown[];
+    return {
+      settings: String(settings),
+      items: Number(items),
+      rows: Number(rows),
+      ranked: Number(ranked),
+      staged: Number(staged),
+      msLeft: Number(msLeft),
+    };
+  },
+});
+
+/** Deletes keys. */
+export const purge: Script<readonly ["...keys"], readonly [], number> = defineScript({
+  name: "autocomplete.purge",
+  source: purgeSource,
+  keys: ["...keys"],
+  args: [],
+  idempotent: true,
+  reply: Number,
+});
+
+type Book = readonly ["book", "contacts", "cards", "blocked"];
+const book: Book = ["book", "contacts", "cards", "blocked"];
+
+/** Whether a change was made, and the version of the book after it. */
+export interface BookChange {
+  readonly isDone: boolean;
+  readonly version: string;
+}
+
+const bookChange = (raw: unknown): BookChange => {
+  const [code, version] = raw as unknown[];
+  return { isDone: Number(code) === 1, version: String(version) };
+};
+
+/** One event with a contact. */
+export const record: Script<Book, readonly ["op", "id", "card", "halfLifeMs", "max", "keepMs"], BookChange> =
+  defineScript({
+    name: "autocomplete.record",
+    source: [bookSource, recordSource],
+    keys: book,
+    args: ["op", "id", "card", "halfLifeMs", "max", "keepMs"],
+    idempotent: true,
+    reply: bookChange,
+  });
+
+/** Removes, blocks or unblocks a contact. */
+export const forget: Script<Book, readonly ["op", "action", "id", "max", "keepMs"], BookChange> = defineScript({
+  name: "autocomplete.forget",
+  source: [bookSource, forgetSource],
+  keys: book,
+  args: ["op", "action", "id", "max", "keepMs"],
+  idempotent: true,
+  reply: bookChange,
+});
+
+/** A contact as it is stored. */
+export interface StoredContact {
+  readonly id: string;
+  readonly score: number;
+  readonly card: string;
+}
+
+/** A book as it is stored. */
+export interface FetchReply {
+  readonly version: string;
+  /** Undefined: the caller has it. */
+  readonly content: { readonly blocked: readonly string[]; readonly contacts: readonly StoredContact[] } | undefined;
+}
+
+/** A book, if it changed. */
+export const fetch: Script<Book, readonly ["version"], FetchReply> = defineScript({
+  name: "autocomplete.fetch",
+  source: fetchSource,
+  keys: book,
+  args: ["version"],
+  readonly: true,
+  reply: (raw) => {
+    const [version, blockedCount, ...rest] = (raw as unknown[]).map(String);
+    if (blockedCount === undefined) return { version: version ?? "", content: undefined };
+    const blocked = rest.splice(0, Number(blockedCount));
+    const contacts: StoredContact[] = [];
+    for (let at = 0; at < rest.length; at += 3)
+      contacts.push({ id: rest[at] ?? "", score: Number(rest[at + 1]), card: rest[at + 2] ?? "" });
+    return { version: version ?? "", content: { blocked, contacts } };
+  },
+});

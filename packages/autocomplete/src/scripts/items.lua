@@ -1,0 +1,148 @@
+-- items.lua - the generations of an index, and what finds an item in one.
+--
+-- Defines layoutError, mostWeight, openIndex, isStaged, isRepeated, remember, recordOf, putItem, dropItem, rankItem, keepStaged
+--
+-- All inputs are parameters. A generation is { rows, ranked, items, settings, marker }: three keys, the settings by which
+-- they were written, and the token of the rebuild that fills it.
+local layoutError = 'KIT_LAYOUT the index was written by a newer version, or has lost its head'
+local mostWeight = 9999999999999
+local opsMs = 60000
+local mostOps = 10000
+
+-- The current and the other generation; nil and an error where they cannot be told. The current one has no settings where
+-- the index was never written. Reading the sizes fails on a key of another type before anything is changed.
+local function openIndex(index, a, b)
+  local layout, current, aSettings, bSettings, staging =
+    unpack(redis.call('HMGET', index, 'layout', 'current', 'a', 'b', 'staging'))
+  if layout and (layout ~= '1' or (current ~= 'a' and current ~= 'b')) then return nil, layoutError end
+  a.settings, b.settings = aSettings or nil, bSettings or nil
+  a.name, b.name = 'a', 'b'
+  for _, generation in ipairs({ a, b }) do
+    local size = redis.call('ZCARD', generation.rows) + redis.call('ZCARD', generation.ranked)
+    if redis.call('HLEN', generation.items) + size > 0 and not layout then return nil, layoutError end
+  end
+  local this, other = a, b
+  if current == 'b' then
+    this, other = b, a
+  end
+  other.token = staging or nil
+  return this, other
+end
+
+-- Whether a rebuild fills the generation: its marker lies among the items, and expires with them.
+local function isStaged(generation)
+  return generation.token ~= nil and redis.call('HGET', generation.items, '') == generation.token
+end
+
+-- Whether the operation was done within the last minute.
+local function isRepeated(ops, op)
+  return redis.call('ZSCORE', ops, op) ~= false
+end
+
+-- Notes an operation that changed something.
+local function remember(ops, op)
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  redis.call('ZREMRANGEBYSCORE', ops, '-inf', string.format('(%.0f', now - opsMs))
+  redis.call('ZADD', ops, string.format('%.0f', now), op)
+  redis.call('ZREMRANGEBYRANK', ops, 0, -mostOps - 1)
+  redis.call('PEXPIRE', ops, opsMs)
+end
+
+-- The record of an item, or nil.
+local function recordOf(generation, id)
+  local found = redis.call('HGET', generation.items, id)
+  if not found then return nil end
+  local revision, weight, starts, fold, tail = string.match(found, '^(%d+)%z(%d+)%z([%d,]*)%z([^%z]*)%z(.*)$')
+  if not revision then return nil end
+  return { revision = revision, weight = tonumber(weight), starts = starts, fold = fold, tail = tail }
+end
+
+-- The rows that find an item by its text, and those that rank it.
+local function rowsOf(generation, id, record)
+  local settings = generation.settings
+  local isRanked = string.find(settings, 'order=weight', 1, true)
+  local hasTop = string.find(settings, 'empty=top', 1, true)
+  local rankedLength = tonumber(string.match(settings, 'ranked=(%d+)'))
+  local inverted = string.format('%013.0f', mostWeight - record.weight)
+  local rows, ranked = {}, {}
+  for start in string.gmatch(record.starts, '%d+') do
+    local suffix = string.sub(record.fold, start + 1)
+    local row = suffix .. '\0' .. (start == '0' and '0' or '1') .. id
+    rows[#rows + 1] = row
+    if isRanked then
+      local last = '\0' .. inverted .. '\0' .. row
+      if hasTop and start == '0' then ranked[#ranked + 1] = last end
+      local at = 0
+      for _ = 1, rankedLength do
+        local lead = string.byte(suffix, at + 1)
+        if not lead then break end
+        at = at + (lead < 0x80 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4)
+        ranked[#ranked + 1] = string.sub(suffix, 1, at) .. last
+      end
+    end
+  end
+  return rows, ranked
+end
+
+local function addRows(key, rows)
+  local scored = {}
+  for i, row in ipairs(rows) do
+    scored[2 * i - 1], scored[2 * i] = 0, row
+  end
+  if #rows > 0 then redis.call('ZADD', key, unpack(scored)) end
+end
+
+local function removeRows(key, rows)
+  if #rows > 0 then redis.call('ZREM', key, unpack(rows)) end
+end
+
+local function store(generation, id, record)
+  local weight = string.format('%.0f', record.weight)
+  local text = table.concat({ record.revision, weight, record.starts, record.fold, record.tail }, '\0')
+  redis.call('HSET', generation.items, id, text)
+end
+
+-- Takes an item and its rows away. Returns whether it was there.
+local function dropItem(generation, id, old)
+  if not old then return false end
+  local rows, ranked = rowsOf(generation, id, old)
+  redis.call('HDEL', generation.items, id)
+  removeRows(generation.rows, rows)
+  removeRows(generation.ranked, ranked)
+  return true
+end
+
+-- Stores an item with its rows in place of what it was; without a weight it keeps the one that it had.
+local function putItem(generation, id, record, old)
+  record.weight = record.weight or (old and old.weight) or 0
+  local isSameText = old and old.fold == record.fold and old.starts == record.starts
+  local isSameRank = isSameText and old.weight == record.weight
+  if old and not isSameRank then
+    local rows, ranked = rowsOf(generation, id, old)
+    if not isSameText then removeRows(generation.rows, rows) end
+    removeRows(generation.ranked, ranked)
+  end
+  store(generation, id, record)
+  if not isSameRank then
+    local rows, ranked = rowsOf(generation, id, record)
+    if not isSameText then addRows(generation.rows, rows) end
+    addRows(generation.ranked, ranked)
+  end
+end
+
+-- Adds to the weight of an item, within what a weight can be.
+local function rankItem(generation, id, old, by)
+  local weight = math.max(0, math.min(mostWeight, old.weight + by))
+  local record = { weight = weight, revision = old.revision, starts = old.starts, fold = old.fold, tail = old.tail }
+  putItem(generation, id, record, old)
+end
+
+-- Lets staged data live for so long; without a time, as long as its items do: a live change must not keep the data of a dead
+-- rebuild.
+local function keepStaged(generation, live, keepMs)
+  local ms = keepMs or redis.call('PTTL', generation.items)
+  for _, key in ipairs({ generation.rows, generation.ranked, generation.items, live }) do
+    redis.call('PEXPIRE', key, ms)
+  end
+end

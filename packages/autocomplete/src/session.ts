@@ -1,0 +1,142 @@
+import { KitClosedError } from "@kit/core";
+import { atDeadline, Deadline } from "@kit/core/toolkit";
+import type { Found } from "./commands.js";
+import { foldPrefix } from "./fold/index.js";
+import { isUnsearchable } from "./entry.js";
+import { select, suggestionOf, type Suggestions } from "./matching.js";
+import type { SessionTerms } from "./options.js";
+
+/** What a session says to a keystroke. */
+export interface SessionAnswer<Payload = unknown> extends Suggestions<Payload> {
+  /** What was typed. */
+  readonly query: string;
+  /** Whether an earlier answer sufficed, so that the server was not asked. */
+  readonly isLocal: boolean;
+}
+
+/** Asks the server; no more than `limit` items. */
+export type Ask = (query: string, limit: number, signal: AbortSignal) => Promise<Found>;
+
+interface Cached {
+  readonly found: Found;
+  readonly until: Deadline;
+}
+
+interface Pending {
+  readonly query: string;
+  readonly answer: Promise<Found>;
+}
+
+/** Old answers are looked at one by one. */
+const mostCached = 32;
+
+/**
+ * One search box: the latest keystroke wins, and what is typed on is answered from what is known already where that is
+ * certain. Made by `index.session()`; has no timer but that of `debounceMs`, and no connection of its own.
+ */
+export class SuggestSession<Payload = unknown> {
+  readonly #ask: Ask;
+  readonly #terms: SessionTerms;
+  readonly #cached = new Map<string, Cached>();
+  #pending: Pending | undefined;
+  /** Ends the wait of the keystroke before. */
+  #supersede: (() => void) | undefined;
+  #ending = new AbortController();
+
+  /** @internal */
+  constructor(ask: Ask, terms: SessionTerms) {
+    this.#ask = ask;
+    this.#terms = terms;
+  }
+
+  /**
+   * Says what the box holds now. Resolves with the suggestions, or with null as soon as the next call is made: an answer
+   * that comes late is never taken for the current one.
+   *
+   * An answer that was complete is narrowed locally while letters are added or taken away, and gives exactly what the server
+   * gave `maxAgeMs` ago or less. A keystroke waits for the answer to a shorter beginning that is under way, since that often
+   * suffices.
+   *
+   * @throws {KitClosedError} the session was closed.
+   * @throws all that `suggest()` throws, unless the next keystroke came first.
+   */
+  async type(query: string): Promise<SessionAnswer<Payload> | null> {
+    if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
+    if (this.#ending.signal.aborted) throw new KitClosedError("The session");
+    this.#supersede?.();
+    const superseded = new Promise<null>((resolve) => (this.#supersede = () => resolve(null)));
+    const isCurrent = this.#supersede;
+    const answer = this.#answer(query, () => this.#supersede === isCurrent);
+    // Nobody hears of a failure that came too late.
+    answer.catch(() => undefined);
+    return await Promise.race([superseded, answer]);
+  }
+
+  /** Ends the session: what is under way resolves with null. Idempotent. */
+  close(): void {
+    this.#ending.abort(new KitClosedError("The session"));
+    this.#supersede?.();
+    this.#cached.clear();
+  }
+
+  async #answer(query: string, isCurrent: () => boolean): Promise<SessionAnswer<Payload> | null> {
+    const known = this.#known(query);
+    if (known) return this.#shown(query, known, true);
+    const pending = this.#pending;
+    if (pending && query !== pending.query && query.startsWith(pending.query)) {
+      await pending.answer.catch(() => undefined);
+      if (!isCurrent()) return null;
+      const narrowed = this.#known(query);
+      if (narrowed) return this.#shown(query, narrowed, true);
+    }
+    if (this.#terms.debounceMs > 0) await this.#debounced();
+    if (!isCurrent()) return null;
+    return this.#shown(query, await this.#fetch(query), false);
+  }
+
+  async #debounced(): Promise<void> {
+    await new Promise<void>((resolve) => atDeadline(Deadline.in(this.#terms.debounceMs), resolve));
+  }
+
+  async #fetch(query: string): Promise<Found> {
+    const answer = this.#ask(query, this.#terms.prefetch, this.#ending.signal);
+    const pending = { query, answer };
+    this.#pending = pending;
+    try {
+      const found = await answer;
+      this.#cached.delete(found.query);
+      this.#cached.set(found.query, { found, until: Deadline.in(this.#terms.maxAgeMs) });
+      const [oldest] = this.#cached.keys();
+      if (this.#cached.size > mostCached && oldest !== undefined) this.#cached.delete(oldest);
+      return found;
+    } finally {
+      if (this.#pending === pending) this.#pending = undefined;
+    }
+  }
+
+  /** What is certain without the server: the same query, or all matches of a beginning of it. */
+  #known(query: string): Found | undefined {
+    for (const [prefix, { found, until }] of this.#cached) {
+      if (until.remainingMs <= 0) {
+        this.#cached.delete(prefix);
+        continue;
+      }
+      if (isUnsearchable(query)) return undefined;
+      const folded = foldPrefix(query, found.rules.fold);
+      if (folded === prefix) return found;
+      if (prefix === "" || found.hasMore || found.truncated || !folded.startsWith(prefix)) continue;
+      return { ...found, query: folded, items: select(found.items, folded, found.rules.order === "weight") };
+    }
+    return undefined;
+  }
+
+  #shown(
+    query: string,
+    { query: folded, rules, items, hasMore, truncated }: Found,
+    isLocal: boolean,
+  ): SessionAnswer<Payload> {
+    const { limit } = this.#terms;
+    const shown = items.slice(0, limit).map((item) => suggestionOf<Payload>(item, folded, rules));
+    return { query, items: shown, hasMore: hasMore || items.length > limit, truncated, isLocal };
+  }
+}

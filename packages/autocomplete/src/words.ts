@@ -1,0 +1,35 @@
+/** Where a query may match: only at the beginning of the name, or at that of any of its words. */
+export type Match = "phrase" | "word-start";
+
+/** Later words of a name are not found. A name of a thousand words would be stored a thousand times. */
+export const maxWords = 32;
+
+const letter = /[\p{L}\p{N}]/u;
+const inWord = /[\p{L}\p{N}\p{M}]/u;
+// Written without spaces, and each character is close to a word.
+const han = /\p{Script=Han}/u;
+const plain = /^[a-z0-9 ]*$/;
+
+/**
+ * Where the words of a folded name begin, as offsets in UTF-16 units: at the beginning, after a space, at a letter or digit
+ * after anything else, and at each Chinese character.
+ */
+export const wordStarts = (folded: string, match: Match): number[] => {
+  const starts = [0];
+  if (match === "phrase") return starts;
+  if (plain.test(folded)) {
+    for (let at = folded.indexOf(" ") + 1; at > 0 && at < folded.length; at = folded.indexOf(" ", at) + 1)
+      if (starts.push(at) === maxWords) return starts;
+    return starts;
+  }
+  let before = " ";
+  let at = 0;
+  for (const character of folded) {
+    const isStart =
+      character !== " " && (before === " " || han.test(character) || (letter.test(character) && !inWord.test(before)));
+    if (isStart && at > 0 && starts.push(at) === maxWords) return starts;
+    before = character;
+    at += character.length;
+  }
+  return starts;
+};

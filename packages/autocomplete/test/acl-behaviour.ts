@@ -1,0 +1,91 @@
+import { connect } from "@kit/core";
+import { type RedisMode, useRedis } from "@kit/testing";
+import { expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { user } from "./acl.js";
+import { fixtureOf, named, permanentKeys, texts } from "./harness.js";
+
+/** That `acl.txt` is what the package needs, no more; what it forbids; and that the README shows it. */
+export const aclBehaviour = (mode: RedisMode): void => {
+  describe(`the ACL user of an index and a book on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
+    const redis = useRedis(vitest, { mode, permanentKeys });
+    const fixture = fixtureOf(redis);
+    const { username } = user.login;
+
+    it("is granted the commands that they run, and no other", async () => {
+      const { server } = redis;
+      const spoilt = fixture.keysOf("spoilt").index;
+      await fixture.db.rpush(spoilt, "not an index");
+      await fixture.db.pexpire(spoilt, 60_000);
+      await Promise.all(server.nodes.map((node) => node.call("CONFIG", "RESETSTAT")));
+
+      const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+      redis.defer(() => client.close());
+      const index = fixture.indexOn(client, { order: "weight", empty: "top", isolate: true });
+      await index.putMany(named("Ann", "Anna", "Bob"));
+      await index.put({ id: "Bob", text: "Robert" });
+      await index.touch("Ann");
+      for (const query of ["", "an", "anna", "anna b"]) await index.suggest(query);
+      await index.delete("Ann");
+      const source = async function* () {
+        yield* named("Carl");
+        await index.put({ id: "live", text: "Live" });
+        await index.touch("live");
+        yield* named("Cleo", "live");
+      };
+      await index.rebuild(source());
+      // A rebuild that died.
+      await fixture.db.hset(fixture.keysOf().index, "staging", "dead");
+      await index.put({ id: "after", text: "After" });
+      await index.inspect();
+      const sharded = fixture.indexOn(client, { name: "sharded", shards: 2 });
+      await sharded.put({ id: "1", text: "One Two" });
+      await sharded.purge();
+      const book = fixture.bookOn(client, { ranking: "frecent", max: 2 });
+      for (const id of ["a", "b", "c"]) await book.record(id, { text: `Name ${id}` });
+      await book.record("c");
+      await fixture.bookOn(client).record("d");
+      await fixture.bookOn(client, { keepMs: null }).record("d");
+      await book.block("a");
+      await book.unblock("a");
+      await book.remove("b");
+      await book.list();
+      await book.purge();
+      const error = await rejection(fixture.indexOn(client, { name: "spoilt" }).suggest("a"));
+      expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
+      await Promise.all([index.close(), sharded.close(), book.close()]);
+
+      // What this test itself runs for a dead rebuild is a command of the package, too.
+      expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
+    });
+
+    it("is who they work as, and may do nothing else", async () => {
+      const { prefix, server } = redis;
+      const setUser = (...rules: readonly string[]): Promise<unknown> =>
+        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
+      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
+      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
+      const client = redis.connect({ ...user.login }) as Redis;
+      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+      const index = fixture.indexOn(client);
+      await index.put({ id: "1", text: "Ann" });
+      expect(texts(await index.suggest("a"))).toEqual(["Ann"]);
+      const own = fixture.keysOf().index;
+      for (const [call, refusal] of [
+        [`redis.call('TYPE', '${own.replace(":autocomplete:", ":queue:")}')`, /can't access at least one of the keys/],
+        ["redis.call('FLUSHALL')", /can't run this command/],
+        ["redis.call('PUBLISH', 'x', 'x')", /can't/],
+      ] as const)
+        await expect(client.eval(`return ${call}`, 1, own)).rejects.toThrow(refusal);
+      const node = await fixture.nodeOf(own);
+      for (const forbidden of [["FLUSHALL"], ["KEYS", "*"], ["CONFIG", "GET", "*"], ["SET", "a", "b"], ["DEL", own]])
+        expect(String(await node.call("ACL", "DRYRUN", username, ...forbidden))).toMatch(/no permissions/);
+    });
+
+    it("is shown by the README as it is", () => {
+      expectShown(new URL("../README.md", import.meta.url), user);
+    });
+  });
+};

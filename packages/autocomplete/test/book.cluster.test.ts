@@ -1,0 +1,3 @@
+import { bookBehaviour } from "./book-behaviour.js";
+
+bookBehaviour("cluster");

@@ -1,0 +1,11 @@
+import { contract, useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { expect, it } from "vitest";
+import * as scripts from "../src/scripts/index.js";
+
+const redis = useRedis(vitest);
+
+it("every script keeps its contract", async () => {
+  const all = Object.values(scripts).map(({ name, sources, keys, args }) => ({ name, source: sources, keys, args }));
+  expect(await contract(all, redis.server)).toEqual([]);
+});

@@ -1,0 +1,501 @@
+import { type RedisMode, useRedis } from "@kit/testing";
+import { guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { type Entry, InvalidEntryError, type PrefixIndexOptions } from "../src/index.js";
+import { user } from "./acl.js";
+import { fixtureOf, ids, name, named, permanentKeys, texts } from "./harness.js";
+
+/** What the book "Redis in Action" completes `abc` to, and from what. */
+const bookNames = ["abc", "abcd", "abcz", "abcx", "abcy", "abci", "abcj", "abd"];
+const orders = ["alphabetical", "weight"] as const;
+
+/** What an index does, on a given kind of server and as a given user. */
+export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
+  describe(`a prefix index on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
+    const redis = useRedis(vitest, { mode, permanentKeys, ...(login && { args: user.serverArgs(mode) }) });
+    if (login) guardUsers(redis);
+    const fixture = fixtureOf(redis, login);
+
+    describe.each(orders)("in %s order", (order) => {
+      const make = (options: PrefixIndexOptions = {}) => fixture.index<unknown>({ order, ...options });
+
+      it("completes names in alphabetical order where nothing else is said", async () => {
+        const index = make();
+        expect(await index.putMany(named(...bookNames))).toBe(8);
+        expect(texts(await index.suggest("abc"))).toEqual(["abc", "abcd", "abci", "abcj", "abcx", "abcy", "abcz"]);
+        expect(await index.suggest("abc", { limit: 3 })).toMatchObject({ hasMore: true, truncated: false });
+        expect(texts(await index.suggest("abc", { limit: 3 }))).toEqual(["abc", "abcd", "abci"]);
+      });
+
+      it("gives nothing where nothing matches: before, between and after all names", async () => {
+        const index = make();
+        await index.putMany(named("bob", "carol", "dave"));
+        for (const query of ["a", "B9", "b9", "bobb", "cz", "zz", "d v", "~", "\u{10ffff}"])
+          expect(await index.suggest(query), query).toEqual({ items: [], hasMore: false, truncated: false });
+        expect(texts(await index.suggest("B"))).toEqual(["bob"]);
+        expect(await fixture.index({ order, name: "none" }).suggest("a")).toMatchObject({ items: [] });
+      });
+
+      it("gives nothing, or the top, of an empty query: never all", async () => {
+        await make().putMany(named(...bookNames));
+        for (const query of ["", "  ", "\t"]) expect((await make().suggest(query)).items).toEqual([]);
+        const top = fixture.index({ order, name: "top", empty: "top" });
+        await top.putMany(bookNames.map((text, weight) => ({ id: text, text, weight })));
+        const answer = await top.suggest("", { limit: 3 });
+        expect(texts(answer)).toEqual(order === "weight" ? ["abd", "abcj", "abci"] : ["abc", "abcd", "abci"]);
+        expect(answer.hasMore).toBe(true);
+        expect(answer.items[0]!.ranges).toEqual([]);
+      });
+
+      it("takes every character literally, in names, queries, ids and names of indexes", async () => {
+        const odd = ["{", "}", "*", "?", "[a", "(a", "-", "+", "\\", "%41", "a:b", "'", '"', "--", "]]"];
+        const index = make();
+        const nested = fixture.index({ order, name: "a}{b:*" });
+        await index.putMany([...odd.map((text) => ({ id: `${text}\n\0`, text })), ...named("apple", "zebra")]);
+        await nested.putMany(named("other guild"));
+        for (const text of odd) {
+          expect(texts(await index.suggest(text)), text).toContain(text);
+          expect(texts(await index.suggest(text)), text).not.toContain("zebra");
+        }
+        expect(texts(await index.suggest("a*"))).toEqual([]);
+        for (const query of ["\0", "a\0", "\u0007", "\u007f", "\ud83d", "a\udc00", "x".repeat(600)])
+          expect((await index.suggest(query)).items, query).toEqual([]);
+        expect(texts(await nested.suggest("o"))).toEqual(["other guild"]);
+        expect(await index.delete("{\n\0")).toBe(true);
+        expect(texts(await index.suggest("{"))).toEqual([]);
+      });
+
+      it("finds names whatever their case, width and accents, and gives them back as they are", async () => {
+        const index = make();
+        await index.putMany(named("Zoe\u0301 ÅNGSTRÖM", "ＷＩＤＥ", "ﬁne Straße", "ΣΊΣΥΦΟΣ", "한글 사랑", "½ pint"));
+        for (const [query, text] of [
+          ["zoe", "Zoe\u0301 ÅNGSTRÖM"],
+          ["ZO\u00c9 a", "Zoe\u0301 ÅNGSTRÖM"],
+          ["angst", "Zoe\u0301 ÅNGSTRÖM"],
+          ["wid", "ＷＩＤＥ"],
+          ["fin", "ﬁne Straße"],
+          ["STRASSE", "ﬁne Straße"],
+          ["STRAẞ", "ﬁne Straße"],
+          ["σισυφος", "ΣΊΣΥΦΟΣ"],
+          ["하", "한글 사랑"],
+          ["살", "한글 사랑"],
+          ["1⁄", "½ pint"],
+        ] as const)
+          expect(texts(await index.suggest(query)), query).toEqual([text]);
+      });
+
+      it("finds emoji by what they begin with, and marks whole ones", async () => {
+        const index = make();
+        await index.putMany(named("👨‍👩‍👧 family", "👍🏽 thumb", "🇩🇪 flag"));
+        expect(await index.suggest("👨")).toMatchObject({ items: [{ text: "👨‍👩‍👧 family", ranges: [[0, 8]] }] });
+        expect(await index.suggest("👍")).toMatchObject({ items: [{ text: "👍🏽 thumb", ranges: [[0, 4]] }] });
+        expect(await index.suggest("🇩")).toMatchObject({ items: [{ text: "🇩🇪 flag", ranges: [[0, 4]] }] });
+      });
+
+      it("finds each word of a name, once, and marks what matched", async () => {
+        const index = make();
+        await index.putMany(named("Bob Bobson", "Jean-Luc O'Brien", "東京都庁", "New York City"));
+        expect(await index.suggest("bob")).toMatchObject({
+          items: [
+            {
+              text: "Bob Bobson",
+              ranges: [
+                [0, 3],
+                [4, 7],
+              ],
+            },
+          ],
+        });
+        for (const [query, range] of [
+          ["luc o", [5, 10]],
+          ["brien", [11, 16]],
+          ["o'b", [9, 12]],
+        ] as const)
+          expect(await index.suggest(query)).toMatchObject({ items: [{ text: "Jean-Luc O'Brien", ranges: [range] }] });
+        expect(texts(await index.suggest("京都"))).toEqual(["東京都庁"]);
+        expect(texts(await index.suggest("york c"))).toEqual(["New York City"]);
+        expect(texts(await index.suggest("ork"))).toEqual([]);
+        const phrases = fixture.index({ order, name: "phrases", match: "phrase" });
+        await phrases.putMany(named("New York", "York"));
+        expect(texts(await phrases.suggest("york"))).toEqual(["York"]);
+      });
+
+      it("takes a space at the end for the end of a word", async () => {
+        const index = make();
+        await index.putMany(named("Bob", "Bobby", "Bob Smith", "Jim Bob"));
+        expect(texts(await index.suggest("bob")).toSorted()).toEqual(["Bob", "Bob Smith", "Bobby", "Jim Bob"]);
+        expect(texts(await index.suggest("bob "))).toEqual(["Bob", "Jim Bob", "Bob Smith"]);
+        expect(texts(await index.suggest("bob s "))).toEqual([]);
+        expect((await index.suggest("bob ")).items[0]!.ranges).toEqual([[0, 3]]);
+      });
+
+      it("finds for each beginning at least what it finds for a longer one", async () => {
+        const index = make();
+        await index.putMany(named("Little Mermaid", "Little Merchant", "Mere Littleness", "A Little Mercy"));
+        let before: string[] | undefined;
+        for (let length = "little merm".length; length > 0; length--) {
+          const found = ids(await index.suggest("little merm".slice(0, length)));
+          expect(found).toEqual(expect.arrayContaining(before ?? []));
+          before = found;
+        }
+        expect(before).toHaveLength(4);
+      });
+
+      it("replaces an entry whole: its old name is no longer found", async () => {
+        const index = make();
+        await index.put({ id: "7", text: "Anna Lee", weight: 4, payload: { at: 1 } });
+        await index.put({ id: "8", text: "anna lee" });
+        expect(ids(await index.suggest("ann"))).toEqual(["7", "8"]);
+        // One that folds equally, and one that does not.
+        await index.put({ id: "7", text: "ANNA  LEE", payload: { at: 2 } });
+        const { items } = await index.suggest("lee");
+        expect(items.find(({ id }) => id === "7")).toMatchObject({ text: "ANNA  LEE", weight: 4, payload: { at: 2 } });
+        await index.put({ id: "7", text: "Zoë" });
+        expect(ids(await index.suggest("ann"))).toEqual(["8"]);
+        expect(await index.suggest("zo")).toMatchObject({ items: [{ id: "7", weight: 4, payload: undefined }] });
+        expect(await index.inspect()).toMatchObject({ items: 2, rows: 3, staged: null });
+      });
+
+      it("deletes an entry with all that finds it", async () => {
+        const index = make({ empty: "top" });
+        await index.putMany(named("Anna Maria", "Anna"));
+        expect(await index.delete("Anna Maria")).toBe(true);
+        expect(await index.delete("Anna Maria")).toBe(false);
+        expect(ids(await index.suggest("ann"))).toEqual(["Anna"]);
+        expect(ids(await index.suggest("mar"))).toEqual([]);
+        await index.delete("Anna");
+        expect(await index.inspect()).toMatchObject({ items: 0, rows: 0, ranked: 0 });
+      });
+
+      it("keeps payloads as JSON does", async () => {
+        const index = make();
+        const at = new Date(0);
+        await index.put({ id: "1", text: "one", payload: { at, none: undefined, nan: Number.NaN, text: "\0\u2028" } });
+        await index.put({ id: "2", text: "one b" });
+        await index.put({ id: "3", text: "one c", payload: null });
+        const payloads = (await index.suggest("one")).items.map(({ payload }) => payload);
+        expect(payloads).toEqual([{ at: at.toJSON(), nan: null, text: "\0\u2028" }, undefined, null]);
+      });
+
+      it.each([
+        ["an empty id", { id: "", text: "a" }, "id"],
+        ["a long id", { id: "x".repeat(257), text: "a" }, "id"],
+        ["an id that is long in bytes", { id: "€".repeat(86), text: "a" }, "id"],
+        ["half a surrogate pair as an id", { id: "\ud800", text: "a" }, "id"],
+        ["an empty text", { id: "1", text: "" }, "text-empty"],
+        ["a text of which nothing is left", { id: "1", text: " \u200b\u00ad " }, "text-empty"],
+        ["10 KB of text", { id: "1", text: "x".repeat(10_240) }, "text-too-long"],
+        ["a text that grows when it is folded", { id: "1", text: "\ufdfa".repeat(100) }, "text-too-long"],
+        ["half a surrogate pair", { id: "1", text: "a\udc00" }, "text-ill-formed"],
+        ["a NUL", { id: "1", text: "a\0b" }, "text-control"],
+        ["a bigint", { id: "1", text: "a", payload: 1n }, "payload-not-json"],
+        ["a function", { id: "1", text: "a", payload: () => 1 }, "payload-not-json"],
+        ["a large payload", { id: "1", text: "a", payload: "x".repeat(5_000) }, "payload-too-large"],
+      ])("refuses %s, and writes nothing", async (_what, entry, fault) => {
+        const index = make();
+        const error = await rejection(index.put(entry));
+        expect(error).toBeInstanceOf(InvalidEntryError);
+        expect(error).toMatchObject({ code: "KIT_AUTOCOMPLETE_ENTRY", fault, id: fault === "id" ? "" : "1" });
+        expect(await redis.keys()).toEqual([]);
+      });
+
+      it.each([
+        ["no object", null, TypeError],
+        ["a text that is none", { id: "1", text: 5 }, TypeError],
+        ["an id that is none", { id: 1, text: "a" }, TypeError],
+        ["a weight that is no integer", { id: "1", text: "a", weight: 1.5 }, RangeError],
+        ["a weight below 0", { id: "1", text: "a", weight: -1 }, RangeError],
+        ["a weight beyond the largest", { id: "1", text: "a", weight: 1e13 }, RangeError],
+      ])("refuses %s", async (_what, entry, kind) => {
+        expect(await rejection(make().put(entry as never))).toBeInstanceOf(kind);
+        expect(await redis.keys()).toEqual([]);
+      });
+
+      it("stores what can be stored of many, and tells the rest", async () => {
+        const index = make();
+        const refused: unknown[] = [];
+        const source = async function* (): AsyncGenerator<Entry> {
+          yield* named("one", "two");
+          yield { id: "bad", text: "\0" };
+          yield* named("three");
+        };
+        expect(await index.putMany(source(), { onInvalid: (error, { id }) => refused.push([id, error.name]) })).toBe(3);
+        expect(refused).toEqual([["bad", "InvalidEntryError"]]);
+        expect(await rejection(index.putMany(source()))).toMatchObject({ fault: "text-control", id: "bad" });
+        expect(await index.inspect()).toMatchObject({ items: 3 });
+      });
+
+      it("stores thousands, all of which are found", async () => {
+        const index = make();
+        const all = Array.from({ length: 2_000 }, (_, number) => `name ${String(number).padStart(4, "0")} of many`);
+        expect(await index.putMany(named(...all))).toBe(2_000);
+        expect(await index.inspect()).toMatchObject({ items: 2_000, rows: 8_000 });
+        expect(texts(await index.suggest("name 01", { limit: 200 }))).toEqual(all.slice(100, 200));
+        expect(texts(await index.suggest("1999 of"))).toEqual(["name 1999 of many"]);
+        expect((await index.suggest("many", { limit: 7 })).items).toHaveLength(7);
+      });
+
+      it("ends a call by its signal", async () => {
+        const index = make();
+        const reason = new Error("enough");
+        expect(await rejection(index.suggest("a", { signal: AbortSignal.abort(reason) }))).toBe(reason);
+        const controller = new AbortController();
+        const endless = function* (): Generator<Entry> {
+          for (let number = 0; ; number++) {
+            if (number === 1_000) controller.abort(reason);
+            yield { id: String(number), text: `n${String(number)}` };
+          }
+        };
+        expect(await rejection(index.putMany(endless(), { signal: controller.signal }))).toBe(reason);
+        expect((await index.inspect()).items).toBeLessThanOrEqual(1_000);
+      });
+
+      it("counts an operation once, however often it is sent", async () => {
+        const index = make();
+        await index.put({ id: "1", text: "first" }, { op: "op-1" });
+        await index.put({ id: "1", text: "second" });
+        await index.put({ id: "1", text: "first" }, { op: "op-1" });
+        expect(texts(await index.suggest("f"))).toEqual([]);
+        expect(await index.delete("1", { op: "op-2" })).toBe(true);
+        await index.put({ id: "1", text: "third" });
+        expect(await index.delete("1", { op: "op-2" })).toBe(true);
+        expect(texts(await index.suggest("t"))).toEqual(["third"]);
+        const { ops } = fixture.keysOf();
+        expect(await fixture.db.pttl(ops)).toBeGreaterThan(0);
+        expect(await fixture.db.pttl(ops)).toBeLessThanOrEqual(60_000);
+      });
+
+      it("is deleted whole by purge()", async () => {
+        const index = make();
+        await index.putMany(named("one", "two"));
+        await index.purge();
+        expect(await redis.keys()).toEqual([]);
+        expect(texts(await index.suggest("o"))).toEqual([]);
+        await index.put({ id: "1", text: "once more" });
+        expect(texts(await index.suggest("o"))).toEqual(["once more"]);
+      });
+    });
+
+    describe("by weight", () => {
+      const make = (options: PrefixIndexOptions = {}) => fixture.index({ order: "weight", ...options });
+
+      it("puts the name that equals the query first, then the highest weight, then the alphabet", async () => {
+        const index = make();
+        await index.putMany([
+          { id: "1", text: "Ana", weight: 1 },
+          { id: "2", text: "Anabel", weight: 9 },
+          { id: "3", text: "Mary Ana", weight: 7 },
+          { id: "4", text: "Anastasia", weight: 7 },
+          { id: "5", text: "ana", weight: 2 },
+          { id: "6", text: "Anab", weight: 3 },
+        ]);
+        const wanted = ["5", "1", "2", "3", "4", "6"];
+        expect(ids(await index.suggest("ana"))).toEqual(wanted);
+        expect(ids(await index.suggest("ana", { limit: 2 }))).toEqual(wanted.slice(0, 2));
+        expect(ids(await index.suggest("an"))).toEqual(["2", "3", "4", "6", "5", "1"]);
+        expect(ids(await index.suggest("anab"))).toEqual(["6", "2"]);
+        expect(ids(await index.suggest("anas"))).toEqual(["4"]);
+      });
+
+      it("moves an entry when its weight changes", async () => {
+        const index = make();
+        await index.putMany([
+          { id: "1", text: "Alfa", weight: 5 },
+          { id: "2", text: "Alpha", weight: 5 },
+        ]);
+        expect(ids(await index.suggest("al"))).toEqual(["1", "2"]);
+        expect(await index.touch("2")).toBe(true);
+        expect(ids(await index.suggest("al"))).toEqual(["2", "1"]);
+        expect(await index.touch("1", { by: 3, op: "op-1" })).toBe(true);
+        expect(await index.touch("1", { by: 3, op: "op-1" })).toBe(true);
+        expect((await index.suggest("al")).items.map(({ id, weight }) => [id, weight])).toEqual([
+          ["1", 8],
+          ["2", 6],
+        ]);
+        await index.touch("1", { by: -100 });
+        await index.touch("2", { by: 9_999_999_999_999 });
+        expect((await index.suggest("al")).items.map(({ weight }) => weight)).toEqual([9_999_999_999_999, 0]);
+        expect(await index.touch("none")).toBe(false);
+        expect(await rejection(fixture.index({ name: "abc" }).touch("1"))).toBeInstanceOf(TypeError);
+      });
+
+      it("has the next one ready when the best of a common prefix goes", async () => {
+        const index = make();
+        const all = Array.from({ length: 300 }, (_, weight) => ({ id: `${weight}`, text: `A${weight}`, weight }));
+        await index.putMany(all);
+        for (let best = 299; best > 289; best--) {
+          expect(ids(await index.suggest("a", { limit: 2 }))).toEqual([`${best}`, `${best - 1}`]);
+          await index.delete(`${best}`);
+        }
+      });
+
+      it("ranks a long prefix that is common, or says that it may have missed some", async () => {
+        const index = make();
+        const all = Array.from({ length: 1_500 }, (_, at) => ({
+          id: `${at}`,
+          text: `User ${(at * 7_919) % 1_500} of ${at % 3 === 0 ? "Rome" : "Oslo"}`,
+          weight: at,
+        }));
+        await index.putMany(all);
+        const top = await index.suggest("user");
+        expect([ids(top), top.truncated, top.hasMore]).toEqual([
+          Array.from({ length: 10 }, (_, at) => `${1_499 - at}`),
+          false,
+          true,
+        ]);
+        // All that begins with `use` and is heavy goes on otherwise.
+        await index.putMany(
+          all.filter(({ text }) => text.startsWith("User 1")).map((entry) => ({ ...entry, weight: 1 })),
+        );
+        const rare = await index.suggest("user 1", { limit: 100 });
+        expect(rare.truncated).toBe(true);
+        expect(rare.items).toHaveLength(100);
+        expect(rare.items.every(({ text }) => text.startsWith("User 1"))).toBe(true);
+        const one = await index.suggest("user 1499");
+        expect([one.items.length, one.truncated]).toEqual([1, false]);
+      });
+    });
+
+    describe("another index of the same name, with other rules", () => {
+      it("answers and writes by the stored ones, says so once, and rebuilds to its own", async () => {
+        const old = fixture.index({ marks: "keep", match: "phrase" });
+        await old.putMany(named("Zoé Ann", "Bob"));
+        const index = fixture.index({ order: "weight" });
+        const told: unknown[] = [];
+        index.on("mismatch", (event) => told.push(event));
+        expect(texts(await index.suggest("zoe"))).toEqual([]);
+        expect(texts(await index.suggest("zoé"))).toEqual(["Zoé Ann"]);
+        await index.put({ id: "new", text: "Noël Ann" });
+        expect(texts(await old.suggest("noël"))).toEqual(["Noël Ann"]);
+        expect(told).toMatchObject([
+          {
+            configured: { order: "weight", marks: "fold", match: "word-start" },
+            stored: { order: "alphabetical", marks: "keep", match: "phrase" },
+          },
+        ]);
+        expect(await index.rebuild(named("Zoé Ann", "Bob"))).toEqual({ items: 2 });
+        expect(texts(await index.suggest("zoe"))).toEqual(["Zoé Ann"]);
+        expect(texts(await old.suggest("ann"))).toEqual(["Zoé Ann"]);
+        expect(texts(await old.suggest("noel"))).toEqual([]);
+      });
+
+      it("works beside one whose Unicode version differs", async () => {
+        const index = fixture.index();
+        await index.put({ id: "1", text: "Ann" });
+        const { index: head } = fixture.keysOf();
+        const stored = (await fixture.db.hget(head, "a"))!;
+        await fixture.db.hset(head, "a", stored.replace(/fold=.*/, "fold=1/13.0"));
+        const told: unknown[] = [];
+        index.on("mismatch", ({ stored: { foldVersion } }) => told.push(foldVersion));
+        expect(texts(await index.suggest("a"))).toEqual(["Ann"]);
+        await index.put({ id: "2", text: "Abe" });
+        expect(texts(await index.suggest("a"))).toEqual(["Abe", "Ann"]);
+        expect(told).toEqual(["1/13.0"]);
+        await index.rebuild(named("Ann"));
+        expect((await index.inspect()).rules!.foldVersion).not.toBe("1/13.0");
+      });
+
+      it("is refused where a newer version wrote it", async () => {
+        const { index: head } = fixture.keysOf();
+        await fixture.index().put({ id: "1", text: "Ann" });
+        await fixture.db.hset(head, "layout", "2");
+        for (const call of [
+          () => fixture.index().suggest("a"),
+          () => fixture.index().put({ id: "1", text: "Ann" }),
+          () => fixture.index().rebuild([]),
+          () => fixture.index().inspect(),
+        ])
+          expect(await rejection(call())).toMatchObject({ code: "KIT_LAYOUT" });
+        await fixture.db.hset(head, "layout", "1", "a", "order=newest");
+        expect(await rejection(fixture.index().suggest("a"))).toMatchObject({ code: "KIT_LAYOUT" });
+      });
+    });
+
+    describe("of whose data something is lost", () => {
+      const rebuilt = async (lost: "index" | "aRows" | "aItems"): Promise<unknown[]> => {
+        const index = fixture.index();
+        await index.putMany(named("Ann", "Abe"));
+        await fixture.db.del(fixture.keysOf()[lost]);
+        const told: string[] = [];
+        index.on("error", ({ code }) => told.push(code));
+        const seen = [texts(await index.suggest("a")), texts(await index.suggest("a"))];
+        const put = await index.put({ id: "Amy", text: "Amy" }).then(
+          () => "put",
+          (error: unknown) => (error as { code: string }).code,
+        );
+        await index.rebuild(named("Ann", "Abe"));
+        expect(texts(await index.suggest("a"))).toEqual(["Abe", "Ann"]);
+        return [seen, told, put];
+      };
+
+      it("answers without it, tells of it once, and is healed by a rebuild", async () => {
+        expect(await rebuilt("aItems")).toEqual([[[], []], ["KIT_AUTOCOMPLETE_DAMAGED"], "put"]);
+        await fixture.index().purge();
+        expect(await rebuilt("aRows")).toEqual([[[], []], [], "put"]);
+        await fixture.index().purge();
+        expect(await rebuilt("index")).toEqual([[[], []], [], "KIT_LAYOUT"]);
+      });
+
+      it("names a key that holds another type, and changes nothing", async () => {
+        const keys = fixture.keysOf();
+        const wrong: string[] = [];
+        for (const [part, key] of Object.entries(keys)) {
+          await fixture.index().put({ id: "1", text: "Ann" });
+          await fixture.db.del(key);
+          await fixture.db.rpush(key, "x");
+          const error = await rejection(fixture.index().put({ id: "1", text: "Bob" }));
+          expect(error, part).toMatchObject({ code: "KIT_KEY_TYPE", key, found: "list" });
+          wrong.push(part);
+          await fixture.db.del(...(Object.values(keys) as string[]));
+        }
+        expect(wrong).toHaveLength(9);
+      });
+    });
+
+    it("has readers and writers of one index change nothing but what they should", async () => {
+      const index = fixture.index({ order: "weight" });
+      await index.putMany(named(...bookNames));
+      const before = await redis.keys();
+      const clients = Array.from({ length: 8 }, () => fixture.indexOn(fixture.connect(), { order: "weight" }));
+      const answers = await Promise.all(
+        Array.from({ length: 64 }, (_, at) => clients[at % 8]!.suggest("abc", { limit: 3 })),
+      );
+      for (const answer of answers) expect(texts(answer)).toEqual(["abc", "abcd", "abci"]);
+      expect(await redis.keys()).toEqual(before);
+    });
+
+    it("shows a change whole to readers in its midst", async () => {
+      const index = fixture.index();
+      await index.put({ id: "1", text: "Ann Ball", payload: 0 });
+      let isDone = false;
+      const writing = (async () => {
+        for (let at = 1; at <= 60; at++)
+          await index.put({ id: "1", text: at % 2 === 0 ? "Ann Ball" : "Ann Cook", payload: at });
+        isDone = true;
+      })();
+      const reader = fixture.indexOn(fixture.connect());
+      let reads = 0;
+      while (!isDone) {
+        const { items } = await reader.suggest("ann");
+        expect(items).toHaveLength(1);
+        const [{ text, payload }] = items as unknown as [{ text: string; payload: number }];
+        expect(text).toBe(payload % 2 === 0 ? "Ann Ball" : "Ann Cook");
+        reads++;
+      }
+      await writing;
+      expect(reads).toBeGreaterThan(0);
+    });
+
+    it("is closed once, for good, and leaves the client alone", async () => {
+      const index = fixture.index();
+      const putting = index.put({ id: "1", text: "Ann" });
+      await Promise.all([index.close(), index.close()]);
+      await putting;
+      for (const call of [() => index.suggest("a"), () => index.put({ id: "1", text: "a" }), () => index.rebuild([])])
+        expect(await rejection(call())).toMatchObject({ code: "KIT_CLOSED" });
+      expect(texts(await fixture.index().suggest("a"))).toEqual(["Ann"]);
+      expect(name).toBe(fixture.index().name);
+    });
+  });
+};

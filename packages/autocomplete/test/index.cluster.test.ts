@@ -1,0 +1,3 @@
+import { indexBehaviour } from "./index-behaviour.js";
+
+indexBehaviour("cluster");

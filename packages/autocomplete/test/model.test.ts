@@ -1,0 +1,173 @@
+import { useRedis } from "@kit/testing";
+import fc from "fast-check";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Entry, PrefixIndex, PrefixIndexOptions } from "../src/index.js";
+import { foldPrefix } from "../src/fold/index.js";
+import { fixtureOf, permanentKeys } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys });
+const fixture = fixtureOf(redis);
+
+/** The same index, in memory and without any index: each query looks at every word of every entry. */
+class Model {
+  readonly #entries = new Map<string, { text: string; weight: number; payload: unknown }>();
+  readonly #isRanked: boolean;
+
+  constructor(isRanked: boolean) {
+    this.#isRanked = isRanked;
+  }
+
+  put({ id, text, weight, payload }: Entry): void {
+    this.#entries.set(id, { text, weight: weight ?? this.#entries.get(id)?.weight ?? 0, payload });
+  }
+
+  delete(id: string): boolean {
+    return this.#entries.delete(id);
+  }
+
+  touch(id: string, by: number): boolean {
+    const entry = this.#entries.get(id);
+    if (entry) entry.weight = Math.max(0, entry.weight + by);
+    return entry !== undefined;
+  }
+
+  suggest(query: string, limit: number): { id: string; text: string; weight: number; payload: unknown }[] {
+    const prefix = foldPrefix(query);
+    if (prefix === "") return [];
+    const found = [...this.#entries].flatMap(([id, entry]) => {
+      const words = this.#words(foldPrefix(`${entry.text} `));
+      const best = words.filter(({ suffix }) => suffix.startsWith(prefix)).toSorted((a, b) => a.row.compare(b.row))[0];
+      return best
+        ? [
+            {
+              id,
+              entry,
+              row: Buffer.concat([best.row, Buffer.from(id)]),
+              isExact: words[0]!.suffix === `${prefix.trimEnd()} `,
+            },
+          ]
+        : [];
+    });
+    return found
+      .toSorted((a, b) => {
+        if (!this.#isRanked) return a.row.compare(b.row);
+        return Number(b.isExact) - Number(a.isExact) || b.entry.weight - a.entry.weight || a.row.compare(b.row);
+      })
+      .slice(0, limit)
+      .map(({ id, entry }) => ({ id, ...entry }));
+  }
+
+  #words(folded: string): { suffix: string; row: Buffer }[] {
+    const all = Array.from(folded);
+    const isWord = (one: string | undefined): boolean => one !== undefined && /[\p{L}\p{N}\p{M}]/u.test(one);
+    return all.flatMap((one, at) => {
+      const before = all[at - 1];
+      const begins =
+        at === 0 ||
+        (one !== " " &&
+          (before === " " || /\p{Script=Han}/u.test(one) || (/[\p{L}\p{N}]/u.test(one) && !isWord(before))));
+      const suffix = all.slice(at).join("");
+      return begins ? [{ suffix, row: Buffer.from(`${suffix}\0${at === 0 ? "0" : "1"}`) }] : [];
+    });
+  }
+}
+
+// A small alphabet with all that is hard in it, so that names meet.
+const letter = fc.constantFrom(
+  ...Array.from("aaabbAB  -'ßéeİıΣς́ñ東京한하ｱﬁ½"),
+  "e\u0301",
+  "\u{1f468}\u200d\u{1f469}",
+  "\u{1f468}",
+  "\u{1f3fd}",
+  "\uffee",
+  "\u{10400}",
+);
+const text = fc
+  .array(letter, { minLength: 1, maxLength: 7 })
+  .map((letters) => letters.join(""))
+  .filter((one) => foldPrefix(one).trim() !== "");
+const id = fc.constantFrom("1", "2", "3", "4", "5", "6", "é", "\u{10400}", "x\0y");
+const weight = fc.option(fc.integer({ min: 0, max: 3 }), { nil: undefined });
+const step = fc.oneof(
+  fc.record({ id, text, weight, payload: fc.option(fc.jsonValue({ maxDepth: 1 }), { nil: undefined }) }),
+  fc.record({ drop: id }),
+  fc.record({ touch: id, by: fc.integer({ min: -2, max: 2 }) }),
+);
+const query = fc.array(letter, { maxLength: 3 }).map((letters) => letters.join(""));
+
+const expectSame = async (index: PrefixIndex, model: Model, asked: string, limit: number): Promise<void> => {
+  // JSON has no -0.
+  const wanted = model.suggest(asked, limit).map((one) => JSON.parse(JSON.stringify(one)) as unknown);
+  const { items, truncated } = await index.suggest(asked, { limit });
+  const shown = items.map(({ id: of, text: shownText, weight: shownWeight, payload }) => ({
+    id: of,
+    text: shownText,
+    weight: shownWeight,
+    payload,
+  }));
+  expect(shown.map((one) => JSON.parse(JSON.stringify(one)) as unknown)).toEqual(wanted);
+  expect(truncated).toBe(false);
+};
+
+type Step = Entry | { readonly drop: string } | { readonly touch: string; readonly by: number };
+
+/** One step of an index or of the model; what it says. */
+const take = async (on: PrefixIndex | Model, one: Step, isRanked: boolean): Promise<boolean | undefined> => {
+  if ("drop" in one) return await on.delete(one.drop);
+  if ("text" in one) await on.put(one);
+  if ("text" in one || !isRanked) return undefined;
+  return await (on instanceof Model ? on.touch(one.touch, one.by) : on.touch(one.touch, { by: one.by }));
+};
+
+describe.each<[string, PrefixIndexOptions]>([
+  ["alphabetical", {}],
+  ["by weight", { order: "weight" }],
+  ["by weight, in four shards", { order: "weight", shards: 4, rankedLength: 1 }],
+])("an index that is %s", (what, options) => {
+  it("answers as a list of names that is searched whole, whatever was put, deleted and touched", async () => {
+    let runs = 0;
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(step, { maxLength: 14 }),
+        fc.array(query, { minLength: 6, maxLength: 6 }),
+        async (steps, queries) => {
+          const isRanked = options.order === "weight";
+          const index = fixture.index({ ...options, name: `${what}${String(runs++)}` });
+          const model = new Model(isRanked);
+          for (const one of steps) expect(await take(index, one, isRanked)).toBe(await take(model, one, isRanked));
+          for (const asked of queries) await expectSame(index, model, asked, 1 + (asked.length % 5));
+          await index.purge();
+          await index.close();
+        },
+      ),
+      { numRuns: 150 },
+    );
+    expect(await redis.keys()).toEqual([]);
+  });
+});
+
+it("answers a session of random keystrokes as the server would", async () => {
+  let runs = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.record({ id, text, weight }), { minLength: 1, maxLength: 9 }),
+      fc.array(query, { minLength: 8, maxLength: 8 }),
+      fc.constantFrom("alphabetical" as const, "weight" as const),
+      async (entries, queries, order) => {
+        const index = fixture.index({ order, name: `session${String(runs++)}` });
+        await index.putMany(entries);
+        const session = index.session({ limit: 3, prefetch: 5 });
+        for (const asked of queries) {
+          const answer = await session.type(asked);
+          const { items, hasMore, truncated } = answer!;
+          expect({ items, hasMore, truncated }).toEqual(await index.suggest(asked, { limit: 3 }));
+        }
+        session.close();
+        await index.purge();
+        await index.close();
+      },
+    ),
+    { numRuns: 100 },
+  );
+});

@@ -1,0 +1,3 @@
+import { rebuildBehaviour } from "./rebuild-behaviour.js";
+
+rebuildBehaviour("cluster");
