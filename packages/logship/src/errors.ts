@@ -1,0 +1,89 @@
+import { KitError } from "@kit/core";
+
+/**
+ * Codes of this package's own errors.
+ *
+ * - `KIT_LOGSHIP_FENCED`: another process took over this file, or works as this consumer
+ * - `KIT_LOGSHIP_RESET`: Redis lost data that it had confirmed, or the channel was deleted
+ * - `KIT_LOGSHIP_CHANGED`: a source is not what it was when a part of it was processed or shipped
+ * - `KIT_LOGSHIP_CHANNEL_CLOSED`: nothing can be added to the channel any more
+ * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot have everything: chunks have been freed before it came
+ * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file would never fit under the limit of the channel
+ * - `KIT_LOGSHIP_BAD_DATA`: a chunk is damaged or missing, or gzip content is damaged or ends early
+ * - `KIT_LOGSHIP_LINE`: a line is too long, or is not UTF-8, and the policy is to reject
+ * - `KIT_LOGSHIP_RESULT`: a result cannot be stored: its key holds another type, or its field no integer
+ */
+export type LogshipErrorCode =
+  | "KIT_LOGSHIP_FENCED"
+  | "KIT_LOGSHIP_RESET"
+  | "KIT_LOGSHIP_CHANGED"
+  | "KIT_LOGSHIP_CHANNEL_CLOSED"
+  | "KIT_LOGSHIP_TRIMMED"
+  | "KIT_LOGSHIP_TOO_LARGE"
+  | "KIT_LOGSHIP_BAD_DATA"
+  | "KIT_LOGSHIP_LINE"
+  | "KIT_LOGSHIP_RESULT";
+
+/** What happened to shipping, receiving or processing; `code` says which. */
+export class LogshipError extends KitError {
+  override name = "LogshipError";
+  declare readonly code: LogshipErrorCode;
+  /** The file's name, where it is about one. */
+  readonly file: string | undefined;
+
+  constructor(
+    code: LogshipErrorCode,
+    message: string,
+    { file, cause, retryable }: { file?: string | undefined; cause?: unknown; retryable?: boolean } = {},
+  ) {
+    super(code, message, { cause, retryable: retryable ?? false });
+    this.file = file;
+  }
+}
+
+/** Stored content cannot be read as what it should be. Nothing behind `offset` was delivered. */
+export class BadDataError extends LogshipError {
+  override name = "BadDataError";
+  /** Stored bytes before the damage, as far as it is known. */
+  readonly offset: number;
+  /** Ordinal of the chunk, where chunks are read. */
+  readonly chunk: number | undefined;
+
+  constructor(reason: string, at: { file?: string | undefined; offset: number; chunk?: number | undefined }) {
+    const { file, offset, chunk } = at;
+    const where = [
+      ...(file === undefined ? [] : [`file ${JSON.stringify(file)}`]),
+      ...(chunk === undefined ? [] : [`chunk ${String(chunk)}`]),
+      `stored byte ${String(offset)}`,
+    ].join(", ");
+    super("KIT_LOGSHIP_BAD_DATA", `${reason} (${where})`, { file });
+    this.offset = offset;
+    this.chunk = chunk;
+  }
+}
+
+/** A line is refused by policy. Lines before it were delivered. */
+export class LineError extends LogshipError {
+  override name = "LineError";
+  /** Text bytes before the line. */
+  readonly offset: number;
+
+  constructor(reason: string, offset: number) {
+    super("KIT_LOGSHIP_LINE", `${reason} (text byte ${String(offset)})`);
+    this.offset = offset;
+  }
+}
+
+/** A result was refused; nothing of its commit was applied. */
+export const resultError = (fault: string, targets: readonly string[]): LogshipError => {
+  const [kind, number] = fault.split(" ");
+  const key = targets[Number(number) - 1] ?? "a result";
+  const reason = kind === "type" ? "holds another type of data" : "has a field that is no integer of up to 15 digits";
+  return new LogshipError("KIT_LOGSHIP_RESULT", `The results were not stored: ${key} ${reason}`);
+};
+
+export const fencedError = (what: string, file?: string): LogshipError =>
+  new LogshipError("KIT_LOGSHIP_FENCED", `${what} was taken over by another process`, { file });
+
+export const resetError = (what: string, file?: string): LogshipError =>
+  new LogshipError("KIT_LOGSHIP_RESET", `${what} is not in Redis as it was confirmed: data was lost or deleted`, { file });

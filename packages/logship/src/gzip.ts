@@ -1,0 +1,190 @@
+import { crc32, createInflateRaw } from "node:zlib";
+import { BadDataError } from "./errors.js";
+
+/** Settings of `readGzip`. */
+export interface GzipOptions {
+  /** The file's name, for errors. */
+  readonly file?: string | undefined;
+}
+
+/** What tells where members begin: stored bytes and text bytes before each. */
+export type OnMember = (stored: number, text: number) => void;
+
+/** Inflated output comes in pieces of this size; more is never held, however well the content was compressed. */
+const outputBytes = 131_072;
+const [id1, id2, deflate] = [0x1f, 0x8b, 8];
+const [hasCrc, hasExtra, hasName, hasComment] = [2, 4, 8, 16];
+
+/** Takes blocks apart byte by byte, across their ends. */
+class Bytes {
+  readonly #blocks: AsyncIterator<Uint8Array>;
+  #block: Buffer = Buffer.alloc(0);
+  /** Bytes that were taken. */
+  offset = 0;
+
+  constructor(blocks: AsyncIterable<Uint8Array>) {
+    this.#blocks = blocks[Symbol.asyncIterator]();
+  }
+
+  /** What is at hand, at least one byte; undefined at the end. */
+  async some(): Promise<Buffer | undefined> {
+    while (this.#block.length === 0) {
+      const { done, value } = await this.#blocks.next();
+      if (done) return undefined;
+      this.#block = Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+    }
+    return this.#block;
+  }
+
+  take(count: number): void {
+    this.#block = this.#block.subarray(count);
+    this.offset += count;
+  }
+
+  /** The next `count` bytes, taken; undefined if the content ends before. */
+  async exactly(count: number): Promise<Buffer | undefined> {
+    const first = await this.some();
+    if (first && first.length >= count) {
+      this.take(count);
+      return first.subarray(0, count);
+    }
+    const parts: Buffer[] = [];
+    for (let missing = count; missing > 0;) {
+      const block = await this.some();
+      if (!block) return undefined;
+      const part = block.subarray(0, missing);
+      this.take(part.length);
+      parts.push(part);
+      missing -= part.length;
+    }
+    return Buffer.concat(parts);
+  }
+
+  async close(): Promise<void> {
+    await this.#blocks.return?.();
+  }
+}
+
+/**
+ * Reads gzip content of one member or many, and yields the text, in blocks of at most 128 KiB. It reads no further ahead than one block of
+ * output, so highly compressed content costs no memory.
+ *
+ * Each member's CRC-32 and length are checked. Zero bytes behind the last member are padding; anything else there is an error.
+ * Content without a single byte is empty text.
+ *
+ * @throws {BadDataError} the content is damaged, or ends within a member. The text before the damage has been yielded: of a member whose
+ * CRC is wrong, all of it.
+ *
+ * @example
+ * for await (const block of readGzip(createReadStream("access.log.gz"))) size += block.length;
+ */
+export const readGzip = (
+  blocks: AsyncIterable<Uint8Array>,
+  options: GzipOptions = {},
+): AsyncGenerator<Buffer, void, undefined> => inflateMembers(blocks, options, () => undefined);
+
+/** As `readGzip`, and tells where members begin. `stored` and `text` are counted from the first block on. */
+export async function* inflateMembers(
+  blocks: AsyncIterable<Uint8Array>,
+  { file }: GzipOptions,
+  onMember: OnMember,
+): AsyncGenerator<Buffer, void, undefined> {
+  const bytes = new Bytes(blocks);
+  const bad = (reason: string): BadDataError => new BadDataError(reason, { file, offset: bytes.offset });
+  let text = 0;
+  try {
+    while (await bytes.some()) {
+      if (bytes.offset > 0 && (await isPadding(bytes, bad))) return;
+      onMember(bytes.offset, text);
+      await skipHeader(bytes, bad);
+      let crc = 0;
+      let length = 0;
+      for await (const block of inflateMember(bytes, bad)) {
+        crc = crc32(block, crc);
+        length += block.length;
+        text += block.length;
+        yield block;
+      }
+      const trailer = await bytes.exactly(8);
+      if (!trailer) throw bad("The gzip content ends early");
+      if (trailer.readUInt32LE(0) !== crc) throw bad("The CRC-32 of a gzip member is wrong");
+      if (trailer.readUInt32LE(4) !== length % 2 ** 32) throw bad("The length of a gzip member is wrong");
+    }
+  } finally {
+    await bytes.close();
+  }
+}
+
+/** Whether only zeros are left, all of which are read then. */
+const isPadding = async (bytes: Bytes, bad: (reason: string) => BadDataError): Promise<boolean> => {
+  const first = await bytes.some();
+  if (first?.[0] !== 0) return false;
+  for (let block: Buffer | undefined = first; block; block = await bytes.some()) {
+    if (block.some((byte) => byte !== 0)) throw bad("Something that is not gzip follows the gzip content");
+    bytes.take(block.length);
+  }
+  return true;
+};
+
+const skipHeader = async (bytes: Bytes, bad: (reason: string) => BadDataError): Promise<void> => {
+  const isFirst = bytes.offset === 0;
+  const need = async (count: number): Promise<Buffer> => {
+    const found = await bytes.exactly(count);
+    if (!found) throw bad("The gzip content ends early");
+    return found;
+  };
+  const skipText = async (): Promise<void> => {
+    for (let byte = 1; byte !== 0;) [byte = 0] = await need(1);
+  };
+  const magic = await need(2);
+  if (magic[0] !== id1 || magic[1] !== id2)
+    throw bad(isFirst ? "The content is not gzip" : "Something that is not gzip follows the gzip content");
+  const [method, flags = 0] = await need(8);
+  if (method !== deflate || (flags & 0xe0) !== 0) throw bad("The header of a gzip member is damaged");
+  if (flags & hasExtra) await need((await need(2)).readUInt16LE(0));
+  if (flags & hasName) await skipText();
+  if (flags & hasComment) await skipText();
+  if (flags & hasCrc) await need(2);
+};
+
+/** Yields the text of one member, and takes exactly its compressed bytes. */
+async function* inflateMember(
+  bytes: Bytes,
+  bad: (reason: string) => BadDataError,
+): AsyncGenerator<Buffer, void, undefined> {
+  const engine = createInflateRaw({ chunkSize: outputBytes, highWaterMark: outputBytes } as object);
+  let fed = 0;
+  const feed = async (): Promise<void> => {
+    for (;;) {
+      const block = await bytes.some();
+      if (!block) throw bad("The gzip content ends early");
+      fed += block.length;
+      // The callback comes when all output of this block has been read.
+      await new Promise<void>((resolve, reject) => {
+        engine.once("close", resolve);
+        engine.write(block, (error) => {
+          engine.off("close", resolve);
+          if (error) reject(error);
+          else resolve();
+        });
+      });
+      if (engine.destroyed && !engine.readableEnded) return;
+      const unused = fed - engine.bytesWritten;
+      bytes.take(block.length - unused);
+      // The engine leaves bytes unused only behind the end of the member; the trailer sees to it that there are some.
+      if (unused > 0) return;
+    }
+  };
+  const feeding = feed().catch((error: unknown) => {
+    engine.destroy(error as Error);
+  });
+  try {
+    for await (const block of engine) yield block as Buffer;
+  } catch (error) {
+    throw error instanceof BadDataError ? error : isZlib(error) ? bad("The gzip content is damaged") : error;
+  }
+  await feeding;
+}
+
+const isZlib = (error: unknown): boolean =>
+  error instanceof Error && String((error as { code?: unknown }).code).startsWith("Z_");

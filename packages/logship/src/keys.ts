@@ -1,0 +1,80 @@
+import { keyspace } from "@kit/core";
+
+/**
+ * Every key that this package writes. All of one name share the hash tag `{name}`, so one slot. DESIGN.md has the content of each.
+ *
+ * Of a job, all permanent until `delete()`:
+ *
+ * | Key                              | Type           | Content                                       |
+ * | -------------------------------- | -------------- | --------------------------------------------- |
+ * | `kit:logship:{name}:job`         | hash           | layout, last fence                            |
+ * | `kit:logship:{name}:progress`    | hash           | per file its position and other facts         |
+ * | `kit:logship:{name}:claims`      | zset           | file → end of its worker's lease              |
+ * | `kit:logship:{name}:results:<r>` | hash, set, zset| results                                       |
+ *
+ * Of a channel, permanent unless it says otherwise:
+ *
+ * | Key                              | Type           | Content                                       |
+ * | -------------------------------- | -------------- | --------------------------------------------- |
+ * | `kit:logship:{name}:channel`     | hash           | layout, epoch, limit, what is used            |
+ * | `kit:logship:{name}:files`       | hash           | per file its facts                            |
+ * | `kit:logship:{name}:live`        | zset           | files in the channel                          |
+ * | `kit:logship:{name}:sources`     | hash           | source → file                                 |
+ * | `kit:logship:{name}:done`        | zset           | source → when all consumers were done with it |
+ * | `kit:logship:{name}:chunks`      | hash           | descriptors                                   |
+ * | `kit:logship:{name}:chunk:<part>`| string         | a chunk; expires while it is not committed    |
+ * | `kit:logship:{name}:leases`      | zset           | reservation → its end                         |
+ * | `kit:logship:{name}:reservations`| hash           | reservation → bytes                           |
+ * | `kit:logship:{name}:consumers`   | hash           | consumer → its fence, its first file          |
+ * | `kit:logship:{name}:seen`        | zset           | consumer → its last sign of life              |
+ * | `kit:logship:{name}:positions`   | hash           | per file and consumer the position            |
+ * | `kit:logship:{name}:free`        | hash           | chunks still to be unlinked                   |
+ * | `kit:logship:{name}:results:<r>` | hash, set, zset| results                                       |
+ *
+ * `kit:logship:{name}:events` is a Pub/Sub channel.
+ */
+export interface LogshipKeys {
+  readonly job: string;
+  readonly progress: string;
+  readonly claims: string;
+  readonly channel: string;
+  readonly files: string;
+  readonly live: string;
+  readonly sources: string;
+  readonly done: string;
+  readonly chunks: string;
+  readonly leases: string;
+  readonly reservations: string;
+  readonly consumers: string;
+  readonly seen: string;
+  readonly positions: string;
+  readonly free: string;
+  readonly events: string;
+  chunk(part: string): string;
+  result(name: string): string;
+}
+
+/** The keys of one job or channel. */
+export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
+  const head = keyspace("logship", prefix).base(name);
+  return {
+    job: `${head}job`,
+    progress: `${head}progress`,
+    claims: `${head}claims`,
+    channel: `${head}channel`,
+    files: `${head}files`,
+    live: `${head}live`,
+    sources: `${head}sources`,
+    done: `${head}done`,
+    chunks: `${head}chunks`,
+    leases: `${head}leases`,
+    reservations: `${head}reservations`,
+    consumers: `${head}consumers`,
+    seen: `${head}seen`,
+    positions: `${head}positions`,
+    free: `${head}free`,
+    events: `${head}events`,
+    chunk: (part) => `${head}chunk:${part}`,
+    result: (result) => `${head}results:${encodeURIComponent(result)}`,
+  };
+};

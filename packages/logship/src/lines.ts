@@ -1,0 +1,341 @@
+import { isUtf8 } from "node:buffer";
+import { integerOption, optionsObject } from "@kit/core";
+import { LineError } from "./errors.js";
+
+/** How lines are cut out of bytes. */
+export interface LineOptions {
+  /**
+   * A longer line, in bytes without its line feed, is treated by `onLongLine`. Bounds the memory of a reader.
+   *
+   * @default 1048576
+   */
+  readonly maxLineBytes?: number | undefined;
+  /**
+   * What becomes of a longer line: `error` rejects; `split` delivers it in pieces of at most `maxLineBytes`, cut between characters;
+   * `truncate` delivers its beginning; `skip` delivers nothing of it.
+   *
+   * @default "error"
+   */
+  readonly onLongLine?: "error" | "split" | "truncate" | "skip" | undefined;
+  /**
+   * What becomes of a line that is not UTF-8: `replace` puts U+FFFD for each bad sequence; `error` rejects; `skip` delivers nothing of it.
+   *
+   * @default "replace"
+   */
+  readonly onInvalidText?: "replace" | "error" | "skip" | undefined;
+}
+
+/** Settings of `readLines`. */
+export interface ReadLinesOptions extends LineOptions {
+  /**
+   * Text bytes before the first block. A byte order mark is looked for only at 0.
+   *
+   * @default 0
+   */
+  readonly offset?: number | undefined;
+}
+
+export const lineNames: readonly string[] = ["maxLineBytes", "onLongLine", "onInvalidText"];
+
+/** Checked, with every default filled in. */
+export interface LineTerms {
+  readonly maxLineBytes: number;
+  readonly onLongLine: "error" | "split" | "truncate" | "skip";
+  readonly onInvalidText: "replace" | "error" | "skip";
+}
+
+/** @throws {TypeError} it is none of these words. */
+export const choiceOption = <const T extends string>(name: string, value: unknown, choices: readonly T[]): T => {
+  const found = choices.find((choice) => choice === value);
+  if (found === undefined) throw new TypeError(`Expected \`${name}\` to be one of ${choices.join(", ")}`);
+  return found;
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const lineTerms = (options: LineOptions): LineTerms => {
+  const { maxLineBytes = 1_048_576, onLongLine = "error", onInvalidText = "replace" } = options;
+  return {
+    maxLineBytes: integerOption("maxLineBytes", maxLineBytes, 16, 268_435_456),
+    onLongLine: choiceOption("onLongLine", onLongLine, ["error", "split", "truncate", "skip"]),
+    onInvalidText: choiceOption("onInvalidText", onInvalidText, ["replace", "error", "skip"]),
+  };
+};
+
+const [lineFeed, carriageReturn] = [10, 13];
+const noBytes: Buffer = Buffer.alloc(0);
+
+/** Some lines of a file, in order. */
+export class LineBatch {
+  /** The lines, each without its LF or CR LF. */
+  readonly lines: readonly string[];
+  /** Text bytes before the first line. */
+  readonly offset: number;
+  /** Text bytes up to and with the end of the last line. */
+  readonly endOffset: number;
+  readonly #bytes: Buffer;
+  readonly #ends: readonly number[] | undefined;
+
+  /** `ends`: where each line ends in `bytes`, unless each of them ends with a line feed there. */
+  constructor(lines: readonly string[], offset: number, bytes: Buffer, ends?: readonly number[]) {
+    this.lines = lines;
+    this.offset = offset;
+    this.endOffset = offset + bytes.length;
+    this.#bytes = bytes;
+    this.#ends = ends;
+  }
+
+  /** The bytes that these lines came from, with line ends, and with what was skipped. */
+  get bytes(): Buffer {
+    return this.#bytes;
+  }
+
+  /** Text bytes up to and with the end of the line number `count`; for 0 those before the first one. */
+  endOf(count: number): number {
+    if (count >= this.lines.length) return this.endOffset;
+    if (count === 0) return this.offset;
+    if (this.#ends) return this.offset + (this.#ends[count - 1] ?? 0);
+    let end = 0;
+    for (let line = 0; line < count; line++) end = this.#bytes.indexOf(lineFeed, end) + 1;
+    return this.offset + end;
+  }
+}
+
+/**
+ * Cuts blocks of bytes into lines: at LF, a CR before it is dropped, a byte order mark at the beginning too. What follows the last LF
+ * is a last line, if it is not empty. Characters and line ends may be cut by blocks anywhere. Each byte is looked at once, however
+ * long lines are.
+ *
+ * @throws {LineError} a line is too long or not UTF-8, and the policy is `error`; or the text is UTF-16. The lines before it have been delivered.
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ *
+ * @example
+ * for await (const { lines } of readLines(createReadStream("access.log"))) count += lines.length;
+ */
+export async function* readLines(
+  blocks: AsyncIterable<Uint8Array>,
+  options: ReadLinesOptions = {},
+): AsyncGenerator<LineBatch, void, undefined> {
+  const { offset = 0, ...rest } = optionsObject<ReadLinesOptions>("options", options, [...lineNames, "offset"]);
+  const cutter = new LineCutter(lineTerms(rest), integerOption("offset", offset, 0));
+  for await (const block of blocks)
+    yield* cutter.cut(Buffer.from(block.buffer, block.byteOffset, block.byteLength));
+  yield* cutter.end();
+}
+
+/** The state of cutting between two blocks. */
+export class LineCutter {
+  readonly #terms: LineTerms;
+  /** Text bytes before `#carry`. */
+  #offset: number;
+  /** The beginning of a line whose end has not come. */
+  #carry: Buffer[] = [];
+  #carried = 0;
+  /** Bytes of the line that are dropped, once it is too long for `truncate` or `skip`; -1: none are. */
+  #dropped = -1;
+
+  constructor(terms: LineTerms, offset: number) {
+    this.#terms = terms;
+    this.#offset = offset;
+  }
+
+  *cut(block: Buffer): Generator<LineBatch, void, undefined> {
+    const last = block.lastIndexOf(lineFeed);
+    if (last < 0) {
+      yield* this.#carryOn(block);
+      return;
+    }
+    yield* this.#deliver(block.subarray(0, last + 1));
+    if (last + 1 < block.length) yield* this.#carryOn(block.subarray(last + 1));
+  }
+
+  /** What is left is the last line, without a line feed. */
+  *end(): Generator<LineBatch, void, undefined> {
+    if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes);
+  }
+
+  *#carryOn(part: Buffer): Generator<LineBatch, void, undefined> {
+    if (this.#dropped >= 0) {
+      this.#dropped += part.length;
+      return;
+    }
+    this.#carry.push(part);
+    this.#carried += part.length;
+    const { maxLineBytes, onLongLine } = this.#terms;
+    // A CR at the end may belong to the line's end.
+    if (this.#carried <= maxLineBytes + 1) return;
+    if (onLongLine === "error") throw this.#tooLong(this.#offset);
+    const bytes = this.#takeCarry();
+    if (onLongLine === "split") {
+      const ends: number[] = [];
+      for (let from = 0; bytes.length - from > maxLineBytes + 1; from = ends.at(-1)!)
+        ends.push(cutBetweenCharacters(bytes, from, maxLineBytes));
+      const until = ends.at(-1) ?? 0;
+      yield* this.#slow(bytes.subarray(0, until), ends);
+      this.#carry = [bytes.subarray(until)];
+      this.#carried = bytes.length - until;
+      return;
+    }
+    const kept = onLongLine === "skip" ? 0 : cutBetweenCharacters(bytes, 0, maxLineBytes);
+    this.#carry = [bytes.subarray(0, kept)];
+    this.#carried = kept;
+    this.#dropped = bytes.length - kept;
+  }
+
+  #takeCarry(): Buffer {
+    const bytes = this.#carry.length === 1 ? this.#carry[0]! : Buffer.concat(this.#carry, this.#carried);
+    this.#carry = [];
+    this.#carried = 0;
+    return bytes;
+  }
+
+  /** `body` ends with a line feed, or is empty at the end of the text. */
+  *#deliver(body: Buffer): Generator<LineBatch, void, undefined> {
+    if (this.#dropped >= 0) {
+      const first = body.indexOf(lineFeed) + 1;
+      yield* this.#endDropped(body.subarray(0, first));
+      if (first < body.length) yield* this.#deliver(body.subarray(first));
+      return;
+    }
+    let bytes = body;
+    if (this.#carried > 0) {
+      this.#carry.push(body);
+      this.#carried += body.length;
+      bytes = this.#takeCarry();
+    }
+    this.#refuseUtf16(bytes);
+    const { maxLineBytes, onInvalidText } = this.#terms;
+    const isPlain = bytes.length <= maxLineBytes && (onInvalidText === "replace" || isUtf8(bytes));
+    if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes))) yield this.#fast(bytes);
+    else yield* this.#slow(bytes, lineEnds(bytes));
+  }
+
+  /** All lines are delivered as they are. */
+  #fast(bytes: Buffer): LineBatch {
+    const { length } = bytes;
+    const endsWithFeed = bytes[length - 1] === lineFeed;
+    let text = bytes.utf8Slice(0, endsWithFeed ? length - 1 : length);
+    if (this.#offset === 0 && text.charCodeAt(0) === 0xfeff) text = text.slice(1);
+    const lines = text.split("\n");
+    if (bytes.includes(carriageReturn))
+      for (let index = 0; index < lines.length; index++) {
+        const line = lines[index]!;
+        // At the end of the text a lone CR is part of the line.
+        const isWhole = endsWithFeed || index < lines.length - 1;
+        if (isWhole && line.charCodeAt(line.length - 1) === carriageReturn) lines[index] = line.slice(0, -1);
+      }
+    const batch = new LineBatch(lines, this.#offset, bytes);
+    this.#offset += length;
+    return batch;
+  }
+
+  /** Lines that end at `ends` in `bytes`: each is judged by itself. */
+  *#slow(bytes: Buffer, ends: readonly number[]): Generator<LineBatch, void, undefined> {
+    const lines: string[] = [];
+    const delivered: number[] = [];
+    const { maxLineBytes, onLongLine } = this.#terms;
+    let from = 0;
+    let fault: LineError | undefined;
+    for (const end of ends) {
+      const line = withoutEnd(bytes, from, end);
+      if (line.length > maxLineBytes) {
+        if (onLongLine === "error") fault = this.#tooLong(this.#offset + from);
+        else if (onLongLine === "truncate") {
+          const kept = line.subarray(0, cutBetweenCharacters(line, 0, maxLineBytes));
+          fault = this.#judge(kept, from, end, lines, delivered);
+        } else if (onLongLine === "split")
+          for (let piece = 0; piece < line.length && !fault;) {
+            const until = Math.min(cutBetweenCharacters(line, piece, maxLineBytes), line.length);
+            const isLast = until === line.length;
+            fault = this.#judge(line.subarray(piece, until), from + piece, isLast ? end : from + until, lines, delivered);
+            piece = until;
+          }
+      } else fault = this.#judge(line, from, end, lines, delivered);
+      if (fault) break;
+      from = end;
+    }
+    // What is skipped at the end belongs to the batch too, so that nobody reads it again.
+    const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
+    if (until > 0) yield new LineBatch(lines, this.#offset, bytes.subarray(0, until), delivered);
+    this.#offset += until;
+    if (fault) throw fault;
+  }
+
+  #judge(line: Buffer, from: number, end: number, lines: string[], delivered: number[]): LineError | undefined {
+    const { onInvalidText } = this.#terms;
+    if (onInvalidText !== "replace" && !isUtf8(line)) {
+      if (onInvalidText === "error") return new LineError("A line is not UTF-8", this.#offset + from);
+      return undefined;
+    }
+    const text = line.utf8Slice(0, line.length);
+    lines.push(this.#offset + from === 0 && text.charCodeAt(0) === 0xfeff ? text.slice(1) : text);
+    delivered.push(end);
+    return undefined;
+  }
+
+  /** The end of a line whose middle was dropped. */
+  *#endDropped(rest: Buffer): Generator<LineBatch, void, undefined> {
+    const kept = this.#takeCarry();
+    const length = kept.length + this.#dropped + rest.length;
+    this.#dropped = -1;
+    const lines: string[] = [];
+    const fault = kept.length > 0 ? this.#judge(kept, 0, length, lines, []) : undefined;
+    if (fault) throw fault;
+    // The bytes that were dropped count for the offset; nobody can look at them.
+    yield new DroppedLine(lines, this.#offset, length);
+    this.#offset += length;
+  }
+
+  #tooLong(offset: number): LineError {
+    return new LineError(`A line has more than ${String(this.#terms.maxLineBytes)} bytes`, offset);
+  }
+
+  #refuseUtf16(bytes: Buffer): void {
+    if (this.#offset > 0 || bytes.length < 2) return;
+    const mark = bytes.readUInt16BE(0);
+    if (mark === 0xfffe || mark === 0xfeff) throw new LineError("The text is UTF-16", 0);
+  }
+}
+
+/** A line of which less is delivered than was read. */
+class DroppedLine extends LineBatch {
+  override readonly endOffset: number;
+
+  constructor(lines: readonly string[], offset: number, length: number) {
+    super(lines, offset, noBytes, []);
+    this.endOffset = offset + length;
+  }
+}
+
+/** The end of the longest piece from `from` on that has at most `most` bytes and cuts no character. */
+const cutBetweenCharacters = (bytes: Buffer, from: number, most: number): number => {
+  const end = Math.min(from + most, bytes.length);
+  if (end === bytes.length) return end;
+  // A character has at most three continuation bytes; what has more is not UTF-8.
+  for (let cut = end; cut > end - 4 && cut > from; cut--) if ((bytes[cut]! & 0xc0) !== 0x80) return cut;
+  return end;
+};
+
+const hasLongLine = (bytes: Buffer, maxLineBytes: number): boolean => {
+  for (let from = 0; from < bytes.length;) {
+    const feed = bytes.indexOf(lineFeed, from);
+    const end = feed < 0 ? bytes.length : feed;
+    if (end - from > maxLineBytes) return true;
+    from = end + 1;
+  }
+  return false;
+};
+
+const lineEnds = (bytes: Buffer): number[] => {
+  const ends: number[] = [];
+  for (let from = 0; from < bytes.length; from = ends.at(-1)!) {
+    const feed = bytes.indexOf(lineFeed, from);
+    ends.push(feed < 0 ? bytes.length : feed + 1);
+  }
+  return ends;
+};
+
+const withoutEnd = (bytes: Buffer, from: number, end: number): Buffer => {
+  if (bytes[end - 1] !== lineFeed) return bytes.subarray(from, end);
+  const hasReturn = end - 2 >= from && bytes[end - 2] === carriageReturn;
+  return bytes.subarray(from, hasReturn ? end - 2 : end - 1);
+};

@@ -1,0 +1,77 @@
+-- advance.lua - the commit of a consumer: results and position together; and what nobody needs any more is set free.
+--
+-- KEYS[1]  channel    hash     epoch, used, trimmed
+-- KEYS[2]  files      hash     `<id>:<fact>` of each file
+-- KEYS[3]  live       zset     file id, scored by itself
+-- KEYS[4]  sources    hash     source identity to file id; once done also its totals
+-- KEYS[5]  done       zset     source identity to the ms at which its file was done
+-- KEYS[6]  chunks     hash     `<id> <ordinal>` to `part size text crc lines`
+-- KEYS[7]  consumers  hash     consumer to `fence after`
+-- KEYS[8]  seen       zset     consumer to the ms of its last sign
+-- KEYS[9]  positions  hash     `<id> <consumer>` to `seq chunk state position`
+-- KEYS[10]  free      hash     chunks that nobody needs, still to be unlinked, to the bytes they count for
+-- KEYS[n]  targets    any      where results go
+-- ARGV[1]  consumer   string   name
+-- ARGV[2]  fence      string   of this process
+-- ARGV[3]  file       string   id
+-- ARGV[4]  seq        integer  number of this commit
+-- ARGV[5]  chunk      integer  first chunk that this position still needs
+-- ARGV[6]  state      string   done, or open
+-- ARGV[7]  position   string   the new one
+-- ARGV[n]  results    string   kind, number of its key, field, value of each
+--
+-- Reply     {1, part, …}  committed, now or before; parts to unlink
+--           {0}  another process works as this consumer, or it was removed
+--           {3, seq}  the record does not stand where this commit begins
+--           {4}  there is no such file any more
+--           {5, fault}  a result cannot be applied; nothing was changed
+local channel = KEYS[1]
+local files = KEYS[2]
+local live = KEYS[3]
+local sources = KEYS[4]
+local done = KEYS[5]
+local chunks = KEYS[6]
+local consumers = KEYS[7]
+local seen = KEYS[8]
+local positions = KEYS[9]
+local free = KEYS[10]
+local targets = { unpack(KEYS, 11) }
+local consumer = ARGV[1]
+local fence = ARGV[2]
+local file = ARGV[3]
+local seq = tonumber(ARGV[4])
+local chunk = tonumber(ARGV[5])
+local state = ARGV[6]
+local position = ARGV[7]
+local results = { unpack(ARGV, 8) }
+
+-- Libraries
+
+local mine = redis.call('HGET', consumers, consumer)
+if not mine or string.match(mine, '^%d+') ~= fence then return { 0 } end
+local field = file .. ' ' .. consumer
+local record = redis.call('HGET', positions, field)
+local current = tonumber(record and string.match(record, '^%d+') or '0')
+local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source')
+-- A repeated last commit may find that its file has gone by the first one.
+if not facts[1] then return { tonumber(redis.call('HGET', channel, 'lastFile') or '0') >= tonumber(file) and 1 or 4 } end
+if current ~= seq and current ~= seq - 1 then return { 3, current } end
+if current == seq - 1 then
+  local fault = checkResults(targets, results, 1)
+  if fault then return { 5, fault } end
+  redis.call('ZCARD', live)
+  redis.call('ZCARD', done)
+  redis.call('HLEN', sources)
+  redis.call('HLEN', chunks)
+  redis.call('HLEN', free)
+  local now = readClock()
+  -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
+  redis.call('ZREM', seen, '')
+  applyResults(targets, results, 1)
+  redis.call('HSET', positions, field, string.format('%d %d %s %s', seq, chunk, state, position))
+  redis.call('ZADD', seen, now, consumer)
+end
+
+local reply = { 1 }
+releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
+return reply

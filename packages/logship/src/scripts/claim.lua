@@ -1,0 +1,47 @@
+-- claim.lua - a worker takes a file of a job, if no other worker has it.
+--
+-- KEYS[1]  job       hash     layout, fence
+-- KEYS[2]  progress  hash     `<file>:<fact>` of each file
+-- KEYS[3]  claims    zset     file to the ms at which its worker's lease ends
+-- ARGV[1]  file      string   device and inode
+-- ARGV[2]  seen      string   the length and hash of its first text bytes, as recorded when this worker looked; empty: no record
+-- ARGV[3]  prefix    string   what they are now; another text than `seen` makes it another file
+-- ARGV[4]  name      string   its path within the directory
+-- ARGV[5]  size      integer  bytes
+-- ARGV[6]  leaseMs   integer  life of the claim, milliseconds
+--
+-- Reply     {1, fence, seq, lines, position}  it is this worker's
+--           {0}  it is done at this size
+--           {2, msLeft}  another worker has it
+--           {3}  its record has changed since this worker looked
+--           error KIT_LAYOUT  written by a newer version
+local job = KEYS[1]
+local progress = KEYS[2]
+local claims = KEYS[3]
+local file = ARGV[1]
+local seen = ARGV[2]
+local prefix = ARGV[3]
+local name = ARGV[4]
+local size = ARGV[5]
+local leaseMs = tonumber(ARGV[6])
+
+-- Libraries
+
+local layout = redis.call('HGET', job, 'layout')
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+local record = redis.call('HMGET', progress, file .. ':prefix', file .. ':state', file .. ':size', file .. ':seq',
+  file .. ':lines', file .. ':position')
+if (record[1] or '') ~= seen then return { 3 } end
+local now = readClock()
+local ending = redis.call('ZSCORE', claims, file)
+if ending and tonumber(ending) > now then return { 2, tonumber(ending) - now } end
+if record[1] == prefix and record[2] == 'done' and record[3] == size then return { 0 } end
+if record[1] ~= prefix then
+  record = { prefix, 'open', size, '0', '0', '0:0:0:0' }
+  redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[6])
+end
+redis.call('HSET', job, 'layout', 1)
+local fence = redis.call('HINCRBY', job, 'fence', 1)
+redis.call('HSET', progress, file .. ':fence', fence, file .. ':name', name, file .. ':size', size, file .. ':state', 'open')
+redis.call('ZADD', claims, now + leaseMs, file)
+return { 1, fence, record[4], record[5], record[6] }

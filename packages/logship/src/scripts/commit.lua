@@ -1,0 +1,78 @@
+-- commit.lua - makes written chunks part of their file, and reserves space for the next.
+--
+-- KEYS[1]  channel       hash     limit, used, reserved
+-- KEYS[2]  files         hash     `<id>:<fact>` of each file
+-- KEYS[3]  chunks        hash     `<id> <ordinal>` to `part size text crc lines`
+-- KEYS[4]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[5]  reservations  hash     `<id> <fence>` to bytes
+-- KEYS[n]  written       string   the chunks, each until now with the expiry of its reservation
+-- ARGV[1]  file          string   id
+-- ARGV[2]  fence         string   of the shipper
+-- ARGV[3]  first         integer  ordinal of the first of these chunks
+-- ARGV[4]  want          integer  bytes to have reserved afterwards
+-- ARGV[5]  chunkBytes    integer  largest chunk of this shipper, stored bytes
+-- ARGV[6]  leaseMs       integer  life of the reservation, milliseconds
+-- ARGV[7]  events        string   Pub/Sub channel for hints
+-- ARGV[8]  crc           string   CRC-32 of the file's text, up to and with these chunks
+-- ARGV[n]  facts         string   of each chunk: key-part, size, text bytes, CRC-32 of the stored bytes, line feeds
+--
+-- Reply     {1, bytes, endsAt}  committed, now or before; so many bytes are reserved
+--           {0}  another shipper has this file, or it is gone
+--           {2}  the reservation has ended, or a chunk is missing: write them again
+--           {3}  the file does not end where these begin
+local channel = KEYS[1]
+local files = KEYS[2]
+local chunks = KEYS[3]
+local leases = KEYS[4]
+local reservations = KEYS[5]
+local written = { unpack(KEYS, 6) }
+local file = ARGV[1]
+local fence = ARGV[2]
+local first = tonumber(ARGV[3])
+local want = tonumber(ARGV[4])
+local chunkBytes = tonumber(ARGV[5])
+local leaseMs = tonumber(ARGV[6])
+local events = ARGV[7]
+local crc = ARGV[8]
+local facts = { unpack(ARGV, 9) }
+
+-- Libraries
+
+local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state')
+if known[1] ~= fence or known[3] ~= 'open' then return { 0 } end
+local now = readClock()
+local lease = file .. ' ' .. fence
+local unit = heldBytes(chunkBytes)
+local count = tonumber(known[2])
+if count == first + #written then
+  -- The reply to the first time was lost.
+  return { 1, raiseReservation(channel, leases, reservations, lease, want, unit, now, leaseMs), now + leaseMs }
+end
+if count ~= first then return { 3 } end
+local ending = redis.call('ZSCORE', leases, lease)
+if not ending or tonumber(ending) <= now then return { 2 } end
+for i, key in ipairs(written) do
+  if redis.call('STRLEN', key) ~= tonumber(facts[5 * i - 3]) then return { 2 } end
+end
+
+local held, text, stored, lines = 0, 0, 0, 0
+for i, key in ipairs(written) do
+  local part, size, chunkText, chunkCrc, chunkLines = unpack(facts, 5 * i - 4, 5 * i)
+  redis.call('PERSIST', key)
+  redis.call('HSET', chunks, file .. ' ' .. (first + i - 1),
+    part .. ' ' .. size .. ' ' .. chunkText .. ' ' .. chunkCrc .. ' ' .. chunkLines)
+  held = held + heldBytes(tonumber(size))
+  stored = stored + tonumber(size)
+  text = text + tonumber(chunkText)
+  lines = lines + tonumber(chunkLines)
+end
+redis.call('HINCRBY', files, file .. ':chunks', #written)
+redis.call('HINCRBY', files, file .. ':text', text)
+redis.call('HINCRBY', files, file .. ':stored', stored)
+redis.call('HINCRBY', files, file .. ':lines', lines)
+redis.call('HSET', files, file .. ':crc', crc)
+redis.call('HINCRBY', channel, 'used', held)
+lowerReservation(channel, leases, reservations, lease, held)
+local have = raiseReservation(channel, leases, reservations, lease, want, unit, now, leaseMs)
+redis.call('PUBLISH', events, 'data')
+return { 1, have, now + leaseMs }

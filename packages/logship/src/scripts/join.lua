@@ -1,0 +1,41 @@
+-- join.lua - a process becomes the one that works as this consumer.
+--
+-- KEYS[1]  channel    hash     layout, epoch, lastFile, fence, trimmed
+-- KEYS[2]  consumers  hash     consumer to `fence after`
+-- KEYS[3]  seen       zset     consumer to the ms of its last sign
+-- KEYS[4]  free       hash     chunks that nobody needs, still to be unlinked
+-- ARGV[1]  consumer   string   name
+-- ARGV[2]  from       string   what a new consumer gets: start, oldest or now
+-- ARGV[3]  epoch      string   of the channel, if it is new
+-- ARGV[4]  limit      integer  bytes that the channel may hold, if it is new
+--
+-- Reply     {1, epoch, fence, after, part, …}  it gets files with an id above `after`; parts to unlink
+--           {2}  a new consumer cannot have everything any more
+--           error KIT_LAYOUT  written by a newer version
+local channel = KEYS[1]
+local consumers = KEYS[2]
+local seen = KEYS[3]
+local free = KEYS[4]
+local consumer = ARGV[1]
+local from = ARGV[2]
+local epoch = ARGV[3]
+local limit = ARGV[4]
+
+-- Libraries
+
+local layout = redis.call('HGET', channel, 'layout')
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+local known = redis.call('HGET', consumers, consumer)
+redis.call('ZCARD', seen)
+local pending = redis.call('HRANDFIELD', free, 200)
+local state = redis.call('HMGET', channel, 'lastFile', 'trimmed')
+local after = known and string.match(known, ' (%d+)$') or '0'
+if not known and from == 'start' and state[2] then return { 2 } end
+if not known and from == 'now' then after = state[1] or '0' end
+if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'limit', limit, 'used', 0, 'reserved', 0) end
+local fence = redis.call('HINCRBY', channel, 'fence', 1)
+redis.call('HSET', consumers, consumer, fence .. ' ' .. after)
+redis.call('ZADD', seen, readClock(), consumer)
+local reply = { 1, redis.call('HGET', channel, 'epoch'), fence, after }
+for _, part in ipairs(pending) do reply[#reply + 1] = part end
+return reply

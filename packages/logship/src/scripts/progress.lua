@@ -1,0 +1,58 @@
+-- progress.lua - the commit of a worker: results and position together; or only a sign of life.
+--
+-- KEYS[1]  progress  hash     `<file>:<fact>` of each file
+-- KEYS[2]  claims    zset     file to the ms at which its worker's lease ends
+-- KEYS[n]  targets   any      where results go
+-- ARGV[1]  file      string   device and inode
+-- ARGV[2]  fence     string   of this worker's claim
+-- ARGV[3]  leaseMs   integer  life of the claim from now, milliseconds; 0: the file is given back
+-- ARGV[4]  events    string   Pub/Sub channel for hints
+-- ARGV[5]  seq       integer  number of this commit; 0: nothing to commit
+-- ARGV[6]  position  string   the new one
+-- ARGV[7]  lines     integer  lines processed by this commit
+-- ARGV[8]  doneSize  string   bytes of the file, all of which are processed; empty: it goes on
+-- ARGV[n]  results   string   kind, number of its key, field, value of each
+--
+-- Reply     {1}  committed, now or before; or the claim lives
+--           {0}  another worker has the file
+--           {3, seq}  the record does not stand where this commit begins
+--           {5, fault}  a result cannot be applied; nothing was changed
+local progress = KEYS[1]
+local claims = KEYS[2]
+local targets = { unpack(KEYS, 3) }
+local file = ARGV[1]
+local fence = ARGV[2]
+local leaseMs = tonumber(ARGV[3])
+local events = ARGV[4]
+local seq = tonumber(ARGV[5])
+local position = ARGV[6]
+local lines = ARGV[7]
+local doneSize = ARGV[8]
+local results = { unpack(ARGV, 9) }
+
+-- Libraries
+
+local record = redis.call('HMGET', progress, file .. ':fence', file .. ':seq')
+if record[1] ~= fence then return { 0 } end
+local current = tonumber(record[2])
+redis.call('ZCARD', claims)
+if seq > 0 and current ~= seq and current ~= seq - 1 then return { 3, current } end
+local isNew = seq > 0 and current == seq - 1
+if isNew then
+  local fault = checkResults(targets, results, 1)
+  if fault then return { 5, fault } end
+end
+-- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
+redis.call('ZREM', claims, '')
+if isNew then
+  applyResults(targets, results, 1)
+  redis.call('HSET', progress, file .. ':seq', seq, file .. ':position', position)
+  redis.call('HINCRBY', progress, file .. ':lines', lines)
+  if doneSize ~= '' then redis.call('HSET', progress, file .. ':state', 'done', file .. ':size', doneSize) end
+end
+if doneSize ~= '' or leaseMs == 0 then
+  if redis.call('ZREM', claims, file) == 1 then redis.call('PUBLISH', events, 'file') end
+else
+  redis.call('ZADD', claims, readClock() + leaseMs, file)
+end
+return { 1 }

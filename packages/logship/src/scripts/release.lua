@@ -1,0 +1,53 @@
+-- release.lua - sets free what every consumer has passed, and lets a file go that all are done with.
+--
+-- Needs readClock, heldBytes
+-- Defines releaseChunks
+local keptSources = 10000
+
+--- Appends the key-parts of freed chunks to `reply`, at most 200 a call.
+local function releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
+  local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source', file .. ':chunks',
+    file .. ':text', file .. ':crc', file .. ':lines', file .. ':codec', file .. ':stored', file .. ':sha256')
+  local least, isDone, fields = math.huge, true, {}
+  local all = redis.call('HGETALL', consumers)
+  for i = 1, #all, 2 do
+    if tonumber(string.match(all[i + 1], ' (%d+)$')) < tonumber(file) then
+      local field = file .. ' ' .. all[i]
+      local record = redis.call('HGET', positions, field)
+      local chunk, state = string.match(record or '', '^%d+ (%d+) (%a+)')
+      least = math.min(least, tonumber(chunk or '0'))
+      isDone = isDone and state == 'done'
+      fields[#fields + 1] = field
+    end
+  end
+  -- Without a consumer nothing is freed: one may come.
+  if #fields == 0 then return end
+  local freed = tonumber(facts[2])
+  local last = math.min(least, tonumber(facts[4]), freed + 200)
+  for ordinal = freed, last - 1 do
+    local entry = redis.call('HGET', chunks, file .. ' ' .. ordinal)
+    if entry then
+      local part, size = string.match(entry, '^(%S+) (%d+)')
+      redis.call('HDEL', chunks, file .. ' ' .. ordinal)
+      redis.call('HSET', free, part, heldBytes(tonumber(size)))
+      reply[#reply + 1] = part
+    end
+  end
+  if last > freed then
+    redis.call('HSET', files, file .. ':freed', last)
+    redis.call('HSET', channel, 'trimmed', 1)
+  end
+  if not isDone or facts[1] ~= 'sealed' or last < tonumber(facts[4]) then return end
+  for _, field in ipairs(fields) do redis.call('HDEL', positions, field) end
+  for _, fact in ipairs({ 'name', 'source', 'codec', 'state', 'fence', 'chunks', 'freed', 'text', 'stored', 'lines', 'crc', 'sha256' }) do
+    redis.call('HDEL', files, file .. ':' .. fact)
+  end
+  redis.call('ZREM', live, file)
+  redis.call('HSET', sources, facts[3], table.concat({ file, facts[5], facts[6], facts[7], facts[8], facts[9], facts[10] or '' }, ' '))
+  redis.call('ZADD', done, readClock(), facts[3])
+  for _, source in ipairs(redis.call('ZRANGE', done, 0, -keptSources - 1)) do
+    redis.call('ZREM', done, source)
+    redis.call('HDEL', sources, source)
+  end
+  redis.call('HSET', channel, 'trimmed', 1)
+end

@@ -1,0 +1,40 @@
+-- reserve.lua - raises a shipper's reservation of bytes, never above the limit of the channel.
+--
+-- KEYS[1]  channel       hash     limit, used, reserved
+-- KEYS[2]  files         hash     `<id>:<fact>` of each file
+-- KEYS[3]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[4]  reservations  hash     `<id> <fence>` to bytes
+-- KEYS[5]  free          hash     chunks that nobody needs, still to be unlinked, to the bytes they count for
+-- ARGV[1]  file          string   id
+-- ARGV[2]  fence         string   of the shipper
+-- ARGV[3]  want          integer  bytes to have reserved
+-- ARGV[4]  chunkBytes    integer  largest chunk of this shipper, stored bytes
+-- ARGV[5]  leaseMs       integer  life of the reservation, milliseconds
+--
+-- Reply     {1, bytes, endsAt, unit}   so many bytes are reserved; a chunk counts for `unit` at most
+--           {2, msLeft, unit, limit, part, …}  no space; the nearest reservation ends in `msLeft` (-1: there is none); parts to unlink
+--           {0}                        another shipper has this file, or it is gone
+local channel = KEYS[1]
+local files = KEYS[2]
+local leases = KEYS[3]
+local reservations = KEYS[4]
+local free = KEYS[5]
+local file = ARGV[1]
+local fence = ARGV[2]
+local want = tonumber(ARGV[3])
+local chunkBytes = tonumber(ARGV[4])
+local leaseMs = tonumber(ARGV[5])
+
+-- Libraries
+
+if redis.call('HGET', files, file .. ':fence') ~= fence then return { 0 } end
+local now = readClock()
+local unit = heldBytes(chunkBytes)
+returnExpired(channel, leases, reservations, now)
+local lease = file .. ' ' .. fence
+local have = raiseReservation(channel, leases, reservations, lease, math.max(want, unit), unit, now, leaseMs)
+if have >= unit then return { 1, have, now + leaseMs, unit } end
+local nearest = redis.call('ZRANGEBYSCORE', leases, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local reply = { 2, nearest[2] and math.max(nearest[2] - now, 0) or -1, unit, redis.call('HGET', channel, 'limit') }
+for _, part in ipairs(redis.call('HRANDFIELD', free, 200)) do reply[#reply + 1] = part end
+return reply

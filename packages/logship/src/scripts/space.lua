@@ -1,0 +1,44 @@
+-- space.lua - the accounting of a channel: what is used, what is reserved, and what a chunk counts for.
+--
+-- Defines heldBytes, returnExpired, raiseReservation, lowerReservation
+--- Bytes of memory that a string of so many bytes takes with its key: its class in jemalloc (four to each power of two).
+local function heldBytes(size)
+  local need = math.max(size + 12, 128)
+  local step = 32
+  while step * 8 < need do step = step * 2 end
+  return math.ceil(need / step) * step + 192
+end
+
+local function lowerReservation(channel, leases, reservations, lease, bytes)
+  local have = tonumber(redis.call('HGET', reservations, lease) or '0')
+  local less = math.min(have, bytes)
+  if less == have then
+    redis.call('HDEL', reservations, lease)
+    redis.call('ZREM', leases, lease)
+  else
+    redis.call('HINCRBY', reservations, lease, -less)
+  end
+  redis.call('HINCRBY', channel, 'reserved', -less)
+end
+
+--- Reservations whose time is over: what was written under them has expired as well.
+local function returnExpired(channel, leases, reservations, now)
+  for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 100)) do
+    lowerReservation(channel, leases, reservations, lease, math.huge)
+  end
+end
+
+--- Raises a reservation to `want` bytes as far as there is space, in steps of `unit`. Returns what is reserved then.
+local function raiseReservation(channel, leases, reservations, lease, want, unit, now, leaseMs)
+  local have = tonumber(redis.call('HGET', reservations, lease) or '0')
+  local state = redis.call('HMGET', channel, 'limit', 'used', 'reserved')
+  local space = tonumber(state[1]) - tonumber(state[2] or '0') - tonumber(state[3] or '0')
+  local more = math.min(want - have, math.floor(space / unit) * unit)
+  if more > 0 then
+    redis.call('HINCRBY', reservations, lease, more)
+    redis.call('HINCRBY', channel, 'reserved', more)
+    have = have + more
+  end
+  if have > 0 then redis.call('ZADD', leases, now + leaseMs, lease) end
+  return have
+end
