@@ -1,5 +1,6 @@
 import type { RedisClientOptions, RedisMode, TestRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
+import { attach, Deadline } from "../src/toolkit/index.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
 
 type Variant = readonly [name: string, options: RedisClientOptions & Record<string, unknown>];
@@ -43,6 +44,18 @@ export const gateBehaviour = (redis: TestRedis<RedisMode>): void => {
         ),
       ).toEqual([1, 2, 3]);
       expect(await read.run(client, { key: tag("3") }, {})).toBe("ccc");
+    });
+
+    it.each(variants)("replies with bytes where they are wanted on a client with %s", async (_, options) => {
+      const client = isCluster() ? redis.connect(options, clusterOptions(options)) : redis.connect(options);
+      const context = attach(client);
+      redis.defer(() => context.detach());
+      const bytes = Buffer.from([0, 0xff, 0xfe, 10, 13, 0x80]);
+      const key = `${redis.prefix}:bytes`;
+      const call = { what: "SET", mutates: true, idempotent: true, deadline: Deadline.in(2_000) };
+      await context.executor.run("SET", [key, bytes, "PX", 60_000], call);
+      const got = await context.executor.run("GET", [key], { ...call, what: "GET", mutates: false, bytes: true });
+      expect(got).toEqual(bytes);
     });
 
     it.each(variants)("runs two hundred scripts at once over many slots on a client with %s", async (_, options) => {

@@ -45,8 +45,6 @@ export interface NodeClient extends RedisLike {
     readonly remotePort?: number | undefined;
   };
   subscribe(channel: string): Promise<unknown>;
-  /** As `call`, but texts in the reply are Buffers. A Cluster client has it too. */
-  callBuffer(command: string, ...args: RedisArgument[]): Promise<unknown>;
 }
 
 /** Where a server listens. */

@@ -236,7 +236,7 @@ export class CommandExecutor {
   };
 
   #reply(command: string, args: readonly RedisArgument[], call: Call): Promise<unknown> {
-    return call.bytes ? (this.client as NodeClient).callBuffer(command, ...args) : this.client.call(command, ...args);
+    return call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
   }
 
   /** What the server said, also where a Cluster client of ours has told only how often it asked. */
@@ -353,6 +353,12 @@ export class CommandExecutor {
     for (const listener of this.#dropListeners) listener();
   };
 }
+
+/** By the command's own method: with automatic pipelining `callBuffer` of ioredis sends something else. */
+const callForBytes = (client: RedisLike, command: string, args: readonly RedisArgument[]): Promise<unknown> => {
+  const methods = client as unknown as Record<string, (...args: readonly RedisArgument[]) => Promise<unknown>>;
+  return methods[`${command.toLowerCase()}Buffer`]!(...args);
+};
 
 const probed = new WeakSet<NodeClient>();
 
