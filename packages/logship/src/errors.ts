@@ -9,6 +9,8 @@ import { KitError } from "@kit/core";
  * - `KIT_LOGSHIP_CHANNEL_CLOSED`: nothing can be added to the channel any more
  * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot have everything: chunks have been freed before it came
  * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file would never fit under the limit of the channel
+ * - `KIT_LOGSHIP_EXPIRED`: a reservation ended before its chunks were committed; they are being written again (only in `error` events)
+ * - `KIT_LOGSHIP_INTERRUPTED`: a stream cannot be read again from its beginning, and a part of what was confirmed is lost
  * - `KIT_LOGSHIP_BAD_DATA`: a chunk is damaged or missing, or gzip content is damaged or ends early
  * - `KIT_LOGSHIP_LINE`: a line is too long, or is not UTF-8, and the policy is to reject
  * - `KIT_LOGSHIP_RESULT`: a result cannot be stored: its key holds another type, or its field no integer
@@ -20,6 +22,8 @@ export type LogshipErrorCode =
   | "KIT_LOGSHIP_CHANNEL_CLOSED"
   | "KIT_LOGSHIP_TRIMMED"
   | "KIT_LOGSHIP_TOO_LARGE"
+  | "KIT_LOGSHIP_EXPIRED"
+  | "KIT_LOGSHIP_INTERRUPTED"
   | "KIT_LOGSHIP_BAD_DATA"
   | "KIT_LOGSHIP_LINE"
   | "KIT_LOGSHIP_RESULT";
@@ -86,4 +90,6 @@ export const fencedError = (what: string, file?: string): LogshipError =>
   new LogshipError("KIT_LOGSHIP_FENCED", `${what} was taken over by another process`, { file });
 
 export const resetError = (what: string, file?: string): LogshipError =>
-  new LogshipError("KIT_LOGSHIP_RESET", `${what} is not in Redis as it was confirmed: data was lost or deleted`, { file });
+  new LogshipError("KIT_LOGSHIP_RESET", `${what} is not in Redis as it was confirmed: data was lost or deleted`, {
+    file,
+  });

@@ -1,10 +1,16 @@
-import { crc32, createInflateRaw } from "node:zlib";
+import { crc32, createInflateRaw, inflateRawSync } from "node:zlib";
 import { BadDataError } from "./errors.js";
 
 /** Settings of `readGzip`. */
 export interface GzipOptions {
   /** The file's name, for errors. */
   readonly file?: string | undefined;
+  /**
+   * Stored bytes before the first block, for errors.
+   *
+   * @default 0
+   */
+  readonly offset?: number | undefined;
 }
 
 /** What tells where members begin: stored bytes and text bytes before each. */
@@ -12,6 +18,8 @@ export type OnMember = (stored: number, text: number) => void;
 
 /** Inflated output comes in pieces of this size; more is never held, however well the content was compressed. */
 const outputBytes = 131_072;
+/** Text of a small member: it is inflated at once, since to start an engine takes longer. */
+const smallBytes = 16_384;
 const [id1, id2, deflate] = [0x1f, 0x8b, 8];
 const [hasCrc, hasExtra, hasName, hasComment] = [2, 4, 8, 16];
 
@@ -86,12 +94,13 @@ export const readGzip = (
 /** As `readGzip`, and tells where members begin. `stored` and `text` are counted from the first block on. */
 export async function* inflateMembers(
   blocks: AsyncIterable<Uint8Array>,
-  { file }: GzipOptions,
+  { file, offset = 0 }: GzipOptions,
   onMember: OnMember,
 ): AsyncGenerator<Buffer, void, undefined> {
   const bytes = new Bytes(blocks);
-  const bad = (reason: string): BadDataError => new BadDataError(reason, { file, offset: bytes.offset });
+  const bad = (reason: string): BadDataError => new BadDataError(reason, { file, offset: offset + bytes.offset });
   let text = 0;
+  let isSmall = false;
   try {
     while (await bytes.some()) {
       if (bytes.offset > 0 && (await isPadding(bytes, bad))) return;
@@ -99,12 +108,14 @@ export async function* inflateMembers(
       await skipHeader(bytes, bad);
       let crc = 0;
       let length = 0;
-      for await (const block of inflateMember(bytes, bad)) {
+      const whole = isSmall ? inflateSmall(await bytes.some(), bytes) : undefined;
+      for await (const block of whole ? [whole] : inflateMember(bytes, bad)) {
         crc = crc32(block, crc);
         length += block.length;
         text += block.length;
         yield block;
       }
+      isSmall = length <= smallBytes;
       const trailer = await bytes.exactly(8);
       if (!trailer) throw bad("The gzip content ends early");
       if (trailer.readUInt32LE(0) !== crc) throw bad("The CRC-32 of a gzip member is wrong");
@@ -117,9 +128,9 @@ export async function* inflateMembers(
 
 /** Whether only zeros are left, all of which are read then. */
 const isPadding = async (bytes: Bytes, bad: (reason: string) => BadDataError): Promise<boolean> => {
-  const first = await bytes.some();
-  if (first?.[0] !== 0) return false;
-  for (let block: Buffer | undefined = first; block; block = await bytes.some()) {
+  let block = await bytes.some();
+  if (block?.[0] !== 0) return false;
+  for (; block; block = await bytes.some()) {
     if (block.some((byte) => byte !== 0)) throw bad("Something that is not gzip follows the gzip content");
     bytes.take(block.length);
   }
@@ -145,6 +156,22 @@ const skipHeader = async (bytes: Bytes, bad: (reason: string) => BadDataError): 
   if (flags & hasName) await skipText();
   if (flags & hasComment) await skipText();
   if (flags & hasCrc) await need(2);
+};
+
+/** The text of a member, if all of it is at hand and small; then its compressed bytes are taken. */
+const inflateSmall = (block: Buffer | undefined, bytes: Bytes): Buffer | undefined => {
+  if (!block) return undefined;
+  try {
+    const options = { maxOutputLength: smallBytes, info: true };
+    const { buffer, engine } = inflateRawSync(block, options) as unknown as {
+      buffer: Buffer;
+      engine: { bytesWritten: number };
+    };
+    bytes.take(engine.bytesWritten);
+    return buffer;
+  } catch {
+    return undefined;
+  }
 };
 
 /** Yields the text of one member, and takes exactly its compressed bytes. */

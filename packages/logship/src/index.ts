@@ -1,1 +1,35 @@
-export {};
+export { BadDataError, LineError, LogshipError } from "./errors.js";
+export { readGzip } from "./gzip.js";
+export { createLogJob } from "./job.js";
+export { readLines } from "./lines.js";
+export { createReceiver } from "./receiver.js";
+export { createShipper } from "./shipper.js";
+
+export type { LogshipErrorCode } from "./errors.js";
+export type { FileOrder, LocalFile } from "./files.js";
+export type { GzipOptions } from "./gzip.js";
+export type { HubOptions } from "./hub.js";
+export type { JobEvents, JobFile, LogJob, RunSummary } from "./job.js";
+export type { LineBatch, LineOptions, ReadLinesOptions } from "./lines.js";
+export type {
+  BadDataPolicy,
+  DirectoryOptions,
+  JobOptions,
+  ReceiverOptions,
+  RunOptions,
+  ShipperOptions,
+} from "./options.js";
+export type { ReceivedFile } from "./received.js";
+export type { FilesOptions, Receiver, ReceiveOptions, ReceiverEvents } from "./receiver.js";
+export type { Results } from "./results.js";
+export type { FlushOptions, LinesContext, LinesHandler } from "./runner.js";
+export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
+export type {
+  ByteSource,
+  ShipDirectoryOptions,
+  ShipOptions,
+  ShippedFile,
+  Shipper,
+  ShipperEvents,
+  ShipProgress,
+} from "./shipper.js";

@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
-import { integerOption, optionsObject } from "@kit/core";
+import { crc32 } from "node:zlib";
+import { integerOption, optionsObject } from "@kit/core/toolkit";
 import { LineError } from "./errors.js";
 
 /** How lines are cut out of bytes. */
@@ -74,19 +75,28 @@ export class LineBatch {
   readonly endOffset: number;
   readonly #bytes: Buffer;
   readonly #ends: readonly number[] | undefined;
+  readonly #crcBefore: number;
+  readonly #crcAfter: number | undefined;
 
-  /** `ends`: where each line ends in `bytes`, unless each of them ends with a line feed there. */
-  constructor(lines: readonly string[], offset: number, bytes: Buffer, ends?: readonly number[]) {
+  /**
+   * `ends`: where each line ends in `bytes`, unless each of them ends with a line feed there. `dropped`: that `bytes` are not all that
+   * was read, with the length of that and the CRC-32 of the text up to its end.
+   */
+  constructor(
+    lines: readonly string[],
+    offset: number,
+    bytes: Buffer,
+    crcBefore: number,
+    ends?: readonly number[],
+    dropped?: { readonly length: number; readonly crc: number },
+  ) {
     this.lines = lines;
     this.offset = offset;
-    this.endOffset = offset + bytes.length;
+    this.endOffset = offset + (dropped?.length ?? bytes.length);
     this.#bytes = bytes;
     this.#ends = ends;
-  }
-
-  /** The bytes that these lines came from, with line ends, and with what was skipped. */
-  get bytes(): Buffer {
-    return this.#bytes;
+    this.#crcBefore = crcBefore;
+    this.#crcAfter = dropped?.crc;
   }
 
   /** Text bytes up to and with the end of the line number `count`; for 0 those before the first one. */
@@ -97,6 +107,12 @@ export class LineBatch {
     let end = 0;
     for (let line = 0; line < count; line++) end = this.#bytes.indexOf(lineFeed, end) + 1;
     return this.offset + end;
+  }
+
+  /** CRC-32 of the text up to and with the end of the line number `count`. */
+  crcOf(count: number): number {
+    if (count >= this.lines.length && this.#crcAfter !== undefined) return this.#crcAfter;
+    return crc32(this.#bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore);
   }
 }
 
@@ -117,25 +133,27 @@ export async function* readLines(
 ): AsyncGenerator<LineBatch, void, undefined> {
   const { offset = 0, ...rest } = optionsObject<ReadLinesOptions>("options", options, [...lineNames, "offset"]);
   const cutter = new LineCutter(lineTerms(rest), integerOption("offset", offset, 0));
-  for await (const block of blocks)
-    yield* cutter.cut(Buffer.from(block.buffer, block.byteOffset, block.byteLength));
+  for await (const block of blocks) yield* cutter.cut(Buffer.from(block.buffer, block.byteOffset, block.byteLength));
   yield* cutter.end();
 }
 
 /** The state of cutting between two blocks. */
 export class LineCutter {
   readonly #terms: LineTerms;
-  /** Text bytes before `#carry`. */
+  /** Text bytes before `#carry`, and their CRC-32. */
   #offset: number;
+  #crc: number;
   /** The beginning of a line whose end has not come. */
   #carry: Buffer[] = [];
   #carried = 0;
   /** Bytes of the line that are dropped, once it is too long for `truncate` or `skip`; -1: none are. */
   #dropped = -1;
+  #droppedCrc = 0;
 
-  constructor(terms: LineTerms, offset: number) {
+  constructor(terms: LineTerms, offset: number, crc = 0) {
     this.#terms = terms;
     this.#offset = offset;
+    this.#crc = crc;
   }
 
   *cut(block: Buffer): Generator<LineBatch, void, undefined> {
@@ -156,6 +174,7 @@ export class LineCutter {
   *#carryOn(part: Buffer): Generator<LineBatch, void, undefined> {
     if (this.#dropped >= 0) {
       this.#dropped += part.length;
+      this.#droppedCrc = crc32(part, this.#droppedCrc);
       return;
     }
     this.#carry.push(part);
@@ -179,6 +198,7 @@ export class LineCutter {
     this.#carry = [bytes.subarray(0, kept)];
     this.#carried = kept;
     this.#dropped = bytes.length - kept;
+    this.#droppedCrc = crc32(bytes, this.#crc);
   }
 
   #takeCarry(): Buffer {
@@ -213,7 +233,7 @@ export class LineCutter {
   #fast(bytes: Buffer): LineBatch {
     const { length } = bytes;
     const endsWithFeed = bytes[length - 1] === lineFeed;
-    let text = bytes.utf8Slice(0, endsWithFeed ? length - 1 : length);
+    let text = bytes.toString("utf8", 0, endsWithFeed ? length - 1 : length);
     if (this.#offset === 0 && text.charCodeAt(0) === 0xfeff) text = text.slice(1);
     const lines = text.split("\n");
     if (bytes.includes(carriageReturn))
@@ -223,8 +243,8 @@ export class LineCutter {
         const isWhole = endsWithFeed || index < lines.length - 1;
         if (isWhole && line.charCodeAt(line.length - 1) === carriageReturn) lines[index] = line.slice(0, -1);
       }
-    const batch = new LineBatch(lines, this.#offset, bytes);
-    this.#offset += length;
+    const batch = new LineBatch(lines, this.#offset, bytes, this.#crc);
+    this.#passed(length, crc32(bytes, this.#crc));
     return batch;
   }
 
@@ -246,7 +266,13 @@ export class LineCutter {
           for (let piece = 0; piece < line.length && !fault;) {
             const until = Math.min(cutBetweenCharacters(line, piece, maxLineBytes), line.length);
             const isLast = until === line.length;
-            fault = this.#judge(line.subarray(piece, until), from + piece, isLast ? end : from + until, lines, delivered);
+            fault = this.#judge(
+              line.subarray(piece, until),
+              from + piece,
+              isLast ? end : from + until,
+              lines,
+              delivered,
+            );
             piece = until;
           }
       } else fault = this.#judge(line, from, end, lines, delivered);
@@ -255,8 +281,12 @@ export class LineCutter {
     }
     // What is skipped at the end belongs to the batch too, so that nobody reads it again.
     const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
-    if (until > 0) yield new LineBatch(lines, this.#offset, bytes.subarray(0, until), delivered);
-    this.#offset += until;
+    if (until > 0) {
+      const passed = bytes.subarray(0, until);
+      const batch = new LineBatch(lines, this.#offset, passed, this.#crc, delivered);
+      this.#passed(until, crc32(passed, this.#crc));
+      yield batch;
+    }
     if (fault) throw fault;
   }
 
@@ -266,7 +296,7 @@ export class LineCutter {
       if (onInvalidText === "error") return new LineError("A line is not UTF-8", this.#offset + from);
       return undefined;
     }
-    const text = line.utf8Slice(0, line.length);
+    const text = line.toString("utf8");
     lines.push(this.#offset + from === 0 && text.charCodeAt(0) === 0xfeff ? text.slice(1) : text);
     delivered.push(end);
     return undefined;
@@ -280,9 +310,15 @@ export class LineCutter {
     const lines: string[] = [];
     const fault = kept.length > 0 ? this.#judge(kept, 0, length, lines, []) : undefined;
     if (fault) throw fault;
-    // The bytes that were dropped count for the offset; nobody can look at them.
-    yield new DroppedLine(lines, this.#offset, length);
+    const crc = crc32(rest, this.#droppedCrc);
+    const batch = new LineBatch(lines, this.#offset, kept, this.#crc, [], { length, crc });
+    this.#passed(length, crc);
+    yield batch;
+  }
+
+  #passed(length: number, crc: number): void {
     this.#offset += length;
+    this.#crc = crc;
   }
 
   #tooLong(offset: number): LineError {
@@ -293,16 +329,6 @@ export class LineCutter {
     if (this.#offset > 0 || bytes.length < 2) return;
     const mark = bytes.readUInt16BE(0);
     if (mark === 0xfffe || mark === 0xfeff) throw new LineError("The text is UTF-16", 0);
-  }
-}
-
-/** A line of which less is delivered than was read. */
-class DroppedLine extends LineBatch {
-  override readonly endOffset: number;
-
-  constructor(lines: readonly string[], offset: number, length: number) {
-    super(lines, offset, noBytes, []);
-    this.endOffset = offset + length;
   }
 }
 

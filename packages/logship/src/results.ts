@@ -1,4 +1,4 @@
-import { integerOption, textOption } from "@kit/core";
+import { integerOption, textOption } from "@kit/core/toolkit";
 
 /** One result as the commit script takes it: kind, name, field, value. */
 type Effect = readonly [kind: "h+" | "h=" | "s" | "z", name: string, field: string, value: string | number];

@@ -5,7 +5,7 @@
 -- KEYS[3]  live       zset     file id, scored by itself
 -- KEYS[4]  sources    hash     source identity to file id; once done also its totals
 -- KEYS[5]  done       zset     source identity to the ms at which its file was done
--- KEYS[6]  chunks     hash     `<id> <ordinal>` to `part size text crc lines`
+-- KEYS[6]  chunks     hash     `<id> <ordinal>` to `part size text crc lines storedAt textAt`
 -- KEYS[7]  consumers  hash     consumer to `fence after`
 -- KEYS[8]  seen       zset     consumer to the ms of its last sign
 -- KEYS[9]  positions  hash     `<id> <consumer>` to `seq chunk state position`
@@ -21,7 +21,7 @@
 -- ARGV[n]  results    string   kind, number of its key, field, value of each
 --
 -- Reply     {1, part, …}  committed, now or before; parts to unlink
---           {0}  another process works as this consumer, or it was removed
+--           {0, fence}  another process works as this consumer; 0: it is not known
 --           {3, seq}  the record does not stand where this commit begins
 --           {4}  there is no such file any more
 --           {5, fault}  a result cannot be applied; nothing was changed
@@ -48,7 +48,8 @@ local results = { unpack(ARGV, 8) }
 -- Libraries
 
 local mine = redis.call('HGET', consumers, consumer)
-if not mine or string.match(mine, '^%d+') ~= fence then return { 0 } end
+local holder = mine and string.match(mine, '^%d+') or '0'
+if holder ~= fence then return { 0, holder } end
 local field = file .. ' ' .. consumer
 local record = redis.call('HGET', positions, field)
 local current = tonumber(record and string.match(record, '^%d+') or '0')

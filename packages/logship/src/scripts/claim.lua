@@ -7,11 +7,12 @@
 -- ARGV[2]  seen      string   the length and hash of its first text bytes, as recorded when this worker looked; empty: no record
 -- ARGV[3]  prefix    string   what they are now; another text than `seen` makes it another file
 -- ARGV[4]  name      string   its path within the directory
--- ARGV[5]  size      integer  bytes
+-- ARGV[5]  stamp     string   its size and time of change
 -- ARGV[6]  leaseMs   integer  life of the claim, milliseconds
+-- ARGV[7]  op        string   id of this claim: sent again it gives the same
 --
 -- Reply     {1, fence, seq, lines, position}  it is this worker's
---           {0}  it is done at this size
+--           {0}  it is done with this stamp
 --           {2, msLeft}  another worker has it
 --           {3}  its record has changed since this worker looked
 --           error KIT_LAYOUT  written by a newer version
@@ -22,26 +23,28 @@ local file = ARGV[1]
 local seen = ARGV[2]
 local prefix = ARGV[3]
 local name = ARGV[4]
-local size = ARGV[5]
+local stamp = ARGV[5]
 local leaseMs = tonumber(ARGV[6])
+local op = ARGV[7]
 
 -- Libraries
 
 local layout = redis.call('HGET', job, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
-local record = redis.call('HMGET', progress, file .. ':prefix', file .. ':state', file .. ':size', file .. ':seq',
-  file .. ':lines', file .. ':position')
+local record = redis.call('HMGET', progress, file .. ':prefix', file .. ':state', file .. ':stamp', file .. ':seq',
+  file .. ':lines', file .. ':position', file .. ':op', file .. ':fence')
+if record[7] == op then return { 1, record[8], record[4], record[5], record[6] } end
 if (record[1] or '') ~= seen then return { 3 } end
 local now = readClock()
 local ending = redis.call('ZSCORE', claims, file)
 if ending and tonumber(ending) > now then return { 2, tonumber(ending) - now } end
-if record[1] == prefix and record[2] == 'done' and record[3] == size then return { 0 } end
+if record[1] == prefix and record[2] == 'done' and record[3] == stamp then return { 0 } end
 if record[1] ~= prefix then
-  record = { prefix, 'open', size, '0', '0', '0:0:0:0' }
+  record = { prefix, 'open', stamp, '0', '0', '0:0:0:0' }
   redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[6])
 end
 redis.call('HSET', job, 'layout', 1)
 local fence = redis.call('HINCRBY', job, 'fence', 1)
-redis.call('HSET', progress, file .. ':fence', fence, file .. ':name', name, file .. ':size', size, file .. ':state', 'open')
+redis.call('HSET', progress, file .. ':fence', fence, file .. ':op', op, file .. ':name', name, file .. ':stamp', stamp, file .. ':state', 'open')
 redis.call('ZADD', claims, now + leaseMs, file)
 return { 1, fence, record[4], record[5], record[6] }

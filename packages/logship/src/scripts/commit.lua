@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  channel       hash     limit, used, reserved
 -- KEYS[2]  files         hash     `<id>:<fact>` of each file
--- KEYS[3]  chunks        hash     `<id> <ordinal>` to `part size text crc lines`
+-- KEYS[3]  chunks        hash     `<id> <ordinal>` to `part size text crc lines storedAt textAt`
 -- KEYS[4]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
 -- KEYS[5]  reservations  hash     `<id> <fence>` to bytes
 -- KEYS[n]  written       string   the chunks, each until now with the expiry of its reservation
@@ -13,11 +13,13 @@
 -- ARGV[5]  chunkBytes    integer  largest chunk of this shipper, stored bytes
 -- ARGV[6]  leaseMs       integer  life of the reservation, milliseconds
 -- ARGV[7]  events        string   Pub/Sub channel for hints
--- ARGV[8]  crc           string   CRC-32 of the file's text, up to and with these chunks
+-- ARGV[8]  crcBefore     string   CRC-32 of the file's text before these chunks
+-- ARGV[9]  crc           string   CRC-32 of the file's text, up to and with these chunks
 -- ARGV[n]  facts         string   of each chunk: key-part, size, text bytes, CRC-32 of the stored bytes, line feeds
 --
 -- Reply     {1, bytes, endsAt}  committed, now or before; so many bytes are reserved
---           {0}  another shipper has this file, or it is gone
+--           {0}  another shipper has this file
+--           {4}  there is no such file any more
 --           {2}  the reservation has ended, or a chunk is missing: write them again
 --           {3}  the file does not end where these begin
 local channel = KEYS[1]
@@ -33,22 +35,23 @@ local want = tonumber(ARGV[4])
 local chunkBytes = tonumber(ARGV[5])
 local leaseMs = tonumber(ARGV[6])
 local events = ARGV[7]
-local crc = ARGV[8]
-local facts = { unpack(ARGV, 9) }
+local crcBefore = ARGV[8]
+local crc = ARGV[9]
+local facts = { unpack(ARGV, 10) }
 
 -- Libraries
 
-local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state')
-if known[1] ~= fence or known[3] ~= 'open' then return { 0 } end
+local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state', file .. ':stored', file .. ':text', file .. ':crc')
+if known[1] ~= fence or known[3] ~= 'open' then return { known[1] and 0 or 4 } end
 local now = readClock()
 local lease = file .. ' ' .. fence
 local unit = heldBytes(chunkBytes)
 local count = tonumber(known[2])
-if count == first + #written then
+if count == first + #written and known[6] == crc then
   -- The reply to the first time was lost.
   return { 1, raiseReservation(channel, leases, reservations, lease, want, unit, now, leaseMs), now + leaseMs }
 end
-if count ~= first then return { 3 } end
+if count ~= first or known[6] ~= crcBefore then return { 3 } end
 local ending = redis.call('ZSCORE', leases, lease)
 if not ending or tonumber(ending) <= now then return { 2 } end
 for i, key in ipairs(written) do
@@ -56,11 +59,12 @@ for i, key in ipairs(written) do
 end
 
 local held, text, stored, lines = 0, 0, 0, 0
+local storedAt, textAt = tonumber(known[4]), tonumber(known[5])
 for i, key in ipairs(written) do
   local part, size, chunkText, chunkCrc, chunkLines = unpack(facts, 5 * i - 4, 5 * i)
   redis.call('PERSIST', key)
   redis.call('HSET', chunks, file .. ' ' .. (first + i - 1),
-    part .. ' ' .. size .. ' ' .. chunkText .. ' ' .. chunkCrc .. ' ' .. chunkLines)
+    string.format('%s %s %s %s %s %.0f %.0f', part, size, chunkText, chunkCrc, chunkLines, storedAt + stored, textAt + text))
   held = held + heldBytes(tonumber(size))
   stored = stored + tonumber(size)
   text = text + tonumber(chunkText)

@@ -7,7 +7,6 @@
 -- ARGV[1]  consumer   string   name
 -- ARGV[2]  from       string   what a new consumer gets: start, oldest or now
 -- ARGV[3]  epoch      string   of the channel, if it is new
--- ARGV[4]  limit      integer  bytes that the channel may hold, if it is new
 --
 -- Reply     {1, epoch, fence, after, part, …}  it gets files with an id above `after`; parts to unlink
 --           {2}  a new consumer cannot have everything any more
@@ -19,7 +18,6 @@ local free = KEYS[4]
 local consumer = ARGV[1]
 local from = ARGV[2]
 local epoch = ARGV[3]
-local limit = ARGV[4]
 
 -- Libraries
 
@@ -32,7 +30,7 @@ local state = redis.call('HMGET', channel, 'lastFile', 'trimmed')
 local after = known and string.match(known, ' (%d+)$') or '0'
 if not known and from == 'start' and state[2] then return { 2 } end
 if not known and from == 'now' then after = state[1] or '0' end
-if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'limit', limit, 'used', 0, 'reserved', 0) end
+if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0) end
 local fence = redis.call('HINCRBY', channel, 'fence', 1)
 redis.call('HSET', consumers, consumer, fence .. ' ' .. after)
 redis.call('ZADD', seen, readClock(), consumer)

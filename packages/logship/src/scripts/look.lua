@@ -11,7 +11,7 @@
 -- ARGV[4]  most       integer  at most so many
 --
 -- Reply     {1, epoch, closed, file, …}  each {id, name, state, codec, chunks, text, stored, lines, crc, sha256, progress}
---           {0}  another process works as this consumer, or it was removed
+--           {0, fence}  another process works as this consumer; 0: it is not known
 --           {4}  there is no such channel any more
 local channel = KEYS[1]
 local files = KEYS[2]
@@ -26,7 +26,8 @@ local most = ARGV[4]
 local state = redis.call('HMGET', channel, 'epoch', 'closed')
 if not state[1] then return { 4 } end
 local known = redis.call('HGET', consumers, consumer)
-if not known or string.match(known, '^%d+') ~= fence then return { 0 } end
+local holder = known and string.match(known, '^%d+') or '0'
+if holder ~= fence then return { 0, holder } end
 local reply = { 1, state[1], state[2] and 1 or 0 }
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIMIT', 0, most)) do
   local facts = redis.call('HMGET', files, id .. ':name', id .. ':state', id .. ':codec', id .. ':chunks', id .. ':text',

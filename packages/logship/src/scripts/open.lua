@@ -9,15 +9,16 @@
 -- ARGV[2]  mine         string  the fence that this shipper had before; empty at its first open
 -- ARGV[3]  name         string  name of the file
 -- ARGV[4]  codec        string  how its chunks are stored: gzip, none, or member (passed through)
--- ARGV[5]  limit        integer bytes that the channel may hold, if it is new
+-- ARGV[5]  limit        integer bytes that the channel may hold, if that is not said yet
 -- ARGV[6]  epoch        string  of the channel, if it is new
 -- ARGV[7]  events       string  Pub/Sub channel for hints
+-- ARGV[8]  op           string  id of this open: sent again it is the same shipper
 -- ARGV[n]  expected     string  consumers that must have every file
 --
 -- Reply     {1, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored}  go on behind these chunks
 --           {2, epoch, limit, id, 0, 0, text, crc, lines, codec, stored, sha256}  it has been shipped
 --           {3, epoch}  another shipper opened it later
---           {4, epoch}  the channel is closed
+--           {4, epoch}  the channel is closed, and this source is new to it
 --           error KIT_LAYOUT  written by a newer version
 local channel = KEYS[1]
 local files = KEYS[2]
@@ -31,7 +32,8 @@ local codec = ARGV[4]
 local limit = ARGV[5]
 local epoch = ARGV[6]
 local events = ARGV[7]
-local expected = { unpack(ARGV, 8) }
+local op = ARGV[8]
+local expected = { unpack(ARGV, 9) }
 
 local layout = redis.call('HGET', channel, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
@@ -39,7 +41,8 @@ redis.call('ZCARD', live)
 redis.call('HLEN', files)
 redis.call('HLEN', sources)
 redis.call('HLEN', consumers)
-if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'limit', limit, 'used', 0, 'reserved', 0) end
+if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0) end
+redis.call('HSETNX', channel, 'limit', limit)
 for _, consumer in ipairs(expected) do
   -- A consumer that comes after chunks have gone could not have them any more.
   redis.call('HSETNX', consumers, consumer, '0 ' .. (redis.call('HGET', channel, 'lastFile') or '0'))
@@ -54,15 +57,15 @@ if known and string.find(known, ' ', 1, true) then
 end
 if known then
   local facts = redis.call('HMGET', files, known .. ':state', known .. ':fence', known .. ':chunks', known .. ':text',
-    known .. ':crc', known .. ':lines', known .. ':codec', known .. ':stored', known .. ':sha256')
+    known .. ':crc', known .. ':lines', known .. ':codec', known .. ':stored', known .. ':sha256', known .. ':op')
   if facts[1] == 'sealed' then
     return { 2, epoch, state[2], known, 0, 0, facts[4], facts[5], facts[6], facts[7], facts[8], facts[9] or '' }
   end
   if facts[1] then
-    if mine ~= '' and mine ~= facts[2] then return { 3, epoch } end
-    if state[3] then return { 4, epoch } end
+    -- A lower fence than ours: a failover lost our opening.
+    if mine ~= '' and tonumber(facts[2]) > tonumber(mine) and op ~= facts[10] then return { 3, epoch } end
     local fence = redis.call('HINCRBY', channel, 'fence', 1)
-    redis.call('HSET', files, known .. ':fence', fence)
+    redis.call('HSET', files, known .. ':fence', fence, known .. ':op', op)
     return { 1, epoch, state[2], known, fence, facts[3], facts[4], facts[5], facts[6], facts[7], facts[8] }
   end
 end
@@ -71,7 +74,7 @@ local id = redis.call('HINCRBY', channel, 'lastFile', 1)
 local fence = redis.call('HINCRBY', channel, 'fence', 1)
 redis.call('HSET', files, id .. ':name', name, id .. ':source', source, id .. ':codec', codec, id .. ':state', 'open',
   id .. ':fence', fence, id .. ':chunks', 0, id .. ':freed', 0, id .. ':text', 0, id .. ':stored', 0, id .. ':lines', 0,
-  id .. ':crc', 0)
+  id .. ':crc', 0, id .. ':op', op)
 redis.call('ZADD', live, id, id)
 redis.call('HSET', sources, source, id)
 redis.call('PUBLISH', events, 'data')

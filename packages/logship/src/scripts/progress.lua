@@ -10,11 +10,11 @@
 -- ARGV[5]  seq       integer  number of this commit; 0: nothing to commit
 -- ARGV[6]  position  string   the new one
 -- ARGV[7]  lines     integer  lines processed by this commit
--- ARGV[8]  doneSize  string   bytes of the file, all of which are processed; empty: it goes on
+-- ARGV[8]  doneStamp string   stamp of the file, all of which is processed; empty: it goes on
 -- ARGV[n]  results   string   kind, number of its key, field, value of each
 --
 -- Reply     {1}  committed, now or before; or the claim lives
---           {0}  another worker has the file
+--           {0, fence}  another worker has the file
 --           {3, seq}  the record does not stand where this commit begins
 --           {5, fault}  a result cannot be applied; nothing was changed
 local progress = KEYS[1]
@@ -27,13 +27,13 @@ local events = ARGV[4]
 local seq = tonumber(ARGV[5])
 local position = ARGV[6]
 local lines = ARGV[7]
-local doneSize = ARGV[8]
+local doneStamp = ARGV[8]
 local results = { unpack(ARGV, 9) }
 
 -- Libraries
 
 local record = redis.call('HMGET', progress, file .. ':fence', file .. ':seq')
-if record[1] ~= fence then return { 0 } end
+if record[1] ~= fence then return { 0, record[1] or '0' } end
 local current = tonumber(record[2])
 redis.call('ZCARD', claims)
 if seq > 0 and current ~= seq and current ~= seq - 1 then return { 3, current } end
@@ -48,9 +48,9 @@ if isNew then
   applyResults(targets, results, 1)
   redis.call('HSET', progress, file .. ':seq', seq, file .. ':position', position)
   redis.call('HINCRBY', progress, file .. ':lines', lines)
-  if doneSize ~= '' then redis.call('HSET', progress, file .. ':state', 'done', file .. ':size', doneSize) end
+  if doneStamp ~= '' then redis.call('HSET', progress, file .. ':state', 'done', file .. ':stamp', doneStamp) end
 end
-if doneSize ~= '' or leaseMs == 0 then
+if doneStamp ~= '' or leaseMs == 0 then
   if redis.call('ZREM', claims, file) == 1 then redis.call('PUBLISH', events, 'file') end
 else
   redis.call('ZADD', claims, readClock() + leaseMs, file)

@@ -13,7 +13,8 @@
 --
 -- Reply     {1, bytes, endsAt, unit}   so many bytes are reserved; a chunk counts for `unit` at most
 --           {2, msLeft, unit, limit, part, …}  no space; the nearest reservation ends in `msLeft` (-1: there is none); parts to unlink
---           {0}                        another shipper has this file, or it is gone
+--           {0}                        another shipper has this file
+--           {4}                        there is no such file any more
 local channel = KEYS[1]
 local files = KEYS[2]
 local leases = KEYS[3]
@@ -27,7 +28,8 @@ local leaseMs = tonumber(ARGV[5])
 
 -- Libraries
 
-if redis.call('HGET', files, file .. ':fence') ~= fence then return { 0 } end
+local owner = redis.call('HGET', files, file .. ':fence')
+if owner ~= fence then return { owner and 0 or 4 } end
 local now = readClock()
 local unit = heldBytes(chunkBytes)
 returnExpired(channel, leases, reservations, now)

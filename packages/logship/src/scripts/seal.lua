@@ -12,7 +12,8 @@
 -- ARGV[6]  events        string   Pub/Sub channel for hints
 --
 -- Reply     1  sealed, now or before
---           0  another shipper has this file, or it is gone
+--           0  another shipper has this file
+--           4  there is no such file any more
 --           3  it has another number of chunks
 local channel = KEYS[1]
 local files = KEYS[2]
@@ -28,7 +29,7 @@ local events = ARGV[6]
 -- Libraries
 
 local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state')
-if known[1] ~= fence then return 0 end
+if known[1] ~= fence then return known[1] and 0 or 4 end
 if known[2] ~= count then return 3 end
 if known[3] == 'sealed' then return 1 end
 lowerReservation(channel, leases, reservations, file .. ' ' .. fence, math.huge)

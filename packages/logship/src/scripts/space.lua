@@ -12,6 +12,10 @@ end
 local function lowerReservation(channel, leases, reservations, lease, bytes)
   local have = tonumber(redis.call('HGET', reservations, lease) or '0')
   local less = math.min(have, bytes)
+  if less == 0 then
+    redis.call('ZREM', leases, lease)
+    return
+  end
   if less == have then
     redis.call('HDEL', reservations, lease)
     redis.call('ZREM', leases, lease)

@@ -7,6 +7,7 @@
 -- KEYS[5]  seen       zset  consumer to the ms of its last sign
 -- KEYS[6]  positions  hash  `<id> <consumer>` to `seq chunk state position`
 -- KEYS[7]  leases     zset  `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[8]  reservations  hash  `<id> <fence>` to bytes
 -- ARGV[1]  most       integer  at most so many files
 --
 -- Reply     {} without a channel; else {epoch, limit, used, reserved, closed, now, number of files, shippers, {file, …}, {consumer, …}}
@@ -19,6 +20,7 @@ local consumers = KEYS[4]
 local seen = KEYS[5]
 local positions = KEYS[6]
 local leases = KEYS[7]
+local reservations = KEYS[8]
 local most = tonumber(ARGV[1])
 
 -- Libraries
@@ -42,5 +44,11 @@ for _, id in ipairs(redis.call('ZRANGE', live, 0, most - 1)) do
   end
   fileReply[#fileReply + 1] = file
 end
-return { state[1], state[2], state[3], state[4], state[5] and 1 or 0, readClock(), redis.call('ZCARD', live),
-  redis.call('ZCARD', leases), fileReply, consumerReply }
+local now = readClock()
+-- What has ended counts no more, though the next shipper has yet to return it.
+local reserved = tonumber(state[4])
+for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now)) do
+  reserved = reserved - tonumber(redis.call('HGET', reservations, lease) or '0')
+end
+return { state[1], state[2] or '0', state[3], reserved, state[5] and 1 or 0, now, redis.call('ZCARD', live),
+  #redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', now), '+inf'), fileReply, consumerReply }

@@ -1,0 +1,181 @@
+import { promisify } from "node:util";
+import { crc32, gunzip } from "node:zlib";
+import { Deadline, isReplyError, serverError } from "@kit/core/toolkit";
+import { BadDataError } from "./errors.js";
+import type { Hub } from "./hub.js";
+import { type Position, Restarts } from "./position.js";
+import { inflatedText, type Text } from "./reading.js";
+import type { SeenFile } from "./scripts/index.js";
+
+/** What a file's shipper recorded of a chunk. */
+interface Descriptor {
+  readonly ordinal: number;
+  readonly part: string;
+  readonly size: number;
+  readonly text: number;
+  readonly crc: number;
+  readonly storedAt: number;
+  readonly textAt: number;
+}
+
+/** A chunk that is here; of framed content as text. */
+interface Fetched {
+  readonly descriptor: Descriptor;
+  readonly bytes: Buffer;
+}
+
+const inflate = promisify(gunzip) as (bytes: Buffer, options: object) => Promise<Buffer>;
+const descriptorsAtOnce = 64;
+
+/** How a download learns more about its file. */
+export interface DownloadSource {
+  readonly hub: Hub;
+  readonly signal: AbortSignal;
+  readonly prefetchBytes: number;
+  persist<T>(attempt: () => Promise<T>): Promise<T>;
+  /** Resolves with the file as it is when it has more chunks than `known`, or is sealed. */
+  grown(known: number): Promise<SeenFile>;
+  /** Throws why the file's data may be missing, if it is not damage. */
+  explainMissing(): Promise<void>;
+}
+
+/** Fetches a file's chunks ahead of its reader, in order, and checks them. */
+export class Download {
+  readonly #source: DownloadSource;
+  #file: SeenFile;
+  readonly #fetching: { readonly size: number; readonly fetched: Promise<Fetched> }[] = [];
+  #ahead: Descriptor[] = [];
+  #aheadBytes = 0;
+  #next: number;
+  /** Chunks that positions may still need, in order. */
+  readonly #places: Descriptor[] = [];
+
+  constructor(source: DownloadSource, file: SeenFile) {
+    this.#source = source;
+    this.#file = file;
+    this.#next = file.chunk;
+  }
+
+  get file(): SeenFile {
+    return this.#file;
+  }
+
+  /** Ordinal of the chunk in which reading from `stored` begins. Asked in ascending order. */
+  chunkOf(stored: number): number {
+    while (this.#places.length > 1 && this.#places[1]!.storedAt <= stored) this.#places.shift();
+    return this.#places[0]?.ordinal ?? this.#file.chunk;
+  }
+
+  /** The file's text from a position on. */
+  text(position: Position): Text {
+    if (this.#file.codec === "member") {
+      const from = async function* (this: Download): AsyncGenerator<Buffer, void, undefined> {
+        for await (const { descriptor, bytes } of this.#chunks())
+          if (descriptor.storedAt + bytes.length > position.stored)
+            yield bytes.subarray(Math.max(0, position.stored - descriptor.storedAt));
+      };
+      return inflatedText(() => from.call(this), position, this.#file.name);
+    }
+    const restarts = new Restarts(false);
+    const blocks = async function* (this: Download): AsyncGenerator<Buffer, void, undefined> {
+      for await (const { descriptor, bytes } of this.#chunks()) {
+        restarts.note(descriptor.storedAt, descriptor.textAt);
+        const done = Math.max(0, position.offset - descriptor.textAt);
+        if (done < bytes.length) yield done > 0 ? bytes.subarray(done) : bytes;
+      }
+    };
+    return { restarts, blocks: blocks.call(this) };
+  }
+
+  async *#chunks(): AsyncGenerator<Fetched, void, undefined> {
+    for (;;) {
+      await this.#fill();
+      const first = this.#fetching.shift();
+      if (!first) return;
+      const fetched = await first.fetched;
+      this.#aheadBytes -= first.size;
+      this.#places.push(fetched.descriptor);
+      yield fetched;
+    }
+  }
+
+  /** Starts to fetch what the budget allows; waits for the file to grow if there is nothing at all. */
+  async #fill(): Promise<void> {
+    const { prefetchBytes } = this.#source;
+    for (;;) {
+      if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
+      const [first] = this.#ahead;
+      if (first) {
+        if (this.#fetching.length > 0 && this.#aheadBytes + first.size > prefetchBytes) return;
+        this.#ahead.shift();
+        this.#aheadBytes += first.size;
+        const fetched = this.#fetch(first);
+        // Whoever takes it awaits it.
+        fetched.catch(() => undefined);
+        this.#fetching.push({ size: first.size, fetched });
+      } else if (this.#fetching.length > 0 || (this.#file.isSealed && this.#next >= this.#file.chunks)) return;
+      else this.#file = await this.#source.grown(this.#next);
+    }
+  }
+
+  async #describe(): Promise<void> {
+    const { hub } = this.#source;
+    const last = Math.min(this.#file.chunks, this.#next + descriptorsAtOnce);
+    const ordinals = Array.from({ length: last - this.#next }, (_, index) => this.#next + index);
+    const fields = ordinals.map((ordinal) => `${String(this.#file.id)} ${String(ordinal)}`);
+    const entries = (await this.#read("HMGET", [hub.keys.chunks, ...fields], false)) as (string | null)[];
+    for (const [index, ordinal] of ordinals.entries()) {
+      const entry = entries[index];
+      if (entry === null || entry === undefined) {
+        if (index === 0) throw await this.#missing(ordinal, 0);
+        break;
+      }
+      const [part = "", ...numbers] = entry.split(" ");
+      const [size = 0, text = 0, crc = 0, , storedAt = 0, textAt = 0] = numbers.map(Number);
+      this.#ahead.push({ ordinal, part, size, text, crc, storedAt, textAt });
+      this.#next = ordinal + 1;
+    }
+  }
+
+  async #fetch(descriptor: Descriptor): Promise<Fetched> {
+    const { ordinal, part, size, text, crc, storedAt } = descriptor;
+    const stored = (await this.#read("GET", [this.#source.hub.keys.chunk(part)], true)) as Buffer | null;
+    if (stored === null) throw await this.#missing(ordinal, storedAt);
+    const bad = (reason: string): BadDataError =>
+      new BadDataError(reason, { file: this.#file.name, chunk: ordinal, offset: storedAt });
+    if (stored.length !== size || crc32(stored) !== crc) throw bad("A chunk in Redis is not what its shipper wrote");
+    if (this.#file.codec !== "gzip") return { descriptor, bytes: stored };
+    const bytes = await inflate(stored, { chunkSize: Math.max(text, 64), maxOutputLength: Math.max(text, 1) }).catch(
+      () => undefined,
+    );
+    if (bytes?.length !== text) throw bad("A chunk does not inflate to what its shipper framed");
+    return { descriptor, bytes };
+  }
+
+  async #missing(ordinal: number, offset: number): Promise<unknown> {
+    try {
+      await this.#source.explainMissing();
+    } catch (error) {
+      return error;
+    }
+    return new BadDataError("A chunk is missing in Redis: evicted or deleted", {
+      file: this.#file.name,
+      chunk: ordinal,
+      offset,
+    });
+  }
+
+  async #read(command: string, args: readonly string[], binary: boolean): Promise<unknown> {
+    const { hub, signal } = this.#source;
+    const what = `${command} of ${args[0] ?? ""}`;
+    return await this.#source.persist(async () => {
+      const deadline = Deadline.in(hub.deadlineMs);
+      const call = { what, mutates: false, idempotent: true, bytes: binary, deadline, signal };
+      try {
+        return await hub.context.executor.run(command, args, call);
+      } catch (error) {
+        throw isReplyError(error) ? serverError(error, what) : error;
+      }
+    });
+  }
+}

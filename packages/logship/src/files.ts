@@ -1,0 +1,149 @@
+import { createHash } from "node:crypto";
+import { type FileHandle, open, readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { LogshipError } from "./errors.js";
+import { inflateMembers } from "./gzip.js";
+
+/** In which order files come: by number within names (`log.2` before `log.10`), oldest change first, or as a function says. */
+export type FileOrder = "natural" | "mtime" | ((one: LocalFile, other: LocalFile) => number);
+
+/** A file of a directory. */
+export interface LocalFile {
+  readonly path: string;
+  readonly name: string;
+  /** Device and inode: the same after a rename. */
+  readonly id: string;
+  readonly size: number;
+  readonly mtimeMs: number;
+  /** Size and time of the last change: a file with another stamp is looked at again. */
+  readonly stamp: string;
+}
+
+const readBytes = 131_072;
+/** So many of the first text bytes tell a file from another in the same inode. */
+const prefixBytes = 1_024;
+const collator = new Intl.Collator("en", { numeric: true });
+
+const isMissing = (error: unknown): boolean => (error as { code?: unknown } | null)?.code === "ENOENT";
+
+/** The facts of one path. */
+export const localFile = async (path: string, name: string): Promise<LocalFile> => {
+  const { dev, ino, size, mtimeMs, mtimeNs } = await stat(path, { bigint: true });
+  const id = `${dev.toString(36)}-${ino.toString(36)}`;
+  const stamp = `${String(size)}-${mtimeNs.toString(36)}`;
+  return { path, name, id, size: Number(size), mtimeMs: Number(mtimeMs), stamp };
+};
+
+/** The regular files of a directory whose names match, in order. Files that vanish meanwhile are left out. */
+export const listFiles = async (
+  directory: string,
+  match: RegExp | undefined,
+  order: FileOrder,
+): Promise<LocalFile[]> => {
+  const entries = await readdir(directory, { withFileTypes: true });
+  const names = entries
+    .filter((entry) => (entry.isFile() || entry.isSymbolicLink()) && (match === undefined || match.test(entry.name)))
+    .map((entry) => entry.name);
+  const files: LocalFile[] = [];
+  const byId = new Set<string>();
+  for (let from = 0; from < names.length; from += 64) {
+    const some = names.slice(from, from + 64).map(async (name) => {
+      const path = join(directory, name);
+      const file = await localFile(path, name).catch((error: unknown) => {
+        if (!isMissing(error)) throw error;
+      });
+      if (file) files.push(file);
+    });
+    await Promise.all(some);
+  }
+  const sorted = files.sort(compareBy(order));
+  // Two names of one inode are one file.
+  return sorted.filter(({ id }) => !byId.has(id) && byId.add(id));
+};
+
+const compareBy = (order: FileOrder): ((one: LocalFile, other: LocalFile) => number) => {
+  const byName = (one: LocalFile, other: LocalFile): number => collator.compare(one.name, other.name);
+  if (order === "natural") return byName;
+  if (order === "mtime") return (one, other) => one.mtimeMs - other.mtimeMs || byName(one, other);
+  return order;
+};
+
+/** An open file, read at any place. The handle stays good when the file is renamed or deleted. */
+export class OpenFile {
+  readonly #handle: FileHandle;
+  readonly isGzip: boolean;
+
+  private constructor(handle: FileHandle, isGzip: boolean) {
+    this.#handle = handle;
+    this.isGzip = isGzip;
+  }
+
+  /** Resolves with undefined if there is no such file any more, or if another one has its name. */
+  static async open(file: LocalFile): Promise<OpenFile | undefined> {
+    const handle = await open(file.path).catch((error: unknown) => {
+      if (!isMissing(error)) throw error;
+    });
+    if (!handle) return undefined;
+    try {
+      const { dev, ino } = await handle.stat({ bigint: true });
+      if (`${dev.toString(36)}-${ino.toString(36)}` === file.id) {
+        const { buffer, bytesRead } = await handle.read(Buffer.alloc(3), 0, 3, 0);
+        // By its content: a name says nothing certain. The third byte is deflate, the only method there is.
+        return new OpenFile(handle, bytesRead === 3 && buffer.readUIntBE(0, 3) === 0x1f8b08);
+      }
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+    await handle.close();
+    return undefined;
+  }
+
+  async size(): Promise<number> {
+    return (await this.#handle.stat()).size;
+  }
+
+  /** The bytes from `from` to where the file ends when they are read. */
+  async *read(from: number): AsyncGenerator<Buffer, void, undefined> {
+    for (let at = from; ;) {
+      const { buffer, bytesRead } = await this.#handle.read(Buffer.allocUnsafe(readBytes), 0, readBytes, at);
+      if (bytesRead === 0) return;
+      at += bytesRead;
+      yield buffer.subarray(0, bytesRead);
+    }
+  }
+
+  /**
+   * Length and hash of the first text bytes: of as many as `recorded` has, or of 1 KiB at most. Equal texts mean the same file: what is
+   * shorter than 1 KiB may have grown since.
+   *
+   * @throws {BadDataError} it is gzip, and damaged at its beginning.
+   */
+  async prefix(recorded: string): Promise<string> {
+    const wanted = recorded === "" ? prefixBytes : Number.parseInt(recorded, 10);
+    const parts: Buffer[] = [];
+    let length = 0;
+    const blocks = this.isGzip ? inflateMembers(this.read(0), {}, () => undefined) : this.read(0);
+    if (wanted > 0)
+      for await (const block of blocks) {
+        parts.push(block.subarray(0, wanted - length));
+        length += parts.at(-1)!.length;
+        if (length >= wanted) break;
+      }
+    const hash = createHash("sha256").update(Buffer.concat(parts)).digest("hex").slice(0, 24);
+    return `${String(length)}-${hash}`;
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+}
+
+export const changedError = (file: string): LogshipError =>
+  new LogshipError(
+    "KIT_LOGSHIP_CHANGED",
+    `File ${JSON.stringify(file)} is not what it was: truncated, or written over`,
+    {
+      file,
+    },
+  );

@@ -1,0 +1,126 @@
+import { promisify } from "node:util";
+import { crc32, gzip } from "node:zlib";
+import type { Codec } from "./scripts/index.js";
+
+/** A chunk as it is stored. */
+export interface Chunk {
+  readonly bytes: Buffer;
+  /** Text bytes in it; 0 where gzip content is passed through. */
+  readonly text: number;
+  readonly lines: number;
+  /** CRC-32 of `bytes`. */
+  readonly crc: number;
+  /** CRC-32 of all that was fed, up to the end of this chunk. */
+  readonly crcAfter: number;
+  /** How much was fed up to its end. */
+  readonly fedAfter: number;
+}
+
+const compress = promisify(gzip) as (bytes: Buffer, options: { level: number }) => Promise<Buffer>;
+const lineFeed = 10;
+/** However well text compresses, a reader holds a chunk's text in memory. */
+const mostTextBytes = 1_048_576;
+
+const countLines = (bytes: Buffer): number => {
+  let count = 0;
+  for (let at = bytes.indexOf(lineFeed); at >= 0; at = bytes.indexOf(lineFeed, at + 1)) count++;
+  return count;
+};
+
+/** Bytes that were fed, still to be made into chunks. */
+interface Piece {
+  readonly bytes: Buffer;
+  readonly crcBefore: number;
+  readonly fedBefore: number;
+}
+
+/** Makes chunks of at most `chunkBytes` stored bytes out of text; gzip chunks end behind a line where one ends in them. */
+export class Framer {
+  readonly #codec: Codec;
+  readonly #chunkBytes: number;
+  readonly #level: number;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #fed: number;
+  #crc: number;
+  /** Text bytes for each stored byte, as far as is known. */
+  #ratio = 3;
+
+  constructor(
+    codec: Codec,
+    { chunkBytes, gzipLevel }: { chunkBytes: number; gzipLevel: number },
+    fed: number,
+    crc: number,
+  ) {
+    this.#codec = codec;
+    this.#chunkBytes = chunkBytes;
+    this.#level = gzipLevel;
+    this.#fed = fed;
+    this.#crc = crc;
+  }
+
+  /** Whether text waits for a chunk to be full. */
+  get isHolding(): boolean {
+    return this.#waitingBytes > 0;
+  }
+
+  /** Takes text; returns the chunks that are full by now, each list being one that is still compressed. */
+  feed(bytes: Buffer): Promise<Chunk[]>[] {
+    this.#waiting.push(bytes);
+    this.#waitingBytes += bytes.length;
+    const made: Promise<Chunk[]>[] = [];
+    for (let size = this.#pieceBytes(); this.#waitingBytes >= size; size = this.#pieceBytes())
+      made.push(this.#cut(size));
+    return made;
+  }
+
+  /** The rest. */
+  flush(): Promise<Chunk[]>[] {
+    return this.isHolding ? [this.#cut(this.#waitingBytes)] : [];
+  }
+
+  #pieceBytes(): number {
+    if (this.#codec !== "gzip") return this.#chunkBytes;
+    const wanted = Math.floor(this.#chunkBytes * this.#ratio * 0.9);
+    return Math.max(Math.min(wanted, mostTextBytes), Math.ceil(this.#chunkBytes / 4));
+  }
+
+  #cut(size: number): Promise<Chunk[]> {
+    const whole = this.#waiting.length === 1 ? this.#waiting[0]! : Buffer.concat(this.#waiting, this.#waitingBytes);
+    const isAll = size === whole.length;
+    const feed = this.#codec === "gzip" && !isAll ? whole.lastIndexOf(lineFeed, size - 1) : -1;
+    const bytes = whole.subarray(0, feed < 0 ? size : feed + 1);
+    this.#waiting = bytes.length < whole.length ? [whole.subarray(bytes.length)] : [];
+    this.#waitingBytes = whole.length - bytes.length;
+    const made = this.#frame({ bytes, crcBefore: this.#crc, fedBefore: this.#fed });
+    this.#fed += bytes.length;
+    this.#crc = crc32(bytes, this.#crc);
+    // Whoever takes them awaits them; until then nobody looks.
+    made.catch(() => undefined);
+    return made;
+  }
+
+  async #frame({ bytes, crcBefore, fedBefore }: Piece): Promise<Chunk[]> {
+    const [crcAfter, fedAfter] = [crc32(bytes, crcBefore), fedBefore + bytes.length];
+    if (this.#codec !== "gzip") {
+      const isText = this.#codec === "none";
+      const [text, lines] = isText ? [bytes.length, countLines(bytes)] : [0, 0];
+      return [{ bytes, text, lines, crc: crc32(bytes), crcAfter, fedAfter }];
+    }
+    const packed = await compress(bytes, { level: this.#level });
+    this.#ratio = Math.max(0.5, Math.min(bytes.length / packed.length, this.#ratio * 2));
+    if (packed.length <= this.#chunkBytes)
+      return [{ bytes: packed, text: bytes.length, lines: countLines(bytes), crc: crc32(packed), crcAfter, fedAfter }];
+    const middle = bytes.length >> 1;
+    const feed = bytes.lastIndexOf(lineFeed, middle);
+    const [first, second] = [
+      bytes.subarray(0, feed < 0 ? middle : feed + 1),
+      bytes.subarray(feed < 0 ? middle : feed + 1),
+    ];
+    const halves = [
+      await this.#frame({ bytes: first, crcBefore, fedBefore }),
+      await this.#frame({ bytes: second, crcBefore: crc32(first, crcBefore), fedBefore: fedBefore + first.length }),
+    ];
+    return halves.flat();
+  }
+}

@@ -1,0 +1,152 @@
+import { KitClosedError, KitError, type RedisLike } from "@kit/core";
+import {
+  atDeadline,
+  attach,
+  backoffMs,
+  type ClientContext,
+  Deadline,
+  integerOption,
+  onAbort,
+  pause,
+} from "@kit/core/toolkit";
+import { type LogshipKeys, logshipKeys } from "./keys.js";
+
+/** Settings that jobs, shippers and receivers share. */
+export interface HubOptions {
+  /**
+   * What all keys begin with.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Works on a connection of its own, with the settings of the given client. Chunks are large: on a shared connection other commands would
+   * wait behind them. `false` saves the connection.
+   *
+   * @default true
+   */
+  readonly isolate?: boolean | undefined;
+  /**
+   * Each command settles within this many milliseconds.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+export const hubNames: readonly string[] = ["prefix", "isolate", "deadlineMs"];
+
+/** What a message on the events channel says. */
+export type Hint = "data" | "space" | "file";
+
+/** Without a message the state is looked at again after so many ms; where nothing can be pushed, far sooner. */
+const lookEveryMs = 10_000;
+const pollMs = 250;
+
+/** The context of one job or channel: its keys, its commands, and the hints that scripts publish. */
+export class Hub {
+  readonly name: string;
+  readonly context: ClientContext;
+  readonly keys: LogshipKeys;
+  readonly deadlineMs: number;
+  readonly #counts: Record<Hint, number> = { data: 0, space: 0, file: 0 };
+  readonly #waiting = new Set<() => void>();
+  readonly #closing = new AbortController();
+  #stopListening: (() => void) | undefined;
+  #closed: Promise<void> | undefined;
+  #isForbidden = false;
+
+  constructor(redis: RedisLike, name: string, { prefix, isolate = true, deadlineMs = 2_000 }: HubOptions) {
+    this.name = name;
+    this.deadlineMs = integerOption("deadlineMs", deadlineMs, 1);
+    this.context = attach(redis, { prefix, isolate });
+    try {
+      this.keys = logshipKeys(this.context.prefix, name);
+    } catch (error) {
+      this.context.detach();
+      throw error;
+    }
+  }
+
+  /** Aborts with KitClosedError when `close()` is called. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
+  /** How many hints of a kind have come: to be taken before the state is looked at. */
+  mark(hint: Hint): number {
+    return this.#counts[hint];
+  }
+
+  /** Resolves when a hint has come since `mark`, when hints may have been lost, or after `mostMs`. Sends no commands. */
+  async until(hint: Hint, mark: number, signal: AbortSignal, mostMs: number = lookEveryMs): Promise<void> {
+    this.#listen();
+    signal.throwIfAborted();
+    const timeMs = Math.max(1, Math.min(mostMs, this.#isForbidden ? pollMs : lookEveryMs));
+    await new Promise<void>((resolve, reject) => {
+      const settle = (outcome: () => void): void => {
+        this.#waiting.delete(look);
+        clearTimeout(timer);
+        stopListening();
+        outcome();
+      };
+      const look = (): void => {
+        if (this.#counts[hint] !== mark) settle(resolve);
+      };
+      const timer = setTimeout(() => settle(resolve), timeMs);
+      const stopListening = onAbort(signal, () => queueMicrotask(() => settle(() => reject(signal.reason as Error))));
+      this.#waiting.add(look);
+      look();
+    });
+  }
+
+  /**
+   * Calls `attempt` until it resolves, through outages and failovers, with growing pauses. Errors that another try cannot help are thrown.
+   */
+  async persist<T>(attempt: () => Promise<T>, signal: AbortSignal, onError: (error: KitError) => void): Promise<T> {
+    for (let number = 2; ; number++)
+      try {
+        signal.throwIfAborted();
+        return await attempt();
+      } catch (error) {
+        if (!KitError.is(error) || !error.retryable || signal.aborted) throw error;
+        onError(error);
+        await pause(Math.max(10, backoffMs(number, 20, 2_000)), signal);
+      }
+  }
+
+  /** Ends what runs, waits for it for at most `timeoutMs`, and lets go of the client. The first call decides. */
+  close(what: string, running: readonly Promise<unknown>[], timeoutMs: number): Promise<void> {
+    this.#closed ??= this.#close(what, running, integerOption("timeoutMs", timeoutMs, 0));
+    return this.#closed;
+  }
+
+  async #close(what: string, running: readonly Promise<unknown>[], timeoutMs: number): Promise<void> {
+    this.#closing.abort(new KitClosedError(what));
+    await new Promise<void>((resolve) => {
+      const cancel = atDeadline(Deadline.in(timeoutMs), resolve);
+      void Promise.allSettled(running).then(() => {
+        cancel();
+        resolve();
+      });
+    });
+    this.#stopListening?.();
+    this.context.detach();
+  }
+
+  #listen(): void {
+    this.#stopListening ??= this.context.inbox.listen(this.keys.events, {
+      message: (text) => this.#heard(text as Hint),
+      state: (state) => {
+        this.#isForbidden = state === "forbidden";
+        for (const hint of ["data", "space", "file"] as const) this.#heard(hint);
+      },
+    });
+  }
+
+  #heard(hint: Hint): void {
+    if (!(hint in this.#counts)) return;
+    this.#counts[hint]++;
+    for (const look of [...this.#waiting]) look();
+  }
+}

@@ -1,0 +1,272 @@
+import { integerOption, optionsObject, textOption } from "@kit/core/toolkit";
+import type { FileOrder } from "./files.js";
+import { type HubOptions, hubNames } from "./hub.js";
+import { choiceOption, lineNames, type LineOptions, lineTerms, type LineTerms } from "./lines.js";
+import { flushNames, type FlushOptions, flushTerms, type FlushTerms } from "./runner.js";
+
+/** What becomes of a file that cannot be read: `error` ends the run, `skip` tells it in a `damaged` event and goes on with others. */
+export type BadDataPolicy = "error" | "skip";
+
+/** Which files of a directory, and in which order. */
+export interface DirectoryOptions {
+  /**
+   * Only files whose name matches.
+   *
+   * @default all
+   */
+  readonly match?: RegExp | undefined;
+  /**
+   * Which file comes first: by name with numbers as numbers (`natural`), by time of the last change (`mtime`), or a comparison.
+   *
+   * @default "natural"
+   */
+  readonly order?: FileOrder | undefined;
+}
+
+/** Settings of a job. */
+export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, FlushOptions {
+  /** The directory whose files are processed; its subdirectories are not. */
+  readonly directory: string;
+  /**
+   * A worker that is not heard of for so long loses its file to others, which go on behind its last commit. Renewed three times in that time.
+   *
+   * @default 10000
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * What becomes of the text behind the last line feed of a file: `take` makes it a line; `leave` waits for the rest, for files that grow.
+   *
+   * @default "take"
+   */
+  readonly lastLine?: "take" | "leave" | undefined;
+  /**
+   * What becomes of a damaged file. A skipped one is tried again in the next run.
+   *
+   * @default "error"
+   */
+  readonly onBadData?: BadDataPolicy | undefined;
+}
+
+/** Checked, with every default filled in. */
+export interface JobTerms extends FlushTerms {
+  readonly hub: HubOptions;
+  readonly lines: LineTerms;
+  readonly directory: string;
+  readonly match: RegExp | undefined;
+  readonly order: FileOrder;
+  readonly leaseMs: number;
+  readonly takesLast: boolean;
+  readonly onBadData: BadDataPolicy;
+}
+
+const directoryNames = ["match", "order"];
+
+/** @throws {TypeError} an option is not what it should be. */
+export const directoryTerms = ({
+  match,
+  order = "natural",
+}: DirectoryOptions): { match: RegExp | undefined; order: FileOrder } => {
+  if (match !== undefined && !(match instanceof RegExp)) throw new TypeError("Expected `match` to be a RegExp");
+  return { match, order: typeof order === "function" ? order : choiceOption("order", order, ["natural", "mtime"]) };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const jobTerms = (options: JobOptions): JobTerms => {
+  const known = [
+    ...hubNames,
+    ...directoryNames,
+    ...lineNames,
+    ...flushNames,
+    "directory",
+    "leaseMs",
+    "lastLine",
+    "onBadData",
+  ];
+  const own = optionsObject<JobOptions>("options", options, known);
+  const { directory, leaseMs = 10_000, lastLine = "take", onBadData = "error" } = own;
+  return {
+    hub: own,
+    lines: lineTerms(own),
+    ...flushTerms(own),
+    ...directoryTerms(own),
+    directory: textOption("directory", directory, 4_096),
+    leaseMs: integerOption("leaseMs", leaseMs, 100, 86_400_000),
+    takesLast: choiceOption("lastLine", lastLine, ["take", "leave"]) === "take",
+    onBadData: choiceOption("onBadData", onBadData, ["error", "skip"]),
+  };
+};
+
+/** Settings of a run. */
+export interface RunOptions {
+  /** Ends the run: what is not committed is given up, and the promise rejects with `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * So many files at once.
+   *
+   * @default 1
+   */
+  readonly concurrency?: number | undefined;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const concurrencyOption = (concurrency = 1): number => integerOption("concurrency", concurrency, 1, 1_000);
+
+/** Settings of a shipper. */
+export interface ShipperOptions extends HubOptions {
+  /**
+   * Memory in Redis for the chunks of the channel, in bytes: those that no consumer has passed, and those under way. Set by the first
+   * shipper of the channel; a later one with another number gets a `mismatch` event, `setLimit()` changes it.
+   *
+   * @default 268435456
+   */
+  readonly limitBytes?: number | undefined;
+  /**
+   * How chunks are stored: `gzip` frames each as a gzip member; `none` keeps text as it is.
+   *
+   * @default "gzip"
+   */
+  readonly codec?: "gzip" | "none" | undefined;
+  /**
+   * Effort of gzip, 1 to 9. Log text gains little above 1.
+   *
+   * @default 1
+   */
+  readonly gzipLevel?: number | undefined;
+  /**
+   * Largest chunk, stored bytes. The default and 262128 lie just under an allocator class of Redis; 131072 would take a quarter more memory.
+   *
+   * @default 131060
+   */
+  readonly chunkBytes?: number | undefined;
+  /**
+   * Chunks written at the same time; each is held in memory until it is committed.
+   *
+   * @default 16
+   */
+  readonly maxInFlight?: number | undefined;
+  /**
+   * What a shipper that died had reserved comes back after so long. A connection that needs longer than this for `maxInFlight` chunks never
+   * gets anywhere.
+   *
+   * @default 30000
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * Text that is there goes out after so many milliseconds at the latest, also if it is less than a chunk.
+   *
+   * @default 500
+   */
+  readonly flushMs?: number | undefined;
+  /**
+   * Consumers that must get every file, also if they have not joined yet: nothing is freed before they have passed it.
+   *
+   * @default []
+   */
+  readonly consumers?: readonly string[] | undefined;
+}
+
+/** Checked, with every default filled in. */
+export interface ShipperTerms {
+  readonly hub: HubOptions;
+  readonly limitBytes: number;
+  readonly hasLimit: boolean;
+  readonly codec: "gzip" | "none";
+  readonly gzipLevel: number;
+  readonly chunkBytes: number;
+  readonly maxInFlight: number;
+  readonly leaseMs: number;
+  readonly flushMs: number;
+  readonly consumers: readonly string[];
+}
+
+export const defaultLimitBytes = 268_435_456;
+
+/** A consumer's name as keys and records have it: without spaces. */
+export const consumerName = (name: string): string => {
+  textOption("consumer", name, 200);
+  try {
+    return encodeURIComponent(name);
+  } catch {
+    throw new RangeError("Expected the name of a consumer to be well-formed text, got half a surrogate pair");
+  }
+};
+
+export const limitOption = (limitBytes: number): number => integerOption("limitBytes", limitBytes, 4_096);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
+  const own = optionsObject<ShipperOptions>("options", options, [
+    ...hubNames,
+    ...["limitBytes", "codec", "gzipLevel", "chunkBytes", "maxInFlight", "leaseMs", "flushMs", "consumers"],
+  ]);
+  const { limitBytes = defaultLimitBytes, codec = "gzip", gzipLevel = 1, chunkBytes = 131_060 } = own;
+  const { maxInFlight = 16, leaseMs = 30_000, flushMs = 500, consumers = [] } = own;
+  if (!Array.isArray(consumers)) throw new TypeError("Expected `consumers` to be an array of names");
+  return {
+    hub: own,
+    limitBytes: limitOption(limitBytes),
+    hasLimit: own.limitBytes !== undefined,
+    codec: choiceOption("codec", codec, ["gzip", "none"]),
+    gzipLevel: integerOption("gzipLevel", gzipLevel, 1, 9),
+    chunkBytes: integerOption("chunkBytes", chunkBytes, 1_024, 8_388_608),
+    maxInFlight: integerOption("maxInFlight", maxInFlight, 1, 256),
+    leaseMs: integerOption("leaseMs", leaseMs, 100, 3_600_000),
+    flushMs: integerOption("flushMs", flushMs, 1, 3_600_000),
+    consumers: consumers.map(consumerName),
+  };
+};
+
+/** Settings of a receiver. */
+export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
+  /** Name of the consumer. Each consumer gets everything; of several processes with one name the latest works, the others are fenced off. */
+  readonly consumer: string;
+  /**
+   * What a consumer that is new to the channel gets: `start` everything, and is refused if something has been freed already; `oldest` what is
+   * still there; `now` files that are opened after it joined. A known consumer goes on where it was.
+   *
+   * @default "start"
+   */
+  readonly from?: "start" | "oldest" | "now" | undefined;
+  /**
+   * Stored bytes that are fetched ahead of the reader.
+   *
+   * @default 2097152
+   */
+  readonly prefetchBytes?: number | undefined;
+  /**
+   * What becomes of a file with damaged or missing data: `error` ends the run; `skip` counts it as done from there on.
+   *
+   * @default "error"
+   */
+  readonly onBadData?: BadDataPolicy | undefined;
+}
+
+/** Checked, with every default filled in. */
+export interface ReceiverTerms extends FlushTerms {
+  readonly hub: HubOptions;
+  readonly lines: LineTerms;
+  readonly consumer: string;
+  readonly from: "start" | "oldest" | "now";
+  readonly prefetchBytes: number;
+  readonly onBadData: BadDataPolicy;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
+  const own = optionsObject<ReceiverOptions>("options", options, [
+    ...hubNames,
+    ...lineNames,
+    ...flushNames,
+    ...["consumer", "from", "prefetchBytes", "onBadData"],
+  ]);
+  const { consumer, from = "start", prefetchBytes = 2_097_152, onBadData = "error" } = own;
+  return {
+    hub: own,
+    lines: lineTerms(own),
+    ...flushTerms(own),
+    consumer: consumerName(consumer),
+    from: choiceOption("from", from, ["start", "oldest", "now"]),
+    prefetchBytes: integerOption("prefetchBytes", prefetchBytes, 1),
+    onBadData: choiceOption("onBadData", onBadData, ["error", "skip"]),
+  };
+};

@@ -1,0 +1,175 @@
+import { Readable } from "node:stream";
+import { crc32 } from "node:zlib";
+import type { Download } from "./download.js";
+import { BadDataError } from "./errors.js";
+import type { LineBatch, LineTerms } from "./lines.js";
+import { parsePosition, type Position, start } from "./position.js";
+import { type Reading, readingOf } from "./reading.js";
+import { Results } from "./results.js";
+import type { CommitOperands } from "./runner.js";
+
+/** Where the commits of a file go. */
+export type CommitFile = (operands: CommitOperands, chunk: number) => Promise<void>;
+
+/**
+ * A file of a channel, read once from where its consumer is: by lines, batches of lines, or bytes. Nothing is acknowledged by reading;
+ * `commit()` stores results and position together. A file that is still being shipped is read as it comes.
+ */
+export class ReceivedFile {
+  /** Number of the file in its channel. */
+  readonly id: number;
+  readonly name: string;
+  /** Text bytes before the first that is read here: those that this consumer has committed. */
+  readonly offset: number;
+  /** To be committed with the position, and empty again after that. */
+  results: Results = new Results();
+  readonly #download: Download;
+  readonly #terms: LineTerms;
+  readonly #commit: CommitFile;
+  readonly #start: Position;
+  #reading: Reading | undefined;
+  #isRead = false;
+  #seq: number;
+  /** Behind what was delivered. */
+  #at: () => Position;
+  #lines = 0;
+  #isAtEnd = false;
+
+  constructor(download: Download, terms: LineTerms, commit: CommitFile) {
+    const { id, name, position, seq } = download.file;
+    this.id = id;
+    this.name = name;
+    this.#download = download;
+    this.#terms = terms;
+    this.#commit = commit;
+    this.#start = position === undefined ? start : parsePosition(position);
+    this.offset = this.#start.offset;
+    this.#seq = seq;
+    this.#at = () => this.#start;
+  }
+
+  /** Batches of lines, as they come out of a chunk. The fastest way. */
+  async *batches(): AsyncGenerator<LineBatch, void, undefined> {
+    const reading = this.read();
+    try {
+      for await (const batch of reading.batches) {
+        this.#at = () => reading.positionOf(batch, batch.lines.length);
+        this.#lines += batch.lines.length;
+        yield batch;
+      }
+      this.#isAtEnd = true;
+    } finally {
+      await reading.batches.return();
+    }
+  }
+
+  /** Lines, one by one. `commit()` takes in those that were delivered, also in the middle of a chunk. */
+  async *lines(): AsyncGenerator<string, void, undefined> {
+    const reading = this.read();
+    try {
+      for await (const batch of reading.batches) {
+        const { lines } = batch;
+        let count = 0;
+        this.#at = () => reading.positionOf(batch, count);
+        for (const line of lines) {
+          count++;
+          this.#lines++;
+          yield line;
+        }
+        count = lines.length;
+      }
+      this.#isAtEnd = true;
+    } finally {
+      await reading.batches.return();
+    }
+  }
+
+  /** The text as bytes: gzip content inflated, lines not looked at. */
+  async *bytes(): AsyncGenerator<Buffer, void, undefined> {
+    this.#begin();
+    const { blocks, restarts } = this.#download.text(this.#start);
+    let { offset, crc } = this.#start;
+    for await (const block of blocks) {
+      offset += block.length;
+      crc = crc32(block, crc);
+      const [atOffset, atCrc] = [offset, crc];
+      this.#at = () => restarts.at(atOffset, atCrc);
+      yield block;
+    }
+    this.#checkWhole({ offset, crc });
+    this.#isAtEnd = true;
+  }
+
+  /** The bytes as a Node stream. What was read from it by then is what `commit()` takes in: call it at the end. */
+  readable(): Readable {
+    return Readable.from(this.bytes(), { objectMode: false });
+  }
+
+  /** The bytes as a web stream; as `readable()`. */
+  webReadable(): ReadableStream<Uint8Array> {
+    return Readable.toWeb(this.readable()) as ReadableStream<Uint8Array>;
+  }
+
+  /**
+   * Stores `results` and the position behind what was delivered, in one step; at the end of the file this consumer is done with it. Sent again after
+   * a lost reply it has one effect.
+   *
+   * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_RESULT`; `KIT_LOGSHIP_RESET`.
+   */
+  async commit(): Promise<void> {
+    const { results } = this;
+    const lines = this.#lines;
+    await this.store({
+      seq: ++this.#seq,
+      position: this.#at(),
+      lines,
+      effects: results.effects(),
+      isDone: this.#isAtEnd,
+    });
+    this.results = new Results();
+    this.#lines -= lines;
+  }
+
+  /** One commit, as a run over lines has it. */
+  async store(operands: CommitOperands): Promise<void> {
+    const { stored } = operands.position;
+    await this.#commit(operands, operands.isDone ? this.#download.file.chunks : this.#download.chunkOf(stored));
+  }
+
+  get seq(): number {
+    return this.#seq;
+  }
+
+  get position(): Position {
+    return this.#start;
+  }
+
+  /** Lines, and positions behind them; checks the whole file at its end. */
+  read(): Reading {
+    this.#begin();
+    const reading = readingOf(this.#download.text(this.#start), this.#start, this.#terms, true);
+    const checked = async function* (this: ReceivedFile): AsyncGenerator<LineBatch, void, undefined> {
+      let last: LineBatch | undefined;
+      for await (const batch of reading.batches) {
+        last = batch;
+        yield batch;
+      }
+      const { offset, crc } = last ? { offset: last.endOffset, crc: last.crcOf(last.lines.length) } : this.#start;
+      this.#checkWhole({ offset, crc });
+    };
+    this.#reading = { batches: checked.call(this), positionOf: (batch, count) => reading.positionOf(batch, count) };
+    return this.#reading;
+  }
+
+  #begin(): void {
+    if (this.#isRead) throw new TypeError("Expected a received file to be read once");
+    this.#isRead = true;
+  }
+
+  /** The text of all chunks together is what the shipper saw. Of content that was passed through gzip itself has checked each member. */
+  #checkWhole({ offset, crc }: { readonly offset: number; readonly crc: number }): void {
+    const { codec, textBytes, crc: whole, name, storedBytes } = this.#download.file;
+    if (codec === "member" || (offset === textBytes && crc === whole)) return;
+    throw new BadDataError("The text of a file is not what its shipper read", { file: name, offset: storedBytes });
+  }
+}

@@ -1,0 +1,407 @@
+import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
+import { Deadline, newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { Download, type DownloadSource } from "./download.js";
+import { fencedError, LogshipError, resetError, resultError } from "./errors.js";
+import { freeChunks } from "./freeing.js";
+import { Hub } from "./hub.js";
+import { isAboutContent, pairs, type RunSummary } from "./job.js";
+import {
+  concurrencyOption,
+  type ReceiverOptions,
+  receiverTerms,
+  type ReceiverTerms,
+  type RunOptions,
+} from "./options.js";
+import { formatPosition } from "./position.js";
+import { ReceivedFile } from "./received.js";
+import { type CommitOperands, type LinesHandler, linkedSignal, runFile } from "./runner.js";
+import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
+import * as scripts from "./scripts/index.js";
+
+/** What a receiver tells. */
+export interface ReceiverEvents {
+  /** Results and position of a file were stored. */
+  readonly progress: [
+    fact: {
+      readonly file: string;
+      readonly offset: number;
+      readonly lines: number;
+      readonly totalBytes: number | undefined;
+    },
+  ];
+  /** This consumer is done with a file. */
+  readonly done: [fact: { readonly file: string; readonly offset: number }];
+  /** The rest of a file was given up, as `onBadData` says. */
+  readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
+  /** Something failed and is being tried again. */
+  readonly error: [error: KitError];
+}
+
+/** Which files, and how long to wait for more. */
+export interface FilesOptions {
+  /** Ends the iteration: it throws `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * `closed` waits for further files until the channel is closed; `empty` ends when no file is left that is shipped to its end, and leaves out
+   * those that are still being shipped.
+   *
+   * @default "closed"
+   */
+  readonly until?: "closed" | "empty" | undefined;
+}
+
+/** Settings of a run over a channel. */
+export interface ReceiveOptions extends RunOptions, Pick<FilesOptions, "until"> {}
+
+interface Session {
+  readonly epoch: string;
+  readonly fence: string;
+  readonly after: number;
+}
+
+const filesAtOnce = 50;
+
+/** Reads a channel as one consumer; see {@link createReceiver}. */
+export class Receiver extends TypedEmitter<ReceiverEvents> {
+  readonly channel: string;
+  readonly #terms: ReceiverTerms;
+  readonly #hub: Hub;
+  readonly #running = new Set<Promise<unknown>>();
+  #session: Promise<Session> | undefined;
+  #epoch: string | undefined;
+
+  constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
+    super();
+    this.channel = channel;
+    this.#terms = receiverTerms(options);
+    this.#hub = new Hub(redis, channel, this.#terms.hub);
+  }
+
+  /**
+   * Takes the lines of all files through a handler, and stores results and position as it goes: each line counts exactly once, also when
+   * this process is killed at any point and started again. Resolves when the channel is closed and everything is processed.
+   *
+   * Files come in the order in which shippers opened them, `concurrency` at a time. With 1, a file that is still being shipped holds up the
+   * next ones. Outages of Redis are waited out once the run has begun.
+   *
+   * @throws what the handler throws. Its lines count as not processed; the next run begins with them.
+   * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_TRIMMED`; `KIT_LOGSHIP_RESET`;
+   * `KIT_LOGSHIP_RESULT`.
+   * @throws {BadDataError | LineError} with `onBadData: "error"`.
+   * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
+   * @throws `signal.reason` if `signal` aborts; {KitClosedError} if the receiver is closed.
+   *
+   * @example
+   * await receiver.run((lines, results) => { results.increment("total", "lines", lines.length); });
+   */
+  async run(handler: LinesHandler, options: ReceiveOptions = {}): Promise<RunSummary> {
+    const own = optionsObject<ReceiveOptions>("options", options, ["signal", "concurrency", "until"]);
+    const count = concurrencyOption(own.concurrency);
+    const { signal, controller, unlink } = linkedSignal([signalOption("signal", own.signal), this.#hub.closing]);
+    const running = traced(
+      "logship.receive",
+      () => ({ channel: this.channel }),
+      async () => {
+        const summary = { files: 0, lines: 0 };
+        const seen = this.#seen(own.until ?? "closed", signal);
+        const workers = Array.from({ length: count }, async () => {
+          try {
+            for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
+          } catch (error) {
+            controller.abort(error);
+            throw error;
+          }
+        });
+        await Promise.allSettled(workers);
+        await Promise.all(workers);
+        return summary;
+      },
+    );
+    const settled = running.catch(() => undefined);
+    this.#running.add(settled);
+    try {
+      return await running;
+    } finally {
+      this.#running.delete(settled);
+      unlink();
+    }
+  }
+
+  /**
+   * The files that this consumer is not done with, in the order in which shippers opened them; waits for more. For full control: read each file by
+   * lines, batches, bytes or as a stream, and `commit()` when its results are safe. What was not committed comes again in the next iteration.
+   * Throws as `run`.
+   *
+   * @example
+   * for await (const file of receiver.files()) {
+   *   for await (const line of file.lines()) if (line.includes(" 500 ")) file.results.increment("errors", file.name);
+   *   await file.commit();
+   * }
+   */
+  async *files(options: FilesOptions = {}): AsyncGenerator<ReceivedFile, void, undefined> {
+    const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
+    const { signal, controller, unlink } = linkedSignal([signalOption("signal", own.signal), this.#hub.closing]);
+    try {
+      for await (const seen of this.#seen(own.until ?? "closed", signal)) yield await this.#received(seen, signal);
+    } finally {
+      unlink();
+      // What is fetched ahead is given up when the caller leaves.
+      controller.abort(new KitClosedError("The iteration"));
+    }
+  }
+
+  /** The channel at one instant; null: there is none yet. */
+  async status(): Promise<ChannelStatus | null> {
+    this.#assertOpen();
+    const { context, keys, deadlineMs } = this.#hub;
+    return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+  }
+
+  /** The fields of the result hash `name`; sums are numbers as text. */
+  async results(name: string): Promise<Map<string, string>> {
+    this.#assertOpen();
+    const { context, deadlineMs } = this.#hub;
+    const key = this.resultKey(name);
+    const call = { what: `HGETALL of ${key}`, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
+    return pairs(await context.executor.run("HGETALL", [key], call));
+  }
+
+  /** The key of the result `name`, for other commands. */
+  resultKey(name: string): string {
+    return this.#hub.keys.result(name);
+  }
+
+  /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
+  async close({ timeoutMs = 10_000 }: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
+    await this.#hub.close("The receiver", [...this.#running], timeoutMs);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async *#seen(until: "closed" | "empty", signal: AbortSignal): AsyncGenerator<SeenFile, void, undefined> {
+    this.#assertOpen();
+    // The first call tells whether there is a server at all; later ones wait for it.
+    const { after } = await this.#join(signal);
+    /** Files that were given out and, while some before them are still open, those behind. */
+    const given = new Set<number>();
+    let floor = after;
+    for (;;) {
+      const mark = this.#hub.mark("data");
+      let [isClosed, isOpen, isContiguous] = [false, false, true];
+      for (let from = floor; ;) {
+        const seen = await this.#persist(() => this.#look(from, filesAtOnce, signal), signal);
+        ({ isClosed } = seen);
+        for (const file of seen.files) {
+          from = file.id;
+          isContiguous &&= file.isDone;
+          if (isContiguous) {
+            floor = file.id;
+            given.delete(file.id);
+          }
+          if (file.isDone || given.has(file.id)) continue;
+          isOpen ||= !file.isSealed;
+          if (until === "empty" && !file.isSealed) continue;
+          given.add(file.id);
+          yield file;
+        }
+        if (seen.files.length < filesAtOnce) break;
+      }
+      if (until === "empty" || (isClosed && !isOpen)) return;
+      if (this.#hub.mark("data") === mark) await this.#hub.until("data", mark, signal);
+    }
+  }
+
+  async #process(
+    first: SeenFile,
+    handler: LinesHandler,
+    signal: AbortSignal,
+    summary: { files: number; lines: number },
+  ): Promise<void> {
+    for (let seen: SeenFile | undefined = first; seen && !seen.isDone;) {
+      const file = await this.#received(seen, signal);
+      try {
+        const { seq, position } = file;
+        const context = { file: file.name, signal };
+        const commit = async (operands: CommitOperands): Promise<void> => {
+          await file.store(operands);
+          summary.lines += operands.lines;
+        };
+        await runFile({ reading: file.read(), position, seq, flush: this.#terms, context, commit }, handler);
+        summary.files++;
+        return;
+      } catch (error) {
+        if (error instanceof RolledBack) seen = await this.#again(seen.id, signal);
+        else if (this.#terms.onBadData === "skip" && isAboutContent(error)) {
+          this.emit("damaged", { file: seen.name, error: error as KitError });
+          await this.#giveUp(seen, signal);
+          return;
+        } else throw error;
+      }
+    }
+  }
+
+  /** The rest of a damaged file counts as done. */
+  async #giveUp({ id }: SeenFile, signal: AbortSignal): Promise<void> {
+    const file = await this.#again(id, signal);
+    if (!file) return;
+    const download = this.#downloadOf(file, signal);
+    const received = new ReceivedFile(download, this.#terms.lines, (operands, chunk) =>
+      this.#advance(file, operands, chunk, signal),
+    );
+    const { seq, position } = received;
+    await received.store({ seq: seq + 1, position, lines: 0, effects: { names: [], results: [] }, isDone: true });
+  }
+
+  async #received(seen: SeenFile, signal: AbortSignal): Promise<ReceivedFile> {
+    const download = this.#downloadOf(seen, signal);
+    await Promise.resolve();
+    return new ReceivedFile(download, this.#terms.lines, (operands, chunk) =>
+      this.#advance(download.file, operands, chunk, signal),
+    );
+  }
+
+  #downloadOf(seen: SeenFile, signal: AbortSignal): Download {
+    const source: DownloadSource = {
+      hub: this.#hub,
+      signal,
+      prefetchBytes: this.#terms.prefetchBytes,
+      persist: (attempt) => this.#persist(attempt, signal),
+      grown: async (known) => {
+        for (;;) {
+          const mark = this.#hub.mark("data");
+          const file = await this.#again(seen.id, signal);
+          if (!file) throw resetError("The file", seen.name);
+          if (file.chunks > known || file.isSealed) return file;
+          await this.#hub.until("data", mark, signal);
+        }
+      },
+      explainMissing: async () => {
+        if (!(await this.#again(seen.id, signal))) throw resetError("The file", seen.name);
+      },
+    };
+    return new Download(source, seen);
+  }
+
+  /** A file as it is now; undefined: it is gone. */
+  async #again(id: number, signal: AbortSignal): Promise<SeenFile | undefined> {
+    const { files } = await this.#persist(() => this.#look(id - 1, 1, signal), signal);
+    return files[0]?.id === id ? files[0] : undefined;
+  }
+
+  async #advance(file: SeenFile, operands: CommitOperands, chunk: number, signal: AbortSignal): Promise<void> {
+    const { context, keys, deadlineMs } = this.#hub;
+    const { fence } = await this.#join(signal);
+    const { seq, position, effects, isDone } = operands;
+    const targets = effects.names.map((name) => keys.result(name));
+    const args = {
+      consumer: this.#terms.consumer,
+      fence,
+      file: file.id,
+      seq,
+      chunk,
+      state: isDone ? "done" : "open",
+      position: formatPosition(position),
+      results: effects.results,
+    };
+    // Once it is sent an abort does not end it: whether it is stored must be known.
+    const reply = await this.#persist(
+      () => scripts.advance.run(context, { ...keys, targets }, args, { deadlineMs }),
+      signal,
+    );
+    if (reply.state === "refused") throw resultError(reply.fault, targets);
+    if (reply.state === "fenced") {
+      this.#rejectTakeover(reply.by, fence);
+      throw new RolledBack(file.name);
+    }
+    if (reply.state === "gone") throw resetError("The file", file.name);
+    if (reply.state === "moved") throw new RolledBack(file.name);
+    const totalBytes = file.isSealed && file.codec !== "member" ? file.textBytes : undefined;
+    this.emit("progress", { file: file.name, offset: position.offset, lines: operands.lines, totalBytes });
+    if (isDone) this.emit("done", { file: file.name, offset: position.offset });
+    // It is stored: what is left listed another call unlinks.
+    await freeChunks(this.#hub, reply.parts).catch((error: unknown) => this.emit("error", error as KitError));
+  }
+
+  async #look(after: number, most: number, signal: AbortSignal): Promise<Extract<Look, { state: "seen" }>> {
+    const { context, keys, deadlineMs } = this.#hub;
+    const { consumer } = this.#terms;
+    for (;;) {
+      const { fence, epoch } = await this.#join(signal);
+      const reply = await scripts.look.run(context, keys, { consumer, fence, after, most }, { deadlineMs, signal });
+      if (reply.state === "gone" || (reply.state === "seen" && reply.epoch !== epoch))
+        throw resetError(`Channel ${JSON.stringify(this.channel)}`);
+      if (reply.state === "seen") return reply;
+      this.#rejectTakeover(reply.by, fence);
+    }
+  }
+
+  /** A lower fence than ours, or none, means that a failover lost our joining: then we join again. */
+  #rejectTakeover(by: number, fence: string): void {
+    if (by > Number(fence)) throw fencedError(`Consumer ${JSON.stringify(decodeURIComponent(this.#terms.consumer))}`);
+    this.#session = undefined;
+  }
+
+  #join(signal: AbortSignal): Promise<Session> {
+    this.#session ??= this.#joinNow(signal).catch((error: unknown) => {
+      this.#session = undefined;
+      throw error;
+    });
+    return this.#session;
+  }
+
+  async #joinNow(signal: AbortSignal): Promise<Session> {
+    const { context, keys, deadlineMs } = this.#hub;
+    const { consumer, from } = this.#terms;
+    const args = { consumer, from, epoch: newToken() };
+    const reply = await scripts.join.run(context, keys, args, { deadlineMs, signal });
+    if (reply.state === "trimmed") {
+      const message = `Consumer ${JSON.stringify(decodeURIComponent(consumer))} is new, and channel ${JSON.stringify(this.channel)} has freed a part of its files`;
+      throw new LogshipError("KIT_LOGSHIP_TRIMMED", message);
+    }
+    const before = this.#epoch;
+    this.#epoch = undefined;
+    // Another channel under the same name: what was committed in the first one is gone. A further run may begin in this one.
+    if (before !== undefined && before !== reply.epoch) throw resetError(`Channel ${JSON.stringify(this.channel)}`);
+    this.#epoch = reply.epoch;
+    await freeChunks(this.#hub, reply.parts).catch((error: unknown) => this.emit("error", error as KitError));
+    return reply;
+  }
+
+  #persist<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    return this.#hub.persist(attempt, signal, (error) => this.emit("error", error));
+  }
+
+  #assertOpen(): void {
+    if (this.#hub.closing.aborted) throw new KitClosedError("The receiver");
+  }
+}
+
+/** The server does not have the last commits any more: a failover lost them, together with their results. */
+class RolledBack extends LogshipError {
+  constructor(file: string) {
+    super("KIT_LOGSHIP_RESET", "The last commits of this consumer are lost, with their results", { file });
+  }
+}
+
+/** Lets several loops take from one generator; leaving a loop does not end it for the others. */
+const shared = <T>(values: AsyncGenerator<T, void, undefined>): AsyncIterable<T> => ({
+  [Symbol.asyncIterator]: () => ({ next: () => values.next() }),
+});
+
+/**
+ * Makes a receiver: it reads a channel as one consumer. Each consumer gets every file; of processes with the same consumer name the latest works and
+ * the others are fenced off.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed and never closed.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name of the channel cannot be a key.
+ *
+ * @example
+ * await using receiver = createReceiver(redis, "web", { consumer: "status-codes" });
+ * await receiver.run((lines, results) => { results.increment("total", "lines", lines.length); });
+ */
+export const createReceiver = (redis: RedisLike, channel: string, options: ReceiverOptions): Receiver =>
+  new Receiver(redis, channel, options);

@@ -1,0 +1,162 @@
+import { integerOption, onAbort } from "@kit/core/toolkit";
+import type { LineBatch } from "./lines.js";
+import type { Position } from "./position.js";
+import type { Reading } from "./reading.js";
+import { type Effects, Results } from "./results.js";
+
+/** What a handler is told beside the lines. */
+export interface LinesContext {
+  /** Name of the file. */
+  readonly file: string;
+  /** Text bytes before the first of these lines. */
+  readonly offset: number;
+  /** Aborts when the file is lost to another process, or the run is to end. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Gets lines in order, and puts what it finds into `results`, which are stored together with the position. It may be called again for the
+ * same lines after a crash, but then nothing of the first call has been stored.
+ */
+export type LinesHandler = (lines: readonly string[], results: Results, context: LinesContext) => void | Promise<void>;
+
+/** How often results and position are committed, whichever comes first; and always at the end of a file. */
+export interface FlushOptions {
+  /** @default 10000 */
+  readonly flushLines?: number | undefined;
+  /** Text bytes. @default 16777216 */
+  readonly flushBytes?: number | undefined;
+  /** @default 1000 */
+  readonly flushMs?: number | undefined;
+}
+
+export const flushNames: readonly string[] = ["flushLines", "flushBytes", "flushMs"];
+
+/** Checked, with every default filled in. */
+export interface FlushTerms {
+  readonly flushLines: number;
+  readonly flushBytes: number;
+  readonly flushMs: number;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const flushTerms = (options: FlushOptions): FlushTerms => {
+  const { flushLines = 10_000, flushBytes = 16_777_216, flushMs = 1_000 } = options;
+  return {
+    flushLines: integerOption("flushLines", flushLines, 1),
+    flushBytes: integerOption("flushBytes", flushBytes, 1),
+    flushMs: integerOption("flushMs", flushMs, 1, 3_600_000),
+  };
+};
+
+/** One commit of results and position. */
+export interface CommitOperands {
+  readonly seq: number;
+  readonly position: Position;
+  readonly lines: number;
+  readonly effects: Effects;
+  readonly isDone: boolean;
+}
+
+/** Where a run over one file begins, and where its commits go. */
+export interface FileRun {
+  readonly reading: Reading;
+  readonly position: Position;
+  readonly seq: number;
+  readonly flush: FlushTerms;
+  readonly context: Omit<LinesContext, "offset">;
+  /** Resolves when it is stored; its rejection ends the run. */
+  commit(operands: CommitOperands): Promise<void>;
+}
+
+/** A commit with more fields than this would keep the server busy for long. */
+const mostFields = 5_000;
+/** Without further lines for so long, what there is is committed: a shipper may wait for the space. */
+const idleMs = 50;
+
+/**
+ * Takes a file's lines through a handler and commits as it goes. The next lines are read and handled while a commit is under way; one is
+ * at a time. Resolves with the number of lines, once the end of the file is committed.
+ *
+ * @throws what the handler, the reading or the commit throws. Nothing after the last commit has had an effect.
+ */
+export const runFile = async (run: FileRun, handler: LinesHandler): Promise<number> => {
+  const { reading, context, flush } = run;
+  const { batches } = reading;
+  let { seq, position } = run;
+  let results = new Results();
+  let [lines, offsetBefore, total] = [0, position.offset, 0];
+  let committing: Promise<void> | undefined;
+  let flushAt = Infinity;
+
+  const commit = async (isDone: boolean): Promise<void> => {
+    await committing;
+    const operands = { seq: ++seq, position, lines, effects: results.effects(), isDone };
+    results = new Results();
+    [lines, offsetBefore, flushAt] = [0, position.offset, Infinity];
+    committing = run.commit(operands);
+    // Its rejection is thrown by whoever awaits it next.
+    committing.catch(() => undefined);
+  };
+  try {
+    let next = batches.next();
+    for (;;) {
+      const isPending = position.offset > offsetBefore;
+      let outcome: IteratorResult<LineBatch, void> | "late";
+      if (isPending) {
+        const { late, cancel } = lateAfter(Math.min(idleMs, flushAt - performance.now()));
+        outcome = await Promise.race([next, late, rejectionOf(committing)]).finally(cancel);
+      } else outcome = await Promise.race([next, rejectionOf(committing)]);
+      context.signal.throwIfAborted();
+      if (outcome === "late") {
+        await commit(false);
+        continue;
+      }
+      if (outcome.done) break;
+      const batch: LineBatch = outcome.value;
+      next = batches.next();
+      // It is awaited above; until then nobody looks at it.
+      next.catch(() => undefined);
+      if (batch.lines.length > 0) await handler(batch.lines, results, { ...context, offset: batch.offset });
+      context.signal.throwIfAborted();
+      position = reading.positionOf(batch, batch.lines.length);
+      lines += batch.lines.length;
+      total += batch.lines.length;
+      const now = performance.now();
+      flushAt = Math.min(flushAt, now + flush.flushMs);
+      const isMany = lines >= flush.flushLines || position.offset - offsetBefore >= flush.flushBytes;
+      if (isMany || results.size >= mostFields || now >= flushAt) await commit(false);
+    }
+    await commit(true);
+    await committing;
+    return total;
+  } finally {
+    // A reader in the middle of a read ends by itself; nobody waits for it.
+    batches.return().catch(() => undefined);
+    await Promise.resolve(committing).catch(() => undefined);
+  }
+};
+
+const never = new Promise<never>(() => undefined);
+
+/** Settles only if the commit that is under way fails. */
+const rejectionOf = (committing: Promise<void> | undefined): Promise<never> =>
+  committing ? committing.then(() => never) : never;
+
+/** Resolves after so many ms. */
+const lateAfter = (ms: number): { readonly late: Promise<"late">; cancel(): void } => {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<"late">((resolve) => {
+    timer = setTimeout(() => resolve("late"), ms);
+  });
+  return { late, cancel: () => clearTimeout(timer) };
+};
+
+/** A signal that aborts with any of some others, and what takes its listeners off. */
+export const linkedSignal = (
+  signals: readonly (AbortSignal | undefined)[],
+): { readonly controller: AbortController; readonly signal: AbortSignal; unlink(): void } => {
+  const controller = new AbortController();
+  const stops = signals.map((signal) => onAbort(signal, () => controller.abort(signal?.reason)));
+  return { controller, signal: controller.signal, unlink: () => stops.forEach((stop) => stop()) };
+};

@@ -1,0 +1,503 @@
+import { defineScript, type Script } from "@kit/core";
+import advanceSource from "./advance.lua";
+import claimSource from "./claim.lua";
+import clockSource from "./clock.lua";
+import closeSource from "./close.lua";
+import commitSource from "./commit.lua";
+import freeSource from "./free.lua";
+import joinSource from "./join.lua";
+import leaveSource from "./leave.lua";
+import limitSource from "./limit.lua";
+import lookSource from "./look.lua";
+import openSource from "./open.lua";
+import progressSource from "./progress.lua";
+import recordsSource from "./records.lua";
+import releaseSource from "./release.lua";
+import reserveSource from "./reserve.lua";
+import resultsSource from "./results.lua";
+import sealSource from "./seal.lua";
+import spaceSource from "./space.lua";
+import statusSource from "./status.lua";
+
+const list = (raw: unknown): unknown[] => raw as unknown[];
+const texts = (raw: unknown): string[] => list(raw).map(String);
+
+/** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
+export type Codec = "gzip" | "none" | "member";
+
+/** What a job knows of a file. */
+export interface FileRecord {
+  readonly prefix: string;
+  readonly isDone: boolean;
+  readonly stamp: string;
+  readonly msLeft: number;
+}
+
+export const records: Script<readonly ["progress", "claims"], readonly ["...files"], FileRecord[]> = defineScript({
+  name: "logship.records",
+  source: [clockSource, recordsSource],
+  keys: ["progress", "claims"],
+  args: ["...files"],
+  readonly: true,
+  reply: (raw) => {
+    const facts = texts(raw);
+    return Array.from({ length: facts.length / 4 }, (_, index) => {
+      const [prefix = "", state, stamp = "", msLeft] = facts.slice(4 * index, 4 * index + 4);
+      return { prefix, isDone: state === "done", stamp, msLeft: Number(msLeft) };
+    });
+  },
+});
+
+export type Claim =
+  | {
+      readonly state: "claimed";
+      readonly fence: string;
+      readonly seq: number;
+      readonly lines: number;
+      readonly position: string;
+    }
+  | { readonly state: "done" | "changed" }
+  | { readonly state: "taken"; readonly msLeft: number };
+
+export const claim: Script<
+  readonly ["job", "progress", "claims"],
+  readonly ["file", "seen", "prefix", "name", "stamp", "leaseMs", "op"],
+  Claim
+> = defineScript({
+  name: "logship.claim",
+  source: [clockSource, claimSource],
+  keys: ["job", "progress", "claims"],
+  args: ["file", "seen", "prefix", "name", "stamp", "leaseMs", "op"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, first, seq, lines, position] = list(raw);
+    if (code === 0) return { state: "done" };
+    if (code === 3) return { state: "changed" };
+    if (code === 2) return { state: "taken", msLeft: Number(first) };
+    return {
+      state: "claimed",
+      fence: String(first),
+      seq: Number(seq),
+      lines: Number(lines),
+      position: String(position),
+    };
+  },
+});
+
+/** Another process has it. `by` is its fence; 0: nobody has, the record is gone. */
+export interface Fenced {
+  readonly state: "fenced";
+  readonly by: number;
+}
+
+/** What became of a commit of results and position. */
+export type Committed =
+  | { readonly state: "committed"; readonly parts: readonly string[] }
+  | Fenced
+  | { readonly state: "gone" }
+  | { readonly state: "moved"; readonly seq: number }
+  | { readonly state: "refused"; readonly fault: string };
+
+const committed = (raw: unknown): Committed => {
+  const [code, ...rest] = list(raw);
+  if (code === 0) return { state: "fenced", by: Number(rest[0]) };
+  if (code === 3) return { state: "moved", seq: Number(rest[0]) };
+  if (code === 4) return { state: "gone" };
+  if (code === 5) return { state: "refused", fault: String(rest[0]) };
+  return { state: "committed", parts: texts(rest) };
+};
+
+export const progress: Script<
+  readonly ["progress", "claims", "...targets"],
+  readonly ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "...results"],
+  Committed
+> = defineScript({
+  name: "logship.progress",
+  source: [clockSource, resultsSource, progressSource],
+  keys: ["progress", "claims", "...targets"],
+  args: ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "...results"],
+  idempotent: true,
+  reply: committed,
+});
+
+/** A file of a channel as its shipper finds it. */
+export interface Opened {
+  readonly state: "open" | "done";
+  readonly epoch: string;
+  readonly limitBytes: number;
+  readonly id: number;
+  readonly fence: string;
+  readonly chunks: number;
+  readonly textBytes: number;
+  readonly crc: number;
+  readonly lines: number;
+  readonly codec: Codec;
+  readonly storedBytes: number;
+  readonly sha256: string;
+}
+
+export const open: Script<
+  readonly ["channel", "files", "live", "sources", "consumers"],
+  readonly ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "...expected"],
+  Opened | { readonly state: "fenced" | "closed"; readonly epoch: string }
+> = defineScript({
+  name: "logship.open",
+  source: openSource,
+  keys: ["channel", "files", "live", "sources", "consumers"],
+  args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "...expected"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = list(raw);
+    if (code === 3) return { state: "fenced", epoch: String(epoch) };
+    if (code === 4) return { state: "closed", epoch: String(epoch) };
+    return {
+      state: code === 1 ? "open" : "done",
+      epoch: String(epoch),
+      limitBytes: Number(limit),
+      id: Number(id),
+      fence: String(fence),
+      chunks: Number(chunks),
+      textBytes: Number(text),
+      crc: Number(crc),
+      lines: Number(lines),
+      codec: codec as Codec,
+      storedBytes: Number(stored),
+      sha256: (sha256 ?? "") as string,
+    };
+  },
+});
+
+export type Reserved =
+  | { readonly state: "reserved"; readonly bytes: number; readonly endsAt: number; readonly unit: number }
+  | {
+      readonly state: "full";
+      readonly msLeft: number;
+      readonly unit: number;
+      readonly limitBytes: number;
+      readonly parts: readonly string[];
+    }
+  | { readonly state: "fenced" }
+  | { readonly state: "gone" };
+
+export const reserve: Script<
+  readonly ["channel", "files", "leases", "reservations", "free"],
+  readonly ["file", "fence", "want", "chunkBytes", "leaseMs"],
+  Reserved
+> = defineScript({
+  name: "logship.reserve",
+  source: [clockSource, spaceSource, reserveSource],
+  keys: ["channel", "files", "leases", "reservations", "free"],
+  args: ["file", "fence", "want", "chunkBytes", "leaseMs"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, first, second, third, ...parts] = list(raw);
+    if (code === 0 || code === 4) return { state: code === 0 ? "fenced" : "gone" };
+    if (code === 1) return { state: "reserved", bytes: Number(first), endsAt: Number(second), unit: Number(third) };
+    return {
+      state: "full",
+      msLeft: Number(first),
+      unit: Number(second),
+      limitBytes: Number(third),
+      parts: texts(parts),
+    };
+  },
+});
+
+export type ChunksCommitted =
+  | { readonly state: "committed"; readonly bytes: number; readonly endsAt: number }
+  | { readonly state: "fenced" | "gone" | "expired" | "moved" };
+
+export const commit: Script<
+  readonly ["channel", "files", "chunks", "leases", "reservations", "...written"],
+  readonly ["file", "fence", "first", "want", "chunkBytes", "leaseMs", "events", "crcBefore", "crc", "...facts"],
+  ChunksCommitted
+> = defineScript({
+  name: "logship.commit",
+  source: [clockSource, spaceSource, commitSource],
+  keys: ["channel", "files", "chunks", "leases", "reservations", "...written"],
+  args: ["file", "fence", "first", "want", "chunkBytes", "leaseMs", "events", "crcBefore", "crc", "...facts"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, bytes, endsAt] = list(raw).map(Number);
+    if (code === 1) return { state: "committed", bytes: bytes ?? 0, endsAt: endsAt ?? 0 };
+    return { state: code === 0 ? "fenced" : code === 2 ? "expired" : code === 3 ? "moved" : "gone" };
+  },
+});
+
+export const seal: Script<
+  readonly ["channel", "files", "leases", "reservations"],
+  readonly ["file", "fence", "count", "sha256", "text", "events"],
+  "sealed" | "fenced" | "moved" | "gone"
+> = defineScript({
+  name: "logship.seal",
+  source: [spaceSource, sealSource],
+  keys: ["channel", "files", "leases", "reservations"],
+  args: ["file", "fence", "count", "sha256", "text", "events"],
+  idempotent: true,
+  reply: (raw) => (raw === 1 ? "sealed" : raw === 0 ? "fenced" : raw === 3 ? "moved" : "gone"),
+});
+
+export const leave: Script<
+  readonly ["channel", "leases", "reservations", "...written"],
+  readonly ["lease", "events"],
+  void
+> = defineScript({
+  name: "logship.leave",
+  source: [spaceSource, leaveSource],
+  keys: ["channel", "leases", "reservations", "...written"],
+  args: ["lease", "events"],
+  idempotent: true,
+  reply: () => undefined,
+});
+
+export type Joined =
+  | {
+      readonly state: "joined";
+      readonly epoch: string;
+      readonly fence: string;
+      readonly after: number;
+      readonly parts: readonly string[];
+    }
+  | { readonly state: "trimmed" };
+
+export const join: Script<
+  readonly ["channel", "consumers", "seen", "free"],
+  readonly ["consumer", "from", "epoch"],
+  Joined
+> = defineScript({
+  name: "logship.join",
+  source: [clockSource, joinSource],
+  keys: ["channel", "consumers", "seen", "free"],
+  args: ["consumer", "from", "epoch"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, epoch, fence, after, ...parts] = list(raw);
+    if (code === 2) return { state: "trimmed" };
+    return { state: "joined", epoch: String(epoch), fence: String(fence), after: Number(after), parts: texts(parts) };
+  },
+});
+
+/** A file of a channel as one consumer sees it. */
+export interface SeenFile {
+  readonly id: number;
+  readonly name: string;
+  readonly isSealed: boolean;
+  readonly codec: Codec;
+  readonly chunks: number;
+  readonly textBytes: number;
+  readonly storedBytes: number;
+  readonly lines: number;
+  readonly crc: number;
+  readonly sha256: string;
+  /** The consumer's record: how many commits, whether it is done, and its position. */
+  readonly seq: number;
+  readonly isDone: boolean;
+  /** First chunk that its position needs. */
+  readonly chunk: number;
+  readonly position: string | undefined;
+}
+
+export type Look =
+  | { readonly state: "seen"; readonly epoch: string; readonly isClosed: boolean; readonly files: readonly SeenFile[] }
+  | Fenced
+  | { readonly state: "gone" };
+
+export const look: Script<
+  readonly ["channel", "files", "live", "consumers", "positions"],
+  readonly ["consumer", "fence", "after", "most"],
+  Look
+> = defineScript({
+  name: "logship.look",
+  source: lookSource,
+  keys: ["channel", "files", "live", "consumers", "positions"],
+  args: ["consumer", "fence", "after", "most"],
+  readonly: true,
+  reply: (raw) => {
+    const [code, epoch, closed, ...files] = list(raw);
+    if (code === 0) return { state: "fenced", by: Number(epoch) };
+    if (code === 4) return { state: "gone" };
+    return { state: "seen", epoch: String(epoch), isClosed: closed === 1, files: files.map(seenFile) };
+  },
+});
+
+const seenFile = (raw: unknown): SeenFile => {
+  const [id, name = "", state, codec, chunks, text, stored, lines, crc, sha256 = "", record = ""] = texts(raw);
+  const [, seq = "0", chunk = "0", isDone = "open", position] = /^(\d+) (\d+) (\w+) (\S+)$/.exec(record) ?? [];
+  return {
+    id: Number(id),
+    name,
+    isSealed: state === "sealed",
+    codec: codec as Codec,
+    chunks: Number(chunks),
+    textBytes: Number(text),
+    storedBytes: Number(stored),
+    lines: Number(lines),
+    crc: Number(crc),
+    sha256,
+    seq: Number(seq),
+    isDone: isDone === "done",
+    chunk: Number(chunk),
+    position,
+  };
+};
+
+export const advance: Script<
+  readonly [
+    "channel",
+    "files",
+    "live",
+    "sources",
+    "done",
+    "chunks",
+    "consumers",
+    "seen",
+    "positions",
+    "free",
+    "...targets",
+  ],
+  readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "...results"],
+  Committed
+> = defineScript({
+  name: "logship.advance",
+  source: [clockSource, spaceSource, resultsSource, releaseSource, advanceSource],
+  keys: [
+    "channel",
+    "files",
+    "live",
+    "sources",
+    "done",
+    "chunks",
+    "consumers",
+    "seen",
+    "positions",
+    "free",
+    "...targets",
+  ],
+  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "...results"],
+  idempotent: true,
+  reply: committed,
+});
+
+export const free: Script<readonly ["channel", "free", "...unneeded"], readonly ["events", "...parts"], string[]> =
+  defineScript({
+    name: "logship.free",
+    source: freeSource,
+    keys: ["channel", "free", "...unneeded"],
+    args: ["events", "...parts"],
+    idempotent: true,
+    reply: texts,
+  });
+
+export const close: Script<readonly ["channel"], readonly ["events"], boolean> = defineScript({
+  name: "logship.close",
+  source: closeSource,
+  keys: ["channel"],
+  args: ["events"],
+  idempotent: true,
+  reply: (raw) => raw === 1,
+});
+
+export const limit: Script<readonly ["channel"], readonly ["limit", "epoch", "events"], void> = defineScript({
+  name: "logship.limit",
+  source: limitSource,
+  keys: ["channel"],
+  args: ["limit", "epoch", "events"],
+  idempotent: true,
+  reply: () => undefined,
+});
+
+/** A consumer of a channel, and how far it is. */
+export interface ConsumerStatus {
+  readonly name: string;
+  /** It gets files with an id above. */
+  readonly after: number;
+  /** Server's ms of its last commit, or of when it joined; 0: never. */
+  readonly seenAt: number;
+}
+
+/** A file in a channel. */
+export interface FileStatus {
+  readonly id: number;
+  readonly name: string;
+  readonly isSealed: boolean;
+  readonly codec: Codec;
+  readonly chunks: number;
+  readonly freedChunks: number;
+  readonly textBytes: number;
+  readonly storedBytes: number;
+  readonly lines: number;
+  /** Text bytes that each consumer has committed; those that do not get the file are left out. */
+  readonly positions: Readonly<Record<string, number>>;
+}
+
+/** A channel at one instant. */
+export interface ChannelStatus {
+  /** 0: no shipper has come yet. */
+  readonly limitBytes: number;
+  /** Memory that committed chunks take in Redis. */
+  readonly usedBytes: number;
+  /** Memory that shippers have reserved for chunks under way. */
+  readonly reservedBytes: number;
+  readonly isClosed: boolean;
+  /** Server's ms. */
+  readonly at: number;
+  /** Files in the channel; `files` has the first 100 of them. */
+  readonly fileCount: number;
+  /** Shippers with a reservation. */
+  readonly shippers: number;
+  readonly files: readonly FileStatus[];
+  readonly consumers: readonly ConsumerStatus[];
+}
+
+const statusOf = (raw: unknown): ChannelStatus | null => {
+  const [epoch, limit, used, reserved, closed, at, fileCount, shippers, files, consumers] = list(raw);
+  if (epoch === undefined) return null;
+  const all = list(consumers).map((consumer) => {
+    const [name = "", after, seenAt] = texts(consumer);
+    return { name: decodeURIComponent(name), after: Number(after), seenAt: Number(seenAt) };
+  });
+  return {
+    limitBytes: Number(limit),
+    usedBytes: Number(used),
+    reservedBytes: Number(reserved),
+    isClosed: closed === 1,
+    at: Number(at),
+    fileCount: Number(fileCount),
+    shippers: Number(shippers),
+    files: list(files).map((file) => fileStatus(file, all)),
+    consumers: all,
+  };
+};
+
+const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileStatus => {
+  const [id, name = "", state, codec, chunks, freed, text, stored, lines, ...positions] = texts(raw);
+  const shown = consumers.flatMap((consumer, index) => {
+    const offset = Number(/ (\d+):\S+$/.exec(positions[index] ?? "")?.[1] ?? 0);
+    return consumer.after < Number(id) ? [[consumer.name, offset] as const] : [];
+  });
+  return {
+    id: Number(id),
+    name,
+    isSealed: state === "sealed",
+    codec: codec as Codec,
+    chunks: Number(chunks),
+    freedChunks: Number(freed),
+    textBytes: Number(text),
+    storedBytes: Number(stored),
+    lines: Number(lines),
+    positions: Object.fromEntries(shown),
+  };
+};
+
+export const status: Script<
+  readonly ["channel", "files", "live", "consumers", "seen", "positions", "leases", "reservations"],
+  readonly ["most"],
+  ChannelStatus | null
+> = defineScript({
+  name: "logship.status",
+  source: [clockSource, statusSource],
+  keys: ["channel", "files", "live", "consumers", "seen", "positions", "leases", "reservations"],
+  args: ["most"],
+  readonly: true,
+  reply: statusOf,
+});

@@ -1,0 +1,20 @@
+-- limit.lua - changes how many bytes a channel may hold.
+--
+-- KEYS[1]  channel  hash     layout, epoch, limit
+-- ARGV[1]  limit    integer  bytes
+-- ARGV[2]  epoch    string   of the channel, if it is new
+-- ARGV[3]  events   string   Pub/Sub channel for hints
+--
+-- Reply     1  changed
+--           error KIT_LAYOUT  written by a newer version
+local channel = KEYS[1]
+local limit = ARGV[1]
+local epoch = ARGV[2]
+local events = ARGV[3]
+
+local layout = redis.call('HGET', channel, 'layout')
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0) end
+redis.call('HSET', channel, 'limit', limit)
+redis.call('PUBLISH', events, 'space')
+return 1

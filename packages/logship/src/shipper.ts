@@ -1,0 +1,485 @@
+import { createHash } from "node:crypto";
+import { basename } from "node:path";
+import { Writable } from "node:stream";
+import { crc32 } from "node:zlib";
+import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
+import { newToken, optionsObject, signalOption, textOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { LogshipError } from "./errors.js";
+import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
+import { type Chunk, Framer } from "./framing.js";
+import { readGzip } from "./gzip.js";
+import { Handoff } from "./handoff.js";
+import { Hub } from "./hub.js";
+import {
+  type DirectoryOptions,
+  directoryTerms,
+  limitOption,
+  type ShipperOptions,
+  shipperTerms,
+  type ShipperTerms,
+} from "./options.js";
+import { linkedSignal } from "./runner.js";
+import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
+import * as scripts from "./scripts/index.js";
+import { RewindNeeded, Upload } from "./upload.js";
+
+/** How far a file is shipped. */
+export interface ShipProgress {
+  readonly file: string;
+  /** Text bytes committed; 0 where gzip content is passed through. */
+  readonly textBytes: number;
+  /** Stored bytes committed. */
+  readonly storedBytes: number;
+  readonly lines: number;
+  /** Bytes of the source that are committed, and how many there are; a stream's are not known. */
+  readonly doneBytes: number;
+  readonly totalBytes: number | undefined;
+}
+
+/** What a shipper tells. */
+export interface ShipperEvents {
+  /** Chunks were committed. */
+  readonly progress: [fact: ShipProgress];
+  /** The channel is at its limit: the file waits until consumers have passed something. No commands are sent meanwhile. */
+  readonly waiting: [fact: { readonly file: string }];
+  /** The channel had another limit already, which holds. */
+  readonly mismatch: [fact: { readonly limitBytes: number; readonly storedLimitBytes: number }];
+  /** Something failed and is being tried again. */
+  readonly error: [error: KitError];
+}
+
+/** A file that is in the channel to its end. */
+export interface ShippedFile {
+  readonly id: number;
+  readonly name: string;
+  /** Text bytes; 0 where gzip content was passed through. */
+  readonly textBytes: number;
+  readonly storedBytes: number;
+  /** Line feeds; 0 where gzip content was passed through. */
+  readonly lines: number;
+  /** SHA-256 of the text, hexadecimal; of the stored bytes where gzip content was passed through. */
+  readonly sha256: string;
+  /** Whether it had been shipped before this call. */
+  readonly wasShipped: boolean;
+}
+
+/** How one source is shipped. */
+export interface ShipOptions {
+  /**
+   * Name of the file in the channel.
+   *
+   * @default the file's own
+   */
+  readonly name?: string | undefined;
+  /**
+   * Identity of the source. The same identity goes on where it was, or finds that it has been shipped: also for another process, after a crash.
+   * A stream of one identity must give the same bytes from its beginning each time.
+   *
+   * @default of files device, inode and hash of the first KiB; of streams a new one
+   */
+  readonly id?: string | undefined;
+  /**
+   * Keeps the bytes of a gzip file as they are, instead of inflating and framing them anew. The whole file must fit under the limit.
+   *
+   * @default false
+   */
+  readonly passThrough?: boolean | undefined;
+  /** Ends it: what is committed stays, and the same identity goes on behind it. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How the files of a directory are shipped. */
+export interface ShipDirectoryOptions extends DirectoryOptions, Pick<ShipOptions, "passThrough" | "signal"> {}
+
+/** Anything that gives bytes, or text in UTF-8: a Node or a web stream, a generator. */
+export type ByteSource = AsyncIterable<Uint8Array | string> | ReadableStream<Uint8Array | string>;
+
+/** One source, and how it is read from its beginning. */
+interface Source {
+  readonly id: string;
+  readonly name: string;
+  readonly codec: Codec;
+  readonly totalBytes: number | undefined;
+  read(): AsyncIterable<Uint8Array | string>;
+  /** Whether `read` can be called again. */
+  readonly isRepeatable: boolean;
+  /** Bytes of the source that have been read, where they are not what is shipped: it is inflated. */
+  readonly at?: () => number;
+}
+
+const shipNames = ["name", "id", "passThrough", "signal"];
+
+/** Puts files into a channel; see {@link createShipper}. */
+export class Shipper extends TypedEmitter<ShipperEvents> {
+  readonly channel: string;
+  readonly #terms: ShipperTerms;
+  readonly #hub: Hub;
+  readonly #running = new Set<Promise<unknown>>();
+  #toldLimit: number | undefined;
+
+  constructor(redis: RedisLike, channel: string, options: ShipperOptions = {}) {
+    super();
+    this.channel = channel;
+    this.#terms = shipperTerms(options);
+    this.#hub = new Hub(redis, channel, this.#terms.hub);
+  }
+
+  /**
+   * Ships a file as it is now, and resolves when all of it is in the channel. Waits while the channel is at its limit.
+   *
+   * A file that was shipped in part goes on behind what is committed, after its beginning was read again and found to be the same. A file that
+   * was shipped is not shipped again. Of two shippers of one file the later goes on and the earlier rejects. Outages of Redis are
+   * waited out once it has begun.
+   *
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is not what it was when a part of it was shipped; `KIT_LOGSHIP_FENCED`: another
+   * shipper has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.
+   * @throws {BadDataError} it is gzip, and damaged; it stays open in the channel.
+   * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
+   * @throws the error of the file system; `signal.reason` if `signal` aborts.
+   */
+  async add(path: string, options: ShipOptions = {}): Promise<ShippedFile> {
+    const {
+      name = basename(path),
+      id,
+      passThrough = false,
+      signal,
+    } = optionsObject<ShipOptions>("options", options, shipNames);
+    textOption("name", name, 4_096);
+    if (id !== undefined) textOption("id", id, 1_024);
+    signalOption("signal", signal);
+    const file = await localFile(path, name);
+    const opened = await OpenFile.open(file);
+    if (!opened) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
+    try {
+      const identity = id ?? `${file.id} ${await opened.prefix("")}`;
+      return await this.#ship(fileSource(file, opened, identity, passThrough ? "member" : this.#terms.codec), signal);
+    } finally {
+      await opened.close();
+    }
+  }
+
+  /** Ships the files of a directory, one after another; what has been shipped already is skipped. Throws as `add`. */
+  async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
+    const own = optionsObject<ShipDirectoryOptions>("options", options, ["match", "order", "passThrough", "signal"]);
+    const { match, order } = directoryTerms(own);
+    const { passThrough, signal } = own;
+    const shipped: ShippedFile[] = [];
+    for (const { path } of await listFiles(directory, match, order))
+      shipped.push(await this.add(path, { passThrough, signal }));
+    return shipped;
+  }
+
+  /**
+   * Ships what a stream gives, and resolves when it has ended and all of it is in the channel. The stream is held up while the channel is at its
+   * limit. Throws as `add`; also what the stream throws, and then the file stays open in the channel.
+   *
+   * @throws {LogshipError} `KIT_LOGSHIP_INTERRUPTED`: a failover lost what had been confirmed, and a stream cannot be read again.
+   */
+  async send(
+    name: string,
+    source: ByteSource,
+    options: Omit<ShipOptions, "name" | "passThrough"> = {},
+  ): Promise<ShippedFile> {
+    const { id = newToken(), signal } = optionsObject<ShipOptions>("options", options, ["id", "signal"]);
+    textOption("name", name, 4_096);
+    const read = (): AsyncIterable<Uint8Array | string> => source as AsyncIterable<Uint8Array | string>;
+    const { codec } = this.#terms;
+    const stream: Source = {
+      id: textOption("id", id, 1_024),
+      name,
+      codec,
+      totalBytes: undefined,
+      read,
+      isRepeatable: false,
+    };
+    return await this.#ship(stream, signalOption("signal", signal));
+  }
+
+  /** A Node stream that ships what is written to it: it has finished when the file is sealed. Options and errors as of `send`. */
+  writable(name: string, options: Omit<ShipOptions, "name" | "passThrough"> = {}): Writable {
+    const handoff = new Handoff<Uint8Array>();
+    const sent = this.send(name, handoff, options);
+    const stream = new Writable({
+      write: (chunk: Uint8Array, _encoding, done) => void handoff.put(chunk).then(() => done()),
+      final: (done) => {
+        handoff.end();
+        sent.then(() => done(), done);
+      },
+      destroy: (error, done) => {
+        handoff.end(error ?? new Error("The stream was destroyed before its end"));
+        sent.then(
+          () => done(error),
+          () => done(error),
+        );
+      },
+    });
+    sent.catch((error: unknown) => stream.destroy(error as Error));
+    return stream;
+  }
+
+  /** The same as a web stream: closed when the file is sealed. */
+  webWritable(
+    name: string,
+    options: Omit<ShipOptions, "name" | "passThrough"> = {},
+  ): WritableStream<Uint8Array | string> {
+    return Writable.toWeb(this.writable(name, options)) as WritableStream<Uint8Array | string>;
+  }
+
+  /** Changes the limit of the channel, for all shippers. Lowered below what is used, it lets nothing in until enough has been freed. */
+  async setLimit(limitBytes: number): Promise<void> {
+    this.#assertOpen();
+    const { context, keys, deadlineMs } = this.#hub;
+    await scripts.limit.run(
+      context,
+      keys,
+      { limit: limitOption(limitBytes), epoch: newToken(), events: keys.events },
+      { deadlineMs },
+    );
+  }
+
+  /** Closes the channel for good: nothing can be opened any more, and receivers end behind the last file. What is open can still be finished. */
+  async closeChannel(): Promise<void> {
+    this.#assertOpen();
+    const { context, keys, deadlineMs } = this.#hub;
+    await scripts.close.run(context, keys, { events: keys.events }, { deadlineMs });
+  }
+
+  /** The channel at one instant; null: there is none yet. */
+  async status(): Promise<ChannelStatus | null> {
+    this.#assertOpen();
+    const { context, keys, deadlineMs } = this.#hub;
+    return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+  }
+
+  /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). The channel stays open. Idempotent. */
+  async close({ timeoutMs = 10_000 }: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
+    await this.#hub.close("The shipper", [...this.#running], timeoutMs);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #ship(source: Source, outer: AbortSignal | undefined): Promise<ShippedFile> {
+    this.#assertOpen();
+    const { signal, unlink } = linkedSignal([outer, this.#hub.closing]);
+    const { name } = source;
+    const shipping = traced(
+      "logship.ship",
+      () => ({ channel: this.channel, file: name }),
+      () => this.#shipWhole(source, signal),
+    );
+    const settled = shipping.catch(() => undefined);
+    this.#running.add(settled);
+    try {
+      return await shipping;
+    } finally {
+      this.#running.delete(settled);
+      unlink();
+    }
+  }
+
+  async #shipWhole(source: Source, signal: AbortSignal): Promise<ShippedFile> {
+    signal.throwIfAborted();
+    for (let isFirst = true; ; isFirst = false) {
+      const upload = this.#uploadOf(source, signal);
+      const open = (): Promise<Opened> => upload.open();
+      const opened = await (isFirst ? open() : this.#hub.persist(open, signal, (error) => this.emit("error", error)));
+      this.#compareLimit(opened);
+      if (opened.state === "done") return shippedBefore(source, opened);
+      try {
+        return await this.#shipFrom(source, upload, signal);
+      } catch (error) {
+        if (!(error instanceof RewindNeeded)) throw error;
+        if (!source.isRepeatable) {
+          const message = `Redis lost a part of ${JSON.stringify(source.name)} that it had confirmed; a stream cannot be read again`;
+          throw new LogshipError("KIT_LOGSHIP_INTERRUPTED", message, { file: source.name });
+        }
+      } finally {
+        await upload.leave();
+      }
+    }
+  }
+
+  async #shipFrom(source: Source, upload: Upload, signal: AbortSignal): Promise<ShippedFile> {
+    const { codec, name } = source;
+    if (codec === "member" && Number(source.totalBytes) > upload.opened.limitBytes * 0.9)
+      throw new LogshipError(
+        "KIT_LOGSHIP_TOO_LARGE",
+        `File ${JSON.stringify(name)} does not fit under the limit as a whole`,
+        { file: name },
+      );
+    const hash = createHash("sha256");
+    const { fed, crc } = upload;
+    const framer = new Framer(codec, this.#terms, fed, crc);
+    const compressing: Promise<Chunk[]>[] = [];
+    const window = this.#terms.maxInFlight;
+    const drain = async (keep: number): Promise<void> => {
+      while (compressing.length > keep) {
+        // What is compressed by now goes out together.
+        const some = await Promise.all(compressing.splice(0, Math.max(1, Math.min(compressing.length - keep, window))));
+        await upload.add(some.flat());
+      }
+    };
+    let missing = fed;
+    let crcSeen = 0;
+    for await (const given of timely(
+      source.read(),
+      this.#terms.flushMs,
+      () => framer.isHolding || compressing.length > 0,
+      signal,
+    )) {
+      if (given === "late") {
+        compressing.push(...framer.flush());
+        await drain(0);
+        continue;
+      }
+      let bytes =
+        typeof given === "string" ? Buffer.from(given) : Buffer.from(given.buffer, given.byteOffset, given.byteLength);
+      hash.update(bytes);
+      if (missing > 0) {
+        const known = bytes.subarray(0, missing);
+        crcSeen = crc32(known, crcSeen);
+        missing -= known.length;
+        if (missing === 0 && crcSeen !== crc) throw changedError(name);
+        bytes = bytes.subarray(known.length);
+        if (bytes.length === 0) continue;
+      }
+      // Of a stream the giver may use the same memory again.
+      compressing.push(...framer.feed(source.isRepeatable || typeof given === "string" ? bytes : Buffer.from(bytes)));
+      if (compressing.length >= 2 * window) await drain(window);
+    }
+    if (missing > 0) throw changedError(name);
+    compressing.push(...framer.flush());
+    await drain(0);
+    const sha256 = hash.digest("hex");
+    await upload.seal(sha256);
+    const { textBytes, storedBytes, lines } = upload;
+    return { id: upload.opened.id, name, textBytes, storedBytes, lines, sha256, wasShipped: false };
+  }
+
+  #uploadOf(source: Source, signal: AbortSignal): Upload {
+    const { id, name, codec, totalBytes } = source;
+    const told = {
+      committed: ({ textBytes, storedBytes, lines, fed }: Upload): void =>
+        this.emit("progress", {
+          file: name,
+          textBytes,
+          storedBytes,
+          lines,
+          doneBytes: source.at?.() ?? fed,
+          totalBytes,
+        }),
+      waiting: (): void => this.emit("waiting", { file: name }),
+      error: (error: KitError): void => this.emit("error", error),
+    };
+    return new Upload(this.#hub, this.#terms, { source: id, name, codec }, told, signal);
+  }
+
+  #compareLimit({ limitBytes: storedLimitBytes }: Opened): void {
+    const { limitBytes, hasLimit } = this.#terms;
+    if (!hasLimit || storedLimitBytes === limitBytes || storedLimitBytes === this.#toldLimit) return;
+    this.#toldLimit = storedLimitBytes;
+    this.emit("mismatch", { limitBytes, storedLimitBytes });
+  }
+
+  #assertOpen(): void {
+    if (this.#hub.closing.aborted) throw new KitClosedError("The shipper");
+  }
+}
+
+const shippedBefore = ({ name, totalBytes, at }: Source, opened: Opened): ShippedFile => {
+  const { id, textBytes, storedBytes, lines, sha256, codec } = opened;
+  const size = codec === "member" ? storedBytes : textBytes;
+  // A file that grew is another content under the same identity: to say that it is shipped would lose the rest.
+  if (totalBytes !== undefined && !at && size !== totalBytes) throw changedError(name);
+  return { id, name, textBytes, storedBytes, lines, sha256, wasShipped: true };
+};
+
+const fileSource = (file: LocalFile, opened: OpenFile, id: string, wanted: Codec): Source => {
+  if (wanted === "member" && !opened.isGzip) throw new TypeError("Expected a gzip file to be passed through");
+  let read = 0;
+  async function* counted(): AsyncGenerator<Buffer, void, undefined> {
+    read = 0;
+    for await (const block of opened.read(0)) {
+      read += block.length;
+      yield block;
+    }
+  }
+  const isInflated = opened.isGzip && wanted !== "member";
+  return {
+    id,
+    name: file.name,
+    codec: wanted,
+    totalBytes: file.size,
+    read: isInflated ? () => readGzip(counted(), { file: file.name }) : counted,
+    isRepeatable: true,
+    ...(isInflated ? { at: () => read } : {}),
+  };
+};
+
+/** The values of a source, and `late` whenever none came for `ms` while `isWanted` says that somebody waits for it. */
+async function* timely<T>(
+  source: AsyncIterable<T>,
+  ms: number,
+  isWanted: () => boolean,
+  signal: AbortSignal,
+): AsyncGenerator<T | "late", void, undefined> {
+  const values = source[Symbol.asyncIterator]();
+  const { promise: aborted, stop } = abortion(signal);
+  let isDone = false;
+  try {
+    for (;;) {
+      const next = values.next();
+      next.catch(() => undefined);
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<"late">((resolve) => {
+        if (isWanted()) timer = setTimeout(() => resolve("late"), ms);
+      });
+      let given = await Promise.race([next, late, aborted]);
+      clearTimeout(timer);
+      if (given === "late") {
+        yield given;
+        given = await Promise.race([next, aborted]);
+      }
+      signal.throwIfAborted();
+      if (given.done) {
+        isDone = true;
+        return;
+      }
+      yield given.value;
+    }
+  } finally {
+    stop();
+    if (!isDone) void Promise.resolve(values.return?.()).catch(() => undefined);
+  }
+}
+
+/** A promise that rejects when the signal aborts. */
+const abortion = (signal: AbortSignal): { readonly promise: Promise<never>; stop(): void } => {
+  let stop: () => void = () => undefined;
+  const promise = new Promise<never>((_resolve, reject) => {
+    const listener = (): void => reject(signal.reason as Error);
+    if (signal.aborted) listener();
+    signal.addEventListener("abort", listener);
+    stop = () => signal.removeEventListener("abort", listener);
+  });
+  promise.catch(() => undefined);
+  return { promise, stop };
+};
+
+/**
+ * Makes a shipper: files and streams go through it into a channel in Redis, under a limit of memory that holds for all shippers of the channel
+ * together. Each consumer of the channel gets everything; see `createReceiver`.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed and never closed.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name of the channel cannot be a key.
+ *
+ * @example
+ * await using shipper = createShipper(redis, "web", { limitBytes: 64 * 1024 * 1024 });
+ * await shipper.add("/var/log/nginx/access.log.1.gz");
+ */
+export const createShipper = (redis: RedisLike, channel: string, options: ShipperOptions = {}): Shipper =>
+  new Shipper(redis, channel, options);

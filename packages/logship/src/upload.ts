@@ -1,0 +1,332 @@
+import type { KitError } from "@kit/core";
+import { Deadline, isReplyError, newToken, serverError } from "@kit/core/toolkit";
+import { fencedError, LogshipError } from "./errors.js";
+import type { Chunk } from "./framing.js";
+import { freeChunks } from "./freeing.js";
+import type { Hub } from "./hub.js";
+import type { ShipperTerms } from "./options.js";
+import type { Codec, Opened } from "./scripts/index.js";
+import * as scripts from "./scripts/index.js";
+
+/** What is shipped. */
+export interface UploadSource {
+  /** Identity: the same source goes on where it was. */
+  readonly source: string;
+  readonly name: string;
+  readonly codec: Codec;
+}
+
+/** What an upload tells while it runs. */
+export interface UploadEvents {
+  readonly committed: (upload: Upload) => void;
+  readonly waiting: () => void;
+  readonly error: (error: KitError) => void;
+}
+
+/** A chunk that is not known to be committed. */
+interface Held {
+  readonly chunk: Chunk;
+  readonly part: string;
+}
+
+/** How far ahead a shipper reserves, in windows of chunks, and which share of the limit at most. */
+const windowsAhead = 2;
+const mostOfLimit = 4;
+
+/** The server has less than it had confirmed: what is missing must be read again. */
+export class RewindNeeded extends Error {}
+
+/**
+ * One source on its way into the channel: reserves space, writes chunks, commits them in order. Chunks are kept until they are committed, so
+ * that a lost reply, an expired reservation or a failover costs only writing them again.
+ */
+export class Upload {
+  readonly #hub: Hub;
+  readonly #terms: ShipperTerms;
+  readonly #what: UploadSource;
+  readonly #events: UploadEvents;
+  readonly #signal: AbortSignal;
+  #opened!: Opened;
+  #isSealed = false;
+  /** Chunks that wait for their commit, in order. */
+  #held: Held[] = [];
+  /** How many of them are written. */
+  #written = 0;
+  #committing: Promise<void> = Promise.resolve();
+  #reserved = 0;
+  #unit = 0;
+  #endsAt = 0;
+  #renewedAt = -Infinity;
+  chunks = 0;
+  fed = 0;
+  crc = 0;
+  textBytes = 0;
+  storedBytes = 0;
+  lines = 0;
+
+  constructor(hub: Hub, terms: ShipperTerms, what: UploadSource, events: UploadEvents, signal: AbortSignal) {
+    this.#hub = hub;
+    this.#terms = terms;
+    this.#what = what;
+    this.#events = events;
+    this.#signal = signal;
+  }
+
+  get opened(): Opened {
+    return this.#opened;
+  }
+
+  /** Opens the file, or finds that it has been shipped. */
+  async open(): Promise<Opened> {
+    await this.#open("");
+    const { chunks, textBytes, storedBytes, crc, lines, codec } = this.#opened;
+    this.chunks = chunks;
+    this.textBytes = textBytes;
+    this.storedBytes = storedBytes;
+    this.crc = crc;
+    this.lines = lines;
+    this.fed = codec === "member" ? storedBytes : textBytes;
+    return this.#opened;
+  }
+
+  /** Writes chunks and has them committed; resolves when they are written and all before them are committed. */
+  async add(chunks: readonly Chunk[]): Promise<void> {
+    for (const chunk of chunks)
+      this.#held.push({ chunk, part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}` });
+    await this.#surviving(() => this.#write());
+  }
+
+  /** Resolves when everything is committed. */
+  async settle(): Promise<void> {
+    await this.#surviving(async () => {
+      await this.#write();
+      await this.#committing;
+    });
+  }
+
+  /** Ends the file. */
+  async seal(sha256: string): Promise<void> {
+    const { keys, context, deadlineMs } = this.#hub;
+    await this.settle();
+    await this.#surviving(async () => {
+      if (this.#isSealed) return;
+      const { id, fence } = this.#opened;
+      const args = { file: id, fence, count: this.chunks, sha256, text: "", events: keys.events };
+      const state = await scripts.seal.run(context, keys, args, { deadlineMs });
+      if (state === "fenced") throw fencedError("The file", this.#what.name);
+      if (state === "gone") throw this.#lost();
+      if (state === "moved") throw new RewindNeeded();
+    });
+  }
+
+  /** Gives back what is reserved, so that others need not wait for its end. Best effort. */
+  async leave(): Promise<void> {
+    const { keys, context, deadlineMs } = this.#hub;
+    await this.#committing.catch(() => undefined);
+    const { id, fence } = this.#opened;
+    const written = this.#held.slice(0, 500).map(({ part }) => keys.chunk(part));
+    const operands = { channel: keys.channel, leases: keys.leases, reservations: keys.reservations, written };
+    const args = { lease: `${String(id)} ${fence}`, events: keys.events };
+    await scripts.leave.run(context, operands, args, { deadlineMs }).catch(() => undefined);
+  }
+
+  /** Runs a step; after what may pass, opens the file again and compares. */
+  async #surviving(step: () => Promise<void>): Promise<void> {
+    let isBroken = false;
+    await this.#hub.persist(
+      async () => {
+        try {
+          if (isBroken) await this.#recover();
+          await step();
+        } catch (error) {
+          isBroken = true;
+          throw error;
+        }
+      },
+      this.#signal,
+      (error) => this.#events.error(error),
+    );
+  }
+
+  /** After this the chunks that are held are those that the server does not have. */
+  async #recover(): Promise<void> {
+    await this.#committing.catch(() => undefined);
+    this.#committing = Promise.resolve();
+    this.#written = 0;
+    this.#reserved = 0;
+    const before = this.#opened;
+    await this.#open(before.fence);
+    if (this.#opened.state === "done") {
+      // By our own seal whose reply was lost, or by somebody who took over and had all of it.
+      if (this.#held.length > 0) throw fencedError("The file", this.#what.name);
+      this.#isSealed = true;
+      return;
+    }
+    const isSame = this.#opened.epoch === before.epoch && this.#opened.id === before.id;
+    if (!isSame || this.#opened.chunks < this.chunks) throw new RewindNeeded();
+    while (this.#opened.chunks > this.chunks) {
+      const [first] = this.#held;
+      if (!first) throw fencedError("The file", this.#what.name);
+      this.#passed([first]);
+    }
+    if (this.#opened.crc !== this.crc) throw fencedError("The file", this.#what.name);
+    // New names: a late copy of an old write is nobody's then.
+    this.#held = this.#held.map(({ chunk }) => ({
+      chunk,
+      part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}`,
+    }));
+  }
+
+  async #open(mine: string): Promise<void> {
+    const { keys, context, deadlineMs } = this.#hub;
+    const { limitBytes, consumers } = this.#terms;
+    const op = newToken();
+    const args = {
+      ...this.#what,
+      mine,
+      limit: limitBytes,
+      epoch: newToken(),
+      events: keys.events,
+      op,
+      expected: consumers,
+    };
+    const opened = await scripts.open.run(context, keys, args, { deadlineMs, op, signal: this.#signal });
+    const { name: file } = this.#what;
+    if (opened.state === "fenced") throw fencedError("The file", file);
+    if (opened.state === "closed") {
+      const message = `Channel ${JSON.stringify(this.#hub.name)} is closed`;
+      throw new LogshipError("KIT_LOGSHIP_CHANNEL_CLOSED", message, { file });
+    }
+    this.#opened = opened as Opened;
+  }
+
+  async #write(): Promise<void> {
+    while (this.#written < this.#held.length) {
+      await this.#reserve();
+      const fits = Math.max(0, Math.floor(this.#reserved / this.#unit) - this.#written);
+      const some = this.#held.slice(this.#written, this.#written + fits);
+      // What is written and not committed takes all of the reservation: its commit brings more.
+      if (some.length === 0) {
+        await this.#committing;
+        continue;
+      }
+      this.#written += some.length;
+      await Promise.all(some.map((held) => this.#store(held)));
+      await this.#committing;
+      this.#committing = this.#commit(some);
+      this.#committing.catch(() => undefined);
+    }
+  }
+
+  /** Sees to it that a chunk can be written, or that a commit is under way which may bring space. */
+  async #reserve(): Promise<void> {
+    const { keys, context, deadlineMs } = this.#hub;
+    const { chunkBytes, leaseMs } = this.#terms;
+    for (;;) {
+      const isFresh = performance.now() - this.#renewedAt < leaseMs / 2;
+      if (isFresh && (this.#written > 0 || this.#reserved >= this.#unit) && this.#unit > 0) return;
+      const mark = this.#hub.mark("space");
+      const { id, fence } = this.#opened;
+      const args = { file: id, fence, want: this.#want(), chunkBytes, leaseMs };
+      const askedAt = performance.now();
+      const reply = await scripts.reserve.run(context, keys, args, { deadlineMs, signal: this.#signal });
+      if (reply.state === "fenced") throw fencedError("The file", this.#what.name);
+      if (reply.state === "gone") throw this.#lost();
+      this.#unit = reply.unit;
+      if (reply.state === "reserved") {
+        this.#reserved = reply.bytes;
+        this.#endsAt = reply.endsAt;
+        this.#renewedAt = askedAt;
+        return;
+      }
+      if (reply.limitBytes < reply.unit)
+        throw new LogshipError(
+          "KIT_LOGSHIP_TOO_LARGE",
+          `A chunk does not fit under the limit of ${String(reply.limitBytes)} bytes`,
+          {
+            file: this.#what.name,
+          },
+        );
+      if (reply.parts.length > 0) {
+        await freeChunks(this.#hub, reply.parts);
+        continue;
+      }
+      this.#events.waiting();
+      await this.#hub.until("space", mark, this.#signal, reply.msLeft < 0 ? undefined : reply.msLeft + 1);
+    }
+  }
+
+  #want(): number {
+    const { maxInFlight, chunkBytes } = this.#terms;
+    const ahead = windowsAhead * maxInFlight * (this.#unit || chunkBytes);
+    return Math.max(this.#unit, Math.min(ahead, Math.floor(this.#opened.limitBytes / mostOfLimit)));
+  }
+
+  /** The server does not know the file: it was done and let go after a lost reply, or the server lost data. To open it again tells. */
+  #lost(): LogshipError {
+    return new LogshipError("KIT_LOGSHIP_RESET", "The file is not in Redis any more", {
+      file: this.#what.name,
+      retryable: true,
+    });
+  }
+
+  async #store({ chunk, part }: Held): Promise<void> {
+    const key = this.#hub.keys.chunk(part);
+    // NX: what comes late must not take a committed chunk's place, nor give it an expiry.
+    const args = [key, chunk.bytes, "PXAT", this.#endsAt, "NX"];
+    const deadline = Deadline.in(Math.max(this.#hub.deadlineMs, this.#terms.leaseMs / 2));
+    const call = { what: `SET of ${key}`, mutates: true, idempotent: true, deadline, signal: this.#signal };
+    await this.#hub.context.executor.run("SET", args, call).catch((error: unknown) => {
+      throw isReplyError(error) ? serverError(error, call.what) : error;
+    });
+  }
+
+  async #commit(some: readonly Held[]): Promise<void> {
+    const { keys, context, deadlineMs } = this.#hub;
+    const { chunkBytes, leaseMs } = this.#terms;
+    const { id, fence } = this.#opened;
+    const facts = some.flatMap(({ chunk, part }) => [part, chunk.bytes.length, chunk.text, chunk.crc, chunk.lines]);
+    const crc = String(some.at(-1)!.chunk.crcAfter);
+    const written = some.map(({ part }) => keys.chunk(part));
+    const args = {
+      file: id,
+      fence,
+      first: this.chunks,
+      want: this.#want(),
+      chunkBytes,
+      leaseMs,
+      events: keys.events,
+      crcBefore: this.crc,
+      crc,
+      facts,
+    };
+    const askedAt = performance.now();
+    const reply = await scripts.commit.run(context, { ...keys, written }, args, { deadlineMs });
+    if (reply.state === "fenced") throw fencedError("The file", this.#what.name);
+    if (reply.state === "gone") throw this.#lost();
+    if (reply.state !== "committed")
+      throw new LogshipError("KIT_LOGSHIP_EXPIRED", "A reservation ended before its chunks were committed", {
+        file: this.#what.name,
+        retryable: true,
+      });
+    this.#reserved = reply.bytes;
+    this.#endsAt = reply.endsAt;
+    this.#renewedAt = askedAt;
+    this.#written -= some.length;
+    this.#passed(some);
+  }
+
+  /** The first chunks that are held are committed. */
+  #passed(some: readonly Held[]): void {
+    this.#held.splice(0, some.length);
+    for (const { chunk } of some) {
+      this.chunks++;
+      this.textBytes += chunk.text;
+      this.storedBytes += chunk.bytes.length;
+      this.lines += chunk.lines;
+      this.crc = chunk.crcAfter;
+      this.fed = chunk.fedAfter;
+    }
+    this.#events.committed(this);
+  }
+}

@@ -1,0 +1,3 @@
+import { channelBehaviour } from "./channel-behaviour.js";
+
+channelBehaviour("cluster");

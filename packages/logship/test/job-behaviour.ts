@@ -1,0 +1,240 @@
+import { appendFile, rename, rm, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { type RedisMode, useRedis } from "@kit/testing";
+import { guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { user } from "./acl.js";
+import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
+
+/** What a job does, on one server or on a Cluster. */
+export const jobBehaviour = (mode: RedisMode, login?: Login): void => {
+  const where = mode === "cluster" ? "Cluster" : "single server";
+  describe(`a log job on a ${where}${login ? ", as its ACL user" : ""}`, () => {
+    const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [], permanentKeys: ["*"] });
+    if (login) guardUsers(redis);
+    const fixture = fixtureOf(redis, login);
+
+    it("processes plain and gzip files once, in natural order, and a second run finds nothing to do", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 900);
+      await writeLog(directory, "access.2.log", lines.slice(0, 300));
+      await writeLog(directory, "access.10.log.gz", lines.slice(300, 650));
+      await writeLog(directory, "access.11.log", lines.slice(650));
+      await writeLog(directory, "other.txt", logLines(0, 5));
+      const job = fixture.job({ directory, match: /^access/, flushLines: 100 });
+      const order: string[] = [];
+      job.on("done", ({ file }) => order.push(file));
+      expect(await job.run(countWords)).toEqual({ files: 3, lines: 900 });
+      expect(order).toEqual(["access.2.log", "access.10.log.gz", "access.11.log"]);
+      expect(await job.results("words")).toEqual(wordsOf(lines));
+      expect(await job.run(countWords)).toEqual({ files: 0, lines: 0 });
+      expect(await job.results("words")).toEqual(wordsOf(lines));
+      expect((await job.files()).map(({ name, isDone, lines: count }) => [name, isDone, count])).toEqual([
+        ["access.10.log.gz", true, 350],
+        ["access.11.log", true, 250],
+        ["access.2.log", true, 300],
+      ]);
+    });
+
+    it("stores sums, texts, sets and ranks exactly", async () => {
+      const directory = await fixture.directory();
+      await writeFile(join(directory, "a.log"), "x 1\ny 2\nx 3\n");
+      const job = fixture.job({ directory, flushLines: 1 });
+      await job.run((lines, results) => {
+        for (const line of lines) {
+          const [key = "", amount] = line.split(" ");
+          results.increment("sum", key, Number(amount)).set("last", key, line).add("seen", key).rank("top", key, 2);
+        }
+      });
+      expect(await job.results("sum")).toEqual(
+        new Map([
+          ["x", "4"],
+          ["y", "2"],
+        ]),
+      );
+      expect(await job.results("last")).toEqual(
+        new Map([
+          ["x", "x 3"],
+          ["y", "y 2"],
+        ]),
+      );
+      expect((await fixture.db.smembers(job.resultKey("seen"))).toSorted()).toEqual(["x", "y"]);
+      expect(await fixture.db.zrange(job.resultKey("top"), "0", "-1", "WITHSCORES")).toEqual(["y", "2", "x", "4"]);
+    });
+
+    it("applies nothing of a commit that has one result that cannot be stored", async () => {
+      const directory = await fixture.directory();
+      await writeFile(join(directory, "a.log"), "one\n");
+      const job = fixture.job({ directory });
+      await fixture.db.hset(job.resultKey("sum"), "bad", "text");
+      const failing = job.run((_lines, results) => {
+        results.increment("other", "good").increment("sum", "bad");
+      });
+      expect(await rejection(failing)).toMatchObject({ code: "KIT_LOGSHIP_RESULT" });
+      expect(await job.results("other")).toEqual(new Map());
+      expect(await job.run((_lines, results) => void results.increment("other", "good"))).toEqual({
+        files: 1,
+        lines: 1,
+      });
+      expect(await job.results("other")).toEqual(new Map([["good", "1"]]));
+    });
+
+    it("goes on behind the last commit after a handler threw, and stores nothing of what failed", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 5_000);
+      await writeLog(directory, "a.log", lines);
+      const job = fixture.job({ directory, flushLines: 10 });
+      let seen = 0;
+      const failing = job.run((some, results) => {
+        seen += some.length;
+        if (seen > 3_000) throw new Error("a bad line");
+        void countWords(some, results, undefined as never);
+      });
+      expect(await rejection(failing)).toMatchObject({ message: "a bad line" });
+      await job.run(countWords);
+      expect(await job.results("words")).toEqual(wordsOf(lines));
+    });
+
+    it("processes what a file has grown by, and what is in a file that replaced it", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 300);
+      const path = await writeLog(directory, "a.log", lines.slice(0, 10));
+      const job = fixture.job({ directory });
+      await job.run(countWords);
+      await appendFile(path, textOf(lines.slice(10, 100)));
+      expect(await job.run(countWords)).toEqual({ files: 1, lines: 90 });
+      await rename(path, join(directory, "a.log.1"));
+      await writeLog(directory, "a.log", lines.slice(100, 200));
+      expect(await job.run(countWords)).toEqual({ files: 1, lines: 100 });
+      // The inode stays, the content is another.
+      await truncate(path, 0);
+      await appendFile(path, textOf(lines.slice(200)));
+      expect(await job.run(countWords)).toEqual({ files: 1, lines: 100 });
+      expect(await job.results("words")).toEqual(wordsOf(lines));
+    });
+
+    it("leaves a last line without its end for later, if it is told to", async () => {
+      const directory = await fixture.directory();
+      const path = join(directory, "a.log");
+      await writeFile(path, "one\ntw");
+      const job = fixture.job({ directory, lastLine: "leave" });
+      const seen: string[] = [];
+      const collect = (lines: readonly string[]): void => void seen.push(...lines);
+      await job.run(collect);
+      await appendFile(path, "o\nthree");
+      await job.run(collect);
+      expect(seen).toEqual(["one", "two"]);
+      await appendFile(path, "\nfour");
+      await fixture.job({ directory }).run(collect);
+      expect(seen).toEqual(["one", "two", "three", "four"]);
+    });
+
+    it("shares files among workers of several objects, each line once", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 4_000);
+      for (let index = 0; index < 8; index++)
+        await writeLog(
+          directory,
+          `${String(index)}.log${index % 2 ? ".gz" : ""}`,
+          lines.slice(index * 500, (index + 1) * 500),
+        );
+      const objects = [1, 2, 3].map(() =>
+        fixture.job({ directory, flushLines: 50, client: fixture.connect(), leaseMs: 5_000 }),
+      );
+      const summaries = await Promise.all(objects.map((job) => job.run(countWords, { concurrency: 2 })));
+      expect(summaries.reduce((sum, { lines: count }) => sum + count, 0)).toBe(4_000);
+      expect(await objects[0]!.results("words")).toEqual(wordsOf(lines));
+    });
+
+    it("fences off a worker whose lease has ended, and its file is processed once", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 30_000);
+      await writeLog(directory, "a.log", lines);
+      const slow = fixture.job({ directory, flushLines: 100, leaseMs: 5_000 });
+      const other = fixture.job({ directory, flushLines: 100, client: fixture.connect(), leaseMs: 5_000 });
+      const lost: string[] = [];
+      slow.on("lost", ({ file }) => lost.push(file));
+      let batches = 0;
+      let second: Promise<unknown> | undefined;
+      await slow.run(async (some, results, context) => {
+        await countWords(some, results, context);
+        if (++batches !== 3) return;
+        // The server takes the first worker for dead while it works.
+        const [claimed] = await fixture.db.zrange(fixture.keys.claims, "0", "-1");
+        await fixture.db.zadd(fixture.keys.claims, 1, claimed!);
+        second = other.run(countWords);
+        await second;
+      });
+      await second;
+      expect(lost).toEqual(["a.log"]);
+      expect(await slow.results("words")).toEqual(wordsOf(lines));
+    });
+
+    // On a Cluster the same code runs: every third command is enough there.
+    it("loses and doubles nothing when it is killed after any of its commands", { timeout: 120_000 }, async () => {
+      const lines = logLines(0, 6_000);
+      let kills = 0;
+      for (let killAt = 1; ; killAt += mode === "cluster" ? 3 : 1) {
+        const directory = await fixture.directory();
+        const name = `job ${String(killAt)}`;
+        await writeLog(directory, "a.log", lines.slice(0, 3_000));
+        await writeLog(directory, "b.log.gz", lines.slice(3_000));
+        const options = { directory, flushLines: 1_000, leaseMs: 300 };
+        const outcome = await fixture.mortal("job", { name, options, killAt });
+        const job = fixture.job({ name, ...options });
+        await job.run(countWords);
+        expect([killAt, await job.results("words")]).toEqual([killAt, wordsOf(lines)]);
+        if (outcome === "done") break;
+        kills++;
+      }
+      expect(kills).toBeGreaterThan(mode === "cluster" ? 2 : 6);
+    });
+
+    it("skips a damaged file if it is told to, tries it again in the next run, and else rejects", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 600);
+      const whole = gzipSync(textOf(lines.slice(0, 300)));
+      await writeFile(join(directory, "a.gz"), whole.subarray(0, -4));
+      await writeLog(directory, "b.log", lines.slice(300));
+      expect(await rejection(fixture.job({ directory }).run(countWords))).toMatchObject({
+        code: "KIT_LOGSHIP_BAD_DATA",
+        file: "a.gz",
+        offset: whole.length - 4,
+      });
+      const job = fixture.job({ directory, onBadData: "skip" });
+      const damaged: string[] = [];
+      job.on("damaged", ({ file }) => damaged.push(file));
+      expect(await job.run(countWords)).toEqual({ files: 1, lines: 300 });
+      expect(damaged).toEqual(["a.gz"]);
+      await rm(join(directory, "a.gz"));
+      await writeFile(join(directory, "a.gz"), whole);
+      await job.run(countWords);
+      expect(await job.results("words")).toEqual(wordsOf(lines));
+    });
+
+    it("ends when it is aborted or closed, gives its file back, and leaves nothing behind", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 20_000);
+      await writeLog(directory, "a.log", lines);
+      const job = fixture.job({ directory, flushLines: 100, leaseMs: 60_000 });
+      const controller = new AbortController();
+      let batches = 0;
+      const running = job.run(
+        (some, results, context) => {
+          void countWords(some, results, context);
+          if (++batches === 2) controller.abort(new Error("enough"));
+        },
+        { signal: controller.signal },
+      );
+      expect(await rejection(running)).toMatchObject({ message: "enough" });
+      const closing = job.run(() => void job.close());
+      expect(await rejection(closing)).toMatchObject({ code: "KIT_CLOSED" });
+      expect(await rejection(job.run(countWords))).toMatchObject({ code: "KIT_CLOSED" });
+      const next = fixture.job({ directory });
+      await next.run(countWords);
+      expect(await next.results("words")).toEqual(wordsOf(lines));
+    });
+  });
+};

@@ -1,0 +1,3 @@
+import { jobBehaviour } from "./job-behaviour.js";
+
+jobBehaviour("cluster");
