@@ -31,8 +31,10 @@ export const preset = (overrides = {}) =>
       // A Cluster runs with the newer major only. Left out, not skipped: a skipped test is one that somebody misses.
       exclude: major === "5" ? ["test/**/*.cluster.test.ts"] : [],
       server: { deps: { inline: [/^@(kit|tooling)\//, /\/packages\/[^/]+\/dist\//] } },
-      testTimeout: 30_000,
-      hookTimeout: 60_000,
+      // Generous, since time that is not needed costs nothing: these tests share the machine with others.
+      testTimeout: 60_000,
+      hookTimeout: 120_000,
+      env: { KIT_TESTING_PATIENCE: "4" },
       retry: 0,
       maxWorkers: 2,
       expect: { requireAssertions: true },

@@ -41,13 +41,13 @@ const group = async ({ withSentinels = false } = {}): Promise<Group> => {
     return machine;
   };
   const replicas = [await replica(), await replica()] as const;
-  await eventually(() => reachesBoth(master), { timeoutMs: 10_000 });
+  await eventually(() => reachesBoth(master), { timeoutMs: 30_000 });
   const watching = page.conf("Configuration of a Sentinel").replace("10.0.0.1 6379", address(master));
   const sentinels: Machine[] = [];
   for (let n = 0; withSentinels && n < 3; n += 1) sentinels.push(await lab.machine(watching, { role: "sentinel" }));
   await Promise.all(sentinels.map((sentinel) => sentinel.start()));
   await Promise.all(
-    sentinels.map((sentinel) => eventually(() => isReady(sentinel), { timeoutMs: 15_000, intervalMs: 50 })),
+    sentinels.map((sentinel) => eventually(() => isReady(sentinel), { timeoutMs: 30_000, intervalMs: 50 })),
   );
   return { master, replicas, spare: await lab.machine(serverConf), sentinels, link };
 };
@@ -142,7 +142,7 @@ describe("A failed master", () => {
   it.each(waysToWrite)("row 7: is replaced by hand; acknowledged by %s", async (by, how) => {
     const all = await group();
     const load = new Load(all.master.client(), how);
-    await load.lasts(500);
+    await load.lasts(500, 1_000);
     const struckAt = performance.now();
     await load.endsBy(() => all.master.end("SIGKILL"));
     const chosen = await replacedByHand(all);
@@ -165,7 +165,7 @@ describe("A failed master", () => {
   it.each(waysToWrite)("row 7: loses what it had not sent on; acknowledged by %s", async (by, how) => {
     const all = await group();
     const load = new Load(all.master.client(), how);
-    await load.lasts(500);
+    await load.lasts(500, 1_000);
     all.link.down.hole = true;
     const cutAt = performance.now();
     await eventually(() => expect(performance.now() - cutAt).toBeGreaterThan(500));
@@ -226,7 +226,7 @@ describe("A failed master", () => {
   it("row 7: the data of a replica go to another machine, which becomes the master", async () => {
     const all = await group();
     const load = new Load(all.master.client(), acknowledgedByReplica);
-    await load.lasts(500);
+    await load.lasts(500, 1_000);
     const struckAt = performance.now();
     await load.endsBy(() => all.master.end("SIGKILL"));
     const chosen = await best(all);
@@ -246,29 +246,29 @@ describe("A failed master", () => {
       await type(all, "See whether they could");
       const client = await toSentinels(all);
       const load = new Load(client, how);
-      await load.lasts(500);
+      await load.lasts(500, 1_000);
       const struckAt = performance.now();
       await all.master.end("SIGKILL");
       const printed = await type(all, "Wait for the new master");
       const chosen = oneNamed(all, printed);
-      await eventually(() => expect(load.lastAt).toBeGreaterThan(struckAt + 1_000), { timeoutMs: 15_000 });
+      await eventually(() => expect(load.lastAt).toBeGreaterThan(struckAt + 1_000), { timeoutMs: 40_000 });
       const ms = load.longestPause;
       await load.endsBy(() => Promise.resolve());
       const loss = await load.lossOn(chosen);
       note("Sentinel", by, loss, ms);
       expectFewLost(loss, how);
-      expect(ms).toBeLessThan(10_000);
+      expect(ms).toBeLessThan(50_000);
       // Once is enough: it takes the Sentinels ten seconds to be sure of it.
       if (how) return;
       await all.master.start();
-      await eventually(async () => expect(await info(all.master)).toContain("role:slave"), { timeoutMs: 20_000 });
+      await eventually(async () => expect(await info(all.master)).toContain("role:slave"), { timeoutMs: 40_000 });
     },
   );
 
   it("row 7: changes places by hand without losing anything", async () => {
     const all = await group();
     const load = new Load(all.master.client());
-    await load.lasts(300);
+    await load.lasts(300, 1_000);
     const struckAt = performance.now();
     await type(all, "Change the master on purpose, by hand");
     await load.endsBy(() => Promise.resolve());
@@ -285,17 +285,17 @@ describe("A failed master", () => {
     const heldUp = async (): Promise<[loss: Loss, pauseMs: number]> => {
       const all = await group({ withSentinels: true });
       const load = new Load(await toSentinels(all));
-      await load.lasts(300);
+      await load.lasts(300, 1_000);
       const struckAt = performance.now();
       const done = lab.type(page, step, [], settingsOf(all));
-      await eventually(() => expect(load.lastAt).toBeGreaterThan(struckAt + 1_000), { timeoutMs: 20_000 });
+      await eventually(() => expect(load.lastAt).toBeGreaterThan(struckAt + 1_000), { timeoutMs: 40_000 });
       await load.endsBy(() => Promise.resolve());
       return [await load.lossOn(oneNamed(all, await done)), load.longestPause];
     };
     const goingOn = async (): Promise<Loss> => {
       const all = await group({ withSentinels: true });
       const load = new Load(all.master.client(), acknowledgedByReplica);
-      await load.lasts(300);
+      await load.lasts(300, 1_000);
       const printed = await lab.type(page, withoutPause, [], settingsOf(all));
       await load.endsBy(() => Promise.resolve());
       return load.lossOn(oneNamed(all, printed));
@@ -318,7 +318,7 @@ describe("A failed master", () => {
         const { printed } = await lab.shell(page, page.step("See whether they could"), [], settings);
         expect(printed).toContain("NOQUORUM");
       },
-      { timeoutMs: 10_000, intervalMs: 100 },
+      { timeoutMs: 30_000, intervalMs: 100 },
     );
     await type(all, "Promote the replica");
     const printed = await type(all, "Tell the Sentinels about a change by hand");

@@ -57,10 +57,10 @@ export class Load {
     return instants.reduce((longest, at, index) => Math.max(longest, at - (instants[index - 1] ?? at)), 0);
   }
 
-  /** Resolves once the load has gone on for so long from now; what is acknowledged meanwhile counts. */
-  async lasts(ms: number): Promise<void> {
+  /** Resolves once the load has gone on for so long from now, and so much is acknowledged; what is meanwhile counts. */
+  async lasts(ms: number, atLeast = 0): Promise<void> {
     const from = performance.now();
-    while (performance.now() - from < ms) await this.#writeOne();
+    while (performance.now() - from < ms || this.acknowledged < atLeast) await this.#writeOne();
   }
 
   /** Deals the blow, and ends the loops. */

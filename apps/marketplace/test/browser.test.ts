@@ -120,7 +120,7 @@ describe.skipIf(!executablePath)("In the browser", () => {
     const csrf = await visitor.signIn("u61");
     const path = new URL(page.url()).pathname;
     await visitor.post(`${path}/hold`, { csrf });
-    await lock.locator(".chip.held").waitFor({ timeout: 1_500 });
+    await lock.locator(".chip.held").waitFor();
     const left = async (): Promise<number> =>
       Number.parseFloat((await lock.locator("[data-lock=left]").textContent()) ?? "");
     expect(await lock.locator("[data-lock=fence]").textContent()).toMatch(/^\d{16}$/);
@@ -153,7 +153,7 @@ describe.skipIf(!executablePath)("In the browser", () => {
     await eventually(async () => expect(await buyer.textContent("#bar-sales")).not.toBe(sales));
     expect(await page.textContent("#stale")).toBe("");
     await page.click("[data-pause]");
-    await page.waitForSelector("#stale .note", { timeout: 3_000 });
+    await page.waitForSelector("#stale .note");
     expect(await page.textContent("#bar-money")).toContain("not a penny more or less");
     expect(await page.textContent("#bar-items")).toContain("each in exactly one place");
     await page.context().close();

@@ -113,7 +113,7 @@ describe("A buyer stopped past its lease", () => {
     const startedAt = performance.now();
     const won = await market.buy("lock", { item: "i1", buyer: "b", price: 500, revision: 1, request: "r" }, "b");
     expect(won).toMatchObject({ kind: "sold" });
-    expect(performance.now() - startedAt).toBeLessThan(leaseMs + 1_000);
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
     const newer = won.kind === "sold" ? won.fence : "";
     expect(BigInt(newer)).toBeGreaterThan(BigInt(token));
 
@@ -146,21 +146,24 @@ describe("A shop whose replies get lost", () => {
         const chance = random(7);
         while (isShopping) {
           // Not during a handshake, or nobody would ever be let in; then at a moment that is never the same.
-          await eventually(() => expect(redis.status).toBe("ready"), { timeoutMs: 20_000, intervalMs: 1 });
+          await eventually(() => expect(redis.status).toBe("ready"), { timeoutMs: 30_000, intervalMs: 1 });
           const until = performance.now() + chance.between(0, 12);
           await eventually(() => expect(performance.now()).toBeGreaterThan(until), { intervalMs: 1 });
           const { resets } = proxy.stats;
           proxy.down.cutNext = 1;
-          await eventually(() => expect(!isShopping || proxy.stats.resets > resets).toBe(true), { timeoutMs: 20_000 });
+          await eventually(() => expect(!isShopping || proxy.stats.resets > resets).toBe(true), { timeoutMs: 30_000 });
         }
       })();
       const told: (BuyOutcome | Busy)[] = [];
       const left = items.map(({ id }) => id);
       const shopper = async (): Promise<void> => {
-        for (let item = left.pop(); item !== undefined; item = left.pop()) {
+        const buy = (item: string): Promise<BuyOutcome | Busy> => {
           const purchase = { item, buyer: "b", price: 10, revision: 1, request: item };
-          told.push(await eventually(() => shop.buy(way, purchase, "b"), { timeoutMs: 25_000 }));
-        }
+          return eventually(() => shop.buy(way, purchase, "b"), { timeoutMs: 25_000 });
+        };
+        for (let item = left.pop(); item !== undefined; item = left.pop()) told.push(await buy(item));
+        // A machine on which this is quick has seen few replies lost: go on until they are enough.
+        while (proxy.stats.resets < 6) await buy("i1");
       };
       await Promise.all([shopper(), shopper(), shopper(), shopper()]);
       isShopping = false;

@@ -16,7 +16,7 @@ export interface RunningShop {
   readonly process: ChildProcess;
   readonly said: { stdout: string; stderr: string };
   /** Sends the signal and resolves with exit code and time. */
-  stop(signal?: NodeJS.Signals): Promise<{ code: number | null; ms: number }>;
+  stop(signal?: NodeJS.Signals): Promise<{ code: number | null }>;
 }
 
 const started = new Set<ChildProcess>();
@@ -67,11 +67,10 @@ export const startShop = async (...args: readonly string[]): Promise<RunningShop
     process: child,
     said,
     stop: async (signal = "SIGTERM") => {
-      const startedAt = performance.now();
       const ended = child.exitCode === null ? once(child, "exit") : Promise.resolve([child.exitCode]);
       child.kill(signal);
       const [code] = (await ended) as [number | null];
-      return { code, ms: performance.now() - startedAt };
+      return { code };
     },
   };
 };

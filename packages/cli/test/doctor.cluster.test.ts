@@ -102,7 +102,8 @@ describe("kit doctor on a Cluster of which one master does not answer", () => {
     expect(ofAll.filter((id) => of(id).severity === "ok")).toEqual([]);
     expect(said("eviction-policy")).toContain(`127.0.0.1:${String(lost!.port)}: could not look`);
     expect(code).toBe(2);
-    expect(tookMs).toBeLessThan(8_000);
+    // One deadline for all of them, where each check by itself would wait for its own.
+    expect(tookMs).toBeLessThan(15_000);
   });
 });
 

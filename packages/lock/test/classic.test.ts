@@ -1,5 +1,5 @@
 import { eventually, useRedis } from "@kit/testing";
-import { aborted, callsOf, lapse, rejection, timed, watched } from "@tooling/vitest/helpers";
+import { aborted, callsOf, lapse, promptMs, rejection, timed, watched } from "@tooling/vitest/helpers";
 import {
   acquireLock,
   acquireLockBySet,
@@ -66,15 +66,15 @@ describe("row 10", () => {
     await ours.lock.acquire(name);
     ours.gate.cut();
     const { awakeMs, value } = await timed(bench.make().acquire(name, { waitMs: 10_000 }));
-    expect(awakeMs).toBeLessThan(450);
+    expect(awakeMs).toBeLessThan(promptMs);
     expect(value.isHeld).toBe(true);
   });
 
-  it("row 10: busy polling: over 200 commands a second per waiter", async () => {
+  it("row 10: busy polling: a command every few milliseconds per waiter", async () => {
     await acquireLock(redis.client, name, 1_000, prefix());
     const before = await callsOf(redis.server, "setnx");
     expect(await acquireLock(redis.connect(), name, 1_000, prefix())).toBeNull();
-    expect((await callsOf(redis.server, "setnx")) - before).toBeGreaterThan(200);
+    expect((await callsOf(redis.server, "setnx")) - before).toBeGreaterThan(20);
 
     await bench.make().acquire(name, { renew: false, leaseMs: 60_000 });
     const { lock, gate } = await mortalLock();
@@ -165,7 +165,7 @@ describe("the four classic symptoms", () => {
     await ours.lock.acquire(name);
     const waiter = await enqueue(bench.make(), name);
     ours.gate.cut();
-    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(450);
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
 
   it("row 10: symptom 2: a crash before EXPIRE holds it for ever", async () => {

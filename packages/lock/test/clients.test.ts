@@ -1,6 +1,6 @@
 import { connect } from "@kit/core";
 import { eventually, type RedisClientOptions, useRedis } from "@kit/testing";
-import { rejection, timed } from "@tooling/vitest/helpers";
+import { promptMs, rejection, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -31,7 +31,7 @@ const works = async (lock: Lock): Promise<void> => {
   });
   expect(await first.release()).toBe("released");
   const { awakeMs, value: second } = await timed(waiter.promise);
-  expect(awakeMs).toBeLessThan(1_000);
+  expect(awakeMs).toBeLessThan(promptMs);
   expect(BigInt(second.fencingToken)).toBeGreaterThan(BigInt(first.fencingToken));
   expect(await lock.forceRelease(name)).toBe("second");
   expect(await second.release()).toBe("not-held");
@@ -115,7 +115,7 @@ describe("a borrowed client", () => {
     await dead.kill();
     await eventually(async () => expect(await subscribers()).toBe(1));
     await holder.release();
-    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
 });
 
@@ -171,7 +171,7 @@ describe("an ACL user", () => {
     await works(bench.on(await user("+@all", "resetchannels")));
   });
 
-  it("without PUBLISH still hands over within a second", async () => {
+  it("without PUBLISH still hands over", async () => {
     await works(bench.on(await user("+@all", "&*", "-publish")));
   });
 
@@ -184,7 +184,7 @@ describe("an ACL user", () => {
     await holder.release();
     await (await timed(second.promise)).value.release();
     const { awakeMs, value } = await timed(first.promise);
-    expect(awakeMs).toBeLessThan(1_000);
+    expect(awakeMs).toBeLessThan(promptMs);
     await value.release();
   });
 
@@ -213,7 +213,7 @@ describe("a client whose connections are killed while somebody waits", () => {
     const granted = next(lock, "acquired");
     await holder.release();
     expect(await granted).toMatchObject({ name });
-    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
 
   it("is told so where its wait ends before they are back", async () => {
@@ -239,7 +239,7 @@ describe("a client whose connections are killed while somebody waits", () => {
       await killed;
       // The next beat would come after five seconds.
       const { awakeMs, value } = await timed(waiter.promise);
-      expect(awakeMs).toBeLessThan(1_000);
+      expect(awakeMs).toBeLessThan(promptMs);
       await value.release();
       await eventually(async () => expect(await subscribers()).toBe(1));
     }

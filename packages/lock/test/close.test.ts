@@ -1,5 +1,5 @@
 import { eventually, useRedis } from "@kit/testing";
-import { aborted, closedPort, rejection, runProgram, timed, watched } from "@tooling/vitest/helpers";
+import { aborted, closedPort, promptMs, rejection, runProgram, timed, watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { benchOf, enqueue } from "./harness.js";
@@ -59,9 +59,9 @@ describe("close", () => {
 
   it("waits for leases that are held, which go on being renewed", async () => {
     const lock = bench.make();
-    const lease = await lock.acquire(name, { leaseMs: 900 });
+    const lease = await lock.acquire(name, { leaseMs: 2_000 });
     const closing = watched(lock.close());
-    await rejection(bench.on(redis.connect()).acquire(name, { waitMs: 1_500 }));
+    await rejection(bench.on(redis.connect()).acquire(name, { waitMs: 2_200 }));
     expect([closing.isSettled, lease.isHeld]).toEqual([false, true]);
     await lease.release();
     await closing.promise;
@@ -74,10 +74,10 @@ describe("close", () => {
     const waiter = await enqueue(bench.on(redis.connect()), name);
     const { ms, awakeMs } = await timed(() => lock.close({ timeoutMs: 100 }));
     expect(ms).toBeGreaterThan(95);
-    expect(awakeMs).toBeLessThan(300);
+    expect(awakeMs).toBeLessThan(promptMs);
     expect(await aborted(lease.signal)).toMatchObject({ reason: "closed" });
     expect(await lease.release()).toBe("not-held");
-    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
 
   it("changes nothing when called again", async () => {
@@ -122,7 +122,7 @@ describe("close", () => {
     await node!.kill();
     const { awakeMs } = await timed(lock.close({ timeoutMs: 100 }));
     await node!.start();
-    expect(awakeMs).toBeLessThan(500);
+    expect(awakeMs).toBeLessThan(promptMs);
     expect(await gaveUp).toMatchObject(closedError);
     client.disconnect();
   });
@@ -134,7 +134,7 @@ describe("close", () => {
     node!.pause();
     const { awakeMs } = await timed(lock.close({ timeoutMs: 100 }));
     node!.resume();
-    expect(awakeMs).toBeLessThan(500);
+    expect(awakeMs).toBeLessThan(promptMs);
     expect(await aborted(lease.signal)).toMatchObject({ reason: "closed" });
   });
 });
@@ -151,7 +151,7 @@ describe("a process with a lock", () => {
     expect(await bench.db.pttl(bench.keysOf(name).lease)).toBeGreaterThan(0);
   });
 
-  it("gets one typed error within two seconds where there is no Redis, and has printed nothing", async () => {
+  it("gets one typed error where there is no Redis, and has printed nothing", async () => {
     const url = `redis://127.0.0.1:${String(await closedPort())}`;
     const { printed, code } = await runProgram(redis, program, ["absent", url, redis.prefix]);
     expect([printed, code]).toEqual(["", 0]);

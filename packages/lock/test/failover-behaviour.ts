@@ -27,8 +27,8 @@ export const servesThrough = async (
     resource,
     holding,
     held: await holding.acquire(resource),
-    first: await enqueue(waiting, resource, { waitMs: 30_000 }),
-    second: await enqueue(waiting, resource, { waitMs: 30_000 }),
+    first: await enqueue(waiting, resource, { waitMs: 60_000 }),
+    second: await enqueue(waiting, resource, { waitMs: 60_000 }),
   });
   const all = [await work(borrowed, name), await work(ours, another)];
   const master = await failOver();
@@ -36,7 +36,7 @@ export const servesThrough = async (
     // Renewed on the new master: it cannot have more than it had when the old one died.
     await eventually(
       async () => expect(await master.call("PTTL", bench.keysOf(resource).lease)).toBeGreaterThan(9_000),
-      { timeoutMs: 10_000 },
+      { timeoutMs: 30_000 },
     );
     expect([held.isHeld, first.isSettled, second.isSettled]).toEqual([true, false, false]);
     expect(await held.release()).toBe("released");

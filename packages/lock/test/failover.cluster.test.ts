@@ -28,7 +28,7 @@ const serving = (): [master: RedisNode, replica: RedisNode] => {
 
 const promotion = async (replica: RedisNode): Promise<void> => {
   await eventually(async () => expect(((await replica.call("ROLE")) as unknown[])[0]).toBe("master"), {
-    timeoutMs: 15_000,
+    timeoutMs: 30_000,
   });
 };
 
@@ -59,7 +59,7 @@ describe("a lock whose shard fails over (case 38)", () => {
     await replica.call("DEL", lease, fence);
     expect(await aborted(held.signal)).toBeInstanceOf(LockLostError);
     master.resume();
-    const next = await other.acquire(name, { waitMs: 10_000 });
+    const next = await other.acquire(name, { waitMs: 30_000 });
     expect(BigInt(next.fencingToken)).toBeGreaterThan(BigInt(held.fencingToken));
     expect(next.isHeld).toBe(true);
     await next.release();

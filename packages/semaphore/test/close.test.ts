@@ -1,5 +1,5 @@
 import { eventually, useRedis } from "@kit/testing";
-import { aborted, rejection, runProgram, timed, watched } from "@tooling/vitest/helpers";
+import { aborted, promptMs, rejection, runProgram, timed, watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { benchOf, enqueue, name, take } from "./harness.js";
@@ -56,12 +56,12 @@ describe("close", () => {
     const waiter = await enqueue(bench.on(redis.connect(), { permits: 5 }), { weight: 5 });
     const { ms, awakeMs } = await timed(() => semaphore.close({ timeoutMs: 100 }));
     expect(ms).toBeGreaterThan(95);
-    expect(awakeMs).toBeLessThan(300);
+    expect(awakeMs).toBeLessThan(promptMs);
     for (const permit of permits) {
       expect(await aborted(permit.signal)).toMatchObject({ reason: "closed" });
       expect(await permit.release()).toBe("not-held");
     }
-    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(500);
+    expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
 
   it("changes nothing when called again, and nothing for other objects", async () => {
@@ -91,7 +91,7 @@ describe("close", () => {
     await node!.kill();
     const { awakeMs } = await timed(() => semaphore.close({ timeoutMs: 100 }));
     await node!.start();
-    expect(awakeMs).toBeLessThan(500);
+    expect(awakeMs).toBeLessThan(promptMs);
     expect(await gaveUp).toMatchObject(closedError);
     client.disconnect();
   });

@@ -36,8 +36,8 @@ export const servesThrough = async (
     own,
     holding: holding!,
     held: [...(await take(holding!, 1)), await holding!.acquire({ weight: 2 })],
-    first: await enqueue(waiting!, { weight: 2, waitMs: 30_000 }),
-    second: await enqueue(waiting!, { waitMs: 30_000 }),
+    first: await enqueue(waiting!, { weight: 2, waitMs: 60_000 }),
+    second: await enqueue(waiting!, { waitMs: 60_000 }),
   });
   const all = [await work(name, borrowed), await work(another, ours)];
   const master = await failOver();
@@ -45,7 +45,7 @@ export const servesThrough = async (
     const [light, heavy] = held;
     // Renewed on the new master: they cannot have more than they had when the old one died.
     await eventually(async () => expect(await msLeftOn(master, bench, own)).toBeGreaterThan(9_000), {
-      timeoutMs: 10_000,
+      timeoutMs: 30_000,
     });
     expect([light!.isHeld, heavy!.isHeld, first.isSettled, second.isSettled]).toEqual([true, true, false, false]);
     expect(await light!.release()).toBe("released");

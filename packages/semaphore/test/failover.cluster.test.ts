@@ -25,7 +25,7 @@ const serving = (): [master: RedisNode, replica: RedisNode] => {
 
 const promotion = async (replica: RedisNode): Promise<void> => {
   await eventually(async () => expect(((await replica.call("ROLE")) as unknown[])[0]).toBe("master"), {
-    timeoutMs: 15_000,
+    timeoutMs: 30_000,
   });
 };
 
@@ -54,7 +54,7 @@ describe("a semaphore whose shard fails over", () => {
     await replica.call("DEL", bench.keysOf(name).permits);
     expect(await aborted(held.signal)).toBeInstanceOf(PermitLostError);
     master.resume();
-    const next = await other.acquire({ waitMs: 10_000 });
+    const next = await other.acquire({ waitMs: 30_000 });
     expect([next.isHeld, (await other.inspect()).used]).toEqual([true, 1]);
     await next.release();
   });

@@ -1,8 +1,10 @@
+import { patience } from "./patience.js";
+
 /** How long and how often `eventually` looks. */
 export interface EventuallyOptions {
   /**
    * How long to go on, in milliseconds. A longer time costs only a failing test.
-   * @default 5000
+   * @default 5000, times `KIT_TESTING_PATIENCE`
    */
   readonly timeoutMs?: number;
   /**
@@ -24,7 +26,7 @@ export interface EventuallyOptions {
  * await eventually(async () => assert.equal(await redis.llen("jobs"), 0));
  */
 export async function eventually<T>(check: () => T | Promise<T>, options: EventuallyOptions = {}): Promise<T> {
-  const { timeoutMs = 5_000, intervalMs = 10 } = options;
+  const { timeoutMs = 5_000 * patience(), intervalMs = 10 } = options;
   const startedAt = performance.now();
   const remaining = () => timeoutMs - (performance.now() - startedAt);
   let tries = 0;

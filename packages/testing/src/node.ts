@@ -4,6 +4,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 
+import { patience } from "./patience.js";
 import { AdminConnection } from "./resp.js";
 
 // Loading a large data set on a busy machine is the slowest start there is.
@@ -128,7 +129,7 @@ export class ServerNode implements RedisNode {
 
   async start(): Promise<void> {
     if (this.#state !== "stopped") return;
-    const deadline = performance.now() + START_TIMEOUT_MS;
+    const deadline = performance.now() + START_TIMEOUT_MS * patience();
     for (;;) {
       try {
         return await this.launch();
@@ -170,7 +171,7 @@ export class ServerNode implements RedisNode {
     });
     let hasEnded = false;
     void this.#ended.then(() => (hasEnded = true));
-    const deadline = performance.now() + START_TIMEOUT_MS;
+    const deadline = performance.now() + START_TIMEOUT_MS * patience();
     while (!(await this.#answers())) {
       if (hasEnded) throw await this.#startError(spawnError?.message ?? `it ended with code ${child.exitCode}`);
       if (performance.now() > deadline) {

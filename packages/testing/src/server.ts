@@ -9,6 +9,7 @@ import { atProcessEnd } from "./cleanup.js";
 import { checkCluster, formCluster } from "./cluster.js";
 import { eventually } from "./eventually.js";
 import { PortTakenError, ServerNode, type NodeOptions, type RedisNode } from "./node.js";
+import { patience } from "./patience.js";
 import { freePort, returnPort } from "./ports.js";
 import { checkReplication } from "./replication.js";
 import { checkSentinels, currentMaster, introduce, MASTER_NAME, sentinelConfig, SENTINELS } from "./sentinel.js";
@@ -182,7 +183,9 @@ export async function launchRedis<M extends RedisMode>(options: StartRedisOption
       const special = keepsRole ? { config: `${follow}\n` } : { args: [...common.args, ...`--${follow}`.split(" ")] };
       server.replicas = await launch("replica", replicas, special);
       if (replicas > 0) {
-        await eventually(() => checkReplication(master, server.replicas), { timeoutMs: IN_STEP_TIMEOUT_MS });
+        await eventually(() => checkReplication(master, server.replicas), {
+          timeoutMs: IN_STEP_TIMEOUT_MS * patience(),
+        });
       }
     }
     if (mode === "sentinel") {
@@ -193,7 +196,7 @@ export async function launchRedis<M extends RedisMode>(options: StartRedisOption
       server.sentinels = await launch("sentinel", SENTINELS, special);
       await introduce(server.sentinels, master);
       await eventually(() => checkSentinels(server.sentinels, master, server.replicas), {
-        timeoutMs: IN_STEP_TIMEOUT_MS,
+        timeoutMs: IN_STEP_TIMEOUT_MS * patience(),
       });
     }
     await server.readVersion();

@@ -17,6 +17,7 @@ import {
   type ListenerCounts,
 } from "./leaks.js";
 import type { RedisNode } from "./node.js";
+import { patience } from "./patience.js";
 import { ADMIN_NAME } from "./resp.js";
 import {
   launchRedis,
@@ -79,7 +80,7 @@ const READY_TIMEOUT_MS = 15_000;
  * After each test it fails that test if it left behind: keys with its prefix that have no expiry and are not listed
  * as permanent, connections to the server, listeners on the shared client or on clients of `connect()`, timers that
  * keep the process alive, or a server that is paused or killed. It allows a second for things to settle (timers: 2.5),
- * then repairs what it can, so that the next test starts clean. After a failover that test's server is replaced by a new
+ * times `KIT_TESTING_PATIENCE`, then repairs what it can, so that the next test starts clean. After a failover that test's server is replaced by a new
  * one: take `server`, `url` and `client` from here in each test.
  *
  * Call it before the file's own hooks: Vitest runs `afterEach` hooks in reverse order, so that its checks come last.
@@ -211,7 +212,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     const leaks = (await this.#isClientClosed())
       ? ["the shared client, closed; take one of connect() to close it"]
       : [];
-    leaks.push(...(await settle(SETTLE_MS, () => this.#listenerLeaks(test))));
+    leaks.push(...(await settle(SETTLE_MS * patience(), () => this.#listenerLeaks(test))));
     // Not before: their listeners go with them.
     for (const { client } of test.clients) client.disconnect();
     const isPermanent = matcher(test.prefix, test.permanentKeys);
@@ -219,8 +220,8 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
       ...(await keyLeaks(await this.#local.masters(), test.prefix, isPermanent)),
       ...connectionLeaks(await listConnections(this.#local.all, this.client), test.connections),
     ];
-    leaks.push(...(await settle(SETTLE_MS, onServer)));
-    const timers = await settle(TIMER_SETTLE_MS, () => this.#timers.leaks());
+    leaks.push(...(await settle(SETTLE_MS * patience(), onServer)));
+    const timers = await settle(TIMER_SETTLE_MS * patience(), () => this.#timers.leaks());
     if (timers.length === 0) return leaks;
     this.#timers.forgive();
     return [...leaks, ...timers.map((leak) => `${leak}; the lengths of all: ${timerLengths()}`)];
@@ -275,7 +276,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
         if (known.length !== this.server.nodes.length) throw new Error("The shared client does not know all masters");
         await Promise.all(known.map((node) => node.ping()));
       },
-      { timeoutMs: READY_TIMEOUT_MS },
+      { timeoutMs: READY_TIMEOUT_MS * patience() },
     );
   }
 }

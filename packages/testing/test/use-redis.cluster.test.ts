@@ -21,7 +21,7 @@ describe("useRedis in cluster mode", () => {
   });
 
   it("fails a test that leaves keys without expiry on some master", async () => {
-    const problem = await file.run(async () => {
+    const problem = await file.leak(async () => {
       await Promise.all([1, 2, 3, 4, 5, 6].map((n) => redis.client.set(`${redis.prefix}:${n}`, "1")));
     });
     expect(problem?.match(/a string key without expiry/g)).toHaveLength(6);
@@ -29,7 +29,7 @@ describe("useRedis in cluster mode", () => {
 
   it("fails a test that leaves a Cluster open, even one that only listens", async () => {
     const lanes: { disconnect(): void }[] = [];
-    const problem = await file.run(async () => {
+    const problem = await file.leak(async () => {
       const lane = redis.client.duplicate();
       lanes.push(lane);
       await lane.subscribe("news");

@@ -45,7 +45,7 @@ describe("useRedis in sentinel mode", () => {
 
   it("looks at the keys of the new master after a failover", async () => {
     let key = "";
-    const problem = await file.run(async () => {
+    const problem = await file.leak(async () => {
       key = `${redis.prefix}:left`;
       await failOver();
       const master = await redis.server.master();
@@ -58,7 +58,7 @@ describe("useRedis in sentinel mode", () => {
   it("fails a test that leaves a connection to a replica or a Sentinel", async () => {
     for (const node of [redis.server.replicas[1], redis.server.sentinels[2]] as RedisNode[]) {
       const lanes: { disconnect(): void }[] = [];
-      const problem = await file.run(async () => {
+      const problem = await file.leak(async () => {
         const lane = new Redis(node.port, node.host, { enableReadyCheck: false });
         lanes.push(lane);
         await lane.ping();

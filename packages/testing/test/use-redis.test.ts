@@ -12,6 +12,7 @@ afterAll(() => file.after());
 
 /** Runs a body as a test of the file under test, and returns what its afterEach throws. */
 const run = (body: () => unknown) => file.run(body);
+const leak = (body: () => unknown) => file.leak(body);
 
 describe("useRedis", () => {
   it("gives each test a prefix and the keys that carry it", async () => {
@@ -71,7 +72,7 @@ describe("useRedis", () => {
   });
 
   it("fails a test whose deferred closing fails", async () => {
-    const problem = await run(() => redis.defer(() => Promise.reject(new Error("door is stuck"))));
+    const problem = await leak(() => redis.defer(() => Promise.reject(new Error("door is stuck"))));
     expect(problem).toContain("something that did not close: door is stuck");
   });
 
@@ -95,7 +96,7 @@ describe("useRedis", () => {
 describe("leak checks", () => {
   it("fail a test that leaves a key without expiry, and name it", async () => {
     let key = "";
-    const problem = await run(async () => {
+    const problem = await leak(async () => {
       key = `${redis.prefix}:jobs`;
       await redis.client.rpush(key, "1");
       await redis.client.set(`${redis.prefix}:fine`, "1", "PX", 60_000);
@@ -128,7 +129,7 @@ describe("leak checks", () => {
 
   it("fail a test that leaves a connection open, also a duplicate of a client given to it", async () => {
     const lanes: { disconnect(): void }[] = [];
-    const problem = await run(async () => {
+    const problem = await leak(async () => {
       const own = redis.connect();
       const duplicates = [own.duplicate(), redis.client.duplicate()];
       lanes.push(...duplicates);
@@ -144,7 +145,7 @@ describe("leak checks", () => {
 
   it("fail a test that leaves listeners on a client, shared or own", async () => {
     const listener = () => {};
-    const problem = await run(async () => {
+    const problem = await leak(async () => {
       redis.client.on("ready", listener);
       const own = redis.connect();
       await own.ping();
@@ -183,7 +184,7 @@ describe("leak checks", () => {
     setTimeout(() => {}, 100);
     let timer: NodeJS.Timeout | undefined;
     try {
-      const problem = await run(() => (timer = setInterval(() => {}, 1_000)));
+      const problem = await leak(() => (timer = setInterval(() => {}, 1_000)));
       expect(problem).toMatch(
         /^This test left behind:\n {2}- 1 timer more than before it \(active now: .*1 Timeout.*\); .*: 1000 ms$/,
       );

@@ -137,7 +137,7 @@ describe("npm run bench", () => {
     await eventually(() => expect(processesOf(group)).toBeGreaterThanOrEqual(5), { timeoutMs: 20_000 });
     child.kill("SIGINT");
     await exited;
-    await eventually(() => expect(processesOf(group)).toBe(0), { timeoutMs: 5_000 });
+    await eventually(() => expect(processesOf(group)).toBe(0), { timeoutMs: 20_000 });
   });
 });
 

@@ -29,5 +29,5 @@ export {
   scriptCalls,
   sentTwice,
 } from "./servers.js";
-export { block, clock, timed, watchStalls } from "./time.js";
+export { atBest, block, clock, promptMs, timed, watchStalls } from "./time.js";
 export { recordTraces } from "./traces.js";

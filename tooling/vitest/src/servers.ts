@@ -7,7 +7,7 @@ export interface Node {
   call(command: string, ...args: string[]): Promise<unknown>;
 }
 
-const patience = { timeout: 5_000, interval: 10 };
+const patience = { timeout: 20_000, interval: 10 };
 
 /** A loopback port on which nothing listens. */
 export const closedPort = async (): Promise<number> => {

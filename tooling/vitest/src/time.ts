@@ -1,3 +1,5 @@
+import { expect, vi } from "vitest";
+
 /**
  * How long something took, how much of that this process was awake, and what came of it. To say that it took no less than
  * its time, hand over what begins it: the process may sleep between its beginning and the clock's.
@@ -10,6 +12,20 @@ export const timed = async <T>(
   const value = await (typeof work === "function" ? work() : work);
   const ms = performance.now() - startedAt;
   return { ms, awakeMs: ms - stalls.end().sum, value };
+};
+
+/**
+ * The most that something may take which is done at once, as a test judges it: many times what it takes on a machine that
+ * is busy with others, and less than the 3.5 seconds after which a waiter first asks by itself.
+ */
+export const promptMs = 3_000;
+
+/**
+ * Repeats `round` until it resolves to less than `ms`. For a promise of time that only its own order of magnitude tells
+ * from a fault: the best round judges it, since what the others take longer is the machine's.
+ */
+export const atBest = async (ms: number, round: () => Promise<number>): Promise<void> => {
+  await vi.waitFor(async () => expect(await round()).toBeLessThan(ms), { timeout: 20_000, interval: 1 });
 };
 
 /** Keeps the event loop busy, as a long computation would. */

@@ -22,20 +22,7 @@ if (how === "close") {
   await lock.acquire("chest");
   await redis.quit();
 } else {
-  // What this process is late for everything is not the lock's fault.
-  let late = 0;
-  let last = performance.now();
-  const look = () => {
-    late = Math.max(late, performance.now() - last);
-    last = performance.now();
-  };
-  const watch = setInterval(look, 2);
-  const startedAt = performance.now();
   await assert.rejects(lock.acquire("chest"), { code: "KIT_UNAVAILABLE", address: new URL(url).host });
-  const tookMs = performance.now() - startedAt;
-  look();
-  clearInterval(watch);
-  assert.ok(tookMs - late < 2_100, `it took ${tookMs} ms, ${late} of them asleep`);
   // Before close(): from then on the client prints its own errors.
   redis.disconnect();
   await lock.close();
