@@ -1,10 +1,8 @@
 import { randomInt } from "node:crypto";
-import type { RedisMode } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { planOf } from "../src/leg.js";
 import { rows } from "../src/rows/index.js";
-import type { Row } from "../src/rows/row.js";
-import type { Control, LegOptions, LegReport, Workload } from "../src/workload.js";
+import type { Control, Workload } from "../src/workload.js";
 import { workload as coreWorkload } from "../src/workloads/core/index.js";
 import { workload as lockWorkload } from "../src/workloads/lock/index.js";
 import { workload as semaphoreWorkload } from "../src/workloads/semaphore/index.js";
@@ -12,30 +10,7 @@ import { workload as semaphoreWorkload } from "../src/workloads/semaphore/index.
 /** `SEED=<the one that a failure names>` plays the same strikes again. */
 const someSeed = (): number => Number(process.env["SEED"] ?? randomInt(2 ** 31));
 const runTimeoutMs = 150_000;
-
-/** Here there is no network of our own, so no rule of a firewall. */
-const available = rows.filter(({ whyNot }) => whyNot?.() === undefined);
-
-/** Expects that every row bit, and that every law was kept. */
-const expectLawful = async (
-  workload: Workload,
-  setting: LegOptions["setting"],
-  chosen: readonly Row[],
-  strikes: number,
-  mode?: RedisMode,
-): Promise<LegReport> => {
-  const seed = someSeed();
-  const isOver = (struck: number): boolean => struck >= strikes;
-  const report = await workload.run({ seed, setting, rows: chosen, isOver, ...(mode && { mode }) });
-  const told = `SEED=${String(seed)}`;
-  expect(report.violations.slice(0, 20), told).toEqual([]);
-  expect(
-    [...report.bites].filter(([, count]) => count === 0),
-    told,
-  ).toEqual([]);
-  expect(report.operations, told).toBeGreaterThan(200);
-  return report;
-};
+const workloads: readonly Workload[] = [coreWorkload, lockWorkload, semaphoreWorkload];
 
 /** Expects that one of the laws that a control is said to break is seen broken. */
 const expectCaught = async (workload: Workload, control: Control): Promise<void> => {
@@ -55,128 +30,51 @@ const expectCaught = async (workload: Workload, control: Control): Promise<void>
   ).not.toEqual([]);
 };
 
-describe("The lock under faults", () => {
-  it.each(["kept", "lost", "shifted"] as const)(
-    "keeps every law while each fault strikes once, %s",
-    async (setting) => {
-      const chosen = available.filter((row) => row.setting === setting);
-      expect(chosen).not.toEqual([]);
-      await expectLawful(lockWorkload, setting, chosen, 1);
-    },
-    runTimeoutMs,
-  );
+/**
+ * A short run of each workload: a process that dies, connections that are killed, replies that are lost, scripts that are
+ * gone. `npm run faults` has all faults, all settings and all controls.
+ */
+const kinds = ["1 worker killed", "8 scripts flushed", "10 command connections killed", "16 replies lost"];
 
+/** One deliberate fault of each workload, which its checker must see. */
+const controls = ["grant-while-held", "expects-nothing", "one-too-many"];
+
+describe.each(workloads.map((workload) => [workload.name, workload] as const))("The run of %s", (_, workload) => {
   it(
-    "frees what dead holders held, on a single server",
+    "keeps every law while each fault strikes once",
     async () => {
-      const killing = rows.filter(({ number }) => number === 1);
-      const report = await expectLawful(lockWorkload, "kept", killing, 10);
-      expect(report.checked["L4"]).toBeGreaterThanOrEqual(5);
+      const seed = someSeed();
+      const chosen = workload.rows.filter(({ kind, setting }) => setting === "kept" && kinds.includes(kind));
+      expect(chosen).toHaveLength(kinds.length);
+      const isOver = (struck: number): boolean => struck >= 1;
+      const report = await workload.run({ seed, setting: "kept", rows: chosen, isOver });
+      const told = `SEED=${String(seed)}`;
+      expect(report.violations.slice(0, 20), told).toEqual([]);
+      expect([...report.bites.keys()].toSorted(), told).toEqual(kinds.toSorted());
+      expect(Math.min(...report.bites.values()), told).toBeGreaterThan(0);
+      // Something was done, and something judged.
+      expect(report.operations, told).toBeGreaterThan(kinds.length);
+      expect(Math.max(...Object.values(report.checked)), told).toBeGreaterThan(kinds.length);
     },
     runTimeoutMs,
   );
 
-  it(
-    "keeps every law on a Cluster",
-    async () => {
-      const chosen = rows.filter(({ isForCluster = false }) => isForCluster);
-      const report = await expectLawful(lockWorkload, "kept", chosen, 20, "cluster");
-      expect(report.checked["L4"]).toBeGreaterThanOrEqual(1);
-    },
-    runTimeoutMs,
-  );
-});
-
-// Each row has its turn in a campaign; here are some of every kind.
-const coreRows: readonly (readonly [setting: LegOptions["setting"], numbers: readonly number[]])[] = [
-  ["kept", [1, 5, 6, 8, 11, 14, 16, 27, 32, 35]],
-  ["lost", [6, 7, 13]],
-  ["failover", [19, 21]],
-  ["cluster", [23]],
-];
-
-const semaphoreRows: readonly (readonly [setting: LegOptions["setting"], numbers: readonly number[]])[] = [
-  ["kept", [1, 2, 5, 6, 8, 11, 12, 16, 25, 27, 32]],
-  ["lost", [6, 7, 13, 34]],
-  ["shifted", [26]],
-  ["failover", [19, 20]],
-  ["cluster", [23]],
-];
-
-/** Those of a workload that are named, and can be had here. */
-const chosenOf = (workload: Workload, setting: LegOptions["setting"], numbers: readonly number[]): Row[] =>
-  workload.rows.filter(
-    (row) => row.setting === setting && numbers.includes(row.number) && row.whyNot?.() === undefined,
-  );
-
-describe("Configuration and durable writes under faults", () => {
-  it.each(coreRows)(
-    "keep every law, %s",
-    async (setting, numbers) => {
-      await expectLawful(coreWorkload, setting, chosenOf(coreWorkload, setting, numbers), 1);
-    },
-    runTimeoutMs,
-  );
-});
-
-describe("The semaphore under faults", () => {
-  it.each(semaphoreRows)(
-    "keeps every law, %s",
-    async (setting, numbers) => {
-      await expectLawful(semaphoreWorkload, setting, chosenOf(semaphoreWorkload, setting, numbers), 1);
-    },
+  it.each(workload.controls.filter(({ name }) => controls.includes(name)).map((one) => [one.name, one] as const))(
+    "sees what is wrong with the control %s",
+    (__, control) => expectCaught(workload, control),
     runTimeoutMs,
   );
 
-  it(
-    "gives on what dead holders had",
-    async () => {
-      const report = await expectLawful(semaphoreWorkload, "kept", chosenOf(semaphoreWorkload, "kept", [1]), 8);
-      expect(report.checked["S2"]).toBeGreaterThanOrEqual(8);
-      // The scripts wrote down what they did.
-      for (const law of ["S1", "order"]) expect(report.checked[law]).toBeGreaterThan(200);
-    },
-    runTimeoutMs,
-  );
-
-  it(
-    "keeps every law on a Cluster",
-    async () => {
-      const chosen = semaphoreWorkload.rows.filter(({ isForCluster = false }) => isForCluster);
-      await expectLawful(semaphoreWorkload, "kept", chosen, 12, "cluster");
-    },
-    runTimeoutMs,
-  );
-});
-
-describe("The checker", () => {
-  it.each(lockWorkload.controls.map((control) => [control.name, control] as const))(
-    "sees what is wrong with the lock's control %s",
-    (_, control) => expectCaught(lockWorkload, control),
-    runTimeoutMs,
-  );
-
-  it.each(coreWorkload.controls.map((control) => [control.name, control] as const))(
-    "sees what is wrong with core's control %s",
-    (_, control) => expectCaught(coreWorkload, control),
-    runTimeoutMs,
-  );
-
-  it.each(semaphoreWorkload.controls.map((control) => [control.name, control] as const))(
-    "sees what is wrong with the semaphore's control %s",
-    (_, control) => expectCaught(semaphoreWorkload, control),
-    runTimeoutMs,
-  );
-
-  it.each(
-    [lockWorkload, semaphoreWorkload].flatMap(({ name, edges }) =>
-      edges.map((edge) => [name, edge.kind, edge] as const),
-    ),
-  )("finds nothing broken in the %s by %s", async (_, __, edge) => {
+  it.each(workload.edges.map((edge) => [edge.kind, edge] as const))("finds nothing broken by %s", async (__, edge) => {
     const { bites, broken } = await edge.run();
     expect(broken).toEqual([]);
     expect(bites).toBeGreaterThan(0);
   });
+});
+
+it("runs a control of every workload", () => {
+  const known = workloads.map((workload) => workload.controls.filter(({ name }) => controls.includes(name)).length);
+  expect(known).toEqual(workloads.map(() => 1));
 });
 
 describe("A plan", () => {

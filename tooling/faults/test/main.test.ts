@@ -83,11 +83,11 @@ describe("npm run faults", () => {
   });
 
   it("prints one object, in its documented shape", async () => {
-    const { code, stdout, stderr } = await start("lock", "--fault", "8", "--seconds", "8", "--seed", "5", "--json")
+    const { code, stdout, stderr } = await start("lock", "--fault", "8", "--seconds", "4", "--seed", "5", "--json")
       .ended;
     expect(stderr).toBe("");
     const report: unknown = JSON.parse(stdout);
-    expect(report).toMatchObject({ package: "lock", seconds: 8, seed: 5, violations: 0, controls: [] });
+    expect(report).toMatchObject({ package: "lock", seconds: 4, seed: 5, violations: 0, controls: [] });
     // Too few operations on a machine that is busy with others are a failure, too, and all that may be one here.
     const { failures } = report as { failures: string[] };
     expect(failures.filter((failure) => !failure.includes("operations"))).toEqual([]);
@@ -110,7 +110,7 @@ describe("npm run faults", () => {
   }, 60_000);
 
   it("has a network of its own for the rules of a firewall, or says why not", async () => {
-    const { code, stdout } = await start("lock", "--fault", "15 packets", "--seconds", "6", "--json").ended;
+    const { code, stdout } = await start("lock", "--fault", "15 packets", "--seconds", "4", "--json").ended;
     const report = JSON.parse(stdout) as {
       notRun: Record<string, string>;
       faults: Record<string, number>;

@@ -41,11 +41,11 @@ describe.runIf(typeof built !== "string")("The shims", () => {
     await using server = await startRedis({ env: { LD_PRELOAD: clockJump, KIT_CLOCK_JUMP: control.path } });
     const offMs = async (): Promise<number> =>
       Number(((await server.call("TIME")) as string[])[0]) * 1_000 - Date.now();
-    expect(Math.abs(await offMs())).toBeLessThan(2_000);
+    expect(Math.abs(await offMs())).toBeLessThan(60_000);
     control.set(hourNanos);
-    expect(Math.abs((await offMs()) - 3_600_000)).toBeLessThan(2_000);
+    expect(Math.abs((await offMs()) - 3_600_000)).toBeLessThan(60_000);
     control.set(0n);
-    expect(Math.abs(await offMs())).toBeLessThan(2_000);
+    expect(Math.abs(await offMs())).toBeLessThan(60_000);
   });
 
   it("cuts what was not synced, and loses nothing that a server with `always` had acknowledged", async () => {
