@@ -1,3 +1,17 @@
 import { preset } from "@tooling/vitest";
 
-export default preset();
+/** What meets the client itself: connecting, executing, and the connections of our own beside it. */
+const alsoWithOlder = [
+  "test/client.test.ts",
+  "test/connect.test.ts",
+  "test/connect.sentinel.test.ts",
+  "test/durable-clients.test.ts",
+  "test/failover.test.ts",
+  "test/failover.sentinel.test.ts",
+  "test/gate.test.ts",
+  "test/inbox.test.ts",
+  "test/optimistic.test.ts",
+  "test/runtime.test.ts",
+];
+
+export default preset({}, { alsoWithOlder });

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
@@ -11,25 +11,40 @@ const luaText = {
   load: (id) => (id.endsWith(".lua") ? `export default ${JSON.stringify(readFileSync(id, "utf8"))}` : undefined),
 };
 
-const major = process.env.KIT_IOREDIS;
+const manifest = join(process.cwd(), "package.json");
+const hasOlderIoredis = (file) =>
+  existsSync(file) && "ioredis5" in (JSON.parse(readFileSync(file, "utf8")).devDependencies ?? {});
+
+/** Files that only the run with ioredis 5 has; the other run has all that end in `.test.ts` otherwise. */
+const olderOnly = "**/*.ioredis5.test.ts";
+
+/** Two runs in one: with ioredis 6 everything, with ioredis 5 what ends in `.ioredis5.test.ts` and what is named. */
+const bothMajors = (include, alsoWithOlder) => {
+  const missing = alsoWithOlder.filter((file) => !existsSync(file));
+  if (missing.length > 0) throw new Error(`There is no ${missing.join()} to be run with ioredis 5`);
+  return [
+    { extends: true, test: { name: "ioredis6", include, exclude: [olderOnly] } },
+    {
+      extends: true,
+      resolve: {
+        // One module for whoever imports ioredis: the tests, and the built code of our packages (inlined, so that the alias
+        // reaches their imports too).
+        alias: [{ find: /^ioredis$/, replacement: createRequire(manifest).resolve("ioredis5") }],
+      },
+      // Programs that the tests start read KIT_IOREDIS: the alias does not hold for them.
+      test: { name: "ioredis5", include: [olderOnly, ...alsoWithOlder], env: { KIT_IOREDIS: "5" } },
+    },
+  ];
+};
 
 /**
- * One module for whoever imports ioredis: the tests, and the built code of our packages (inlined, so that the alias
- * reaches their imports too).
+ * The test settings of every workspace. One `vitest run` does all: where the workspace has `ioredis5` among its development
+ * dependencies, a second project runs `*.ioredis5.test.ts`, and the files that `alsoWithOlder` names, with ioredis 5.
  */
-const olderIoredis = () => [
-  { find: /^ioredis$/, replacement: createRequire(join(process.cwd(), "package.json")).resolve("ioredis5") },
-];
-
-/** The test settings of every workspace; `KIT_IOREDIS=5` runs them against the older ioredis major. */
-export const preset = (overrides = {}) =>
+export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, { alsoWithOlder = [] } = {}) =>
   defineConfig({
     plugins: [luaText],
-    resolve: { alias: major === "5" ? olderIoredis() : [] },
     test: {
-      include: ["test/**/*.test.ts"],
-      // A Cluster runs with the newer major only. Left out, not skipped: a skipped test is one that somebody misses.
-      exclude: major === "5" ? ["test/**/*.cluster.test.ts"] : [],
       server: { deps: { inline: [/^@(kit|tooling)\//, /\/packages\/[^/]+\/dist\//] } },
       // Generous, since time that is not needed costs nothing: these tests share the machine with others.
       testTimeout: 60_000,
@@ -38,7 +53,9 @@ export const preset = (overrides = {}) =>
       retry: 0,
       maxWorkers: 2,
       expect: { requireAssertions: true },
-      reporters: ["default", tallyReporter(major === undefined ? "result" : `result-ioredis${major}`)],
+      reporters: ["default", tallyReporter("result")],
+      // A project adds its files to those of the whole.
+      ...(hasOlderIoredis(manifest) ? { projects: bothMajors(include, alsoWithOlder) } : { include }),
       ...overrides,
     },
   });

@@ -27,7 +27,7 @@ export function tallyReporter(name) {
         passed: inState("passed").length,
         failed: failures.length,
         skipped: inState("skipped").length,
-        failures: failures.map((failure) => (process.env.KIT_IOREDIS ? `[${name}] ${failure}` : failure)),
+        failures,
       };
       const folder = join(root, "test-results");
       mkdirSync(folder, { recursive: true });
@@ -36,7 +36,8 @@ export function tallyReporter(name) {
   };
 
   function fileOf(module) {
-    return relative(root, module.moduleId);
+    const file = relative(root, module.moduleId);
+    return module.project.name === "" ? file : `[${module.project.name}] ${file}`;
   }
 }
 

@@ -226,7 +226,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
       const reads = await callsOf(redis, "hmget");
       await bench.announce();
       await until(() => config.current.host === "alpha");
-      expect((await callsOf(redis, "hmget")) - reads).toBe(2);
+      expect((await callsOf(redis, "hmget")) - reads).toBeGreaterThanOrEqual(2);
       expect(told.errors).toMatchObject([{ code: "KIT_CONFIG_LOST", known: lost, found: { revision: 1 } }]);
       expect([config.state, told.states]).toEqual(["fresh", []]);
     });

@@ -1,6 +1,3 @@
 import { aclBehaviour } from "./acl-behaviour.js";
-import { user } from "./acl.js";
-import { lockBehaviour } from "./behaviour.js";
 
 aclBehaviour("cluster");
-lockBehaviour("cluster", user.login);

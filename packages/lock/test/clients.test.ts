@@ -4,8 +4,8 @@ import { promptMs, rejection, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import type { createLock, Lock } from "../src/index.js";
-import { benchOf, enqueue, next } from "./harness.js";
+import type { createLock } from "../src/index.js";
+import { benchOf, enqueue, next, works } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
@@ -15,29 +15,6 @@ type Client = Parameters<typeof createLock>[0];
 const connections = async (pattern: RegExp): Promise<number> =>
   (String(await redis.server.call("CLIENT", "LIST")).match(new RegExp(pattern, "gm")) ?? []).length;
 const subscribers = (): Promise<number> => connections(/name=kit:inbox/);
-
-/** The whole life of a lock, with a hand-off and everything that reads a reply. */
-const works = async (lock: Lock): Promise<void> => {
-  const first = await lock.acquire(name, { holder: "first" });
-  await first.extend(5_000);
-  expect(await lock.tryAcquire(name)).toBeNull();
-  const waiter = await enqueue(lock, name, { holder: "second" });
-  expect(await lock.inspect(name)).toMatchObject({
-    state: "held",
-    holder: "first",
-    fencingToken: first.fencingToken,
-    waiters: 1,
-    queue: [{ holder: "second" }],
-  });
-  expect(await first.release()).toBe("released");
-  const { awakeMs, value: second } = await timed(waiter.promise);
-  expect(awakeMs).toBeLessThan(promptMs);
-  expect(BigInt(second.fencingToken)).toBeGreaterThan(BigInt(first.fencingToken));
-  expect(await lock.forceRelease(name)).toBe("second");
-  expect(await second.release()).toBe("not-held");
-  expect(await lock.using(name, ({ isHeld }) => isHeld)).toBe(true);
-  expect(await lock.inspect(name)).toMatchObject({ state: "free", msLeft: null });
-};
 
 describe("a borrowed client", () => {
   const kinds: Record<string, RedisClientOptions> = {
@@ -53,18 +30,16 @@ describe("a borrowed client", () => {
   };
 
   it.each(Object.keys(kinds))("may have %s", async (kind) => {
-    await works(bench.on(redis.connect(kinds[kind])));
+    await works(bench.on(redis.connect(kinds[kind])), name);
     expect(await redis.client.exists(`app:${bench.keysOf(name).fence}`)).toBe(kind === "keyPrefix" ? 1 : 0);
     if (kind === "db 3") await redis.connect({ db: 3 }).del(bench.keysOf(name).fence, bench.keysOf(name).waiters);
   });
 
-  // ioredis 5 has no such option.
-  if (process.env["KIT_IOREDIS"] !== "5")
-    it("may map replies as RESP3", async () => {
-      const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
-      redis.defer(() => client.disconnect());
-      await works(bench.on(client));
-    });
+  it("may map replies as RESP3", async () => {
+    const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
+    redis.defer(() => client.disconnect());
+    await works(bench.on(client), name);
+  });
 
   it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
     const client = redis.connect();
@@ -72,7 +47,7 @@ describe("a borrowed client", () => {
     const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
     const options = { ...client.options };
     const lock = bench.on(client);
-    await works(lock);
+    await works(lock, name);
     expect(await subscribers()).toBe(1);
     await lock.close();
     expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
@@ -93,11 +68,11 @@ describe("a borrowed client", () => {
   it("is served by one subscriber connection, however many locks work on it", async () => {
     const client = redis.connect();
     const [one, two] = [bench.on(client), bench.on(client)];
-    await works(one);
-    await works(two);
+    await works(one, name);
+    await works(two, name);
     expect(await subscribers()).toBe(1);
     await one.close();
-    await works(two);
+    await works(two, name);
     expect(await subscribers()).toBe(1);
     await two.close();
     await eventually(async () => expect(await subscribers()).toBe(0));
@@ -105,7 +80,7 @@ describe("a borrowed client", () => {
 
   it("lets the second lock on it hand over as the first one does", async () => {
     const client = redis.connect();
-    await works(bench.on(client));
+    await works(bench.on(client), name);
     const lock = bench.on(client);
     const holder = await lock.acquire(name);
     const dead = await bench.spawn();
@@ -126,7 +101,7 @@ describe("isolate", () => {
     const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
     const all = await connections(/^id=/);
     const lock = bench.on(client, { isolate: true });
-    await works(lock);
+    await works(lock, name);
     expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
     expect(await connections(/^id=/)).toBe(all + 2);
     await lock.close();
@@ -135,7 +110,7 @@ describe("isolate", () => {
 
   it("replaces a connection that fell silent", async () => {
     const lock = bench.make({ isolate: true, deadlineMs: 200 });
-    await works(lock);
+    await works(lock, name);
     const [node] = redis.server.nodes;
     node!.pause();
     expect(await rejection(lock.tryAcquire(name))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
@@ -154,7 +129,7 @@ describe("a client of core's connect()", () => {
     const connection = await connect({ url: redis.url });
     redis.defer(() => connection.close());
     const lock = bench.on(connection);
-    await works(lock);
+    await works(lock, name);
     await lock.close();
   });
 });
@@ -168,11 +143,11 @@ describe("an ACL user", () => {
   };
 
   it("without rights on channels still hands over, by polling", async () => {
-    await works(bench.on(await user("+@all", "resetchannels")));
+    await works(bench.on(await user("+@all", "resetchannels")), name);
   });
 
   it("without PUBLISH still hands over", async () => {
-    await works(bench.on(await user("+@all", "&*", "-publish")));
+    await works(bench.on(await user("+@all", "&*", "-publish")), name);
   });
 
   it("that may not subscribe waits beside one that may", async () => {
@@ -189,7 +164,7 @@ describe("an ACL user", () => {
   });
 
   it("without INFO is served as on a Cluster", async () => {
-    await works(bench.on(await user("+@all", "&*", "-info")));
+    await works(bench.on(await user("+@all", "&*", "-info")), name);
   });
 
   it("without scripts is told so, by a typed error without the command's arguments", async () => {

@@ -1,7 +1,18 @@
 import { keyspace } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
-import { clientsOf, type Login, nodeOf, Peer, scriptCalls, type Watched, watched } from "@tooling/vitest/helpers";
+import {
+  clientsOf,
+  type Login,
+  nodeOf,
+  Peer,
+  promptMs,
+  scriptCalls,
+  timed,
+  type Watched,
+  watched,
+} from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
+import { expect } from "vitest";
 import {
   createLock,
   type AcquireOptions,
@@ -80,6 +91,29 @@ export const enqueue = async (lock: Lock, name: string, options?: AcquireOptions
   const lease = watched(lock.acquire(name, options));
   await Promise.race([waiting, lease.promise]);
   return lease;
+};
+
+/** The whole life of a lock, with a hand-off and everything that reads a reply. */
+export const works = async (lock: Lock, name: string): Promise<void> => {
+  const first = await lock.acquire(name, { holder: "first" });
+  await first.extend(5_000);
+  expect(await lock.tryAcquire(name)).toBeNull();
+  const waiter = await enqueue(lock, name, { holder: "second" });
+  expect(await lock.inspect(name)).toMatchObject({
+    state: "held",
+    holder: "first",
+    fencingToken: first.fencingToken,
+    waiters: 1,
+    queue: [{ holder: "second" }],
+  });
+  expect(await first.release()).toBe("released");
+  const { awakeMs, value: second } = await timed(waiter.promise);
+  expect(awakeMs).toBeLessThan(promptMs);
+  expect(BigInt(second.fencingToken)).toBeGreaterThan(BigInt(first.fencingToken));
+  expect(await lock.forceRelease(name)).toBe("second");
+  expect(await second.release()).toBe("not-held");
+  expect(await lock.using(name, ({ isHeld }) => isHeld)).toBe(true);
+  expect(await lock.inspect(name)).toMatchObject({ state: "free", msLeft: null });
 };
 
 /** Where a package under a prefix keeps a name, without its parts: for names that need escaping. */

@@ -1,3 +1,4 @@
+import { user } from "./acl.js";
 import { lockBehaviour } from "./behaviour.js";
 
-lockBehaviour("cluster");
+lockBehaviour("cluster", user.login);

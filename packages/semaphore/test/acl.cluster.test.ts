@@ -1,6 +1,3 @@
 import { aclBehaviour } from "./acl-behaviour.js";
-import { user } from "./acl.js";
-import { semaphoreBehaviour } from "./behaviour.js";
 
 aclBehaviour("cluster");
-semaphoreBehaviour("cluster", user.login);

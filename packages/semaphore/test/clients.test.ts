@@ -4,8 +4,8 @@ import { inboxes, promptMs, rejection, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import type { createSemaphore, Semaphore } from "../src/index.js";
-import { benchOf, enqueue, name, next } from "./harness.js";
+import type { createSemaphore } from "../src/index.js";
+import { benchOf, enqueue, name, next, works } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
@@ -15,31 +15,6 @@ type Client = Parameters<typeof createSemaphore>[0];
 const subscribers = (): Promise<number> => inboxes(redis.server.nodes);
 const connections = async (): Promise<number> =>
   (String(await redis.server.call("CLIENT", "LIST")).match(/^id=/gm) ?? []).length;
-
-/** The whole life of a group, with a hand-off and everything that reads a reply. */
-const works = async (semaphore: Semaphore): Promise<void> => {
-  const first = await semaphore.acquire({ tenant: "a", weight: 3, holder: "first" });
-  await first.extend(5_000);
-  expect(await semaphore.tryAcquire({ tenant: "a" })).toBeNull();
-  const waiter = await enqueue(semaphore, { tenant: "a", weight: 2, holder: "second" });
-  expect(await semaphore.inspect()).toMatchObject({
-    permits: 5,
-    permitsPerTenant: 3,
-    used: 3,
-    holders: [{ holder: "first", weight: 3, tenant: "a" }],
-    waiters: 1,
-    queue: [{ holder: "second", weight: 2, tenant: "a" }],
-  });
-  expect(await first.release()).toBe("released");
-  const { awakeMs, value: second } = await timed(waiter.promise);
-  expect(awakeMs).toBeLessThan(promptMs);
-  await semaphore.setPermits({ permits: 5, permitsPerTenant: 3 });
-  const resumed = await semaphore.resume(second.handOver());
-  expect(await resumed.release()).toBe("released");
-  expect(await second.release()).toBe("not-held");
-  expect(await semaphore.using(({ weight }) => weight, { tenant: "b", weight: 2 })).toBe(2);
-  expect((await semaphore.inspect()).used).toBe(0);
-};
 
 describe("a borrowed client", () => {
   const kinds: Record<string, RedisClientOptions> = {
@@ -59,13 +34,11 @@ describe("a borrowed client", () => {
     if (kind === "db 3") await redis.connect({ db: 3 }).del(meta, waiters);
   });
 
-  // ioredis 5 has no such option.
-  if (process.env["KIT_IOREDIS"] !== "5")
-    it("may map replies as RESP3", async () => {
-      const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
-      redis.defer(() => client.disconnect());
-      await works(bench.on(client, group));
-    });
+  it("may map replies as RESP3", async () => {
+    const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
+    redis.defer(() => client.disconnect());
+    await works(bench.on(client, group));
+  });
 
   it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
     const client = redis.connect();

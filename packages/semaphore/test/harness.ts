@@ -1,7 +1,18 @@
 import { keyspace } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
-import { clientsOf, type Login, nodeOf, Peer, scriptCalls, type Watched, watched } from "@tooling/vitest/helpers";
+import {
+  clientsOf,
+  type Login,
+  nodeOf,
+  Peer,
+  promptMs,
+  scriptCalls,
+  timed,
+  type Watched,
+  watched,
+} from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
+import { expect } from "vitest";
 import {
   type AcquireOptions,
   createSemaphore,
@@ -116,6 +127,31 @@ export const take = async (semaphore: Semaphore, count: number, options?: Acquir
   const taken: Permit[] = [];
   for (let index = 0; index < count; index++) taken.push(await semaphore.acquire(options));
   return taken;
+};
+
+/** The whole life of a group, with a hand-off and everything that reads a reply. */
+export const works = async (semaphore: Semaphore): Promise<void> => {
+  const first = await semaphore.acquire({ tenant: "a", weight: 3, holder: "first" });
+  await first.extend(5_000);
+  expect(await semaphore.tryAcquire({ tenant: "a" })).toBeNull();
+  const waiter = await enqueue(semaphore, { tenant: "a", weight: 2, holder: "second" });
+  expect(await semaphore.inspect()).toMatchObject({
+    permits: 5,
+    permitsPerTenant: 3,
+    used: 3,
+    holders: [{ holder: "first", weight: 3, tenant: "a" }],
+    waiters: 1,
+    queue: [{ holder: "second", weight: 2, tenant: "a" }],
+  });
+  expect(await first.release()).toBe("released");
+  const { awakeMs, value: second } = await timed(waiter.promise);
+  expect(awakeMs).toBeLessThan(promptMs);
+  await semaphore.setPermits({ permits: 5, permitsPerTenant: 3 });
+  const resumed = await semaphore.resume(second.handOver());
+  expect(await resumed.release()).toBe("released");
+  expect(await second.release()).toBe("not-held");
+  expect(await semaphore.using(({ weight }) => weight, { tenant: "b", weight: 2 })).toBe(2);
+  expect((await semaphore.inspect()).used).toBe(0);
 };
 
 /** Where a package under a prefix keeps a name, without its parts: for names that need escaping. */

@@ -1,3 +1,4 @@
+import { user } from "./acl.js";
 import { semaphoreBehaviour } from "./behaviour.js";
 
-semaphoreBehaviour("single");
+semaphoreBehaviour("single", user.login);
