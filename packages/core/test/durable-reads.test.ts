@@ -2,7 +2,7 @@ import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { replicaReads, type ReplicaReads, type ReplicaReadsOptions } from "../src/durable/index.js";
-import { connectionsNamed, own, rejection, timed, until } from "./harness.js";
+import { connectionsNamed, own, proxied, rejection, timed, until } from "./harness.js";
 
 const redis = useRedis(vitest, { replicas: 2, permanentKeys: ["*"] });
 
@@ -64,6 +64,31 @@ describe("replicaReads", () => {
     isOver = true;
     await writing;
     replicas()[0]!.resume();
+  });
+
+  it("says how stale the answer of a replica is that falls behind, and leaves it out when that is too much", async () => {
+    const proxy = await proxied(redis);
+    for (const node of replicas()) await node.call("REPLICAOF", "127.0.0.1", String(proxy.port));
+    await redis.client.set(redis.prefix, "old", "PX", 60_000);
+    await inStep();
+    const [patient, strict] = [open({ maxStaleMs: 60_000 }), open({ maxStaleMs: 200 })];
+    await eventually(async () => {
+      for (const near of [patient, strict]) expect((await near.call("GET", redis.prefix)).from).not.toBe("master");
+    });
+    // The link stays open, and nothing more comes over it.
+    proxy.down.hole = true;
+    await redis.client.set(redis.prefix, "new", "PX", 60_000);
+    const writtenAt = performance.now();
+    await eventually(() => expect(performance.now() - writtenAt).toBeGreaterThan(250));
+    for (let round = 0; round < 10; round++) {
+      const ageMs = performance.now() - writtenAt;
+      const { value, staleMs, from } = await patient.call("GET", redis.prefix);
+      expect(value).toBe(from === "master" ? "new" : "old");
+      if (from !== "master") expect(staleMs).toBeGreaterThanOrEqual(ageMs);
+      expect((await strict.call("GET", redis.prefix)).value).toBe("new");
+    }
+    for (const node of replicas()) await node.call("REPLICAOF", "127.0.0.1", String(redis.server.nodes[0]!.port));
+    await inStep();
   });
 
   it("asks the master where no replica is fresh enough", async () => {

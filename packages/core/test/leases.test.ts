@@ -78,7 +78,10 @@ describe("ExpiryScheduler", () => {
         expect(new Set(order)).toEqual(new Set(live));
         const deadlines = order.map(({ deadlineAt }) => deadlineAt);
         expect(deadlines).toEqual([...deadlines].sort((a, b) => a - b));
-        for (const { lapsedAt, deadlineAt } of order) expect(lapsedAt! - deadlineAt).toBeLessThanOrEqual(1);
+        for (const { lapsedAt, deadlineAt } of order) {
+          expect(lapsedAt! - deadlineAt).toBeGreaterThanOrEqual(0);
+          expect(lapsedAt! - deadlineAt).toBeLessThanOrEqual(1);
+        }
         expect(vi.getTimerCount()).toBe(0);
       }),
       { numRuns: 300 },
