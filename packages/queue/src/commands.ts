@@ -70,9 +70,9 @@ export class QueueCommands {
     return scripts.add.run(this.context, this.keys, args, { deadlineMs: Math.max(1, deadline.remainingMs) });
   }
 
-  step(terms: StepTerms, done: string, failed: readonly string[], signal?: AbortSignal): Promise<scripts.StepReply> {
+  step(terms: StepTerms, done: string, others: readonly string[], signal?: AbortSignal): Promise<scripts.StepReply> {
     const { deadlineMs } = this.#settings;
-    return scripts.step.run(this.context, this.keys, { ...terms, done, failed }, { deadlineMs, signal });
+    return scripts.step.run(this.context, this.keys, { ...terms, done, others }, { deadlineMs, signal });
   }
 
   heartbeat(

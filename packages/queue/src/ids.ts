@@ -11,8 +11,10 @@ const counted = (count: number, width: number): string => count.toString(36).pad
 /** Ids of one producer: no more than four digits of base 36, so that they all have 14 characters. */
 const idsPerProducer = 36 ** 4;
 
-/** Text that stands for ids which producers make. A caller's own id must not look like one. */
-export const madeId: RegExp = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
+const madeId = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
+
+/** Whether an id was made by a producer, and so never comes again. A caller's own id must not look like one. */
+export const isMade = (id: string): boolean => id.length === 14 && id.charCodeAt(9) === 46 && madeId.test(id);
 
 /**
  * Makes ids that are known before the server sees them, and numbers the calls that carry them. Nine random characters

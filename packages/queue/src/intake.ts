@@ -1,7 +1,7 @@
 import type { KitError } from "@kit/core";
 import { atDeadline, backoffMs, type Deadline, pause } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
-import { FenceSource, partsOf } from "./ids.js";
+import { FenceSource, isMade, partsOf } from "./ids.js";
 import { TakenJob } from "./job.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "./options.js";
@@ -35,7 +35,9 @@ const maxInFlight = 2;
 /** At more than 250 the replies become so long that they hold up everything else. */
 const maxTaken = 250;
 const maxTakenBytes = 4 * 1_024 * 1_024;
-const maxFailed = 100;
+/** Of those that the server ends one by one: failed ones, and such as have an id of their caller. */
+const maxOthers = 100;
+const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
 /** Due jobs and ended leases are not looked for more often than this, unless there is a reason to. */
 const lookEveryMs = 5;
 /** How long others wait in case the exact one is gone. */
@@ -198,7 +200,6 @@ export class Intake {
     }
     const { leaseMs } = this.#settings;
     const tells = count > 0 && this.leases.size === 0 && now - this.#watchedAt > leaseMs / 2;
-    if (tells) this.#watchedAt = now;
     const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${tells ? "s" : ""}`;
     return { fence: this.#fences.next(), count, leaseMs, flags, bounds: this.#bounds, upkeep: this.#upkeep(now) };
   }
@@ -217,14 +218,14 @@ export class Intake {
     const endings = this.#takeEndings();
     const terms = this.#terms(count, false);
     const done: string[] = [];
-    const failed: string[] = [];
+    const others: string[] = [];
     for (const { job, verdict, record } of endings)
-      if (verdict === "done") done.push(job.member);
-      else failed.push(job.member, verdict === "dead" ? "x" : String(verdict), record);
+      if (verdict === "done" && isMade(job.id)) done.push(job.member);
+      else others.push(job.member, verdictWords[verdict] ?? String(verdict), record);
     this.#inFlight++;
     this.#pending += count;
     const sentAt = performance.now();
-    const outcome = await this.#commands.step(terms, done.join("\n"), failed).catch((error: unknown) => ({ error }));
+    const outcome = await this.#commands.step(terms, done.join("\n"), others).catch((error: unknown) => ({ error }));
     this.#inFlight--;
     this.#pending -= count;
     if ("error" in outcome) {
@@ -244,8 +245,10 @@ export class Intake {
   }
 
   #takeEndings(): readonly Ending[] {
-    let failed = 0;
-    const last = this.#outbox.findIndex(({ verdict }) => verdict !== "done" && ++failed > maxFailed);
+    let others = 0;
+    const last = this.#outbox.findIndex(
+      ({ job, verdict }) => (verdict !== "done" || !isMade(job.id)) && ++others > maxOthers,
+    );
     return this.#outbox.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
   }
 
@@ -274,7 +277,7 @@ export class Intake {
     this.pump();
   }
 
-  #receive(reply: StepReply, { fence, count }: StepTerms, sentAt: number, marker: Marker | undefined): void {
+  #receive(reply: StepReply, { fence, count, flags }: StepTerms, sentAt: number, marker: Marker | undefined): void {
     const { context, keys } = this.#commands;
     const takenAt = Math.floor(reply.nowMicros / 1_000);
     context.clockOf(keys.leases).observe(sentAt, takenAt);
@@ -286,6 +289,7 @@ export class Intake {
     this.#judgeTimekeeper(reply, marker);
     this.#arm(reply, marker === "timer" || marker === "backup");
     if (reply.entries.length === 0) return;
+    if (flags.includes("s")) this.#watchedAt = performance.now();
     const leaseUntil = this.leases.endOf(takenAt, sentAt);
     const jobs = reply.entries.map((entry, index) => {
       const blob = reply.blobs[index] ?? Buffer.alloc(0);

@@ -7,7 +7,7 @@ import {
   textOption,
 } from "@kit/core/toolkit";
 import { type Backoff, type BackoffFunction, backoffOption, type RetryPolicy } from "./backoff.js";
-import { madeId } from "./ids.js";
+import { isMade } from "./ids.js";
 
 /** How many dead letters are kept; the oldest go first, and `deadDropped` counts them. */
 export interface DeadLetterBounds {
@@ -242,7 +242,7 @@ export const queueSettings = (options: QueueOptions): QueueSettings => {
 
 const idOption = (id: string): string => {
   textOption("id", id, 128);
-  if (id.startsWith("!") || madeId.test(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
+  if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
     throw new RangeError(
       "Expected `id` to begin with another character than `!`, to have no control characters or halves of surrogate pairs, and not to look like an id that a queue makes",
     );

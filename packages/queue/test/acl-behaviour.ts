@@ -57,10 +57,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await worker.close();
       // A wait that is cut off has its step undone.
       const idle = fixture.work(queue, () => undefined);
-      await eventually(async () => {
-        const lists = await Promise.all(server.nodes.map((node) => node.call("CLIENT", "LIST")));
-        expect(lists.join("")).toContain("cmd=bzpopmin");
-      });
+      await fixture.untilParked(1);
       await idle.close();
       await eventually(async () => expect(await usedCommands(server.nodes)).toContain("zscan"));
       await queue.dropDeadLetters(["none"]);

@@ -499,6 +499,17 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().untilEmpty();
       });
 
+      it("wakes as many idle workers as there is work for", async () => {
+        const queue = make();
+        const { promise, open } = gate();
+        const workers = Array.from({ length: 6 }, () => work(queue, () => promise));
+        await fixture().untilParked(6);
+        await queue.addAll(Array.from({ length: 5 }, (_, data) => ({ name: "job", data })));
+        await eventually(() => expect(workers.filter(({ running }) => running === 1)).toHaveLength(5));
+        open();
+        await fixture().untilEmpty();
+      });
+
       it("goes on with other jobs while one is slow", async () => {
         const [queue, { promise, open }, runs] = [make(), gate(), new Runs()];
         work(queue, async (job) => (job.data === "slow" ? promise : runs.handler(job)), { concurrency: 2 });

@@ -19,42 +19,46 @@ export const crashBehaviour = (mode: RedisMode): void => {
       const peer = await spawn({ leaseMs: 1_000 });
       await queue.add("job", { log: "a", act: "hang" });
       await logs(1);
-      await queue.addAll([
-        { name: "job", data: { log: "later" } },
-        { name: "job", data: { log: "urgent" }, priority: -1 },
-      ]);
-      // Parked, and full: only the end of the lease can wake it.
-      const runs = new Runs();
-      const crashed: unknown[] = [];
-      const { promise, open } = gate();
-      const worker = work(queue, (job) => (runs.jobs.push(job) > 2 ? undefined : promise), {
-        concurrency: 3,
-        leaseMs: 1_000,
-      });
-      worker.on("crashed", (fact) => crashed.push(fact));
-      await runs.until(2);
-      const startedAt = performance.now();
       await peer.kill();
-      await runs.until(3);
+      const startedAt = performance.now();
+      const datas = ["first", "later", "last"].map((log) => ({ name: "job", data: { log } }));
+      await queue.addAll([...datas, { name: "job", data: { log: "urgent" }, priority: -1 }]);
+      // Full while the lease ends: only its timer can notice.
+      const runs = new Runs();
+      const { promise, open } = gate();
+      const worker = work(
+        queue,
+        (job) => {
+          runs.handler(job);
+          return runs.jobs.length === 1 ? promise : undefined;
+        },
+        { leaseMs: 1_000, strict: true },
+      );
+      const crashed = new Promise((resolve) => worker.once("crashed", resolve));
+      await runs.until(1);
+      expect(await crashed).toMatchObject({ crashes: 1, isDead: false });
       expect(performance.now() - startedAt).toBeLessThan(7_500);
       open();
       await fixture.untilEmpty();
-      expect(runs.data.map((data) => (data as { log: string }).log)).toEqual(["urgent", "later", "a"]);
-      expect(runs.jobs[2]).toMatchObject({ attempt: 1, crashes: 1 });
-      expect(crashed).toEqual([{ id: runs.jobs[2]!.id, crashes: 1, isDead: false }]);
+      const order = runs.data.map((data) => (data as { log: string }).log);
+      expect(order).toEqual(["urgent", "a", "first", "later", "last"]);
+      expect(runs.jobs[1]).toMatchObject({ attempt: 1, crashes: 1 });
+      expect(runs.jobs[2]).toMatchObject({ attempt: 1, crashes: 0 });
     });
 
     it("each run exactly once more when a hundred are under way, in their order, by a worker parked before", async () => {
       const queue = make();
       const runs = new Runs();
       const { promise, open } = gate();
-      // Both wait; the peer is the one that takes.
       const peer = await spawn({ concurrency: 100, leaseMs: 1_000 });
+      await fixture.untilParked(1);
+      // Who waits longest is woken first, so the peer takes them all, and the worker here learns of it only by a marker.
+      work(queue, (job) => (runs.handler(job), promise), { concurrency: 200, leaseMs: 1_000 });
+      await fixture.untilParked(2);
       await queue.addAll(Array.from({ length: 100 }, (_, n) => ({ name: "job", data: { log: n, act: "hang" } })));
       await logs(100);
-      work(queue, (job) => (runs.handler(job), promise), { concurrency: 200, leaseMs: 1_000 });
       await peer.kill();
-      await runs.until(100);
+      await runs.until(100, 8_000);
       open();
       await fixture.untilEmpty();
       expect(runs.data).toEqual(Array.from({ length: 100 }, (_, n) => ({ log: n, act: "hang" })));
@@ -162,13 +166,15 @@ export const crashBehaviour = (mode: RedisMode): void => {
     it("run when due though the only process that kept time for them was killed", async () => {
       const queue = make();
       const peer = await spawn();
-      await queue.add("job", { log: "due" }, { delayMs: 1_500 });
-      // The peer is the one that waits, so it has popped the markers.
-      await eventually(async () => expect(await fixture.db.exists(fixture.keysOf().wake)).toBe(0));
+      await fixture.untilParked(1);
       const runs = new Runs();
       work(queue, runs.handler);
+      await fixture.untilParked(2);
+      // Who waits longest pops the first marker: the peer keeps the time, and the worker here stands by.
+      await queue.add("job", { log: "due" }, { delayMs: 1_500 });
+      await eventually(async () => expect(await fixture.db.exists(fixture.keysOf().wake)).toBe(0));
       await peer.kill();
-      await runs.until(1, 20_000);
+      await runs.until(1, 9_000);
       expect(runs.jobs[0]!.crashes).toBe(0);
     });
   });

@@ -113,13 +113,13 @@ const decodeStep = (raw: unknown): StepReply => {
 /** The worker's one call. Its fence makes it safe: what a lost reply carried is found again by `recover`. */
 export const step: Script<
   readonly ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "failures", "dead", "revoked", "meta"],
-  readonly ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...failed"],
+  readonly ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
   StepReply
 > = defineScript({
   name: "queue.step",
   source: [entriesSource, readySource, deadSource, watchSource, stepSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "failures", "dead", "revoked", "meta"],
-  args: ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...failed"],
+  args: ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
   bytes: true,
   reply: decodeStep,
 });

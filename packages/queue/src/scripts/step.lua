@@ -18,9 +18,9 @@
 -- ARGV[5]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
 -- ARGV[6]   upkeep       string   how many jobs were completed since this worker last said so; empty: nothing to say
--- ARGV[7]   done         string   members of `leases` whose jobs are done, one a line
--- ARGV[n]   failed       string   for each job that failed: its member; `x` for dead or ms until the next attempt; its new
---                                 record for `failures`
+-- ARGV[7]   done         string   members of `leases` whose jobs are done, one a line; made ids only, which never come again
+-- ARGV[n]   others       string   for each other job that ended: its member; `d` for done, `x` for dead, or ms until the
+--                                 next attempt; its new record for `failures`, empty where it is done
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order; their entries, one a line;
 --           their records in `failures`, one a line, empty if none has one; members whose leases had been reclaimed, one a
@@ -44,7 +44,7 @@ local flags = ARGV[4]
 local bounds = ARGV[5]
 local upkeep = ARGV[6]
 local done = ARGV[7]
-local failed = { unpack(ARGV, 8) }
+local others = { unpack(ARGV, 8) }
 
 -- Libraries
 
@@ -64,7 +64,7 @@ local hasPlain = redis.call('LLEN', waiting) > 0
 redis.call('ZCARD', leases)
 redis.call('HLEN', jobs)
 local isRare = redis.call('EXISTS', prioritised, failures, revoked) > 0
-if isRare or looks or upkeep ~= '' or #failed > 0 then
+if isRare or looks or upkeep ~= '' or #others > 0 then
   redis.call('ZCARD', prioritised)
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', wake)
@@ -90,14 +90,12 @@ if done ~= '' then
     ids[#ids + 1] = (idOf(leasedEntry(member)))
   end
   if redis.call('ZREM', leases, unpack(members)) < #members then
-    -- Some were no longer held. Those that were reclaimed are refused; ids that callers gave may be somebody else's by now.
+    -- Some were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call,
+    -- or went with a failover; they are done in either case.
     local ended = {}
     for i, member in ipairs(members) do
-      if redis.call('ZSCORE', revoked, member) then
-        refused[#refused + 1] = member
-      elseif string.find(ids[i], '^%w%w%w%w%w%w%w%w%w%.%w%w%w%w$') then
-        ended[#ended + 1] = ids[i]
-      end
+      if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member
+      else ended[#ended + 1] = ids[i] end
     end
     ids = ended
   end
@@ -108,12 +106,15 @@ if done ~= '' then
 end
 
 local mayHaveDied = false
-for i = 1, #failed, 3 do
-  local member, verdict, record = failed[i], failed[i + 1], failed[i + 2]
+for i = 1, #others, 3 do
+  local member, verdict, record = others[i], others[i + 1], others[i + 2]
   local entry = leasedEntry(member)
   local id = idOf(entry)
   if redis.call('ZREM', leases, member) == 0 then
     if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member end
+  elseif verdict == 'd' then
+    redis.call('HDEL', jobs, id)
+    redis.call('HDEL', failures, id)
   elseif redis.call('HEXISTS', jobs, id) == 1 then
     redis.call('HSET', failures, id, record)
     isRare = true
