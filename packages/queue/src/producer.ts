@@ -25,6 +25,24 @@ const maxBytes = 1_024 * 1_024;
 /** How much the header, the plan and the protocol add to a payload, about. */
 const overheadBytes = 100;
 
+const sizeOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
+
+/** Jobs in order, as many together as one call carries. */
+export function* inCalls(jobs: readonly NewJob[]): Generator<readonly NewJob[]> {
+  let start = 0;
+  let bytes = 0;
+  for (const [index, job] of jobs.entries()) {
+    const size = sizeOf(job);
+    if (index > start && (index - start === maxAdded || bytes + size > maxBytes)) {
+      yield jobs.slice(start, index);
+      start = index;
+      bytes = 0;
+    }
+    bytes += size;
+  }
+  if (start < jobs.length) yield jobs.slice(start);
+}
+
 /** What `op` says: a call, and the id that the job had in it. */
 export const parseOp = (op: string): { readonly word: string; readonly id: string } => {
   const [, call = "", id = ""] = /^([0-9A-Za-z]{9}:\d+):(.+)$/s.exec(op) ?? [];
@@ -56,7 +74,7 @@ export class Producer {
       owner: `Queue ${JSON.stringify(name)}`,
       maxItems: maxAdded,
       maxBytes,
-      sizeOf: ({ payload }) => payload.length + overheadBytes,
+      sizeOf,
       maxPending,
       delayMs: 0,
     });

@@ -15,7 +15,7 @@ import {
   type WorkOptions,
 } from "./options.js";
 import { encodePayload, headOf } from "./payload.js";
-import { type NewJob, parseOp, Producer } from "./producer.js";
+import { inCalls, type NewJob, parseOp, Producer } from "./producer.js";
 import { maxRedriven } from "./scripts/index.js";
 import { Worker } from "./worker.js";
 
@@ -113,16 +113,14 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   async addAll(jobs: readonly JobToAdd<Jobs>[]): Promise<string[]> {
     this.#assertOpen();
     if (!Array.isArray(jobs)) throw new TypeError("Expected `jobs` to be an array");
-    const { maxPending } = this.#settings;
     const made = jobs.map((job) => {
       const { name, data, ...options } = job as Omit<AddOptions, "op" | "signal"> & { name: string; data: unknown };
       const terms = Object.keys(options).length === 0 ? this.#usual : jobTerms(options, this.#settings.job);
       return this.#newJob(name, data, terms);
     });
     const ids: string[] = [];
-    // No more at a time than may wait.
-    for (let start = 0; start < made.length; start += maxPending)
-      ids.push(...(await Promise.all(made.slice(start, start + maxPending).map((job) => this.#producer.add(job)))));
+    // One call's worth at a time, so that each has the whole deadline, however many there are.
+    for (const calls of inCalls(made)) ids.push(...(await Promise.all(calls.map((job) => this.#producer.add(job)))));
     return ids;
   }
 
