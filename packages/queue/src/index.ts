@@ -1,1 +1,19 @@
-export {};
+export { createQueue } from "./queue.js";
+export {
+  JobLeaseLostError,
+  JobPayloadError,
+  JobTimeoutError,
+  QueueEvictionError,
+  QueueFullError,
+  UnrecoverableError,
+} from "./errors.js";
+
+export type { Backoff, BackoffFunction } from "./backoff.js";
+export type { QueueErrorCode } from "./errors.js";
+export type { StoredError } from "./failure.js";
+export type { AnyJobs, Handler, Handlers, JobData, JobName, JobTypes } from "./handlers.js";
+export type { Job } from "./job.js";
+export type { DeadLetter } from "./letters.js";
+export type { AddOptions, CloseOptions, DeadLetterBounds, QueueOptions, WorkOptions } from "./options.js";
+export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
+export type { Worker, WorkerEvents } from "./worker.js";

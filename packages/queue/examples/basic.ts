@@ -1,0 +1,13 @@
+import { connect } from "@kit/core";
+import { createQueue } from "@kit/queue";
+
+type Jobs = { email: (data: { to: string }) => void };
+const redis = await connect();
+const queue = createQueue<Jobs>(redis, "mail", { maxAttempts: 5 });
+
+const worker = queue.work({ email: ({ data }) => console.log(`to ${data.to}`) }); // prints: to ann@example.org
+await queue.add("email", { to: "ann@example.org" });
+
+await new Promise((resolve) => worker.once("completed", resolve));
+await queue.close();
+await redis.close();

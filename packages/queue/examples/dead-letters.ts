@@ -1,0 +1,27 @@
+import { connect } from "@kit/core";
+import { createQueue, UnrecoverableError } from "@kit/queue";
+
+const redis = await connect();
+const queue = createQueue<{ charge: (data: { card: string }) => void }>(redis, "payments", {
+  maxAttempts: 3,
+  backoff: { firstMs: 20, factor: 2, jitter: 0 },
+});
+let isBankOpen = false;
+
+const worker = queue.work({
+  charge: ({ data, attempt }) => {
+    if (data.card === "") throw new UnrecoverableError("There is no card"); // trying again makes no sense
+    if (!isBankOpen) throw new Error(`The bank is closed (attempt ${attempt})`);
+  },
+});
+
+await queue.add("charge", { card: "4711" });
+await new Promise((resolve) => worker.once("dead", resolve));
+const [letter] = await queue.deadLetters();
+console.log(letter?.data, letter?.error?.message); // prints: [object Object] The bank is closed (attempt 3)
+
+isBankOpen = true;
+console.log(await queue.redrive()); // prints: 1
+await new Promise((resolve) => worker.once("completed", resolve));
+await queue.close();
+await redis.close();

@@ -1,0 +1,72 @@
+import { integerOption, optionsObject } from "@kit/core/toolkit";
+import type { Job } from "./job.js";
+
+/** How long a failed job waits for its next attempt: `firstMs`, and `factor` times as long after each further one. */
+export interface Backoff {
+  readonly firstMs: number;
+  /**
+   * 1 waits equally long each time.
+   *
+   * @default 2
+   */
+  readonly factor?: number | undefined;
+  /**
+   * No wait is longer.
+   *
+   * @default 3,600,000
+   */
+  readonly maxMs?: number | undefined;
+  /**
+   * By how much a wait may be shorter, at random: 0 not at all, 1 down to nothing. So jobs that failed together do not
+   * come back together.
+   *
+   * @default 0.5
+   */
+  readonly jitter?: number | undefined;
+}
+
+/** Says how long a job waits for its next attempt, in ms; -1 gives it up. */
+export type BackoffFunction = (failure: {
+  /** The attempt that failed, counted from 1. */
+  readonly attempt: number;
+  readonly error: unknown;
+  readonly job: Job;
+}) => number | Promise<number>;
+
+export interface RetryPolicy {
+  readonly maxAttempts: number;
+  readonly backoff: Backoff | undefined;
+}
+
+const numberOption = (name: string, value: unknown, min: number, max: number): number => {
+  if (typeof value !== "number" || !(value >= min && value <= max))
+    throw new RangeError(`Expected \`${name}\` to be a number from ${String(min)} to ${String(max)}`);
+  return value;
+};
+
+/** @throws {TypeError | RangeError} it is not what it should be. */
+export const backoffOption = (name: string, backoff: Backoff): Required<Backoff> => {
+  const {
+    firstMs,
+    factor = 2,
+    maxMs = 3_600_000,
+    jitter = 0.5,
+  } = optionsObject(name, backoff, ["firstMs", "factor", "maxMs", "jitter"]);
+  return {
+    firstMs: integerOption(`${name}.firstMs`, firstMs, 0),
+    factor: numberOption(`${name}.factor`, factor, 1, 1_000),
+    maxMs: integerOption(`${name}.maxMs`, maxMs, 0),
+    jitter: numberOption(`${name}.jitter`, jitter, 0, 1),
+  };
+};
+
+/** One that a job was added with has no other. */
+const usual: Backoff = { firstMs: 1_000 };
+
+/** The wait after an attempt that failed, counted from 1. */
+export const waitAfter = (attempt: number, backoff: Backoff = usual): number => {
+  const { firstMs, factor = 2, maxMs = 3_600_000, jitter = 0.5 } = backoff;
+  // 2 ** 30 ends the growth long before the product could become infinite.
+  const full = Math.min(maxMs, firstMs * factor ** Math.min(attempt - 1, 30));
+  return Math.round(full * (1 - jitter * Math.random()));
+};

@@ -1,0 +1,135 @@
+import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
+import { attach, type ClientContext, Deadline, isForbidden, isReplyError, serverError } from "@kit/core/toolkit";
+import { QueueEvictionError } from "./errors.js";
+import { type QueueKeys, queueKeys } from "./keys.js";
+import type { QueueSettings } from "./options.js";
+import * as scripts from "./scripts/index.js";
+
+/** One step, apart from what it ends. */
+export interface StepTerms {
+  readonly fence: string;
+  readonly count: number;
+  readonly leaseMs: number;
+  readonly flags: string;
+  readonly bounds: string;
+  readonly upkeep: string;
+}
+
+/** The scripts of one queue on one client. */
+export class QueueCommands {
+  readonly context: ClientContext;
+  readonly keys: QueueKeys;
+  readonly #name: string;
+  readonly #settings: QueueSettings;
+  readonly #onError: (error: KitError) => void;
+  #opened: Promise<void> | undefined;
+
+  /** `isolate`: on a connection of its own, whatever the settings say. */
+  constructor(
+    redis: RedisLike,
+    name: string,
+    settings: QueueSettings,
+    onError: (error: KitError) => void,
+    isolate: boolean | undefined = settings.attach.isolate,
+  ) {
+    this.context = attach(redis, { ...settings.attach, isolate });
+    try {
+      this.keys = queueKeys(this.context.prefix, name);
+    } catch (error) {
+      this.context.detach();
+      throw error;
+    }
+    this.#name = name;
+    this.#settings = settings;
+    this.#onError = onError;
+  }
+
+  /**
+   * Before the first command: that the data is of a known layout, and the server keeps it.
+   *
+   * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. All that a command rejects with.
+   */
+  open(deadlineMs: number = this.#settings.deadlineMs): Promise<void> {
+    this.#opened ??= this.#open(deadlineMs).catch((error: unknown) => {
+      this.#opened = undefined;
+      throw error;
+    });
+    return this.#opened;
+  }
+
+  add(
+    args: {
+      readonly producer: string;
+      readonly sequence: number;
+      readonly isNew: string;
+      readonly plan: string;
+      readonly blobs: readonly (string | Buffer)[];
+    },
+    deadline: Deadline,
+  ): Promise<number> {
+    return scripts.add.run(this.context, this.keys, args, { deadlineMs: Math.max(1, deadline.remainingMs) });
+  }
+
+  step(terms: StepTerms, done: string, others: readonly string[], signal?: AbortSignal): Promise<scripts.StepReply> {
+    const { deadlineMs } = this.#settings;
+    return scripts.step.run(this.context, this.keys, { ...terms, done, others }, { deadlineMs, signal });
+  }
+
+  heartbeat(
+    leaseMs: number,
+    members: readonly string[],
+    deadlineMs: number,
+  ): Promise<{ readonly now: number; readonly lost: readonly string[] }> {
+    return scripts.heartbeat.run(this.context, this.keys, { leaseMs, members: members.join("\n") }, { deadlineMs });
+  }
+
+  handBack(members: readonly string[]): Promise<number> {
+    const { deadlineMs } = this.#settings;
+    return scripts.handBack.run(this.context, this.keys, { members: members.join("\n") }, { deadlineMs });
+  }
+
+  /** Undoes a take whose reply was lost; resolves with how many jobs were returned. */
+  async recover(fence: string): Promise<number> {
+    const { deadlineMs } = this.#settings;
+    let total = 0;
+    for (let cursor = "0"; ;) {
+      const reply = await scripts.recover.run(this.context, this.keys, { fence, cursor }, { deadlineMs });
+      total += reply.returned;
+      if (reply.cursor === "0") return total;
+      ({ cursor } = reply);
+    }
+  }
+
+  letters(start: number, count: number): Promise<readonly scripts.StoredLetter[]> {
+    const { deadlineMs } = this.#settings;
+    return scripts.letters.run(this.context, this.keys, { start, count }, { deadlineMs });
+  }
+
+  redrive(verb: "redrive" | "drop", ids: readonly string[]): Promise<number> {
+    const { deadlineMs } = this.#settings;
+    return scripts.redrive.run(this.context, this.keys, { verb, ids: ids.join("\n") }, { deadlineMs });
+  }
+
+  async #open(deadlineMs: number): Promise<void> {
+    await scripts.open.run(this.context, this.keys, { layout: scripts.layout }, { deadlineMs });
+    if (!this.#settings.allowEviction) await this.#checkEviction(deadlineMs);
+  }
+
+  async #checkEviction(deadlineMs: number): Promise<void> {
+    const what = "INFO memory";
+    const call = { what, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
+    try {
+      const info = String(await this.context.executor.run("INFO", ["memory"], call));
+      const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? "noeviction";
+      if (policy !== "noeviction" && !/^maxmemory:0\r?$/m.test(info)) throw new QueueEvictionError(this.#name, policy);
+    } catch (error) {
+      if (!isReplyError(error)) throw error;
+      const failure = serverError(error, what);
+      if (!isForbidden(error)) throw failure;
+      this.#onError(failure);
+    }
+  }
+}
+
+/** Whether a call may have had its effect. */
+export const isUnknown = (error: unknown): boolean => error instanceof KitUnknownOutcomeError;

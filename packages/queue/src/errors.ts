@@ -1,0 +1,105 @@
+import { KitError } from "@kit/core";
+
+/**
+ * Codes of the queue's own errors.
+ *
+ * - `KIT_QUEUE_PAYLOAD`: what was to be added cannot be stored, or is too large
+ * - `KIT_QUEUE_FULL`: too many adds wait to be sent
+ * - `KIT_QUEUE_EVICTION`: the server may evict keys, and with them jobs
+ * - `KIT_JOB_LEASE_LOST`: a job's lease ended while its handler ran; it may run elsewhere
+ * - `KIT_JOB_TIMEOUT`: a handler took longer than its job allows
+ * - `KIT_JOB_UNRECOVERABLE`: a handler said that trying again makes no sense
+ */
+export type QueueErrorCode =
+  | "KIT_QUEUE_PAYLOAD"
+  | "KIT_QUEUE_FULL"
+  | "KIT_QUEUE_EVICTION"
+  | "KIT_JOB_LEASE_LOST"
+  | "KIT_JOB_TIMEOUT"
+  | "KIT_JOB_UNRECOVERABLE";
+
+const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
+
+/** What was to be added cannot be stored. Nothing was added. */
+export class JobPayloadError extends KitError {
+  override name = "JobPayloadError";
+  /** The job's name. */
+  readonly job: string;
+
+  constructor(job: string, reason: string, cause?: unknown) {
+    super("KIT_QUEUE_PAYLOAD", `The data of a ${shown(job)} job ${reason}`, { cause });
+    this.job = job;
+  }
+}
+
+/** `maxPending` adds already wait to be sent: the server cannot keep up, or is away. Nothing was added. */
+export class QueueFullError extends KitError {
+  override name = "QueueFullError";
+  readonly queue: string;
+  readonly maxPending: number;
+
+  constructor(queue: string, maxPending: number) {
+    super("KIT_QUEUE_FULL", `Queue ${shown(queue)} has ${String(maxPending)} adds waiting to be sent`, {
+      retryable: true,
+    });
+    this.queue = queue;
+    this.maxPending = maxPending;
+  }
+}
+
+/** The server may evict keys under memory pressure, and with them jobs. */
+export class QueueEvictionError extends KitError {
+  override name = "QueueEvictionError";
+  readonly queue: string;
+  /** The server's `maxmemory-policy`. */
+  readonly policy: string;
+
+  constructor(queue: string, policy: string) {
+    super(
+      "KIT_QUEUE_EVICTION",
+      `Queue ${shown(queue)} would lose jobs: the server's maxmemory-policy is ${policy}, not noeviction`,
+    );
+    this.queue = queue;
+    this.policy = policy;
+  }
+}
+
+/** The lease of a running job ended: another worker may run it, too. The reason of `job.signal`. */
+export class JobLeaseLostError extends KitError {
+  override name = "JobLeaseLostError";
+  readonly job: string;
+  readonly id: string;
+
+  constructor(job: string, id: string) {
+    super("KIT_JOB_LEASE_LOST", `The lease of ${shown(job)} job ${shown(id)} ended while it ran`);
+    this.job = job;
+    this.id = id;
+  }
+}
+
+/** A handler took longer than `timeoutMs`. The reason of `job.signal`, and the error of the attempt. */
+export class JobTimeoutError extends KitError {
+  override name = "JobTimeoutError";
+  readonly job: string;
+  readonly timeoutMs: number;
+
+  constructor(job: string, timeoutMs: number) {
+    super("KIT_JOB_TIMEOUT", `A ${shown(job)} job took longer than ${String(timeoutMs)} ms`);
+    this.job = job;
+    this.timeoutMs = timeoutMs;
+  }
+}
+
+/**
+ * Thrown by a handler: the job goes to the dead letters at once, whatever attempts it has left.
+ *
+ * @example
+ * throw new UnrecoverableError("There is no such address");
+ */
+export class UnrecoverableError extends KitError {
+  override name = "UnrecoverableError";
+
+  constructor(message: string, options: { readonly cause?: unknown } = {}) {
+    super("KIT_JOB_UNRECOVERABLE", message, options);
+  }
+}

@@ -1,0 +1,49 @@
+/** What is kept of an error, as JSON: a thrown value of any kind. */
+export interface StoredError {
+  readonly name: string;
+  readonly message: string;
+  readonly code?: string;
+  readonly stack?: string;
+}
+
+const mostMessage = 1_024;
+const mostStack = 4_096;
+
+const cut = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text);
+
+const textOf = (value: unknown): string => {
+  try {
+    return typeof value === "string" ? value : (JSON.stringify(value) ?? String(value));
+  } catch {
+    return Object.prototype.toString.call(value);
+  }
+};
+
+export const storedError = (error: unknown): StoredError => {
+  if (!(error instanceof Error)) return { name: typeof error, message: cut(textOf(error), mostMessage) };
+  const { code } = error as { readonly code?: unknown };
+  return {
+    name: error.name,
+    message: cut(error.message, mostMessage),
+    ...(typeof code === "string" ? { code } : {}),
+    ...(error.stack === undefined ? {} : { stack: cut(error.stack, mostStack) }),
+  };
+};
+
+/** The record of a job in `failures`: one line. */
+export const recordOf = (attempts: number, crashes: number, error: StoredError): string =>
+  `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}`;
+
+/** What a record says. */
+export const parseRecord = (
+  record: string,
+): { readonly attempts: number; readonly crashes: number; readonly error: StoredError | undefined } => {
+  const [attempts, crashes, text = ""] = record.split("\t");
+  let error: StoredError | undefined;
+  try {
+    error = text === "" ? undefined : (JSON.parse(text) as StoredError);
+  } catch {
+    error = undefined;
+  }
+  return { attempts: Number(attempts ?? 0), crashes: Number(crashes ?? 0), error };
+};

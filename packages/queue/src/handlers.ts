@@ -1,0 +1,41 @@
+import type { Job } from "./job.js";
+
+/**
+ * The jobs of a queue: for each name a function from its data to its result. Only the types count.
+ *
+ * @example
+ * type Jobs = { email: (data: { to: string }) => void; resize: (data: { url: string }) => Uint8Array };
+ */
+export type JobTypes<Jobs> = { readonly [Name in keyof Jobs]: (data: never) => unknown };
+
+/** Names, where nothing else is said: any, with data of any kind. */
+export type AnyJobs = Record<string, (data: unknown) => unknown>;
+
+export type JobName<Jobs> = keyof Jobs & string;
+
+/** The data of a job. */
+export type JobData<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...data: infer Data) => unknown
+  ? Data extends readonly []
+    ? undefined
+    : Data[0]
+  : never;
+
+/** Runs jobs of one name. What it throws, or rejects with, is a failed attempt. */
+export type Handler<Jobs, Name extends JobName<Jobs>> = (job: Job<Name, JobData<Jobs, Name>>) => unknown;
+
+/** A handler for every name. */
+export type Handlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };
+
+type AnyHandler = (job: Job) => unknown;
+
+/** @throws {TypeError} it is not an object of functions. */
+export const handlerMap = <Jobs>(handlers: Handlers<Jobs>): ReadonlyMap<string, AnyHandler> => {
+  const given: unknown = handlers;
+  if (typeof given !== "object" || given === null)
+    throw new TypeError("Expected `handlers` to be an object of functions");
+  const entries = Object.entries(given);
+  for (const [name, handler] of entries)
+    if (typeof handler !== "function")
+      throw new TypeError(`Expected the handler of ${JSON.stringify(name)} to be a function, got ${typeof handler}`);
+  return new Map(entries as [string, AnyHandler][]);
+};

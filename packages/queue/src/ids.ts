@@ -1,0 +1,76 @@
+import { randomInt } from "node:crypto";
+
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+const randomText = (length: number): string =>
+  Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join("");
+
+/** A count of fixed width, so that texts sort as their numbers do. */
+const counted = (count: number, width: number): string => count.toString(36).padStart(width, "0");
+
+/** Ids of one producer: no more than four digits of base 36, so that they all have 14 characters. */
+const idsPerProducer = 36 ** 4;
+
+const madeId = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
+
+/** Whether an id was made by a producer, and so never comes again. A caller's own id must not look like one. */
+export const isMade = (id: string): boolean => id.length === 14 && id.charCodeAt(9) === 46 && madeId.test(id);
+
+/**
+ * Makes ids that are known before the server sees them, and numbers the calls that carry them. Nine random characters
+ * are 53 bits: of a million producers two agree with a probability of 1 in 18,000, and would also have to count alike.
+ */
+export class IdSource {
+  producer: string = randomText(9);
+  /** Whether the last call is the first one, or the first in an hour that says so. */
+  isNew = true;
+  #shownAt = -Infinity;
+  #made = 0;
+  #sequence = 0;
+
+  /** So many ids, all of one producer. */
+  take(count: number): string[] {
+    if (this.#made + count > idsPerProducer) this.retire();
+    return Array.from({ length: count }, () => `${this.producer}.${counted(this.#made++, 4)}`);
+  }
+
+  /** The number of the next call of this producer: about the time, so that the oldest producers sort first. */
+  nextSequence(now: number): number {
+    this.isNew = now - this.#shownAt > 3_600_000;
+    if (this.isNew) this.#shownAt = now;
+    this.#sequence = Math.max(this.#sequence + 1, now);
+    return this.#sequence;
+  }
+
+  /** Goes on under a new name: what became of the last call of this one is not known. */
+  retire(): void {
+    this.producer = randomText(9);
+    this.#made = 0;
+    this.#sequence = 0;
+    this.#shownAt = -Infinity;
+  }
+}
+
+/** Fences of one worker, each for one take: 12 characters. */
+export class FenceSource {
+  readonly #worker = randomText(7);
+  #made = 0;
+
+  next(): string {
+    this.#made = (this.#made + 1) % 36 ** 5;
+    return this.#worker + counted(this.#made, 5);
+  }
+}
+
+/** How many characters of a member of `leases` are its fence. */
+export const fenceWidth = 12;
+
+/** How a job stands in lists of work. */
+export const entryOf = (id: string, priority: number): string => (priority === 0 ? id : `!${String(priority)}!${id}`);
+
+/** The id and priority of an entry. */
+export const partsOf = (entry: string): { readonly id: string; readonly priority: number } => {
+  if (!entry.startsWith("!")) return { id: entry, priority: 0 };
+  const end = entry.indexOf("!", 1);
+  return { id: entry.slice(end + 1), priority: Number(entry.slice(1, end)) };
+};

@@ -1,0 +1,391 @@
+import type { KitError } from "@kit/core";
+import { atDeadline, backoffMs, type Deadline, pause } from "@kit/core/toolkit";
+import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
+import { FenceSource, isMade, partsOf } from "./ids.js";
+import { TakenJob } from "./job.js";
+import { JobLeases } from "./leases.js";
+import type { WorkSettings } from "./options.js";
+import { parseBlob, type StoredJob } from "./payload.js";
+import { maxEnded, type Reclaimed, type StepReply } from "./scripts/index.js";
+import { type Marker, Waiter } from "./wait.js";
+
+/** How a job ends: done, dead, or tried again after so many ms. */
+export interface Ending {
+  readonly job: TakenJob;
+  readonly verdict: "done" | "dead" | number;
+  /** What is kept in `failures`; empty where it is done. */
+  readonly record: string;
+  readonly error: unknown;
+}
+
+/** Whom the intake works for. */
+export interface IntakeHost {
+  /** How many jobs to take, while `pending` more may come and `ending` slots become free with the same call. */
+  demand(pending: number, ending: number): number;
+  deliver(jobs: readonly TakenJob[]): void;
+  /** The server has ended the job, or refused to since its lease had been taken back. */
+  ended(ending: Ending, isAccepted: boolean): void;
+  lost(job: TakenJob): void;
+  reclaimed(leases: readonly Reclaimed[]): void;
+  error(error: KitError): void;
+}
+
+/** The second call travels while the first one is being answered; a third gained nothing when measured. */
+const maxInFlight = 2;
+/** At more than 250 the replies become so long that they hold up everything else. */
+const maxTaken = 250;
+const maxTakenBytes = 4 * 1_024 * 1_024;
+/** Of those that the server ends one by one: failed ones, and such as have an id of their caller. */
+const maxOthers = 100;
+const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
+/** Due jobs and ended leases are not looked for more often than this, unless there is a reason to. */
+const lookEveryMs = 5;
+/** How long others wait in case the exact one is gone. */
+const backupMs = { least: 50, spread: 200 };
+const longestTimerMs = 1_000_000_000;
+
+/** A job whose header cannot be read. */
+const damaged: StoredJob = {
+  addedAt: 0,
+  header: { name: "", maxAttempts: 1, backoff: undefined, timeoutMs: undefined, priority: 0, isBytes: true },
+  start: 0,
+};
+
+/**
+ * Everything between one worker and one queue: takes jobs, ends them, waits when there are none, keeps their leases, and
+ * finds again what a lost reply carried.
+ */
+export class Intake {
+  readonly leases: JobLeases;
+  readonly #commands: QueueCommands;
+  readonly #settings: WorkSettings;
+  readonly #bounds: string;
+  readonly #host: IntakeHost;
+  readonly #fences = new FenceSource();
+  readonly #waiter: Waiter;
+  readonly #lostFences = new Set<string>();
+  #outbox: Ending[] = [];
+  /** Ended jobs whose end the server has not confirmed. */
+  #unconfirmed = 0;
+  #inFlight = 0;
+  /** How many jobs the calls under way may bring, the wait among them. */
+  #pending = 0;
+  #isTaking = true;
+  #isWaiting = false;
+  /** The last take found less than it wanted. */
+  #isDrained = false;
+  #isDisposed = false;
+  #immediate: NodeJS.Immediate | undefined;
+  #retryTimer: NodeJS.Timeout | undefined;
+  #failures = 0;
+  #isRecovering = false;
+  #blobBytes = 1_024;
+  #completed = 0;
+  #upkeepAt = 0;
+  #watchedAt = -Infinity;
+  #lookedAt = -Infinity;
+  #mustLook = true;
+  /** Waits for the next instant exactly; others wait a little longer. */
+  #isTimekeeper = false;
+  #timer: NodeJS.Timeout | undefined;
+  #isTimerForDue = false;
+  /** The timer for a due job has fired, and what it found is not known yet. */
+  #hasFiredForDue = false;
+  readonly #idle = new Set<() => void>();
+
+  constructor(commands: QueueCommands, settings: WorkSettings, deadLetters: string, host: IntakeHost) {
+    this.#commands = commands;
+    this.#settings = settings;
+    this.#bounds = `${String(settings.maxCrashes)} ${deadLetters}`;
+    this.#host = host;
+    const error = (failure: KitError): void => host.error(failure);
+    this.leases = new JobLeases(commands, settings.leaseMs, { lost: (job) => host.lost(job), error });
+    this.#waiter = new Waiter(commands, { lost: (fence) => this.#lose(fence), error });
+  }
+
+  /** Ended jobs whose end the server has not confirmed. */
+  get unconfirmed(): number {
+    return this.#unconfirmed;
+  }
+
+  end(ending: Ending): void {
+    this.#unconfirmed++;
+    this.#outbox.push(ending);
+    if (ending.verdict === "done") this.#completed++;
+  }
+
+  /** Soon, so that what ends in the same turn goes together. */
+  schedule(): void {
+    this.#immediate ??= setImmediate(() => {
+      this.#immediate = undefined;
+      this.pump();
+    });
+  }
+
+  /** Sends what is to be sent, and takes what is wanted; or waits. */
+  pump(): void {
+    if (this.#isDisposed || this.#retryTimer) return;
+    while (this.#inFlight < maxInFlight) {
+      const ending = Math.min(this.#outbox.length, maxEnded);
+      const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting;
+      const wanted = mayTake ? this.#wanted(ending) : 0;
+      if (wanted === 0 && ending === 0 && !(this.#mustLook && !this.#isWaiting && this.#isTaking)) break;
+      void this.#call(wanted);
+    }
+    if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0) {
+      const wanted = this.#wanted(0);
+      if (wanted > 0) void this.#wait(wanted);
+    }
+  }
+
+  /** Takes no more, and ends the wait. */
+  stopTaking(): void {
+    this.#isTaking = false;
+    clearTimeout(this.#timer);
+    this.#waiter.close();
+  }
+
+  /** Returns jobs to the front of the queue. Failing that, their leases end by themselves. */
+  async handBack(jobs: readonly TakenJob[]): Promise<void> {
+    if (jobs.length === 0) return;
+    for (const job of jobs) {
+      job.state = "ended";
+      this.leases.release(job);
+    }
+    for (let start = 0; start < jobs.length; start += maxEnded)
+      await this.#commands
+        .handBack(jobs.slice(start, start + maxEnded).map(({ member }) => member))
+        .catch((error: unknown) => this.#host.error(error as KitError));
+  }
+
+  /** Resolves once the server has confirmed all ends and nothing is lost, or at `deadline`. */
+  async settle(deadline: Deadline): Promise<void> {
+    this.pump();
+    if (this.#isSettled) return;
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        this.#idle.delete(done);
+        cancel();
+        resolve();
+      };
+      const cancel = atDeadline(deadline, done);
+      this.#idle.add(done);
+    });
+  }
+
+  dispose(): void {
+    this.#isDisposed = true;
+    if (this.#immediate) clearImmediate(this.#immediate);
+    clearTimeout(this.#retryTimer);
+    clearTimeout(this.#timer);
+    this.leases.close();
+  }
+
+  get #isSettled(): boolean {
+    const isSending = this.#inFlight > 0 || this.#isWaiting;
+    return this.#unconfirmed === 0 && !isSending && this.#lostFences.size === 0;
+  }
+
+  #wanted(ending: number): number {
+    const most = Math.max(1, Math.min(maxTaken, Math.floor(maxTakenBytes / this.#blobBytes)));
+    return Math.min(this.#host.demand(this.#pending, ending), most);
+  }
+
+  #terms(count: number, isWoken: boolean): StepTerms {
+    const now = performance.now();
+    const looks = isWoken || this.#mustLook || now - this.#lookedAt >= lookEveryMs;
+    if (looks) {
+      this.#lookedAt = now;
+      this.#mustLook = false;
+    }
+    const { leaseMs } = this.#settings;
+    const tells = count > 0 && this.leases.size === 0 && now - this.#watchedAt > leaseMs / 2;
+    const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${tells ? "s" : ""}`;
+    return { fence: this.#fences.next(), count, leaseMs, flags, bounds: this.#bounds, upkeep: this.#upkeep(now) };
+  }
+
+  /** Counts go to the server once a second; at least once a minute dead letters are looked at for their age. */
+  #upkeep(now: number): string {
+    if (now - this.#upkeepAt < (this.#completed > 0 && this.#isTaking ? 1_000 : 60_000) && this.#isTaking) return "";
+    if (this.#completed === 0 && !this.#isTaking) return "";
+    this.#upkeepAt = now;
+    const text = String(this.#completed);
+    this.#completed = 0;
+    return text;
+  }
+
+  async #call(count: number): Promise<void> {
+    const endings = this.#takeEndings();
+    const terms = this.#terms(count, false);
+    const done: string[] = [];
+    const others: string[] = [];
+    for (const { job, verdict, record } of endings)
+      if (verdict === "done" && isMade(job.id)) done.push(job.member);
+      else others.push(job.member, verdictWords[verdict] ?? String(verdict), record);
+    this.#inFlight++;
+    this.#pending += count;
+    const sentAt = performance.now();
+    const outcome = await this.#commands.step(terms, done.join("\n"), others).catch((error: unknown) => ({ error }));
+    this.#inFlight--;
+    this.#pending -= count;
+    if ("error" in outcome) {
+      this.#outbox.unshift(...endings);
+      if (isUnknown(outcome.error)) {
+        for (const { job } of endings) job.isRepeat = true;
+        this.#lose(terms.fence);
+      }
+      this.#fail(outcome.error as KitError);
+    } else {
+      this.#failures = 0;
+      this.#confirm(endings, outcome.refused);
+      this.#receive(outcome, terms, sentAt, undefined);
+    }
+    this.#notifyIdle();
+    this.pump();
+  }
+
+  #takeEndings(): readonly Ending[] {
+    let others = 0;
+    const last = this.#outbox.findIndex(
+      ({ job, verdict }) => (verdict !== "done" || !isMade(job.id)) && ++others > maxOthers,
+    );
+    return this.#outbox.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
+  }
+
+  #confirm(endings: readonly Ending[], refused: readonly string[]): void {
+    const isRefused = refused.length === 0 ? undefined : new Set(refused);
+    this.#unconfirmed -= endings.length;
+    for (const ending of endings) {
+      const { job } = ending;
+      job.state = "ended";
+      this.leases.release(job);
+      this.#host.ended(ending, !isRefused?.has(job.member));
+    }
+  }
+
+  async #wait(count: number): Promise<void> {
+    this.#isWaiting = true;
+    this.#pending += count;
+    const terms = this.#terms(count, true);
+    const woken = await this.#waiter.wait(terms);
+    this.#isWaiting = false;
+    this.#pending -= count;
+    if (woken) this.#receive(woken.reply, terms, woken.sentAt, woken.marker);
+    // What was missed meanwhile is seen by the next look.
+    else this.#mustLook = true;
+    this.#notifyIdle();
+    this.pump();
+  }
+
+  #receive(reply: StepReply, { fence, count, flags }: StepTerms, sentAt: number, marker: Marker | undefined): void {
+    const { context, keys } = this.#commands;
+    const takenAt = Math.floor(reply.nowMicros / 1_000);
+    context.clockOf(keys.leases).observe(sentAt, takenAt);
+    if (count > 0) this.#isDrained = reply.entries.length < count;
+    if (reply.reclaimed.length > 0) {
+      this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
+      this.#host.reclaimed(reply.reclaimed);
+    }
+    this.#judgeTimekeeper(reply, marker);
+    this.#arm(reply, marker === "timer" || marker === "backup");
+    if (reply.entries.length === 0) return;
+    if (flags.includes("s")) this.#watchedAt = performance.now();
+    const leaseUntil = this.leases.endOf(takenAt, sentAt);
+    const jobs = reply.entries.map((entry, index) => {
+      const blob = reply.blobs[index] ?? Buffer.alloc(0);
+      this.#blobBytes += (blob.length - this.#blobBytes) / 64;
+      const [attempts, crashes] = (reply.records[index] ?? "").split("\t", 2);
+      const { id } = partsOf(entry);
+      const stored = parse(blob);
+      return new TakenJob({
+        ...stored,
+        id,
+        entry,
+        fence,
+        blob,
+        takenAt,
+        leaseUntil,
+        failures: Number(attempts ?? 0),
+        crashes: Number(crashes ?? 0),
+      });
+    });
+    this.leases.hold(jobs);
+    if (this.#isTaking) this.#host.deliver(jobs);
+    else void this.handBack(jobs);
+  }
+
+  /** A call was lost, and perhaps took jobs. Its fence is forgotten only once they have been found. */
+  #lose(fence: string): void {
+    this.#lostFences.add(fence);
+    if (!this.#isRecovering) void this.#recover();
+  }
+
+  async #recover(): Promise<void> {
+    this.#isRecovering = true;
+    for (let attempt = 1; this.#lostFences.size > 0 && !this.#isDisposed;)
+      for (const fence of this.#lostFences)
+        try {
+          await this.#commands.recover(fence);
+          this.#lostFences.delete(fence);
+          attempt = 1;
+        } catch (error) {
+          this.#host.error(error as KitError);
+          await pause(backoffMs(++attempt, 50, 2_000));
+        }
+    this.#isRecovering = false;
+    this.#notifyIdle();
+  }
+
+  #fail(error: KitError): void {
+    this.#mustLook = true;
+    this.#host.error(error);
+    if (this.#isDisposed) return;
+    this.#retryTimer ??= setTimeout(
+      () => {
+        this.#retryTimer = undefined;
+        this.pump();
+      },
+      backoffMs(++this.#failures + 1, 20, 2_000),
+    ).unref();
+  }
+
+  /** Popping `timer` makes a worker the exact one, finding due work too; coming too late for it ends that. */
+  #judgeTimekeeper({ promoted, nextDue = 0, nowMicros }: StepReply, marker: Marker | undefined): void {
+    if (marker === "timer" || promoted > 0) this.#isTimekeeper = true;
+    else if (this.#hasFiredForDue && nextDue - nowMicros / 1_000 > backupMs.least) this.#isTimekeeper = false;
+    if (nextDue > 0) this.#hasFiredForDue = false;
+  }
+
+  /** Sets the timer for the next due job or the next end of a lease. */
+  #arm({ nextDue, nextEnd, nowMicros }: StepReply, isTold: boolean): void {
+    if (nextDue === undefined || nextEnd === undefined || !this.#isTaking) return;
+    clearTimeout(this.#timer);
+    const now = nowMicros / 1_000;
+    // Told to watch, but what there was to watch is gone already: what comes in its place ends no sooner than this.
+    const told = isTold ? now + this.#settings.leaseMs : Infinity;
+    const at = Math.min(nextDue, nextEnd, told);
+    this.#isTimerForDue = nextDue === at;
+    if (at === Infinity) return;
+    const later = this.#isTimekeeper ? 0 : backupMs.least + Math.random() * backupMs.spread;
+    const waitMs = Math.min(longestTimerMs, Math.max(0, Math.ceil(at - now)) + later);
+    this.#timer = setTimeout(() => {
+      this.#mustLook = true;
+      this.#hasFiredForDue = this.#isTimerForDue;
+      if (this.#isWaiting && this.#inFlight < maxInFlight && !this.#retryTimer) void this.#call(0);
+      else this.pump();
+    }, waitMs);
+    this.#timer.unref();
+  }
+
+  #notifyIdle(): void {
+    if (this.#isSettled) for (const done of [...this.#idle]) done();
+  }
+}
+
+const parse = (blob: Buffer): StoredJob => {
+  try {
+    return parseBlob(blob);
+  } catch {
+    return damaged;
+  }
+};

@@ -1,0 +1,115 @@
+import type { JobHeader } from "./payload.js";
+
+/** A job as its handler sees it. */
+export interface Job<Name extends string = string, Data = unknown> {
+  readonly id: string;
+  readonly name: Name;
+  readonly data: Data;
+  /** Which attempt this is, counted from 1. A crash is no attempt. */
+  readonly attempt: number;
+  readonly maxAttempts: number;
+  /** How often a worker died, or went unheard, while it had this job. */
+  readonly crashes: number;
+  readonly priority: number;
+  /** When it was added: epoch ms of the server's clock as its producer knew it. */
+  readonly addedAt: number;
+  /** When this worker took it: epoch ms of the server's clock. */
+  readonly takenAt: number;
+  /**
+   * Aborts when the handler should stop: its lease is lost (JobLeaseLostError), its time is over (JobTimeoutError), or the
+   * worker closes (KitClosedError).
+   */
+  readonly signal: AbortSignal;
+}
+
+/** Where a taken job stands: what became of its handler, and whether its lease is still ours. */
+export type JobState = "held" | "running" | "ending" | "ended";
+
+/** A job that this worker has taken. Nothing is made for it that its handler does not ask for. */
+export class TakenJob implements Job {
+  readonly id: string;
+  readonly entry: string;
+  /** Its member of `leases`. */
+  readonly member: string;
+  readonly header: JobHeader;
+  readonly blob: Buffer;
+  /** Where the payload begins in `blob`. */
+  readonly start: number;
+  readonly addedAt: number;
+  readonly takenAt: number;
+  /** Attempts that have failed. */
+  readonly failures: number;
+  readonly crashes: number;
+  data: unknown;
+  state: JobState = "held";
+  /** Whether the end of it was sent before, in a call whose reply was lost. */
+  isRepeat = false;
+  /** Until when the lease is surely ours, on our own monotonic clock. */
+  leaseUntil: number;
+  startedAt = 0;
+  timer: NodeJS.Timeout | undefined;
+  #controller: AbortController | undefined;
+  #reason: Error | undefined;
+
+  constructor(of: {
+    readonly id: string;
+    readonly entry: string;
+    readonly fence: string;
+    readonly header: JobHeader;
+    readonly blob: Buffer;
+    readonly start: number;
+    readonly addedAt: number;
+    readonly takenAt: number;
+    readonly failures: number;
+    readonly crashes: number;
+    readonly leaseUntil: number;
+  }) {
+    this.id = of.id;
+    this.entry = of.entry;
+    this.member = of.fence + of.entry;
+    this.header = of.header;
+    this.blob = of.blob;
+    this.start = of.start;
+    this.addedAt = of.addedAt;
+    this.takenAt = of.takenAt;
+    this.failures = of.failures;
+    this.crashes = of.crashes;
+    this.leaseUntil = of.leaseUntil;
+  }
+
+  get name(): string {
+    return this.header.name;
+  }
+
+  get attempt(): number {
+    return this.failures + 1;
+  }
+
+  get maxAttempts(): number {
+    return this.header.maxAttempts;
+  }
+
+  get priority(): number {
+    return this.header.priority;
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#reason) this.#controller.abort(this.#reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /** Why its handler should stop; undefined: it should not. */
+  get stopReason(): Error | undefined {
+    return this.#reason;
+  }
+
+  /** Has the handler stop, if it listens. The first reason counts. */
+  stop(reason: Error): void {
+    if (this.#reason) return;
+    this.#reason = reason;
+    this.#controller?.abort(reason);
+  }
+}

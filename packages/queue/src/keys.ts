@@ -1,0 +1,52 @@
+import { keyspace } from "@kit/core";
+
+/**
+ * Every key that this package writes. All of one queue share the hash tag `{name}`, so one slot.
+ *
+ * An entry is a job's id, or `!priority!id` where the priority is not 0. A fence is 12 characters of one take.
+ *
+ * | Key                            | Type | Content                                                                        | Life                           |
+ * | ------------------------------ | ---- | ------------------------------------------------------------------------------ | ------------------------------ |
+ * | `kit:queue:{name}:jobs`        | hash | id → header line, line feed, payload                                           | each field as long as its job  |
+ * | `kit:queue:{name}:waiting`     | list | ids of ready jobs of priority 0, the next one first                            | while there are some           |
+ * | `kit:queue:{name}:prioritised` | zset | ids of the other ready jobs → priority × 2^33 + place                          | while there are some           |
+ * | `kit:queue:{name}:delayed`     | zset | entry → server ms at which it is due                                           | while there are some           |
+ * | `kit:queue:{name}:leases`      | zset | fence + entry → server ms at which the lease ends                              | while there are some           |
+ * | `kit:queue:{name}:failures`    | hash | id → attempts, crashes, last error                                             | each field as long as its job  |
+ * | `kit:queue:{name}:dead`        | zset | id → server ms of its death                                                    | bounded by count, age, bytes   |
+ * | `kit:queue:{name}:wake`        | zset | markers that wake workers: `job`, `timer`, `backup`                            | until a worker pops them       |
+ * | `kit:queue:{name}:revoked`     | zset | leases that ended without their holder; fences that may take nothing           | 10 minutes after the last      |
+ * | `kit:queue:{name}:producers`   | zset | producer → number of its last add                                              | a day after the last new one   |
+ * | `kit:queue:{name}:meta`        | hash | `layout`, `watchedAt`, `deadBytes`, and counts                                 | for good                       |
+ */
+export interface QueueKeys {
+  readonly jobs: string;
+  readonly waiting: string;
+  readonly prioritised: string;
+  readonly delayed: string;
+  readonly leases: string;
+  readonly failures: string;
+  readonly dead: string;
+  readonly wake: string;
+  readonly revoked: string;
+  readonly producers: string;
+  readonly meta: string;
+}
+
+/** The keys of one queue. */
+export const queueKeys = (prefix: string, name: string): QueueKeys => {
+  const head = keyspace("queue", prefix).base(name);
+  return {
+    jobs: `${head}jobs`,
+    waiting: `${head}waiting`,
+    prioritised: `${head}prioritised`,
+    delayed: `${head}delayed`,
+    leases: `${head}leases`,
+    failures: `${head}failures`,
+    dead: `${head}dead`,
+    wake: `${head}wake`,
+    revoked: `${head}revoked`,
+    producers: `${head}producers`,
+    meta: `${head}meta`,
+  };
+};

@@ -1,0 +1,142 @@
+import type { KitError } from "@kit/core";
+import { lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
+import type { QueueCommands } from "./commands.js";
+import type { TakenJob } from "./job.js";
+import { maxEnded } from "./scripts/index.js";
+
+/** How much of a lease passes between two heartbeats. */
+const heartbeatShare = 0.3;
+/** Leases with less than this share left are renewed; the others can wait for the next heartbeat. */
+const renewShare = 0.75;
+
+/** What the keeper tells. */
+export interface LeaseEvents {
+  /** The job's lease has ended, or may have: by our clock, or by the server's word. */
+  readonly lost: (job: TakenJob) => void;
+  readonly error: (error: KitError) => void;
+}
+
+/**
+ * The leases of one worker: one heartbeat for all, on core's scheduler, which notices when the machine slept. Losing a lease
+ * is decided by our own clock, too, since a silent server tells nothing.
+ */
+export class JobLeases implements ScheduledLease {
+  readonly group = "";
+  readonly renewSlackMs = 0;
+  renewAt: number = Infinity;
+  deadlineAt: number = Infinity;
+  heapIndex = -1;
+  readonly #held = new Set<TakenJob>();
+  readonly #commands: QueueCommands;
+  readonly #leaseMs: number;
+  readonly #events: LeaseEvents;
+  #isClosed = false;
+
+  constructor(commands: QueueCommands, leaseMs: number, events: LeaseEvents) {
+    this.#commands = commands;
+    this.#leaseMs = leaseMs;
+    this.#events = events;
+  }
+
+  get size(): number {
+    return this.#held.size;
+  }
+
+  get jobs(): Iterable<TakenJob> {
+    return this.#held;
+  }
+
+  /** The local instant until which a lease surely lasts that the server gave at `serverMs`. */
+  endOf(serverMs: number, sentAt: number): number {
+    const clock = this.#commands.context.clockOf(this.#commands.keys.leases);
+    return clock.earliest(serverMs + this.#leaseMs) ?? sentAt + lowerBoundMs(this.#leaseMs);
+  }
+
+  hold(jobs: readonly TakenJob[]): void {
+    const [first] = jobs;
+    if (!first) return;
+    for (const job of jobs) this.#held.add(job);
+    if (this.heapIndex >= 0) {
+      if (first.leaseUntil < this.deadlineAt) this.#schedule(this.renewAt, first.leaseUntil);
+    } else this.#schedule(performance.now() + this.#heartbeatMs, first.leaseUntil);
+  }
+
+  release(job: TakenJob): void {
+    this.#held.delete(job);
+    if (this.#held.size > 0 || this.heapIndex < 0) return;
+    this.#commands.context.expiry.remove(this);
+  }
+
+  /** The server says that these have ended. */
+  loseAll(members: ReadonlySet<string>): void {
+    for (const job of [...this.#held]) if (members.has(job.member)) this.#lose(job);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#held.clear();
+    this.#commands.context.expiry.remove(this);
+  }
+
+  renewAll(): void {
+    void this.#beat();
+  }
+
+  lapse(): void {
+    const now = performance.now();
+    let earliest = Infinity;
+    for (const job of [...this.#held])
+      if (job.leaseUntil > now) earliest = Math.min(earliest, job.leaseUntil);
+      else this.#lose(job);
+    if (this.#held.size > 0) this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
+  }
+
+  get #heartbeatMs(): number {
+    return this.#leaseMs * heartbeatShare;
+  }
+
+  async #beat(): Promise<void> {
+    const threshold = performance.now() + this.#leaseMs * renewShare;
+    const due = [...this.#held].filter((job) => job.leaseUntil <= threshold);
+    let isFailed = false;
+    for (let start = 0; start < due.length && !isFailed; start += maxEnded)
+      isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
+    if (this.#isClosed || this.#held.size === 0) return;
+    let earliest = Infinity;
+    for (const { leaseUntil } of this.#held) earliest = Math.min(earliest, leaseUntil);
+    this.#schedule(performance.now() + (isFailed ? this.#leaseMs / 20 : this.#heartbeatMs), earliest);
+  }
+
+  async #renew(jobs: readonly TakenJob[]): Promise<boolean> {
+    const { context, keys } = this.#commands;
+    const sentAt = performance.now();
+    try {
+      const members = jobs.map(({ member }) => member);
+      const { now, lost } = await this.#commands.heartbeat(this.#leaseMs, members, this.#heartbeatMs);
+      context.clockOf(keys.leases).observe(sentAt, now);
+      const until = this.endOf(now, sentAt);
+      const gone = new Set(lost);
+      for (const job of jobs)
+        if (gone.has(job.member)) this.#lose(job);
+        else job.leaseUntil = until;
+      return true;
+    } catch (error) {
+      this.#events.error(error as KitError);
+      return false;
+    }
+  }
+
+  #lose(job: TakenJob): void {
+    if (!this.#held.delete(job)) return;
+    this.#events.lost(job);
+  }
+
+  #schedule(renewAt: number, deadlineAt: number): void {
+    const { expiry } = this.#commands.context;
+    this.renewAt = renewAt;
+    this.deadlineAt = deadlineAt;
+    if (this.#isClosed) return;
+    if (this.heapIndex < 0) expiry.add(this);
+    else expiry.changed(this);
+  }
+}

@@ -1,0 +1,294 @@
+import {
+  type AttachOptions,
+  booleanOption,
+  integerOption,
+  optionsObject,
+  signalOption,
+  textOption,
+} from "@kit/core/toolkit";
+import { type Backoff, type BackoffFunction, backoffOption, type RetryPolicy } from "./backoff.js";
+import { isMade } from "./ids.js";
+
+/** How many dead letters are kept; the oldest go first, and `deadDropped` counts them. */
+export interface DeadLetterBounds {
+  /** @default 10,000 */
+  readonly maxCount?: number | undefined;
+  /** @default 14 days */
+  readonly maxAgeMs?: number | undefined;
+  /**
+   * Payloads and errors together.
+   *
+   * @default 64 MiB
+   */
+  readonly maxBytes?: number | undefined;
+}
+
+/** Settings of a queue object. Those about jobs are defaults for each `add`. */
+export interface QueueOptions extends AttachOptions {
+  /**
+   * One command to the server takes no longer; then it rejects.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+  /**
+   * The most that one job's data may have, encoded.
+   *
+   * @default 262,144
+   */
+  readonly maxPayloadBytes?: number | undefined;
+  /**
+   * How many adds wait to be sent at most, while the server is slow or away; further ones reject at once.
+   *
+   * @default 10,000
+   */
+  readonly maxPending?: number | undefined;
+  /**
+   * Works also where the server's `maxmemory-policy` lets it drop keys, and with them jobs.
+   *
+   * @default false
+   */
+  readonly allowEviction?: boolean | undefined;
+  readonly deadLetters?: DeadLetterBounds | undefined;
+  /**
+   * How often a job runs until it is a dead letter, the first time included. A crash is no attempt.
+   *
+   * @default 1
+   */
+  readonly maxAttempts?: number | undefined;
+  /** How long a failed job waits for its next attempt. */
+  readonly backoff?: Backoff | undefined;
+  /**
+   * How long a handler may take; then its signal aborts and the attempt has failed.
+   *
+   * @default unlimited
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** One job. */
+export interface AddOptions {
+  /**
+   * Its id, if it shall be known by one of yours: 1 to 128 characters. While a job of that id is known (waiting, delayed,
+   * active or dead), adding it again does nothing and gives the same id.
+   */
+  readonly id?: string | undefined;
+  /**
+   * How long it waits before it may run, in milliseconds of the server's clock.
+   *
+   * @default 0
+   */
+  readonly delayMs?: number | undefined;
+  /** From when on it may run, by the server's clock in epoch ms; the past means now. Not together with `delayMs`. */
+  readonly dueAt?: number | undefined;
+  /**
+   * Lower runs first: -1,048,575 to 1,048,575. In order of arrival among equals.
+   *
+   * @default 0
+   */
+  readonly priority?: number | undefined;
+  /**
+   * Puts it in front of all that wait with priority 0. Not together with a delay or another priority.
+   *
+   * @default false
+   */
+  readonly lifo?: boolean | undefined;
+  readonly maxAttempts?: number | undefined;
+  readonly backoff?: Backoff | undefined;
+  readonly timeoutMs?: number | undefined;
+  /**
+   * The `op` of a KitUnknownOutcomeError: settles what became of that call, and adds the job if it did not.
+   */
+  readonly op?: string | undefined;
+  /** Gives up while it waits to be sent; what was sent may be added. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How a worker works. */
+export interface WorkOptions {
+  /**
+   * How many handlers run at a time.
+   *
+   * @default 1
+   */
+  readonly concurrency?: number | undefined;
+  /**
+   * How long the worker may go unheard before its jobs go to others. It sends a heartbeat each third of it.
+   *
+   * @default 10,000
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * At so many crashes (its worker died, or went unheard) a job becomes a dead letter. The same for all workers of a queue.
+   *
+   * @default 3
+   */
+  readonly maxCrashes?: number | undefined;
+  /**
+   * Takes a job only when a handler is free for it. Otherwise up to 50 ms of work are taken ahead.
+   *
+   * @default false
+   */
+  readonly strict?: boolean | undefined;
+  /**
+   * When a handler's slot takes the next job. `"batched"`: at once, while the completion travels with the next call; a
+   * crash repeats what that call carries. `"each"`: once the server has the completion.
+   *
+   * @default "batched"
+   */
+  readonly ack?: "batched" | "each" | undefined;
+  /** The wait before the next attempt, for jobs that were added without one of their own. -1 gives the job up. */
+  readonly backoff?: Backoff | BackoffFunction | undefined;
+}
+
+export interface CloseOptions {
+  /**
+   * How long running handlers may take to end; then their signals abort, and their jobs are handed back.
+   *
+   * @default 10,000
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** Checked, with every default filled in. */
+export interface QueueSettings {
+  readonly attach: AttachOptions;
+  readonly deadlineMs: number;
+  readonly maxPayloadBytes: number;
+  readonly maxPending: number;
+  readonly allowEviction: boolean;
+  /** `maxCount maxAgeMs maxBytes` */
+  readonly deadLetters: string;
+  readonly job: JobPolicy;
+}
+
+/** How one job is run. */
+export interface JobPolicy extends RetryPolicy {
+  readonly timeoutMs: number | undefined;
+}
+
+/** One add, checked. */
+export interface JobTerms {
+  readonly id: string | undefined;
+  readonly priority: number;
+  /** What follows the id in the plan of `add.lua`. */
+  readonly words: string;
+  readonly policy: JobPolicy;
+  readonly op: string | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+export interface WorkSettings {
+  concurrency: number;
+  readonly leaseMs: number;
+  readonly maxCrashes: number;
+  readonly strict: boolean;
+  readonly ackEach: boolean;
+  readonly backoff: Backoff | BackoffFunction | undefined;
+}
+
+/** Beyond it the scores of two priorities would meet. */
+const maxPriority = 2 ** 20 - 1;
+const maxConcurrency = 10_000;
+
+const queueNames = [
+  "prefix",
+  "isolate",
+  "deadlineMs",
+  "maxPayloadBytes",
+  "maxPending",
+  "allowEviction",
+  "deadLetters",
+  "maxAttempts",
+  "backoff",
+  "timeoutMs",
+];
+const addNames = ["id", "delayMs", "dueAt", "priority", "lifo", "maxAttempts", "backoff", "timeoutMs", "op", "signal"];
+const workNames = ["concurrency", "leaseMs", "maxCrashes", "strict", "ack", "backoff"];
+
+const boundsOf = (bounds: DeadLetterBounds): string => {
+  const given = optionsObject("deadLetters", bounds, ["maxCount", "maxAgeMs", "maxBytes"]);
+  const { maxCount = 10_000, maxAgeMs = 14 * 86_400_000, maxBytes = 64 * 1_024 * 1_024 } = given;
+  integerOption("deadLetters.maxCount", maxCount, 0);
+  integerOption("deadLetters.maxAgeMs", maxAgeMs, 0);
+  integerOption("deadLetters.maxBytes", maxBytes, 0);
+  return `${String(maxCount)} ${String(maxAgeMs)} ${String(maxBytes)}`;
+};
+
+const policyOf = (
+  { maxAttempts, backoff, timeoutMs }: Pick<AddOptions, "maxAttempts" | "backoff" | "timeoutMs">,
+  defaults: JobPolicy,
+): JobPolicy => ({
+  maxAttempts:
+    maxAttempts === undefined ? defaults.maxAttempts : integerOption("maxAttempts", maxAttempts, 1, 1_000_000),
+  backoff: backoff === undefined ? defaults.backoff : backoffOption("backoff", backoff),
+  timeoutMs: timeoutMs === undefined ? defaults.timeoutMs : integerOption("timeoutMs", timeoutMs, 1),
+});
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const queueSettings = (options: QueueOptions): QueueSettings => {
+  const given = optionsObject("options", options, queueNames);
+  const { deadlineMs = 2_000, maxPayloadBytes = 262_144, maxPending = 10_000, allowEviction = false } = given;
+  return {
+    attach: { prefix: given.prefix, isolate: given.isolate },
+    deadlineMs: integerOption("deadlineMs", deadlineMs, 1),
+    maxPayloadBytes: integerOption("maxPayloadBytes", maxPayloadBytes, 1, 512 * 1_024 * 1_024),
+    maxPending: integerOption("maxPending", maxPending, 1),
+    allowEviction: booleanOption("allowEviction", allowEviction),
+    deadLetters: boundsOf(given.deadLetters ?? {}),
+    job: policyOf(given, { maxAttempts: 1, backoff: undefined, timeoutMs: undefined }),
+  };
+};
+
+const idOption = (id: string): string => {
+  textOption("id", id, 128);
+  if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
+    throw new RangeError(
+      "Expected `id` to begin with another character than `!`, to have no control characters or halves of surrogate pairs, and not to look like an id that a queue makes",
+    );
+  return id;
+};
+
+const dueWord = (delayMs: number | undefined, dueAt: number | undefined): string => {
+  if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
+  if (dueAt !== undefined) return `\t@${String(integerOption("dueAt", dueAt, 0))}`;
+  // Ten thousand years.
+  return delayMs === undefined || integerOption("delayMs", delayMs, 0, 3e14) === 0 ? "" : `\td${String(delayMs)}`;
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const jobTerms = (options: AddOptions, defaults: JobPolicy): JobTerms => {
+  const given = optionsObject("options", options, addNames);
+  const { priority = 0, lifo = false, op } = given;
+  integerOption("priority", priority, -maxPriority, maxPriority);
+  const due = dueWord(given.delayMs, given.dueAt);
+  if (booleanOption("lifo", lifo) && (priority !== 0 || due !== ""))
+    throw new TypeError("Expected `lifo` without a delay and without another priority");
+  const id = given.id === undefined ? undefined : idOption(given.id);
+  if (op !== undefined) textOption("op", op, 256);
+  const isKnown = id === undefined && op === undefined ? "" : "\tu";
+  const words = `${isKnown}${priority === 0 ? "" : `\tp${String(priority)}`}${lifo ? "\tl" : ""}${due}`;
+  const signal = signalOption("signal", given.signal);
+  return { id, priority, words, policy: policyOf(given, defaults), op, signal };
+};
+
+export const concurrencyOption = (value: number): number => integerOption("concurrency", value, 1, maxConcurrency);
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const workSettings = (options: WorkOptions): WorkSettings => {
+  const given = optionsObject("options", options, workNames);
+  const { concurrency = 1, leaseMs = 10_000, maxCrashes = 3, strict = false, ack = "batched", backoff } = given;
+  if (ack !== "batched" && ack !== "each") throw new TypeError('Expected `ack` to be "batched" or "each"');
+  return {
+    concurrency: concurrencyOption(concurrency),
+    leaseMs: integerOption("leaseMs", leaseMs, 200, 86_400_000),
+    maxCrashes: integerOption("maxCrashes", maxCrashes, 1, 1_000_000),
+    strict: booleanOption("strict", strict),
+    ackEach: ack === "each",
+    backoff: backoff === undefined || typeof backoff === "function" ? backoff : backoffOption("backoff", backoff),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const closeTimeoutMs = (options: CloseOptions): number =>
+  integerOption("timeoutMs", optionsObject("options", options, ["timeoutMs"]).timeoutMs ?? 10_000, 0);

@@ -1,0 +1,130 @@
+import { type Backoff, backoffOption } from "./backoff.js";
+import { JobPayloadError } from "./errors.js";
+import type { JobPolicy } from "./options.js";
+
+/** What the header of a job says, apart from when it was added. */
+export interface JobHeader {
+  readonly name: string;
+  readonly maxAttempts: number;
+  readonly backoff: Backoff | undefined;
+  readonly timeoutMs: number | undefined;
+  readonly priority: number;
+  readonly isBytes: boolean;
+}
+
+const backoffWord = (backoff: Backoff): string => {
+  const { firstMs, factor, maxMs, jitter } = backoffOption("backoff", backoff);
+  return ` b${[firstMs, factor, maxMs, jitter].join()}`;
+};
+
+const encodedName = (name: string): string => {
+  if (typeof name !== "string" || name.length === 0 || name.length > 128)
+    throw new RangeError("Expected the name of a job to have 1 to 128 characters");
+  try {
+    return encodeURIComponent(name);
+  } catch {
+    throw new RangeError("Expected the name of a job to be well-formed text, got half a surrogate pair");
+  }
+};
+
+/** The header of jobs of one kind: `name[ options]`, all ASCII. */
+export const headOf = (name: string, policy: JobPolicy, priority: number, isBytes: boolean): string => {
+  const { maxAttempts, backoff, timeoutMs } = policy;
+  const attempts = maxAttempts === 1 ? "" : ` a${String(maxAttempts)}`;
+  const wait = backoff === undefined ? "" : backoffWord(backoff);
+  const timeout = timeoutMs === undefined ? "" : ` t${String(timeoutMs)}`;
+  const rank = priority === 0 ? "" : ` p${String(priority)}`;
+  return `${encodedName(name)}${attempts}${wait}${timeout}${rank}${isBytes ? " y" : ""}`;
+};
+
+const parseHead = (head: string): JobHeader => {
+  const [name = "", ...words] = head.split(" ");
+  const word = (letter: string): string | undefined => words.find((one) => one.startsWith(letter))?.slice(1);
+  const number = (letter: string): number | undefined => {
+    const text = word(letter);
+    return text === undefined ? undefined : Number(text);
+  };
+  const [firstMs, factor, maxMs, jitter] = (word("b") ?? "").split(",").map(Number);
+  return {
+    name: decodeURIComponent(name),
+    maxAttempts: number("a") ?? 1,
+    backoff: word("b") === undefined ? undefined : { firstMs: firstMs ?? 0, factor, maxMs, jitter },
+    timeoutMs: number("t"),
+    priority: number("p") ?? 0,
+    isBytes: words.includes("y"),
+  };
+};
+
+/** Jobs of one kind have one header; names may come from anywhere, so not all are kept. */
+const heads = new Map<string, JobHeader>();
+const mostHeads = 1_000;
+
+const headerOf = (head: string): JobHeader => {
+  const known = heads.get(head);
+  if (known) return known;
+  if (heads.size >= mostHeads) heads.clear();
+  const parsed = parseHead(head);
+  heads.set(head, parsed);
+  return parsed;
+};
+
+/** Data as it is stored. */
+export type Payload = string | Buffer;
+
+/**
+ * JSON; a Uint8Array as it is. What JSON does not know is changed or left out as JSON.stringify does: a Date becomes its ISO
+ * text, undefined in an object vanishes. Undefined itself is kept.
+ *
+ * @throws {JobPayloadError} it cannot be JSON (a bigint, a cycle), or is larger than `maxBytes`.
+ */
+export const encodePayload = (name: string, data: unknown, maxBytes: number): Payload => {
+  const payload = data instanceof Uint8Array ? Buffer.from(data) : toJson(name, data);
+  // No UTF-16 unit takes more than three bytes.
+  if (payload.length * 3 > maxBytes) {
+    const bytes = Buffer.byteLength(payload);
+    if (bytes > maxBytes) throw new JobPayloadError(name, `has ${String(bytes)} bytes, more than ${String(maxBytes)}`);
+  }
+  return payload;
+};
+
+const toJson = (name: string, data: unknown): string => {
+  try {
+    // Undefined for what has no JSON: that is the empty text here.
+    return (JSON.stringify(data) as string | undefined) ?? "";
+  } catch (error) {
+    throw new JobPayloadError(name, "cannot be written as JSON", error);
+  }
+};
+
+/** What is stored of a job. */
+export const blobOf = (stamp: string, head: string, payload: Payload): Payload => {
+  const header = `${stamp} ${head}\n`;
+  return typeof payload === "string" ? header + payload : Buffer.concat([Buffer.from(header), payload]);
+};
+
+/** A stored job, its payload still encoded. */
+export interface StoredJob {
+  readonly addedAt: number;
+  readonly header: JobHeader;
+  /** Where the payload begins. */
+  readonly start: number;
+}
+
+/** @throws {Error} it is no job of ours. */
+export const parseBlob = (blob: Buffer): StoredJob => {
+  const end = blob.indexOf(10);
+  const line = blob.toString("latin1", 0, end);
+  const space = line.indexOf(" ");
+  if (end < 0 || space < 0) throw new Error("The stored job is damaged");
+  return {
+    addedAt: Number.parseInt(line.slice(0, space), 36),
+    header: headerOf(line.slice(space + 1)),
+    start: end + 1,
+  };
+};
+
+/** @throws {SyntaxError} it is no JSON. */
+export const decodePayload = (blob: Buffer, { header, start }: StoredJob): unknown => {
+  if (header.isBytes) return blob.subarray(start);
+  return blob.length === start ? undefined : JSON.parse(blob.toString("utf8", start));
+};

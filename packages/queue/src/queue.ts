@@ -1,0 +1,265 @@
+import { type KitError, KitClosedError, type RedisLike } from "@kit/core";
+import { Deadline, integerOption, optionsObject, textOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { QueueCommands } from "./commands.js";
+import type { AnyJobs, Handlers, JobData, JobName, JobTypes } from "./handlers.js";
+import { type DeadLetter, letterOf } from "./letters.js";
+import {
+  type AddOptions,
+  type CloseOptions,
+  closeTimeoutMs,
+  jobTerms,
+  type JobTerms,
+  type QueueOptions,
+  type QueueSettings,
+  queueSettings,
+  type WorkOptions,
+} from "./options.js";
+import { encodePayload, headOf } from "./payload.js";
+import { inCalls, type NewJob, parseOp, Producer } from "./producer.js";
+import { maxRedriven } from "./scripts/index.js";
+import { Worker } from "./worker.js";
+
+/** What happens to a queue object. */
+export interface QueueEvents {
+  /** Something failed behind the scenes that no caller waits for. */
+  readonly error: readonly [error: KitError];
+}
+
+/** One of several jobs that are added together. */
+export type JobToAdd<Jobs> = {
+  readonly [Name in JobName<Jobs>]: Omit<AddOptions, "op" | "signal"> & {
+    readonly name: Name;
+    readonly data: JobData<Jobs, Name>;
+  };
+}[JobName<Jobs>];
+
+/** The data and the options of one job; data that may be undefined may be left out. */
+type AddArguments<Data> = undefined extends Data
+  ? readonly [data?: Data, options?: AddOptions]
+  : readonly [data: Data, options?: AddOptions];
+
+const noOptions: AddOptions = {};
+
+/**
+ * A queue by name, on one Redis: adds jobs, runs workers, and looks after dead letters. Made by {@link createQueue}.
+ *
+ * After the queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4), without their faults: a job is never between two
+ * keys, no client's clock counts, and what fails is tried again or kept.
+ */
+export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<QueueEvents> implements AsyncDisposable {
+  readonly name: string;
+  readonly #redis: RedisLike;
+  readonly #settings: QueueSettings;
+  readonly #commands: QueueCommands;
+  readonly #producer: Producer;
+  readonly #workers = new Set<Worker>();
+  /** The headers of jobs without options, by name. */
+  readonly #heads = new Map<string, string>();
+  readonly #usual: JobTerms;
+  #closing: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(redis: RedisLike, name: string, options: QueueOptions) {
+    super();
+    this.name = name;
+    this.#redis = redis;
+    this.#settings = queueSettings(options);
+    this.#usual = jobTerms(noOptions, this.#settings.job);
+    this.#commands = new QueueCommands(redis, name, this.#settings, (error) => this.emit("error", error));
+    this.#producer = new Producer(name, this.#commands, this.#settings);
+  }
+
+  /**
+   * Adds a job, and resolves with its id once the server has it. From then on it is run at least once, or ends among the dead
+   * letters, as long as the server keeps its data.
+   *
+   * Adds that are made while another is under way go together in the next call, in order. Data is stored as JSON, a
+   * Uint8Array as its bytes.
+   *
+   * @throws {JobPayloadError} the data cannot be stored, or is larger than `maxPayloadBytes`.
+   * @throws {KitUnavailableError} no server answered within `deadlineMs`; nothing was added.
+   * @throws {KitUnknownOutcomeError} the reply was lost. The same call with `{ op: error.op }` settles it.
+   * @throws {QueueFullError} `maxPending` adds wait already.
+   * @throws {QueueEvictionError} the server may drop keys.
+   * @throws `signal.reason`.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * const id = await queue.add("email", { to: "ann@example.org" }, { delayMs: 5_000 });
+   */
+  async add<Name extends JobName<Jobs>>(
+    name: Name,
+    ...[data, options]: AddArguments<JobData<Jobs, Name>>
+  ): Promise<string> {
+    this.#assertOpen();
+    const terms = options === undefined ? this.#usual : jobTerms(options, this.#settings.job);
+    const job = this.#newJob(name, data, terms);
+    return await traced(
+      "queue.add",
+      () => ({ queue: this.name, job: name }),
+      () => this.#producer.add(job, terms.signal),
+    );
+  }
+
+  /**
+   * Adds many jobs in order, and resolves with their ids. None is added if one of them cannot be; beyond 1,000 jobs, or 1 MiB,
+   * they go in several calls, of which later ones can still fail.
+   *
+   * @throws all that {@link add} throws.
+   *
+   * @example
+   * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
+   */
+  async addAll(jobs: readonly JobToAdd<Jobs>[]): Promise<string[]> {
+    this.#assertOpen();
+    if (!Array.isArray(jobs)) throw new TypeError("Expected `jobs` to be an array");
+    const made = jobs.map((job) => {
+      const { name, data, ...options } = job as Omit<AddOptions, "op" | "signal"> & { name: string; data: unknown };
+      const terms = Object.keys(options).length === 0 ? this.#usual : jobTerms(options, this.#settings.job);
+      return this.#newJob(name, data, terms);
+    });
+    const ids: string[] = [];
+    // One call's worth at a time, so that each has the whole deadline, however many there are.
+    for (const calls of inCalls(made)) ids.push(...(await Promise.all(calls.map((job) => this.#producer.add(job)))));
+    return ids;
+  }
+
+  /**
+   * Starts a worker on a connection of its own, and one more to wait on. It works until `close()`.
+   *
+   * Jobs of a name without a handler go to the dead letters.
+   *
+   * @throws {TypeError | RangeError} a handler or an option is not what it should be.
+   *
+   * @example
+   * const worker = queue.work({ email: async ({ data, signal }) => send(data.to, signal) }, { concurrency: 20 });
+   */
+  work(handlers: Handlers<Jobs>, options: WorkOptions = {}): Worker {
+    this.#assertOpen();
+    const worker: Worker = new Worker(this.#redis, this.name, this.#settings, handlers, options, () =>
+      this.#workers.delete(worker),
+    );
+    this.#workers.add(worker);
+    return worker;
+  }
+
+  /**
+   * Reads dead letters, the oldest first.
+   *
+   * @throws {KitUnavailableError} no server answered in time.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   */
+  async deadLetters(options: { readonly start?: number; readonly count?: number } = {}): Promise<DeadLetter[]> {
+    this.#assertOpen();
+    const { start = 0, count = 10 } = optionsObject("options", options, ["start", "count"]);
+    integerOption("start", start, 0);
+    integerOption("count", count, 1, 100);
+    return (await this.#commands.letters(start, count)).map(letterOf);
+  }
+
+  /**
+   * Moves dead letters to the end of the queue, with all their attempts and no crashes: those of these ids, or all that are
+   * dead now. Resolves with how many there were; an id that is no dead letter is left out.
+   *
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   */
+  async redrive(ids?: readonly string[]): Promise<number> {
+    return await this.#eachLetter("redrive", ids);
+  }
+
+  /** Deletes dead letters: those of these ids. Resolves with how many there were. */
+  async dropDeadLetters(ids: readonly string[]): Promise<number> {
+    return await this.#eachLetter("drop", ids);
+  }
+
+  /**
+   * Ends this object: adds that wait are sent, its workers close, each within `timeoutMs`. The client is not touched.
+   * Idempotent: the first call decides.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const timeoutMs = closeTimeoutMs(options);
+    this.#closing ??= this.#close(timeoutMs);
+    await this.#closing;
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #newJob(name: string, data: unknown, terms: JobTerms): NewJob {
+    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+    const isBytes = typeof payload !== "string";
+    const head =
+      terms === this.#usual && !isBytes ? this.#usualHead(name) : headOf(name, terms.policy, terms.priority, isBytes);
+    const { id, words, op } = terms;
+    if (op === undefined) return { head, payload, words, id, op: undefined };
+    const former = parseOp(op);
+    return { head, payload, words: words + former.word, id: former.id, op: undefined };
+  }
+
+  #usualHead(name: string): string {
+    const known = this.#heads.get(name);
+    if (known !== undefined) return known;
+    const head = headOf(name, this.#settings.job, 0, false);
+    this.#heads.set(name, head);
+    return head;
+  }
+
+  async #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
+    this.#assertOpen();
+    if (ids)
+      return await this.#move(
+        verb,
+        ids.map((id) => textOption("id", id, 160)),
+      );
+    let total = 0;
+    // What dies meanwhile stands behind; all before it is gone after each round.
+    for (;;) {
+      const letters = await this.#commands.letters(0, maxRedriven);
+      if (letters.length === 0) return total;
+      total += await this.#commands.redrive(
+        verb,
+        letters.map(({ id }) => id),
+      );
+      if (letters.length < maxRedriven) return total;
+    }
+  }
+
+  async #move(verb: "redrive" | "drop", ids: readonly string[]): Promise<number> {
+    let total = 0;
+    for (let start = 0; start < ids.length; start += maxRedriven)
+      total += await this.#commands.redrive(verb, ids.slice(start, start + maxRedriven));
+    return total;
+  }
+
+  async #close(timeoutMs: number): Promise<void> {
+    const adding = this.#producer.close(Deadline.in(timeoutMs));
+    await Promise.all([adding, ...[...this.#workers].map((worker) => worker.close({ timeoutMs }))]);
+    this.#commands.context.detach();
+  }
+
+  #assertOpen(): void {
+    if (this.#closing) throw new KitClosedError(`Queue ${JSON.stringify(this.name)}`);
+  }
+}
+
+/**
+ * Makes a queue object: any number of processes may add to a queue of one name and work on it.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
+ * Each worker opens two connections of its own; `close()` ends them.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ *
+ * @example
+ * const queue = createQueue<{ email: (data: { to: string }) => void }>(redis, "mail", { maxAttempts: 5 });
+ */
+export const createQueue = <Jobs extends JobTypes<Jobs> = AnyJobs>(
+  redis: RedisLike,
+  name: string,
+  options: QueueOptions = {},
+): Queue<Jobs> => new Queue<Jobs>(redis, name, options);

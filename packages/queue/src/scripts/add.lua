@@ -1,0 +1,111 @@
+-- add.lua - stores jobs and makes them ready or delayed, once however often the call arrives.
+--
+-- KEYS[1]  jobs         hash     id to header and payload
+-- KEYS[2]  waiting      list     ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset     ids of the other ready jobs
+-- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
+-- KEYS[5]  wake         zset     markers that wake workers
+-- KEYS[6]  producers    zset     producer to the sequence number of its last call
+-- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
+-- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
+-- ARGV[3]  isNew        integer  1: this producer has not called for an hour; empty producers are cleared out
+-- ARGV[4]  plan         string   one line a job: its id, and for those that do not simply go to the end of `waiting` a tab
+--                                and words: `l` to the front, `p-1` priority, `d500` ms to wait, `@1700000000000` due
+--                                instant, `u` only if there is no job of this id, `oNAME:5` only if call 5 of producer
+--                                NAME did not arrive, which then never will
+-- ARGV[n]  blobs        string   header and payload of each
+--
+-- Reply     now                  server time, epoch ms; all are stored, now or by an earlier copy of the call
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local wake = KEYS[5]
+local producers = KEYS[6]
+local producer = ARGV[1]
+local sequence = ARGV[2]
+local isNew = ARGV[3]
+local plan = ARGV[4]
+local blobs = { unpack(ARGV, 5) }
+
+-- Libraries
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('HLEN', jobs)
+redis.call('LLEN', waiting)
+redis.call('ZCARD', wake)
+
+local ids, words = {}, nil
+for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
+  local n = #ids + 1
+  ids[n] = id
+  if rest ~= '' then
+    words = words or {}
+    words[n] = rest
+  end
+end
+if words then
+  redis.call('ZCARD', prioritised)
+  redis.call('ZCARD', delayed)
+end
+
+if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then return now end
+if isNew == '1' then
+  redis.call('PEXPIRE', producers, 86400000)
+  redis.call('ZREMRANGEBYRANK', producers, 0, -10001)
+end
+
+local function store(first, last)
+  local fields = {}
+  for i = first, last do
+    fields[#fields + 1] = ids[i]
+    fields[#fields + 1] = blobs[i]
+  end
+  redis.call('HSET', jobs, unpack(fields))
+end
+
+if not words then
+  for start = 1, #ids, maxBatch do
+    local last = math.min(start + maxBatch - 1, #ids)
+    store(start, last)
+    redis.call('RPUSH', waiting, unpack(ids, start, last))
+  end
+  wakeWorker(wake)
+  return now
+end
+
+local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
+local earliest = tonumber(first[2] or nil) or math.huge
+local isEarlier, ready = false, {}
+for i, id in ipairs(ids) do
+  local rest = words[i] or ''
+  local isStored = string.find(rest, '\tu', 1, true) and redis.call('HEXISTS', jobs, id) == 1
+  local former, number = string.match(rest, '\to(%w+):(%d+)')
+  if former then
+    -- Its number says that it arrived; half a step further says that it must not any more.
+    isStored = isStored or tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number)
+    if not isStored then redis.call('ZADD', producers, 'GT', number .. '.5', former) end
+  end
+  if not isStored then
+    redis.call('HSET', jobs, id, blobs[i])
+    local entry = entryOf(id, tonumber(string.match(rest, '\tp(-?%d+)') or 0))
+    local delayMs, dueAt = string.match(rest, '\td(%d+)'), string.match(rest, '\t@(%d+)')
+    local due = delayMs and now + delayMs or tonumber(dueAt or now)
+    if due > now then
+      redis.call('ZADD', delayed, string.format('%.0f', due), entry)
+      isEarlier = isEarlier or due < earliest
+    elseif string.find(rest, '\tl', 1, true) then
+      redis.call('LPUSH', waiting, id)
+      wakeWorker(wake)
+    else
+      ready[#ready + 1] = entry
+    end
+  end
+end
+if #ready > 0 then
+  makeReady(waiting, prioritised, ready, false)
+  wakeWorker(wake)
+end
+if isEarlier then wakeTimers(wake) end
+return now

@@ -1,0 +1,38 @@
+-- heartbeat.lua - pushes leases forward, each only if it is still held.
+--
+-- KEYS[1]  leases   zset     fence and entry to the instant at which the lease ends, ms
+-- KEYS[2]  wake     zset     markers that wake workers
+-- KEYS[3]  meta     hash     counters
+-- ARGV[1]  leaseMs  integer  length of the leases from now on
+-- ARGV[2]  members  string   members of `leases`, one a line, at most 500
+--
+-- Reply     {now, lost}  server time, epoch ms; members that are no longer held, one a line
+local leases = KEYS[1]
+local wake = KEYS[2]
+local meta = KEYS[3]
+local leaseMs = tonumber(ARGV[1])
+local members = ARGV[2]
+
+-- Libraries
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZCARD', wake)
+redis.call('HLEN', meta)
+-- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+redis.call('ZREM', leases, '')
+local ends, scores, list = string.format('%.0f', now + leaseMs), {}, {}
+for member in string.gmatch(members, '[^\n]+') do
+  list[#list + 1] = member
+  scores[#scores + 1] = ends
+  scores[#scores + 1] = member
+end
+local lost = {}
+if redis.call('ZADD', leases, 'XX', 'CH', unpack(scores)) < #list then
+  -- A lease that already ends at this millisecond does not count as changed, either.
+  for i, score in ipairs(redis.call('ZMSCORE', leases, unpack(list))) do
+    if not score then lost[#lost + 1] = list[i] end
+  end
+end
+watchLeases(meta, wake, now, leaseMs)
+return { now, table.concat(lost, '\n') }

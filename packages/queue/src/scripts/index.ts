@@ -1,0 +1,213 @@
+import { defineScript, type Script } from "@kit/core";
+import addSource from "./add.lua";
+import deadSource from "./dead.lua";
+import entriesSource from "./entries.lua";
+import handBackSource from "./handBack.lua";
+import heartbeatSource from "./heartbeat.lua";
+import lettersSource from "./letters.lua";
+import openSource from "./open.lua";
+import readySource from "./ready.lua";
+import recoverSource from "./recover.lua";
+import redriveSource from "./redrive.lua";
+import stepSource from "./step.lua";
+import watchSource from "./watch.lua";
+
+/** The layout of the data that this version writes. */
+export const layout = 1;
+
+/** The most that one call of `add`, of `step` and of `redrive` carries. */
+export const maxAdded = 1_000;
+export const maxEnded = 500;
+export const maxRedriven = 100;
+
+const lines = (text: unknown): string[] => {
+  const all = String(text);
+  return all === "" ? [] : all.split("\n");
+};
+
+/** Refuses data of a newer layout; replies with the server's time in epoch ms. */
+export const open: Script<readonly ["meta"], readonly ["layout"], number> = defineScript({
+  name: "queue.open",
+  source: openSource,
+  keys: ["meta"],
+  args: ["layout"],
+  idempotent: true,
+  reply: Number,
+});
+
+/** Stores jobs; replies with the server's time in epoch ms. */
+export const add: Script<
+  readonly ["jobs", "waiting", "prioritised", "delayed", "wake", "producers"],
+  readonly ["producer", "sequence", "isNew", "plan", "...blobs"],
+  number
+> = defineScript({
+  name: "queue.add",
+  source: [entriesSource, readySource, addSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers"],
+  args: ["producer", "sequence", "isNew", "plan", "...blobs"],
+  idempotent: true,
+  reply: Number,
+});
+
+/** A lease that ended without its holder. */
+export interface Reclaimed {
+  /** Its member of `leases`. */
+  readonly member: string;
+  readonly crashes: number;
+  readonly isDead: boolean;
+  /** The job had been removed. */
+  readonly isGone: boolean;
+}
+
+/** What the server said to a step. */
+export interface StepReply {
+  /** What was taken, in order. */
+  readonly blobs: readonly Buffer[];
+  /** Their entries. */
+  readonly entries: readonly string[];
+  /** Their records in `failures`, empty for those that have none; no list at all where nobody has one. */
+  readonly records: readonly string[];
+  /** Members of ended jobs whose leases had been reclaimed. */
+  readonly refused: readonly string[];
+  /** Leases that ended without their holder, and what became of their jobs. */
+  readonly reclaimed: readonly Reclaimed[];
+  /** Server time in epoch microseconds. */
+  readonly nowMicros: number;
+  /** Server ms at which the next delayed job is due and the next lease ends; Infinity: none; undefined: not looked. */
+  readonly nextDue: number | undefined;
+  readonly nextEnd: number | undefined;
+  /** How many jobs became ready: due ones and reclaimed ones. */
+  readonly promoted: number;
+}
+
+const instant = (ms: number): number | undefined => (ms === -2 ? undefined : ms === -1 ? Infinity : ms);
+
+const reclaimedOf = (line: string): Reclaimed => {
+  const space = line.lastIndexOf(" ");
+  const state = line.slice(space + 1);
+  return {
+    member: line.slice(0, space),
+    crashes: Number.parseInt(state, 10) || 0,
+    isDead: state.endsWith("x"),
+    isGone: state === "gone",
+  };
+};
+
+const decodeStep = (raw: unknown): StepReply => {
+  const all = raw as Buffer[];
+  const [entries, records, refused, reclaimed, state] = all.splice(-5);
+  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0] = String(state).split(" ").map(Number);
+  return {
+    blobs: all,
+    entries: lines(entries),
+    records: lines(records),
+    refused: lines(refused),
+    reclaimed: lines(reclaimed).map(reclaimedOf),
+    nowMicros,
+    nextDue: instant(nextDue),
+    nextEnd: instant(nextEnd),
+    promoted,
+  };
+};
+
+/** The worker's one call. Its fence makes it safe: what a lost reply carried is found again by `recover`. */
+export const step: Script<
+  readonly ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "failures", "dead", "revoked", "meta"],
+  readonly ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
+  StepReply
+> = defineScript({
+  name: "queue.step",
+  source: [entriesSource, readySource, deadSource, watchSource, stepSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "failures", "dead", "revoked", "meta"],
+  args: ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
+  bytes: true,
+  reply: decodeStep,
+});
+
+/** Pushes leases forward. */
+export const heartbeat: Script<
+  readonly ["leases", "wake", "meta"],
+  readonly ["leaseMs", "members"],
+  { readonly now: number; readonly lost: readonly string[] }
+> = defineScript({
+  name: "queue.heartbeat",
+  source: [entriesSource, readySource, watchSource, heartbeatSource],
+  keys: ["leases", "wake", "meta"],
+  args: ["leaseMs", "members"],
+  idempotent: true,
+  reply: (raw) => {
+    const [now, lost] = raw as unknown[];
+    return { now: Number(now), lost: lines(lost) };
+  },
+});
+
+/** Returns unstarted jobs to the front; replies with how many. */
+export const handBack: Script<readonly ["leases", "waiting", "prioritised", "wake"], readonly ["members"], number> =
+  defineScript({
+    name: "queue.handBack",
+    source: [entriesSource, readySource, handBackSource],
+    keys: ["leases", "waiting", "prioritised", "wake"],
+    args: ["members"],
+    idempotent: true,
+    reply: Number,
+  });
+
+/** Undoes a take whose reply was lost; replies with where to go on. */
+export const recover: Script<
+  readonly ["leases", "waiting", "prioritised", "wake", "revoked"],
+  readonly ["fence", "cursor"],
+  { readonly cursor: string; readonly returned: number }
+> = defineScript({
+  name: "queue.recover",
+  source: [entriesSource, readySource, recoverSource],
+  keys: ["leases", "waiting", "prioritised", "wake", "revoked"],
+  args: ["fence", "cursor"],
+  idempotent: true,
+  reply: (raw) => {
+    const [cursor, returned] = raw as unknown[];
+    return { cursor: String(cursor), returned: Number(returned) };
+  },
+});
+
+/** A dead letter as it is stored. */
+export interface StoredLetter {
+  readonly id: string;
+  readonly diedAt: number;
+  readonly blob: Buffer;
+  readonly record: string;
+}
+
+/** Reads dead letters, oldest first. */
+export const letters: Script<
+  readonly ["jobs", "failures", "dead"],
+  readonly ["start", "count"],
+  readonly StoredLetter[]
+> = defineScript({
+  name: "queue.letters",
+  source: lettersSource,
+  keys: ["jobs", "failures", "dead"],
+  args: ["start", "count"],
+  readonly: true,
+  bytes: true,
+  reply: (raw) => {
+    const all = raw as Buffer[];
+    return Array.from({ length: all.length / 4 }, (_, index) => {
+      const [id, diedAt, blob, record] = all.slice(4 * index, 4 * index + 4) as [Buffer, Buffer, Buffer, Buffer];
+      return { id: String(id), diedAt: Number(String(diedAt)), blob, record: String(record) };
+    });
+  },
+});
+
+/** Moves dead letters back to the queue, or drops them; replies with how many. */
+export const redrive: Script<
+  readonly ["jobs", "waiting", "prioritised", "wake", "failures", "dead", "meta"],
+  readonly ["verb", "ids"],
+  number
+> = defineScript({
+  name: "queue.redrive",
+  source: [entriesSource, readySource, deadSource, redriveSource],
+  keys: ["jobs", "waiting", "prioritised", "wake", "failures", "dead", "meta"],
+  args: ["verb", "ids"],
+  idempotent: true,
+  reply: Number,
+});

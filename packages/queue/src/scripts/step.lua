@@ -1,0 +1,259 @@
+-- step.lua - the worker's one call: ends jobs, promotes due ones, reclaims ended leases, and takes the next.
+--
+-- KEYS[1]   jobs         hash     id to header and payload
+-- KEYS[2]   waiting      list     ids of ready jobs of priority 0
+-- KEYS[3]   prioritised  zset     ids of the other ready jobs
+-- KEYS[4]   delayed      zset     entry to the instant at which it is due, ms
+-- KEYS[5]   leases       zset     fence and entry to the instant at which the lease ends, ms
+-- KEYS[6]   wake         zset     markers that wake workers
+-- KEYS[7]   failures     hash     id to attempts, crashes, last error
+-- KEYS[8]   dead         zset     id to the instant of its death
+-- KEYS[9]   revoked      zset     leases that ended without their holder, fences that may take nothing
+-- KEYS[10]  meta         hash     counters
+-- ARGV[1]   fence        string   12 characters, of this call alone
+-- ARGV[2]   count        integer  how many jobs to take at most, up to 500
+-- ARGV[3]   leaseMs      integer  length of their leases
+-- ARGV[4]   flags        string   `w` it stands behind a wait; `l` look for due jobs and ended leases; `s` jobs that are
+--                                 taken begin a time of work: tell the idle workers
+-- ARGV[5]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
+--                                 many letters are kept
+-- ARGV[6]   upkeep       string   how many jobs were completed since this worker last said so; empty: nothing to say
+-- ARGV[7]   done         string   members of `leases` whose jobs are done, one a line; made ids only, which never come again
+-- ARGV[n]   others       string   for each other job that ended: its member; `d` for done, `x` for dead, or ms until the
+--                                 next attempt; its new record for `failures`, empty where it is done
+--
+-- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order; their entries, one a line;
+--           their records in `failures`, one a line, empty if none has one; members whose leases had been reclaimed, one a
+--           line; members that were taken back, each with a blank and
+--           its crashes, an `x` behind them if it is dead, or `gone` where there is no such job any more, one a line; `now nextDue nextEnd promoted` in epoch
+--           microseconds and ms, -1 for none, -2 for not looked
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local leases = KEYS[5]
+local wake = KEYS[6]
+local failures = KEYS[7]
+local dead = KEYS[8]
+local revoked = KEYS[9]
+local meta = KEYS[10]
+local fence = ARGV[1]
+local count = tonumber(ARGV[2])
+local leaseMs = tonumber(ARGV[3])
+local flags = ARGV[4]
+local bounds = ARGV[5]
+local upkeep = ARGV[6]
+local done = ARGV[7]
+local others = { unpack(ARGV, 8) }
+
+-- Libraries
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local micros = string.format('%.0f', time[1] * 1000000 + time[2])
+local isWoken = string.find(flags, 'w', 1, true)
+local looks = string.find(flags, 'l', 1, true)
+
+-- Most waits end on an idle queue.
+if isWoken and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
+  return { '', '', '', '', micros .. ' -1 -1 0' }
+end
+
+-- Each of these fails on a key of another type, before anything is changed.
+local hasPlain = redis.call('LLEN', waiting) > 0
+redis.call('ZCARD', leases)
+redis.call('HLEN', jobs)
+local isRare = redis.call('EXISTS', prioritised, failures, revoked) > 0
+if isRare or looks or upkeep ~= '' or #others > 0 then
+  redis.call('ZCARD', prioritised)
+  redis.call('ZCARD', delayed)
+  redis.call('ZCARD', wake)
+  redis.call('ZCARD', dead)
+  redis.call('ZCARD', revoked)
+  redis.call('HLEN', failures)
+  redis.call('HLEN', meta)
+  -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+  redis.call('ZREM', leases, '')
+end
+
+local refused, reclaimed, ready = {}, {}, {}
+-- Ten minutes: longer than a worker is paused that still comes back.
+local function revoke(member)
+  redis.call('ZADD', revoked, string.format('%.0f', now), member)
+  redis.call('PEXPIRE', revoked, 600000)
+end
+
+if done ~= '' then
+  local members, ids = {}, {}
+  for member in string.gmatch(done, '[^\n]+') do
+    members[#members + 1] = member
+    ids[#ids + 1] = (idOf(leasedEntry(member)))
+  end
+  if redis.call('ZREM', leases, unpack(members)) < #members then
+    -- Some were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call,
+    -- or went with a failover; they are done in either case.
+    local ended = {}
+    for i, member in ipairs(members) do
+      if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member
+      else ended[#ended + 1] = ids[i] end
+    end
+    ids = ended
+  end
+  if #ids > 0 then
+    redis.call('HDEL', jobs, unpack(ids))
+    if isRare then redis.call('HDEL', failures, unpack(ids)) end
+  end
+end
+
+local mayHaveDied = false
+for i = 1, #others, 3 do
+  local member, verdict, record = others[i], others[i + 1], others[i + 2]
+  local entry = leasedEntry(member)
+  local id = idOf(entry)
+  if redis.call('ZREM', leases, member) == 0 then
+    if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member end
+  elseif verdict == 'd' then
+    redis.call('HDEL', jobs, id)
+    redis.call('HDEL', failures, id)
+  elseif redis.call('HEXISTS', jobs, id) == 1 then
+    redis.call('HSET', failures, id, record)
+    isRare = true
+    if verdict == 'x' then
+      makeDead(jobs, failures, dead, meta, id, now)
+      mayHaveDied = true
+    elseif verdict == '0' then
+      ready[#ready + 1] = entry
+    else
+      local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+      redis.call('ZADD', delayed, string.format('%.0f', now + verdict), entry)
+      if not earliest or tonumber(earliest) > now + verdict then wakeTimers(wake) end
+    end
+  end
+end
+if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
+
+local nextDue, nextEnd, promoted = -2, -2, 0
+if looks then
+  local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', string.format('%.0f', now), 'LIMIT', 0, 200)
+  if #due > 0 then
+    redis.call('ZREM', delayed, unpack(due))
+    makeReady(waiting, prioritised, due, false)
+    promoted = #due
+  end
+  local maxCrashes = tonumber(string.match(bounds, '^%d+'))
+  local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
+  local returned = {}
+  for i, member in ipairs(ended) do
+    local entry = leasedEntry(member)
+    local id = idOf(entry)
+    redis.call('ZREM', leases, member)
+    revoke(member)
+    isRare = true
+    if redis.call('HEXISTS', jobs, id) == 1 then
+      local attempts, crashes, last =
+        string.match(redis.call('HGET', failures, id) or '0\t0\t', '^(%d+)\t(%d+)\t(.*)$')
+      crashes = crashes + 1
+      redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
+      redis.call('HINCRBY', meta, 'crashed', 1)
+      if crashes >= maxCrashes then
+        makeDead(jobs, failures, dead, meta, id, now)
+        mayHaveDied = true
+        reclaimed[i] = member .. ' ' .. crashes .. 'x'
+      else
+        returned[#returned + 1] = entry
+        reclaimed[i] = member .. ' ' .. crashes
+      end
+    else
+      reclaimed[i] = member .. ' gone'
+    end
+  end
+  if #returned > 0 then makeReady(waiting, prioritised, returned, true) end
+  promoted = promoted + #ended
+  local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
+  nextDue = tonumber(first[2] or -1)
+end
+if promoted > 0 or #ready > 0 then
+  hasPlain = redis.call('LLEN', waiting) > 0
+  isRare = true
+end
+if upkeep ~= '' then redis.call('HINCRBY', meta, 'completed', upkeep) end
+if mayHaveDied or upkeep ~= '' then trimDead(jobs, failures, dead, meta, bounds, now) end
+
+local band = 8589934592
+-- Ready jobs by priority: urgent ones, then those of priority 0, then the others.
+local function takeRanked(wanted)
+  local entries = {}
+  local function takeFrom(low, high)
+    local found =
+      redis.call('ZRANGEBYSCORE', prioritised, low, high, 'WITHSCORES', 'LIMIT', 0, wanted - #entries)
+    for i = 1, #found, 2 do
+      redis.call('ZREM', prioritised, found[i])
+      entries[#entries + 1] = entryOf(found[i], math.floor(tonumber(found[i + 1]) / band))
+    end
+  end
+  takeFrom('-inf', '(0')
+  if #entries < wanted and hasPlain then
+    for _, id in ipairs(redis.call('LPOP', waiting, wanted - #entries)) do entries[#entries + 1] = id end
+  end
+  if #entries < wanted then takeFrom('0', '+inf') end
+  return entries
+end
+
+local entries = {}
+if count > 0 and isRare then
+  if not redis.call('ZSCORE', revoked, fence) then
+    entries = redis.call('EXISTS', prioritised) == 1 and takeRanked(count)
+      or hasPlain and redis.call('LPOP', waiting, count)
+      or {}
+  end
+elseif count > 0 and hasPlain then
+  entries = redis.call('LPOP', waiting, count)
+end
+
+local reply, records = {}, ''
+if #entries > 0 then
+  local ends = string.format('%.0f', now + leaseMs)
+  local members, ids = {}, {}
+  for i, entry in ipairs(entries) do
+    members[2 * i - 1] = ends
+    members[2 * i] = fence .. entry
+    ids[i] = isRare and idOf(entry) or entry
+  end
+  redis.call('ZADD', leases, unpack(members))
+  reply = redis.call('HMGET', jobs, unpack(ids))
+  local missing = false
+  for i = 1, #ids do missing = missing or not reply[i] end
+  if missing then
+    local keptBlobs, keptEntries, keptIds = {}, {}, {}
+    for i, entry in ipairs(entries) do
+      if reply[i] then
+        local n = #keptIds + 1
+        keptBlobs[n], keptEntries[n], keptIds[n] = reply[i], entry, ids[i]
+      else
+        redis.call('ZREM', leases, fence .. entry)
+      end
+    end
+    reply, entries, ids = keptBlobs, keptEntries, keptIds
+  end
+  if isRare and #ids > 0 and redis.call('EXISTS', failures) == 1 then
+    local found = redis.call('HMGET', failures, unpack(ids))
+    for i = 1, #ids do found[i] = found[i] or '' end
+    records = table.concat(found, '\n')
+  end
+  if string.find(flags, 's', 1, true) then watchLeases(meta, wake, now, leaseMs) end
+end
+if isWoken or promoted > 0 or #ready > 0 then
+  if redis.call('EXISTS', waiting, prioritised) > 0 then wakeWorker(wake) end
+end
+if looks then
+  local first = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
+  nextEnd = tonumber(first[2] or -1)
+end
+
+local n = #reply
+reply[n + 1] = table.concat(entries, '\n')
+reply[n + 2] = records
+reply[n + 3] = table.concat(refused, '\n')
+reply[n + 4] = table.concat(reclaimed, '\n')
+reply[n + 5] = string.format('%s %.0f %.0f %d', micros, nextDue, nextEnd, promoted)
+return reply

@@ -1,0 +1,113 @@
+import { KitError } from "@kit/core";
+import { backoffMs, Deadline, type ExclusiveConnection, pause } from "@kit/core/toolkit";
+import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
+import { step, type StepReply } from "./scripts/index.js";
+
+/** Every wait ends after so long and looks around: the last resort where a wake-up was lost. */
+const longestWaitMs = 15_000;
+/** Waits end apart from each other. */
+const spreadMs = 2_000;
+/** How much longer than a wait a connection may stay silent until it counts as dead. */
+const graceMs = 2_000;
+
+/** What a worker was woken by. */
+export type Marker = "job" | "timer" | "backup";
+
+export interface Woken {
+  readonly marker: Marker | undefined;
+  readonly reply: StepReply;
+  readonly sentAt: number;
+}
+
+/** What the waiter needs to know, and tells. */
+export interface WaitEvents {
+  /** A step was lost; what it took has to be found. */
+  readonly lost: (fence: string) => void;
+  readonly error: (error: KitError) => void;
+}
+
+/**
+ * Waits for work on a connection of its own: BZPOPMIN on the markers with the step written behind it, which the server runs
+ * as soon as the pop returns. So waking up and taking cost one round trip.
+ */
+export class Waiter {
+  readonly #commands: QueueCommands;
+  readonly #events: WaitEvents;
+  readonly #closing = new AbortController();
+  #connection: ExclusiveConnection | undefined;
+  #failures = 0;
+
+  constructor(commands: QueueCommands, events: WaitEvents) {
+    this.#commands = commands;
+    this.#events = events;
+  }
+
+  /** Resolves once woken, or after a while; undefined: the connection broke, or the waiter was closed. */
+  async wait(terms: StepTerms): Promise<Woken | undefined> {
+    try {
+      const connection = await this.#checkOut();
+      const woken = await this.#waitOn(connection, terms);
+      this.#failures = 0;
+      return woken;
+    } catch (error) {
+      this.#return();
+      if (this.#closing.signal.aborted) return undefined;
+      if (error instanceof KitError) this.#events.error(error);
+      await pause(backoffMs(++this.#failures + 1, 50, 2_000), this.#closing.signal).catch(() => undefined);
+      return undefined;
+    }
+  }
+
+  /** Ends the wait, and its connection: a copy of the step that still runs takes nothing once its fence is revoked. */
+  close(): void {
+    this.#closing.abort();
+    this.#return();
+  }
+
+  async #checkOut(): Promise<ExclusiveConnection> {
+    if (this.#connection?.isBroken) this.#return();
+    if (this.#connection) return this.#connection;
+    const { context, keys } = this.#commands;
+    const pool = context.pool("queue-wait", 1_000);
+    const connection = await pool.checkOut(keys.wake, Deadline.in(graceMs), this.#closing.signal);
+    // Closed, or connecting took the whole deadline.
+    if (this.#closing.signal.aborted) {
+      connection.returnToPool(false);
+      this.#closing.signal.throwIfAborted();
+    }
+    this.#connection = connection;
+    await connection.executor.ready({
+      what: "Waiting for work",
+      mutates: false,
+      idempotent: true,
+      deadline: Deadline.in(graceMs),
+      signal: this.#closing.signal,
+    });
+    return connection;
+  }
+
+  async #waitOn(connection: ExclusiveConnection, terms: StepTerms): Promise<Woken> {
+    const { keys } = this.#commands;
+    const waitMs = longestWaitMs - Math.random() * spreadMs;
+    const deadlineMs = waitMs + graceMs;
+    const sentAt = performance.now();
+    const popping = connection.call("BZPOPMIN", [keys.wake, (waitMs / 1_000).toFixed(3)], deadlineMs);
+    // Handed over in the same turn, so that it stands right behind.
+    const stepping = step.run(connection.executor, keys, { ...terms, done: "", others: [] }, { deadlineMs });
+    const [popped, stepped] = await Promise.allSettled([popping, stepping]);
+    if (popped.status === "rejected") connection.misrouted(messageOf(popped.reason));
+    if (stepped.status === "rejected") {
+      if (isUnknown(stepped.reason)) this.#events.lost(terms.fence);
+      throw stepped.reason;
+    }
+    const marker = popped.status === "fulfilled" ? (popped.value as readonly unknown[] | null)?.[1] : undefined;
+    return { marker: marker as Marker | undefined, reply: stepped.value, sentAt };
+  }
+
+  #return(): void {
+    this.#connection?.returnToPool(false);
+    this.#connection = undefined;
+  }
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : "");

@@ -1,0 +1,398 @@
+import { KitClosedError, KitError, type RedisLike } from "@kit/core";
+import { atDeadline, backoffMs, Deadline, pause, TypedEmitter } from "@kit/core/toolkit";
+import { type BackoffFunction, waitAfter } from "./backoff.js";
+import { QueueCommands } from "./commands.js";
+import { JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "./errors.js";
+import { recordOf, storedError } from "./failure.js";
+import { handlerMap, type Handlers } from "./handlers.js";
+import { fenceWidth, partsOf } from "./ids.js";
+import { type Ending, Intake } from "./intake.js";
+import type { Job, TakenJob } from "./job.js";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  concurrencyOption,
+  type QueueSettings,
+  type WorkOptions,
+  type WorkSettings,
+  workSettings,
+} from "./options.js";
+import { decodePayload } from "./payload.js";
+
+/** What happens to the jobs of a worker. Told once the server has recorded it. */
+export interface WorkerEvents {
+  readonly completed: readonly [event: { readonly job: Job }];
+  /** An attempt failed; it is tried again after `retryInMs`, or given up. */
+  readonly failed: readonly [
+    event: { readonly job: Job; readonly error: unknown; readonly retryInMs: number | undefined },
+  ];
+  /** The job is a dead letter now. */
+  readonly dead: readonly [event: { readonly job: Job; readonly error: unknown }];
+  /** A job was taken back from a worker that died or went unheard: it is ready again, or dead. */
+  readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
+  /** The lease of a job of this worker ended: another may run it, too. */
+  readonly lost: readonly [event: { readonly job: Job }];
+  /** Something failed behind the scenes; it is being tried again where that makes sense. */
+  readonly error: readonly [error: KitError];
+}
+
+/** How much work is taken ahead, in handlers' time; and at most. */
+const aheadMs = 50;
+const maxAhead = 500;
+/** What waits for a free handler longer than this goes back: another worker may have one. */
+const hoardMs = 2 * aheadMs;
+/** How long handlers may take to end once they were told to. */
+const graceMs = 100;
+const longestTimerMs = 2 ** 31 - 1;
+
+const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+
+/**
+ * Runs the jobs of one queue. Made by `queue.work()`.
+ *
+ * At least once: a job whose worker dies runs again elsewhere once its lease has ended; handlers should bear that. Jobs are
+ * taken in order; with several handlers or workers they end in any.
+ */
+export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposable {
+  readonly #settings: WorkSettings;
+  readonly #handlers: ReadonlyMap<string, (job: Job) => unknown>;
+  readonly #commands: QueueCommands;
+  readonly #intake: Intake;
+  readonly #onClosed: (worker: Worker) => void;
+  readonly #deadlineMs: number;
+  readonly #queueName: string;
+  #buffer: TakenJob[] = [];
+  #isStarting = false;
+  readonly #running = new Set<TakenJob>();
+  /** How long handlers take on average; undefined before the first one has ended. */
+  #averageMs: number | undefined;
+  /** Among the jobs at hand is one that a further crash would kill: it runs without others of its kind. */
+  #suspect: TakenJob | undefined;
+  #isCareful = false;
+  #hoardTimer: NodeJS.Timeout | undefined;
+  #closing: Promise<void> | undefined;
+  readonly #ended = new Set<() => void>();
+
+  /** @internal */
+  constructor(
+    redis: RedisLike,
+    name: string,
+    settings: QueueSettings,
+    handlers: object,
+    options: WorkOptions,
+    onClosed: (worker: Worker) => void,
+  ) {
+    super();
+    this.#queueName = name;
+    this.#settings = workSettings(options);
+    this.#handlers = handlerMap(handlers as Handlers<Record<string, never>>);
+    this.#onClosed = onClosed;
+    this.#deadlineMs = settings.deadlineMs;
+    this.#commands = new QueueCommands(redis, name, settings, (error) => this.emit("error", error), true);
+    this.#intake = new Intake(this.#commands, this.#settings, settings.deadLetters, {
+      demand: (pending, ending) => this.#demand(pending, ending),
+      deliver: (jobs) => this.#deliver(jobs),
+      ended: (ending, isAccepted) => this.#onEnded(ending, isAccepted),
+      lost: (job) => this.#onLost(job),
+      reclaimed: (leases) => {
+        for (const { member, crashes, isDead, isGone } of leases)
+          if (!isGone) this.emit("crashed", { id: partsOf(member.slice(fenceWidth)).id, crashes, isDead });
+      },
+      error: (error) => this.emit("error", error),
+    });
+    void this.#open();
+  }
+
+  /** How many handlers run at a time. */
+  get concurrency(): number {
+    return this.#settings.concurrency;
+  }
+
+  /**
+   * Changes how many handlers run at a time, from now on. Those that run already go on.
+   *
+   * @throws {TypeError | RangeError} it is not an integer from 1 to 10,000.
+   */
+  set concurrency(value: number) {
+    this.#settings.concurrency = concurrencyOption(value);
+    this.#start();
+    this.#intake.pump();
+  }
+
+  /** How many handlers run now. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  /**
+   * Takes no more jobs, hands back those that were not started, and waits for the running handlers, at most `timeoutMs`; what
+   * still runs then has its signal aborted and, a tenth of a second later, is handed back, too. Resolves once the server has
+   * all results, or could not be reached for another `deadlineMs`. Idempotent: the first call decides.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const timeoutMs = closeTimeoutMs(options);
+    this.#closing ??= this.#close(timeoutMs);
+    await this.#closing;
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #open(): Promise<void> {
+    for (let attempt = 1; !this.#closing; attempt++)
+      try {
+        await this.#commands.open();
+        if (!this.#closing) this.#intake.pump();
+        return;
+      } catch (error) {
+        this.emit("error", error as KitError);
+        if (!(error as KitError).retryable) return;
+        await pause(backoffMs(attempt + 1, 50, 2_000));
+      }
+  }
+
+  async #close(timeoutMs: number): Promise<void> {
+    const deadline = Deadline.in(timeoutMs);
+    this.#intake.stopTaking();
+    clearTimeout(this.#hoardTimer);
+    await this.#handBack(this.#buffer.splice(0));
+    await this.#untilEnded(deadline);
+    if (this.#running.size > 0) {
+      const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
+      for (const job of this.#running) job.stop(reason);
+      await this.#untilEnded(Deadline.in(graceMs));
+      await this.#intake.handBack([...this.#running].filter(({ state }) => state === "running"));
+    }
+    await this.#intake.settle(Deadline.in(this.#deadlineMs));
+    this.#intake.dispose();
+    this.#commands.context.detach();
+    this.#onClosed(this);
+  }
+
+  #untilEnded(deadline: Deadline): Promise<void> {
+    if (this.#running.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = (): void => {
+        this.#ended.delete(done);
+        cancel();
+        resolve();
+      };
+      const cancel = atDeadline(deadline, done);
+      this.#ended.add(done);
+    });
+  }
+
+  // Taking ----------------------------------------------------------------------------------------------------------
+
+  #demand(pending: number, ending: number): number {
+    if (this.#closing) return 0;
+    const { concurrency, strict, ackEach } = this.#settings;
+    const unconfirmed = ackEach ? this.#intake.unconfirmed - ending : 0;
+    const atHand = this.#buffer.length + pending;
+    const free = concurrency - this.#running.size - unconfirmed - atHand;
+    if (this.#isCareful) return this.#suspect || free <= 0 || atHand > 0 ? 0 : 1;
+    const ahead = strict ? 0 : this.#ahead();
+    // A few more than are needed right now are not worth a call.
+    if (free <= 0 && free + ahead < ahead / 2) return 0;
+    return Math.max(0, free + ahead);
+  }
+
+  #ahead(): number {
+    if (this.#averageMs === undefined) return 0;
+    return Math.min(maxAhead, Math.floor((aheadMs / Math.max(this.#averageMs, 0.001)) * this.#settings.concurrency));
+  }
+
+  #deliver(jobs: readonly TakenJob[]): void {
+    const { maxCrashes } = this.#settings;
+    const returned: TakenJob[] = [];
+    for (const job of jobs)
+      if (job.crashes > 0 && job.crashes >= maxCrashes - 1) {
+        this.#isCareful = true;
+        if (this.#suspect) returned.push(job);
+        else {
+          this.#suspect = job;
+          this.#buffer.push(job);
+        }
+      } else {
+        if (jobs.length === 1) this.#isCareful = false;
+        this.#buffer.push(job);
+      }
+    if (returned.length > 0) void this.#intake.handBack(returned);
+    this.#start();
+    if (this.#buffer.length > 0) this.#watchHoard();
+  }
+
+  #handBack(jobs: readonly TakenJob[]): Promise<void> {
+    if (this.#suspect && jobs.includes(this.#suspect)) this.#suspect = undefined;
+    return this.#intake.handBack(jobs);
+  }
+
+  /** Runs what is at hand, as far as handlers are free. */
+  #start(): void {
+    const { concurrency, ackEach } = this.#settings;
+    if (this.#isStarting) return;
+    this.#isStarting = true;
+    let next = 0;
+    while (next < this.#buffer.length) {
+      if (this.#running.size + (ackEach ? this.#intake.unconfirmed : 0) >= concurrency) break;
+      const job = this.#buffer[next++];
+      if (job?.state === "held") this.#run(job);
+    }
+    this.#isStarting = false;
+    if (next > 0) this.#buffer.splice(0, next);
+  }
+
+  /** Jobs that have been waiting for a handler for long go back, since other workers may be free. */
+  #watchHoard(): void {
+    this.#hoardTimer ??= setTimeout(() => {
+      this.#hoardTimer = undefined;
+      const [oldest] = this.#buffer;
+      if (!oldest) return;
+      if (performance.now() - oldest.startedAt < hoardMs) return this.#watchHoard();
+      this.#averageMs = Math.max(this.#averageMs ?? 0, aheadMs);
+      void this.#handBack(this.#buffer.splice(0));
+    }, hoardMs).unref();
+    const now = performance.now();
+    // Until it is started, this is when it was taken.
+    for (const job of this.#buffer) job.startedAt ||= now;
+  }
+
+  // Running ---------------------------------------------------------------------------------------------------------
+
+  #run(job: TakenJob): void {
+    const handler = this.#handlers.get(job.name);
+    if (!handler) return this.#refuse(job, "There is no handler of this name");
+    try {
+      job.data = decodePayload(job.blob, job);
+    } catch {
+      return this.#refuse(job, "The stored data cannot be read");
+    }
+    job.state = "running";
+    job.startedAt = performance.now();
+    this.#running.add(job);
+    const { timeoutMs } = job.header;
+    if (timeoutMs !== undefined)
+      job.timer = setTimeout(() => this.#onTimeout(job, timeoutMs), Math.min(timeoutMs, longestTimerMs));
+    let result: unknown;
+    try {
+      result = handler(job);
+    } catch (error) {
+      this.#onFailed(job, error);
+      return;
+    }
+    if (isThenable(result))
+      result.then(
+        () => this.#onCompleted(job),
+        (error: unknown) => this.#onFailed(job, error),
+      );
+    else this.#onCompleted(job);
+  }
+
+  /** The job was never run, and goes to the dead letters. */
+  #refuse(job: TakenJob, reason: string): void {
+    const error = new UnrecoverableError(reason);
+    if (this.#suspect === job) this.#suspect = undefined;
+    this.#end(job, "dead", error, job.failures);
+    this.#intake.schedule();
+  }
+
+  #onCompleted(job: TakenJob): void {
+    const isOurs = job.state === "running";
+    this.#leave(job);
+    if (isOurs) {
+      job.state = "ending";
+      this.#intake.end({ job, verdict: "done", record: "", error: undefined });
+    }
+    this.#next();
+  }
+
+  #onFailed(job: TakenJob, error: unknown): void {
+    const isOurs = job.state === "running";
+    this.#leave(job);
+    if (isOurs) this.#judge(job, error);
+    this.#next();
+  }
+
+  #onTimeout(job: TakenJob, timeoutMs: number): void {
+    if (job.state !== "running") return;
+    const error = new JobTimeoutError(job.name, timeoutMs);
+    job.stop(error);
+    // The attempt has failed; its handler keeps its place until it ends.
+    this.#judge(job, error);
+    this.#intake.schedule();
+  }
+
+  /** The handler has ended: its place is free. */
+  #leave(job: TakenJob): void {
+    this.#running.delete(job);
+    if (job.timer !== undefined) clearTimeout(job.timer);
+    if (this.#suspect === job) this.#suspect = undefined;
+    const tookMs = performance.now() - job.startedAt;
+    this.#averageMs = this.#averageMs === undefined ? tookMs : this.#averageMs + (tookMs - this.#averageMs) / 16;
+    if (this.#running.size === 0) for (const done of [...this.#ended]) done();
+  }
+
+  #next(): void {
+    // Handlers that end at once would otherwise start each other, ever deeper.
+    if (this.#buffer.length > 0) this.#start();
+    this.#intake.schedule();
+  }
+
+  #judge(job: TakenJob, error: unknown): void {
+    job.state = "ending";
+    // A handler that stopped because it was told to is not to blame.
+    if (job.stopReason instanceof KitClosedError) return void this.#intake.handBack([job]);
+    const attempt = job.failures + 1;
+    const isFinal = attempt >= job.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");
+    if (isFinal) return this.#end(job, "dead", error, attempt);
+    const { backoff } = this.#settings;
+    if (job.header.backoff === undefined && typeof backoff === "function")
+      return void this.#judgeBy(backoff, job, error, attempt);
+    const usual = typeof backoff === "function" ? undefined : backoff;
+    this.#end(job, waitAfter(attempt, job.header.backoff ?? usual), error, attempt);
+  }
+
+  async #judgeBy(backoff: BackoffFunction, job: TakenJob, error: unknown, attempt: number): Promise<void> {
+    let waitMs: number;
+    try {
+      waitMs = await backoff({ attempt, error, job });
+    } catch {
+      waitMs = NaN;
+    }
+    // Without an answer that makes sense the job waits as one without such a function.
+    if (waitMs === -1) this.#end(job, "dead", error, attempt);
+    else this.#end(job, waitMs >= 0 && waitMs < 3e14 ? Math.round(waitMs) : waitAfter(attempt), error, attempt);
+    this.#intake.schedule();
+  }
+
+  #end(job: TakenJob, verdict: Ending["verdict"], error: unknown, attempts: number): void {
+    job.state = "ending";
+    this.#intake.end({ job, verdict, record: recordOf(attempts, job.crashes, storedError(error)), error });
+  }
+
+  // What the server says --------------------------------------------------------------------------------------------
+
+  #onEnded({ job, verdict, error }: Ending, isAccepted: boolean): void {
+    if (!isAccepted) {
+      if (!job.isRepeat) this.#onLost(job);
+    } else if (verdict === "done") {
+      if (this.hasListeners("completed")) this.emit("completed", { job });
+    } else {
+      this.emit("failed", { job, error, retryInMs: verdict === "dead" ? undefined : verdict });
+      if (verdict === "dead") this.emit("dead", { job, error });
+    }
+    if (this.#settings.ackEach) this.#start();
+  }
+
+  #onLost(job: TakenJob): void {
+    if (job.isRepeat || job.stopReason instanceof JobLeaseLostError) return;
+    if (job.state === "held") job.state = "ended";
+    job.stop(new JobLeaseLostError(job.name, job.id));
+    this.emit("lost", { job });
+  }
+}

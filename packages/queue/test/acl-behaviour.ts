@@ -1,0 +1,117 @@
+import { connect } from "@kit/core";
+import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import { expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { user } from "./acl.js";
+import { fixtureOf, gate, name, permanentKeys, Runs } from "./harness.js";
+
+/** That `acl.txt` is what a queue needs, no more; what it forbids; and that the README shows it. */
+export const aclBehaviour = (mode: RedisMode): void => {
+  describe(`the ACL user of a queue on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
+    const redis = useRedis(vitest, { mode, permanentKeys });
+    const fixture = fixtureOf(redis);
+    const { username } = user.login;
+
+    it("is granted the commands that a queue runs, and no other", async () => {
+      const { server } = redis;
+      const spoilt = fixture.keysOf("spoilt").jobs;
+      await fixture.db.set(spoilt, "not jobs", "EX", 60);
+      await Promise.all(server.nodes.map((node) => node.call("CONFIG", "RESETSTAT")));
+
+      const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+      redis.defer(() => client.close());
+      const queue = fixture.on(client, { maxAttempts: 2, backoff: { firstMs: 5 }, deadLetters: { maxCount: 1 } });
+      const runs = new Runs();
+      const { promise, open } = gate();
+      const options = { concurrency: 1, leaseMs: 400 };
+      const worker = fixture.work(
+        queue,
+        async (job) => {
+          runs.handler(job);
+          if (job.data === "broken") throw new Error("broken");
+          if (job.data === "long") await promise;
+        },
+        options,
+      );
+      await queue.addAll([
+        { name: "job", data: "broken", priority: 1 },
+        { name: "job", data: "broken", id: "own", delayMs: 20 },
+        { name: "job", data: "last", lifo: true },
+        { name: "job", data: "urgent", priority: -1 },
+      ]);
+      await queue.add("job", "op", { op: "AAAAAAAAA:5:AAAAAAAAA.0000" });
+      await eventually(async () => expect(await queue.deadLetters()).toHaveLength(1));
+      await eventually(() => expect(runs.data.filter((data) => data === "broken")).toHaveLength(4));
+      await queue.redrive();
+      await queue.add("job", "long");
+      await eventually(() => expect(runs.data).toContain("long"));
+      // A lease that ends unheard, a heartbeat that finds it gone, an end that comes too late, and a job handed back.
+      await queue.add("job", "behind");
+      const peer = await fixture.spawn({ leaseMs: 300 });
+      await eventually(async () => expect(await fixture.logged()).not.toEqual([]));
+      await peer.kill();
+      await fixture.expireLeases();
+      open();
+      await worker.close();
+      // A wait that is cut off has its step undone.
+      const idle = fixture.work(queue, () => undefined);
+      await fixture.untilParked(1);
+      await idle.close();
+      await eventually(async () => expect(await usedCommands(server.nodes)).toContain("zscan"));
+      await queue.dropDeadLetters(["none"]);
+      expect(await rejection(fixture.on(client, { name: "spoilt" }).add("job", 1))).toMatchObject({
+        code: "KIT_KEY_TYPE",
+      });
+
+      const granted = grantedCommands(user.grants(mode));
+      const used = await usedCommands(server.nodes);
+      // What the tests themselves looked at, and what only rare courses run: each of them has a test that needs it.
+      const own = new Set([
+        "lrange",
+        "set",
+        "del",
+        "hlen",
+        "rpush",
+        "ping",
+        "cluster|shards",
+        "zmscore",
+        "lpush",
+        "config|get",
+        "client|list",
+        "multi",
+        "exec",
+      ]);
+      expect(used.filter((command) => !granted.includes(command) && !own.has(command))).toEqual([]);
+      expect(granted.filter((command) => !used.includes(command) && !own.has(command))).toEqual([]);
+    });
+
+    it("is who the queue works as, and may do nothing else", async () => {
+      const { prefix, server } = redis;
+      const setUser = (...rules: readonly string[]): Promise<unknown> =>
+        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
+      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
+      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
+      const client = redis.connect({ ...user.login }) as Redis;
+      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+      const queue = fixture.on(client);
+      const runs = new Runs();
+      fixture.work(queue, runs.handler);
+      await queue.add("job", 1);
+      await runs.until(1);
+      const { jobs: own } = fixture.keysOf(name);
+      const foreign = own.replace(":queue:", ":lock:");
+      const node = await fixture.nodeOf();
+      const verdictOf = (...command: readonly string[]): Promise<unknown> =>
+        node.call("ACL", "DRYRUN", username, ...command);
+      expect(await verdictOf("EXISTS", own)).toBe("OK");
+      for (const forbidden of [["EXISTS", foreign], ["DEL", own], ["KEYS", "*"], ["FLUSHALL"], ["CONFIG", "GET", "*"]])
+        expect(await verdictOf(...forbidden)).toMatch(/no permissions/);
+    });
+
+    it("is shown by the README as it is", () => {
+      expectShown(new URL("../README.md", import.meta.url), user);
+    });
+  });
+};

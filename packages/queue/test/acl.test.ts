@@ -1,0 +1,3 @@
+import { aclBehaviour } from "./acl-behaviour.js";
+
+aclBehaviour("single");

@@ -1,0 +1,56 @@
+// Compiled, never run: pins the types that callers see. A change of the surface must be made here too.
+import type { RedisLike } from "@kit/core";
+import type { Cluster, Redis } from "ioredis";
+import { createQueue, type Job, type Queue, type Worker } from "../src/index.js";
+
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+type Check<Proof extends true> = Proof;
+
+declare const redis: Redis;
+declare const cluster: Cluster;
+const clients: RedisLike[] = [redis, cluster];
+
+interface Jobs {
+  email(data: { to: string }): void;
+  resize(data: { url: string; width: number }): Uint8Array;
+  cleanUp(): void;
+}
+const queue: Queue<Jobs> = createQueue<Jobs>(redis, "mail");
+
+export const added: Promise<string>[] = [
+  queue.add("email", { to: "ann" }),
+  queue.add("resize", { url: "", width: 1 }, { priority: -1 }),
+  queue.add("cleanUp"),
+  // @ts-expect-error no such job
+  queue.add("emial", { to: "ann" }),
+  // @ts-expect-error the data of another job
+  queue.add("email", { url: "" }),
+  // @ts-expect-error data is missing
+  queue.add("email"),
+  // @ts-expect-error no such option
+  queue.add("email", { to: "ann" }, { delay: 5 }),
+];
+export const several: Promise<string[]> = queue.addAll([
+  { name: "email", data: { to: "ann" } },
+  { name: "resize", data: { url: "", width: 1 }, delayMs: 5 },
+  // @ts-expect-error the data of another job
+  { name: "resize", data: { to: "ann" } },
+]);
+
+export const worker: Worker = queue.work({
+  email: (job) => {
+    const isSame: Check<Same<typeof job, Job<"email", { to: string }>>> = true;
+    return [job.data.to, isSame];
+  },
+  resize: async ({ data, signal }) => [data.width, signal.aborted],
+  cleanUp: ({ data }) => {
+    const isSame: Check<Same<typeof data, undefined>> = true;
+    return isSame;
+  },
+});
+// @ts-expect-error a handler is missing
+queue.work({ email: () => undefined, resize: () => undefined });
+
+const untyped: Queue = createQueue(clients[0]!, "any");
+void untyped.add("whatever", { of: "any kind" });
+untyped.work({ whatever: ({ data }) => String(data) });

@@ -1,0 +1,639 @@
+import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import { aborted, guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import {
+  type Job,
+  JobPayloadError,
+  JobTimeoutError,
+  UnrecoverableError,
+  type Worker,
+  type WorkerEvents,
+} from "../src/index.js";
+import { user } from "./acl.js";
+import { fixtureOf, gate, permanentKeys, type QueueFixture, Runs } from "./harness.js";
+
+/** The next event of a kind. */
+const next = <Name extends "completed" | "failed" | "dead" | "crashed" | "lost">(
+  worker: Worker,
+  event: Name,
+): Promise<unknown> => new Promise((resolve) => worker.once(event, (...[fact]: WorkerEvents[Name]) => resolve(fact)));
+
+/**
+ * What a queue does, on one server or on a Cluster. With a `login` it is what a queue does as that user, where the server
+ * knows nobody else but the tests.
+ */
+export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
+  const where = mode === "cluster" ? "Cluster" : "single server";
+  describe(`a queue on a ${where}${login ? ", as its ACL user" : ""}`, () => {
+    const redis = useRedis(vitest, { mode, permanentKeys, args: login ? user.serverArgs(mode) : [] });
+    if (login) guardUsers(redis);
+    let lazy: QueueFixture | undefined;
+    const fixture = (): QueueFixture => (lazy ??= fixtureOf(redis, login));
+    const make: QueueFixture["make"] = (options) => fixture().make(options);
+    const work: QueueFixture["work"] = (...args) => fixture().work(...args);
+    const serverMs = async (): Promise<number> => {
+      const [seconds, micros] = (await (await fixture().nodeOf()).call("TIME")) as [string, string];
+      return Number(seconds) * 1_000 + Number(micros) / 1_000;
+    };
+
+    describe("adding and working", () => {
+      it("runs jobs in the order of their adding, those from before the worker too, and leaves nothing behind", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        for (let index = 0; index < 5; index++) await queue.add("job", index);
+        const worker = work(queue, runs.handler);
+        await runs.until(5);
+        await Promise.all(Array.from({ length: 100 }, (_, index) => queue.add("job", index + 5)));
+        await runs.until(105);
+        expect(runs.data).toEqual(Array.from({ length: 105 }, (_, index) => index));
+        await worker.close();
+        expect(await fixture().counts()).toEqual({
+          jobs: 0,
+          waiting: 0,
+          prioritised: 0,
+          delayed: 0,
+          leases: 0,
+          failures: 0,
+          dead: 0,
+        });
+      });
+
+      it("adds ten thousand jobs in one call, in order", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const data = Array.from({ length: 10_000 }, (_, index) => index);
+        const ids = await queue.addAll(data.map((one) => ({ name: "job", data: one })));
+        expect(new Set(ids).size).toBe(10_000);
+        work(queue, runs.handler);
+        await runs.until(10_000);
+        expect(runs.data).toEqual(data);
+        expect(await queue.addAll([])).toEqual([]);
+      });
+
+      it("adds none of several jobs when one is wrong", async () => {
+        const queue = make({ maxPayloadBytes: 100 });
+        const jobs = [
+          { name: "job", data: 1 },
+          { name: "job", data: "x".repeat(200) },
+        ];
+        expect(await rejection(queue.addAll(jobs))).toBeInstanceOf(JobPayloadError);
+        expect((await fixture().counts()).jobs).toBe(0);
+      });
+
+      it("loses and doubles none among three producers and three workers", async () => {
+        const ran: unknown[] = [];
+        const queues = [make(), fixture().on(fixture().connect()), fixture().on(fixture().connect())];
+        for (const queue of queues) work(queue, ({ data }) => void ran.push(data), { concurrency: 7 });
+        const adds = queues.flatMap((queue, producer) =>
+          Array.from({ length: 100 }, (_, index) => queue.add("job", `${String(producer)}-${String(index)}`)),
+        );
+        const ids = await Promise.all(adds);
+        await fixture().untilEmpty();
+        expect(ran).toHaveLength(300);
+        expect(new Set(ran).size).toBe(300);
+        expect(new Set(ids).size).toBe(300);
+      });
+
+      it("gives each name to its handler, whatever is in the name, and unknown ones to the dead letters", async () => {
+        const queue = make();
+        const names = ["a:b", "{a}", "a b", "é\u{1f600}", "__proto__", "constructor"];
+        const seen: unknown[] = [];
+        const handlers = Object.fromEntries(
+          names.map((one) => [one, (job: Job) => void seen.push([one, job.name, job.data])]),
+        );
+        Object.defineProperty(handlers, "__proto__", {
+          value: (job: Job) => void seen.push(["__proto__", job.name, job.data]),
+          enumerable: true,
+        });
+        const worker = queue.work(handlers);
+        for (const [index, one] of names.entries()) await queue.add(one, index);
+        const dead = next(worker, "dead");
+        const id = await queue.add("toString", { kept: true });
+        await dead;
+        expect(seen).toEqual(names.map((one, index) => [one, one, index]));
+        expect(await queue.deadLetters()).toMatchObject([
+          {
+            id,
+            name: "toString",
+            data: { kept: true },
+            attempts: 0,
+            crashes: 0,
+            error: { code: "KIT_JOB_UNRECOVERABLE" },
+          },
+        ]);
+      });
+
+      it("keeps data of every kind as JSON does, and bytes as they are", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const bytes = Uint8Array.from({ length: 256 }, (_, index) => index);
+        const date = new Date(0);
+        const all = [
+          undefined,
+          null,
+          0,
+          false,
+          "",
+          [],
+          {},
+          { "\u{1f600}": [1e21, -0.5, "\n\t\0é"] },
+          2 ** 53 - 1,
+          date,
+          bytes,
+        ];
+        for (const data of all) await queue.add("job", data);
+        work(queue, runs.handler);
+        await runs.until(all.length);
+        expect(runs.data.slice(0, 9)).toEqual(all.slice(0, 9));
+        expect(runs.data[9]).toBe(date.toJSON());
+        expect(runs.data[10]).toEqual(Buffer.from(bytes));
+        const cycle: { self?: unknown } = {};
+        cycle.self = cycle;
+        for (const wrong of [10n, { deep: 1n }, cycle])
+          expect(await rejection(queue.add("job", wrong))).toMatchObject({ code: "KIT_QUEUE_PAYLOAD", job: "job" });
+      });
+
+      it("takes payloads up to their limit, and refuses larger ones by their bytes", async () => {
+        const [queue, runs] = [make({ maxPayloadBytes: 500_000 }), new Runs()];
+        const large = "é".repeat(249_999);
+        await queue.add("job", large);
+        const refused = await rejection(queue.add("job", `${large}e`));
+        expect(refused).toMatchObject({ code: "KIT_QUEUE_PAYLOAD" });
+        expect(String(refused)).not.toContain("éé");
+        work(queue, runs.handler);
+        await runs.until(1);
+        expect(runs.data[0]).toBe(large);
+      });
+
+      it("tells handlers when a job was added and taken, and which attempt it is", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        await queue.add("job", 0);
+        const before = await serverMs();
+        const id = await queue.add("job", 1, { priority: 3, maxAttempts: 4 });
+        const after = await serverMs();
+        work(queue, runs.handler);
+        await runs.until(2);
+        const job = runs.jobs[1]!;
+        expect(job).toMatchObject({ id, name: "job", attempt: 1, maxAttempts: 4, crashes: 0, priority: 3 });
+        expect(job.addedAt).toBeGreaterThan(before - 2_000);
+        expect(job.addedAt).toBeLessThan(after + 2_000);
+        expect(job.takenAt).toBeGreaterThanOrEqual(Math.floor(after));
+        expect(job.signal.aborted).toBe(false);
+      });
+
+      it("keeps one job of an id given by the caller, and takes a new one once that is done", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const results = await Promise.all(Array.from({ length: 20 }, (_, n) => queue.add("job", n, { id: "order-7" })));
+        expect(new Set(results)).toEqual(new Set(["order-7"]));
+        expect(await fixture().counts()).toMatchObject({ jobs: 1, waiting: 1 });
+        const worker = work(queue, runs.handler);
+        await runs.until(1);
+        await fixture().untilEmpty();
+        await queue.add("job", "again", { id: "order-7" });
+        await runs.until(2);
+        expect(runs.data).toEqual([0, "again"]);
+        await worker.close();
+      });
+
+      it("settles an add whose outcome was not known, without adding twice", async () => {
+        const queue = make();
+        const first = await queue.add("job", 1);
+        const [score] = await fixture()
+          .db.zrange(fixture().keysOf().producers, "0", "-1", "WITHSCORES")
+          .then((all) => [all[1]]);
+        const producer = first.slice(0, 9);
+        // It arrived: nothing is added, though its job may be done by now.
+        expect(await queue.add("job", 1, { op: `${producer}:${String(score)}:${first}` })).toBe(first);
+        expect((await fixture().counts()).jobs).toBe(1);
+        // It did not: it is added now, and cannot arrive any more.
+        const lost = `AAAAAAAAA:${String(score)}:AAAAAAAAA.0000`;
+        expect(await queue.add("job", 2, { op: lost })).toBe("AAAAAAAAA.0000");
+        expect(await queue.add("job", 2, { op: lost })).toBe("AAAAAAAAA.0000");
+        expect(await fixture().counts()).toMatchObject({ jobs: 2, waiting: 2 });
+        const runs = new Runs();
+        work(queue, runs.handler);
+        await runs.until(2);
+        await fixture().untilEmpty();
+        expect(runs.data).toEqual([1, 2]);
+      });
+    });
+
+    describe("order", () => {
+      it("takes the last one first where that is asked for", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        await queue.add("job", "fifo");
+        for (const data of [1, 2, 3]) await queue.add("job", data, { lifo: true });
+        work(queue, runs.handler);
+        await runs.until(4);
+        expect(runs.data).toEqual([3, 2, 1, "fifo"]);
+      });
+
+      it("takes lower priorities first, none as 0, and equal ones in order", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const priorities = [5, 0, -3, 5, 1_048_575, -1_048_575, 0, -3, -1];
+        await queue.addAll(priorities.map((priority, index) => ({ name: "job", data: [priority, index], priority })));
+        await queue.add("job", [5, 9], { priority: 5 });
+        work(queue, runs.handler, { strict: true });
+        await runs.until(10);
+        const sorted = [...priorities.map((priority, index) => [priority, index]), [5, 9]].toSorted(
+          ([a = 0, i = 0], [b = 0, j = 0]) => a - b || i - j,
+        );
+        expect(runs.data).toEqual(sorted);
+      });
+
+      it("starts an urgent job at once while all workers wait", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        work(queue, runs.handler);
+        await fixture().untilEmpty();
+        await queue.add("job", "urgent", { priority: -5 });
+        await runs.until(1);
+        expect(runs.jobs[0]!.priority).toBe(-5);
+      });
+    });
+
+    describe("delays", () => {
+      it("runs a job no sooner than it is due, and wakes for one that was added later and is due earlier", async () => {
+        const queue = make();
+        const ran: { data: unknown; at: number }[] = [];
+        work(queue, async ({ data, takenAt }) => void ran.push({ data, at: takenAt }));
+        const startedAt = await serverMs();
+        await queue.add("job", "late", { delayMs: 900 });
+        await queue.add("job", "early", { delayMs: 300 });
+        await queue.add("job", "dated", { dueAt: Math.ceil(startedAt) + 600 });
+        await queue.add("job", "past", { dueAt: 1 });
+        await eventually(() => expect(ran).toHaveLength(4), { timeoutMs: 20_000 });
+        expect(ran.map(({ data }) => data)).toEqual(["past", "early", "dated", "late"]);
+        const [, early, dated, late] = ran.map(({ at }) => at - startedAt);
+        expect(early).toBeGreaterThanOrEqual(299);
+        expect(dated).toBeGreaterThanOrEqual(599);
+        expect(late).toBeGreaterThanOrEqual(899);
+      });
+
+      it("orders jobs that are due at one instant by their adding, and by priority", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const dueAt = Math.ceil(await serverMs()) + 700;
+        const jobs = Array.from({ length: 1_000 }, (_, index) => ({ name: "job", data: index, dueAt }));
+        await queue.addAll(jobs);
+        await queue.add("job", "urgent", { dueAt, priority: -1 });
+        expect(await fixture().counts()).toMatchObject({ delayed: 1_001, waiting: 0 });
+        work(queue, runs.handler, { strict: true });
+        await runs.until(1_001, 20_000);
+        expect(runs.data).toContain("urgent");
+        expect(runs.data.filter((data) => data !== "urgent")).toEqual(jobs.map(({ data }) => data));
+      });
+
+      it("takes delays of years, beyond what a timer can hold", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        work(queue, runs.handler);
+        await queue.add("job", "far", { delayMs: 2 ** 31 + 1_000 });
+        await queue.add("job", "farther", { delayMs: 400 * 365 * 86_400_000 });
+        await queue.add("job", "near", { delayMs: 50 });
+        await runs.until(1);
+        expect(runs.data).toEqual(["near"]);
+        expect(await fixture().counts()).toMatchObject({ delayed: 2 });
+      });
+
+      it("runs what is due even if the markers are deleted by hand", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        work(queue, runs.handler);
+        await queue.add("job", 1, { delayMs: 700 });
+        await eventually(async () => expect(await fixture().db.exists(fixture().keysOf().wake)).toBe(0));
+        await fixture().db.del(fixture().keysOf().wake);
+        await runs.until(1);
+        expect(runs.data).toEqual([1]);
+      });
+    });
+
+    describe("retries", () => {
+      it("runs a failing job as often as it may, then keeps it with its payload and its error", async () => {
+        const queue = make({ maxAttempts: 3, backoff: { firstMs: 20, factor: 1, jitter: 0 } });
+        const attempts: number[] = [];
+        const failures: (number | undefined)[] = [];
+        const worker = work(queue, ({ attempt }) => {
+          attempts.push(attempt);
+          throw Object.assign(new Error("no such host"), { code: "ENOTFOUND" });
+        });
+        let deaths = 0;
+        worker.on("failed", ({ retryInMs }) => failures.push(retryInMs));
+        worker.on("dead", () => deaths++);
+        const id = await queue.add("job", { to: "ann" });
+        await eventually(() => expect(deaths).toBe(1));
+        expect(attempts).toEqual([1, 2, 3]);
+        expect(failures).toEqual([20, 20, undefined]);
+        const letters = await queue.deadLetters();
+        expect(letters).toMatchObject([
+          {
+            id,
+            name: "job",
+            data: { to: "ann" },
+            attempts: 3,
+            crashes: 0,
+            error: { message: "no such host", code: "ENOTFOUND" },
+          },
+        ]);
+        expect(letters[0]!.diedAt).toBeGreaterThanOrEqual(letters[0]!.addedAt);
+        expect(await fixture().counts()).toMatchObject({ jobs: 1, dead: 1, failures: 1, leases: 0, delayed: 0 });
+        expect(await fixture().db.hget(fixture().keysOf().meta, "deadBytes")).not.toBe("0");
+      });
+
+      it("redrives dead letters with all their attempts, and their priority; others are left alone", async () => {
+        const queue = make({ maxAttempts: 2, backoff: { firstMs: 0 } });
+        const seen: [unknown, number][] = [];
+        let isBroken = true;
+        work(queue, ({ data, attempt }) => {
+          seen.push([data, attempt]);
+          if (isBroken) throw new Error("broken");
+        });
+        const ids = await queue.addAll([
+          { name: "job", data: "a" },
+          { name: "job", data: "b", priority: -2 },
+          { name: "job", data: "c" },
+        ]);
+        await eventually(async () => expect((await fixture().counts()).dead).toBe(3));
+        isBroken = false;
+        seen.length = 0;
+        expect(await queue.redrive([ids[1]!, "no-such-job"])).toBe(1);
+        await eventually(() => expect(seen).toEqual([["b", 1]]));
+        expect(await queue.redrive([ids[1]!])).toBe(0);
+        expect(await queue.dropDeadLetters([ids[0]!])).toBe(1);
+        expect(await queue.redrive()).toBe(1);
+        await eventually(() =>
+          expect(seen).toEqual([
+            ["b", 1],
+            ["c", 1],
+          ]),
+        );
+        await fixture().untilEmpty();
+        expect(await fixture().counts()).toMatchObject({ jobs: 0, dead: 0, failures: 0 });
+        expect(await fixture().db.hget(fixture().keysOf().meta, "deadBytes")).toBe("0");
+      });
+
+      it("keeps no more dead letters than it may, the youngest ones", async () => {
+        const queue = make({ deadLetters: { maxCount: 3 } });
+        work(queue, () => {
+          throw new Error("broken");
+        });
+        for (let index = 0; index < 6; index++) await queue.add("job", index);
+        await eventually(async () => {
+          expect((await queue.deadLetters()).map(({ data }) => data)).toEqual([3, 4, 5]);
+        });
+        expect(await fixture().db.hget(fixture().keysOf().meta, "deadDropped")).toBe("3");
+        expect((await fixture().counts()).jobs).toBe(3);
+      });
+
+      it("gives up at once where trying again makes no sense", async () => {
+        const queue = make({ maxAttempts: 10 });
+        let runs = 0;
+        const worker = work(queue, async () => {
+          runs++;
+          throw new UnrecoverableError("no such user", { cause: "deleted" });
+        });
+        const dead = next(worker, "dead");
+        await queue.add("job", 1);
+        await dead;
+        expect(runs).toBe(1);
+      });
+
+      it("waits as a function of the caller says, which may give up", async () => {
+        const queue = make({ maxAttempts: 10 });
+        const asked: number[] = [];
+        const worker = work(
+          queue,
+          () => {
+            throw new Error("broken");
+          },
+          {
+            backoff: async ({ attempt, job }) => {
+              asked.push(attempt);
+              if (job.data === "odd") throw new Error("no idea");
+              return attempt < 3 ? 5 : -1;
+            },
+          },
+        );
+        const dead = next(worker, "dead");
+        await queue.add("job", 1);
+        await dead;
+        expect(asked).toEqual([1, 2, 3]);
+        const failed = next(worker, "failed");
+        await queue.add("job", "odd");
+        expect(await failed).toMatchObject({ retryInMs: expect.closeTo(750, -3) as number });
+      });
+
+      it("survives what handlers throw, and keeps errors short", async () => {
+        const queue = make();
+        const cycle: { self?: unknown } = {};
+        cycle.self = cycle;
+        const huge = new Error("x".repeat(100_000));
+        const thrown = [undefined, null, "text", 7, cycle, huge, Object.create(null)];
+        work(queue, ({ data }) => {
+          throw thrown[data as number];
+        });
+        for (const index of thrown.keys()) await queue.add("job", index);
+        await eventually(async () => expect((await fixture().counts()).dead).toBe(thrown.length));
+        const letters = await queue.deadLetters({ count: 100 });
+        expect(letters.map(({ error }) => error?.name)).toEqual([
+          "undefined",
+          "object",
+          "string",
+          "number",
+          "object",
+          "Error",
+          "object",
+        ]);
+        expect(JSON.stringify(letters[5]!.error).length).toBeLessThan(12_000);
+      });
+
+      it("fails an attempt that takes too long, and keeps its place until the handler ends", async () => {
+        const queue = make();
+        const { promise, open } = gate();
+        const reasons: unknown[] = [];
+        const worker = work(queue, async ({ data, signal }) => {
+          if (data !== "slow") return;
+          reasons.push(await aborted(signal));
+          await promise;
+        });
+        const dead = next(worker, "dead");
+        await queue.add("job", "slow", { timeoutMs: 50 });
+        await queue.add("job", "next");
+        await dead;
+        expect(reasons).toEqual([expect.any(JobTimeoutError)]);
+        expect(worker.running).toBe(1);
+        open();
+        await fixture().untilEmpty();
+        expect(await queue.deadLetters()).toMatchObject([{ data: "slow", error: { code: "KIT_JOB_TIMEOUT" } }]);
+      });
+    });
+
+    describe("concurrency", () => {
+      it("never runs more at a time than it may, also when that is changed", async () => {
+        const queue = make();
+        let [now, most] = [0, 0];
+        const gates: (() => void)[] = [];
+        const worker = work(
+          queue,
+          async () => {
+            most = Math.max(most, ++now);
+            const { promise, open } = gate();
+            gates.push(open);
+            await promise;
+            now--;
+          },
+          { concurrency: 3 },
+        );
+        await queue.addAll(Array.from({ length: 30 }, (_, data) => ({ name: "job", data })));
+        const openOne = async (): Promise<void> => {
+          await eventually(() => expect(gates.length).toBeGreaterThan(0));
+          gates.shift()?.();
+        };
+        await eventually(() => expect(now).toBe(3));
+        for (let index = 0; index < 5; index++) await openOne();
+        expect(most).toBe(3);
+        worker.concurrency = 5;
+        await eventually(() => expect(now).toBe(5));
+        worker.concurrency = 1;
+        for (let index = 0; index < 8; index++) await openOne();
+        await eventually(() => expect(now).toBe(1));
+        most = 0;
+        for (let index = 0; index < 5; index++) await openOne();
+        expect(most).toBeLessThanOrEqual(1);
+        worker.concurrency = 20;
+        for (let index = 0; index < 12; index++) await openOne();
+        await fixture().untilEmpty();
+      });
+
+      it("wakes as many idle workers as there is work for", async () => {
+        const queue = make();
+        const { promise, open } = gate();
+        const workers = Array.from({ length: 6 }, () => work(queue, () => promise));
+        await fixture().untilParked(6);
+        await queue.addAll(Array.from({ length: 5 }, (_, data) => ({ name: "job", data })));
+        await eventually(() => expect(workers.filter(({ running }) => running === 1)).toHaveLength(5));
+        open();
+        await fixture().untilEmpty();
+      });
+
+      it("goes on with other jobs while one is slow", async () => {
+        const [queue, { promise, open }, runs] = [make(), gate(), new Runs()];
+        work(queue, async (job) => (job.data === "slow" ? promise : runs.handler(job)), { concurrency: 2 });
+        await queue.add("job", "slow");
+        await queue.addAll(Array.from({ length: 50 }, (_, data) => ({ name: "job", data })));
+        await runs.until(50);
+        open();
+        await fixture().untilEmpty();
+        expect(runs.data).toEqual(Array.from({ length: 50 }, (_, index) => index));
+      });
+
+      it("gives back what it took ahead when a job turns out long, so that others run it", async () => {
+        const queue = make();
+        const [first, second] = [new Runs(), new Runs()];
+        const { promise, open } = gate();
+        const hoarder = work(queue, (job) => {
+          first.handler(job);
+          return job.data === "long" ? promise : undefined;
+        });
+        await queue.addAll(Array.from({ length: 300 }, (_, data) => ({ name: "job", data })));
+        await queue.add("job", "long");
+        await queue.addAll(Array.from({ length: 300 }, (_, data) => ({ name: "job", data: 300 + data })));
+        await eventually(() => expect(first.data).toContain("long"));
+        work(queue, second.handler);
+        await second.until(1);
+        await eventually(() => expect(first.jobs.length + second.jobs.length).toBe(601));
+        expect(hoarder.running).toBe(1);
+        open();
+        await fixture().untilEmpty();
+        expect(new Set([...first.data, ...second.data]).size).toBe(601);
+        expect([...first.jobs, ...second.jobs].every(({ crashes }) => crashes === 0)).toBe(true);
+      });
+
+      it("takes nothing ahead where it is strict", async () => {
+        const queue = make();
+        const { promise, open } = gate();
+        let started = 0;
+        const worker = work(
+          queue,
+          () => {
+            started++;
+            return started > 40 ? promise : undefined;
+          },
+          { concurrency: 2, strict: true, ack: "each" },
+        );
+        await queue.addAll(Array.from({ length: 60 }, (_, data) => ({ name: "job", data })));
+        await eventually(() => expect(started).toBe(42));
+        await eventually(async () => expect(await fixture().counts()).toMatchObject({ leases: 2, waiting: 18 }));
+        expect(worker.running).toBe(2);
+        open();
+        await fixture().untilEmpty();
+        expect(started).toBe(60);
+      });
+    });
+
+    describe("closing", () => {
+      it("lets running jobs end, renewing them, and gives the others to another worker at once", async () => {
+        const queue = make();
+        const [first, second] = [new Runs(), new Runs()];
+        const { promise, open } = gate();
+        const worker = work(
+          queue,
+          (job) => {
+            first.handler(job);
+            return first.jobs.length > 100 ? promise : undefined;
+          },
+          { concurrency: 10, leaseMs: 500 },
+        );
+        await queue.addAll(Array.from({ length: 200 }, (_, data) => ({ name: "job", data })));
+        await eventually(() => expect(worker.running).toBe(10));
+        const closing = worker.close({ timeoutMs: 20_000 });
+        const rest = 200 - first.jobs.length;
+        work(fixture().on(fixture().connect()), second.handler, { concurrency: 5 });
+        await second.until(rest);
+        // Longer than the lease: it is renewed while the worker closes.
+        const until = (await serverMs()) + 1_200;
+        await eventually(async () => expect(await serverMs()).toBeGreaterThan(until));
+        expect((await fixture().counts()).leases).toBe(10);
+        open();
+        await closing;
+        await fixture().untilEmpty();
+        expect([first.jobs.length, second.jobs.length]).toEqual([200 - rest, rest]);
+        expect(new Set([...first.data, ...second.data]).size).toBe(200);
+      });
+
+      it("aborts what does not end in time, and hands it back to the front without blame", async () => {
+        const [queue, runs] = [make({ maxAttempts: 1 }), new Runs()];
+        const reasons: unknown[] = [];
+        const worker = work(
+          queue,
+          async ({ data, signal }) => {
+            if (data === "deaf") await new Promise(() => undefined);
+            reasons.push(await aborted(signal));
+            signal.throwIfAborted();
+          },
+          { concurrency: 2 },
+        );
+        await queue.add("job", "deaf");
+        await queue.add("job", "polite");
+        await queue.add("job", "next");
+        await eventually(() => expect(worker.running).toBe(2));
+        await worker.close({ timeoutMs: 50 });
+        expect(reasons).toMatchObject([{ code: "KIT_CLOSED" }]);
+        expect(await fixture().counts()).toMatchObject({ waiting: 3, leases: 0, failures: 0 });
+        work(queue, runs.handler);
+        await runs.until(3);
+        expect(new Set(runs.data.slice(0, 2))).toEqual(new Set(["deaf", "polite"]));
+        expect(runs.jobs.every(({ attempt, crashes }) => attempt === 1 && crashes === 0)).toBe(true);
+      });
+
+      it("closes idle and busy workers and queues many times over, and refuses work from then on", async () => {
+        for (let round = 0; round < 10; round++) {
+          const queue = fixture().make();
+          const worker = work(queue, () => undefined, { concurrency: 5 });
+          if (round % 2 === 0) await queue.add("job", round);
+          await Promise.all([queue.close(), worker.close(), queue.close()]);
+          expect(await rejection(queue.add("job", 1))).toMatchObject({ code: "KIT_CLOSED" });
+          expect(() => queue.work({})).toThrow(/closed/);
+        }
+        const [queue, runs] = [make(), new Runs()];
+        work(queue, runs.handler);
+        await fixture().untilEmpty();
+        expect((await fixture().counts()).jobs).toBe(0);
+      });
+    });
+  });
+};

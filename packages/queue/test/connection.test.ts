@@ -1,0 +1,242 @@
+import { connect } from "@kit/core";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { closedPort, rejection, sentTwice } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Queue } from "../src/index.js";
+import { fixtureOf, permanentKeys, Runs } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys, persistence: "always" });
+const fixture = fixtureOf(redis);
+const { make, work, on } = fixture;
+
+const proxied = async (): Promise<{ proxy: FaultProxy; queue: Queue }> => {
+  const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+  redis.defer(() => proxy.close());
+  const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
+  redis.defer(() => client.close());
+  return { proxy, queue: on(client, { deadlineMs: 800 }) };
+};
+
+describe("a queue whose connections break", () => {
+  it("loses no job and charges no crash while replies, requests and whole connections get lost", async () => {
+    const { proxy, queue } = await proxied();
+    const safe = make();
+    const ran: unknown[] = [];
+    const crashes: number[] = [];
+    const worker = work(
+      queue,
+      (job) => {
+        ran.push(job.data);
+        crashes.push(job.crashes);
+      },
+      { concurrency: 5 },
+    );
+    worker.on("error", () => undefined);
+    const count = 3_000;
+    for (let start = 0; start < count; start += 100) {
+      // Half of them with ids that come again each round: an end that is sent twice must not end the next job of its id.
+      await safe.addAll(
+        Array.from({ length: 100 }, (_, n) => ({
+          name: "job",
+          data: start + n,
+          ...(n % 2 === 0 ? {} : { id: `own-${String(n)}` }),
+        })),
+      );
+      if (start % 300 === 0) proxy.down.cutNext = 1;
+      else if (start % 300 === 100) proxy.up.cutNext = 1;
+      else proxy.resetAll();
+      await fixture.untilEmpty();
+    }
+    expect(new Set(ran).size).toBe(count);
+    expect(crashes.every((crash) => crash === 0)).toBe(true);
+    expect(await fixture.counts()).toMatchObject({ failures: 0, dead: 0 });
+  });
+
+  it("adds a job once whose reply is lost, though it may be done by the time it is sent again", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    work(make(), runs.handler);
+    await queue.add("job", "first");
+    for (let round = 0; round < 10; round++) {
+      proxy.down.cutNext = 1;
+      await queue.add("job", round);
+    }
+    await fixture.untilEmpty();
+    expect(runs.data).toEqual(["first", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    expect(proxy.stats.resets).toBe(10);
+  });
+
+  it("adds a job once that a network delivers twice", async () => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
+    redis.defer(() => client.close());
+    const queue = on(client);
+    await queue.add("job", 1);
+    const id = await sentTwice(proxy, client, 300, () => queue.add("job", 2));
+    const runs = new Runs();
+    work(make(), runs.handler);
+    await runs.until(2);
+    // The late copy comes after the job is done.
+    await eventually(async () =>
+      expect(await fixture.nodeOf().then((node) => node.call("INFO", "commandstats"))).toMatch(/evalsha/),
+    );
+    await queue.add("job", 3);
+    await runs.until(3);
+    await fixture.untilEmpty();
+    expect(runs.data).toEqual([1, 2, 3]);
+    expect(runs.jobs[1]!.id).toBe(id);
+  });
+
+  it("says when it does not know, and settles it with the same op", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    await queue.add("job", 0);
+    // The request arrives, and no reply does for longer than the deadline.
+    proxy.down.hole = true;
+    const unknown = (await rejection(queue.add("job", 1))) as { code: string; op: string };
+    expect(unknown.code).toBe("KIT_UNKNOWN_OUTCOME");
+    proxy.down.hole = false;
+    work(make(), runs.handler);
+    await runs.until(2);
+    await fixture.untilEmpty();
+    await eventually(async () => {
+      await queue.add("job", 1, { op: unknown.op });
+    });
+    await queue.add("job", 2);
+    await runs.until(3);
+    await fixture.untilEmpty();
+    expect(runs.data).toEqual([0, 1, 2]);
+  });
+
+  it("goes on after the server killed its connections, also the one that waits", async () => {
+    const runs = new Runs();
+    const queue = make();
+    const worker = work(queue, runs.handler);
+    worker.on("error", () => undefined);
+    const node = redis.server.nodes[0]!;
+    for (let round = 0; round < 4; round++) {
+      await eventually(async () => expect(String(await node.call("CLIENT", "LIST"))).toMatch(/cmd=bzpopmin/));
+      const list = String(await node.call("CLIENT", "LIST"));
+      const id = /^id=(\d+) .*cmd=bzpopmin/m.exec(list)?.[1] ?? "";
+      await node.call("CLIENT", "KILL", "ID", id);
+      await queue.add("job", round);
+      await runs.until(round + 1);
+    }
+    expect(runs.data).toEqual([0, 1, 2, 3]);
+  });
+
+  it("goes on after a restart of the server, idle and busy, with all that it had", async () => {
+    const runs = new Runs();
+    const queue = make({ deadlineMs: 5_000 });
+    const worker = work(queue, runs.handler, { concurrency: 3 });
+    worker.on("error", () => undefined);
+    await queue.add("job", "before");
+    await runs.until(1);
+    const node = redis.server.nodes[0]!;
+    await queue.add("job", "delayed", { delayMs: 500 });
+    await node.kill();
+    await node.start();
+    await runs.until(2, 20_000);
+    await queue.addAll(Array.from({ length: 500 }, (_, n) => ({ name: "job", data: n })));
+    await node.kill();
+    await node.start();
+    await fixture.untilEmpty();
+    expect(new Set(runs.data)).toEqual(new Set(["before", "delayed", ...Array.from({ length: 500 }, (_, n) => n)]));
+  });
+
+  it("notices a server that went silent, and goes on when it speaks again", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    const worker = work(queue, runs.handler);
+    const errors: string[] = [];
+    worker.on("error", ({ code }) => errors.push(code));
+    await queue.add("job", 1);
+    await runs.until(1);
+    proxy.down.hole = true;
+    proxy.up.hole = true;
+    const safe = make();
+    await safe.add("job", 2);
+    expect(await rejection(queue.add("job", 3))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    proxy.heal();
+    proxy.resetAll();
+    await runs.until(2, 25_000);
+    await worker.close();
+    expect(runs.data).toContain(2);
+  });
+
+  it("fails an add at its deadline when there is no server, and adds when there is one again", async () => {
+    const client = redis.connect({ port: await closedPort(), retryStrategy: () => 20 });
+    const queue = on(client, { deadlineMs: 300, maxPending: 2 });
+    const adds = [queue.add("job", 1), queue.add("job", 2), queue.add("job", 3)].map(rejection);
+    expect(await Promise.all(adds)).toMatchObject([
+      { code: "KIT_UNAVAILABLE" },
+      { code: "KIT_UNAVAILABLE" },
+      { code: "KIT_QUEUE_FULL", maxPending: 2 },
+    ]);
+  });
+
+  it("knows a server that forgot its scripts", async () => {
+    const runs = new Runs();
+    const queue = make();
+    work(queue, runs.handler);
+    for (let round = 0; round < 3; round++) {
+      await queue.add("job", round);
+      await runs.until(round + 1);
+      await redis.server.nodes[0]!.call("SCRIPT", "FLUSH");
+    }
+    await queue.add("job", 3);
+    await runs.until(4);
+    expect(runs.data).toEqual([0, 1, 2, 3]);
+  });
+
+  it("ends jobs and hands them back on a server at its memory limit, where it refuses adds", async () => {
+    const queue = make({ allowEviction: false });
+    const runs = new Runs();
+    const node = redis.server.nodes[0]!;
+    await queue.addAll(Array.from({ length: 100 }, (_, n) => ({ name: "job", data: n })));
+    await node.call("CONFIG", "SET", "maxmemory", "1");
+    redis.defer(() => node.call("CONFIG", "SET", "maxmemory", "0"));
+    expect(await rejection(queue.add("job", 1))).toMatchObject({ code: "KIT_SERVER_FULL" });
+    const worker = work(queue, runs.handler, { concurrency: 5 });
+    const errors: unknown[] = [];
+    worker.on("error", (error) => errors.push(error));
+    await runs.until(100);
+    await fixture.untilEmpty();
+    await worker.close();
+    expect(errors).toEqual([]);
+    await node.call("CONFIG", "SET", "maxmemory", "0");
+  });
+
+  it("refuses a server that evicts keys, unless that is allowed", async () => {
+    const node = redis.server.nodes[0]!;
+    await node.call("CONFIG", "SET", "maxmemory", "1gb");
+    await node.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
+    redis.defer(async () => {
+      await node.call("CONFIG", "SET", "maxmemory", "0");
+      await node.call("CONFIG", "SET", "maxmemory-policy", "noeviction");
+    });
+    expect(await rejection(make().add("job", 1))).toMatchObject({
+      code: "KIT_QUEUE_EVICTION",
+      queue: "mail",
+      policy: "allkeys-lru",
+    });
+    await make({ allowEviction: true }).add("job", 1);
+    expect((await fixture.counts()).jobs).toBe(1);
+  });
+
+  it("refuses data of a newer version, and names a key of another type, changing nothing", async () => {
+    const keys = fixture.keysOf();
+    await fixture.db.hset(keys.meta, "layout", "2");
+    expect(await rejection(make().add("job", 1))).toMatchObject({ code: "KIT_LAYOUT" });
+    await fixture.db.del(keys.meta);
+    await fixture.db.set(keys.waiting, "not a list", "EX", 60);
+    expect(await rejection(make().add("job", 1))).toMatchObject({
+      code: "KIT_KEY_TYPE",
+      key: keys.waiting,
+      found: "string",
+    });
+    expect(await fixture.db.exists(keys.jobs, keys.producers)).toBe(0);
+  });
+});

@@ -1,0 +1,181 @@
+import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import { aborted } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { type Job, JobLeaseLostError } from "../src/index.js";
+import { fixtureOf, gate, permanentKeys, Runs } from "./harness.js";
+
+/** What becomes of jobs when processes are killed or paused, on one server or on a Cluster. */
+export const crashBehaviour = (mode: RedisMode): void => {
+  describe(`jobs of processes that die, on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
+    const redis = useRedis(vitest, { mode, permanentKeys });
+    const fixture = fixtureOf(redis);
+    const { make, work, spawn } = fixture;
+    const logs = (count: number): Promise<void> =>
+      eventually(async () => expect(await fixture.logged()).toHaveLength(count), { timeoutMs: 20_000 });
+
+    it("run again once the lease of a killed worker has ended, in front of all others, with one crash", async () => {
+      const queue = make();
+      const peer = await spawn({ leaseMs: 1_000 });
+      await queue.add("job", { log: "a", act: "hang" });
+      await logs(1);
+      await peer.kill();
+      const startedAt = performance.now();
+      const datas = ["first", "later", "last"].map((log) => ({ name: "job", data: { log } }));
+      await queue.addAll([...datas, { name: "job", data: { log: "urgent" }, priority: -1 }]);
+      // Full while the lease ends: only its timer can notice.
+      const runs = new Runs();
+      const { promise, open } = gate();
+      const worker = work(
+        queue,
+        (job) => {
+          runs.handler(job);
+          return runs.jobs.length === 1 ? promise : undefined;
+        },
+        { leaseMs: 1_000, strict: true },
+      );
+      const crashed = new Promise((resolve) => worker.once("crashed", resolve));
+      await runs.until(1);
+      expect(await crashed).toMatchObject({ crashes: 1, isDead: false });
+      expect(performance.now() - startedAt).toBeLessThan(7_500);
+      open();
+      await fixture.untilEmpty();
+      const order = runs.data.map((data) => (data as { log: string }).log);
+      expect(order).toEqual(["urgent", "a", "first", "later", "last"]);
+      expect(runs.jobs[1]).toMatchObject({ attempt: 1, crashes: 1 });
+      expect(runs.jobs[2]).toMatchObject({ attempt: 1, crashes: 0 });
+    });
+
+    it("each run exactly once more when a hundred are under way, in their order, by a worker parked before", async () => {
+      const queue = make();
+      const runs = new Runs();
+      const { promise, open } = gate();
+      const peer = await spawn({ concurrency: 100, leaseMs: 1_000 });
+      await fixture.untilParked(1);
+      // Who waits longest is woken first, so the peer takes them all, and the worker here learns of it only by a marker.
+      work(queue, (job) => (runs.handler(job), promise), { concurrency: 200, leaseMs: 1_000 });
+      await fixture.untilParked(2);
+      await queue.addAll(Array.from({ length: 100 }, (_, n) => ({ name: "job", data: { log: n, act: "hang" } })));
+      await logs(100);
+      await peer.kill();
+      await runs.until(100, 8_000);
+      open();
+      await fixture.untilEmpty();
+      expect(runs.data).toEqual(Array.from({ length: 100 }, (_, n) => ({ log: n, act: "hang" })));
+      expect(runs.jobs.every(({ crashes, attempt }) => crashes === 1 && attempt === 1)).toBe(true);
+    });
+
+    it("run again when the process dies between the handler's end and its recording: at least once", async () => {
+      const queue = make();
+      const runs = new Runs();
+      const peer = await spawn({ leaseMs: 500, ack: "each", strict: true });
+      await queue.add("job", { log: "done", act: "die" });
+      await logs(1);
+      await peer.kill();
+      work(queue, runs.handler, { leaseMs: 500 });
+      await runs.until(1);
+      await fixture.untilEmpty();
+      expect(runs.jobs[0]!.crashes).toBe(1);
+    });
+
+    it("are dead letters when they kill their process too often, and take no others with them", async () => {
+      const queue = make({ maxAttempts: 5 });
+      const poison = await queue.add("job", { log: "poison", act: "die" });
+      await queue.addAll(
+        Array.from({ length: 20 }, (_, n) => ({ name: "job", data: { log: n, act: "wait", ms: 20 } })),
+      );
+      for (let round = 0; round < 30; round++) {
+        if ((await fixture.counts()).jobs === 1 && (await queue.deadLetters()).length === 1) break;
+        const peer = await spawn({ leaseMs: 300, concurrency: 10, maxCrashes: 3 });
+        await eventually(
+          async () => {
+            const { jobs, dead } = await fixture.counts();
+            expect(!peer.isAlive || (jobs === 1 && dead === 1)).toBe(true);
+          },
+          { timeoutMs: 15_000 },
+        );
+        await peer.kill();
+      }
+      const letters = await queue.deadLetters();
+      expect(letters).toMatchObject([{ id: poison, attempts: 0, crashes: 3, error: undefined }]);
+      expect(await fixture.counts()).toMatchObject({ jobs: 1, waiting: 0, leases: 0 });
+      const log = await fixture.logged();
+      for (let n = 0; n < 20; n++) expect(log.some((line) => line.startsWith(`${String(n)} `))).toBe(true);
+    });
+
+    it("stay with their worker for several times the lease while it lives, and nobody else runs them", async () => {
+      const queue = make();
+      const [peer, runs] = [await spawn({ leaseMs: 1_000 }), new Runs()];
+      await queue.add("job", { log: "long", act: "wait", ms: 4_000 });
+      await logs(1);
+      work(queue, runs.handler, { leaseMs: 1_000 });
+      await fixture.untilEmpty();
+      expect(runs.jobs).toEqual([]);
+      expect(await peer.ask("events")).toEqual([]);
+    });
+
+    it("go to others while their process is stopped, whose late results then change nothing", async () => {
+      const queue = make();
+      const [peer, runs] = [await spawn({ leaseMs: 500 }), new Runs()];
+      const id = await queue.add("job", { log: "first", act: "wait", ms: 300 }, { id: "reused" });
+      await logs(1);
+      peer.pause();
+      const worker = work(queue, runs.handler, { leaseMs: 500 });
+      await runs.until(1);
+      await eventually(async () => expect((await fixture.counts()).jobs).toBe(0));
+      await worker.close();
+      // Somebody else's job by now: the late completion must not touch it.
+      await queue.add("job", { log: "second" }, { id: "reused", delayMs: 600_000 });
+      peer.resume();
+      await eventually(async () => expect(await peer.ask("events")).toEqual([["lost", id]]), { timeoutMs: 15_000 });
+      await eventually(async () => expect(await peer.ask("running")).toBe(0));
+      expect(await peer.ask("close")).toBeUndefined();
+      expect(await fixture.counts()).toMatchObject({ jobs: 1, delayed: 1, leases: 0 });
+    });
+
+    it("have their signal aborted when their lease is gone, and their late end is refused", async () => {
+      const queue = make({ maxAttempts: 3 });
+      const runs: Job[] = [];
+      const { promise, open } = gate();
+      const worker = work(
+        queue,
+        async (job) => {
+          runs.push(job);
+          if (runs.length > 1) return;
+          expect(await aborted(job.signal)).toBeInstanceOf(JobLeaseLostError);
+          await promise;
+          throw new Error("too late to count");
+        },
+        { concurrency: 3, leaseMs: 60_000 },
+      );
+      const lost: string[] = [];
+      worker.on("lost", ({ job }) => lost.push(job.id));
+      const id = await queue.add("job", 1);
+      await eventually(() => expect(runs).toHaveLength(1));
+      await fixture.expireLeases();
+      // Whoever takes this one looks for ended leases, too: the job is taken back and runs again, beside the first run.
+      await queue.add("job", 2);
+      await eventually(() => expect(runs).toHaveLength(3));
+      await eventually(() => expect(lost).toEqual([id]));
+      open();
+      await fixture.untilEmpty();
+      expect(lost).toEqual([id]);
+      expect(await fixture.counts()).toMatchObject({ jobs: 0, dead: 0, delayed: 0, failures: 0 });
+    });
+
+    it("run when due though the only process that kept time for them was killed", async () => {
+      const queue = make();
+      const peer = await spawn();
+      await fixture.untilParked(1);
+      const runs = new Runs();
+      work(queue, runs.handler);
+      await fixture.untilParked(2);
+      // Who waits longest pops the first marker: the peer keeps the time, and the worker here stands by.
+      await queue.add("job", { log: "due" }, { delayMs: 1_500 });
+      await eventually(async () => expect(await fixture.db.exists(fixture.keysOf().wake)).toBe(0));
+      await peer.kill();
+      await runs.until(1, 9_000);
+      expect(runs.jobs[0]!.crashes).toBe(0);
+    });
+  });
+};

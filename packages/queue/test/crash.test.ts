@@ -1,0 +1,3 @@
+import { crashBehaviour } from "./crash-behaviour.js";
+
+crashBehaviour("single");

@@ -1,0 +1,41 @@
+import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { endMigrations, moveSlot } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { fixtureOf, name, permanentKeys, Runs } from "./harness.js";
+
+const redis = useRedis(vitest, { mode: "cluster", permanentKeys });
+const fixture = fixtureOf(redis);
+
+describe("a queue whose slot moves to another node", () => {
+  it("goes on there, idle and busy, with nothing lost or run twice", async () => {
+    const queue = fixture.make({ deadlineMs: 5_000 });
+    const runs = new Runs();
+    const worker = fixture.work(queue, runs.handler, { concurrency: 3 });
+    worker.on("error", () => undefined);
+    await queue.add("job", "before");
+    await runs.until(1);
+    await queue.add("job", "delayed", { delayMs: 1_500 });
+    const [slot, from] = [
+      String(await redis.server.nodes[0]!.call("CLUSTER", "KEYSLOT", fixture.keysOf(name).jobs)),
+      await fixture.nodeOf(),
+    ];
+    const to = redis.server.nodes.find((node: RedisNode) => node !== from)!;
+    const isMoving = { now: true };
+    const adding = (async () => {
+      for (let index = 0; isMoving.now || index < 50; index++) {
+        await queue.add("job", index);
+        if (index > 5_000) break;
+      }
+    })();
+    await moveSlot(redis.server.nodes, { slot, from, to, login: [] });
+    redis.defer(() => endMigrations(redis.server.nodes));
+    isMoving.now = false;
+    await adding;
+    await eventually(() => expect(runs.data).toContain("delayed"), { timeoutMs: 20_000 });
+    await fixture.untilEmpty();
+    expect(new Set(runs.data).size).toBe(runs.data.length);
+    expect(await to.call("HLEN", fixture.keysOf(name).jobs)).toBe(0);
+    await moveSlot(redis.server.nodes, { slot, from: to, to: from, login: [] });
+  });
+});

@@ -1,0 +1,70 @@
+import { connect } from "@kit/core";
+import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { inStep } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { fixtureOf, gate, permanentKeys, Runs } from "./harness.js";
+
+const redis = useRedis(vitest, { mode: "sentinel", permanentKeys });
+const fixture = fixtureOf(redis);
+
+const failOver = async (): Promise<RedisNode> => {
+  const old = redis.server.nodes[0]!;
+  await inStep(old, redis.server.replicas);
+  await old.kill();
+  redis.defer(() => old.start());
+  await eventually(async () => expect(await redis.server.master()).not.toBe(old), { timeoutMs: 15_000 });
+  return await redis.server.master();
+};
+
+describe("a queue whose master fails", () => {
+  it("keeps delayed, waiting, running and dead jobs, and goes on by itself, on borrowed and owned clients", async () => {
+    const owned = await connect({ url: redis.url, deadlineMs: 10_000 });
+    redis.defer(() => owned.close());
+    const queues = [
+      fixture.on(owned, { name: "owned", deadlineMs: 1_000 }),
+      fixture.on(fixture.connect(), { name: "borrowed", deadlineMs: 1_000 }),
+    ];
+    const all = [];
+    for (const queue of queues) {
+      const [runs, { promise, open }] = [new Runs(), gate()];
+      const worker = fixture.work(
+        queue,
+        (job) => {
+          runs.handler(job);
+          if (job.data === "broken") throw new Error("broken");
+          return job.data === "running" ? promise : undefined;
+        },
+        { concurrency: 2 },
+      );
+      const lost: unknown[] = [];
+      worker.on("lost", (fact) => lost.push(fact));
+      await queue.add("job", "broken");
+      await queue.add("job", "running");
+      await queue.add("job", "delayed", { delayMs: 3_000 });
+      await runs.until(2);
+      all.push({ queue, runs, open, worker, lost });
+    }
+    const master = await failOver();
+    for (const { queue, runs, open, lost } of all) {
+      let added = "";
+      await eventually(
+        async () => {
+          added = await queue.add("job", "after", { id: "after" });
+        },
+        { timeoutMs: 20_000 },
+      );
+      expect(added).toBe("after");
+      await eventually(() => expect(runs.data).toEqual(expect.arrayContaining(["after", "delayed"])), {
+        timeoutMs: 20_000,
+      });
+      open();
+      const { jobs, dead, leases } = fixture.keysOf(queue.name);
+      await eventually(async () => expect(await master.call("ZCARD", leases)).toBe(0), { timeoutMs: 20_000 });
+      expect([await master.call("ZCARD", dead), await master.call("HLEN", jobs)]).toEqual([1, 1]);
+      expect(await queue.deadLetters()).toMatchObject([{ data: "broken" }]);
+      expect(lost).toEqual([]);
+      expect(runs.data.filter((data) => data === "running")).toHaveLength(1);
+    }
+  });
+});

@@ -1,0 +1,170 @@
+import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
+import { clientsOf, type Login, nodeOf, Peer } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
+import {
+  type AnyJobs,
+  createQueue,
+  type Job,
+  type Queue,
+  type QueueOptions,
+  type Worker,
+  type WorkOptions,
+} from "../src/index.js";
+import { type QueueKeys, queueKeys } from "../src/keys.js";
+
+/** The queue of a test, unless it has several. */
+export const name = "mail";
+
+/** Keys of a queue that have no expiry, as `keys.ts` says. */
+export const permanentKeys: readonly string[] = [
+  ...["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "wake", "meta"].map(
+    (part) => `queue:{*}:${part}`,
+  ),
+];
+
+export type MadeWith = QueueOptions & { readonly name?: string };
+
+/** What handlers saw, in order. */
+export class Runs {
+  readonly jobs: Job[] = [];
+
+  readonly handler = (job: Job): void => {
+    this.jobs.push(job);
+  };
+
+  get data(): unknown[] {
+    return this.jobs.map(({ data }) => data);
+  }
+
+  async until(count: number, timeoutMs = 15_000): Promise<void> {
+    await eventually(
+      () => {
+        if (this.jobs.length < count) throw new Error(`${String(this.jobs.length)} of ${String(count)} ran`);
+      },
+      { timeoutMs },
+    );
+  }
+}
+
+/** What a queue test needs of its server. */
+export interface QueueFixture {
+  connect: TestRedis<RedisMode>["connect"];
+  /** A queue on the shared client under the test's prefix, closed after the test. */
+  make(options?: MadeWith): Queue;
+  on(client: Parameters<typeof createQueue>[0], options?: MadeWith): Queue;
+  /** A worker that gives every job of the name `job` to `handler`. */
+  work(queue: Queue, handler: (job: Job) => unknown, options?: WorkOptions): Worker;
+  keysOf(name?: string): QueueKeys;
+  /** Commands for the keys; on a Cluster they are routed. */
+  readonly db: Redis;
+  nodeOf(name?: string): Promise<RedisNode>;
+  /** Another process with a worker; see `programs/worker.mjs` for what its jobs do. */
+  spawn(options?: WorkOptions & { readonly name?: string }): Promise<WorkerPeer>;
+  /** What jobs of other processes have logged. */
+  logged(): Promise<string[]>;
+  /** How many jobs stand in each place. */
+  counts(
+    name?: string,
+  ): Promise<Record<"jobs" | "waiting" | "prioritised" | "delayed" | "leases" | "failures" | "dead", number>>;
+  /** Waits until nothing of the queue is left but dead letters. */
+  untilEmpty(name?: string): Promise<void>;
+  /** Waits until so many workers wait for work. */
+  untilParked(workers: number): Promise<void>;
+  /** Ends all leases now, on the server. */
+  expireLeases(name?: string): Promise<void>;
+}
+
+export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixture => {
+  const clients = clientsOf(redis, login);
+  const db = (): Redis => redis.client as Redis;
+  const keysOf = (own = name): QueueKeys => queueKeys(redis.prefix, own);
+  const logKey = (): string => `${redis.prefix}:queue:{log}:ran`;
+  const on: QueueFixture["on"] = (client, { name: own = name, ...options } = {}) => {
+    const queue = createQueue<AnyJobs>(client, own, { prefix: redis.prefix, ...options });
+    redis.defer(() => queue.close({ timeoutMs: 0 }));
+    return queue;
+  };
+  const counts: QueueFixture["counts"] = async (own = name) => {
+    const keys = keysOf(own);
+    const [jobs, waiting, prioritised, delayed, leases, failures, dead] = await Promise.all([
+      db().hlen(keys.jobs),
+      db().llen(keys.waiting),
+      db().zcard(keys.prioritised),
+      db().zcard(keys.delayed),
+      db().zcard(keys.leases),
+      db().hlen(keys.failures),
+      db().zcard(keys.dead),
+    ]);
+    return { jobs, waiting, prioritised, delayed, leases, failures, dead };
+  };
+  return {
+    connect: clients.connect,
+    make: (options) => on(clients.shared(), options),
+    on,
+    work: (queue, handler, options) => queue.work({ job: handler }, options),
+    keysOf,
+    get db() {
+      return db();
+    },
+    nodeOf: (own = name) => nodeOf(redis.server.nodes, keysOf(own).jobs),
+    spawn: async ({ name: own = name, ...options } = {}) => {
+      const ports = redis.server.nodes.map(({ port }) => port).join(",");
+      const args = [redis.server.mode, ports, redis.prefix, own, JSON.stringify(options), JSON.stringify(login ?? {})];
+      const peer = new WorkerPeer(new URL("programs/worker.mjs", import.meta.url), args);
+      redis.defer(() => peer.kill());
+      await peer.ready;
+      return peer;
+    },
+    logged: () => db().lrange(logKey(), 0, -1),
+    counts,
+    untilEmpty: async (own) => {
+      await eventually(
+        async () => {
+          const { jobs, dead, ...places } = await counts(own);
+          const left = Object.values({ ...places, failures: 0 }).reduce((sum, count) => sum + count, 0);
+          if (left > 0 || jobs !== dead) throw new Error(`left: ${JSON.stringify({ jobs, dead, ...places })}`);
+        },
+        { timeoutMs: 20_000 },
+      );
+    },
+    untilParked: async (workers) => {
+      await eventually(async () => {
+        const lists = await Promise.all(redis.server.nodes.map((node) => node.call("CLIENT", "LIST")));
+        const parked = lists.join("").match(/cmd=bzpopmin/g)?.length ?? 0;
+        if (parked !== workers) throw new Error(`${String(parked)} wait, not ${String(workers)}`);
+      });
+    },
+    expireLeases: async (own) => {
+      const { leases } = keysOf(own);
+      for (const member of await db().zrange(leases, "0", "-1")) await db().zadd(leases, "XX", 1, member);
+    },
+  };
+};
+
+/** Another process with a worker, which can be killed. */
+class WorkerPeer extends Peer {
+  get isAlive(): boolean {
+    try {
+      return process.kill(this.pid, 0);
+    } catch {
+      return false;
+    }
+  }
+
+  pause(): void {
+    process.kill(this.pid, "SIGSTOP");
+  }
+
+  resume(): void {
+    process.kill(this.pid, "SIGCONT");
+  }
+}
+
+/** A promise and what settles it. */
+export const gate = (): { readonly promise: Promise<void>; readonly open: () => void } => {
+  let open: () => void = () => undefined;
+  const promise = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { promise, open };
+};

@@ -1,0 +1,41 @@
+// A process with a worker that can be killed:
+//   worker.mjs <single|cluster> <ports> <prefix> <queue> <work options as JSON> <user name and password as JSON>
+// A job's data says what it does: { log, act: "end" | "hang" | "die" | "block", ms }.
+import { createQueue } from "@kit/queue";
+import { clientOf, obey } from "@tooling/vitest/peer";
+
+const ioredis = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
+const [mode, ports, prefix, name, options, login] = process.argv.slice(2);
+const redis = clientOf(ioredis, mode, ports, JSON.parse(login));
+const queue = createQueue(redis, name, { prefix });
+const log = `${prefix}:queue:{log}:ran`;
+const events = [];
+
+const acts = {
+  end: () => undefined,
+  hang: () => new Promise(() => undefined),
+  die: () => process.kill(process.pid, "SIGKILL"),
+  wait: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+  block: (ms) => {
+    const until = performance.now() + ms;
+    while (performance.now() < until);
+  },
+};
+
+const job = async ({ data, attempt, crashes }) => {
+  await redis.multi().rpush(log, `${data.log} ${attempt} ${crashes}`).pexpire(log, 60_000).exec();
+  await acts[data.act ?? "end"](data.ms ?? 0);
+};
+
+let worker;
+obey({
+  ready: async () => {
+    await redis.ping();
+    worker = queue.work({ job }, JSON.parse(options));
+    for (const event of ["lost", "crashed", "dead"])
+      worker.on(event, (fact) => events.push([event, fact.id ?? fact.job.id]));
+  },
+  events: () => events,
+  running: () => worker.running,
+  close: (_id, how) => worker.close(how),
+});

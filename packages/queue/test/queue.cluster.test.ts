@@ -1,0 +1,3 @@
+import { queueBehaviour } from "./behaviour.js";
+
+queueBehaviour("cluster");
