@@ -1,3 +1,3 @@
 import { preset } from "@tooling/vitest";
 
-export default preset();
+export default preset({}, { alsoWithOlder: ["test/smoke.test.ts"] });
