@@ -53,5 +53,23 @@ export {
   updateTokenPipeline,
   VIEWED_KEPT,
 } from "./session.js";
+export {
+  cleanCountersOnce,
+  COUNTER_PRECISIONS,
+  type CleanCountersOptions,
+  getCounter,
+  SAMPLES_KEPT,
+  updateCounter,
+  type UpdateCounterOptions,
+} from "./stats-counters.js";
+export { logCommon, logRecent, type MessageOptions, RECENT_KEPT } from "./stats-messages.js";
+export {
+  accessTime,
+  type ClassicSummary,
+  getStats,
+  SLOWEST_KEPT,
+  type SummaryOptions,
+  updateStats,
+} from "./stats-summaries.js";
 export { waitForSync } from "./sync.js";
 export { type WatchAttempt, watchLoop, type WatchOutcome } from "./transaction.js";

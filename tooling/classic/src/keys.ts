@@ -30,6 +30,18 @@ export interface ClassicKeys {
   guild(guild: string): string;
   /** ZSET, token scored by the time it was written, while somebody waits for a replica. */
   readonly syncWait: string;
+  /** list, the newest message first. */
+  recentLog(name: string, severity: string): string;
+  /** ZSET, message scored by how often it was logged; `:start`, `:last` and `:pstart` stand behind it. */
+  commonLog(name: string, severity: string): string;
+  /** ZSET, `<precision in seconds>:<counter>`, all with score 0. */
+  readonly knownCounters: string;
+  /** hash, first second of a slice to its count. */
+  counter(precision: number, name: string): string;
+  /** ZSET with `min`, `max`, `sum`, `sumsq` and `count`; `:start`, `:last` and `:pstart` stand behind it. */
+  summary(context: string, type: string): string;
+  /** ZSET, context scored by its average access time in seconds. */
+  readonly slowest: string;
 }
 
 /**
@@ -54,5 +66,11 @@ export function classicKeys(prefix = ""): ClassicKeys {
     contacts: (user) => `${prefix}recent:${user}`,
     guild: (guild) => `${prefix}members:${guild}`,
     syncWait: `${prefix}sync:wait`,
+    recentLog: (name, severity) => `${prefix}recent:${name}:${severity}`,
+    commonLog: (name, severity) => `${prefix}common:${name}:${severity}`,
+    knownCounters: `${prefix}known:`,
+    counter: (precision, name) => `${prefix}count:${String(precision)}:${name}`,
+    summary: (context, type) => `${prefix}stats:${context}:${type}`,
+    slowest: `${prefix}slowest:AccessTime`,
   };
 }

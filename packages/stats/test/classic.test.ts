@@ -1,0 +1,293 @@
+import { eventually, useRedis } from "@kit/testing";
+import {
+  accessTime,
+  classicKeys,
+  cleanCountersOnce,
+  COUNTER_PRECISIONS,
+  getCounter,
+  getStats,
+  logCommon,
+  logRecent,
+  updateCounter,
+  updateStats,
+} from "@tooling/classic";
+import { Gate } from "@tooling/classic/gate";
+import { rejection } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { drops, fixtureOf } from "./harness.js";
+
+/**
+ * Each test shows a known fault of the logs, counters and statistics of "Redis in Action" (J. L. Carlson, 2013, chapter 5) on
+ * its port, and then that this package has it not.
+ */
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const fixture = fixtureOf(redis);
+const hourMs = 3_600_000;
+const prefix = (): string => `${redis.prefix}:classic:`;
+const classic = (): { readonly prefix: string } => ({ prefix: prefix() });
+const keys = () => classicKeys(prefix());
+const at = (ms: number) => ({ prefix: prefix(), now: () => ms });
+
+/** A client whose requests are seen, and the text of each since its handshake. */
+const watchedClient = async (): Promise<{ client: Redis; gate: Gate; sent: string[] }> => {
+  const gate = await Gate.open(redis.server.nodes[0]!.port);
+  redis.defer(() => gate[Symbol.asyncDispose]());
+  const client = new Redis(gate.url, { retryStrategy: () => null });
+  client.on("error", () => undefined);
+  redis.defer(() => client.disconnect());
+  await client.ping();
+  const sent: string[] = [];
+  gate.before = (text) => void sent.push(text);
+  return { client, gate, sent };
+};
+const commandsIn = (sent: readonly string[]): number => sent.join("").match(/\*\d+\r\n\$/g)?.length ?? 0;
+
+describe("the recent log", () => {
+  it("knows text only", async () => {
+    await logRecent(redis.client, "shop", "Card 4242 refused", { ...classic(), severity: "warn" });
+    const [line] = await fixture.db.lrange(keys().recentLog("shop", "warn"), 0, -1);
+    expect(line).toMatch(/^\w+ .* Card 4242 refused$/);
+
+    const stats = fixture.make();
+    const log = stats.messages("shop");
+    log.log(45, "Card 4242 refused", { fields: { card: 4242 } });
+    log.log("info", "Card taken");
+    await stats.flush();
+    const live = log.tail({ last: 1, minLevel: "warn" });
+    expect((await live.next()).value).toMatchObject({ severity: 45, level: "warn" });
+    await live.return();
+    const first = await log.recent({ limit: 1 });
+    const second = await log.recent({ limit: 1, before: first.next });
+    const found = [...first.entries, ...second.entries].toSorted((a, b) => a.severity - b.severity);
+    expect(found).toMatchObject([
+      { text: "Card taken", fields: {} },
+      { text: "Card 4242 refused", fields: { card: 4242 } },
+    ]);
+  });
+});
+
+describe("the common log", () => {
+  it("never rotates, since nobody stores the first hour", async () => {
+    const now = await fixture.serverMs();
+    await logCommon(redis.client, "shop", "old", at(now - 5 * hourMs));
+    await logCommon(redis.client, "shop", "new", at(now));
+    const key = keys().commonLog("shop", "info");
+    expect(await fixture.db.zrange(key, "0", "-1")).toEqual(["new", "old"]);
+    expect(await fixture.db.exists(`${key}:start`, `${key}:last`)).toBe(0);
+
+    const stats = fixture.make();
+    const log = stats.messages("shop", { window: { stepMs: 100, keepSamples: 1_000 } });
+    log.log("info", "old");
+    await eventually(async () => {
+      log.log("info", "new");
+      await stats.flush();
+      expect((await log.frequent({ lastMs: 1 })).map(({ sample }) => sample)).toEqual(["new"]);
+    });
+    expect((await log.frequent({ lastMs: 60_000 })).map(({ sample }) => sample)).toContain("old");
+  });
+
+  it("counts every different text, as many as there are", async () => {
+    for (let card = 0; card < 50; card++)
+      await logCommon(redis.client, "shop", `Card ${String(card)} refused`, classic());
+    expect(await fixture.db.zcard(keys().commonLog("shop", "info"))).toBe(50);
+
+    const stats = fixture.make();
+    const masked = stats.messages("shop");
+    const bounded = stats.messages("unmasked", { mask: false, maxDistinct: 10 });
+    for (let card = 0; card < 50; card++) {
+      masked.log("info", `Card ${String(card)} refused`);
+      bounded.log("info", `Card ${String(card)} refused`);
+      await stats.flush();
+    }
+    expect((await masked.frequent({ lastMs: hourMs })).map(({ count }) => count)).toEqual([50]);
+    const places = await bounded.frequent({ lastMs: hourMs, limit: 1_000 });
+    expect([places.length, places.reduce((sum, { count }) => sum + count, 0)]).toEqual([10, 50]);
+  });
+
+  it("drops a message under conflict, and does not say so", async () => {
+    const { client, gate } = await watchedClient();
+    const rival = redis.connect();
+    const start = `${keys().commonLog("shop", "info")}:start`;
+    gate.before = async (text) => {
+      if (/exec/i.test(text)) await rival.set(start, "9999");
+    };
+    await logCommon(client, "shop", "Nobody hears this", { ...classic(), timeoutMs: 50 });
+    expect(await fixture.db.exists(keys().commonLog("shop", "info"), keys().recentLog("shop", "info"))).toBe(0);
+
+    const writers = Array.from({ length: 8 }, () => fixture.on(redis.connect()));
+    const dropped = writers.map(drops);
+    for (let round = 0; round < 5; round++) {
+      for (const stats of writers) stats.messages("shop").log("info", "Everybody hears this");
+      await Promise.all(writers.map((stats) => stats.flush()));
+    }
+    const [counted] = await writers[0]!.messages("shop").frequent({ lastMs: hourMs });
+    const { entries } = await writers[0]!.messages("shop").recent();
+    expect([counted?.count, entries.length, ...dropped]).toEqual([40, 40, ...writers.map(() => ({}))]);
+  });
+});
+
+describe("counters", () => {
+  const seven = COUNTER_PRECISIONS.map((second) => ({ stepMs: second * 1_000, keepSamples: 120 }));
+
+  it("take 16 commands a hit", async () => {
+    const { client, sent } = await watchedClient();
+    for (let hit = 0; hit < 100; hit++) await updateCounter(client, "hits", classic());
+    const classicBytes = sent.join("").length;
+    expect(commandsIn(sent)).toBe(1_600);
+
+    const stats = fixture.on(client);
+    const hits = stats.counter("hits_total", { precisions: seven });
+    // The script is known to the server from here on, and the server's clock to us.
+    await hits.add();
+    sent.length = 0;
+    for (let hit = 0; hit < 100; hit++) hits.inc();
+    await stats.flush();
+    expect(commandsIn(sent)).toBe(1);
+    expect(sent.join("").length).toBeLessThan(classicBytes / 100);
+    // Also a caller who waits needs one command.
+    await hits.add();
+    expect([commandsIn(sent), await hits.total()]).toEqual([2, 102]);
+  });
+
+  it("share one key, which every hit writes", async () => {
+    for (const name of ["hits", "sales"]) await updateCounter(redis.client, name, classic());
+    expect(await fixture.db.zcard(keys().knownCounters)).toBe(14);
+
+    const stats = fixture.make();
+    for (const name of ["hits_total", "sales_total"]) await stats.counter(name).add();
+    const written = await fixture.db.keys(`${redis.prefix}:stats:*`);
+    expect(written.filter((key) => !/\{(hits|sales)_total\}/.test(key))).toEqual([]);
+    expect(written.length).toBeGreaterThanOrEqual(2 * 4);
+  });
+
+  it("take the instant 0 for now", async () => {
+    await updateCounter(redis.client, "hits", { ...classic(), now: 0 });
+    const [[day] = []] = await getCounter(redis.client, "hits", 86_400, prefix());
+    expect(day).toBeGreaterThan(0);
+
+    const hits = fixture.make().counter("hits_total");
+    await hits.add(1, { at: 0 });
+    const today = await hits.read({ lastMs: 86_400_000, stepMs: 900_000 });
+    expect([await hits.total(), today.some(({ value }) => value > 0)]).toEqual([1, false]);
+  });
+
+  it("are read whole, with gaps", async () => {
+    const now = Math.floor((await fixture.serverMs()) / 60_000) * 60;
+    for (const minutes of [90, 60, 3, 1]) {
+      await updateCounter(redis.client, "hits", { ...classic(), now: now - minutes * 60 });
+    }
+    const all = await getCounter(redis.client, "hits", 60, prefix());
+    expect(all.map(([second]) => (now - second) / 60)).toEqual([90, 60, 3, 1]);
+
+    const hits = fixture.make().counter("hits_total");
+    for (const minutes of [90, 60, 3, 1]) await hits.add(1, { at: (now - minutes * 60) * 1_000 });
+    const read = await hits.read({ fromAt: (now - 240) * 1_000, toAt: now * 1_000, stepMs: 60_000 });
+    expect(read.map(({ value }) => value)).toEqual([0, 1, 0, 1]);
+    const wide = await hits.read({ fromAt: (now - 240) * 1_000, toAt: now * 1_000, stepMs: 120_000 });
+    expect(wide.reduce((sum, { value }) => sum + value, 0)).toBe(2);
+  });
+
+  it("stay for ever when the clean-up dies", async () => {
+    await updateCounter(redis.client, "hits", classic());
+    const written = await fixture.db.keys(`${prefix()}*`);
+    const lives = await Promise.all(written.map((key) => fixture.db.pttl(key)));
+    expect(lives).toEqual(Array.from({ length: 8 }, () => -1));
+
+    const hits = fixture.make().counter("hits_total", { precisions: [{ stepMs: 10, keepSamples: 100 }] });
+    await hits.add();
+    const own = await fixture.db.keys(`${redis.prefix}:stats:*`);
+    expect(own.length).toBeGreaterThanOrEqual(2);
+    for (const key of own) expect(await fixture.db.pttl(key)).not.toBe(-1);
+    // Gone once its sixty buckets of 10 ms and another hundred are over, though nobody removes it.
+    await eventually(async () => expect(await fixture.db.keys(`${redis.prefix}:stats:*:c:*`)).toEqual([]));
+  });
+
+  it("are passed over when two clean up", async () => {
+    const now = Date.now();
+    const old = now / 1000 - 400 * 86_400;
+    for (const name of ["a", "b"]) await updateCounter(redis.client, name, { ...classic(), now: old });
+    const { client, gate } = await watchedClient();
+    const held = gate.hold(/hkeys[^]*:86400:a/i);
+    // Days are due in every 1440th pass, 5 h in every 300th.
+    const first = cleanCountersOnce(client, { ...at(now), passes: 1_440 });
+    await held.reached;
+    await cleanCountersOnce(redis.client, { ...at(now), passes: 300 });
+    held.release();
+    await first;
+    expect(await fixture.db.zrange(keys().knownCounters, "0", "-1")).toEqual(["86400:b"]);
+
+    const hits = fixture.make().counter("hits_total", { precisions: [{ stepMs: 60_000, keepSamples: 120 }] });
+    await hits.add(1, { at: old * 1_000 });
+    expect(await fixture.db.keys(`${redis.prefix}:stats:*:c:*`)).toEqual([]);
+  });
+});
+
+describe("statistics", () => {
+  it("never rotate", async () => {
+    const now = Date.now();
+    await updateStats(redis.client, "shop", "cart", 100, at(now - 5 * hourMs));
+    await updateStats(redis.client, "shop", "cart", 1, at(now));
+    expect(await getStats(redis.client, "shop", "cart", prefix())).toMatchObject({ count: 2, max: 100 });
+
+    const serverMs = await fixture.serverMs();
+    const cart = fixture.make().distribution("cart_ms");
+    await cart.record(100, { at: serverMs - 5 * hourMs });
+    await cart.record(1, { at: serverMs });
+    expect(await cart.summary({ lastMs: 60_000 })).toMatchObject({ count: 1, max: 1 });
+    expect(await cart.summary({ lastMs: 6 * hourMs })).toMatchObject({ count: 2, max: 100 });
+  });
+
+  it("lose the deviation of values that are near each other", async () => {
+    const values = [1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16];
+    for (const value of values) await updateStats(redis.client, "shop", "cart", value, classic());
+    expect(await getStats(redis.client, "shop", "cart", prefix())).toMatchObject({ count: 4, stddev: Number.NaN });
+
+    const cart = fixture.make().distribution("cart_ms");
+    for (const value of values) await cart.record(value);
+    expect((await cart.total()).stddev).toBe(Math.sqrt(22.5));
+  });
+
+  it("write two temporary keys for each value", async () => {
+    const { client, sent } = await watchedClient();
+    await updateStats(client, "shop", "cart", 1, classic());
+    expect(sent.join("").match(/[0-9a-f-]{36}\r\n\$1\r\n1\r\n\$3\r\nm(?:in|ax)/g)).toHaveLength(2);
+    expect(sent.join("").match(/zunionstore/gi)).toHaveLength(2);
+
+    await fixture.on(client).distribution("cart_ms").record(1);
+    const written = await fixture.db.keys(`${redis.prefix}:stats:*`);
+    expect(written.filter((key) => !key.includes("{cart_ms}"))).toEqual([]);
+    const totals = await fixture.on(client).distribution("cart_ms").record(2);
+    expect(totals.total).toMatchObject({ count: 2, sum: 3, min: 1, max: 2 });
+  });
+});
+
+describe("access times", () => {
+  const refused = (): Promise<never> => Promise.reject(new Error("refused"));
+
+  it("do not measure what fails", async () => {
+    await rejection(accessTime(redis.client, "/cart", refused, classic()));
+    expect(await fixture.db.keys(`${prefix()}*`)).toEqual([]);
+
+    const stats = fixture.make();
+    const latency = stats.distribution("request_ms", { labelNames: ["route", "outcome"] });
+    await rejection(latency.timed({ route: "/cart" }, refused));
+    await stats.flush();
+    expect((await latency.total({ route: "/cart", outcome: "error" })).count).toBe(1);
+  });
+
+  it("list a context by its average of all time", async () => {
+    let now = 0;
+    const view = (ms: number) => () => void (now += ms);
+    for (const ms of [60_000, 1, 1, 1])
+      await accessTime(redis.client, "/cart", view(ms), { ...classic(), now: () => now });
+    expect(Number(await fixture.db.zscore(keys().slowest, "/cart"))).toBeCloseTo(15, 1);
+
+    const latency = fixture.make().distribution("request_ms", { slowest: 10 });
+    const serverMs = await fixture.serverMs();
+    await latency.record(60_000, { at: serverMs - 5 * hourMs, subject: "/cart" });
+    await latency.record(1, { at: serverMs, subject: "/cart" });
+    expect(await latency.slowest({ lastMs: 60_000 })).toEqual([{ subject: "/cart", value: 1 }]);
+  });
+});

@@ -1,0 +1,64 @@
+import type { ChainableCommander, Redis } from "ioredis";
+import { classicKeys } from "./keys.js";
+import { execute, watchLoop } from "./transaction.js";
+
+/** How many messages a recent log keeps. */
+export const RECENT_KEPT = 100;
+
+/** Options of the two logs. */
+export interface MessageOptions {
+  /** Put before every key. @default "" */
+  readonly prefix?: string;
+  /** @default "info" */
+  readonly severity?: string;
+  /** The client's clock, in milliseconds. @default the wall clock */
+  readonly now?: () => number;
+  /** How long `logCommon` tries. @default 5_000 */
+  readonly timeoutMs?: number;
+}
+
+/**
+ * "Redis in Action", section 5.1.1: `LPUSH` of the local time and the text, `LTRIM` to 100, one list for each name and severity.
+ *
+ * Known faults: text only: no fields, no number for the severity, no id to page by.
+ */
+export async function logRecent(redis: Redis, name: string, text: string, options: MessageOptions = {}): Promise<void> {
+  await execute(queueRecent(redis.pipeline(), name, text, options));
+}
+
+/**
+ * "Redis in Action", section 5.1.2: under `WATCH` of the hour's key: rename the list and that key when the hour is over, `ZINCRBY` of the message,
+ * and {@link logRecent} in the same transaction.
+ *
+ * Known faults: nobody stores the first hour, so the list never rotates; every different text is a member of its own, and
+ * nothing bounds them; after 5 s of conflict the message is dropped, and the caller does not learn it.
+ */
+export async function logCommon(redis: Redis, name: string, text: string, options: MessageOptions = {}): Promise<void> {
+  const { prefix = "", severity = "info", now = Date.now, timeoutMs } = options;
+  const key = classicKeys(prefix).commonLog(name, severity);
+  const attempt = async () => {
+    const transaction = await rotated(redis, key, now());
+    return { value: undefined, transaction: queueRecent(transaction.zincrby(key, 1, text), name, text, options) };
+  };
+  await watchLoop(redis, [`${key}:start`], attempt, timeoutMs);
+}
+
+/** A transaction that renames the key of the last hour, if it knows one. */
+export async function rotated(redis: Redis, key: string, nowMs: number): Promise<ChainableCommander> {
+  const hour = new Date(nowMs).toISOString().slice(0, 13);
+  const existing = await redis.get(`${key}:start`);
+  const transaction = redis.multi();
+  if (existing !== null && existing < hour)
+    transaction.rename(key, `${key}:last`).rename(`${key}:start`, `${key}:pstart`).set(`${key}:start`, hour);
+  return transaction;
+}
+
+function queueRecent(
+  commands: ChainableCommander,
+  name: string,
+  text: string,
+  { prefix = "", severity = "info", now = Date.now }: MessageOptions,
+): ChainableCommander {
+  const key = classicKeys(prefix).recentLog(name, severity);
+  return commands.lpush(key, `${new Date(now()).toString()} ${text}`).ltrim(key, 0, RECENT_KEPT - 1);
+}
