@@ -63,3 +63,4 @@ export type {
   Severity,
 } from "./descriptor.js";
 export type { AttachedReplicaLine, ClusterMember } from "./server-replies.js";
+export type { MetricSample, MetricSource } from "./metrics.js";
