@@ -11,16 +11,18 @@ import {
 } from "./buckets.js";
 import { CounterOverflowError, StatsTimeError } from "./errors.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
-import type { Labelled, Labels } from "./labels.js";
+import { counterFamilyName, counterSample, type Family } from "./exposition.js";
+import { type Labelled, type Labels, labelsOf } from "./labels.js";
 import { SeriesMap, seriesAndRest } from "./metric.js";
 import {
   confirmOptions,
   type ConfirmOptions,
   type CounterSettings,
+  type ExpositionScope,
   writeOptions,
   type WriteOptions,
 } from "./options.js";
-import { type Aggregate, type Operands, Outbox } from "./outbox.js";
+import { type Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
 import * as scripts from "./scripts/index.js";
 import type { Shared } from "./shared.js";
 import { Timeline } from "./timeline.js";
@@ -114,7 +116,7 @@ export const countOperands = (
 };
 
 /** A total outlives every bucket that it contains. */
-const totalKeepMs = (precisions: readonly Step[]): number =>
+export const totalKeepMs = (precisions: readonly Step[]): number =>
   Math.max(...precisions.map(({ stepMs, keepMs }) => keepMs + stepMs * chunkLength)) + maxAheadMs + dayMs;
 
 class CounterOutbox extends Outbox<Amounts, number> {
@@ -122,6 +124,8 @@ class CounterOutbox extends Outbox<Amounts, number> {
   readonly #precisions: readonly Step[];
   readonly #shared: Shared;
   readonly #writer: string;
+  /** What the server has confirmed of this object. */
+  localTotal = 0;
 
   constructor(id: string, settings: CounterSettings, shared: Shared) {
     const [finest] = settings.precisions as [Step];
@@ -153,6 +157,12 @@ class CounterOutbox extends Outbox<Amounts, number> {
       { writer: this.#writer, seq, total, amounts },
       this.#shared.clock.now(),
     );
+  }
+
+  override counted({ buffered, awaited }: Batch<Amounts, number>, total: number): void {
+    const added = buffered.total + awaited.total;
+    this.localTotal += added;
+    this.#shared.index.counted(this.id, totalKeepMs(this.#precisions), total === added);
   }
 
   override decode(reply: string): number {
@@ -296,9 +306,11 @@ export class Counter<Names extends string = never> {
   readonly map: SeriesMap<CounterSeries>;
   /** @internal */
   readonly settings: CounterSettings;
+  readonly #shared: Shared;
 
   /** @internal */
   constructor(name: string, settings: CounterSettings, shared: Shared) {
+    this.#shared = shared;
     this.name = name;
     this.help = settings.help;
     this.settings = settings;
@@ -337,5 +349,20 @@ export class Counter<Names extends string = never> {
   async read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
     const [series, [range]] = seriesAndRest<CounterSeries, [RangeOptions]>(this.map, args);
     return await series.read(range);
+  }
+
+  /** @internal For an exposition: totals of all processes, or what was confirmed of this object. */
+  async family(scope: ExpositionScope): Promise<Family> {
+    const { name, help, map } = this;
+    // Without labels there is one series, and it begins at 0.
+    if (!map.isLabelled) map.only();
+    const totals =
+      scope === "local"
+        ? [...map.all()].map(({ id, outbox }) => [id, outbox.localTotal] as const)
+        : (await this.#shared.totals(name, map.isLabelled, "total")).flatMap(([id, hash]) =>
+            hash.size > 0 || !map.isLabelled ? [[id, Number(hash.get("total") ?? 0)] as const] : [],
+          );
+    const samples = totals.map(([id, total]) => counterSample(labelsOf(id), total));
+    return { name: counterFamilyName(name), type: "counter", help, samples };
   }
 }

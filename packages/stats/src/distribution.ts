@@ -1,20 +1,22 @@
 import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "./buckets.js";
 import { StatsTimeError } from "./errors.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
-import type { Labelled, Labels } from "./labels.js";
+import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "./exposition.js";
+import { type Labelled, type Labels, labelsOf } from "./labels.js";
 import { SeriesMap, seriesAndRest } from "./metric.js";
 import { addMoments, addValue, type Moments, momentsOf, momentsPlan, noMoments } from "./moments.js";
 import {
   confirmOptions,
   type ConfirmOptions,
   type DistributionSettings,
+  type ExpositionScope,
   slowestOptions,
   type SlowestOptions,
   subjectOption,
   writeOptions,
   type WriteOptions,
 } from "./options.js";
-import { type Aggregate, type Operands, Outbox } from "./outbox.js";
+import { type Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
 import * as scripts from "./scripts/index.js";
 import type { Shared } from "./shared.js";
 import { Sketch } from "./sketch.js";
@@ -122,12 +124,18 @@ class DistributionOutbox extends Outbox<Observations, Recorded> {
   readonly #shared: Shared;
   readonly #writer: string;
 
+  /** What the server has confirmed of this object. */
+  readonly localMoments: Moments = noMoments();
+  /** How many of those values are not above each bound. */
+  readonly localUpTo: number[];
+
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
     super(id, scripts.merge, settings.delivery, () => new Observations(settings, shared));
     this.keys = seriesKeys(shared.prefix, id);
     this.#settings = settings;
     this.#shared = shared;
     this.#writer = shared.sender.newWriter();
+    this.localUpTo = settings.bounds.map(() => 0);
   }
 
   override prune(now: number): void {
@@ -152,6 +160,15 @@ class DistributionOutbox extends Outbox<Observations, Recorded> {
       }
     const plan = [seq, keys.length, this.#keepMs(), maxBins, slowest, count, ...partials];
     return { keys, plan: [plan.length, ...plan] };
+  }
+
+  override counted({ buffered, awaited }: Batch<Observations, Recorded>, { total }: Recorded): void {
+    for (const { timeline } of [buffered, awaited])
+      for (const { moments, sketch } of timeline.values()) {
+        addMoments(this.localMoments, moments);
+        sketch.upTo(this.#settings.bounds).forEach((count, index) => (this.localUpTo[index]! += count ?? 0));
+      }
+    this.#shared.index.counted(this.id, this.#keepMs(), total.count === buffered.events + awaited.events);
   }
 
   override decode(reply: string): Recorded {
@@ -330,6 +347,11 @@ const observeOptions = (options: ObserveOptions): ObserveOptions => {
 
 /** The values of several stored hashes together. */
 const merged = (hashes: readonly ReadonlyMap<string, string>[]): Summary => {
+  const { moments, sketch } = mergedParts(hashes);
+  return new Summary(moments, sketch);
+};
+
+const mergedParts = (hashes: readonly ReadonlyMap<string, string>[]): { moments: Moments; sketch: Sketch } => {
   const moments = noMoments();
   const sketch = new Sketch();
   for (const hash of hashes) {
@@ -338,7 +360,7 @@ const merged = (hashes: readonly ReadonlyMap<string, string>[]): Summary => {
     addMoments(moments, stored);
     for (const [field, value] of hash) sketch.addField(field, Number(value));
   }
-  return new Summary(moments, sketch);
+  return { moments, sketch };
 };
 
 /**
@@ -351,9 +373,11 @@ export class Distribution<Names extends string = never> {
   /** @internal */
   readonly map: SeriesMap<DistributionSeries>;
   readonly #settings: DistributionSettings;
+  readonly #shared: Shared;
 
   /** @internal */
   constructor(name: string, settings: DistributionSettings, shared: Shared) {
+    this.#shared = shared;
     this.name = name;
     this.help = settings.help;
     this.#settings = settings;
@@ -440,6 +464,33 @@ export class Distribution<Names extends string = never> {
   ): Promise<{ readonly subject: string; readonly value: number }[]> {
     const [series, [options]] = seriesAndRest<DistributionSeries, [SlowestOptions]>(this.map, args);
     return await series.slowest(options);
+  }
+
+  /** @internal For an exposition: values of all processes, or those that were confirmed of this object. */
+  async family(scope: ExpositionScope, format: ExpositionFormat): Promise<Family> {
+    const { name, help } = this;
+    const { bounds } = this.#settings;
+    const all = scope === "local" ? this.#localHistograms() : await this.#sharedHistograms();
+    return { name, type: "histogram", help, samples: all.flatMap((one) => histogramSamples(bounds, one, format)) };
+  }
+
+  #localHistograms(): HistogramSeries[] {
+    if (!this.map.isLabelled) this.map.only();
+    return [...this.map.all()].map(({ id, outbox: { localMoments, localUpTo } }) => {
+      const { count, sum } = new Summary(localMoments);
+      return { labels: labelsOf(id), upTo: localUpTo, count, sum };
+    });
+  }
+
+  async #sharedHistograms(): Promise<HistogramSeries[]> {
+    const { bounds, maxBins } = this.#settings;
+    const stored = await this.#shared.totals(this.name, this.map.isLabelled, "dist");
+    return stored.flatMap(([id, hash]) => {
+      if (hash.size === 0 && this.map.isLabelled) return [];
+      const { moments, sketch } = mergedParts([hash]);
+      const { count, sum } = new Summary(moments);
+      return [{ labels: labelsOf(id), upTo: sketch.upTo(bounds, maxBins), count, sum }];
+    });
   }
 
   /** The labels that a timer was given, without the outcome, and its other arguments. */

@@ -12,6 +12,7 @@ export type {
   RecordOptions,
   WindowSummary,
 } from "./distribution.js";
+export type { Exposition, ExpositionFormat } from "./exposition.js";
 export type { StatsErrorCode } from "./errors.js";
 export type { Labelled, Labels, LabelValue } from "./labels.js";
 export type { Level } from "./levels.js";
@@ -21,6 +22,8 @@ export type {
   ConfirmOptions,
   CounterOptions,
   DistributionOptions,
+  ExposeOptions,
+  ExpositionScope,
   FrequentOptions,
   LogOptions,
   MessagesOptions,
@@ -34,3 +37,4 @@ export type { Delivery } from "./outbox.js";
 export type { DropReason } from "./sender.js";
 export type { ApplyOptions, CounterDelta, Stats, StatsEvents, StatsReport } from "./stats.js";
 export type { Summary } from "./summary.js";
+export type { MetricSample, MetricSource } from "@kit/core/toolkit";

@@ -12,6 +12,7 @@ import { keyspace } from "@kit/core";
  * | `kit:stats:{series}:w:<stepMs>:<start>`  | hash   | moments and sketch bins of one window             | `keepMs` after the window's end           |
  * | `kit:stats:{series}:s:<stepMs>:<start>`  | zset   | subject → its largest value in one window         | as the window                             |
  * | `kit:stats:{series}:writer:<id>`         | string | `sequence result`: the last batch of one writer   | 10 minutes; of `apply()` 7 days           |
+ * | `kit:stats:{metric}:index`               | zset   | series → when it was last counted, of a metric with labels | as its totals                    |
  * | `kit:stats:{log}:meta`                   | hash   | `layout`                                          | as the longest of the log                 |
  * | `kit:stats:{log}:log:<level>`            | stream | the last entries of a level                       | `keepMs` after the last one               |
  * | `kit:stats:{log}:top:<level>:<start>`    | zset   | fingerprint → count                               | `keepMs` after the window's end           |
@@ -38,6 +39,9 @@ export const seriesKeys = (prefix: string, id: string): SeriesKeys => {
     slowest: (stepMs, startAt) => `${head}s:${String(stepMs)}:${String(startAt)}`,
   };
 };
+
+/** The list of a metric's series. */
+export const indexKey = (prefix: string, metric: string): string => `${keyspace("stats", prefix).base(metric)}index`;
 
 /** The keys of one message log. */
 export interface LogKeys {

@@ -96,4 +96,18 @@ export const seriesId = (metric: string, names: readonly string[], values: reado
   return id;
 };
 
+/** Label names with their values. */
+export type SeriesLabels = readonly (readonly [name: string, value: string])[];
+
+/** The labels of a series, by its id. */
+export const labelsOf = (id: string): SeriesLabels =>
+  id
+    .split(";")
+    .slice(1)
+    .map((pair) => {
+      const end = pair.indexOf("=");
+      const value = pair.slice(end + 1).replace(/%(?:25|3B)/g, decodeURIComponent);
+      return [pair.slice(0, end), value] as const;
+    });
+
 const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);

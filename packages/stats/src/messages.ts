@@ -186,6 +186,10 @@ class LogOutbox extends Outbox<Log, undefined> {
     return { keys, plan: [plan.length, ...plan] };
   }
 
+  override counted(): void {
+    // Logs are in no exposition.
+  }
+
   override decode(): undefined {
     return undefined;
   }

@@ -1,4 +1,11 @@
-import { booleanOption, integerOption, optionsObject, signalOption, textOption } from "@kit/core/toolkit";
+import {
+  booleanOption,
+  integerOption,
+  type MetricSource,
+  optionsObject,
+  signalOption,
+  textOption,
+} from "@kit/core/toolkit";
 import {
   instantOption,
   type Precision,
@@ -7,6 +14,7 @@ import {
   rangeNames,
   type Step,
 } from "./buckets.js";
+import type { ExpositionFormat } from "./exposition.js";
 import { type Level, levelNames } from "./levels.js";
 import { labelNames } from "./labels.js";
 import type { Delivery } from "./outbox.js";
@@ -108,6 +116,13 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    * @default 0
    */
   readonly slowest?: number | undefined;
+  /**
+   * Upper bounds of the histogram that an exposition shows: 1 to 64 numbers that ascend. Powers of two are exact; another bound
+   * acts as if it was up to 2.2 % lower.
+   *
+   * @default 1, 2, 4 … 65536; with `timeUnit: "s"` 1/1024, 1/512 … 64
+   */
+  readonly bounds?: readonly number[] | undefined;
   /**
    * In what `timed()` and `startTimer()` measure.
    *
@@ -243,6 +258,28 @@ export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
   readonly limit?: number | undefined;
 }
 
+/** Whose numbers an exposition shows. */
+export type ExpositionScope = "shared" | "local";
+
+/** What `expose()` shows, and how. */
+export interface ExposeOptions {
+  /** @default "prometheus" */
+  readonly format?: ExpositionFormat | undefined;
+  /**
+   * - `shared`: the totals of all processes, as the server has them; each process shows the same, so scrape one
+   * - `local`: what the server has confirmed of this object since it was made; scrape each process, and add them up
+   *
+   * @default "shared"
+   */
+  readonly scope?: ExpositionScope | undefined;
+  /**
+   * Objects whose `metrics()` are shown, too: always those of this process.
+   *
+   * @default []
+   */
+  readonly include?: readonly MetricSource[] | undefined;
+}
+
 export interface CloseOptions {
   /**
    * How long what is buffered may take to be sent, in milliseconds.
@@ -280,6 +317,7 @@ export interface DistributionSettings extends MetricSettings {
   readonly windows: readonly Step[];
   readonly maxBins: number;
   readonly slowest: number;
+  readonly bounds: readonly number[];
   readonly timeUnit: "ms" | "s";
 }
 
@@ -353,15 +391,35 @@ const defaultWindows: readonly Precision[] = [
   { stepMs: hourMs, keepMs: 14 * dayMs },
 ];
 
+const powersOfTwo = (first: number): number[] => Array.from({ length: 17 }, (_, index) => 2 ** (first + index));
+
+const boundsOption = (bounds: readonly number[]): readonly number[] => {
+  const given: unknown = bounds;
+  if (!Array.isArray(given) || given.length === 0 || given.length > 64)
+    throw new TypeError("Expected `bounds` to be an array of 1 to 64 numbers");
+  if (!bounds.every((bound, index) => Number.isFinite(bound) && (index === 0 || bound > (bounds[index - 1] ?? 0))))
+    throw new RangeError("Expected `bounds` to be finite numbers that ascend");
+  return [...bounds];
+};
+
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const distributionSettings = (
   options: DistributionOptions<string>,
   stats: StatsSettings,
 ): DistributionSettings => {
-  const own = optionsObject("options", options, [...metricNames, "windows", "maxBins", "slowest", "timeUnit"]);
+  const own = optionsObject("options", options, [
+    ...metricNames,
+    "windows",
+    "maxBins",
+    "slowest",
+    "bounds",
+    "timeUnit",
+  ]);
   const { windows = defaultWindows, maxBins = 320, slowest = 0, timeUnit = "ms" } = own;
+  const { bounds = powersOfTwo(timeUnit === "s" ? -10 : 0) } = own;
   return {
     ...metricSettings(own, stats),
+    bounds: boundsOption(bounds),
     windows: precisionsOption("windows", windows, 1),
     maxBins: integerOption("maxBins", maxBins, 16, 480),
     slowest: integerOption("slowest", slowest, 0, 1_000),
@@ -407,6 +465,21 @@ export const confirmOptions = (options: ConfirmOptions): ConfirmOptions => {
 export const closeTimeoutMs = (options: CloseOptions): number => {
   const { timeoutMs = 10_000 } = optionsObject<CloseOptions>("options", options, ["timeoutMs"]);
   return integerOption("timeoutMs", timeoutMs, 0, dayMs);
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const exposeOptions = (
+  options: ExposeOptions,
+): Required<{ [Name in keyof ExposeOptions]: NonNullable<ExposeOptions[Name]> }> => {
+  const own = optionsObject<ExposeOptions>("options", options, ["format", "scope", "include"]);
+  const { format = "prometheus", scope = "shared", include = [] } = own;
+  if (!Array.isArray(include) || include.some((one: Partial<MetricSource>) => typeof one.metrics !== "function"))
+    throw new TypeError("Expected `include` to be an array of objects with `metrics()`");
+  return {
+    format: oneOf("format", format, ["prometheus", "openmetrics"]),
+    scope: oneOf("scope", scope, ["shared", "local"]),
+    include,
+  };
 };
 
 /** @throws {TypeError | RangeError} it is no text of 1 to 500 characters. */

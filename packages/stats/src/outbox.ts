@@ -157,6 +157,9 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   /** The keys of a batch, and its part of the script's plan. */
   abstract operands(seq: number, buffered: Contents, awaited: Contents): Operands;
 
+  /** The server has counted a batch: told once for each. */
+  abstract counted(batch: Batch<Contents, Result>, result: Result): void;
+
   /** What the script replied for a batch that was counted. */
   abstract decode(reply: string): Result;
 }

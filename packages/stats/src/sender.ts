@@ -326,7 +326,9 @@ export class Sender {
     const { outbox } = batch;
     const refusal = refusalOf(reply, outbox.id);
     if (!refusal) {
-      this.#settle(batch, { result: outbox.decode(reply) }, true);
+      const result = outbox.decode(reply);
+      outbox.counted(batch, result);
+      this.#settle(batch, { result }, true);
       return undefined;
     }
     const [reason, error] = refusal;

@@ -1,16 +1,21 @@
 import type { ClientContext } from "@kit/core/toolkit";
 import type { ServerTime } from "./clock.js";
 import * as scripts from "./scripts/index.js";
+import { seriesKeys } from "./keys.js";
+import type { SeriesIndex } from "./series-index.js";
 import type { Sender } from "./sender.js";
 
 /** So many keys are read by one call. */
 const maxKeys = 500;
+/** So many totals are read by one call, or on a Cluster by so many calls at once. */
+const maxTotals = 64;
 
 /** What all metrics of one statistics object work with. */
 export class Shared {
   readonly context: ClientContext;
   readonly clock: ServerTime;
   readonly sender: Sender;
+  readonly index: SeriesIndex;
   readonly deadlineMs: number;
   /** A metric has no room for another series. */
   readonly overflow: (metric: string, maxSeries: number) => void;
@@ -21,6 +26,7 @@ export class Shared {
     readonly context: ClientContext;
     readonly clock: ServerTime;
     readonly sender: Sender;
+    readonly index: SeriesIndex;
     readonly deadlineMs: number;
     readonly overflow: (metric: string, maxSeries: number) => void;
     readonly failed: (error: unknown) => void;
@@ -28,6 +34,7 @@ export class Shared {
     this.context = of.context;
     this.clock = of.clock;
     this.sender = of.sender;
+    this.index = of.index;
     this.deadlineMs = of.deadlineMs;
     this.overflow = of.overflow;
     this.failed = of.failed;
@@ -62,5 +69,25 @@ export class Shared {
       hashes.push(...reply.hashes);
     }
     return { now, hashes };
+  }
+
+  /** What is stored of all time of each series of a metric, by its id. */
+  async totals(
+    metric: string,
+    isLabelled: boolean,
+    key: "total" | "dist",
+  ): Promise<(readonly [id: string, hash: ReadonlyMap<string, string>])[]> {
+    const ids = isLabelled ? (await this.index.of(metric)).map(([id]) => id) : [metric];
+    const isCluster = await this.context.isCluster(this.deadlineMs);
+    const found: (readonly [string, ReadonlyMap<string, string>])[] = [];
+    for (let first = 0; first < ids.length; first += maxTotals) {
+      const part = ids.slice(first, first + maxTotals);
+      const keys = part.map((id) => seriesKeys(this.prefix, id)[key]);
+      // On a Cluster each series lies in a slot of its own.
+      const calls = isCluster ? keys.map((one) => this.read([one])) : [this.read(keys)];
+      const hashes = (await Promise.all(calls)).flatMap((reply) => reply.hashes);
+      part.forEach((id, index) => found.push([id, hashes[index] ?? new Map()]));
+    }
+    return found;
   }
 }

@@ -64,6 +64,22 @@ export class Sketch {
     return fields;
   }
 
+  /**
+   * How many values are not above each of `bounds`, which ascend. A bin that a bound divides counts as above it, so the bound
+   * acts as if it was up to 2.2 % lower; powers of two divide none. Undefined below the lowest of `maxBins` bins: the rest
+   * has collapsed into that one.
+   */
+  upTo(bounds: readonly number[], maxBins: number = Infinity): (number | undefined)[] {
+    const bins = this.bins();
+    const known = bins.length >= maxBins ? (bins[0]?.upTo ?? -Infinity) : -Infinity;
+    let seen = 0;
+    let next = 0;
+    return bounds.map((bound) => {
+      for (let bin = bins[next]; bin && bin.upTo <= bound; bin = bins[++next]) seen += bin.count;
+      return bound < known ? undefined : seen;
+    });
+  }
+
   /** Bins in the order of their values: the largest value of each, a value that stands for it, and its count. */
   bins(): { readonly upTo: number; readonly value: number; readonly count: number }[] {
     const negative = [...this.#negative].toSorted(([a], [b]) => b - a);

@@ -4,14 +4,16 @@ import {
   type ClientContext,
   Deadline,
   integerOption,
+  type MetricSample,
   optionsObject,
   textOption,
   TypedEmitter,
 } from "@kit/core/toolkit";
 import { chunkLength, floorTo, maxAheadMs } from "./buckets.js";
 import { ServerTime } from "./clock.js";
-import { amountOption, Counter, countOperands } from "./counter.js";
+import { amountOption, Counter, countOperands, totalKeepMs } from "./counter.js";
 import { Distribution } from "./distribution.js";
+import { addSamples, exposedNames, type Exposition, rendered } from "./exposition.js";
 import { seriesKeys } from "./keys.js";
 import { metricName } from "./labels.js";
 import { Messages } from "./messages.js";
@@ -22,6 +24,8 @@ import {
   type CounterOptions,
   distributionSettings,
   type DistributionOptions,
+  exposeOptions,
+  type ExposeOptions,
   messagesSettings,
   type MessagesOptions,
   type StatsOptions,
@@ -31,6 +35,7 @@ import {
 } from "./options.js";
 import * as scripts from "./scripts/index.js";
 import { type DropReason, refusalOf, Sender } from "./sender.js";
+import { SeriesIndex } from "./series-index.js";
 import { Shared } from "./shared.js";
 
 /** What happens to a statistics object. */
@@ -92,6 +97,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   readonly #shared: Shared;
   readonly #counters = new Map<string, Counter<string>>();
   readonly #distributions = new Map<string, Distribution<string>>();
+  /** Names that an exposition shows, and the metric that has them. */
+  readonly #exposed = new Map<string, string>();
   readonly #messages = new Map<string, Messages>();
   readonly #dropped: Record<DropReason, number> = { ...noDrops };
   #closing: Promise<void> | undefined;
@@ -117,6 +124,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       context: this.#context,
       clock,
       sender,
+      index: new SeriesIndex(this.#context, deadlineMs, this.#settings.flushMs, failed),
       deadlineMs,
       overflow: (metric, maxSeries) => this.emit("overflow", { metric, maxSeries }),
       failed,
@@ -137,6 +145,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     const made = this.#metric(
       this.#counters,
       this.#distributions,
+      "counter",
       name,
       () => new Counter(name, settings, this.#shared),
     );
@@ -159,7 +168,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   ): Distribution<Names> {
     const settings = distributionSettings(options, this.#settings);
     const make = (): Distribution<string> => new Distribution(name, settings, this.#shared);
-    return this.#metric(this.#distributions, this.#counters, name, make) as unknown as Distribution<Names>;
+    return this.#metric(this.#distributions, this.#counters, "histogram", name, make) as unknown as Distribution<Names>;
   }
 
   /**
@@ -238,6 +247,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       );
       const refusal = refusalOf(reply, id);
       if (refusal) throw refusal[1];
+      this.#shared.index.counted(id, totalKeepMs(counter.settings.precisions), Number(reply) === total);
     });
     const outcomes = await Promise.allSettled(calls);
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -250,6 +260,51 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    */
   async flush(): Promise<void> {
     await this.#shared.sender.flush();
+    await this.#shared.index.flush();
+  }
+
+  /**
+   * All counters and distributions of this object as text for Prometheus: distributions as histograms, counters with `_total`
+   * at the end of their names.
+   *
+   * Shared totals are read from the server: a call for each metric, and one for each 64 series (on a Cluster one for each
+   * series). Metrics that no call of this object has named are not shown. A series shows up when its first amounts are
+   * flushed; of a metric at most 20,000 series are shown, those that were counted last.
+   *
+   * @throws {TypeError | RangeError} an option, or a sample of `include`, is not what it should be.
+   * @throws {KitUnavailableError} no server answered in time.
+   *
+   * @example
+   * const { contentType, text } = await stats.expose({ include: [stats] });
+   * response.setHeader("content-type", contentType).end(text);
+   */
+  async expose(options: ExposeOptions = {}): Promise<Exposition> {
+    const { format, scope, include } = exposeOptions(options);
+    this.#assertOpen();
+    const found = await Promise.all([
+      ...[...this.#counters.values()].map((counter) => counter.family(scope)),
+      ...[...this.#distributions.values()].map((distribution) => distribution.family(scope, format)),
+    ]);
+    const families = new Map(found.map((family) => [family.name, family]));
+    for (const source of include) addSamples(families, await source.metrics());
+    return rendered(families.values(), format);
+  }
+
+  /** What {@link report} says, for an exposition. */
+  metrics(): MetricSample[] {
+    const { pending, series, dropped } = this.report();
+    const gauge = (name: string, help: string, value: number): MetricSample => ({ name, type: "gauge", help, value });
+    return [
+      gauge("kit_stats_pending", "Places of the buffer that are taken", pending),
+      gauge("kit_stats_series", "Series that the process keeps apart", series),
+      ...Object.entries(dropped).map(([reason, value]): MetricSample => ({
+        name: "kit_stats_dropped_total",
+        type: "counter",
+        help: "What is not, or may not be, counted",
+        value,
+        labels: { reason },
+      })),
+    ];
   }
 
   /** What this object holds, and what it has dropped since it was made. */
@@ -268,7 +323,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    */
   async close(options: CloseOptions = {}): Promise<void> {
     const timeoutMs = closeTimeoutMs(options);
-    this.#closing ??= this.#shared.sender.close(Deadline.in(timeoutMs)).finally(() => this.#context.detach());
+    this.#closing ??= this.#end(Deadline.in(timeoutMs)).finally(() => this.#context.detach());
     await this.#closing;
   }
 
@@ -277,9 +332,15 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     await this.close();
   }
 
+  async #end(deadline: Deadline): Promise<void> {
+    await this.#shared.sender.close(deadline);
+    await this.#shared.index.close(deadline);
+  }
+
   #metric<Metric>(
     own: Map<string, Metric>,
     others: ReadonlyMap<string, unknown>,
+    type: "counter" | "histogram",
     name: string,
     make: () => Metric,
   ): Metric {
@@ -287,7 +348,15 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     if (others.has(metricName(name)))
       throw new RangeError(`Expected \`name\` to be of one kind of metric, got ${name} for two`);
     let metric = own.get(name);
-    if (metric === undefined) own.set(name, (metric = make()));
+    if (metric !== undefined) return metric;
+    const exposed = exposedNames(name, type);
+    const taken = exposed.find((one) => this.#exposed.has(one));
+    if (taken !== undefined)
+      throw new RangeError(
+        `Expected \`name\` to differ in an exposition, got ${name}, which has ${taken} as ${String(this.#exposed.get(taken))} has`,
+      );
+    own.set(name, (metric = make()));
+    for (const one of exposed) this.#exposed.set(one, name);
     return metric;
   }
 

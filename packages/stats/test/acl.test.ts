@@ -26,6 +26,10 @@ describe("the ACL user of statistics", () => {
     for (let power = 0; power < 20; power++) wide.observe(2 ** power, { subject: String(power) });
     await stats.flush();
     await wide.slowest({ lastMs: 1_000 });
+    const shown = fixture.on(client);
+    await shown.counter("views_total", { labelNames: ["category"] }).add({ category: "hats" });
+    await shown.flush();
+    await shown.expose();
     const log = stats.messages("log", { maxDistinct: 1, keepEntries: 1 });
     for (const text of ["a", "a", "b"]) {
       log.log("info", text);

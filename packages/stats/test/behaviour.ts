@@ -617,6 +617,36 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
       });
     });
 
+    describe("an exposition", () => {
+      it("is the same from each instance, and the sum of what each shows of itself", async () => {
+        const instances = [make(), other(), other()];
+        const made = instances.map((stats) => ({
+          views: stats.counter("views_total", { labelNames: ["category"] }),
+          latency: stats.distribution("request_ms", { labelNames: ["route"], bounds: [1, 8] }),
+        }));
+        // More series than are read at once.
+        for (const [index, { views, latency }] of made.entries())
+          for (let n = 0; n < 100; n++) {
+            views.inc({ category: n % (50 * (index + 1)) }, n);
+            latency.observe({ route: n % 2 }, n % 16);
+          }
+        await Promise.all(made.map(({ views }) => views.add({ category: "last" }, 7)));
+        await Promise.all(instances.map((stats) => stats.flush()));
+        const shared = await Promise.all(instances.map((stats) => stats.expose()));
+        expect(new Set(shared.map(({ text }) => text)).size).toBe(1);
+        const sums = new Map<string, number>();
+        for (const stats of instances) {
+          const { text } = await stats.expose({ scope: "local" });
+          for (const line of text.matchAll(/^([^#\s].*) (\d+)$/gm))
+            sums.set(line[1]!, (sums.get(line[1]!) ?? 0) + Number(line[2]));
+        }
+        const totals = [...shared[0]!.text.matchAll(/^([^#\s].*) (\d+)$/gm)];
+        expect(totals).toHaveLength(101 + 2 * 5);
+        expect(sums).toEqual(new Map(totals.map(([, series = "", count]) => [series, Number(count)])));
+        expect((await ttls()).every((ttl) => ttl > 0)).toBe(true);
+      });
+    });
+
     if (mode === "cluster")
       describe("on many nodes", () => {
         it("spreads series over all nodes, and never crosses slots", async () => {

@@ -58,6 +58,9 @@ describe("what is no option is refused, by its name", () => {
     ["windows", [{ stepMs: 1_000, keepMs: 3_000_000 }]],
     ["maxBins", 8],
     ["slowest", -1],
+    ["bounds", []],
+    ["bounds", [1, 1]],
+    ["bounds", [1, Infinity]],
     ["timeUnit", "minutes"],
     ["labelNames", ["quantile"]],
   ])("of a distribution: %s %j", (name, value) => {
@@ -71,6 +74,8 @@ describe("what is no option is refused, by its name", () => {
     stats.counter("one");
     expect(() => stats.distribution("one")).toThrow("one kind");
     expect(() => stats.messages("")).toThrow("name");
+    expect(() => stats.counter("one_total")).toThrow("one_total");
+    expect(() => stats.counter("wait_count") && stats.distribution("wait")).toThrow("wait_count");
     expect(stats.counter("one")).toBe(stats.counter("one"));
   });
 
@@ -107,6 +112,9 @@ describe("what is no option is refused, by its name", () => {
     await expect(stats.distribution("ok_ms").slowest({ lastMs: 1 })).rejects.toThrow("`slowest`");
     await expect(stats.apply([], { writer: "", seq: 1 })).rejects.toThrow("`writer`");
     await expect(stats.apply([], { writer: "w", seq: 0 })).rejects.toThrow("`seq`");
+    await expect(stats.expose({ format: "json" as never })).rejects.toThrow("`format`");
+    await expect(stats.expose({ scope: "all" as never })).rejects.toThrow("`scope`");
+    await expect(stats.expose({ include: [{}] as never })).rejects.toThrow("`include`");
     await expect(stats.close({ timeoutMs: -1 })).rejects.toThrow("`timeoutMs`");
   });
 });

@@ -3,7 +3,7 @@ import { about, type KeyState, nothing, stateOf } from "@tooling/vitest/helpers"
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
-import { type LogKeys, type SeriesKeys } from "../src/keys.js";
+import { indexKey, type LogKeys, type SeriesKeys } from "../src/keys.js";
 import * as scripts from "../src/scripts/index.js";
 import { fixtureOf } from "./harness.js";
 
@@ -52,7 +52,16 @@ const untouched = { total: nothing, writer: nothing, chunk: nothing };
 describe("every script", () => {
   it("keeps the contract of scripts", async () => {
     const { count, merge, log, ...others } = scripts;
-    const all = [count.script, merge.script, log.script, others.lists, others.read, others.recent, others.seen];
+    const all = [
+      count.script,
+      merge.script,
+      log.script,
+      others.lists,
+      others.read,
+      others.recent,
+      others.seen,
+      others.index,
+    ];
     expect(await contract(all, redis.server.nodes[0]!)).toEqual([]);
   });
 });
@@ -186,6 +195,32 @@ describe("merge", () => {
       max: "1.6999999999999999e+308",
     });
     expect(await merge(5, 1)).toMatch(/^5 \S+ inf /);
+  });
+});
+
+describe("index", () => {
+  const keepMs = 30_000;
+  const index = (...terms: (string | number)[]): Promise<number> =>
+    scripts.index.run(db, { index: indexKey(redis.prefix, "views") }, { terms: [keepMs, 3, ...terms] });
+  const listed = (): Promise<string[]> => db.zrange(indexKey(redis.prefix, "views"), "0", "-1", "WITHSCORES");
+  const names = async (): Promise<string[]> => (await listed()).filter((_, place) => place % 2 === 0);
+
+  it("lists series by when they were counted, as many as it may, with an expiry", async () => {
+    expect([await index(0, "a", "b"), await index(0, "b", "c"), await names()]).toEqual([0, 0, ["a", "b", "c"]]);
+    const [, score] = await listed();
+    expect(Math.abs(Number(score) - now)).toBeLessThan(10_000);
+    const state = await stateOf(db, { index: indexKey(redis.prefix, "views") });
+    expect(state["index"]).toMatchObject({ type: "zset", ttl: about(keepMs) });
+    await db.zadd(indexKey(redis.prefix, "views"), "1", "c", String(now + 5_000), "a");
+    // Counted too long ago; one more than there is room for.
+    await index(0, "d", "e");
+    expect(await names()).toEqual(["d", "e", "a"]);
+  });
+
+  it("takes off what is gone, unless it was counted since", async () => {
+    await index(0, "a", "b");
+    const [, score = ""] = await listed();
+    expect([await index(3, "a", score, "b", 1, "c", 1), await names()]).toEqual([1, ["b"]]);
   });
 });
 

@@ -1,6 +1,7 @@
 import { defineScript, type Script } from "@kit/core";
 import type { BatchScript, Channel } from "../outbox.js";
 import countSource from "./count.lua";
+import indexSource from "./index.lua";
 import listsSource from "./lists.lua";
 import logSource from "./log.lua";
 import mergeSource from "./merge.lua";
@@ -77,6 +78,16 @@ export const lists: Script<readonly ["...lists"], readonly ["limit"], ListsReply
   readonly: true,
   reply: (raw) =>
     (raw as unknown[]).map((list) => [...pairs(list)].map(([member, score]) => [member, Number(score)] as const)),
+});
+
+/** Lists the series of a metric. Replies with how many were taken off. */
+export const index: Script<readonly ["index"], readonly ["...terms"], number> = defineScript({
+  name: "stats.index",
+  source: indexSource,
+  keys: ["index"],
+  args: ["...terms"],
+  idempotent: true,
+  reply: Number,
 });
 
 /** An entry of a stream. */

@@ -1,0 +1,105 @@
+import { Flusher } from "@kit/core/batching";
+import type { ClientContext, Deadline } from "@kit/core/toolkit";
+import { indexKey } from "./keys.js";
+import * as scripts from "./scripts/index.js";
+
+/** A series that goes on being counted is listed again so often. */
+const relistMs = 600_000;
+/** So many are listed of one metric; those that were counted longest ago go first. */
+const maxListed = 20_000;
+const maxPerCall = 1_000;
+const maxRemembered = 100_000;
+
+/**
+ * Lists the labelled series of each metric by when they were last counted, for what has to know them all: a shared exposition.
+ * Each metric's list lies in a slot of its own, is bounded, and expires as the totals do. Nothing else depends on it.
+ */
+export class SeriesIndex {
+  readonly #context: ClientContext;
+  readonly #deadlineMs: number;
+  readonly #flusher: Flusher;
+  /** When this process last listed a series, on the local monotonic clock. */
+  readonly #listedAt = new Map<string, number>();
+  readonly #pending = new Map<string, { keepMs: number; readonly ids: Set<string> }>();
+
+  constructor(context: ClientContext, deadlineMs: number, flushMs: number, onError: (error: unknown) => void) {
+    this.#context = context;
+    this.#deadlineMs = deadlineMs;
+    this.#flusher = new Flusher({ flush: () => this.#send(), everyMs: flushMs, onError });
+  }
+
+  /** The server has counted a series. `isNew`: it has no data from before, so it may not be listed any more. */
+  counted(id: string, keepMs: number, isNew: boolean): void {
+    const nameEnd = id.indexOf(";");
+    // A metric without labels is its only series.
+    if (nameEnd < 0) return;
+    const now = performance.now();
+    if (!isNew && now - (this.#listedAt.get(id) ?? -Infinity) < relistMs) return;
+    if (this.#listedAt.size >= maxRemembered) this.#listedAt.clear();
+    this.#listedAt.set(id, now);
+    this.#add(id.slice(0, nameEnd), keepMs, [id]);
+    this.#flusher.changed();
+  }
+
+  /** Sends what is to be listed. */
+  async flush(): Promise<void> {
+    if (this.#pending.size > 0) await this.#flusher.now();
+  }
+
+  async close(deadline: Deadline): Promise<void> {
+    if (this.#pending.size > 0) await this.#flusher.close(deadline);
+  }
+
+  /** The series of a metric, with the score of each: when it was last listed. */
+  async of(metric: string): Promise<(readonly [id: string, score: number])[]> {
+    const key = indexKey(this.#context.prefix, metric);
+    const [listed = []] = await scripts.lists.run(this.#context, { lists: [key] }, { limit: 0 }, this.#call);
+    return listed.toSorted(([a], [b]) => (a < b ? -1 : 1));
+  }
+
+  /** Takes off series whose data is gone, unless they were listed since. Resolves with how many went. */
+  async remove(metric: string, gone: readonly (readonly [id: string, score: number])[]): Promise<number> {
+    const index = indexKey(this.#context.prefix, metric);
+    let removed = 0;
+    for (let first = 0; first < gone.length; first += maxPerCall) {
+      const part = gone.slice(first, first + maxPerCall);
+      const terms = [0, maxListed, part.length, ...part.flat()];
+      removed += await scripts.index.run(this.#context, { index }, { terms }, this.#call);
+    }
+    return removed;
+  }
+
+  get #call(): { readonly deadlineMs: number } {
+    return { deadlineMs: this.#deadlineMs };
+  }
+
+  #add(metric: string, keepMs: number, ids: Iterable<string>): void {
+    let pending = this.#pending.get(metric);
+    if (!pending) this.#pending.set(metric, (pending = { keepMs, ids: new Set() }));
+    pending.keepMs = keepMs;
+    for (const id of ids) pending.ids.add(id);
+  }
+
+  async #send(): Promise<void> {
+    const metrics = [...this.#pending];
+    this.#pending.clear();
+    const outcomes = await Promise.allSettled(
+      metrics.map(([metric, { keepMs, ids }]) => this.#list(metric, keepMs, ids)),
+    );
+    outcomes.forEach((outcome, at) => {
+      const [metric, { keepMs, ids }] = metrics[at] as (typeof metrics)[number];
+      if (outcome.status === "rejected") this.#add(metric, keepMs, ids);
+    });
+    const failed = outcomes.find((outcome) => outcome.status === "rejected");
+    if (failed) throw failed.reason;
+  }
+
+  async #list(metric: string, keepMs: number, ids: ReadonlySet<string>): Promise<void> {
+    const index = indexKey(this.#context.prefix, metric);
+    const all = [...ids];
+    for (let first = 0; first < all.length; first += maxPerCall) {
+      const terms = [keepMs, maxListed, 0, ...all.slice(first, first + maxPerCall)];
+      await scripts.index.run(this.#context, { index }, { terms }, this.#call);
+    }
+  }
+}

@@ -1,0 +1,226 @@
+import { spawnSync } from "node:child_process";
+import { useRedis } from "@kit/testing";
+import { closedPort, rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { ExpositionFormat, MetricSample, Stats } from "../src/index.js";
+import { indexKey } from "../src/keys.js";
+import { fixtureOf } from "./harness.js";
+
+const redis = useRedis(vitest);
+const fixture = fixtureOf(redis);
+
+const name = "[a-zA-Z_][a-zA-Z0-9_]*";
+const pair = String.raw`${name}="(?:[^"\\\n]|\\["\\n])*"`;
+const value = String.raw`[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|Inf)|NaN`;
+const sampleLine = new RegExp(`^(${name})(?:\\{(${pair}(?:,${pair})*)\\})? (${value})$`);
+const helpLine = new RegExp(`^# HELP (${name}) .+$`);
+const typeLine = new RegExp(`^# TYPE (${name}) (counter|gauge|histogram)$`);
+
+const suffixes: Readonly<Record<string, readonly string[]>> = { counter: ["_total"], gauge: [""] };
+const histogramSuffixes = ["_bucket", "_sum", "_count"];
+
+/** The samples of a text by name and labels, if it keeps the grammar of its format: every family once, its samples under it. */
+const parsed = (text: string, format: ExpositionFormat): Map<string, number> => {
+  const samples = new Map<string, number>();
+  const families = new Set<string>();
+  let family = "";
+  let type = "";
+  expect(text.endsWith("\n")).toBe(true);
+  const lines = text.split("\n").slice(0, -1);
+  if (format === "openmetrics") expect(lines.pop()).toBe("# EOF");
+  for (const line of lines) {
+    const help = helpLine.exec(line);
+    const ofType = typeLine.exec(line);
+    if (help) family = help[1]!;
+    else if (ofType) {
+      if (family !== ofType[1]) family = ofType[1]!;
+      expect(families.has(family)).toBe(false);
+      families.add(family);
+      type = ofType[2]!;
+    } else {
+      const [, sample = line, labels = "", number = ""] = sampleLine.exec(line) ?? [];
+      const base = format === "prometheus" && type === "counter" ? family.replace(/_total$/, "") : family;
+      expect((suffixes[type] ?? histogramSuffixes).map((suffix) => base + suffix)).toContain(sample);
+      expect(samples.has(`${sample}{${labels}}`)).toBe(false);
+      samples.set(`${sample}{${labels}}`, Number(number.replace("Inf", "Infinity")));
+    }
+  }
+  return samples;
+};
+
+const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;
+
+/** The samples of an object in a format, checked by the grammar, and by Prometheus' own parser where there is one. */
+const exposed = async (stats: Stats, options: Parameters<Stats["expose"]>[0] = {}): Promise<Map<string, number>> => {
+  const { text, contentType } = await stats.expose(options);
+  const { format = "prometheus" } = options;
+  expect(contentType).toContain(format === "prometheus" ? "version=0.0.4" : "application/openmetrics-text");
+  if (hasPromtool && format === "prometheus") {
+    const { stdout, stderr } = spawnSync("promtool", ["check", "metrics"], { input: text, encoding: "utf8" });
+    // Its hints on style (units, missing help) are not errors of the text.
+    expect(`${stdout}${stderr}`).not.toMatch(/error|unexpected|invalid|duplicate/i);
+  }
+  return parsed(text, format);
+};
+const formats: readonly ExpositionFormat[] = ["prometheus", "openmetrics"];
+
+describe.each(formats)("an exposition as %s", (format) => {
+  it("shows counters with _total, once, and distributions as histograms", async () => {
+    const stats = fixture.make();
+    stats.counter("views", { help: "Item views, \\ and\nmore" }).inc(3);
+    stats.counter("sales_total", { labelNames: ["shop"] }).inc({ shop: "a" }, 2 ** 53 - 1);
+    const latency = stats.distribution("request_ms", { bounds: [-4, 0, 1, 4, 1_000] });
+    for (const observed of [-8, -3, 0, 1, 3, 4, 2_000]) latency.observe(observed);
+    await stats.flush();
+    const text = format === "prometheus" ? ["-4", "0", "1", "4", "1000"] : ["-4.0", "0.0", "1.0", "4.0", "1000.0"];
+    const counts = [1, 3, 4, 6, 6];
+    expect(await exposed(stats, { format })).toEqual(
+      new Map([
+        ["views_total{}", 3],
+        ['sales_total{shop="a"}', 2 ** 53 - 1],
+        ...text.map((le, index) => [`request_ms_bucket{le="${le}"}`, counts[index]!] as const),
+        ['request_ms_bucket{le="+Inf"}', 7],
+        ...(format === "prometheus"
+          ? ([
+              ["request_ms_sum{}", 1_997],
+              ["request_ms_count{}", 7],
+            ] as const)
+          : []),
+      ]),
+    );
+  });
+
+  it("escapes label values, which stay apart", async () => {
+    const stats = fixture.make();
+    const values = [
+      '"',
+      "\\",
+      "\n",
+      "\\n",
+      "",
+      "{a}",
+      "a=b",
+      "a;b",
+      "%3B",
+      "a%3Bb",
+      "é😀",
+      "\r",
+      "\0",
+      '}" 1\nfake 2',
+      " ",
+    ];
+    const counter = stats.counter("odd_total", { labelNames: ["text", "other"] });
+    values.forEach((text, index) => counter.inc({ text, other: "x;y=z%" }, index + 1));
+    await stats.flush();
+    const samples = await exposed(stats, { format });
+    const shown = [...samples].map(([series, count]) => {
+      const [, text = ""] = /text="((?:[^"\\]|\\.)*)"/s.exec(series) ?? [];
+      expect(series).toContain('other="x;y=z%"');
+      return [text.replace(/\\(.)/g, (_, one: string) => (one === "n" ? "\n" : one)), count];
+    });
+    expect(new Map(shown as [string, number][])).toEqual(new Map(values.map((text, index) => [text, index + 1])));
+  });
+
+  it("shows metrics that were never counted: at 0 without labels, without series else", async () => {
+    const stats = fixture.make();
+    stats.counter("idle_total");
+    stats.counter("silent_total", { labelNames: ["a"] });
+    stats.distribution("idle_s", { bounds: [0.5], timeUnit: "s" });
+    stats.distribution("silent_ms", { labelNames: ["a"] });
+    for (const scope of ["shared", "local"] as const)
+      expect(await exposed(stats, { format, scope })).toEqual(
+        new Map([
+          ["idle_total{}", 0],
+          ['idle_s_bucket{le="0.5"}', 0],
+          ['idle_s_bucket{le="+Inf"}', 0],
+          ["idle_s_sum{}", 0],
+          ["idle_s_count{}", 0],
+        ]),
+      );
+  });
+
+  it("takes in the numbers of other objects", async () => {
+    const stats = fixture.make();
+    const lock: MetricSample[] = [
+      { name: "kit_lock_held", type: "gauge", help: "Held leases", value: 2, labels: { name: 'a"b', shard: 1 } },
+      { name: "kit_lock_waiting", type: "gauge", help: "", value: Number.NaN },
+      { name: "kit_lock_lost_total", type: "counter", help: "Lost leases", value: 1 },
+    ];
+    const other = { metrics: () => [{ ...lock[0]!, value: -0.5, labels: { name: "c" } }] };
+    const include = [{ metrics: () => Promise.resolve(lock) }, other, stats];
+    const samples = await exposed(stats, { format, include });
+    const ofLock = new Map([...samples].filter(([series]) => series.startsWith("kit_lock")));
+    expect(ofLock).toEqual(
+      new Map([
+        ['kit_lock_held{name="a\\"b",shard="1"}', 2],
+        ['kit_lock_held{name="c"}', -0.5],
+        ["kit_lock_waiting{}", Number.NaN],
+        ["kit_lock_lost_total{}", 1],
+      ]),
+    );
+    expect([samples.get("kit_stats_pending{}"), samples.get('kit_stats_dropped_total{reason="full"}')]).toEqual([0, 0]);
+  });
+});
+
+describe("an exposition", () => {
+  it.each<[string, Partial<MetricSample>]>([
+    ["name", { name: "a b" }],
+    ["one type", { name: "views_total", type: "gauge" }],
+    ["counter or a gauge", { type: "histogram" as never }],
+    ["number", { value: "1" as never }],
+    ["labelNames", { labels: { "a b": 1 } }],
+    ["twice", { name: "views_total", type: "counter" }],
+  ])("refuses samples with a wrong %s", async (text, sample) => {
+    const stats = fixture.make();
+    stats.counter("views_total");
+    const metrics = (): MetricSample[] => [{ name: "x", type: "gauge", help: "", value: 1, ...sample }];
+    const names = sample.name === "views_total" && sample.type === "gauge" ? { name: "views" } : {};
+    const include = [{ metrics: () => metrics().map((one) => ({ ...one, ...names })) }];
+    expect(await rejection(stats.expose({ include }))).toMatchObject({
+      message: expect.stringContaining(text) as unknown,
+    });
+  });
+
+  it("leaves out the bounds below what a full sketch still tells apart, and never goes down", async () => {
+    const stats = fixture.make();
+    const wide = stats.distribution("wide", { maxBins: 16, bounds: [1, 1_024, 65_536] });
+    wide.observe(1);
+    await stats.flush();
+    expect((await exposed(stats)).get('wide_bucket{le="1"}')).toBe(1);
+    for (let power = 0; power < 20; power++) wide.observe(2 ** power);
+    await stats.flush();
+    const samples = await exposed(stats);
+    expect([...samples.keys()]).not.toContain('wide_bucket{le="1"}');
+    expect([samples.get('wide_bucket{le="1024"}'), samples.get('wide_bucket{le="+Inf"}')]).toEqual([12, 21]);
+    expect((await exposed(stats, { scope: "local" })).get('wide_bucket{le="1"}')).toBe(2);
+  });
+
+  it("finds the series of other processes, and what was lost, and forgets what is gone", async () => {
+    const [writer, reader] = [fixture.make(), fixture.on(fixture.connect())];
+    const views = writer.counter("views_total", { labelNames: ["category"] });
+    reader.counter("views_total", { labelNames: ["category"] });
+    await writer.apply([{ name: "views_total", labels: { category: "a" }, amount: 1 }], { writer: "w", seq: 1 });
+    await views.add({ category: "b" }, 2);
+    await writer.flush();
+    const both = new Map([
+      ['views_total{category="a"}', 1],
+      ['views_total{category="b"}', 2],
+    ]);
+    expect(await exposed(reader)).toEqual(both);
+    // A failover, say, that loses everything: counted from 0 again, and listed again though that was done just now.
+    await fixture.db.del(indexKey(redis.prefix, "views_total"), views.series({ category: "b" }).outbox.keys.total);
+    expect(await exposed(reader)).toEqual(new Map());
+    views.inc({ category: "b" }, 5);
+    await writer.flush();
+    expect(await exposed(reader)).toEqual(new Map([['views_total{category="b"}', 5]]));
+  });
+
+  it("rejects with the server's error when it is not there", async () => {
+    const nowhere = redis.connect({ port: await closedPort(), retryStrategy: () => 1_000 });
+    const stats = fixture.on(nowhere, { deadlineMs: 200 });
+    stats.counter("views_total");
+    expect(await rejection(stats.expose())).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    expect((await exposed(stats, { scope: "local" })).get("views_total{}")).toBe(0);
+  });
+});
