@@ -78,6 +78,23 @@ export class Shared {
     key: "total" | "dist",
   ): Promise<(readonly [id: string, hash: ReadonlyMap<string, string>])[]> {
     const ids = isLabelled ? (await this.index.of(metric)).map(([id]) => id) : [metric];
+    return await this.#hashes(ids, key);
+  }
+
+  /** Takes series off the list of a metric whose data is gone; resolves with how many. */
+  async clean(metric: string, key: "total" | "dist"): Promise<number> {
+    const listed = await this.index.of(metric);
+    const stored = await this.#hashes(
+      listed.map(([id]) => id),
+      key,
+    );
+    return await this.index.remove(
+      metric,
+      listed.filter((_, index) => stored[index]?.[1].size === 0),
+    );
+  }
+
+  async #hashes(ids: readonly string[], key: "total" | "dist") {
     const isCluster = await this.context.isCluster(this.deadlineMs);
     const found: (readonly [string, ReadonlyMap<string, string>])[] = [];
     for (let first = 0; first < ids.length; first += maxTotals) {

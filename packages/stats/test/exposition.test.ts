@@ -216,6 +216,24 @@ describe("an exposition", () => {
     expect(await exposed(reader)).toEqual(new Map([['views_total{category="b"}', 5]]));
   });
 
+  it("is shortened by clean(), which leaves alone what was counted since", async () => {
+    const stats = fixture.make();
+    const views = stats.counter("views_total", { labelNames: ["category"] });
+    const latency = stats.distribution("request_ms", { labelNames: ["route"] });
+    for (const category of ["a", "b"]) views.inc({ category });
+    latency.observe({ route: "/" }, 1);
+    await stats.flush();
+    expect(await stats.clean()).toBe(0);
+    await fixture.db.del(views.series({ category: "a" }).outbox.keys.total);
+    await fixture.db.del(latency.series({ route: "/" }).outbox.keys.dist);
+    expect(await stats.clean()).toBe(2);
+    expect(await fixture.db.zcard(indexKey(redis.prefix, "request_ms"))).toBe(0);
+    expect([...(await exposed(stats)).keys()]).toEqual(['views_total{category="b"}']);
+    latency.observe({ route: "/" }, 1);
+    await stats.flush();
+    expect((await exposed(stats)).get('request_ms_count{route="/"}')).toBe(1);
+  });
+
   it("rejects with the server's error when it is not there", async () => {
     const nowhere = redis.connect({ port: await closedPort(), retryStrategy: () => 1_000 });
     const stats = fixture.on(nowhere, { deadlineMs: 200 });
