@@ -329,8 +329,11 @@ export class Counter<Names extends string = never> {
 
   /** As {@link CounterSeries.inc}. */
   inc(...args: Labelled<Names, [amount?: number, options?: WriteOptions]>): void {
-    const [series, [amount, options]] = seriesAndRest<CounterSeries, [number?, WriteOptions?]>(this.map, args);
-    series.inc(amount, options);
+    // Called most often of all: no array is made for it.
+    const { map } = this;
+    const { first } = map;
+    const given: readonly unknown[] = args;
+    map.from(given).inc(given[first] as number | undefined, given[first + 1] as WriteOptions | undefined);
   }
 
   /** As {@link CounterSeries.add}. */

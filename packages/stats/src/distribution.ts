@@ -396,8 +396,11 @@ export class Distribution<Names extends string = never> {
 
   /** As {@link DistributionSeries.observe}. */
   observe(...args: Labelled<Names, [value: number, options?: ObserveOptions]>): void {
-    const [series, [value, options]] = seriesAndRest<DistributionSeries, [number, ObserveOptions?]>(this.map, args);
-    series.observe(value, options);
+    // As in a counter's `inc()`: no array is made.
+    const { map } = this;
+    const { first } = map;
+    const given: readonly unknown[] = args;
+    map.from(given).observe(given[first] as number, given[first + 1] as ObserveOptions | undefined);
   }
 
   /** As {@link DistributionSeries.record}. */

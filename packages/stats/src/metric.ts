@@ -6,10 +6,8 @@ import type { Outbox } from "./outbox.js";
 const idleMs = 600_000;
 const lookEveryMs = 30_000;
 
-interface Place<Series> {
-  readonly series: Series;
-  usedAt: number;
-}
+/** Series by the value of one label after the other. */
+type Tree<Series> = Map<unknown, Tree<Series> | Series>;
 
 /** The series of one metric in this process: found by label values, at most so many at a time. */
 export class SeriesMap<Series extends { readonly outbox: Outbox }> {
@@ -17,7 +15,10 @@ export class SeriesMap<Series extends { readonly outbox: Outbox }> {
   readonly #settings: MetricSettings;
   readonly #make: (id: string, values: readonly string[]) => Series;
   readonly #onOverflow: () => void;
-  readonly #places = new Map<string, Place<Series>>();
+  readonly #places = new Map<string, Series>();
+  /** The same series by label values as they were given, checked then: what was found here once needs no second look. */
+  #known: Tree<Series> = new Map();
+  #knownSize = 0;
   /** Where there are no labels. */
   #only: Series | undefined;
   #overflow: Series | undefined;
@@ -47,7 +48,7 @@ export class SeriesMap<Series extends { readonly outbox: Outbox }> {
   *all(): Iterable<Series> {
     if (this.#only) yield this.#only;
     if (this.#overflow) yield this.#overflow;
-    for (const { series } of this.#places.values()) yield series;
+    yield* this.#places.values();
   }
 
   /** The series without labels. */
@@ -66,12 +67,9 @@ export class SeriesMap<Series extends { readonly outbox: Outbox }> {
       labelValues(labelNames, labels);
       return this.only();
     }
-    const key = fastKey(labelNames, labels);
-    let place = key === undefined ? undefined : this.#places.get(key);
-    place ??= this.#slow(labels);
-    if (!place) return (this.#overflow ??= this.#made(labelNames.map(() => overflowValue)));
-    place.usedAt = performance.now();
-    return place.series;
+    return (
+      this.#lookUp(labels) ?? this.#slow(labels) ?? (this.#overflow ??= this.#made(labelNames.map(() => overflowValue)))
+    );
   }
 
   /** The id that labels have, whether their series has a place or not. */
@@ -80,21 +78,56 @@ export class SeriesMap<Series extends { readonly outbox: Outbox }> {
     return seriesId(this.#metric, labelNames, labelValues(labelNames, labels));
   }
 
+  /** Takes no time for checks: labels that are not well known are not found. */
+  #lookUp(labels: Readonly<Record<string, unknown>>): Series | undefined {
+    const { labelNames } = this.#settings;
+    if (typeof labels !== "object" || labels === null) return undefined;
+    let count = 0;
+    for (const _ in labels) count++;
+    if (count !== labelNames.length) return undefined;
+    let found: Tree<Series> | Series | undefined = this.#known;
+    for (const name of labelNames) {
+      if (!Object.hasOwn(labels, name)) return undefined;
+      found = (found as Tree<Series>).get(labels[name]);
+      if (found === undefined) return undefined;
+    }
+    return found as Series;
+  }
+
+  #remember(labels: Readonly<Record<string, unknown>>, series: Series): void {
+    const { labelNames, maxSeries } = this.#settings;
+    // `1` and "1" are two keys of one series.
+    if (++this.#knownSize > 2 * maxSeries) this.#forget();
+    let tree = this.#known;
+    for (const name of labelNames.slice(0, -1)) {
+      let next = tree.get(labels[name]) as Tree<Series> | undefined;
+      if (!next) tree.set(labels[name], (next = new Map()));
+      tree = next;
+    }
+    tree.set(labels[labelNames.at(-1) ?? ""], series);
+  }
+
+  #forget(): void {
+    this.#known = new Map();
+    this.#knownSize = 0;
+  }
+
   /** Undefined: no room. */
-  #slow(labels: Readonly<Record<string, unknown>>): Place<Series> | undefined {
+  #slow(labels: Readonly<Record<string, unknown>>): Series | undefined {
     const { labelNames, maxSeries } = this.#settings;
     const values = labelValues(labelNames, labels);
     const key = keyOf(values);
-    const known = this.#places.get(key);
-    if (known) return known;
-    if (this.#places.size >= maxSeries) this.#dropIdle();
-    if (this.#places.size >= maxSeries) {
-      if (!this.#overflow) this.#onOverflow();
-      return undefined;
+    let series = this.#places.get(key);
+    if (!series) {
+      if (this.#places.size >= maxSeries) this.#dropIdle();
+      if (this.#places.size >= maxSeries) {
+        if (!this.#overflow) this.#onOverflow();
+        return undefined;
+      }
+      this.#places.set(key, (series = this.#made(values)));
     }
-    const place = { series: this.#made(values), usedAt: 0 };
-    this.#places.set(key, place);
-    return place;
+    this.#remember(labels, series);
+    return series;
   }
 
   #made(values: readonly string[]): Series {
@@ -105,37 +138,27 @@ export class SeriesMap<Series extends { readonly outbox: Outbox }> {
     const now = performance.now();
     if (now - this.#lookedAt < lookEveryMs) return;
     this.#lookedAt = now;
-    for (const [key, { series, usedAt }] of this.#places)
-      if (now - usedAt > idleMs && !series.outbox.isListed) this.#places.delete(key);
+    for (const [key, { outbox }] of this.#places)
+      if (now - outbox.usedAt > idleMs && !outbox.isListed) this.#places.delete(key);
+    this.#forget();
+  }
+
+  /** The series of a call's arguments: by its labels, which come first where the metric has any. */
+  from(args: readonly unknown[]): Series {
+    return this.isLabelled ? this.of(args[0] as Record<string, unknown>) : this.only();
+  }
+
+  /** Where the other arguments of a call begin. */
+  get first(): 0 | 1 {
+    return this.isLabelled ? 1 : 0;
   }
 }
 
 /** Where a map finds label values: with their lengths, so that no two lists are one text. */
-const keyOf = (values: readonly string[]): string =>
-  values.length === 1 ? (values[0] ?? "") : values.map((value) => `${String(value.length)}:${value}`).join("");
-
-/** The same for labels that were not checked; undefined: they need a closer look. */
-const fastKey = (names: readonly string[], labels: Readonly<Record<string, unknown>>): string | undefined => {
-  if (typeof labels !== "object" || labels === null) return undefined;
-  let count = 0;
-  for (const name in labels) if (Object.hasOwn(labels, name)) count++;
-  if (count !== names.length) return undefined;
-  let key = "";
-  for (const name of names) {
-    const given = Object.hasOwn(labels, name) ? labels[name] : undefined;
-    const value = typeof given === "number" && Number.isFinite(given) ? String(given) : given;
-    if (typeof value !== "string") return undefined;
-    key = names.length === 1 ? value : `${key}${String(value.length)}:${value}`;
-  }
-  return key;
-};
+const keyOf = (values: readonly string[]): string => values.map((value) => `${String(value.length)}:${value}`).join("");
 
 /** Splits the arguments of a call: the series by its labels, if the metric has any, and the rest. */
 export const seriesAndRest = <Series extends { readonly outbox: Outbox }, Rest extends readonly unknown[]>(
   map: SeriesMap<Series>,
   args: readonly unknown[],
-): readonly [series: Series, rest: Rest] => {
-  if (!map.isLabelled) return [map.only(), args as Rest];
-  const [labels, ...rest] = args;
-  return [map.of(labels as Record<string, unknown>), rest as unknown as Rest];
-};
+): readonly [series: Series, rest: Rest] => [map.from(args), args.slice(map.first) as unknown as Rest];

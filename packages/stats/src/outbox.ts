@@ -109,6 +109,8 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   waiters: Waiter<Result>[] = [];
   /** Sent, or to be sent again with the same number. */
   sealed: Batch<Contents, Result> | undefined;
+  /** When it last held something, at least about (local monotonic clock). */
+  usedAt: number = performance.now();
   /** Whether the sender has it on its list. */
   isListed = false;
   /** Whether a call with its batch is under way. */
@@ -147,6 +149,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   /** Makes a batch of all that waits. */
   seal(seq: number, validUntil: number): Batch<Contents, Result> {
     const { buffered, awaited, waiters } = this;
+    this.usedAt = performance.now();
     this.buffered = this.#make();
     this.awaited = this.#make();
     this.waiters = [];
