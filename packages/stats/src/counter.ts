@@ -9,11 +9,11 @@ import {
   type RangeOptions,
   type Step,
 } from "./buckets.js";
-import { CounterOverflowError, StatsTimeError } from "./errors.js";
+import { CounterOverflowError } from "./errors.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
 import { counterFamilyName, counterSample, type Family } from "./exposition.js";
-import { type Labelled, type Labels, labelsOf } from "./labels.js";
-import { SeriesMap, seriesAndRest } from "./metric.js";
+import { type Labelled, labelsOf } from "./labels.js";
+import { Metric } from "./metric.js";
 import {
   confirmOptions,
   type ConfirmOptions,
@@ -22,7 +22,7 @@ import {
   writeOptions,
   type WriteOptions,
 } from "./options.js";
-import { type Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
+import { Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
 import * as scripts from "./scripts/index.js";
 import type { Shared } from "./shared.js";
 import { Timeline } from "./timeline.js";
@@ -50,34 +50,16 @@ interface Tally {
   amount: number;
 }
 
-const aTally = (): Tally => ({ amount: 0 });
+const tallies = {
+  make: (): Tally => ({ amount: 0 }),
+  merge: (into: Tally, from: Tally): void => {
+    into.amount += from.amount;
+  },
+};
 
 /** Amounts by bucket of the finest precision. */
-class Amounts implements Aggregate {
-  readonly timeline: Timeline<Tally>;
-  total = 0;
-  events = 0;
-
-  constructor(stepMs: number, { clock }: Shared) {
-    this.timeline = new Timeline<Tally>(stepMs, clock, aTally, (into, from) => {
-      into.amount += from.amount;
-    });
-  }
-
-  get size(): number {
-    return this.timeline.size;
-  }
-
-  get units(): number {
-    return this.total;
-  }
-
-  absorb(other: this): void {
-    this.timeline.absorb(other.timeline);
-    this.total += other.total;
-    this.events += other.events;
-  }
-}
+const amounts = (stepMs: number, { clock }: Shared): Aggregate<Tally> =>
+  new Aggregate(new Timeline(stepMs, clock, tallies));
 
 /** The operands of count.lua for one batch. */
 export const countOperands = (
@@ -119,48 +101,35 @@ export const countOperands = (
 export const totalKeepMs = (precisions: readonly Step[]): number =>
   Math.max(...precisions.map(({ stepMs, keepMs }) => keepMs + stepMs * chunkLength)) + maxAheadMs + dayMs;
 
-class CounterOutbox extends Outbox<Amounts, number> {
+class CounterOutbox extends Outbox<Aggregate<Tally>, number> {
   readonly keys: SeriesKeys;
-  readonly #precisions: readonly Step[];
   readonly #shared: Shared;
-  readonly #writer: string;
+  readonly #precisions: readonly Step[];
   /** What the server has confirmed of this object. */
   localTotal = 0;
 
-  constructor(id: string, settings: CounterSettings, shared: Shared) {
-    const [finest] = settings.precisions as [Step];
-    super(id, scripts.count, settings.delivery, () => new Amounts(finest.stepMs, shared));
-    this.keys = seriesKeys(shared.prefix, id);
-    this.#precisions = settings.precisions;
+  constructor(id: string, { precisions, delivery }: CounterSettings, shared: Shared) {
+    const [finest] = precisions as [Step];
+    super(id, shared.sender, { channel: scripts.count, delivery, make: () => amounts(finest.stepMs, shared) });
     this.#shared = shared;
-    this.#writer = shared.sender.newWriter();
+    this.keys = seriesKeys(shared.prefix, id);
+    this.#precisions = precisions;
   }
 
-  override prune(now: number): void {
-    const { timeline } = this.buffered;
-    for (const [start, { amount }] of timeline.entries()) {
-      if (start <= now + maxAheadMs) continue;
-      timeline.remove(start);
-      this.buffered.total -= amount;
-      this.#shared.sender.drop(this.id, "future", amount);
-    }
+  protected override unitsOf({ amount }: Tally): number {
+    return amount;
   }
 
-  override operands(seq: number, buffered: Amounts, awaited: Amounts): Operands {
+  override operands(seq: number, buffered: Aggregate<Tally>, awaited: Aggregate<Tally>): Operands {
     const amounts = new Map<number, number>();
     for (const { timeline } of [buffered, awaited])
       for (const [start, { amount }] of timeline.entries()) amounts.set(start, (amounts.get(start) ?? 0) + amount);
-    const total = buffered.total + awaited.total;
-    return countOperands(
-      this.keys,
-      this.#precisions,
-      { writer: this.#writer, seq, total, amounts },
-      this.#shared.clock.now(),
-    );
+    const of = { writer: this.writer, seq, total: buffered.units + awaited.units, amounts };
+    return countOperands(this.keys, this.#precisions, of, this.#shared.clock.now());
   }
 
-  override counted({ buffered, awaited }: Batch<Amounts, number>, total: number): void {
-    const added = buffered.total + awaited.total;
+  override counted({ buffered, awaited }: Batch<Aggregate<Tally>, number>, total: number): void {
+    const added = buffered.units + awaited.units;
     this.localTotal += added;
     this.#shared.index.counted(this.id, totalKeepMs(this.#precisions), total === added);
   }
@@ -204,11 +173,11 @@ export class CounterSeries {
     const { outbox } = this;
     const { buffered } = outbox;
     if (sender.isClosed) return sender.drop(this.id, "closed", added);
-    if (buffered.total + added > Number.MAX_SAFE_INTEGER) return sender.drop(this.id, "overflow", added);
+    if (buffered.units + added > Number.MAX_SAFE_INTEGER) return sender.drop(this.id, "overflow", added);
     const tally = buffered.timeline.slot(at, sender.admit);
     if (!tally) return sender.drop(this.id, "full", added);
     tally.amount += added;
-    buffered.total += added;
+    buffered.units += added;
     buffered.events++;
     if (!outbox.isListed) sender.list(outbox);
   }
@@ -226,26 +195,13 @@ export class CounterSeries {
    */
   async add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
     const added = amountOption(amount);
-    const { at, signal, op } = confirmOptions(options);
-    const { sender, clock } = this.#shared;
-    if (op !== undefined) return await sender.again(op);
-    if (this.outbox.awaited.total + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
-    if (at !== undefined) {
-      await sender.learnTime(signal);
-      if (at > clock.now() + maxAheadMs) throw new StatsTimeError(this.id);
-    }
-    return await sender.confirm<number>(
-      this.outbox,
-      (waiter) => {
-        const { awaited, waiters } = this.outbox;
-        const tally = awaited.timeline.slot(at, sender.admitAlways);
-        if (tally) tally.amount += added;
-        awaited.total += added;
-        awaited.events++;
-        waiters.push(waiter);
-      },
-      signal,
-    );
+    const checked = confirmOptions(options);
+    if (checked.op === undefined && this.outbox.awaited.units + added > Number.MAX_SAFE_INTEGER)
+      throw new CounterOverflowError(this.id);
+    return await this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
+      tally.amount += added;
+      awaited.units += added;
+    });
   }
 
   /** The sum of all that the server has counted, while it was kept; 0 for a series that it does not know. */
@@ -299,32 +255,14 @@ const rolledUp = (
  * A named total that only grows, kept for every set of label values, and by time at several precisions. Made by
  * `stats.counter()`. Each method takes the labels first, if the counter has any.
  */
-export class Counter<Names extends string = never> {
-  readonly name: string;
-  readonly help: string;
-  /** @internal */
-  readonly map: SeriesMap<CounterSeries>;
+export class Counter<Names extends string = never> extends Metric<Names, CounterSeries> {
   /** @internal */
   readonly settings: CounterSettings;
-  readonly #shared: Shared;
 
   /** @internal */
   constructor(name: string, settings: CounterSettings, shared: Shared) {
-    this.#shared = shared;
-    this.name = name;
-    this.help = settings.help;
+    super(name, settings, shared, (id) => new CounterSeries(id, settings, shared));
     this.settings = settings;
-    this.map = new SeriesMap(
-      name,
-      settings,
-      (id) => new CounterSeries(id, settings, shared),
-      () => shared.overflow(name, settings.maxSeries),
-    );
-  }
-
-  /** One series, for many calls: it is looked up once. It keeps counting even when it has given its place back. */
-  series(labels: Labels<Names>): CounterSeries {
-    return this.map.of(labels);
   }
 
   /** As {@link CounterSeries.inc}. */
@@ -338,20 +276,17 @@ export class Counter<Names extends string = never> {
 
   /** As {@link CounterSeries.add}. */
   async add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
-    const [series, [amount, options]] = seriesAndRest<CounterSeries, [number?, ConfirmOptions?]>(this.map, args);
-    return await series.add(amount, options);
+    return await this.of(args, (series, ...rest: Parameters<CounterSeries["add"]>) => series.add(...rest));
   }
 
   /** As {@link CounterSeries.total}. */
   async total(...args: Labelled<Names, []>): Promise<number> {
-    const [series] = seriesAndRest<CounterSeries, []>(this.map, args);
-    return await series.total();
+    return await this.of(args, (series, ...rest: Parameters<CounterSeries["total"]>) => series.total(...rest));
   }
 
   /** As {@link CounterSeries.read}. */
   async read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
-    const [series, [range]] = seriesAndRest<CounterSeries, [RangeOptions]>(this.map, args);
-    return await series.read(range);
+    return await this.of(args, (series, ...rest: Parameters<CounterSeries["read"]>) => series.read(...rest));
   }
 
   /** @internal For an exposition: totals of all processes, or what was confirmed of this object. */
@@ -362,7 +297,7 @@ export class Counter<Names extends string = never> {
     const totals =
       scope === "local"
         ? [...map.all()].map(({ id, outbox }) => [id, outbox.localTotal] as const)
-        : (await this.#shared.totals(name, map.isLabelled, "total")).flatMap(([id, hash]) =>
+        : (await this.shared.totals(name, map.isLabelled, "total")).flatMap(([id, hash]) =>
             hash.size > 0 || !map.isLabelled ? [[id, Number(hash.get("total") ?? 0)] as const] : [],
           );
     const samples = totals.map(([id, total]) => counterSample(labelsOf(id), total));

@@ -1,9 +1,8 @@
 import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "./buckets.js";
-import { StatsTimeError } from "./errors.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
 import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "./exposition.js";
-import { type Labelled, type Labels, labelsOf } from "./labels.js";
-import { SeriesMap, seriesAndRest } from "./metric.js";
+import { type Labelled, labelsOf } from "./labels.js";
+import { Metric } from "./metric.js";
 import { addMoments, addValue, type Moments, momentsOf, momentsPlan, noMoments } from "./moments.js";
 import {
   confirmOptions,
@@ -16,7 +15,7 @@ import {
   writeOptions,
   type WriteOptions,
 } from "./options.js";
-import { type Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
+import { Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
 import * as scripts from "./scripts/index.js";
 import type { Shared } from "./shared.js";
 import { Sketch } from "./sketch.js";
@@ -94,63 +93,38 @@ class Partial {
   }
 }
 
-class Observations implements Aggregate {
-  readonly timeline: Timeline<Partial>;
-  events = 0;
+const observations = ({ windows, slowest }: DistributionSettings, { clock }: Shared): Aggregate<Partial> => {
+  const [finest] = windows as [Step];
+  const make = (): Partial => new Partial();
+  const merge = (into: Partial, from: Partial): void => into.absorb(from, slowest);
+  return new Aggregate(new Timeline(finest.stepMs, clock, { make, merge }));
+};
 
-  constructor({ windows, slowest }: DistributionSettings, { clock }: Shared) {
-    const [finest] = windows as [Step];
-    const absorb = (into: Partial, from: Partial): void => into.absorb(from, slowest);
-    this.timeline = new Timeline<Partial>(finest.stepMs, clock, () => new Partial(), absorb);
-  }
-
-  get size(): number {
-    return this.timeline.size;
-  }
-
-  get units(): number {
-    return this.events;
-  }
-
-  absorb(other: this): void {
-    this.timeline.absorb(other.timeline);
-    this.events += other.events;
-  }
-}
-
-class DistributionOutbox extends Outbox<Observations, Recorded> {
+class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
   readonly keys: SeriesKeys;
-  readonly #settings: DistributionSettings;
   readonly #shared: Shared;
-  readonly #writer: string;
-
+  readonly #settings: DistributionSettings;
   /** What the server has confirmed of this object. */
   readonly localMoments: Moments = noMoments();
   /** How many of those values are not above each bound. */
   readonly localUpTo: number[];
 
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
-    super(id, scripts.merge, settings.delivery, () => new Observations(settings, shared));
+    const { delivery, bounds } = settings;
+    super(id, shared.sender, { channel: scripts.merge, delivery, make: () => observations(settings, shared) });
+    this.#shared = shared;
     this.keys = seriesKeys(shared.prefix, id);
     this.#settings = settings;
-    this.#shared = shared;
-    this.#writer = shared.sender.newWriter();
-    this.localUpTo = settings.bounds.map(() => 0);
+    this.localUpTo = bounds.map(() => 0);
   }
 
-  override prune(now: number): void {
-    const { timeline } = this.buffered;
-    for (const [start, { moments }] of timeline.entries()) {
-      if (start <= now + maxAheadMs) continue;
-      timeline.remove(start);
-      this.buffered.events -= moments.count;
-      this.#shared.sender.drop(this.id, "future", moments.count);
-    }
+  protected override unitsOf({ moments }: Partial): number {
+    return moments.count;
   }
 
-  override operands(seq: number, buffered: Observations, awaited: Observations): Operands {
+  override operands(seq: number, buffered: Aggregate<Partial>, awaited: Aggregate<Partial>): Operands {
     const { maxBins, slowest } = this.#settings;
-    const keys = [this.keys.dist, this.keys.writer(this.#writer)];
+    const keys = [this.keys.dist, this.keys.writer(this.writer)];
     const partials: (string | number)[] = [];
     let count = 0;
     for (const { timeline } of [buffered, awaited])
@@ -162,13 +136,13 @@ class DistributionOutbox extends Outbox<Observations, Recorded> {
     return { keys, plan: [plan.length, ...plan] };
   }
 
-  override counted({ buffered, awaited }: Batch<Observations, Recorded>, { total }: Recorded): void {
+  override counted({ buffered, awaited }: Batch<Aggregate<Partial>, Recorded>, { total }: Recorded): void {
     for (const { timeline } of [buffered, awaited])
       for (const { moments, sketch } of timeline.values()) {
         addMoments(this.localMoments, moments);
         sketch.upTo(this.#settings.bounds).forEach((count, index) => (this.localUpTo[index]! += count ?? 0));
       }
-    this.#shared.index.counted(this.id, this.#keepMs(), total.count === buffered.events + awaited.events);
+    this.#shared.index.counted(this.id, this.#keepMs(), total.count === buffered.units + awaited.units);
   }
 
   override decode(reply: string): Recorded {
@@ -239,6 +213,7 @@ export class DistributionSeries {
     if (!partial) return sender.drop(this.id, "full", 1);
     partial.add(valid, subject, this.#settings.slowest);
     outbox.buffered.events++;
+    outbox.buffered.units++;
     if (!outbox.isListed) sender.list(outbox);
   }
 
@@ -255,24 +230,12 @@ export class DistributionSeries {
   async record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {
     const valid = valueOption(value);
     const { subject, ...rest } = options;
-    const { at, signal, op } = confirmOptions(rest);
-    const { sender, clock } = this.#shared;
+    const checked = confirmOptions(rest);
     const listed = subjectOption(subject);
-    if (op !== undefined) return await sender.again(op);
-    if (at !== undefined) {
-      await sender.learnTime(signal);
-      if (at > clock.now() + maxAheadMs) throw new StatsTimeError(this.id);
-    }
-    return await sender.confirm<Recorded>(
-      this.outbox,
-      (waiter) => {
-        const { awaited, waiters } = this.outbox;
-        awaited.timeline.slot(at, sender.admitAlways)?.add(valid, listed, this.#settings.slowest);
-        awaited.events++;
-        waiters.push(waiter);
-      },
-      signal,
-    );
+    return await this.#shared.sender.confirm(this.outbox, checked, (awaited, partial) => {
+      partial.add(valid, listed, this.#settings.slowest);
+      awaited.units++;
+    });
   }
 
   /** All values over a span of time, as one summary. @throws as {@link windows} does. */
@@ -367,31 +330,13 @@ const mergedParts = (hashes: readonly ReadonlyMap<string, string>[]): { moments:
  * Named values whose count, sum, mean, deviation, extremes and quantiles are kept, for every set of label values and by
  * windows of time. Made by `stats.distribution()`. Each method takes the labels first, if the distribution has any.
  */
-export class Distribution<Names extends string = never> {
-  readonly name: string;
-  readonly help: string;
-  /** @internal */
-  readonly map: SeriesMap<DistributionSeries>;
+export class Distribution<Names extends string = never> extends Metric<Names, DistributionSeries> {
   readonly #settings: DistributionSettings;
-  readonly #shared: Shared;
 
   /** @internal */
   constructor(name: string, settings: DistributionSettings, shared: Shared) {
-    this.#shared = shared;
-    this.name = name;
-    this.help = settings.help;
+    super(name, settings, shared, (id) => new DistributionSeries(id, settings, shared));
     this.#settings = settings;
-    this.map = new SeriesMap(
-      name,
-      settings,
-      (id) => new DistributionSeries(id, settings, shared),
-      () => shared.overflow(name, settings.maxSeries),
-    );
-  }
-
-  /** One series, for many calls: it is looked up once. */
-  series(labels: Labels<Names>): DistributionSeries {
-    return this.map.of(labels);
   }
 
   /** As {@link DistributionSeries.observe}. */
@@ -405,8 +350,7 @@ export class Distribution<Names extends string = never> {
 
   /** As {@link DistributionSeries.record}. */
   async record(...args: Labelled<Names, [value: number, options?: RecordOptions]>): Promise<Recorded> {
-    const [series, [value, options]] = seriesAndRest<DistributionSeries, [number, RecordOptions?]>(this.map, args);
-    return await series.record(value, options);
+    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["record"]>) => series.record(...rest));
   }
 
   /**
@@ -445,28 +389,24 @@ export class Distribution<Names extends string = never> {
 
   /** As {@link DistributionSeries.summary}. */
   async summary(...args: Labelled<Names, [range: RangeOptions]>): Promise<Summary> {
-    const [series, [range]] = seriesAndRest<DistributionSeries, [RangeOptions]>(this.map, args);
-    return await series.summary(range);
+    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["summary"]>) => series.summary(...rest));
   }
 
   /** As {@link DistributionSeries.total}. */
   async total(...args: Labelled<Names, []>): Promise<Summary> {
-    const [series] = seriesAndRest<DistributionSeries, []>(this.map, args);
-    return await series.total();
+    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["total"]>) => series.total(...rest));
   }
 
   /** As {@link DistributionSeries.windows}. */
   async windows(...args: Labelled<Names, [range: RangeOptions]>): Promise<WindowSummary[]> {
-    const [series, [range]] = seriesAndRest<DistributionSeries, [RangeOptions]>(this.map, args);
-    return await series.windows(range);
+    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["windows"]>) => series.windows(...rest));
   }
 
   /** As {@link DistributionSeries.slowest}. */
   async slowest(
     ...args: Labelled<Names, [options: SlowestOptions]>
   ): Promise<{ readonly subject: string; readonly value: number }[]> {
-    const [series, [options]] = seriesAndRest<DistributionSeries, [SlowestOptions]>(this.map, args);
-    return await series.slowest(options);
+    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["slowest"]>) => series.slowest(...rest));
   }
 
   /** @internal For an exposition: values of all processes, or those that were confirmed of this object. */
@@ -487,7 +427,7 @@ export class Distribution<Names extends string = never> {
 
   async #sharedHistograms(): Promise<HistogramSeries[]> {
     const { bounds, maxBins } = this.#settings;
-    const stored = await this.#shared.totals(this.name, this.map.isLabelled, "dist");
+    const stored = await this.shared.totals(this.name, this.map.isLabelled, "dist");
     return stored.flatMap(([id, hash]) => {
       if (hash.size === 0 && this.map.isLabelled) return [];
       const { moments, sketch } = mergedParts([hash]);

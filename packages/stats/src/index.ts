@@ -33,8 +33,7 @@ export type {
   TailOptions,
   WriteOptions,
 } from "./options.js";
-export type { Delivery } from "./outbox.js";
-export type { DropReason } from "./sender.js";
+export type { Delivery, DropReason } from "./outbox.js";
 export type { ApplyOptions, CounterDelta, Stats, StatsEvents, StatsReport } from "./stats.js";
 export type { Summary } from "./summary.js";
 export type { MetricSample, MetricSource } from "@kit/core/toolkit";

@@ -15,7 +15,7 @@ import {
   tailOptions,
   type TailOptions,
 } from "./options.js";
-import { type Aggregate, type Operands, Outbox } from "./outbox.js";
+import { Aggregate, type Operands, Outbox } from "./outbox.js";
 import * as scripts from "./scripts/index.js";
 import type { Shared } from "./shared.js";
 import { Timeline } from "./timeline.js";
@@ -100,26 +100,20 @@ const mergeCounts = (into: Counts, from: Counts): void => {
 };
 
 /** Messages that were not sent yet: the last entries of each level, and all of them as counts. */
-class Log implements Aggregate {
+class Log extends Aggregate<Counts> {
   readonly entries: Map<Level, Pending[]> = new Map();
-  readonly timeline: Timeline<Counts>;
-  events = 0;
   readonly #keepEntries: number;
 
   constructor({ window, keepEntries }: MessagesSettings, { clock }: Shared) {
+    super(new Timeline<Counts>(window.stepMs, clock, { make: () => new Map(), merge: mergeCounts }));
     this.#keepEntries = keepEntries;
-    this.timeline = new Timeline<Counts>(window.stepMs, clock, () => new Map(), mergeCounts);
   }
 
-  get size(): number {
+  override get size(): number {
     let size = 0;
     for (const entries of this.entries.values()) size += entries.length;
     for (const counts of this.timeline.values()) for (const { size: places } of counts.values()) size += places;
     return size;
-  }
-
-  get units(): number {
-    return this.events;
   }
 
   /** Older entries than a level keeps would be gone at once. Returns how many places that has freed. */
@@ -132,26 +126,31 @@ class Log implements Aggregate {
     return 1;
   }
 
-  absorb(other: this): void {
+  override absorb(other: this): void {
     for (const [level, older] of other.entries)
       this.entries.set(level, [...older, ...(this.entries.get(level) ?? [])].slice(-this.#keepEntries));
-    this.timeline.absorb(other.timeline);
-    this.events += other.events;
+    super.absorb(other);
   }
 }
 
 class LogOutbox extends Outbox<Log, undefined> {
   readonly keys: LogKeys;
-  readonly #settings: MessagesSettings;
   readonly #shared: Shared;
-  readonly #writer: string;
+  readonly #settings: MessagesSettings;
 
   constructor(name: string, settings: MessagesSettings, shared: Shared) {
-    super(name, scripts.log, settings.delivery, () => new Log(settings, shared));
+    super(name, shared.sender, {
+      channel: scripts.log,
+      delivery: settings.delivery,
+      make: () => new Log(settings, shared),
+    });
+    this.#shared = shared;
     this.keys = logKeys(shared.prefix, name);
     this.#settings = settings;
-    this.#shared = shared;
-    this.#writer = shared.sender.newWriter();
+  }
+
+  protected override unitsOf(): number {
+    return 0;
   }
 
   override prune(): void {
@@ -162,7 +161,7 @@ class LogOutbox extends Outbox<Log, undefined> {
     const { clock } = this.#shared;
     const { window, keepEntries, keepMs, maxDistinct } = this.#settings;
     const atOf = (localAt: number): number => Math.floor(clock.at(localAt));
-    const keys = [this.keys.meta, this.keys.writer(this.#writer)];
+    const keys = [this.keys.meta, this.keys.writer(this.writer)];
     const streams: RedisArgument[] = [];
     for (const [level, entries] of buffered.entries) {
       keys.push(this.keys.log(level));
@@ -249,6 +248,7 @@ export class Messages {
     // Without room for the entry, it is counted nevertheless.
     if (isRoom) sender.release(buffered.add(name, { localAt, severity, text: cut, fields, fingerprint: counted }));
     buffered.events++;
+    buffered.units++;
     if (!this.outbox.isListed) sender.list(this.outbox);
   }
 
@@ -319,7 +319,7 @@ export class Messages {
       } catch (error) {
         if (isOver() || error instanceof KitClosedError) return;
         if (!KitError.is(error) && !isReplyError(error)) throw error;
-        this.#shared.failed(error);
+        this.#shared.events.error(error);
         await pause(tailPauseMs, signal).catch(() => undefined);
       }
     }

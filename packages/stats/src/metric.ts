@@ -1,6 +1,7 @@
-import { labelValues, overflowValue, seriesId } from "./labels.js";
+import { type Labels, labelValues, overflowValue, seriesId } from "./labels.js";
 import type { MetricSettings } from "./options.js";
 import type { Outbox } from "./outbox.js";
+import type { Shared } from "./shared.js";
 
 /** A series gives its place back when it was idle for this long, and is looked at so often at most. */
 const idleMs = 600_000;
@@ -157,8 +158,32 @@ export class SeriesMap<Series extends { readonly outbox: Outbox }> {
 /** Where a map finds label values: with their lengths, so that no two lists are one text. */
 const keyOf = (values: readonly string[]): string => values.map((value) => `${String(value.length)}:${value}`).join("");
 
-/** Splits the arguments of a call: the series by its labels, if the metric has any, and the rest. */
-export const seriesAndRest = <Series extends { readonly outbox: Outbox }, Rest extends readonly unknown[]>(
-  map: SeriesMap<Series>,
-  args: readonly unknown[],
-): readonly [series: Series, rest: Rest] => [map.from(args), args.slice(map.first) as unknown as Rest];
+/** A metric: its series, and how a call finds the one that it means. */
+export abstract class Metric<Names extends string, Series extends { readonly outbox: Outbox }> {
+  readonly name: string;
+  readonly help: string;
+  /** @internal */
+  readonly map: SeriesMap<Series>;
+  protected readonly shared: Shared;
+
+  /** @internal */
+  constructor(name: string, settings: MetricSettings, shared: Shared, make: (id: string) => Series) {
+    this.name = name;
+    this.help = settings.help;
+    this.shared = shared;
+    this.map = new SeriesMap(name, settings, make, () => shared.events.overflow(name, settings.maxSeries));
+  }
+
+  /** One series, for many calls: it is looked up once. It keeps counting even when it has given its place back. */
+  series(labels: Labels<Names>): Series {
+    return this.map.of(labels);
+  }
+
+  /** Calls `method` of the series that `args` begin with, with the others. */
+  protected of<Rest extends readonly unknown[], Result>(
+    args: readonly unknown[],
+    method: (series: Series, ...rest: Rest) => Result,
+  ): Result {
+    return method(this.map.from(args), ...(args.slice(this.map.first) as unknown as Rest));
+  }
+}

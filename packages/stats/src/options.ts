@@ -292,43 +292,19 @@ export interface CloseOptions {
 const dayMs = 86_400_000;
 const hourMs = 3_600_000;
 
-/** Checked, with every default filled in. */
-export interface StatsSettings {
-  readonly prefix: string | undefined;
-  readonly isolate: boolean;
-  readonly deadlineMs: number;
-  readonly flushMs: number;
-  readonly maxPending: number;
-  readonly delivery: Delivery;
-}
+/** Options with every default filled in. */
+type Filled<Options> = { readonly [Name in keyof Options]-?: NonNullable<Options[Name]> };
 
-export interface MetricSettings {
-  readonly help: string;
-  readonly labelNames: readonly string[];
-  readonly maxSeries: number;
-  readonly delivery: Delivery;
-}
-
+export type StatsSettings = Filled<Omit<StatsOptions, "prefix">> & Pick<StatsOptions, "prefix">;
+export type MetricSettings = Filled<MetricOptions<string>>;
 export interface CounterSettings extends MetricSettings {
   readonly precisions: readonly Step[];
 }
-
-export interface DistributionSettings extends MetricSettings {
+export interface DistributionSettings extends Filled<Omit<DistributionOptions<string>, "windows">> {
   readonly windows: readonly Step[];
-  readonly maxBins: number;
-  readonly slowest: number;
-  readonly bounds: readonly number[];
-  readonly timeUnit: "ms" | "s";
 }
-
-export interface MessagesSettings {
-  readonly keepEntries: number;
-  readonly keepMs: number;
+export interface MessagesSettings extends Filled<Omit<MessagesOptions, "window">> {
   readonly window: Step;
-  readonly maxDistinct: number;
-  readonly mask: boolean;
-  readonly maxTextBytes: number;
-  readonly delivery: Delivery;
 }
 
 const oneOf = <T extends string>(name: string, value: T, known: readonly T[]): T => {
@@ -468,9 +444,7 @@ export const closeTimeoutMs = (options: CloseOptions): number => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const exposeOptions = (
-  options: ExposeOptions,
-): Required<{ [Name in keyof ExposeOptions]: NonNullable<ExposeOptions[Name]> }> => {
+export const exposeOptions = (options: ExposeOptions): Filled<ExposeOptions> => {
   const own = optionsObject<ExposeOptions>("options", options, ["format", "scope", "include"]);
   const { format = "prometheus", scope = "shared", include = [] } = own;
   if (!Array.isArray(include) || include.some((one: Partial<MetricSource>) => typeof one.metrics !== "function"))

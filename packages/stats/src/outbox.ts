@@ -1,4 +1,6 @@
 import type { KitError, RedisArgument, Script } from "@kit/core";
+import { maxAheadMs } from "./buckets.js";
+import type { Timeline } from "./timeline.js";
 
 /** A script that takes batches of several series. Its reply: the server's milliseconds, and a text for each batch. */
 export type BatchScript = Script<readonly ["...series"], readonly ["...plan"], readonly string[]>;
@@ -12,15 +14,28 @@ export interface Channel {
 }
 
 /** Amounts, observations or messages that wait to be sent; they merge, so that memory follows series and time, not events. */
-export interface Aggregate {
-  /** How many places of the buffer it takes. */
-  readonly size: number;
+export class Aggregate<Value = unknown> {
+  readonly timeline: Timeline<Value>;
   /** How many calls are in it. */
-  readonly events: number;
+  events = 0;
   /** What is lost if it is dropped: an amount, or a number of observations or messages. */
-  readonly units: number;
+  units = 0;
+
+  constructor(timeline: Timeline<Value>) {
+    this.timeline = timeline;
+  }
+
+  /** How many places of the buffer it takes. */
+  get size(): number {
+    return this.timeline.size;
+  }
+
   /** Takes in all of another, which is not used any more. */
-  absorb(other: this): void;
+  absorb(other: this): void {
+    this.timeline.absorb(other.timeline);
+    this.events += other.events;
+    this.units += other.units;
+  }
 }
 
 /**
@@ -56,23 +71,15 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   mayBeCounted = false;
   #outcome: { readonly result: Result } | { readonly error: KitError } | undefined;
 
-  constructor(
-    outbox: Outbox<Contents, Result>,
-    of: {
-      readonly seq: number;
-      readonly validUntil: number;
-      readonly buffered: Contents;
-      readonly awaited: Contents;
-      readonly waiters: readonly Waiter<Result>[];
-    },
-  ) {
+  constructor(outbox: Outbox<Contents, Result>, seq: number, validUntil: number) {
+    const { buffered, awaited, waiters } = outbox;
     this.outbox = outbox;
-    this.seq = of.seq;
-    this.validUntil = of.validUntil;
-    this.buffered = of.buffered;
-    this.awaited = of.awaited;
-    this.waiters = of.waiters;
-    this.operands = outbox.operands(of.seq, of.buffered, of.awaited);
+    this.seq = seq;
+    this.validUntil = validUntil;
+    this.buffered = buffered;
+    this.awaited = awaited;
+    this.waiters = waiters;
+    this.operands = outbox.operands(seq, buffered, awaited);
   }
 
   /** What became of it; undefined while nobody knows. */
@@ -97,6 +104,19 @@ export interface Operands {
   readonly plan: readonly RedisArgument[];
 }
 
+/** Why something that was given to be counted is not, or may not be, counted. */
+export type DropReason = "full" | "unknown" | "future" | "overflow" | "refused" | "closed";
+
+/** Sends outboxes. */
+export interface OutboxKeeper {
+  /** A name for the writer of one outbox. */
+  newWriter(): string;
+  /** Reports what is not counted. */
+  drop(series: string, reason: DropReason, count: number): void;
+}
+
+type ValueOf<Contents> = Contents extends Aggregate<infer Value> ? Value : never;
+
 /** What one series, or one message log, has not sent yet, and the one batch whose outcome is open. */
 export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = unknown> {
   /** The series, for messages. */
@@ -115,12 +135,25 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   isListed = false;
   /** Whether a call with its batch is under way. */
   isInFlight = false;
+  readonly #keeper: OutboxKeeper;
+  /** Names this outbox at the server. */
+  protected readonly writer: string;
   readonly #make: () => Contents;
 
-  constructor(id: string, channel: Channel, delivery: Delivery, make: () => Contents) {
+  constructor(
+    id: string,
+    keeper: OutboxKeeper,
+    {
+      channel,
+      delivery,
+      make,
+    }: { readonly channel: Channel; readonly delivery: Delivery; readonly make: () => Contents },
+  ) {
     this.id = id;
     this.channel = channel;
     this.delivery = delivery;
+    this.#keeper = keeper;
+    this.writer = keeper.newWriter();
     this.#make = make;
     this.buffered = make();
     this.awaited = make();
@@ -143,17 +176,28 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     this.waiters = [];
   }
 
-  /** Takes out what the server's clock does not let be counted. */
-  abstract prune(now: number): void;
+  /** Takes out what lies too far ahead of the server's clock. */
+  prune(now: number): void {
+    const { buffered } = this;
+    for (const [start, value] of buffered.timeline.entries()) {
+      if (start <= now + maxAheadMs) continue;
+      const units = this.unitsOf(value as ValueOf<Contents>);
+      buffered.timeline.remove(start);
+      buffered.units -= units;
+      if (buffered.timeline.size === 0) buffered.events = 0;
+      this.#keeper.drop(this.id, "future", units);
+    }
+  }
+
+  /** What is lost if a value of the timeline is dropped. */
+  protected abstract unitsOf(value: ValueOf<Contents>): number;
 
   /** Makes a batch of all that waits. */
   seal(seq: number, validUntil: number): Batch<Contents, Result> {
-    const { buffered, awaited, waiters } = this;
     this.usedAt = performance.now();
+    this.sealed = new Batch(this, seq, validUntil);
     this.buffered = this.#make();
-    this.awaited = this.#make();
-    this.waiters = [];
-    this.sealed = new Batch(this, { seq, validUntil, buffered, awaited, waiters });
+    this.discardAwaited();
     return this.sealed;
   }
 

@@ -8,13 +8,12 @@ import {
 } from "@kit/core";
 import { Flusher } from "@kit/core/batching";
 import { type ClientContext, Deadline, newToken, onAbort, pause } from "@kit/core/toolkit";
+import { maxAheadMs } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
-import { CounterOverflowError, StatsExpiredError } from "./errors.js";
-import type { Batch, Channel, Delivery, Outbox } from "./outbox.js";
+import { CounterOverflowError, StatsExpiredError, StatsTimeError } from "./errors.js";
+import type { ConfirmOptions } from "./options.js";
+import type { Aggregate, Batch, Channel, Delivery, DropReason, Outbox, OutboxKeeper } from "./outbox.js";
 import { serverMs } from "./scripts/index.js";
-
-/** Why something that was given to be counted is not, or may not be, counted. */
-export type DropReason = "full" | "unknown" | "future" | "overflow" | "refused" | "closed";
 
 export interface SenderSettings {
   readonly deadlineMs: number;
@@ -24,7 +23,8 @@ export interface SenderSettings {
 
 export interface SenderEvents {
   readonly dropped: (series: string, reason: DropReason, count: number) => void;
-  readonly error: (error: KitError) => void;
+  /** Something failed that no caller waits for. */
+  readonly error: (error: unknown) => void;
 }
 
 /** How long the server remembers the last batch of a writer. A batch may be sent again for half of that. */
@@ -50,7 +50,7 @@ interface Attempt {
  * Of each outbox at most one batch is under way, so the server sees the sequence numbers of a series in order; different
  * series do not wait for each other.
  */
-export class Sender {
+export class Sender implements OutboxKeeper {
   readonly #writer = newToken();
   #writers = 0;
   readonly #context: ClientContext;
@@ -79,7 +79,7 @@ export class Sender {
       flush: () => this.#flushListed(),
       // Processes that began together do not flush together.
       everyMs: settings.flushMs * (0.9 + 0.2 * Math.random()),
-      onError: (error) => events.error(error as KitError),
+      onError: events.error,
     });
   }
 
@@ -105,8 +105,7 @@ export class Sender {
     if (this.#entries >= this.#settings.maxPending) return false;
     this.#entries++;
     // Half full: not to be left for the timer.
-    if (this.#entries === this.#settings.maxPending >> 1)
-      this.#flusher.now().catch((error: unknown) => this.#events.error(error as KitError));
+    if (this.#entries === this.#settings.maxPending >> 1) this.#flusher.now().catch(this.#events.error);
     return true;
   };
 
@@ -148,21 +147,31 @@ export class Sender {
   }
 
   /**
-   * Sends an outbox as soon as it may, and resolves when its waiting caller has its answer.
+   * Puts something into an outbox, sends that as soon as it may, and resolves with the server's answer. With an `op` it waits
+   * for what an earlier call has put there.
    *
+   * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was put.
    * @throws {KitUnknownOutcomeError} the reply is lost; in effectively-once delivery it is sent again in the background, and
-   *   `again()` with the error's `op` waits for that.
+   *   `confirm()` with the error's `op` waits for that.
    */
-  async confirm<Result>(
-    outbox: Outbox,
-    put: (waiter: { resolve(result: Result): void; reject(error: unknown): void }) => void,
-    signal: AbortSignal | undefined,
+  async confirm<Value, Result>(
+    outbox: Outbox<Aggregate<Value>, Result>,
+    { at, signal, op }: ConfirmOptions,
+    put: (awaited: Aggregate<Value>, value: Value) => void,
   ): Promise<Result> {
+    if (op !== undefined) return await this.#again(op);
+    if (at !== undefined) {
+      await this.learnTime(signal);
+      if (at > this.#clock.now() + maxAheadMs) throw new StatsTimeError(outbox.id);
+    }
     signal?.throwIfAborted();
     if (this.#isClosed) throw new KitClosedError("The statistics object");
     return await new Promise<Result>((resolve, reject) => {
       const stopListening = onAbort(signal, () => reject(signal?.reason as Error));
-      put({
+      const { awaited, waiters } = outbox;
+      put(awaited, awaited.timeline.slot(at, this.admitAlways) as Value);
+      awaited.events++;
+      waiters.push({
         resolve: (result) => {
           stopListening();
           resolve(result);
@@ -172,13 +181,13 @@ export class Sender {
           reject(error as Error);
         },
       });
-      this.list(outbox);
-      void this.#attempt(outbox);
+      this.list(outbox as unknown as Outbox);
+      void this.#attempt(outbox as unknown as Outbox);
     });
   }
 
   /** Waits once more for a batch whose outcome was unknown. */
-  async again<Result>(op: string): Promise<Result> {
+  async #again<Result>(op: string): Promise<Result> {
     const batch = this.#unknown.get(op);
     if (!batch) throw new RangeError("Expected `op` to come from a KitUnknownOutcomeError of this object");
     if (!batch.outcome) await this.#attempt(batch.outbox);

@@ -1,43 +1,36 @@
 import type { ClientContext } from "@kit/core/toolkit";
-import type { ServerTime } from "./clock.js";
+import { ServerTime } from "./clock.js";
+import type { StatsSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 import { seriesKeys } from "./keys.js";
-import type { SeriesIndex } from "./series-index.js";
-import type { Sender } from "./sender.js";
+import { SeriesIndex } from "./series-index.js";
+import { Sender, type SenderEvents } from "./sender.js";
 
 /** So many keys are read by one call. */
 const maxKeys = 500;
 /** So many totals are read by one call, or on a Cluster by so many calls at once. */
 const maxTotals = 64;
 
+export interface SharedEvents extends SenderEvents {
+  /** A metric has no room for another series. */
+  readonly overflow: (metric: string, maxSeries: number) => void;
+}
+
 /** What all metrics of one statistics object work with. */
 export class Shared {
   readonly context: ClientContext;
-  readonly clock: ServerTime;
+  readonly clock: ServerTime = new ServerTime();
   readonly sender: Sender;
   readonly index: SeriesIndex;
+  readonly events: SharedEvents;
   readonly deadlineMs: number;
-  /** A metric has no room for another series. */
-  readonly overflow: (metric: string, maxSeries: number) => void;
-  /** Something failed that no caller waits for. */
-  readonly failed: (error: unknown) => void;
 
-  constructor(of: {
-    readonly context: ClientContext;
-    readonly clock: ServerTime;
-    readonly sender: Sender;
-    readonly index: SeriesIndex;
-    readonly deadlineMs: number;
-    readonly overflow: (metric: string, maxSeries: number) => void;
-    readonly failed: (error: unknown) => void;
-  }) {
-    this.context = of.context;
-    this.clock = of.clock;
-    this.sender = of.sender;
-    this.index = of.index;
-    this.deadlineMs = of.deadlineMs;
-    this.overflow = of.overflow;
-    this.failed = of.failed;
+  constructor(context: ClientContext, settings: StatsSettings, events: SharedEvents) {
+    this.context = context;
+    this.events = events;
+    this.deadlineMs = settings.deadlineMs;
+    this.sender = new Sender(context, this.clock, settings, events);
+    this.index = new SeriesIndex(context, settings.deadlineMs, settings.flushMs, events.error);
   }
 
   get prefix(): string {

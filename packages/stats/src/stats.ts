@@ -10,7 +10,6 @@ import {
   TypedEmitter,
 } from "@kit/core/toolkit";
 import { chunkLength, floorTo, maxAheadMs } from "./buckets.js";
-import { ServerTime } from "./clock.js";
 import { amountOption, Counter, countOperands, totalKeepMs } from "./counter.js";
 import { Distribution } from "./distribution.js";
 import { addSamples, exposedNames, type Exposition, rendered } from "./exposition.js";
@@ -34,8 +33,8 @@ import {
   writeOptions,
 } from "./options.js";
 import * as scripts from "./scripts/index.js";
-import { type DropReason, refusalOf, Sender } from "./sender.js";
-import { SeriesIndex } from "./series-index.js";
+import type { DropReason } from "./outbox.js";
+import { refusalOf } from "./sender.js";
 import { Shared } from "./shared.js";
 
 /** What happens to a statistics object. */
@@ -107,27 +106,17 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   constructor(redis: RedisLike, options: StatsOptions) {
     super();
     this.#settings = statsSettings(options);
-    const { prefix, isolate, deadlineMs } = this.#settings;
+    const { prefix, isolate } = this.#settings;
     this.#context = attach(redis, { prefix, isolate });
-    const clock = new ServerTime();
-    const failed = (error: unknown): void => {
-      if (KitError.is(error)) this.emit("error", error);
-    };
-    const sender = new Sender(this.#context, clock, this.#settings, {
+    this.#shared = new Shared(this.#context, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
         this.emit("dropped", { series, reason, count });
       },
-      error: failed,
-    });
-    this.#shared = new Shared({
-      context: this.#context,
-      clock,
-      sender,
-      index: new SeriesIndex(this.#context, deadlineMs, this.#settings.flushMs, failed),
-      deadlineMs,
       overflow: (metric, maxSeries) => this.emit("overflow", { metric, maxSeries }),
-      failed,
+      error: (error) => {
+        if (KitError.is(error)) this.emit("error", error);
+      },
     });
   }
 

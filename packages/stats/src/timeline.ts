@@ -4,6 +4,12 @@ import type { ServerTime } from "./clock.js";
 /** How fine local time is kept while the server's clock is not known. */
 const unplacedMs = 100;
 
+/** How values are made, and put together. */
+interface Mergeable<Value> {
+  make(): Value;
+  merge(into: Value, from: Value): void;
+}
+
 /**
  * Values by bucket of server time, fixed when the event happens. While the server's clock is not known they wait under
  * local time.
@@ -11,19 +17,17 @@ const unplacedMs = 100;
 export class Timeline<Value> {
   readonly #stepMs: number;
   readonly #clock: ServerTime;
-  readonly #make: () => Value;
-  readonly #merge: (into: Value, from: Value) => void;
+  readonly #values: Mergeable<Value>;
   readonly #placed = new Map<number, Value>();
   readonly #unplaced = new Map<number, Value>();
   /** The bucket of now, and until when (local monotonic clock) it is that. */
   #current: Value | undefined;
   #currentUntil = -Infinity;
 
-  constructor(stepMs: number, clock: ServerTime, make: () => Value, merge: (into: Value, from: Value) => void) {
+  constructor(stepMs: number, clock: ServerTime, values: Mergeable<Value>) {
     this.#stepMs = stepMs;
     this.#clock = clock;
-    this.#make = make;
-    this.#merge = merge;
+    this.#values = values;
   }
 
   /** How many values are kept. */
@@ -62,7 +66,7 @@ export class Timeline<Value> {
     for (const [local, value] of other.#unplaced) {
       const known = this.#unplaced.get(local);
       if (known === undefined) this.#unplaced.set(local, value);
-      else this.#merge(known, value);
+      else this.#values.merge(known, value);
     }
   }
 
@@ -73,13 +77,13 @@ export class Timeline<Value> {
 
   #slot(values: Map<number, Value>, start: number, hasRoom: () => boolean): Value | undefined {
     let value = values.get(start);
-    if (value === undefined && hasRoom()) values.set(start, (value = this.#make()));
+    if (value === undefined && hasRoom()) values.set(start, (value = this.#values.make()));
     return value;
   }
 
   #put(start: number, value: Value): void {
     const known = this.#placed.get(start);
     if (known === undefined) this.#placed.set(start, value);
-    else this.#merge(known, value);
+    else this.#values.merge(known, value);
   }
 }
