@@ -105,10 +105,11 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   protected override sendBeat(
     name: string,
     waiters: readonly { readonly token: string }[],
+    inbox: string,
   ): Promise<BeatReply<scripts.Held>> {
     const { deadlineMs } = this.settings;
-    const tokens = waiters.map(({ token }) => token);
-    return scripts.beat.run(this.context, this.#keysOf(name), { shared: this.shared, aliveMs, tokens }, { deadlineMs });
+    const args = { shared: this.shared, aliveMs, inbox, tokens: waiters.map(({ token }) => token) };
+    return scripts.beat.run(this.context, this.#keysOf(name), args, { deadlineMs });
   }
 }
 

@@ -1,6 +1,6 @@
 import { KitKeyTypeError } from "@kit/core";
 import type { AcquireReply, BeatReply, ReleaseReply } from "@kit/core/leasing";
-import { contract, useRedis } from "@kit/testing";
+import { contract, eventually, useRedis } from "@kit/testing";
 import * as helpers from "@tooling/vitest/helpers";
 import { about, type KeyState, lapse, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
@@ -42,8 +42,8 @@ const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.H
 const release = (token: string, fencingToken = "", shared = 0): Promise<ReleaseReply> =>
   scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken}` });
 const force = (owner = "a|A"): Promise<ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 *" });
-const beat = (tokens: readonly string[], shared = 0): Promise<BeatReply<scripts.Held>> =>
-  scripts.beat.run(db, keys, { shared, aliveMs: 15_000, tokens });
+const beat = (tokens: readonly string[], inbox = "-"): Promise<BeatReply<scripts.Held>> =>
+  scripts.beat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 const renew = (
   ...terms: readonly (readonly [lease: string, owner: string, termMs: number])[]
 ): ReturnType<typeof scripts.renew.run> =>
@@ -525,6 +525,28 @@ describe("beat", () => {
     expect(Number((after.waiters.value as Record<string, string>)["d"]!.slice(0, 13))).toBeGreaterThan(
       Number(stale) + 5_000,
     );
+  });
+
+  it("has waiters told where they listen now, whatever was said before", async () => {
+    const fencingToken = await granted(acquire("a"));
+    const [gone, now] = [await anInbox(), await anInbox()];
+    await queue("b");
+    await queue("c", { inbox: gone.channel });
+    await queue("d", { inbox: now.channel });
+    await beat(["b", "c"], now.channel);
+    expect((await state()).waiters).toEqual(
+      records({
+        "#": "3",
+        b: aRecord(`2000 ${now.channel} B`),
+        c: aRecord(`2000 ${now.channel} C`),
+        d: aRecord(`2000 ${now.channel} D`),
+      }),
+    );
+    await release("a", fencingToken);
+    await eventually(() => expect(now.messages[0]).toMatch(/^b\tgranted\t/));
+    expect(gone.messages).toEqual([]);
+    await beat(["c"]);
+    expect((await state()).waiters).toMatchObject({ value: { c: aRecord("2000 - C") } });
   });
 
   it("knows nothing of a token that is not in the queue", async () => {

@@ -125,6 +125,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   protected abstract sendBeat(
     name: string,
     waiters: readonly { readonly token: string; readonly terms: Terms }[],
+    inbox: string,
   ): Promise<BeatReply<S>>;
 
   abstract timeoutError(name: string, terms: Terms, seen: S | undefined, cause?: unknown): KitError;
@@ -134,6 +135,12 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   /** The clock of the node that serves this name. */
   clockOf(name: string): ServerClock {
     return this.context.clockOf(this.keyOf(name));
+  }
+
+  /** The channel on which waiters of this client are told now; `-` while there is none. */
+  get inbox(): string {
+    const { inbox } = this.context;
+    return inbox.isOpen ? inbox.channel : "-";
   }
 
   /** `isWanted` keeps a call that still waits for a connection from being sent after its caller has given up. */
@@ -186,13 +193,13 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     return states;
   }
 
-  /** The waiters' sign of life, and what became of them. */
+  /** The waiters' sign of life, with where they are told from now on; and what became of them. */
   async beat(
     name: string,
     waiters: readonly { readonly token: string; readonly terms: Terms }[],
   ): Promise<BeatReply<S>> {
     const sentAt = performance.now();
-    const reply = await this.sendBeat(name, waiters);
+    const reply = await this.sendBeat(name, waiters, this.inbox);
     this.clockOf(name).observe(sentAt, reply.now);
     return reply;
   }

@@ -125,10 +125,10 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       terms.signal?.throwIfAborted();
       if (deadline.remainingMs <= 0) throw this.#commands.timeoutError(name, terms, seen);
     }
-    const place = new Place(inbox, newToken());
+    const place = new Place(inbox, newToken(), this.#commands.inbox);
     let isInLine = false;
     try {
-      const reply = await this.#ask(name, place.token, terms, place.channel, deadline, seen);
+      const reply = await this.#ask(name, place.token, terms, place.inbox, deadline, seen);
       if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
       if (reply.state === "full") throw this.#commands.queueFullError(name);
       if (this.#closing) {

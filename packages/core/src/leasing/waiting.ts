@@ -46,19 +46,17 @@ export interface WaitingEvents<Terms, S extends Seen> {
 /** Where the pushes for one acquire arrive; those that come before somebody listens are kept. */
 export class Place {
   readonly token: string;
-  readonly #inbox: Inbox;
+  /** Where the server was told to push when it queued this acquire. */
+  inbox: string;
+  readonly #pushes: Inbox;
   #early: string[] | undefined;
   #listener = (payload: string): void => void (this.#early ??= []).push(payload);
 
-  constructor(inbox: Inbox, token: string) {
-    this.#inbox = inbox;
+  constructor(pushes: Inbox, token: string, inbox: string) {
+    this.#pushes = pushes;
     this.token = token;
-    inbox.expect(token, (payload) => this.#listener(payload));
-  }
-
-  /** The channel that the server is to use; `-` while there is none. */
-  get channel(): string {
-    return this.#inbox.isOpen ? this.#inbox.channel : "-";
+    this.inbox = inbox;
+    pushes.expect(token, (payload) => this.#listener(payload));
   }
 
   listen(listener: (payload: string) => void): void {
@@ -69,7 +67,7 @@ export class Place {
   }
 
   leave(): void {
-    this.#inbox.forget(this.token);
+    this.#pushes.forget(this.token);
   }
 }
 
@@ -171,7 +169,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
       case "queued":
         this.isQueued = true;
         this.saw(reply);
-        this.#waiters.queued(reply);
+        this.#waiters.queued(this, reply);
         if (this.#hasDoubt) this.#waiters.beatNow();
         return true;
       case "full":
@@ -268,7 +266,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     this.#waiters.set(place.token, waiter);
     waiter.start();
     // It may have been granted by a push that came before, or given up.
-    if (this.#waiters.has(place.token)) this.queued(reply);
+    if (this.#waiters.has(place.token)) this.queued(waiter, reply);
     return waiter.granted;
   }
 
@@ -293,7 +291,8 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     const { deadlineMs } = this.commands.settings;
     const { token, terms, place } = waiter;
     const sentAt = performance.now();
-    const reply = await this.commands.acquire(this.name, token, terms, place.channel, {
+    place.inbox = this.commands.inbox;
+    const reply = await this.commands.acquire(this.name, token, terms, place.inbox, {
       sentAt,
       deadlineMs,
       isWanted,
@@ -301,9 +300,11 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     return { reply, sentAt };
   }
 
-  queued(reply: NotGranted<S>): void {
+  queued(waiter: Waiter<Terms, S, L>, reply: NotGranted<S>): void {
     this.#watch(reply.msLeft, reply.position);
     if (!this.#beatTimer) this.#scheduleBeat();
+    // The inbox came, or went, while the command was under way: only a beat tells the server.
+    if (waiter.place.inbox !== this.commands.inbox) this.beatNow();
     // Last, since whoever hears of it may close it all.
     this.events.queued(this.name, reply);
   }

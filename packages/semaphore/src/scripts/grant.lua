@@ -273,11 +273,14 @@ local function openSemaphore(keys, call)
     waiter.grantMs, waiter.inbox = grantMs, inbox
     return stand(waiter, aliveUntil)
   end
-  -- The sign of life of waiters; those unknown are left out.
-  function self.beat(claims, aliveUntil)
+  -- The sign of life of waiters, and where they are told from now on; those unknown are left out.
+  function self.beat(claims, aliveUntil, inbox)
     for _, claim in ipairs(claims) do
       local waiter = self.waiterOf(claim)
-      if waiter then stand(waiter, aliveUntil) end
+      if waiter then
+        waiter.inbox = inbox
+        stand(waiter, aliveUntil)
+      end
     end
   end
   -- Returns whether it waited.

@@ -111,13 +111,13 @@ const waiterState = (raw: unknown): WaiterState => {
 /** Waiters' sign of life, and what became of them. */
 export const beat: Script<
   SemaphoreKeyNames,
-  readonly ["shared", "aliveMs", "limit", "perTenant", "...claims"],
+  readonly ["shared", "aliveMs", "limit", "perTenant", "inbox", "...claims"],
   BeatReply<Usage>
 > = defineScript({
   name: "semaphore.beat",
   source: [lineSource, grantSource, beatSource],
   keys: semaphoreKeys,
-  args: ["shared", "aliveMs", "limit", "perTenant", "...claims"],
+  args: ["shared", "aliveMs", "limit", "perTenant", "inbox", "...claims"],
   idempotent: true,
   reply: (raw) => {
     const [now, msLeft, permits, perTenant, used, ...states] = raw as unknown[];
