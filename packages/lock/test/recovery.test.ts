@@ -1,8 +1,8 @@
-import { useRedis } from "@kit/testing";
-import { timed } from "@tooling/vitest/helpers";
+import { eventually, useRedis } from "@kit/testing";
+import { inboxes, rejection, timed } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf } from "./harness.js";
+import { benchOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
 const bench = benchOf(redis);
@@ -27,5 +27,23 @@ describe("a server that loses its data and all connections at once", () => {
     const { awakeMs } = await timed(Promise.all(sections));
     expect(awakeMs).toBeLessThan(5_000);
     expect(await holder.release()).toBe("not-held");
+  });
+});
+
+describe("a client that its owner ends", () => {
+  it("rejects who waits, and serves again once it is connected again", async () => {
+    const client = redis.connect();
+    const lock = bench.on(client);
+    const holder = await bench.make().acquire(name);
+    const waiters = [await enqueue(lock, name), await enqueue(lock, name)];
+    const refused = Promise.all(waiters.map(({ promise }) => rejection(promise)));
+    client.disconnect();
+    const error = { code: "KIT_CLOSED", message: "The client is closed" };
+    expect(await refused).toMatchObject([error, error]);
+    await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(0));
+    await client.connect();
+    const waiter = await enqueue(lock, name);
+    await holder.release();
+    expect(await (await waiter.promise).release()).toBe("released");
   });
 });

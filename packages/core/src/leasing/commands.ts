@@ -176,6 +176,8 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
 
   /** Undoes an acquire that nobody waits for any more; repeated until answered, or until the server forgot it anyhow. */
   withdraw(name: string, token: string, terms: Terms, leaseMs: number = terms.leaseMs): void {
+    // Nobody can be asked any more.
+    if (this.context.executor.isEnded) return;
     const waitMs = aliveMs + leaseMs;
     const { signal } = this.#end;
     const again = (): Promise<unknown> => this.release(name, token, terms, "", signal);

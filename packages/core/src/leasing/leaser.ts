@@ -34,15 +34,14 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       handedOver: ({ token }) => this.#former.forget(token),
     });
     this.#events = events;
-    const { client, executor, inbox } = commands.context;
+    const { executor, inbox } = commands.context;
     const askAgain = (): void => {
       for (const waiters of this.#waiters.values()) waiters.beatNow();
     };
     this.#stopListening = [
       inbox.onResubscribed(askAgain),
       executor.onReady(askAgain),
-      // A client that its owner ended: whoever waits on it hears of it now.
-      executor.onDrop(() => client.status === "end" && askAgain()),
+      executor.onDrop(() => executor.isEnded && this.#rejectAll(new KitClosedError("The client"))),
     ];
   }
 
@@ -211,12 +210,16 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     empty: (name) => this.#waiters.delete(name),
   };
 
+  #rejectAll(error: KitClosedError): void {
+    for (const waiters of [...this.#waiters.values()]) waiters.reject(error);
+  }
+
   #closed(): KitClosedError {
     return new KitClosedError(`The ${this.#commands.what}`);
   }
 
   async #close(deadline: Deadline): Promise<void> {
-    for (const waiters of [...this.#waiters.values()]) waiters.close();
+    this.#rejectAll(this.#closed());
     await this.#holding.close(deadline);
     this.#former.close();
     // What was withdrawn just now gets one command's time, also when the deadline is over.

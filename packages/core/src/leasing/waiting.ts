@@ -1,4 +1,4 @@
-import { KitClosedError, KitError, KitUnavailableError } from "../index.js";
+import { KitError, KitUnavailableError } from "../index.js";
 import {
   addressOf,
   type Deadline,
@@ -277,9 +277,8 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   }
 
   /** Rejects everybody. */
-  close(): void {
-    const closed = new KitClosedError(`The ${this.commands.what}`);
-    for (const waiter of [...this.#waiters.values()]) waiter.abandon(closed);
+  reject(error: KitError): void {
+    for (const waiter of [...this.#waiters.values()]) waiter.abandon(error);
   }
 
   // ── for Waiter ──────────────────────────────────────────────────────────────────────────────────────────────────

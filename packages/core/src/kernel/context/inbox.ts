@@ -87,8 +87,7 @@ export class Inbox {
   /** Resolves once subscribed (or forbidden to), or with false at the deadline; goes on trying behind. */
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
     if (this.isOpen || this.isForbidden) return true;
-    if (this.#state === "closed") this.#state = "opening";
-    this.#dedicated.open();
+    this.#start();
     return await new Promise((resolve) => {
       const settle = (): void => {
         this.#opening.delete(settle);
@@ -123,8 +122,7 @@ export class Inbox {
    * `listener.state` is called as soon as it is known whether messages arrive.
    */
   listen(name: string, listener: ChannelListener): () => void {
-    if (this.#state === "closed") this.#state = "opening";
-    this.#dedicated.open();
+    this.#start();
     let channel = this.#channels.get(name);
     if (!channel) {
       this.#channels.set(name, (channel = { listeners: new Set(), state: "down" }));
@@ -155,6 +153,7 @@ export class Inbox {
 
   /** The client is connected, or knows other nodes: a lane that waits follows at once, one that leads elsewhere is replaced. */
   follow(): void {
+    if (this.#state === "closed" && this.#channels.size > 0) this.#start();
     this.#dedicated.hurry();
     const connection = this.#dedicated.client;
     if (!connection || !(isAstray(connection, this.#client) || isForsaken(connection, this.#client))) return;
@@ -163,9 +162,21 @@ export class Inbox {
   }
 
   close(): void {
-    this.#state = "closed";
+    this.suspend();
     this.#dedicated.close();
+  }
+
+  /** The client was ended: nothing arrives until it is connected again and somebody waits, or listens. */
+  suspend(): void {
+    this.#down();
+    this.#state = "closed";
+    this.#dedicated.suspend();
     for (const settle of [...this.#opening]) settle();
+  }
+
+  #start(): void {
+    if (this.#state === "closed") this.#state = "opening";
+    this.#dedicated.open();
   }
 
   async #subscribe(connection: NodeClient): Promise<void> {
