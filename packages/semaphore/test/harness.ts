@@ -132,6 +132,8 @@ export const take = async (semaphore: Semaphore, count: number, options?: Acquir
 /** The whole life of a group, with a hand-off and everything that reads a reply. */
 export const works = async (semaphore: Semaphore): Promise<void> => {
   const first = await semaphore.acquire({ tenant: "a", weight: 3, holder: "first" });
+  // One that finds others holding and nobody waiting is answered in short.
+  expect(await (await semaphore.acquire({ tenant: "b" })).release()).toBe("released");
   await first.extend(5_000);
   expect(await semaphore.tryAcquire({ tenant: "a" })).toBeNull();
   const waiter = await enqueue(semaphore, { tenant: "a", weight: 2, holder: "second" });

@@ -41,8 +41,8 @@ export interface TooHeavy extends Limits {
 }
 
 const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy => {
-  if (typeof raw === "number") return { state: "granted", now: raw, msLeft: undefined, proof: "" };
-  const [code, now, msLeft, permits, perTenant, used, position] = (raw as unknown[]).map(Number);
+  if (!Array.isArray(raw)) return { state: "granted", now: Number(raw), msLeft: undefined, proof: "" };
+  const [code, now, msLeft, permits, perTenant, used, position] = raw.map(Number);
   const at = Number(now);
   if (code === 4) return { state: "late", now: at };
   const limits = limitsOf(permits, perTenant);
