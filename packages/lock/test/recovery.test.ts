@@ -1,7 +1,8 @@
 import { eventually, useRedis } from "@kit/testing";
-import { inboxes, rejection, timed } from "@tooling/vitest/helpers";
+import { inboxes, lapse, rejection, timed } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import type { Lease } from "../src/index.js";
 import { benchOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -45,5 +46,31 @@ describe("a client that its owner ends", () => {
     const waiter = await enqueue(lock, name);
     await holder.release();
     expect(await (await waiter.promise).release()).toBe("released");
+  });
+});
+
+describe("a lease that has ended before it is given back", () => {
+  const ends: Record<string, (lease: Lease) => Promise<unknown>> = {
+    "was deleted": () => bench.db.del(bench.keysOf(name).lease),
+    "ran out": () => lapse(bench.db, bench.keysOf(name).lease),
+    "was given back by another handle": async (lease) => await (await bench.make().resume(lease.serialise())).release(),
+    "was given back by another handle, to one who waited": async (lease) => {
+      const next = await enqueue(bench.on(redis.connect()), name);
+      await (await bench.make().resume(lease.serialise())).release();
+      await next.promise;
+    },
+  };
+
+  it.each(Object.keys(ends))("is not held, where it %s", async (how) => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name);
+    await ends[how]!(lease);
+    expect(await lease.release()).toBe("not-held");
+  });
+
+  it.each(Object.keys(ends))("makes using() reject, where it %s", async (how) => {
+    const lock = bench.make();
+    const error = await rejection(lock.using(name, (lease) => ends[how]!(lease)));
+    expect(error).toMatchObject({ code: "KIT_LOCK_LOST", reason: "expired" });
   });
 });

@@ -39,9 +39,9 @@ const acquire = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts
 };
 const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.Held>> =>
   acquire(token, { inbox: "-", ...asked });
-const release = (token: string, fencingToken = "", shared = 0): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken}` });
-const force = (owner = "a|A"): Promise<ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 *" });
+const release = (token: string, fencingToken = "", shared = 0, op = ""): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken} ${op}` });
+const force = (owner = "a|A"): Promise<ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 * " });
 const beat = (tokens: readonly string[], inbox = "-"): Promise<BeatReply<scripts.Held>> =>
   scripts.beat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 const renew = (
@@ -282,14 +282,14 @@ describe("release", () => {
     const fencingToken = await granted(acquire("a"));
     await queue("b", { inbox: first.channel, grantMs: 700 });
     await queue("c", { inbox: second.channel });
-    expect(await release("a", fencingToken)).toBe("released");
+    expect(await release("a", fencingToken, 0, "op")).toBe("released");
     const { fence, ...rest } = await state();
     expect(rest).toEqual({
       lease: aLease("b|B", 700),
       queue: aQueue("c", "2"),
       waiters: records({ "#": "2", c: aRecord(`2000 ${second.channel} C`) }),
     });
-    const newToken = /^1:(\d+):a$/.exec(String(fence.value))?.[1] ?? "";
+    const newToken = /^1:(\d+):op$/.exec(String(fence.value))?.[1] ?? "";
     expect(BigInt(newToken)).toBeGreaterThan(BigInt(fencingToken));
     await expect.poll(() => second.messages).toEqual([expect.stringMatching(/^c\thead\t\d{13}$/)]);
     const leaseEnd = second.messages[0]!.split("\t")[2];
@@ -328,12 +328,14 @@ describe("release", () => {
     expect(Number(watched)).toBeGreaterThan(reply.now + 59_000);
   });
 
-  it("says released again when it has handed the lock on and is asked again", async () => {
+  it("says released again to a copy of the call that has handed the lock on, and to no other", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     await queue("b", { inbox: channel });
-    await release("a", fencingToken);
-    expect(await unchanged(() => release("a", fencingToken))).toBe("released");
+    await release("a", fencingToken, 0, "one");
+    expect(await unchanged(() => release("a", fencingToken, 0, "one"))).toBe("released");
+    expect(await unchanged(() => release("a", fencingToken, 0, "two"))).toBe("not-held");
+    expect(await unchanged(() => release("a", fencingToken))).toBe("not-held");
   });
 
   it("leaves the queue", async () => {
@@ -367,7 +369,7 @@ describe("release", () => {
 
   it("changes nothing for a token that holds it under another label", async () => {
     const fencingToken = await granted(acquire("a"));
-    const reply = unchanged(() => scripts.release.run(db, keys, { owner: "a|other", terms: `0 ${fencingToken}` }));
+    const reply = unchanged(() => scripts.release.run(db, keys, { owner: "a|other", terms: `0 ${fencingToken} ` }));
     expect(await reply).toBe("not-held");
   });
 

@@ -5,6 +5,7 @@ import {
   type Attempt,
   type BeatReply,
   firstTermMs,
+  type Giving,
   LeasingCommands,
   type LossReason,
   pushedTermMs,
@@ -118,7 +119,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     _name: string,
     token: string,
     terms: PermitTerms,
-    _proof: string,
+    _giving: Giving,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply> {
     const { deadlineMs } = this.settings;

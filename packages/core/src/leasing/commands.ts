@@ -54,6 +54,14 @@ export type WaiterState = number | "unknown" | { readonly msLeft: number; readon
 /** The truth about the waiters that asked, in their order. */
 export type BeatReply<S extends Seen> = S & { readonly now: number; readonly states: readonly WaiterState[] };
 
+/** What is given back, and by whom. */
+export interface Giving {
+  /** Of the lease; empty: only an acquire is to be undone. */
+  readonly proof: string;
+  /** The call: a copy of it finds its own work done, anybody else finds nothing to give back. */
+  readonly op?: string | undefined;
+}
+
 /** What a release came to. `unclaimed`: the lease is gone, and nobody has held it since. */
 export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
 
@@ -110,12 +118,12 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     notAfter: number,
     attempt: Attempt,
   ): Promise<AcquireReply<S>>;
-  /** Gives back what `token` holds, or leaves the line. `proof` is empty when only an acquire is to be undone. */
+  /** Gives back what `token` holds, or leaves the line. */
   protected abstract sendRelease(
     name: string,
     token: string,
     terms: Terms,
-    proof: string,
+    giving: Giving,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply>;
   protected abstract sendRenew(
@@ -162,10 +170,16 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     }
   }
 
-  async release(name: string, token: string, terms: Terms, proof: string, signal?: AbortSignal): Promise<ReleaseReply> {
+  async release(
+    name: string,
+    token: string,
+    terms: Terms,
+    giving: Giving,
+    signal?: AbortSignal,
+  ): Promise<ReleaseReply> {
     this.#underWay++;
     try {
-      const reply = await this.sendRelease(name, token, terms, proof, signal);
+      const reply = await this.sendRelease(name, token, terms, giving, signal);
       const copy = this.#copies.get(token);
       if (copy) copy.isGivenBack = true;
       return reply;
@@ -180,7 +194,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     if (this.context.executor.isEnded) return;
     const waitMs = aliveMs + leaseMs;
     const { signal } = this.#end;
-    const again = (): Promise<unknown> => this.release(name, token, terms, "", signal);
+    const again = (): Promise<unknown> => this.release(name, token, terms, { proof: "" }, signal);
     this.#tracked(retry(again, { waitMs, baseMs: 50, capMs: 1_000, signal })).catch((error: unknown) => {
       if (!signal.aborted) this.onError(error);
     });

@@ -1,7 +1,7 @@
 -- acquire.lua - takes the lock if it is free and nobody waits; else queues up, if asked to.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
--- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
+-- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   who asks, as the lease names it: `token|holder`, a token of this acquire alone

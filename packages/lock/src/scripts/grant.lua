@@ -34,7 +34,7 @@ local function ownerToken(owner)
 end
 
 -- Frees the lock and grants it to the first of the queue that lives and can be told. `present` is a set of tokens that
--- hear of it by the reply of this very call. `from` is the token that hands it on, kept with the fencing token: a release
+-- hear of it by the reply of this very call. `from` is the call that hands it on, kept with the fencing token: a release
 -- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure of the layout.
 --
 -- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself. The
