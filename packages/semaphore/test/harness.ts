@@ -59,6 +59,7 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBe
   const clients = clientsOf(redis, login);
   const on: SemaphoreBench["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
     const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, ...options });
+    placesOf.set(semaphore, async () => await db().hgetall(keysOf(own).waiters));
     redis.defer(() => semaphore.close({ timeoutMs: 0 }));
     return semaphore;
   };
@@ -84,10 +85,11 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBe
       return peer;
     },
     untilWaiting: async (own, waiters) => {
-      const { line } = keysOf(own);
+      const { line, waiters: records } = keysOf(own);
       await eventually(async () => {
         const count = await db().zcard(line);
         if (count !== waiters) throw new Error(`${String(count)} wait, not ${String(waiters)}`);
+        assertListening(await db().hgetall(records));
       });
     },
     expire: async ({ token }) => {
@@ -114,11 +116,20 @@ export const next = async <Name extends keyof SemaphoreEvents>(
 ): Promise<SemaphoreEvents[Name][0]> =>
   await new Promise((resolve) => semaphore.once(event, (...[fact]: SemaphoreEvents[Name]) => resolve(fact)));
 
-/** Asks for a permit, and resolves once that acquire stands in line, or has one. */
+/** What the server has of those who wait. */
+const placesOf = new WeakMap<Semaphore, () => Promise<Record<string, string>>>();
+
+/** At a client's first wait its place comes before its connection for pushes. */
+const assertListening = (records: Record<string, string>): void => {
+  if (Object.values(records).some((record) => record.endsWith(" +"))) throw new Error("somebody is not listening yet");
+};
+
+/** Asks for a permit, and resolves once that acquire stands in line and listens, or has one. */
 export const enqueue = async (semaphore: Semaphore, options?: AcquireOptions): Promise<Watched<Permit>> => {
   const waiting = next(semaphore, "waiting");
   const permit = watched(semaphore.acquire(options));
   await Promise.race([waiting, permit.promise]);
+  await eventually(async () => permit.isSettled || assertListening((await placesOf.get(semaphore)?.()) ?? {}));
   return permit;
 };
 

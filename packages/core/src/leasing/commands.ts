@@ -145,10 +145,13 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     return this.context.clockOf(this.keyOf(name));
   }
 
-  /** The channel on which waiters of this client are told now; `-` while there is none. */
+  /**
+   * The channel on which waiters of this client are told now; `-` while there is none; `+` while it is being opened: the
+   * server then counts on their asking as soon as it is, and grants to them unheard.
+   */
   get inbox(): string {
     const { inbox } = this.context;
-    return inbox.isOpen ? inbox.channel : "-";
+    return inbox.isOpen ? inbox.channel : inbox.isOpening ? "+" : "-";
   }
 
   /** `isWanted` keeps a call that still waits for a connection from being sent after its caller has given up. */

@@ -111,29 +111,21 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
   async #acquire(name: string, terms: Terms): Promise<L> {
     const startedAt = performance.now();
     const deadline = new Deadline(startedAt + terms.waitMs);
-    const { inbox } = this.#commands.context;
-    const { deadlineMs } = this.#commands.settings;
-    // Nobody needs a second connection before the first wait. From then on each acquire is one command.
-    let seen: S | undefined;
-    if (terms.waitMs === 0 || !inbox.isOpen) {
+    if (terms.waitMs === 0) {
       const reply = await this.#ask(name, newToken(), terms, "", deadline);
       if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
-      seen = reply;
-      const patience = new Deadline(Math.min(deadline.at, performance.now() + deadlineMs));
-      if (terms.waitMs > 0) await inbox.open(patience, terms.signal);
-      terms.signal?.throwIfAborted();
-      if (deadline.remainingMs <= 0) throw this.#commands.timeoutError(name, terms, seen);
+      throw this.#commands.timeoutError(name, terms, reply);
     }
-    const place = new Place(inbox, newToken(), this.#commands.inbox);
+    const place = new Place(this.#commands.context.inbox, newToken(), this.#commands.inbox);
     let isInLine = false;
     try {
-      const reply = await this.#ask(name, place.token, terms, place.inbox, deadline, seen);
+      const reply = await this.#ask(name, place.token, terms, place.inbox, deadline);
       if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
       if (reply.state === "full") throw this.#commands.queueFullError(name);
-      if (this.#closing) {
-        // Whoever comes after close() has told the waiters would wait unseen.
+      if (this.#closing || this.#commands.context.executor.isEnded) {
+        // Whoever comes after the waiters were told of the end would wait unseen.
         this.#commands.withdraw(name, place.token, terms);
-        throw this.#closed();
+        throw this.#closing ? this.#closed() : new KitClosedError("The client");
       }
       let waiters = this.#waiters.get(name);
       if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
@@ -151,7 +143,6 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     terms: Terms,
     inbox: string,
     deadline: Deadline,
-    seen?: S,
   ): Promise<Grant | NotGranted<S>> {
     this.assertOpen();
     const { signal, waitMs } = terms;
@@ -178,8 +169,8 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       // Timers of Node may fire a moment early.
       const isOver = waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable;
       // That it is taken is not for those to say who were never answered, and have no connection.
-      const isCutOff = !seen && isUnsent && this.#commands.context.client.status !== "ready";
-      if (isOver && !isCutOff) throw this.#commands.timeoutError(name, terms, seen, error);
+      const isCutOff = isUnsent && this.#commands.context.client.status !== "ready";
+      if (isOver && !isCutOff) throw this.#commands.timeoutError(name, terms, undefined, error);
       throw error;
     }
   }

@@ -23,6 +23,8 @@ import type { AcquireTerms } from "./options.js";
 const beatMs = aliveMs / 3;
 /** How often to ask where nothing can be pushed. */
 const pollMs = 150;
+/** The same where pushes will arrive in a moment, and all ask then. */
+const openingPollMs = 500;
 /**
  * Who is not the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
  * those before it may be dead, too.
@@ -300,6 +302,8 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   }
 
   queued(waiter: Waiter<Terms, S, L>, reply: NotGranted<S>): void {
+    // Nobody needs a second connection before the first wait.
+    this.commands.context.inbox.start();
     this.#watch(reply.msLeft, reply.position);
     if (!this.#beatTimer) this.#scheduleBeat();
     // The inbox came, or went, while the command was under way: only a beat tells the server.
@@ -337,8 +341,10 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
    */
   #watch(msLeft: number, position: number): void {
     if (this.#waiters.size === 0 || msLeft === -1) return;
-    const isPolling = msLeft < 0 || !this.commands.context.inbox.isOpen;
-    const wait = isPolling ? Math.min(Math.max(msLeft, 0), pollMs) * (0.5 + Math.random()) : msLeft;
+    const { inbox } = this.commands.context;
+    const isPolling = msLeft < 0 || !inbox.isOpen;
+    const everyMs = inbox.isOpening ? openingPollMs : pollMs;
+    const wait = isPolling ? Math.min(Math.max(msLeft, 0), everyMs) * (0.5 + Math.random()) : msLeft;
     const at = performance.now() + wait + 1 + Math.min(position * watchStepMs, watchStepsMs);
     if (at >= this.#watchAt) return;
     this.#unwatch();

@@ -9,7 +9,8 @@
 --                            time to live of the lease, ms; server epoch ms after which nobody waits for the answer, 0
 --                            for none; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not known
 --                            yet; first time to live if it is granted later; how long a waiter counts as alive without
---                            a beat; how many may queue; channel to be told on, `-` for none, empty: do not queue
+--                            a beat; how many may queue; channel to be told on, `-` for none, `+` for one that is being
+--                            opened, empty: do not queue
 --
 -- Reply     fencingToken                     granted just now: a new lease, at that instant in microseconds
 --           {1, now, msLeft, fencingToken}     granted: a token that holds it already, or one ahead of the clock

@@ -37,7 +37,8 @@ end
 -- hear of it by the reply of this very call. `from` is the call that hands it on, kept with the fencing token: a release
 -- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure of the layout.
 --
--- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself. The
+-- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself, and is
+-- granted the lock all the same if that is soon. The
 -- search ends after mostDeaf deaf inboxes, or mostPages of the queue, and whoever stands behind finds the lock free at its
 -- next beat.
 --
@@ -81,10 +82,11 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
     if not grantMs then
       dead[#dead + 1] = head
     elseif winner then
-      if tonumber(watched) <= tonumber(leaseEnd) or tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
+      local looks = tonumber(watched) <= tonumber(leaseEnd) or inbox == '+'
+      if looks or tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
     else
       local told = tell(inbox, table.concat({ head, 'granted', endOf(grantMs), grantMs, token }, '\t'))
-      if told or (present and present[head]) then grant(head, grantMs, holder) end
+      if told or (present and present[head]) or inbox == '+' then grant(head, grantMs, holder) end
     end
     return deafCount() >= mostDeaf
   end

@@ -12,7 +12,7 @@
 --                            without tenants; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not
 --                            known yet; who is served first, lower is sooner; first length if it is granted later; how
 --                            long a waiter counts as alive without a beat; how many may queue; channel to be told on, `-`
---                            for none, empty: do not queue
+--                            for none, `+` for one that is being opened, empty: do not queue
 --
 -- Reply     now                                               granted just now, and the limits are the caller's
 --           {1, now, msLeft, permits, perTenant}              granted; perTenant -1: none

@@ -9,7 +9,7 @@
 -- ARGV[2]  aliveMs    integer  how long a waiter counts as alive without a beat, milliseconds
 -- ARGV[3]  limit      integer  the limits that the caller was made with, where the server has none
 -- ARGV[4]  perTenant  string   empty: no tenants
--- ARGV[5]  inbox      string   channel that they are told on from now on, `-` for none
+-- ARGV[5]  inbox      string   channel that they are told on from now on, `-` for none, `+` for one that is being opened
 -- ARGV[n]  claims     string   the waiters that ask, 500 at most
 --
 -- Reply     {now, msLeft, permits, perTenant, used, state, …}, msLeft to the end of the next permit (-1: there is none;

@@ -33,7 +33,8 @@ end
 --
 -- The waiters of a tenant stand in line in order of their scores; `heads` has the tenants whose first waiter has room
 -- there. So the least score in `heads` is the next, a full tenant holds up nobody, and nobody overtakes. A waiter that
--- cannot be told is set aside: it leaves the line and comes back to its old place by its next beat.
+-- cannot be told, nor asks by itself soon, is set aside: it leaves the line and comes back to its old place by its next
+-- beat.
 local function openSemaphore(keys, call)
   local permits, meta, line, heads, waiters = unpack(keys)
   local now = call.now
@@ -381,7 +382,7 @@ local function openSemaphore(keys, call)
         local isPresent = call.present[waiter.claim]
         if type(isPresent) == 'number' then ms = isPresent end
         local message = table.concat({ waiter.token, 'granted', string.format('%.0f', now + ms), ms }, '\t')
-        if isPresent or tell(waiter.inbox, message) then
+        if isPresent or waiter.inbox == '+' or tell(waiter.inbox, message) then
           leaveLine(waiter)
           take(waiter, ms)
           granted[tenant] = true

@@ -22,6 +22,9 @@ export interface ChannelListener {
   readonly state: (state: ChannelState) => void;
 }
 
+/** A connection that takes longer is not counted on. */
+const openingMs = 5_000;
+
 interface Channel {
   readonly listeners: Set<ChannelListener>;
   state: ChannelState;
@@ -51,6 +54,8 @@ export class Inbox {
   readonly #channels = new Map<string, Channel>();
   #checking: Promise<void> | undefined;
   #state: "closed" | "opening" | "open" | "forbidden" = "closed";
+  /** Since when it has not been open (monotonic). */
+  #downAt = -Infinity;
 
   /** `mayPublish` says whether scripts of this user may publish to a channel; asked once, on the command connection. */
   constructor(client: RedisLike, prefix: string, mayPublish: (channel: string) => Promise<boolean>) {
@@ -62,6 +67,7 @@ export class Inbox {
         connectionName: "kit:inbox",
         // Messages and pings look the same in both majors then.
         protocol: 2,
+        replyMapping: "legacy",
       });
     this.#dedicated = new DedicatedConnection(make, {
       ready: (connection) => void this.#subscribe(connection),
@@ -79,15 +85,30 @@ export class Inbox {
     return this.#state === "open";
   }
 
+  /** Whether it is not open yet, or not any more, and will be in a moment. */
+  get isOpening(): boolean {
+    if (this.#state === "closed") return true;
+    return this.#state === "opening" && performance.now() - this.#downAt < openingMs;
+  }
+
   /** Whether the server does not let us subscribe or publish: then whoever waits has to ask again and again. */
   get isForbidden(): boolean {
     return this.#state === "forbidden";
   }
 
+  /** Begins to subscribe, if nobody has. */
+  start(): void {
+    if (this.#state === "closed") {
+      this.#state = "opening";
+      this.#downAt = performance.now();
+    }
+    this.#dedicated.open();
+  }
+
   /** Resolves once subscribed (or forbidden to), or with false at the deadline; goes on trying behind. */
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
     if (this.isOpen || this.isForbidden) return true;
-    this.#start();
+    this.start();
     return await new Promise((resolve) => {
       const settle = (): void => {
         this.#opening.delete(settle);
@@ -122,7 +143,7 @@ export class Inbox {
    * `listener.state` is called as soon as it is known whether messages arrive.
    */
   listen(name: string, listener: ChannelListener): () => void {
-    this.#start();
+    this.start();
     let channel = this.#channels.get(name);
     if (!channel) {
       this.#channels.set(name, (channel = { listeners: new Set(), state: "down" }));
@@ -153,7 +174,7 @@ export class Inbox {
 
   /** The client is connected, or knows other nodes: a lane that waits follows at once, one that leads elsewhere is replaced. */
   follow(): void {
-    if (this.#state === "closed" && this.#channels.size > 0) this.#start();
+    if (this.#state === "closed" && this.#channels.size > 0) this.start();
     this.#dedicated.hurry();
     const connection = this.#dedicated.client;
     if (!connection || !(isAstray(connection, this.#client) || isForsaken(connection, this.#client))) return;
@@ -172,11 +193,6 @@ export class Inbox {
     this.#state = "closed";
     this.#dedicated.suspend();
     for (const settle of [...this.#opening]) settle();
-  }
-
-  #start(): void {
-    if (this.#state === "closed") this.#state = "opening";
-    this.#dedicated.open();
   }
 
   async #subscribe(connection: NodeClient): Promise<void> {
@@ -229,7 +245,10 @@ export class Inbox {
   }
 
   #down(): void {
-    if (this.#state === "open") this.#state = "opening";
+    if (this.#state === "open") {
+      this.#state = "opening";
+      this.#downAt = performance.now();
+    }
     for (const channel of this.#channels.values()) {
       if (channel.state === "down") continue;
       channel.state = "down";
