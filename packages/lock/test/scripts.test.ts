@@ -722,3 +722,17 @@ describe("a server at maxmemory", () => {
     expect(await force("b|B")).toBe("released");
   });
 });
+
+describe("a fencing token that somebody set too high", () => {
+  it("is the last that there is, and the lock is refused from then on", async () => {
+    const largest = 2n ** 53n - 1n;
+    await db.set(keys.fence, `1:${String(largest - 1n)}`, "PX", 50_000);
+    expect(BigInt(await granted(acquire("a")))).toBe(largest);
+    await db.del(keys.lease);
+    for (const stored of [largest, 2n ** 53n, 10n ** 30n]) {
+      await db.set(keys.fence, `1:${String(stored)}`, "PX", 50_000);
+      expect(await unchanged(() => rejection(acquire("b")))).toMatchObject({ code: "KIT_LAYOUT" });
+      expect(await unchanged(() => rejection(queue("b")))).toMatchObject({ code: "KIT_LAYOUT" });
+    }
+  });
+});

@@ -1173,3 +1173,45 @@ describe("a server that has evicted one key", () => {
     expect([await line(), await usage()]).toEqual([[], { extra: "1", "u:x": "3", "u:y": "1", "u:z": "1" }]);
   });
 });
+
+describe("what somebody wrote by hand", () => {
+  const group = { permits: 6, perTenant: 2 };
+
+  it.each(["inf", "nan", "-1", "1e9", " 9", "0x10"])(
+    "is no limit where it is %j: that of whoever asks counts",
+    async (text) => {
+      await acquire("a", group);
+      await db.hset(keys.meta, "permits", text);
+      for (const token of ["b", "c"]) await acquire(token, { ...group, permits: 2 });
+      expect(await held()).toEqual(["a|1||A", "b|1||B"]);
+      expect((await look()).limits?.permits ?? -1).toBe(-1);
+    },
+  );
+
+  it.each(["inf", "-5", "1e9"])("is no limit of tenants where it is %j", async (text) => {
+    await acquire("a", { ...group, tenant: "x" });
+    await db.hset(keys.meta, "perTenant", text);
+    for (const token of ["b", "c"]) await acquire(token, { ...group, tenant: "x" });
+    expect(await held()).toEqual(["a|1|x|A", "b|1|x|B"]);
+  });
+
+  it.each([
+    ["extra", "-5"],
+    ["extra", "-inf"],
+    ["u:x", "-5"],
+    ["u:x", "junk"],
+  ])("is counted anew where %s is %j, and lets nobody in beyond the limits", async (field, text) => {
+    for (const token of ["a", "b"]) await acquire(token, { ...group, tenant: "x" });
+    for (const token of ["c", "d", "e", "f"]) await acquire(token, { ...group, tenant: token });
+    await db.hset(keys.meta, field, text);
+    for (const [token, tenant] of [
+      ["g", "x"],
+      ["h", "y"],
+    ] as const)
+      expect(await acquire(token, { ...group, tenant })).toMatchObject({ state: "held" });
+    await release("f", { tenant: "f" });
+    await db.hset(keys.meta, field, text);
+    expect(await acquire("i", { ...group, tenant: "x" })).toMatchObject({ state: "held" });
+    expect((await held()).length).toBe(5);
+  });
+});

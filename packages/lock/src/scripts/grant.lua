@@ -5,20 +5,23 @@
 --
 -- All inputs are parameters.
 local fenceMs = 604800000
+-- Far beyond any clock, and exact as a number: the next but one would be 2^53.
+local largestFence = 9007199254740990
 -- Most often the first two are what is looked for.
 local firstPage = 4
 local pageSize = 50
 local mostPages = 20
 local mostDeaf = 200
 
-local layoutError = 'KIT_LAYOUT the lock was written by a newer version'
+local layoutError = 'KIT_LAYOUT the lock was written by a newer version, or is damaged'
 
 -- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was
--- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours.
+-- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours, and for a token
+-- that somebody set so high that the next could not be told from it.
 local function nextFence(last, micros)
   if last then
     local layout, previous = string.match(last, '^(%d+):(%d+)')
-    if layout ~= '1' then return nil end
+    if layout ~= '1' or tonumber(previous) > largestFence then return nil end
     micros = math.max(micros, tonumber(previous) + 1)
   end
   return string.format('%.0f', micros)
