@@ -1,5 +1,6 @@
-import { eventually, useRedis } from "@kit/testing";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { inboxes, lapse, rejection, timed } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease } from "../src/index.js";
@@ -72,5 +73,38 @@ describe("a lease that has ended before it is given back", () => {
     const lock = bench.make();
     const error = await rejection(lock.using(name, (lease) => ends[how]!(lease)));
     expect(error).toMatchObject({ code: "KIT_LOCK_LOST", reason: "expired" });
+  });
+});
+
+describe("a waiter whose client has lost its connection", () => {
+  it("is passed over, since it could not give the lock back, and keeps its place", async () => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const away = new Redis({
+      port: proxy.port,
+      disconnectTimeout: 50,
+      retryStrategy: () => 20,
+      maxRetriesPerRequest: null,
+    });
+    away.on("error", () => undefined);
+    redis.defer(() => away.disconnect());
+    const here = bench.on(redis.connect());
+    const holder = await bench.make().acquire(name);
+    const first = await enqueue(bench.on(away), name);
+    const second = await enqueue(here, name);
+    const third = await enqueue(here, name);
+    // The connection for pushes lives on.
+    proxy.refuse = true;
+    await redis.server.call("CLIENT", "KILL", "ID", String(await away.client("ID")));
+    await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(1));
+    await holder.release();
+    const lease = await second.promise;
+    expect(first.isSettled).toBe(false);
+    proxy.refuse = false;
+    await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(2));
+    await lease.release();
+    const late = await first.promise;
+    expect(third.isSettled).toBe(false);
+    await late.release();
+    await (await third.promise).release();
   });
 });

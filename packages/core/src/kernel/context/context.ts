@@ -1,4 +1,11 @@
-import { duplicateClient, isClusterClient, keyPrefixOf, nodeOfSlot, type RedisLike } from "../connection/client.js";
+import {
+  duplicateClient,
+  isClusterClient,
+  isReady,
+  keyPrefixOf,
+  nodeOfSlot,
+  type RedisLike,
+} from "../connection/client.js";
 import { ServerClock } from "./clock.js";
 import { Deadline } from "../base/deadline.js";
 import { isForbidden, isReplyError, KitClosedError, serverError } from "../base/errors.js";
@@ -61,9 +68,11 @@ export class ClientContext {
       if (this.executor.isEnded) this.#suspend();
       // Of a Cluster one node may be lost while the client stays ready.
       else this.inbox.follow();
+      if (!isReady(client)) this.inbox.leave();
     });
     this.executor.onReady(() => {
       this.inbox.follow();
+      this.inbox.comeBack();
       for (const pool of this.#pools.values()) pool.follow();
       this.expiry.renewNow();
     });

@@ -54,6 +54,8 @@ export class Inbox {
   readonly #channels = new Map<string, Channel>();
   #checking: Promise<void> | undefined;
   #state: "closed" | "opening" | "open" | "forbidden" = "closed";
+  /** Whether the client cannot send now. */
+  #isAway = false;
   /** Since when it has not been open (monotonic). */
   #downAt = -Infinity;
 
@@ -182,6 +184,27 @@ export class Inbox {
     this.#down();
   }
 
+  /**
+   * The client lost its connection. It could not give back what was pushed to it, so nothing is to be pushed: on a single
+   * server whoever would be told sees that nobody listens, and goes on to the next.
+   */
+  leave(): void {
+    this.#isAway = true;
+    const connection = this.#dedicated.client as Subscriber | undefined;
+    if (!connection || this.#state !== "open") return;
+    this.#state = "opening";
+    this.#downAt = performance.now();
+    connection.unsubscribe(this.channel).catch(() => undefined);
+  }
+
+  /** The client is connected again. */
+  comeBack(): void {
+    if (!this.#isAway) return;
+    this.#isAway = false;
+    const connection = this.#dedicated.client;
+    if (connection && this.#state !== "closed") void this.#enter(connection);
+  }
+
   close(): void {
     this.suspend();
     this.#dedicated.close();
@@ -206,12 +229,19 @@ export class Inbox {
       else for (const { message: hear } of this.#channels.get(String(channel))?.listeners ?? []) hear(message);
     });
     for (const [name, channel] of this.#channels) void this.#join(connection, name, channel);
-    const answer = await this.#ask(connection, this.channel);
-    if (answer === "broken") return;
-    const isAllowed = answer === "open" && (await this.#mayPublish(this.channel));
-    // Closed, or replaced, while the answers were under way.
-    if (this.#dedicated.client !== connection) return;
-    this.#state = isAllowed ? "open" : "forbidden";
+    await this.#enter(connection);
+  }
+
+  /** Subscribes to the own channel, unless nothing is to be pushed now. */
+  async #enter(connection: NodeClient): Promise<void> {
+    if (this.#isAway) return;
+    const [answer, mayPublish] = await Promise.all([
+      this.#ask(connection, this.channel),
+      this.#mayPublish(this.channel),
+    ]);
+    // Closed, replaced, or left again, while the answers were under way.
+    if (answer === "broken" || this.#isAway || this.#dedicated.client !== connection) return;
+    this.#state = answer === "open" && mayPublish ? "open" : "forbidden";
     this.#dedicated.proven();
     for (const settle of [...this.#opening]) settle();
     for (const listener of this.#resubscribed) listener();
