@@ -255,6 +255,23 @@ describe("config: servers that go", () => {
   });
 });
 
+describe("config: an entry changed by hand", () => {
+  it("is followed where its value alone was changed, and refused where that is none", async () => {
+    const config = await bench.ready({ default: first, pollMs: 100 });
+    await config.set(first);
+    const { version } = config;
+    const entry = `${redis.prefix}:config:{${config.name}}:entry`;
+    await redis.client.hset(entry, "value", JSON.stringify(second));
+    await until(() => config.current.host === "beta");
+    expect([config.version, config.state]).toEqual([version, "fresh"]);
+    await redis.client.hset(entry, "value", "no json");
+    await until(() => config.state === "degraded");
+    expect(config.current.host).toBe("beta");
+    await redis.client.hset(entry, "value", JSON.stringify(first));
+    await until(() => config.state === "fresh" && config.current.host === first.host);
+  });
+});
+
 describe("config: clients", () => {
   it.each([
     ["a key prefix", { keyPrefix: "app:" }],

@@ -150,7 +150,10 @@ describe("KitError", () => {
     const copy = "../src/kernel/base/errors.js?copy";
     const other = (await import(copy)) as typeof import("../src/kernel/base/errors.js");
     const foreign = new other.KitConflictError("m", 1);
-    expect(foreign).not.toBeInstanceOf(KitError);
+    expect(other.KitError).not.toBe(KitError);
+    expect(foreign).toBeInstanceOf(KitError);
+    expect(foreign).toBeInstanceOf(KitConflictError);
+    expect(foreign).not.toBeInstanceOf(KitClosedError);
     expect(KitError.is(foreign)).toBe(true);
   });
 

@@ -6,6 +6,7 @@ import {
   type Attempt,
   type BeatReply,
   firstTermMs,
+  type Giving,
   type LeaserSettings,
   LeasingCommands,
   type LossReason,
@@ -59,7 +60,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
 
   /** Takes the lock from its owner, if that still has it. */
   async forceRelease(name: string, { token, holder }: scripts.Owner): Promise<boolean> {
-    return (await this.release(name, token, { ...this.settings, ...once, holder }, byForce)) === "released";
+    return (await this.release(name, token, { ...this.settings, ...once, holder }, { proof: byForce })) === "released";
   }
 
   protected override sendAcquire(
@@ -82,11 +83,11 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
     name: string,
     token: string,
     { holder }: AcquireTerms,
-    proof: string,
+    { proof, op = "" }: Giving,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply> {
     const { deadlineMs } = this.settings;
-    const args = { owner: `${token}|${holder}`, terms: `${this.shared} ${proof}` };
+    const args = { owner: `${token}|${holder}`, terms: `${this.shared} ${proof} ${op}` };
     return scripts.release.run(this.context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
   }
 
@@ -105,10 +106,11 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   protected override sendBeat(
     name: string,
     waiters: readonly { readonly token: string }[],
+    inbox: string,
   ): Promise<BeatReply<scripts.Held>> {
     const { deadlineMs } = this.settings;
-    const tokens = waiters.map(({ token }) => token);
-    return scripts.beat.run(this.context, this.#keysOf(name), { shared: this.shared, aliveMs, tokens }, { deadlineMs });
+    const args = { shared: this.shared, aliveMs, inbox, tokens: waiters.map(({ token }) => token) };
+    return scripts.beat.run(this.context, this.#keysOf(name), args, { deadlineMs });
   }
 }
 

@@ -16,6 +16,8 @@ export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUE
  * seconds). Nothing of the attempt is left behind.
  */
 export class LockTimeoutError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "LockTimeoutError";
   override name = "LockTimeoutError";
   /** The lock's name. */
   readonly resource: string;
@@ -46,6 +48,8 @@ export class LockTimeoutError extends KitError {
 
 /** A lease ended while its holder still needed it. Work done since may overlap with the next holder's. */
 export class LockLostError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "LockLostError";
   override name = "LockLostError";
   /** The lock's name. */
   readonly resource: string;
@@ -62,6 +66,8 @@ export class LockLostError extends KitError {
 
 /** `maxWaiters` already wait for this lock. */
 export class LockQueueFullError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "LockQueueFullError";
   override name = "LockQueueFullError";
   /** The lock's name. */
   readonly resource: string;

@@ -6,7 +6,7 @@ import { keyspace } from "@kit/core";
  * | Key                      | Type   | Content                                                       | Life                              |
  * | ------------------------ | ------ | ------------------------------------------------------------- | --------------------------------- |
  * | `kit:lock:{name}:lease`  | string | `token|holder`                                                | the lease                         |
- * | `kit:lock:{name}:fence`  | string | `1:` (the layout), the last fencing token, `:` and who handed it on | 7 days after the last grant       |
+ * | `kit:lock:{name}:fence`  | string | `1:` (the layout), the last fencing token, `:` and the call that handed it on | 7 days after the last grant       |
  * | `kit:lock:{name}:queue`  | zset   | waiter's token → ticket                                       | 16 s after the last sign of life  |
  * | `kit:lock:{name}:waiters`| hash   | waiter's token → `aliveUntil watched grantMs inbox holder`; `#` → last ticket | as the queue              |
  *

@@ -79,8 +79,8 @@ describe("row 10", () => {
     await bench.make().acquire(name, { renew: false, leaseMs: 60_000 });
     const { lock, gate } = await mortalLock();
     await rejection(lock.acquire(name, { waitMs: 1_000 }));
-    // A try, the place in line, and leaving it.
-    expect(gate.requests).toBeLessThanOrEqual(5);
+    // A place in line, where it listens, and leaving it; and twice what the server did not know yet.
+    expect(gate.requests).toBeLessThanOrEqual(7);
   });
 
   it("row 10: four round trips, one to acquire and three to release", async () => {

@@ -156,4 +156,17 @@ describe("a process with a lock", () => {
     const { printed, code } = await runProgram(redis, program, ["absent", url, redis.prefix]);
     expect([printed, code]).toEqual(["", 0]);
   });
+
+  it.each([
+    ["quit", "waited", false],
+    ["disconnect", "waited", false],
+    ["close", "waited", false],
+    ["quit", "waits", false],
+    ["close", "waits", false],
+    ["disconnect", "waits", true],
+  ])("ends by itself after %s() of its client while it %s (isolate: %s)", async (how, what, isolate) => {
+    const args = [how, what, String(isolate), redis.url, redis.prefix];
+    const { printed, code } = await runProgram(redis, new URL("programs/ending.mjs", import.meta.url), args);
+    expect([printed, code]).toEqual(["", 0]);
+  });
 });

@@ -49,18 +49,20 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench =
   const clients = clientsOf(redis, login);
   const on: LockBench["on"] = (client, options = {}) => {
     const lock = createLock(client, { prefix: redis.prefix, ...options });
+    placesOf.set(lock, async (name) => await db().hgetall(keysOf(name).waiters));
     redis.defer(() => lock.close({ timeoutMs: 0 }));
     return lock;
   };
   const keysOf = (name: string): LockKeys => lockKeys(redis.prefix)(name);
+  // A Cluster has the same commands.
+  const db = (): Redis => redis.client as Redis;
   return {
     connect: clients.connect,
     make: (options) => on(clients.shared(), options),
     on,
     keysOf,
     get db() {
-      // A Cluster has the same commands.
-      return redis.client as Redis;
+      return db();
     },
     nodeOf: (name) => nodeOf(redis.server.nodes, keysOf(name).lease),
     scriptCalls: () => scriptCalls(redis.server.nodes),
@@ -72,10 +74,11 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench =
       return peer;
     },
     untilWaiting: async (name, waiters) => {
-      const { queue } = keysOf(name);
+      const { queue, waiters: records } = keysOf(name);
       await eventually(async () => {
-        const count = await (redis.client as Redis).zcard(queue);
+        const count = await db().zcard(queue);
         if (count !== waiters) throw new Error(`${String(count)} wait, not ${String(waiters)}`);
+        assertListening(await db().hgetall(records));
       });
     },
   };
@@ -85,11 +88,20 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench =
 export const next = async <Name extends keyof LockEvents>(lock: Lock, event: Name): Promise<LockEvents[Name][0]> =>
   await new Promise((resolve) => lock.once(event, (...[fact]: LockEvents[Name]) => resolve(fact)));
 
-/** Asks for a lock, and resolves once that acquire stands in line. */
+/** What the server has of those who wait. */
+const placesOf = new WeakMap<Lock, (name: string) => Promise<Record<string, string>>>();
+
+/** At a client's first wait its place comes before its connection for pushes. */
+const assertListening = (records: Record<string, string>): void => {
+  if (Object.values(records).some((record) => record.includes(" + "))) throw new Error("somebody is not listening yet");
+};
+
+/** Asks for a lock, and resolves once that acquire stands in line and listens. */
 export const enqueue = async (lock: Lock, name: string, options?: AcquireOptions): Promise<Watched<Lease>> => {
   const waiting = next(lock, "waiting");
   const lease = watched(lock.acquire(name, options));
   await Promise.race([waiting, lease.promise]);
+  await eventually(async () => lease.isSettled || assertListening((await placesOf.get(lock)?.(name)) ?? {}));
   return lease;
 };
 

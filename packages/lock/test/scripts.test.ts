@@ -1,6 +1,6 @@
 import { KitKeyTypeError } from "@kit/core";
 import type { AcquireReply, BeatReply, ReleaseReply } from "@kit/core/leasing";
-import { contract, useRedis } from "@kit/testing";
+import { contract, eventually, useRedis } from "@kit/testing";
 import * as helpers from "@tooling/vitest/helpers";
 import { about, type KeyState, lapse, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
@@ -39,11 +39,11 @@ const acquire = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts
 };
 const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.Held>> =>
   acquire(token, { inbox: "-", ...asked });
-const release = (token: string, fencingToken = "", shared = 0): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken}` });
-const force = (owner = "a|A"): Promise<ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 *" });
-const beat = (tokens: readonly string[], shared = 0): Promise<BeatReply<scripts.Held>> =>
-  scripts.beat.run(db, keys, { shared, aliveMs: 15_000, tokens });
+const release = (token: string, fencingToken = "", shared = 0, op = ""): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken} ${op}` });
+const force = (owner = "a|A"): Promise<ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 * " });
+const beat = (tokens: readonly string[], inbox = "-"): Promise<BeatReply<scripts.Held>> =>
+  scripts.beat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 const renew = (
   ...terms: readonly (readonly [lease: string, owner: string, termMs: number])[]
 ): ReturnType<typeof scripts.renew.run> =>
@@ -282,14 +282,14 @@ describe("release", () => {
     const fencingToken = await granted(acquire("a"));
     await queue("b", { inbox: first.channel, grantMs: 700 });
     await queue("c", { inbox: second.channel });
-    expect(await release("a", fencingToken)).toBe("released");
+    expect(await release("a", fencingToken, 0, "op")).toBe("released");
     const { fence, ...rest } = await state();
     expect(rest).toEqual({
       lease: aLease("b|B", 700),
       queue: aQueue("c", "2"),
       waiters: records({ "#": "2", c: aRecord(`2000 ${second.channel} C`) }),
     });
-    const newToken = /^1:(\d+):a$/.exec(String(fence.value))?.[1] ?? "";
+    const newToken = /^1:(\d+):op$/.exec(String(fence.value))?.[1] ?? "";
     expect(BigInt(newToken)).toBeGreaterThan(BigInt(fencingToken));
     await expect.poll(() => second.messages).toEqual([expect.stringMatching(/^c\thead\t\d{13}$/)]);
     const leaseEnd = second.messages[0]!.split("\t")[2];
@@ -328,12 +328,14 @@ describe("release", () => {
     expect(Number(watched)).toBeGreaterThan(reply.now + 59_000);
   });
 
-  it("says released again when it has handed the lock on and is asked again", async () => {
+  it("says released again to a copy of the call that has handed the lock on, and to no other", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     await queue("b", { inbox: channel });
-    await release("a", fencingToken);
-    expect(await unchanged(() => release("a", fencingToken))).toBe("released");
+    await release("a", fencingToken, 0, "one");
+    expect(await unchanged(() => release("a", fencingToken, 0, "one"))).toBe("released");
+    expect(await unchanged(() => release("a", fencingToken, 0, "two"))).toBe("not-held");
+    expect(await unchanged(() => release("a", fencingToken))).toBe("not-held");
   });
 
   it("leaves the queue", async () => {
@@ -367,7 +369,7 @@ describe("release", () => {
 
   it("changes nothing for a token that holds it under another label", async () => {
     const fencingToken = await granted(acquire("a"));
-    const reply = unchanged(() => scripts.release.run(db, keys, { owner: "a|other", terms: `0 ${fencingToken}` }));
+    const reply = unchanged(() => scripts.release.run(db, keys, { owner: "a|other", terms: `0 ${fencingToken} ` }));
     expect(await reply).toBe("not-held");
   });
 
@@ -525,6 +527,28 @@ describe("beat", () => {
     expect(Number((after.waiters.value as Record<string, string>)["d"]!.slice(0, 13))).toBeGreaterThan(
       Number(stale) + 5_000,
     );
+  });
+
+  it("has waiters told where they listen now, whatever was said before", async () => {
+    const fencingToken = await granted(acquire("a"));
+    const [gone, now] = [await anInbox(), await anInbox()];
+    await queue("b");
+    await queue("c", { inbox: gone.channel });
+    await queue("d", { inbox: now.channel });
+    await beat(["b", "c"], now.channel);
+    expect((await state()).waiters).toEqual(
+      records({
+        "#": "3",
+        b: aRecord(`2000 ${now.channel} B`),
+        c: aRecord(`2000 ${now.channel} C`),
+        d: aRecord(`2000 ${now.channel} D`),
+      }),
+    );
+    await release("a", fencingToken);
+    await eventually(() => expect(now.messages[0]).toMatch(/^b\tgranted\t/));
+    expect(gone.messages).toEqual([]);
+    await beat(["c"]);
+    expect((await state()).waiters).toMatchObject({ value: { c: aRecord("2000 - C") } });
   });
 
   it("knows nothing of a token that is not in the queue", async () => {
@@ -696,5 +720,19 @@ describe("a server at maxmemory", () => {
     await lapse(db, keys.lease);
     grantedBy(await beat(["b"]));
     expect(await force("b|B")).toBe("released");
+  });
+});
+
+describe("a fencing token that somebody set too high", () => {
+  it("is the last that there is, and the lock is refused from then on", async () => {
+    const largest = 2n ** 53n - 1n;
+    await db.set(keys.fence, `1:${String(largest - 1n)}`, "PX", 50_000);
+    expect(BigInt(await granted(acquire("a")))).toBe(largest);
+    await db.del(keys.lease);
+    for (const stored of [largest, 2n ** 53n, 10n ** 30n]) {
+      await db.set(keys.fence, `1:${String(stored)}`, "PX", 50_000);
+      expect(await unchanged(() => rejection(acquire("b")))).toMatchObject({ code: "KIT_LAYOUT" });
+      expect(await unchanged(() => rejection(queue("b")))).toMatchObject({ code: "KIT_LAYOUT" });
+    }
   });
 });

@@ -5,6 +5,7 @@ import {
   type Attempt,
   type BeatReply,
   firstTermMs,
+  type Giving,
   LeasingCommands,
   type LossReason,
   pushedTermMs,
@@ -118,7 +119,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     _name: string,
     token: string,
     terms: PermitTerms,
-    _proof: string,
+    _giving: Giving,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply> {
     const { deadlineMs } = this.settings;
@@ -141,11 +142,12 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
   protected override async sendBeat(
     _name: string,
     waiters: readonly { readonly token: string; readonly terms: PermitTerms }[],
+    inbox: string,
   ): Promise<BeatReply<scripts.Usage>> {
     const { deadlineMs } = this.settings;
     const { permits, permitsPerTenant = "" } = this.#limits;
     const claims = waiters.map(({ token, terms }) => claimOf(token, terms));
-    const args = { shared: this.shared, aliveMs, limit: permits, perTenant: permitsPerTenant, claims };
+    const args = { shared: this.shared, aliveMs, limit: permits, perTenant: permitsPerTenant, inbox, claims };
     const reply = await scripts.beat.run(this.context, this.#keys, args, { deadlineMs });
     this.#events.limits(reply);
     return reply;

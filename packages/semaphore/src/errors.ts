@@ -26,6 +26,8 @@ interface SeenUse {
  * attempt is left behind.
  */
 export class SemaphoreTimeoutError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "SemaphoreTimeoutError";
   override name = "SemaphoreTimeoutError";
   /** The semaphore's name. */
   readonly resource: string;
@@ -66,6 +68,8 @@ export class SemaphoreTimeoutError extends KitError {
 
 /** `maxWaiters` already wait for this semaphore. */
 export class SemaphoreQueueFullError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "SemaphoreQueueFullError";
   override name = "SemaphoreQueueFullError";
   /** The semaphore's name. */
   readonly resource: string;
@@ -82,6 +86,8 @@ export class SemaphoreQueueFullError extends KitError {
 
 /** An acquire asked for more than the limits allow even when nothing is in use: it would wait for ever. */
 export class SemaphoreWeightError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "SemaphoreWeightError";
   override name = "SemaphoreWeightError";
   /** The semaphore's name. */
   readonly resource: string;
@@ -102,6 +108,8 @@ export class SemaphoreWeightError extends KitError {
 
 /** A permit ended while its holder still needed it. Work done since may go beyond the limit. */
 export class PermitLostError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "PermitLostError";
   override name = "PermitLostError";
   /** The semaphore's name. */
   readonly resource: string;

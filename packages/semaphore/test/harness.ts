@@ -59,6 +59,7 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBe
   const clients = clientsOf(redis, login);
   const on: SemaphoreBench["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
     const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, ...options });
+    placesOf.set(semaphore, async () => await db().hgetall(keysOf(own).waiters));
     redis.defer(() => semaphore.close({ timeoutMs: 0 }));
     return semaphore;
   };
@@ -84,10 +85,11 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBe
       return peer;
     },
     untilWaiting: async (own, waiters) => {
-      const { line } = keysOf(own);
+      const { line, waiters: records } = keysOf(own);
       await eventually(async () => {
         const count = await db().zcard(line);
         if (count !== waiters) throw new Error(`${String(count)} wait, not ${String(waiters)}`);
+        assertListening(await db().hgetall(records));
       });
     },
     expire: async ({ token }) => {
@@ -114,11 +116,20 @@ export const next = async <Name extends keyof SemaphoreEvents>(
 ): Promise<SemaphoreEvents[Name][0]> =>
   await new Promise((resolve) => semaphore.once(event, (...[fact]: SemaphoreEvents[Name]) => resolve(fact)));
 
-/** Asks for a permit, and resolves once that acquire stands in line, or has one. */
+/** What the server has of those who wait. */
+const placesOf = new WeakMap<Semaphore, () => Promise<Record<string, string>>>();
+
+/** At a client's first wait its place comes before its connection for pushes. */
+const assertListening = (records: Record<string, string>): void => {
+  if (Object.values(records).some((record) => record.endsWith(" +"))) throw new Error("somebody is not listening yet");
+};
+
+/** Asks for a permit, and resolves once that acquire stands in line and listens, or has one. */
 export const enqueue = async (semaphore: Semaphore, options?: AcquireOptions): Promise<Watched<Permit>> => {
   const waiting = next(semaphore, "waiting");
   const permit = watched(semaphore.acquire(options));
   await Promise.race([waiting, permit.promise]);
+  await eventually(async () => permit.isSettled || assertListening((await placesOf.get(semaphore)?.()) ?? {}));
   return permit;
 };
 
@@ -132,6 +143,8 @@ export const take = async (semaphore: Semaphore, count: number, options?: Acquir
 /** The whole life of a group, with a hand-off and everything that reads a reply. */
 export const works = async (semaphore: Semaphore): Promise<void> => {
   const first = await semaphore.acquire({ tenant: "a", weight: 3, holder: "first" });
+  // One that finds others holding and nobody waiting is answered in short.
+  expect(await (await semaphore.acquire({ tenant: "b" })).release()).toBe("released");
   await first.extend(5_000);
   expect(await semaphore.tryAcquire({ tenant: "a" })).toBeNull();
   const waiter = await enqueue(semaphore, { tenant: "a", weight: 2, holder: "second" });

@@ -147,13 +147,16 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         break;
       }
       case "beat": {
-        const asked = one.whom.map((n) => claimOf(n).claim);
+        // A beat tells the inbox of all who ask.
+        const areDeaf = isDeaf(one.whom[0] ?? 0);
+        const asked = one.whom.filter((n) => isDeaf(n) === areDeaf).map((n) => claimOf(n).claim);
         const [permitsArg, perTenantArg = ""] = limits.split(" ");
         const reply = await scripts.beat.run(db, keys, {
           shared: 0,
           aliveMs: 60_000,
           limit: permitsArg!,
           perTenant: perTenantArg,
+          inbox: areDeaf ? `${redis.prefix}:deaf` : inbox,
           claims: asked,
         });
         const states = reply.states.map((state) => (typeof state === "object" ? "granted" : state));

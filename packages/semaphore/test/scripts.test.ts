@@ -1,6 +1,6 @@
 import { KitKeyTypeError } from "@kit/core";
 import type { BeatReply, ReleaseReply } from "@kit/core/leasing";
-import { contract, useRedis } from "@kit/testing";
+import { contract, eventually, useRedis } from "@kit/testing";
 import * as helpers from "@tooling/vitest/helpers";
 import { about, type KeyState, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
@@ -51,8 +51,8 @@ const queue = (token: string, asked: Asked = {}): ReturnType<typeof acquire> =>
   acquire(token, { inbox: "-", ...asked });
 const release = (token: string, claimed: Claimed = {}, shared = 0): Promise<ReleaseReply> =>
   scripts.release.run(db, keys, { claim: claimOf(token, claimed), shared });
-const beatClaims = (claims: readonly string[], shared = 0): Promise<BeatReply<scripts.Usage>> =>
-  scripts.beat.run(db, keys, { shared, aliveMs: 15_000, limit: 2, perTenant: "", claims });
+const beatClaims = (claims: readonly string[], inbox = "-"): Promise<BeatReply<scripts.Usage>> =>
+  scripts.beat.run(db, keys, { shared: 0, aliveMs: 15_000, limit: 2, perTenant: "", inbox, claims });
 const beat = (...tokens: readonly string[]): Promise<BeatReply<scripts.Usage>> =>
   beatClaims(tokens.map((token) => claimOf(token)));
 const renew = (...terms: readonly (readonly [permits: string, claim: string, termMs: number])[]) =>
@@ -622,6 +622,22 @@ describe("beat", () => {
     expect(Number((await db.hget(keys.waiters, "e|1||E"))!.slice(0, 13))).toBeGreaterThan(stale + 5_000);
   });
 
+  it("has waiters told where they listen now, whatever was said before", async () => {
+    const [gone, now] = [await anInbox(), await anInbox()];
+    await fill();
+    await queue("c");
+    await queue("d", { inbox: gone.channel });
+    await beatClaims(
+      ["c", "d"].map((token) => claimOf(token)),
+      now.channel,
+    );
+    await release("a");
+    await release("b");
+    const granted = (): string[] => now.messages.flatMap((message) => /^(.)\tgranted/.exec(message)?.[1] ?? []);
+    await eventually(() => expect(granted()).toEqual(["c", "d"]));
+    expect(gone.messages).toEqual([]);
+  });
+
   it("knows nothing of a claim that is not in line", async () => {
     await fill();
     expect((await beat("x", "y")).states).toEqual(["unknown", "unknown"]);
@@ -1050,12 +1066,13 @@ describe("a server that has evicted one key", () => {
     await queue("z1", { ...group, tenant: "z", inbox: channel });
   };
   const tokens = async (): Promise<string[]> => (await held()).map((claim) => claim.slice(0, 2));
-  const beatAll = (): Promise<BeatReply<scripts.Usage>> =>
+  const beatAll = (inbox: string): Promise<BeatReply<scripts.Usage>> =>
     scripts.beat.run(db, keys, {
       shared: 0,
       aliveMs: 15_000,
       limit: group.permits,
       perTenant: group.perTenant,
+      inbox,
       claims: [claimOf("x3", { tenant: "x" }), claimOf("z1", { tenant: "z" })],
     });
 
@@ -1063,7 +1080,7 @@ describe("a server that has evicted one key", () => {
     const { channel } = await anInbox();
     await begin(channel);
     await db.del(keys.permits);
-    expect((await beatAll()).states).toEqual([
+    expect((await beatAll(channel)).states).toEqual([
       { msLeft: 2_000, proof: "" },
       { msLeft: 2_000, proof: "" },
     ]);
@@ -1089,7 +1106,7 @@ describe("a server that has evicted one key", () => {
     await begin(channel);
     await db.del(keys.meta);
     expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("released");
-    await beatAll();
+    await beatAll(channel);
     expect(await tokens()).toEqual(["x2", "x3", "y1", "y2", "z1"]);
     expect((await look()).used).toBe(6);
   });
@@ -1100,7 +1117,7 @@ describe("a server that has evicted one key", () => {
     const first: Record<string, () => Promise<unknown>> = {
       acquire: () => acquire("x4", { ...group, tenant: "x" }),
       queue: () => queue("x3", { ...group, tenant: "x", inbox: channel }),
-      beat: beatAll,
+      beat: () => beatAll(channel),
       resize: () => resize(6, 4),
     };
     await begin(channel);
@@ -1145,7 +1162,7 @@ describe("a server that has evicted one key", () => {
     const { channel } = await anInbox();
     await begin(channel);
     await db.del(keys[part]);
-    const { states } = await beatAll();
+    const { states } = await beatAll(channel);
     for (const [index, token] of ["x3", "z1"].entries())
       if (states[index] === "unknown") await queue(token, { ...group, tenant: token[0]!, inbox: channel });
     expect((await look()).used).toBe(6);
@@ -1154,5 +1171,47 @@ describe("a server that has evicted one key", () => {
     await release("x1", { tenant: "x", weight: 2, holder: "X1" });
     expect(await tokens()).toEqual(["x2", "x3", "y2", "z1"]);
     expect([await line(), await usage()]).toEqual([[], { extra: "1", "u:x": "3", "u:y": "1", "u:z": "1" }]);
+  });
+});
+
+describe("what somebody wrote by hand", () => {
+  const group = { permits: 6, perTenant: 2 };
+
+  it.each(["inf", "nan", "-1", "1e9", " 9", "0x10"])(
+    "is no limit where it is %j: that of whoever asks counts",
+    async (text) => {
+      await acquire("a", group);
+      await db.hset(keys.meta, "permits", text);
+      for (const token of ["b", "c"]) await acquire(token, { ...group, permits: 2 });
+      expect(await held()).toEqual(["a|1||A", "b|1||B"]);
+      expect((await look()).limits?.permits ?? -1).toBe(-1);
+    },
+  );
+
+  it.each(["inf", "-5", "1e9"])("is no limit of tenants where it is %j", async (text) => {
+    await acquire("a", { ...group, tenant: "x" });
+    await db.hset(keys.meta, "perTenant", text);
+    for (const token of ["b", "c"]) await acquire(token, { ...group, tenant: "x" });
+    expect(await held()).toEqual(["a|1|x|A", "b|1|x|B"]);
+  });
+
+  it.each([
+    ["extra", "-5"],
+    ["extra", "-inf"],
+    ["u:x", "-5"],
+    ["u:x", "junk"],
+  ])("is counted anew where %s is %j, and lets nobody in beyond the limits", async (field, text) => {
+    for (const token of ["a", "b"]) await acquire(token, { ...group, tenant: "x" });
+    for (const token of ["c", "d", "e", "f"]) await acquire(token, { ...group, tenant: token });
+    await db.hset(keys.meta, field, text);
+    for (const [token, tenant] of [
+      ["g", "x"],
+      ["h", "y"],
+    ] as const)
+      expect(await acquire(token, { ...group, tenant })).toMatchObject({ state: "held" });
+    await release("f", { tenant: "f" });
+    await db.hset(keys.meta, field, text);
+    expect(await acquire("i", { ...group, tenant: "x" })).toMatchObject({ state: "held" });
+    expect((await held()).length).toBe(5);
   });
 });

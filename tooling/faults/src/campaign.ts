@@ -265,5 +265,5 @@ export const campaign = async (
   return sum.report(workload, { redis, seconds, seed, kinds, controls, notRun, failures, before });
 };
 
-/** What the contenders need to leave, and the checker to judge. */
-const wayOutMs = 3_000;
+/** What the contenders need for a calm end and to leave, and the checker to judge. */
+const wayOutMs = 5_500;

@@ -15,6 +15,10 @@ export interface Strike {
 }
 
 const longestGapMs = 250;
+/** How long the workers are left alone now and then, and at the end: what goes wrong only slowly shows there. */
+const calmMs = 2_500;
+/** Of all rests. */
+const calmShare = 0.1;
 
 /** The strikes of a seed: every row as often as it wants, in some order, again and again. */
 export function* planOf(seed: number, rows: readonly Row[]): Generator<Strike, never> {
@@ -23,15 +27,18 @@ export function* planOf(seed: number, rows: readonly Row[]): Generator<Strike, n
     const left = rows.flatMap((row) => Array.from({ length: row.times ?? 1 }, () => row));
     while (left.length > 0) {
       const [row] = left.splice(Math.floor(random() * left.length), 1);
-      if (row) yield { row, seed: Math.floor(random() * 2 ** 31), gapMs: 20 + random() * longestGapMs };
+      if (row) yield { row, seed: Math.floor(random() * 2 ** 31), gapMs: gapOf(random) };
     }
   }
 }
+
+const gapOf = (random: () => number): number => (random() < calmShare ? calmMs : 20 + random() * longestGapMs);
 
 /** Deals one blow; resolves with whether it bit. Work goes on when it is over. */
 const deal = async (lab: Lab, { row, seed, gapMs }: Strike): Promise<boolean> => {
   await pause(gapMs);
   lab.random = seeded(seed);
+  const from = clock();
   const blow = await row.inject(lab);
   try {
     // What strikes nothing in good time is healed, and has not bitten.
@@ -39,6 +46,7 @@ const deal = async (lab: Lab, { row, seed, gapMs }: Strike): Promise<boolean> =>
     await pause(blow.lastsMs ?? 0);
   } finally {
     await blow.heal?.();
+    lab.outages.push({ from, to: clock() });
   }
   await lab.healed(row.kind);
   return await blow.bit();
@@ -84,6 +92,7 @@ const dealAll = async (
       return stuckAt(kind, error);
     }
   }
+  await pause(calmMs);
   try {
     await lab.finished();
   } catch (error) {

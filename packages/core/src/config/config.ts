@@ -81,6 +81,8 @@ export class Config<Value = unknown, Input = Value>
   readonly #underWay = new Set<Promise<unknown>>();
   #content: Content<Value> | undefined;
   #version: ConfigVersion | undefined;
+  /** What stood there as that version. */
+  #text: string | undefined;
   #state: ConfigState = "loading";
   #confirmedAt = performance.now();
   #isHeard = false;
@@ -90,7 +92,9 @@ export class Config<Value = unknown, Input = Value>
   #failures = 0;
   #failure: KitError | undefined;
   /** What was found and not taken, and why. */
-  #refused: { readonly version: string; readonly error: ConfigInvalidError; readonly isFinal: boolean } | undefined;
+  #refused:
+    | { readonly version: string; readonly text: string; readonly error: ConfigInvalidError; readonly isFinal: boolean }
+    | undefined;
   /** A version that cannot follow the one we know: looked at twice before it is believed. */
   #suspect: string | undefined;
   #isMissing = false;
@@ -347,7 +351,7 @@ export class Config<Value = unknown, Input = Value>
     const known = this.#version;
     const isNewer = !known || this.#isMissing || succeeds(version, known);
     // What a given `op` has written may be something else, and long ago.
-    if (terms.op === undefined && isNewer && !this.#closing) this.#accept(content, version, sentAt);
+    if (terms.op === undefined && isNewer && !this.#closing) this.#accept(content, version, text, sentAt);
     else this.#want();
     return version;
   }
@@ -399,8 +403,10 @@ export class Config<Value = unknown, Input = Value>
     if (!entry) return await this.#takeNothing(sentAt);
     const known = this.#version;
     const text = versionText(entry.version);
-    if (known && text === versionText(known)) return this.#confirm(sentAt);
-    const isLost = known !== undefined && !this.#isMissing && !succeeds(entry.version, known);
+    const isSame = known !== undefined && text === versionText(known);
+    // Somebody may have changed the value alone, by hand.
+    if (isSame && entry.text === this.#text) return this.#confirm(sentAt);
+    const isLost = known !== undefined && !isSame && !this.#isMissing && !succeeds(entry.version, known);
     if (isLost && this.#suspect !== text) {
       this.#suspect = text;
       this.#isWanted = true;
@@ -409,12 +415,13 @@ export class Config<Value = unknown, Input = Value>
     const content = await this.#validated(text, entry.text);
     if (!content || this.#closing) return;
     if (isLost) this.emit("error", new ConfigLostError(this.name, known, entry.version));
-    this.#accept(content, entry.version, sentAt);
+    this.#accept(content, entry.version, entry.text, sentAt);
   }
 
   /** What may be taken; undefined: it was refused, or overtaken. */
   async #validated(version: string, text: string): Promise<Content<Value> | undefined> {
-    const before = this.#refused?.version === version ? this.#refused : undefined;
+    const isKnown = this.#refused?.version === version && this.#refused.text === text;
+    const before = isKnown ? this.#refused : undefined;
     if (before?.isFinal) {
       this.#refuse(before.error);
       return undefined;
@@ -438,7 +445,7 @@ export class Config<Value = unknown, Input = Value>
       // A schema that was too slow may be quicker the next time; until then that is no news.
       const isFinal = limit.deadline.remainingMs > 1;
       const error = isFinal ? refused : (before?.error ?? refused);
-      this.#refused = { version, error, isFinal };
+      this.#refused = { version, text, error, isFinal };
       this.#refuse(error);
     }
     return content;
@@ -451,14 +458,15 @@ export class Config<Value = unknown, Input = Value>
     }
     if (this.#content) return this.#confirm(sentAt);
     const content = await this.#validated("default", this.#default);
-    if (content && !this.#closing) this.#accept(content, undefined, sentAt);
+    if (content && !this.#closing) this.#accept(content, undefined, undefined, sentAt);
   }
 
-  #accept(content: Content<Value>, version: ConfigVersion | undefined, sentAt: number): void {
+  #accept(content: Content<Value>, version: ConfigVersion | undefined, text: string | undefined, sentAt: number): void {
     const previous = this.#content;
     const isOther = previous?.canonical !== content.canonical;
     if (isOther) this.#content = content;
     this.#version = version;
+    this.#text = text;
     this.#confirm(sentAt);
     if (isOther) {
       this.#onContent?.(content);

@@ -18,6 +18,8 @@ const shown = (text: string): string => JSON.stringify(text);
 
 /** There is no such entry. That is not an empty one: who has a last good value keeps it. */
 export class ConfigMissingError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "ConfigMissingError";
   override name = "ConfigMissingError";
   /** The entry's name. */
   readonly entry: string;
@@ -39,6 +41,8 @@ export interface ConfigIssue {
 
 /** A value was refused: by the schema, or because it is no JSON. */
 export class ConfigInvalidError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "ConfigInvalidError";
   override name = "ConfigInvalidError";
   /** The entry's name. */
   readonly entry: string;
@@ -55,6 +59,8 @@ export class ConfigInvalidError extends KitError {
 
 /** The entry is not the expected one: another write came first. Nothing was changed. */
 export class ConfigConflictError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "ConfigConflictError";
   override name = "ConfigConflictError";
   /** The entry's name. */
   readonly entry: string;
@@ -71,6 +77,8 @@ export class ConfigConflictError extends KitError {
 
 /** The server has forgotten writes that this process saw: a failover lost them, or the entry began anew. */
 export class ConfigLostError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "ConfigLostError";
   override name = "ConfigLostError";
   /** The entry's name. */
   readonly entry: string;
@@ -93,6 +101,8 @@ export class ConfigLostError extends KitError {
 
 /** The connection that an entry describes cannot be had. A component that has one keeps it. */
 export class ComponentRefusedError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "ComponentRefusedError";
   override name = "ComponentRefusedError";
   /** The component's name. */
   readonly component: string;

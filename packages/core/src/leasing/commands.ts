@@ -54,6 +54,14 @@ export type WaiterState = number | "unknown" | { readonly msLeft: number; readon
 /** The truth about the waiters that asked, in their order. */
 export type BeatReply<S extends Seen> = S & { readonly now: number; readonly states: readonly WaiterState[] };
 
+/** What is given back, and by whom. */
+export interface Giving {
+  /** Of the lease; empty: only an acquire is to be undone. */
+  readonly proof: string;
+  /** The call: a copy of it finds its own work done, anybody else finds nothing to give back. */
+  readonly op?: string | undefined;
+}
+
 /** What a release came to. `unclaimed`: the lease is gone, and nobody has held it since. */
 export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
 
@@ -110,12 +118,12 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     notAfter: number,
     attempt: Attempt,
   ): Promise<AcquireReply<S>>;
-  /** Gives back what `token` holds, or leaves the line. `proof` is empty when only an acquire is to be undone. */
+  /** Gives back what `token` holds, or leaves the line. */
   protected abstract sendRelease(
     name: string,
     token: string,
     terms: Terms,
-    proof: string,
+    giving: Giving,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply>;
   protected abstract sendRenew(
@@ -125,6 +133,7 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   protected abstract sendBeat(
     name: string,
     waiters: readonly { readonly token: string; readonly terms: Terms }[],
+    inbox: string,
   ): Promise<BeatReply<S>>;
 
   abstract timeoutError(name: string, terms: Terms, seen: S | undefined, cause?: unknown): KitError;
@@ -134,6 +143,15 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   /** The clock of the node that serves this name. */
   clockOf(name: string): ServerClock {
     return this.context.clockOf(this.keyOf(name));
+  }
+
+  /**
+   * The channel on which waiters of this client are told now; `-` while there is none; `+` while it is being opened: the
+   * server then counts on their asking as soon as it is, and grants to them unheard.
+   */
+  get inbox(): string {
+    const { inbox } = this.context;
+    return inbox.isOpen ? inbox.channel : inbox.isOpening ? "+" : "-";
   }
 
   /** `isWanted` keeps a call that still waits for a connection from being sent after its caller has given up. */
@@ -155,10 +173,16 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     }
   }
 
-  async release(name: string, token: string, terms: Terms, proof: string, signal?: AbortSignal): Promise<ReleaseReply> {
+  async release(
+    name: string,
+    token: string,
+    terms: Terms,
+    giving: Giving,
+    signal?: AbortSignal,
+  ): Promise<ReleaseReply> {
     this.#underWay++;
     try {
-      const reply = await this.sendRelease(name, token, terms, proof, signal);
+      const reply = await this.sendRelease(name, token, terms, giving, signal);
       const copy = this.#copies.get(token);
       if (copy) copy.isGivenBack = true;
       return reply;
@@ -169,9 +193,11 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
 
   /** Undoes an acquire that nobody waits for any more; repeated until answered, or until the server forgot it anyhow. */
   withdraw(name: string, token: string, terms: Terms, leaseMs: number = terms.leaseMs): void {
+    // Nobody can be asked any more.
+    if (this.context.executor.isEnded) return;
     const waitMs = aliveMs + leaseMs;
     const { signal } = this.#end;
-    const again = (): Promise<unknown> => this.release(name, token, terms, "", signal);
+    const again = (): Promise<unknown> => this.release(name, token, terms, { proof: "" }, signal);
     this.#tracked(retry(again, { waitMs, baseMs: 50, capMs: 1_000, signal })).catch((error: unknown) => {
       if (!signal.aborted) this.onError(error);
     });
@@ -186,13 +212,13 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     return states;
   }
 
-  /** The waiters' sign of life, and what became of them. */
+  /** The waiters' sign of life, with where they are told from now on; and what became of them. */
   async beat(
     name: string,
     waiters: readonly { readonly token: string; readonly terms: Terms }[],
   ): Promise<BeatReply<S>> {
     const sentAt = performance.now();
-    const reply = await this.sendBeat(name, waiters);
+    const reply = await this.sendBeat(name, waiters, this.inbox);
     this.clockOf(name).observe(sentAt, reply.now);
     return reply;
   }

@@ -37,6 +37,8 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
   /** Leases of all objects of a kind on one client are renewed together. */
   readonly #group: string;
   #onIdle: (() => void) | undefined;
+  /** The releases of leases that were not told how they ended: they may have ended well. */
+  readonly #unanswered = new WeakMap<L, string>();
 
   constructor(commands: LeasingCommands<Terms, S, L>, make: LeaseMaker<Terms, L>, events: HoldingEvents<L>) {
     this.#commands = commands;
@@ -145,19 +147,21 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
     const { name, token, terms, proof } = lease;
     const { executor } = this.#commands.context;
     const { connectionEpoch } = executor;
+    const unanswered = this.#unanswered.get(lease);
+    const op = unanswered ?? newToken();
     try {
-      const state = await this.#commands.release(name, token, terms, proof);
-      // It cannot have run out by itself yet. If nobody had it since, or a reply may have been lost, then it is an earlier
-      // copy of this very call that released it.
+      const state = await this.#commands.release(name, token, terms, { proof, op });
+      // Where a reply may have been lost, and it cannot have run out by itself yet, an earlier copy of this very call is
+      // taken for what ended it.
       const isEarly = performance.now() < lease.deadlineAt;
-      const isReleased =
-        state === "released" ||
-        (isEarly && (state === "unclaimed" || (state === "not-held" && executor.connectionEpoch > connectionEpoch)));
+      const mayBeOwn = isEarly && (unanswered !== undefined || executor.connectionEpoch > connectionEpoch);
+      const isReleased = state === "released" || (mayBeOwn && (state === "unclaimed" || state === "not-held"));
       if (!isReleased) return "not-held";
       this.#events.released(lease);
       return "released";
     } catch (error) {
       lease.releaseFailed();
+      this.#unanswered.set(lease, op);
       this.#commands.withdraw(name, token, terms, lease.leaseMs);
       this.#commands.onError(error);
       throw error;

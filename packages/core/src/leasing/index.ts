@@ -7,7 +7,7 @@ export { Leaser, parseLease } from "./leaser.js";
 export { acquireTerms, closeNames, closeTimeoutMs, leaseNames, leaserNames, leaserSettings } from "./options.js";
 export { lineSource } from "./scripts/index.js";
 
-export type { NotGranted, ReleaseReply, Renewal, Seen, WaiterState } from "./commands.js";
+export type { Giving, NotGranted, ReleaseReply, Renewal, Seen, WaiterState } from "./commands.js";
 export type { LossReason } from "./errors.js";
 export type { LeaseMaker } from "./holding.js";
 export type { Grant, LeaseKeeper, ReleaseOutcome, RenewState, SerialisedLease } from "./lease.js";

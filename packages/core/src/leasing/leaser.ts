@@ -34,15 +34,14 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       handedOver: ({ token }) => this.#former.forget(token),
     });
     this.#events = events;
-    const { client, executor, inbox } = commands.context;
+    const { executor, inbox } = commands.context;
     const askAgain = (): void => {
       for (const waiters of this.#waiters.values()) waiters.beatNow();
     };
     this.#stopListening = [
       inbox.onResubscribed(askAgain),
       executor.onReady(askAgain),
-      // A client that its owner ended: whoever waits on it hears of it now.
-      executor.onDrop(() => client.status === "end" && askAgain()),
+      executor.onDrop(() => executor.isEnded && this.#rejectAll(new KitClosedError("The client"))),
     ];
   }
 
@@ -112,29 +111,21 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
   async #acquire(name: string, terms: Terms): Promise<L> {
     const startedAt = performance.now();
     const deadline = new Deadline(startedAt + terms.waitMs);
-    const { inbox } = this.#commands.context;
-    const { deadlineMs } = this.#commands.settings;
-    // Nobody needs a second connection before the first wait. From then on each acquire is one command.
-    let seen: S | undefined;
-    if (terms.waitMs === 0 || !inbox.isOpen) {
+    if (terms.waitMs === 0) {
       const reply = await this.#ask(name, newToken(), terms, "", deadline);
       if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
-      seen = reply;
-      const patience = new Deadline(Math.min(deadline.at, performance.now() + deadlineMs));
-      if (terms.waitMs > 0) await inbox.open(patience, terms.signal);
-      terms.signal?.throwIfAborted();
-      if (deadline.remainingMs <= 0) throw this.#commands.timeoutError(name, terms, seen);
+      throw this.#commands.timeoutError(name, terms, reply);
     }
-    const place = new Place(inbox, newToken());
+    const place = new Place(this.#commands.context.inbox, newToken(), this.#commands.inbox);
     let isInLine = false;
     try {
-      const reply = await this.#ask(name, place.token, terms, place.channel, deadline, seen);
+      const reply = await this.#ask(name, place.token, terms, place.inbox, deadline);
       if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
       if (reply.state === "full") throw this.#commands.queueFullError(name);
-      if (this.#closing) {
-        // Whoever comes after close() has told the waiters would wait unseen.
+      if (this.#closing || this.#commands.context.executor.isEnded) {
+        // Whoever comes after the waiters were told of the end would wait unseen.
         this.#commands.withdraw(name, place.token, terms);
-        throw this.#closed();
+        throw this.#closing ? this.#closed() : new KitClosedError("The client");
       }
       let waiters = this.#waiters.get(name);
       if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
@@ -152,7 +143,6 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     terms: Terms,
     inbox: string,
     deadline: Deadline,
-    seen?: S,
   ): Promise<Grant | NotGranted<S>> {
     this.assertOpen();
     const { signal, waitMs } = terms;
@@ -179,8 +169,8 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       // Timers of Node may fire a moment early.
       const isOver = waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable;
       // That it is taken is not for those to say who were never answered, and have no connection.
-      const isCutOff = !seen && isUnsent && this.#commands.context.client.status !== "ready";
-      if (isOver && !isCutOff) throw this.#commands.timeoutError(name, terms, seen, error);
+      const isCutOff = isUnsent && this.#commands.context.client.status !== "ready";
+      if (isOver && !isCutOff) throw this.#commands.timeoutError(name, terms, undefined, error);
       throw error;
     }
   }
@@ -211,12 +201,16 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     empty: (name) => this.#waiters.delete(name),
   };
 
+  #rejectAll(error: KitClosedError): void {
+    for (const waiters of [...this.#waiters.values()]) waiters.reject(error);
+  }
+
   #closed(): KitClosedError {
     return new KitClosedError(`The ${this.#commands.what}`);
   }
 
   async #close(deadline: Deadline): Promise<void> {
-    for (const waiters of [...this.#waiters.values()]) waiters.close();
+    this.#rejectAll(this.#closed());
     await this.#holding.close(deadline);
     this.#former.close();
     // What was withdrawn just now gets one command's time, also when the deadline is over.

@@ -1,4 +1,4 @@
-import { KitClosedError, KitError, KitUnavailableError } from "../index.js";
+import { KitError, KitUnavailableError } from "../index.js";
 import {
   addressOf,
   type Deadline,
@@ -23,6 +23,8 @@ import type { AcquireTerms } from "./options.js";
 const beatMs = aliveMs / 3;
 /** How often to ask where nothing can be pushed. */
 const pollMs = 150;
+/** The same where pushes will arrive in a moment, and all ask then. */
+const openingPollMs = 500;
 /**
  * Who is not the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
  * those before it may be dead, too.
@@ -46,19 +48,17 @@ export interface WaitingEvents<Terms, S extends Seen> {
 /** Where the pushes for one acquire arrive; those that come before somebody listens are kept. */
 export class Place {
   readonly token: string;
-  readonly #inbox: Inbox;
+  /** Where the server was told to push when it queued this acquire. */
+  inbox: string;
+  readonly #pushes: Inbox;
   #early: string[] | undefined;
   #listener = (payload: string): void => void (this.#early ??= []).push(payload);
 
-  constructor(inbox: Inbox, token: string) {
-    this.#inbox = inbox;
+  constructor(pushes: Inbox, token: string, inbox: string) {
+    this.#pushes = pushes;
     this.token = token;
-    inbox.expect(token, (payload) => this.#listener(payload));
-  }
-
-  /** The channel that the server is to use; `-` while there is none. */
-  get channel(): string {
-    return this.#inbox.isOpen ? this.#inbox.channel : "-";
+    this.inbox = inbox;
+    pushes.expect(token, (payload) => this.#listener(payload));
   }
 
   listen(listener: (payload: string) => void): void {
@@ -69,7 +69,7 @@ export class Place {
   }
 
   leave(): void {
-    this.#inbox.forget(this.token);
+    this.#pushes.forget(this.token);
   }
 }
 
@@ -171,7 +171,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
       case "queued":
         this.isQueued = true;
         this.saw(reply);
-        this.#waiters.queued(reply);
+        this.#waiters.queued(this, reply);
         if (this.#hasDoubt) this.#waiters.beatNow();
         return true;
       case "full":
@@ -268,7 +268,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     this.#waiters.set(place.token, waiter);
     waiter.start();
     // It may have been granted by a push that came before, or given up.
-    if (this.#waiters.has(place.token)) this.queued(reply);
+    if (this.#waiters.has(place.token)) this.queued(waiter, reply);
     return waiter.granted;
   }
 
@@ -279,9 +279,8 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   }
 
   /** Rejects everybody. */
-  close(): void {
-    const closed = new KitClosedError(`The ${this.commands.what}`);
-    for (const waiter of [...this.#waiters.values()]) waiter.abandon(closed);
+  reject(error: KitError): void {
+    for (const waiter of [...this.#waiters.values()]) waiter.abandon(error);
   }
 
   // ── for Waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -293,7 +292,8 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     const { deadlineMs } = this.commands.settings;
     const { token, terms, place } = waiter;
     const sentAt = performance.now();
-    const reply = await this.commands.acquire(this.name, token, terms, place.channel, {
+    place.inbox = this.commands.inbox;
+    const reply = await this.commands.acquire(this.name, token, terms, place.inbox, {
       sentAt,
       deadlineMs,
       isWanted,
@@ -301,9 +301,13 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     return { reply, sentAt };
   }
 
-  queued(reply: NotGranted<S>): void {
+  queued(waiter: Waiter<Terms, S, L>, reply: NotGranted<S>): void {
+    // Nobody needs a second connection before the first wait.
+    this.commands.context.inbox.start();
     this.#watch(reply.msLeft, reply.position);
     if (!this.#beatTimer) this.#scheduleBeat();
+    // The inbox came, or went, while the command was under way: only a beat tells the server.
+    if (waiter.place.inbox !== this.commands.inbox) this.beatNow();
     // Last, since whoever hears of it may close it all.
     this.events.queued(this.name, reply);
   }
@@ -337,8 +341,10 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
    */
   #watch(msLeft: number, position: number): void {
     if (this.#waiters.size === 0 || msLeft === -1) return;
-    const isPolling = msLeft < 0 || !this.commands.context.inbox.isOpen;
-    const wait = isPolling ? Math.min(Math.max(msLeft, 0), pollMs) * (0.5 + Math.random()) : msLeft;
+    const { inbox } = this.commands.context;
+    const isPolling = msLeft < 0 || !inbox.isOpen;
+    const everyMs = inbox.isOpening ? openingPollMs : pollMs;
+    const wait = isPolling ? Math.min(Math.max(msLeft, 0), everyMs) * (0.5 + Math.random()) : msLeft;
     const at = performance.now() + wait + 1 + Math.min(position * watchStepMs, watchStepsMs);
     if (at >= this.#watchAt) return;
     this.#unwatch();

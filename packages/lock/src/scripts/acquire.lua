@@ -1,7 +1,7 @@
 -- acquire.lua - takes the lock if it is free and nobody waits; else queues up, if asked to.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
--- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
+-- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   who asks, as the lease names it: `token|holder`, a token of this acquire alone
@@ -9,7 +9,8 @@
 --                            time to live of the lease, ms; server epoch ms after which nobody waits for the answer, 0
 --                            for none; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not known
 --                            yet; first time to live if it is granted later; how long a waiter counts as alive without
---                            a beat; how many may queue; channel to be told on, `-` for none, empty: do not queue
+--                            a beat; how many may queue; channel to be told on, `-` for none, `+` for one that is being
+--                            opened, empty: do not queue
 --
 -- Reply     fencingToken                     granted just now: a new lease, at that instant in microseconds
 --           {1, now, msLeft, fencingToken}     granted: a token that holds it already, or one ahead of the clock

@@ -1,11 +1,12 @@
 -- beat.lua - tells waiters the truth, and the queue that they live.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
--- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
+-- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  aliveMs  integer  how long a waiter counts as alive without a beat, milliseconds
+-- ARGV[3]  inbox    string   channel that they are told on from now on, `-` for none, `+` for one that is being opened
 -- ARGV[n]  tokens   string   the waiters that ask, 1000 at most
 --
 -- Reply     {now, msLeft, owner, fencingToken, state, …}, of the lease as it is now (msLeft -2: free), and a state for
@@ -20,7 +21,8 @@ local queue = KEYS[3]
 local waiters = KEYS[4]
 local shared = ARGV[1]
 local aliveMs = tonumber(ARGV[2])
-local tokens = { unpack(ARGV, 3) }
+local inbox = ARGV[3]
+local tokens = { unpack(ARGV, 4) }
 
 if not nextFence(redis.call('GET', fence), 0) then return redis.error_reply(layoutError) end
 local now = readClock()
@@ -34,9 +36,10 @@ local function sign(winner)
   local signed = {}
   local living = aliveUntil .. ' ' .. watchedEnd(now, msLeft)
   for i, token in ipairs(tokens) do
-    if records[i] and token ~= winner then
+    local grantMs, holder = string.match(records[i] or '', '^%d+ %d+ (%d+) %S+ (.*)$')
+    if grantMs and token ~= winner then
       signed[#signed + 1] = token
-      signed[#signed + 1] = string.gsub(records[i], '^%d+ %d+', living, 1)
+      signed[#signed + 1] = table.concat({ living, grantMs, inbox, holder }, ' ')
     end
   end
   if #signed == 0 then return end

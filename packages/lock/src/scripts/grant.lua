@@ -5,20 +5,23 @@
 --
 -- All inputs are parameters.
 local fenceMs = 604800000
+-- Far beyond any clock, and exact as a number: the next but one would be 2^53.
+local largestFence = 9007199254740990
 -- Most often the first two are what is looked for.
 local firstPage = 4
 local pageSize = 50
 local mostPages = 20
 local mostDeaf = 200
 
-local layoutError = 'KIT_LAYOUT the lock was written by a newer version'
+local layoutError = 'KIT_LAYOUT the lock was written by a newer version, or is damaged'
 
 -- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was
--- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours.
+-- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours, and for a token
+-- that somebody set so high that the next could not be told from it.
 local function nextFence(last, micros)
   if last then
     local layout, previous = string.match(last, '^(%d+):(%d+)')
-    if layout ~= '1' then return nil end
+    if layout ~= '1' or tonumber(previous) > largestFence then return nil end
     micros = math.max(micros, tonumber(previous) + 1)
   end
   return string.format('%.0f', micros)
@@ -34,10 +37,11 @@ local function ownerToken(owner)
 end
 
 -- Frees the lock and grants it to the first of the queue that lives and can be told. `present` is a set of tokens that
--- hear of it by the reply of this very call. `from` is the token that hands it on, kept with the fencing token: a release
+-- hear of it by the reply of this very call. `from` is the call that hands it on, kept with the fencing token: a release
 -- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure of the layout.
 --
--- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself. The
+-- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself, and is
+-- granted the lock all the same if that is soon. The
 -- search ends after mostDeaf deaf inboxes, or mostPages of the queue, and whoever stands behind finds the lock free at its
 -- next beat.
 --
@@ -81,10 +85,11 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
     if not grantMs then
       dead[#dead + 1] = head
     elseif winner then
-      if tonumber(watched) <= tonumber(leaseEnd) or tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
+      local looks = tonumber(watched) <= tonumber(leaseEnd) or inbox == '+'
+      if looks or tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
     else
       local told = tell(inbox, table.concat({ head, 'granted', endOf(grantMs), grantMs, token }, '\t'))
-      if told or (present and present[head]) then grant(head, grantMs, holder) end
+      if told or (present and present[head]) or inbox == '+' then grant(head, grantMs, holder) end
     end
     return deafCount() >= mostDeaf
   end

@@ -88,11 +88,15 @@ export const renew: Script<
 });
 
 /** Waiters' sign of life, and what became of them. */
-export const beat: Script<LockKeyNames, readonly ["shared", "aliveMs", "...tokens"], BeatReply<Held>> = defineScript({
+export const beat: Script<
+  LockKeyNames,
+  readonly ["shared", "aliveMs", "inbox", "...tokens"],
+  BeatReply<Held>
+> = defineScript({
   name: "lock.beat",
   source: [lineSource, grantSource, beatSource],
   keys: lockKeys,
-  args: ["shared", "aliveMs", "...tokens"],
+  args: ["shared", "aliveMs", "inbox", "...tokens"],
   idempotent: true,
   reply: (raw) => {
     const [now, left, owner, fencingToken, ...states] = raw as unknown[];

@@ -1,7 +1,7 @@
 -- inspect.lua - what is known of a lock; changes nothing.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
--- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
+-- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  first    integer  how many waiters to show

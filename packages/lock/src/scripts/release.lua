@@ -1,12 +1,13 @@
 -- release.lua - gives the lock back and hands it on; or leaves the queue.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
--- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and who handed it on
+-- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   who gives it back, as the lease names it: `token|holder`
--- ARGV[2]  terms    string   `shared fencingToken`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
---                            the lease to give back, empty if only an acquire is to be undone, `*` to do it by force
+-- ARGV[2]  terms    string   `shared fencingToken op`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
+--                            the lease to give back, empty if only an acquire is to be undone, `*` to do it by force; the
+--                            same for all copies of one call, empty if nobody needs to know its own work again
 --
 -- Reply     1  released, now or by an earlier copy of this call
 --           2  left the queue
@@ -22,20 +23,20 @@ local terms = ARGV[2]
 
 local found = redis.call('GET', lease)
 -- Most often nobody waits. Our own lease is of our own layout, and nobody else writes the fence meanwhile.
-if found == owner and string.sub(terms, -1) ~= '*' and redis.call('EXISTS', queue) == 0 then
+if found == owner and not string.find(terms, '*', 1, true) and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lease)
   return 1
 end
 
 -- Libraries
 
-local shared, fencingToken = string.match(terms, '^(%d?) (.*)$')
+local shared, fencingToken, op = string.match(terms, '^(%d?) (%S*) (%S*)$')
 local isForced = fencingToken == '*'
 local token = ownerToken(owner)
 local stored = redis.call('GET', fence)
 if not nextFence(stored, 0) then return redis.error_reply(layoutError) end
 if found == owner then
-  local winner = grantNext(lease, fence, queue, waiters, shared, isForced and '' or token, nil)
+  local winner = grantNext(lease, fence, queue, waiters, shared, op, nil)
   if not winner and isForced then
     -- The former holder must not take the free lock that it finds for the work of its own release.
     local _, micros = readClock()
@@ -50,6 +51,6 @@ if redis.call('ZSCORE', queue, token) then
   return 2
 end
 local last, from = string.match(stored or '', '^%d+:(%d+):?(.*)$')
-if from == token then return 1 end
+if op ~= '' and from == op then return 1 end
 if not found and last == fencingToken then return 3 end
 return 0

@@ -12,7 +12,7 @@
 --                            without tenants; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not
 --                            known yet; who is served first, lower is sooner; first length if it is granted later; how
 --                            long a waiter counts as alive without a beat; how many may queue; channel to be told on, `-`
---                            for none, empty: do not queue
+--                            for none, `+` for one that is being opened, empty: do not queue
 --
 -- Reply     now                                               granted just now, and the limits are the caller's
 --           {1, now, msLeft, permits, perTenant}              granted; perTenant -1: none
@@ -39,13 +39,15 @@ if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 -- Most often nobody waits and there is room. The seven days are the metaMs of grant.lua.
 local layout, limit, perTenant, extra, used =
   unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
-local most, beyond, own = tonumber(limit or nil), tonumber(extra or 0), tonumber(used or 0)
+-- Numbers are digits; what somebody wrote there by hand is mended below.
+local function digits(text) return string.match(text, '^%d+$') and tonumber(text) end
+local most, beyond, own = digits(limit or ''), digits(extra or '0'), digits(used or '0')
 if layout == '1' and most and beyond and own and redis.call('EXISTS', line) == 0 then
   local held = redis.call('ZCARD', permits)
   if
     (held > 0 or not (extra or perTenant or tenant ~= ''))
     and held + beyond + weight <= most
-    and (not perTenant or tenant == '' or own + weight <= (tonumber(perTenant) or 0))
+    and (not perTenant or tenant == '' or own + weight <= (digits(perTenant) or 0))
   then
     local ending = string.format('%.0f', now + leaseMs)
     if redis.call('ZADD', permits, ending, claim) == 1 then

@@ -9,6 +9,7 @@
 -- ARGV[2]  aliveMs    integer  how long a waiter counts as alive without a beat, milliseconds
 -- ARGV[3]  limit      integer  the limits that the caller was made with, where the server has none
 -- ARGV[4]  perTenant  string   empty: no tenants
+-- ARGV[5]  inbox      string   channel that they are told on from now on, `-` for none, `+` for one that is being opened
 -- ARGV[n]  claims     string   the waiters that ask, 500 at most
 --
 -- Reply     {now, msLeft, permits, perTenant, used, state, …}, msLeft to the end of the next permit (-1: there is none;
@@ -26,7 +27,8 @@ local shared = ARGV[1]
 local aliveMs = tonumber(ARGV[2])
 local limit = ARGV[3]
 local perTenant = ARGV[4]
-local claims = { unpack(ARGV, 5) }
+local inbox = ARGV[5]
+local claims = { unpack(ARGV, 6) }
 
 local now = readClock()
 local present = {}
@@ -46,7 +48,7 @@ if not semaphore then return redis.error_reply(layoutError) end
 redis.call('ZREM', line, '|')
 semaphore.sweep()
 semaphore.bury()
-semaphore.beat(claims, string.format('%.0f', now + aliveMs))
+semaphore.beat(claims, string.format('%.0f', now + aliveMs), inbox)
 local isMore = semaphore.grant(true)
 semaphore.keepLine(aliveMs)
 local msLeft = isMore and -2 or semaphore.msLeft()

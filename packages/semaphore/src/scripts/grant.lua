@@ -15,6 +15,9 @@ local seatingMs = 1000
 -- Later than the end of any permit.
 local never = 9999999999999
 
+-- What is counted, and the limits, are digits; anything else somebody wrote there by hand. Nil for that.
+local function numberIn(text) return string.match(text or '', '^%d+$') and tonumber(text) or nil end
+
 -- Token, weight and tenant of a claim; what is none counts as one, until its time is over.
 local function claimParts(claim)
   local token, weight, tenant = string.match(claim, '^([^|]*)|(%d+)|([^|]*)|')
@@ -33,7 +36,8 @@ end
 --
 -- The waiters of a tenant stand in line in order of their scores; `heads` has the tenants whose first waiter has room
 -- there. So the least score in `heads` is the next, a full tenant holds up nobody, and nobody overtakes. A waiter that
--- cannot be told is set aside: it leaves the line and comes back to its old place by its next beat.
+-- cannot be told, nor asks by itself soon, is set aside: it leaves the line and comes back to its old place by its next
+-- beat.
 local function openSemaphore(keys, call)
   local permits, meta, line, heads, waiters = unpack(keys)
   local now = call.now
@@ -44,8 +48,8 @@ local function openSemaphore(keys, call)
   local isLineNew = redis.call('ZCARD', line) == 0
   redis.call('ZCARD', heads)
   local records = redis.call('HLEN', waiters)
-  limit = tonumber(limit or nil) or tonumber(call.limit)
-  perTenant = perTenant and (tonumber(perTenant) or tonumber(call.perTenant)) or nil
+  limit = numberIn(limit) or tonumber(call.limit)
+  perTenant = perTenant and (numberIn(perTenant) or tonumber(call.perTenant)) or nil
   local tell, deafCount = newTeller(call.shared)
   local self = {}
 
@@ -80,11 +84,11 @@ local function openSemaphore(keys, call)
   local isMetaLost = not layout and held > 0
   local isCountLeft = held == 0 and redis.call('HLEN', meta) > (perTenant and 3 or 2)
   -- Whether there may be room that nobody was told of.
-  self.isRecounted = limit and (isMetaLost or isCountLeft or not tonumber(extra or 0))
+  self.isRecounted = limit and (isMetaLost or isCountLeft or not numberIn(extra or '0'))
   if self.isRecounted then
     recount()
   else
-    self.used = held + (extra or 0)
+    self.used = held + (numberIn(extra) or 0)
   end
 
   -- Returns whether it was a number.
@@ -104,7 +108,12 @@ local function openSemaphore(keys, call)
   local function hasRoom(weight, tenant)
     -- Who names no tenant is counted among all alone.
     if not perTenant or tenant == '' then return true end
-    return (tonumber(redis.call('HGET', meta, 'u:' .. tenant) or 0) or 0) + weight <= perTenant
+    local used = redis.call('HGET', meta, 'u:' .. tenant) or '0'
+    if not numberIn(used) then
+      recount()
+      used = redis.call('HGET', meta, 'u:' .. tenant) or '0'
+    end
+    return used + weight <= perTenant
   end
   -- What is known of a claim that waits; nil: it does not.
   function self.waiterOf(claim)
@@ -273,11 +282,14 @@ local function openSemaphore(keys, call)
     waiter.grantMs, waiter.inbox = grantMs, inbox
     return stand(waiter, aliveUntil)
   end
-  -- The sign of life of waiters; those unknown are left out.
-  function self.beat(claims, aliveUntil)
+  -- The sign of life of waiters, and where they are told from now on; those unknown are left out.
+  function self.beat(claims, aliveUntil, inbox)
     for _, claim in ipairs(claims) do
       local waiter = self.waiterOf(claim)
-      if waiter then stand(waiter, aliveUntil) end
+      if waiter then
+        waiter.inbox = inbox
+        stand(waiter, aliveUntil)
+      end
     end
   end
   -- Returns whether it waited.
@@ -378,7 +390,7 @@ local function openSemaphore(keys, call)
         local isPresent = call.present[waiter.claim]
         if type(isPresent) == 'number' then ms = isPresent end
         local message = table.concat({ waiter.token, 'granted', string.format('%.0f', now + ms), ms }, '\t')
-        if isPresent or tell(waiter.inbox, message) then
+        if isPresent or waiter.inbox == '+' or tell(waiter.inbox, message) then
           leaveLine(waiter)
           take(waiter, ms)
           granted[tenant] = true

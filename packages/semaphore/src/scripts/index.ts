@@ -41,8 +41,8 @@ export interface TooHeavy extends Limits {
 }
 
 const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy => {
-  if (typeof raw === "number") return { state: "granted", now: raw, msLeft: undefined, proof: "" };
-  const [code, now, msLeft, permits, perTenant, used, position] = (raw as unknown[]).map(Number);
+  if (!Array.isArray(raw)) return { state: "granted", now: Number(raw), msLeft: undefined, proof: "" };
+  const [code, now, msLeft, permits, perTenant, used, position] = raw.map(Number);
   const at = Number(now);
   if (code === 4) return { state: "late", now: at };
   const limits = limitsOf(permits, perTenant);
@@ -111,13 +111,13 @@ const waiterState = (raw: unknown): WaiterState => {
 /** Waiters' sign of life, and what became of them. */
 export const beat: Script<
   SemaphoreKeyNames,
-  readonly ["shared", "aliveMs", "limit", "perTenant", "...claims"],
+  readonly ["shared", "aliveMs", "limit", "perTenant", "inbox", "...claims"],
   BeatReply<Usage>
 > = defineScript({
   name: "semaphore.beat",
   source: [lineSource, grantSource, beatSource],
   keys: semaphoreKeys,
-  args: ["shared", "aliveMs", "limit", "perTenant", "...claims"],
+  args: ["shared", "aliveMs", "limit", "perTenant", "inbox", "...claims"],
   idempotent: true,
   reply: (raw) => {
     const [now, msLeft, permits, perTenant, used, ...states] = raw as unknown[];

@@ -26,6 +26,9 @@ local layout, limit, perTenant, extra, own =
   unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the semaphore was written by a newer version') end
 
+limit = string.match(limit or '', '^%d+$')
+perTenant = string.match(perTenant or '', '^%d+$')
+
 local function isShown(claim)
   return tenant == '' or string.match(claim, '^[^|]*|%d+|([^|]*)|') == tenant
 end

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pause } from "@kit/core/toolkit";
 import { eventually, FaultProxy, type RedisMode, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
-import { parseLog, type WorkerHistory } from "../records.js";
+import { parseLog, type Span, type WorkerHistory } from "../records.js";
 import type { Setting } from "./setting.js";
 import { clock } from "./clock.mjs";
 import { seeded } from "./random.mjs";
@@ -124,6 +124,8 @@ export abstract class Lab {
   readonly around: Surroundings;
   readonly setting: Exclude<Setting, "edge">;
   readonly marks: Mark[] = [];
+  /** From the first blow of each fault to its end. */
+  readonly outages: Span[] = [];
   /** The longest that a claim lives without a sign of life, in milliseconds. */
   abstract readonly leaseMs: number;
   readonly all: Worker[] = [];

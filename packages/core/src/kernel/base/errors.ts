@@ -48,6 +48,8 @@ const brand = Symbol.for("kit.error");
  * credentials.
  */
 export class KitError extends Error {
+  /** @internal What errors of this class are called in every copy of its package. */
+  static readonly brand: string = "KitError";
   override name = "KitError";
   /** What happened, stable across versions; packages add their own codes. */
   readonly code: string;
@@ -61,6 +63,16 @@ export class KitError extends Error {
     Object.defineProperty(this, brand, { value: true });
   }
 
+  /**
+   * Whether `error instanceof` this class, also when it comes from another installed copy, or from the other one of ESM and
+   * CommonJS. A class of somebody else that extends one of ours has the ordinary meaning.
+   */
+  static override [Symbol.hasInstance](error: unknown): boolean {
+    if (Function.prototype[Symbol.hasInstance].call(this, error)) return true;
+    if (!Object.hasOwn(this, "brand") || !KitError.is(error)) return false;
+    return this.brand === "KitError" || this.brand === error.name;
+  }
+
   /** Whether `error` is kit's, also when it comes from another installed copy of this package. */
   static is(error: unknown): error is KitError {
     return typeof error === "object" && error !== null && brand in error;
@@ -69,6 +81,8 @@ export class KitError extends Error {
 
 /** No server answered within the deadline, and nothing was changed. */
 export class KitUnavailableError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "KitUnavailableError";
   override name = "KitUnavailableError";
   /** Where the server was expected: `host:port` or a socket's path. */
   readonly address: string;
@@ -84,6 +98,8 @@ export class KitUnavailableError extends KitError {
  * the same operation id, which has one effect however often it is sent.
  */
 export class KitUnknownOutcomeError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "KitUnknownOutcomeError";
   override name = "KitUnknownOutcomeError";
   /** The operation id of the change. */
   readonly op: string | undefined;
@@ -97,6 +113,8 @@ export class KitUnknownOutcomeError extends KitError {
 
 /** A key that belongs to kit holds another type of data. */
 export class KitKeyTypeError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "KitKeyTypeError";
   override name = "KitKeyTypeError";
   /** The key, as the server knows it; undefined when it could not be found out. */
   readonly key: string | undefined;
@@ -112,6 +130,8 @@ export class KitKeyTypeError extends KitError {
 
 /** An optimistic transaction was overtaken by others at every try. Nothing was changed. */
 export class KitConflictError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "KitConflictError";
   override name = "KitConflictError";
   readonly attempts: number;
 
@@ -123,6 +143,8 @@ export class KitConflictError extends KitError {
 
 /** The object was closed before the call, or while it waited. */
 export class KitClosedError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "KitClosedError";
   override name = "KitClosedError";
 
   constructor(what: string) {

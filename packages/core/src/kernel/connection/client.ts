@@ -36,6 +36,7 @@ export interface NodeClient extends RedisLike {
   };
   readonly stream?: {
     destroy(): void;
+    unref?(): unknown;
     cork?(): void;
     uncork?(): void;
     readonly destroyed?: boolean;
@@ -201,6 +202,14 @@ export const duplicateNode = (client: RedisLike, overrides: Record<string, unkno
   const model = masters[Math.floor(Math.random() * masters.length)];
   if (!model) throw new Error("no master is known");
   return (model.duplicate as (options: object) => RedisLike)(settings) as NodeClient;
+};
+
+/**
+ * Keeps a connection that we made beside the caller's client from keeping the process alive: what waits on it waits on
+ * that client, too. Before its first packet it does so for at most the time that connecting may take.
+ */
+export const unrefSocket = (connection: NodeClient): void => {
+  connection.on("connect", () => connection.stream?.unref?.());
 };
 
 /**

@@ -1,4 +1,4 @@
-import { destroySocket, handshakeMs, type NodeClient } from "./client.js";
+import { destroySocket, handshakeMs, type NodeClient, unrefSocket } from "./client.js";
 import { atDeadline, Deadline } from "../base/deadline.js";
 import { KitClosedError, reasonOf } from "../base/errors.js";
 import { backoffMs } from "../base/retry.js";
@@ -57,8 +57,8 @@ export interface DedicatedConnectionEvents {
 /**
  * A connection of our own beside the caller's client, for what must not share: subscribing, blocking, WATCH.
  *
- * Opened on demand and kept. When it ends, for whatever reason but our own `close()`, another is made with back-off: on
- * a Cluster perhaps to another node, since `make` chooses again.
+ * Opened on demand and kept. When it ends, for whatever reason but our own `close()` or `suspend()`, another is made with
+ * back-off: on a Cluster perhaps to another node, since `make` chooses again. It never keeps a process alive.
  */
 export class DedicatedConnection {
   readonly #make: () => NodeClient;
@@ -105,7 +105,13 @@ export class DedicatedConnection {
   /** Ends it for good. */
   close(): void {
     this.#closed = true;
+    this.suspend();
+  }
+
+  /** Ends it until the next `open()`. */
+  suspend(): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
     const client = this.#client;
     this.#client = undefined;
     client?.disconnect();
@@ -126,6 +132,7 @@ export class DedicatedConnection {
     client.on("error", (error) => {
       this.#lastError = error;
     });
+    unrefSocket(client);
     const stopWatching = watchHandshake(client);
     client.on("ready", () => {
       if (client === this.#client) this.#events.ready(client);

@@ -14,6 +14,30 @@ const owned = new WeakSet<RedisLike>();
 /** Whether we made this client and have not closed it: then we may kill its silent sockets and connect it again. */
 export const isOwned = (client: RedisLike): boolean => owned.has(client);
 
+/** By client: who waits for its end, and the one listener that tells them. */
+const whenEnded = new WeakMap<RedisLike, { readonly waiting: Set<() => void>; readonly notify: () => void }>();
+
+/** Calls `listener` when a client is ended by its owner. However many wait for that, the client has one listener of ours. */
+export const onEnded = (client: RedisLike, listener: () => void): (() => void) => {
+  let known = whenEnded.get(client);
+  if (!known) {
+    const waiting = new Set<() => void>();
+    // The end of a client in our care is mended, unless we ended it.
+    const notify = (): void => {
+      if (!isOwned(client)) for (const each of [...waiting]) each();
+    };
+    whenEnded.set(client, (known = { waiting, notify }));
+    client.on("end", notify);
+  }
+  const { waiting, notify } = known;
+  waiting.add(listener);
+  return () => {
+    if (!waiting.delete(listener) || waiting.size > 0) return;
+    client.off("end", notify);
+    whenEnded.delete(client);
+  };
+};
+
 /**
  * Takes a client into our care: if it ends without our doing, it is connected again with back-off (ioredis gives up for
  * good in some failovers, and when its retry strategy says so). Returns what ends it.
@@ -46,8 +70,8 @@ export const superviseClient = (client: RedisLike): (() => void) => {
   connectionsOf(client).forEach(listeners["+node"]);
   const unwatchSentinels = hasSentinels(client) ? watchSentinels(client) : undefined;
   return () => {
+    if (!owned.delete(client)) return;
     unwatchSentinels?.();
-    owned.delete(client);
     clearTimeout(timer);
     for (const [event, listener] of Object.entries(listeners)) client.off(event, listener);
     watches.forEach((stop) => stop());

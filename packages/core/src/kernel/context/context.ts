@@ -1,4 +1,11 @@
-import { duplicateClient, isClusterClient, keyPrefixOf, nodeOfSlot, type RedisLike } from "../connection/client.js";
+import {
+  duplicateClient,
+  isClusterClient,
+  isReady,
+  keyPrefixOf,
+  nodeOfSlot,
+  type RedisLike,
+} from "../connection/client.js";
 import { ServerClock } from "./clock.js";
 import { Deadline } from "../base/deadline.js";
 import { isForbidden, isReplyError, KitClosedError, serverError } from "../base/errors.js";
@@ -7,7 +14,7 @@ import { Inbox } from "./inbox.js";
 import { checkPrefix, slotOf } from "../base/keyspace.js";
 import { ExpiryScheduler } from "./expiry.js";
 import { assertClient, booleanOption } from "../base/options.js";
-import { superviseClient } from "../connection/supervision.js";
+import { onEnded, superviseClient } from "../connection/supervision.js";
 import { ExclusivePool } from "../execution/pool.js";
 
 /** How a package hangs itself on a client. */
@@ -20,7 +27,8 @@ export interface AttachOptions {
   readonly prefix?: string | undefined;
   /**
    * Works on a duplicate of the client instead of the client itself. Costs a connection; gains that a connection which
-   * goes silent is replaced, which cannot be done to a client that belongs to somebody else.
+   * goes silent is replaced, which cannot be done to a client that belongs to somebody else. The duplicate ends for good
+   * when the client is ended.
    *
    * @default false
    */
@@ -57,11 +65,14 @@ export class ClientContext {
     this.executor.attach();
     this.executor.onDrop(() => {
       this.#clocks.clear();
+      if (this.executor.isEnded) this.#suspend();
       // Of a Cluster one node may be lost while the client stays ready.
-      this.inbox.follow();
+      else this.inbox.follow();
+      if (!isReady(client)) this.inbox.leave();
     });
     this.executor.onReady(() => {
       this.inbox.follow();
+      this.inbox.comeBack();
       for (const pool of this.#pools.values()) pool.follow();
       this.expiry.renewNow();
     });
@@ -114,6 +125,12 @@ export class ClientContext {
     return this.#isCluster ? String(slotOf(key)) : "";
   }
 
+  /** Its owner ended the client: what stands beside it ends, too, until the client is connected again. */
+  #suspend(): void {
+    this.inbox.suspend();
+    for (const pool of this.#pools.values()) pool.suspend();
+  }
+
   /** Only the server's refusal counts; whoever waits may try when it cannot be asked. */
   async #mayPublish(channel: string): Promise<boolean> {
     const call = { what: "PUBLISH", mutates: false, idempotent: true, deadline: Deadline.in(2_000) };
@@ -150,7 +167,13 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
   if (booleanOption("isolate", isolate)) {
     if (redis.status === "end") throw new KitClosedError("The client");
     const own = duplicateClient(redis);
-    return new ClientContext(own, prefix, superviseClient(own)).hold();
+    const end = superviseClient(own);
+    const stopListening = onEnded(redis, end);
+    const onGone = (): void => {
+      stopListening();
+      end();
+    };
+    return new ClientContext(own, prefix, onGone).hold();
   }
   let byPrefix = contexts.get(redis);
   if (!byPrefix) contexts.set(redis, (byPrefix = new Map()));

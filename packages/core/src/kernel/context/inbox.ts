@@ -22,6 +22,9 @@ export interface ChannelListener {
   readonly state: (state: ChannelState) => void;
 }
 
+/** A connection that takes longer is not counted on. */
+const openingMs = 5_000;
+
 interface Channel {
   readonly listeners: Set<ChannelListener>;
   state: ChannelState;
@@ -51,6 +54,10 @@ export class Inbox {
   readonly #channels = new Map<string, Channel>();
   #checking: Promise<void> | undefined;
   #state: "closed" | "opening" | "open" | "forbidden" = "closed";
+  /** Whether the client cannot send now. */
+  #isAway = false;
+  /** Since when it has not been open (monotonic). */
+  #downAt = -Infinity;
 
   /** `mayPublish` says whether scripts of this user may publish to a channel; asked once, on the command connection. */
   constructor(client: RedisLike, prefix: string, mayPublish: (channel: string) => Promise<boolean>) {
@@ -62,6 +69,7 @@ export class Inbox {
         connectionName: "kit:inbox",
         // Messages and pings look the same in both majors then.
         protocol: 2,
+        replyMapping: "legacy",
       });
     this.#dedicated = new DedicatedConnection(make, {
       ready: (connection) => void this.#subscribe(connection),
@@ -79,16 +87,30 @@ export class Inbox {
     return this.#state === "open";
   }
 
+  /** Whether it is not open yet, or not any more, and will be in a moment. */
+  get isOpening(): boolean {
+    if (this.#state === "closed") return true;
+    return this.#state === "opening" && performance.now() - this.#downAt < openingMs;
+  }
+
   /** Whether the server does not let us subscribe or publish: then whoever waits has to ask again and again. */
   get isForbidden(): boolean {
     return this.#state === "forbidden";
   }
 
+  /** Begins to subscribe, if nobody has. */
+  start(): void {
+    if (this.#state === "closed") {
+      this.#state = "opening";
+      this.#downAt = performance.now();
+    }
+    this.#dedicated.open();
+  }
+
   /** Resolves once subscribed (or forbidden to), or with false at the deadline; goes on trying behind. */
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
     if (this.isOpen || this.isForbidden) return true;
-    if (this.#state === "closed") this.#state = "opening";
-    this.#dedicated.open();
+    this.start();
     return await new Promise((resolve) => {
       const settle = (): void => {
         this.#opening.delete(settle);
@@ -123,8 +145,7 @@ export class Inbox {
    * `listener.state` is called as soon as it is known whether messages arrive.
    */
   listen(name: string, listener: ChannelListener): () => void {
-    if (this.#state === "closed") this.#state = "opening";
-    this.#dedicated.open();
+    this.start();
     let channel = this.#channels.get(name);
     if (!channel) {
       this.#channels.set(name, (channel = { listeners: new Set(), state: "down" }));
@@ -155,6 +176,7 @@ export class Inbox {
 
   /** The client is connected, or knows other nodes: a lane that waits follows at once, one that leads elsewhere is replaced. */
   follow(): void {
+    if (this.#state === "closed" && this.#channels.size > 0) this.start();
     this.#dedicated.hurry();
     const connection = this.#dedicated.client;
     if (!connection || !(isAstray(connection, this.#client) || isForsaken(connection, this.#client))) return;
@@ -162,9 +184,37 @@ export class Inbox {
     this.#down();
   }
 
+  /**
+   * The client lost its connection. It could not give back what was pushed to it, so nothing is to be pushed: on a single
+   * server whoever would be told sees that nobody listens, and goes on to the next.
+   */
+  leave(): void {
+    this.#isAway = true;
+    const connection = this.#dedicated.client as Subscriber | undefined;
+    if (!connection || this.#state !== "open") return;
+    this.#state = "opening";
+    this.#downAt = performance.now();
+    connection.unsubscribe(this.channel).catch(() => undefined);
+  }
+
+  /** The client is connected again. */
+  comeBack(): void {
+    if (!this.#isAway) return;
+    this.#isAway = false;
+    const connection = this.#dedicated.client;
+    if (connection && this.#state !== "closed") void this.#enter(connection);
+  }
+
   close(): void {
-    this.#state = "closed";
+    this.suspend();
     this.#dedicated.close();
+  }
+
+  /** The client was ended: nothing arrives until it is connected again and somebody waits, or listens. */
+  suspend(): void {
+    this.#down();
+    this.#state = "closed";
+    this.#dedicated.suspend();
     for (const settle of [...this.#opening]) settle();
   }
 
@@ -179,12 +229,19 @@ export class Inbox {
       else for (const { message: hear } of this.#channels.get(String(channel))?.listeners ?? []) hear(message);
     });
     for (const [name, channel] of this.#channels) void this.#join(connection, name, channel);
-    const answer = await this.#ask(connection, this.channel);
-    if (answer === "broken") return;
-    const isAllowed = answer === "open" && (await this.#mayPublish(this.channel));
-    // Closed, or replaced, while the answers were under way.
-    if (this.#dedicated.client !== connection) return;
-    this.#state = isAllowed ? "open" : "forbidden";
+    await this.#enter(connection);
+  }
+
+  /** Subscribes to the own channel, unless nothing is to be pushed now. */
+  async #enter(connection: NodeClient): Promise<void> {
+    if (this.#isAway) return;
+    const [answer, mayPublish] = await Promise.all([
+      this.#ask(connection, this.channel),
+      this.#mayPublish(this.channel),
+    ]);
+    // Closed, replaced, or left again, while the answers were under way.
+    if (answer === "broken" || this.#isAway || this.#dedicated.client !== connection) return;
+    this.#state = answer === "open" && mayPublish ? "open" : "forbidden";
     this.#dedicated.proven();
     for (const settle of [...this.#opening]) settle();
     for (const listener of this.#resubscribed) listener();
@@ -218,7 +275,10 @@ export class Inbox {
   }
 
   #down(): void {
-    if (this.#state === "open") this.#state = "opening";
+    if (this.#state === "open") {
+      this.#state = "opening";
+      this.#downAt = performance.now();
+    }
     for (const channel of this.#channels.values()) {
       if (channel.state === "down") continue;
       channel.state = "down";

@@ -149,13 +149,18 @@ export class CommandExecutor {
     this.client.off("-node", this.#onDrop);
   }
 
+  /** Whether the owner of a borrowed client has ended it. Only the owner can connect it again. */
+  get isEnded(): boolean {
+    return this.#hasEnded && !isOwned(this.client);
+  }
+
   /** Calls `listener` each time the client became ready again. Returns what takes it off. */
   onReady(listener: () => void): () => void {
     this.#readyListeners.add(listener);
     return () => this.#readyListeners.delete(listener);
   }
 
-  /** Calls `listener` each time the connection was lost. Returns what takes it off. */
+  /** Calls `listener` each time the connection was lost, also when the client ended. Returns what takes it off. */
   onDrop(listener: () => void): () => void {
     this.#dropListeners.add(listener);
     return () => this.#dropListeners.delete(listener);
@@ -276,7 +281,7 @@ export class CommandExecutor {
       const look = (): void => {
         if (isReady(this.client)) settle(true);
         // A borrowed client that ended stays ended; ours is being connected again.
-        else if (this.#hasEnded && !isOwned(this.client)) settle(false);
+        else if (this.isEnded) settle(false);
       };
       const cancelDeadline = atDeadline(call.deadline, () => settle(false));
       const stopListening = onAbort(call.signal, () => {
@@ -306,7 +311,7 @@ export class CommandExecutor {
         cause,
         call.idempotent || call.op !== undefined,
       );
-    if (this.#hasEnded && !isOwned(this.client))
+    if (this.isEnded)
       return new KitUnavailableError(
         `${call.what} was not sent: the client for ${address} has ended${reason}`,
         address,

@@ -12,6 +12,7 @@ import {
   reachable,
   type RedisArgument,
   type RedisLike,
+  unrefSocket,
 } from "../connection/client.js";
 import { atDeadline, Deadline, onAbort } from "../base/deadline.js";
 import { KitClosedError, KitUnavailableError } from "../base/errors.js";
@@ -107,6 +108,11 @@ export class ExclusivePool {
 
   close(): void {
     this.#closed = true;
+    this.suspend();
+  }
+
+  /** The client was ended: so are all connections, also those that are lent, and nobody waits for one any more. */
+  suspend(): void {
     for (const { refuse } of [...this.#queue]) refuse();
     for (const connection of this.#all) this.#discard(connection);
   }
@@ -156,6 +162,7 @@ export class ExclusivePool {
     const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
     const connection = duplicateNode(this.#client, { ...own, ...direct }, address);
     this.#all.add(connection);
+    unrefSocket(connection);
     watchHandshake(connection);
     // ioredis prints errors that nobody listens to, also those of an idle connection.
     connection.on("error", () => undefined);

@@ -14,12 +14,12 @@ end
 -- Two functions: one publishes to an inbox and says whether the message was heard; the other counts the deaf ones met.
 --
 -- Where subscribers may sit on another node (`shared` is 1; empty: to be found out) the count of receivers says nothing,
--- and every message counts as heard. Inbox `-` cannot be told. Waiters of one process share an inbox, so a dead process
--- costs one PUBLISH.
+-- and every message counts as heard. Inboxes `-` and `+` cannot be told; one that is `+` is being opened, and its waiters
+-- ask as soon as it is. Waiters of one process share an inbox, so a dead process costs one PUBLISH.
 local function newTeller(shared)
   local deaf, deafCount = {}, 0
   local function tell(inbox, message)
-    if inbox == '-' or deaf[inbox] then return false end
+    if inbox == '-' or inbox == '+' or deaf[inbox] then return false end
     local receivers = redis.pcall('PUBLISH', inbox, message)
     if type(receivers) == 'number' then
       if receivers > 0 then return true end

@@ -15,6 +15,7 @@ import { mutexWindows, mutexWithFence } from "./mutex.js";
 import {
   type Access,
   type AccessRecord,
+  type CallRecord,
   type Death,
   type LogRecord,
   type RunHistory,
@@ -29,6 +30,8 @@ import {
  * - `L3` a signal aborts before its lease ends, on its holder's own monotonic clock
  * - `L4` a killed holder's lock is granted again within its lease and 10 % and 100 ms, where somebody waits
  * - `L5` nobody but its owner ends or revives a lease
+ * - `L6` a lock that is given back while somebody waits is granted within 10 % of a lease and 100 ms, where no fault is on
+ *   nor was in the second before
  * - `exclusion` while a lease is surely held, nobody else holds the lock
  * - `linearizable` calls, as their callers saw them, are those of a mutex whose fencing tokens grow
  * - `U1` every promise settles by its deadline and 100 ms
@@ -38,7 +41,21 @@ import {
  * - `U5` every error is typed
  */
 export type Law = (typeof laws)[number];
-export const laws = ["L1", "L2", "L3", "L4", "L5", "exclusion", "linearizable", "U1", "U2", "U3", "U4", "U5"] as const;
+export const laws = [
+  "L1",
+  "L2",
+  "L3",
+  "L4",
+  "L5",
+  "L6",
+  "exclusion",
+  "linearizable",
+  "U1",
+  "U2",
+  "U3",
+  "U4",
+  "U5",
+] as const;
 
 export type Violation = AnyViolation<Law>;
 type Judge = AnyJudge<Law>;
@@ -53,6 +70,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
     checkEchoes(run, judge);
     checkMutex(run, judge);
     for (const death of run.deaths) checkRecovery(run, death, judge);
+    checkHandOver(run, judge);
     for (const healedAt of run.heals) checkResumption(run, healedAt, judge);
     for (const what of run.leftovers) judge("U4", what);
     for (const worker of run.workers) {
@@ -254,6 +272,64 @@ const checkRecovery = (run: RunHistory, death: Death, judge: Judge): void => {
   const lateBy = Number(next) / 1_000 - dueAt - stalledByAll(run, death.leaseEndsAt, dueAt);
   const late = `${death.name}: after the death of ${death.worker} it was granted ${lateBy.toFixed(0)} ms too late`;
   judge("L4", lateBy > 0 && late);
+};
+
+interface Release {
+  readonly name: string;
+  readonly fence: bigint;
+  readonly startedAt: number;
+  readonly settledAt: number;
+}
+
+const releasesOf = (run: RunHistory): Release[] =>
+  run.workers.flatMap(({ records }) =>
+    records.flatMap((record) =>
+      record.kind === "call" && record.lease !== undefined && record.result === "released"
+        ? [{ name: record.name, fence: BigInt(record.lease), startedAt: record.startedAt, settledAt: record.settledAt }]
+        : [],
+    ),
+  );
+
+/** Every fencing token that anybody knows of, by name, in order. */
+const fencesOf = (run: RunHistory): Map<string, bigint[]> => {
+  const byName = new Map<string, Set<bigint>>();
+  const add = (name: string, fence: bigint): void => void byName.set(name, (byName.get(name) ?? new Set()).add(fence));
+  for (const [name, accesses] of run.registers) for (const { fence } of accesses) add(name, fence);
+  for (const [name, grants] of grantsOf(run)) for (const { fence } of grants) add(name, fence);
+  for (const { name, fence } of run.deaths) add(name, fence);
+  return new Map(
+    [...byName].map(([name, fences]) => [name, [...fences].toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0))]),
+  );
+};
+
+/** What was asked for in the very moment may have been on its way. */
+const queuedWithinMs = 100;
+
+/** From free to granted. Only where all is calm: otherwise nobody knows who could be told. */
+const checkHandOver = (run: RunHistory, judge: Judge): void => {
+  if (!run.isClockTrue) return;
+  const fences = fencesOf(run);
+  const waits = run.workers.flatMap(({ records }) =>
+    records.filter((record) => record.kind === "call" && record.what === "acquire"),
+  ) as CallRecord[];
+  for (const { name, fence, startedAt, settledAt } of releasesOf(run)) {
+    const dueAt = settledAt + 0.1 * run.leaseMs + lateMs;
+    if (run.outages.some(({ from, to }) => from <= dueAt && startedAt - queuedWithinMs <= to + resumeMs)) continue;
+    const next = fences.get(name)?.find((other) => other > fence);
+    const isWaitedFor = waits.some(
+      (wait) =>
+        wait.name === name &&
+        wait.startedAt < startedAt - queuedWithinMs &&
+        (wait.settledAt > dueAt || (wait.fence !== undefined && BigInt(wait.fence) === next)),
+    );
+    if (!isWaitedFor) continue;
+    const grantedAt = next === undefined ? Infinity : Number(next) / 1_000;
+    const lateBy = grantedAt - dueAt - stalledByAll(run, settledAt, dueAt);
+    judge(
+      "L6",
+      lateBy > 0 && `${name}: given back with ${String(fence)}, it was granted ${lateBy.toFixed(0)} ms too late`,
+    );
+  }
 };
 
 /** What was on its way through the outage is not work that goes on: a lock must have been granted since. */

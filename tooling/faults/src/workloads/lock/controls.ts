@@ -4,8 +4,8 @@ import type { Law } from "./checker.js";
 
 interface LockControl extends Control {
   readonly laws: readonly Law[];
-  /** In the built lock; without it the lock is wrapped, with the lie of the control's own name. */
-  readonly mutation?: Mutation;
+  /** In the built lock; without them the lock is wrapped, with the lie of the control's own name. */
+  readonly mutations?: readonly Mutation[];
   /** @default true; false: the lock is as it should be, and what it guards takes whatever comes. */
   readonly isFenced?: boolean;
 }
@@ -23,17 +23,19 @@ export const lockControls: readonly LockControl[] = [
     laws: ["L5", "exclusion", "linearizable"],
     kind: "2 worker stopped",
     // Whoever calls is the owner.
-    mutation: { script: "release", operands: ["lease", "owner"], lua: "owner = redis.call('GET', lease) or owner" },
+    mutations: [{ script: "release", operands: ["lease", "owner"], lua: "owner = redis.call('GET', lease) or owner" }],
   },
   {
     name: "renew-unowned",
     laws: ["L5"],
     kind: "8 scripts flushed",
-    mutation: {
-      script: "renew",
-      operands: ["leases", "terms"],
-      lua: "for i, lease in ipairs(leases) do terms[2 * i - 1] = redis.call('GET', lease) or terms[2 * i - 1] end",
-    },
+    mutations: [
+      {
+        script: "renew",
+        operands: ["leases", "terms"],
+        lua: "for i, lease in ipairs(leases) do terms[2 * i - 1] = redis.call('GET', lease) or terms[2 * i - 1] end",
+      },
+    ],
   },
   {
     name: "fence-stands-still",
@@ -54,22 +56,36 @@ export const lockControls: readonly LockControl[] = [
     name: "grant-while-held",
     laws: ["exclusion", "linearizable"],
     kind: "8 scripts flushed",
-    mutation: { script: "acquire", operands: ["lease"], lua: "redis.call('DEL', lease)" },
+    mutations: [{ script: "acquire", operands: ["lease"], lua: "redis.call('DEL', lease)" }],
   },
   {
     name: "acquire-forgets-itself",
     laws: ["U2"],
     kind: "27 requests repeated",
-    mutation: {
-      script: "acquire",
-      operands: ["lease", "owner"],
-      lua: "if redis.call('GET', lease) == owner then return { 0, 0, redis.call('PTTL', lease), owner } end",
-    },
+    mutations: [
+      {
+        script: "acquire",
+        operands: ["lease", "owner"],
+        lua: "if redis.call('GET', lease) == owner then return { 0, 0, redis.call('PTTL', lease), owner } end",
+      },
+    ],
+  },
+  {
+    name: "tells-nobody",
+    laws: ["L6"],
+    kind: "8 scripts flushed",
+    // What a waiter's record says of where it listens is lost, whoever writes it.
+    mutations: [
+      { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
+      { script: "beat", operands: ["inbox"], lua: "inbox = '-'" },
+    ],
   },
 ];
 
 /** What the workers of a control import as the lock. */
-export const moduleOf = ({ name, mutation, isFenced = true }: LockControl): string => {
+export const moduleOf = ({ name, mutations, isFenced = true }: LockControl): string => {
   if (!isFenced) return "@kit/lock";
-  return mutation ? builtWith(name, "@kit/lock", "index.js", mutation) : wrappedBy("lock", "wrapped-lock.mjs", name);
+  return mutations
+    ? builtWith(name, "@kit/lock", "index.js", ...mutations)
+    : wrappedBy("lock", "wrapped-lock.mjs", name);
 };

@@ -1,5 +1,5 @@
 import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-laws.js";
-import type { WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** One line of the register's history, in the order in which the server saw it. */
 export interface Access {
@@ -84,6 +84,8 @@ export interface RunHistory extends LeaseRun {
   readonly deaths: readonly Death[];
   /** When nothing was in the way any more, after each outage. Server time, epoch milliseconds. */
   readonly heals: readonly number[];
+  /** When a fault was on. */
+  readonly outages: readonly Span[];
   readonly echoes: readonly Echoed[];
 }
 

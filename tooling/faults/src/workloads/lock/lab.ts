@@ -174,6 +174,7 @@ export class LockLab extends LeaseLab<Holder> {
       workers,
       deaths: this.deaths,
       heals: this.marks.filter(({ name }) => name === undefined).map(({ at }) => at),
+      outages: this.outages,
       dataLosses: this.dataLosses,
       echoes: this.around.tap?.echoes.flatMap(echoOf) ?? [],
       leftovers,

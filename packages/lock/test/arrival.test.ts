@@ -1,0 +1,47 @@
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { callsOf } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { benchOf, enqueue } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+
+describe("the order of arrival at a client's first wait", () => {
+  it("is that of the first command, not that of the connection for pushes", async () => {
+    const holder = await bench.make().acquire(name);
+    const near = bench.on(redis.connect());
+    await (await near.acquire("another")).release();
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50 });
+    redis.defer(() => client.disconnect());
+    const far = bench.on(client);
+    await (await far.acquire("another")).release();
+    proxy.down.latencyMs = 100;
+    const served: string[] = [];
+    const before = await callsOf(redis.server, "evalsha");
+    const first = far.acquire(name).then((lease) => (served.push("far"), lease.release()));
+    await eventually(async () => expect(await callsOf(redis.server, "evalsha")).toBeGreaterThan(before));
+    const second = await enqueue(near, name);
+    const last = second.promise.then((lease) => (served.push("near"), lease.release()));
+    await holder.release();
+    await Promise.all([first, last]);
+    expect(served).toEqual(["far", "near"]);
+  });
+
+  it("is kept where thousands come at once to a lock that nobody has used", async () => {
+    const lock = bench.on(redis.connect());
+    const count = 2_000;
+    const served: number[] = [];
+    await Promise.all(
+      Array.from({ length: count }, async (_, index) => {
+        const lease = await lock.acquire(name);
+        served.push(index);
+        await lease.release();
+      }),
+    );
+    expect(served).toEqual(Array.from({ length: count }, (_, index) => index));
+  });
+});

@@ -1,0 +1,110 @@
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { inboxes, lapse, rejection, timed } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Lease } from "../src/index.js";
+import { benchOf, enqueue } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "chest";
+
+describe("a server that loses its data and all connections at once", () => {
+  it("serves all who wait without a pause, once they are connected again", async () => {
+    const clients = [redis.connect(), redis.connect()];
+    const holder = await bench.make().acquire(name);
+    const locks = clients.map((client) => bench.on(client));
+    const sections = locks.flatMap((lock) =>
+      Array.from({ length: 20 }, () => lock.acquire(name).then((lease) => lease.release())),
+    );
+    await bench.untilWaiting(name, sections.length);
+    // In one step, so that nobody asks in between.
+    await redis.server.call("MULTI");
+    await redis.server.call("FLUSHALL");
+    await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    await redis.server.call("CLIENT", "KILL", "TYPE", "pubsub");
+    await redis.server.call("EXEC");
+    // One waiter would come each two seconds if none could be told.
+    const { awakeMs } = await timed(Promise.all(sections));
+    expect(awakeMs).toBeLessThan(5_000);
+    expect(await holder.release()).toBe("not-held");
+  });
+});
+
+describe("a client that its owner ends", () => {
+  it("rejects who waits, and serves again once it is connected again", async () => {
+    const client = redis.connect();
+    const lock = bench.on(client);
+    const holder = await bench.make().acquire(name);
+    const waiters = [await enqueue(lock, name), await enqueue(lock, name)];
+    const refused = Promise.all(waiters.map(({ promise }) => rejection(promise)));
+    client.disconnect();
+    const error = { code: "KIT_CLOSED", message: "The client is closed" };
+    expect(await refused).toMatchObject([error, error]);
+    await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(0));
+    await client.connect();
+    const waiter = await enqueue(lock, name);
+    await holder.release();
+    expect(await (await waiter.promise).release()).toBe("released");
+  });
+});
+
+describe("a lease that has ended before it is given back", () => {
+  const ends: Record<string, (lease: Lease) => Promise<unknown>> = {
+    "was deleted": () => bench.db.del(bench.keysOf(name).lease),
+    "ran out": () => lapse(bench.db, bench.keysOf(name).lease),
+    "was given back by another handle": async (lease) => await (await bench.make().resume(lease.serialise())).release(),
+    "was given back by another handle, to one who waited": async (lease) => {
+      const next = await enqueue(bench.on(redis.connect()), name);
+      await (await bench.make().resume(lease.serialise())).release();
+      await next.promise;
+    },
+  };
+
+  it.each(Object.keys(ends))("is not held, where it %s", async (how) => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name);
+    await ends[how]!(lease);
+    expect(await lease.release()).toBe("not-held");
+  });
+
+  it.each(Object.keys(ends))("makes using() reject, where it %s", async (how) => {
+    const lock = bench.make();
+    const error = await rejection(lock.using(name, (lease) => ends[how]!(lease)));
+    expect(error).toMatchObject({ code: "KIT_LOCK_LOST", reason: "expired" });
+  });
+});
+
+describe("a waiter whose client has lost its connection", () => {
+  it("is passed over, since it could not give the lock back, and keeps its place", async () => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const away = new Redis({
+      port: proxy.port,
+      disconnectTimeout: 50,
+      retryStrategy: () => 20,
+      maxRetriesPerRequest: null,
+    });
+    away.on("error", () => undefined);
+    redis.defer(() => away.disconnect());
+    const here = bench.on(redis.connect());
+    const holder = await bench.make().acquire(name);
+    const first = await enqueue(bench.on(away), name);
+    const second = await enqueue(here, name);
+    const third = await enqueue(here, name);
+    // The connection for pushes lives on.
+    proxy.refuse = true;
+    await redis.server.call("CLIENT", "KILL", "ID", String(await away.client("ID")));
+    await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(1));
+    await holder.release();
+    const lease = await second.promise;
+    expect(first.isSettled).toBe(false);
+    proxy.refuse = false;
+    await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(2));
+    await lease.release();
+    const late = await first.promise;
+    expect(third.isSettled).toBe(false);
+    await late.release();
+    await (await third.promise).release();
+  });
+});
