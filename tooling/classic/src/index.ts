@@ -10,6 +10,7 @@ export {
 } from "./autocomplete.js";
 export { type ClassicConnections, redisConnection } from "./component.js";
 export { ClassicConfigs, configKey, setConfig } from "./configuration.js";
+export { type ClassicCity, findCity, importCities, importIps, ipToScore } from "./geoip.js";
 export { type ClassicKeys, classicKeys } from "./keys.js";
 export {
   acquireLock,

@@ -42,6 +42,10 @@ export interface ClassicKeys {
   summary(context: string, type: string): string;
   /** ZSET, context scored by its average access time in seconds. */
   readonly slowest: string;
+  /** ZSET, `<city id>_<row>` scored by the first address of a range. */
+  readonly ipToCity: string;
+  /** hash, city id to city, region and country as JSON. */
+  readonly cities: string;
 }
 
 /**
@@ -72,5 +76,7 @@ export function classicKeys(prefix = ""): ClassicKeys {
     counter: (precision, name) => `${prefix}count:${String(precision)}:${name}`,
     summary: (context, type) => `${prefix}stats:${context}:${type}`,
     slowest: `${prefix}slowest:AccessTime`,
+    ipToCity: `${prefix}ip2cityid:`,
+    cities: `${prefix}cityid2city:`,
   };
 }

@@ -1,0 +1,205 @@
+/** An address as a number: 32 bits of IPv4, or 128 bits of IPv6. */
+export type Address = { readonly family: 4; readonly value: number } | { readonly family: 6; readonly value: bigint };
+
+/** What the caller may give as an address: text, 4 or 16 bytes, a number (IPv4) or a bigint (IPv6). */
+export type AddressInput = string | Uint8Array | number | bigint;
+
+/** Why a special-purpose address has no place: the registries of RFC 6890 and what followed it. */
+export type ReservedClass =
+  | "unspecified"
+  | "loopback"
+  | "private"
+  | "shared"
+  | "link-local"
+  | "documentation"
+  | "benchmark"
+  | "multicast"
+  | "reserved";
+
+export const maxV4 = 0xffff_ffff;
+export const maxV6: bigint = (1n << 128n) - 1n;
+
+/** The longest spelling, with a zone and a port; anything longer is refused unread. */
+const longestText = 100;
+const dot = 0x2e;
+const zero = 0x30;
+
+/** The value of dotted decimal text, four parts of 0 to 255 without leading zeros; -1: it is something else. */
+export const parseV4 = (text: string): number => {
+  let value = 0;
+  let part = -1;
+  let parts = 0;
+  for (let index = 0; index <= text.length; index++) {
+    const code = index === text.length ? dot : text.charCodeAt(index);
+    if (code === dot) {
+      if (part < 0) return -1;
+      value = value * 256 + part;
+      parts++;
+      part = -1;
+    } else {
+      const digit = code - zero;
+      // A leading zero means octal to some programs and decimal to others: neither is guessed.
+      if (digit < 0 || digit > 9 || part === 0) return -1;
+      part = part < 0 ? digit : part * 10 + digit;
+      if (part > 255) return -1;
+    }
+  }
+  return parts === 4 ? value : -1;
+};
+
+const group = /^[0-9a-f]{1,4}$/i;
+
+/** The sixteen-bit groups of one side of `::`; undefined: it is not IPv6. */
+const groupsOf = (text: string): number[] | undefined => {
+  if (text === "") return [];
+  const parts = text.split(":");
+  const groups: number[] = [];
+  for (const [index, part] of parts.entries()) {
+    if (group.test(part)) {
+      groups.push(Number.parseInt(part, 16));
+      continue;
+    }
+    const v4 = index === parts.length - 1 ? parseV4(part) : -1;
+    if (v4 < 0) return undefined;
+    groups.push(v4 >>> 16, v4 & 0xffff);
+  }
+  return groups;
+};
+
+/** The value of IPv6 text (RFC 4291, section 2.2) without zone; -1n: it is something else. */
+export const parseV6 = (text: string): bigint => {
+  const sides = text.split("::");
+  const [left, right] = sides.map(groupsOf);
+  if (sides.length > 2 || !left || (sides.length === 2 && !right)) return -1n;
+  // An IPv4 tail ends the address: it cannot stand before `::`.
+  if (sides.length === 2 && sides[0]?.includes(".")) return -1n;
+  const missing = 8 - left.length - (right?.length ?? 0);
+  if (right ? missing < 1 : missing !== 0) return -1n;
+  const groups = right ? [...left, ...Array<number>(missing).fill(0), ...right] : left;
+  let value = 0n;
+  for (let index = 0; index < 8; index += 2)
+    value = (value << 32n) | BigInt((groups[index] ?? 0) * 65_536 + (groups[index + 1] ?? 0));
+  return value;
+};
+
+const v4 = (value: number): Address | undefined => (value < 0 ? undefined : { family: 4, value });
+const v6 = (value: bigint): Address | undefined => (value < 0n ? undefined : { family: 6, value });
+const isPort = (text: string): boolean => /^\d{1,5}$/.test(text) && Number(text) <= 65_535;
+const withoutZone = (text: string): string => text.replace(/%[^\s[\]%/]+$/, "");
+
+const parseText = (text: string): Address | undefined => {
+  if (text.length > longestText) return undefined;
+  const colon = text.indexOf(":");
+  if (colon < 0) return v4(parseV4(text));
+  const [, bracketed, port] = /^\[([^[\]]+)\](?::(.*))?$/.exec(text) ?? [];
+  if (bracketed !== undefined)
+    return port === undefined || isPort(port) ? v6(parseV6(withoutZone(bracketed))) : undefined;
+  if (!text.includes(":", colon + 1))
+    return isPort(text.slice(colon + 1)) ? v4(parseV4(text.slice(0, colon))) : undefined;
+  return v6(parseV6(withoutZone(text)));
+};
+
+const parseBytes = (bytes: Uint8Array): Address | undefined => {
+  let value = 0n;
+  for (const byte of bytes) value = (value << 8n) | BigInt(byte);
+  if (bytes.length === 4) return { family: 4, value: Number(value) };
+  return bytes.length === 16 ? { family: 6, value } : undefined;
+};
+
+/** Reads an address in any of its forms; undefined: it is none. Never throws, and never guesses. */
+export const parseAddress = (input: AddressInput): Address | undefined => {
+  if (typeof input === "string") return parseText(input);
+  if (typeof input === "number")
+    return Number.isInteger(input) && input >= 0 && input <= maxV4 ? { family: 4, value: input } : undefined;
+  if (typeof input === "bigint") return input >= 0n && input <= maxV6 ? { family: 6, value: input } : undefined;
+  return input instanceof Uint8Array && input.length <= 16 ? parseBytes(input) : undefined;
+};
+
+const low32 = (value: bigint): number => Number(BigInt.asUintN(32, value));
+const mapped = 0xffffn;
+const nat64 = 0x64_ff9b_0000_0000_0000_0000n;
+
+/**
+ * The address that is looked up: of IPv6 that carries an IPv4 address, that one. These are IPv4-mapped (`::ffff:0:0/96`),
+ * NAT64 (`64:ff9b::/96`), 6to4 (`2002::/16`), and Teredo (`2001::/32`), of which it is the client's.
+ */
+export const effectiveAddress = (address: Address): Address => {
+  if (address.family === 4) return address;
+  const { value } = address;
+  const high96 = value >> 32n;
+  if (high96 === mapped || high96 === nat64) return { family: 4, value: low32(value) };
+  if (value >> 112n === 0x2002n) return { family: 4, value: low32(value >> 80n) };
+  // RFC 4380, section 4: the client's address with each bit inverted.
+  if (value >> 96n === 0x2001_0000n) return { family: 4, value: ~low32(value) >>> 0 };
+  return address;
+};
+
+const formatV4 = (value: number): string =>
+  `${String(value >>> 24)}.${String((value >>> 16) & 255)}.${String((value >>> 8) & 255)}.${String(value & 255)}`;
+
+/** RFC 5952: lower case, no leading zeros, the longest run of zero groups as `::`. */
+const formatV6 = (value: bigint): string => {
+  const groups = Array.from({ length: 8 }, (_, index) =>
+    Number(BigInt.asUintN(16, value >> BigInt(112 - 16 * index))).toString(16),
+  );
+  let [from, length] = [0, 1];
+  for (let start = 0; start < 8; start++) {
+    let end = start;
+    while (groups[end] === "0") end++;
+    if (end - start > length) [from, length] = [start, end - start];
+  }
+  if (length < 2) return groups.join(":");
+  return `${groups.slice(0, from).join(":")}::${groups.slice(from + length).join(":")}`;
+};
+
+/** The usual spelling of an address. */
+export const formatAddress = (family: 4 | 6, value: number | bigint): string =>
+  family === 4 ? formatV4(Number(value)) : formatV6(BigInt(value));
+
+/** First and last address of a network. */
+export type Span =
+  | { readonly family: 4; readonly first: number; readonly last: number }
+  | { readonly family: 6; readonly first: bigint; readonly last: bigint };
+
+/** Reads `address/length`; a text: what is wrong with it. */
+export const parseNetwork = (text: string): Span | string => {
+  const slash = text.indexOf("/");
+  const lengthText = text.slice(slash + 1);
+  const base = slash < 0 ? undefined : plainAddress(text.slice(0, slash));
+  if (!base || !/^(0|[1-9]\d{0,2})$/.test(lengthText)) return "is not a network such as 192.0.2.0/24";
+  const length = Number(lengthText);
+  if (length > (base.family === 4 ? 32 : 128)) return `has a prefix longer than an IPv${String(base.family)} address`;
+  const hasHostBits = "has bits set beyond its prefix";
+  if (base.family === 4) {
+    const size = 2 ** (32 - length);
+    return base.value % size === 0 ? { family: 4, first: base.value, last: base.value + size - 1 } : hasHostBits;
+  }
+  const size = 1n << BigInt(128 - length);
+  return base.value % size === 0n ? { family: 6, first: base.value, last: base.value + size - 1n } : hasHostBits;
+};
+
+/** An address as data files have it: no port, no brackets, no zone. */
+export const plainAddress = (text: string): Address | undefined =>
+  text.length > longestText ? undefined : text.includes(":") ? v6(parseV6(text)) : v4(parseV4(text));
+
+const reservedNetworks: readonly (readonly [ReservedClass, ...string[]])[] = [
+  ["unspecified", "0.0.0.0/8", "::/128"],
+  ["loopback", "127.0.0.0/8", "::1/128"],
+  ["private", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"],
+  ["shared", "100.64.0.0/10"],
+  ["link-local", "169.254.0.0/16", "fe80::/10"],
+  ["documentation", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"],
+  ["benchmark", "198.18.0.0/15", "2001:2::/48"],
+  ["multicast", "224.0.0.0/4", "ff00::/8"],
+  // The last two: all IPv6 outside of 2000::/3, the only part that is given out.
+  ["reserved", "192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4", "::/3", "4000::/2", "8000::/1"],
+];
+let reservedSpans: readonly (readonly [ReservedClass, Span])[] | undefined;
+
+/** The special purpose of an address; undefined: it is an ordinary one. */
+export const reservedClass = ({ family, value }: Address): ReservedClass | undefined => {
+  reservedSpans ??= reservedNetworks.flatMap(([name, ...networks]) =>
+    networks.map((network) => [name, parseNetwork(network) as Span] as const),
+  );
+  return reservedSpans.find(([, span]) => span.family === family && span.first <= value && value <= span.last)?.[0];
+};

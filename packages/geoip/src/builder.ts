@@ -1,0 +1,186 @@
+import type { RedisArgument } from "@kit/core";
+import { newToken } from "@kit/core/toolkit";
+import type { Part } from "./keys.js";
+import { encodeFence, encodePage, fieldsPerShard, recordsPerPage, sealed } from "./pages.js";
+import type { NamesByLocale, Place, StoredNames, StoredPlace } from "./place.js";
+import { RangeFolder } from "./ranges.js";
+import type { ActivateOptions, GeoIpStore, Manifest } from "./store.js";
+
+/** Entries of one block of places, and of names: a block is what one miss of a reader fetches. */
+export const entriesPerBlock: Readonly<Record<"places" | "names", number>> = { places: 64, names: 32 };
+/** Shards under way at a time: they bound what an importer holds. */
+const maxInFlight = 4;
+
+/** Collects the fields of one part, and hands over full shards. */
+class ShardWriter {
+  count = 0;
+  #fields: RedisArgument[] = [];
+  readonly #send: (shard: number, fields: RedisArgument[]) => void;
+
+  constructor(send: (shard: number, fields: RedisArgument[]) => void) {
+    this.#send = send;
+  }
+
+  add(bytes: Buffer): void {
+    this.#fields.push(this.count % fieldsPerShard, bytes);
+    if (++this.count % fieldsPerShard === 0) this.flush();
+  }
+
+  flush(): void {
+    if (this.#fields.length === 0) return;
+    this.#send(Math.floor((this.count - 1) / fieldsPerShard), this.#fields);
+    this.#fields = [];
+  }
+}
+
+/** Collects records of one family into pages. */
+class PageWriter {
+  readonly fence: (number | bigint)[] = [];
+  readonly #family: 4 | 6;
+  readonly #shards: ShardWriter;
+  #starts: (number | bigint)[] = [];
+  #places: number[] = [];
+
+  constructor(family: 4 | 6, shards: ShardWriter) {
+    this.#family = family;
+    this.#shards = shards;
+  }
+
+  add(first: number | bigint, place: number): void {
+    this.#starts.push(first);
+    this.#places.push(place);
+    if (this.#starts.length === recordsPerPage) this.flush();
+  }
+
+  flush(): void {
+    const [first] = this.#starts;
+    if (first === undefined) return;
+    this.fence.push(first);
+    this.#shards.add(encodePage(this.#family, this.#starts, this.#places));
+    this.#starts = [];
+    this.#places = [];
+  }
+}
+
+/** Collects entries into blocks, and gives each a number from 1. */
+class BlockWriter {
+  count = 0;
+  readonly #shards: ShardWriter;
+  readonly #size: number;
+  #entries: string[] = [];
+
+  constructor(shards: ShardWriter, size: number) {
+    this.#shards = shards;
+    this.#size = size;
+  }
+
+  add(entry: StoredPlace | StoredNames): number {
+    this.#entries.push(JSON.stringify(entry));
+    if (this.#entries.length === this.#size) this.flush();
+    return ++this.count;
+  }
+
+  flush(): void {
+    if (this.#entries.length === 0) return;
+    this.#shards.add(sealed(Buffer.from(`[${this.#entries.join(",")}]`)));
+    this.#entries = [];
+  }
+}
+
+/** Builds one version of a database: packs what a source reads, and stages it while it reads on. */
+export class VersionBuilder {
+  readonly version: string = newToken().replaceAll("-", "").slice(0, 12);
+  /** Every key that was, or may have been, written. */
+  readonly stagedKeys: Set<string> = new Set();
+  readonly #store: GeoIpStore;
+  readonly #options: ActivateOptions;
+  readonly #signal: AbortSignal | undefined;
+  readonly #shards: Readonly<Record<Part, ShardWriter>>;
+  readonly #pages: { readonly v4: PageWriter; readonly v6: PageWriter };
+  readonly #places: BlockWriter;
+  readonly #names: BlockWriter;
+  readonly #inFlight = new Set<Promise<void>>();
+  #failure: { readonly error: unknown } | undefined;
+  readonly v4: RangeFolder<number>;
+  readonly v6: RangeFolder<bigint>;
+
+  constructor(store: GeoIpStore, options: ActivateOptions, signal: AbortSignal | undefined) {
+    this.#store = store;
+    this.#options = options;
+    this.#signal = signal;
+    const shards = (part: Part): ShardWriter =>
+      new ShardWriter((shard, fields) => this.#stage(store.keys.shard(this.version, part, shard), fields));
+    this.#shards = { v4: shards("v4"), v6: shards("v6"), places: shards("places"), names: shards("names") };
+    this.#pages = { v4: new PageWriter(4, this.#shards.v4), v6: new PageWriter(6, this.#shards.v6) };
+    this.#places = new BlockWriter(this.#shards.places, entriesPerBlock.places);
+    this.#names = new BlockWriter(this.#shards.names, entriesPerBlock.names);
+    this.v4 = RangeFolder.v4((first, place) => this.#pages.v4.add(first, place));
+    this.v6 = RangeFolder.v6((first, place) => this.#pages.v6.add(first, place));
+  }
+
+  /** The number of a new place. */
+  place(place: Place, of: number, names?: NamesByLocale): number {
+    return this.#places.add({ of, place, names });
+  }
+
+  /** Different places so far. */
+  get places(): number {
+    return this.#places.count;
+  }
+
+  /** The number of new names. */
+  names(names: StoredNames): number {
+    return this.#names.add(names);
+  }
+
+  /** Resolves when little enough is under way to read on. */
+  async ready(): Promise<void> {
+    this.#check();
+    while (this.#inFlight.size >= maxInFlight) {
+      await Promise.race(this.#inFlight);
+      this.#check();
+    }
+  }
+
+  /** Stages the rest, and at last the record of the version. */
+  async finish(facts: Omit<Manifest, "layout" | "version" | "ranges" | "fields">): Promise<Manifest> {
+    this.v4.finish();
+    this.v6.finish();
+    for (const writer of [this.#pages.v4, this.#pages.v6, this.#places, this.#names]) writer.flush();
+    const { v4, v6, places, names } = this.#shards;
+    for (const writer of [v4, v6, places, names]) writer.flush();
+    while (this.#inFlight.size > 0) await Promise.race(this.#inFlight);
+    this.#check();
+    const manifest: Manifest = {
+      layout: 1,
+      version: this.version,
+      ...facts,
+      ranges: { v4: this.v4.count, v6: this.v6.count },
+      fields: { v4: v4.count, v6: v6.count, places: places.count, names: names.count },
+    };
+    const fences = ["fence4", encodeFence(4, this.#pages.v4.fence), "fence6", encodeFence(6, this.#pages.v6.fence)];
+    this.#stage(this.#store.keys.version(this.version), ["manifest", JSON.stringify(manifest), ...fences]);
+    await Promise.all(this.#inFlight);
+    this.#check();
+    return manifest;
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#inFlight);
+  }
+
+  #stage(key: string, fields: readonly RedisArgument[]): void {
+    this.stagedKeys.add(key);
+    const sending = this.#store
+      .stage(key, fields, this.#options, this.#signal)
+      .catch((error: unknown) => void (this.#failure ??= { error }))
+      .finally(() => this.#inFlight.delete(sending));
+    this.#inFlight.add(sending);
+  }
+
+  #check(): void {
+    if (this.#failure) throw this.#failure.error;
+    this.#signal?.throwIfAborted();
+  }
+}

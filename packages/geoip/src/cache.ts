@@ -1,0 +1,56 @@
+/**
+ * Values that can be fetched again, at most about `max` of them: the ones that were not used lately go first. Two
+ * generations instead of a list: a hit is one look into a Map and moves nothing.
+ */
+export class Cache<Value> {
+  readonly #half: number;
+  readonly #fetch: (number: number) => Promise<Value>;
+  readonly #fetching = new Map<number, Promise<Value>>();
+  #young = new Map<number, Value>();
+  #old = new Map<number, Value>();
+
+  constructor(max: number, fetch: (number: number) => Promise<Value>) {
+    this.#half = Math.max(1, Math.ceil(max / 2));
+    this.#fetch = fetch;
+  }
+
+  get size(): number {
+    return this.#young.size + this.#old.size;
+  }
+
+  get(number: number): Value | undefined {
+    const young = this.#young.get(number);
+    if (young !== undefined) return young;
+    const old = this.#old.get(number);
+    if (old !== undefined) {
+      this.#old.delete(number);
+      this.set(number, old);
+    }
+    return old;
+  }
+
+  set(number: number, value: Value): void {
+    if (this.#young.size >= this.#half) {
+      this.#old = this.#young;
+      this.#young = new Map();
+    }
+    this.#young.set(number, value);
+  }
+
+  /** The value, fetched once however many ask for it at the same time. */
+  load(number: number): Promise<Value> {
+    const value = this.get(number);
+    if (value !== undefined) return Promise.resolve(value);
+    let fetching = this.#fetching.get(number);
+    if (!fetching) {
+      fetching = this.#fetch(number)
+        .then((fetched) => {
+          this.set(number, fetched);
+          return fetched;
+        })
+        .finally(() => this.#fetching.delete(number));
+      this.#fetching.set(number, fetching);
+    }
+    return fetching;
+  }
+}

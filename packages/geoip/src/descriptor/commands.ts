@@ -1,0 +1,123 @@
+import { createReadStream } from "node:fs";
+import { createInterface } from "node:readline";
+import { createGunzip } from "node:zlib";
+import type { CliCommand, Facts } from "@kit/core/toolkit";
+import { parseAddress } from "../address.js";
+import { createGeoIp, dbIp, geoLite2, importGeoIp, type GeoIpSource, type Lookup, rollbackGeoIp } from "../index.js";
+
+const databaseArgument = { name: "database", about: "the database's name" } as const;
+
+type FileKind = "blocks" | "locations" | "dbip";
+
+/** What a file is, by its first line: DB-IP's have no header and begin with an address. */
+const kindOf = async (path: string): Promise<FileKind> => {
+  const file = createReadStream(path);
+  const input = path.endsWith(".gz") ? file.pipe(createGunzip()) : file;
+  let first = "";
+  try {
+    for await (const line of createInterface({ input, crlfDelay: Infinity })) {
+      first = line.replace(/^\uFEFF/, "");
+      break;
+    }
+  } finally {
+    file.destroy();
+  }
+  if (/\blocale_code\b/.test(first)) return "locations";
+  if (/\bnetwork\b/.test(first)) return "blocks";
+  if (parseAddress(first.split(",")[0]?.replaceAll('"', "") ?? "")) return "dbip";
+  throw new RangeError(`${path} is neither a GeoLite2 file nor one of DB-IP`);
+};
+
+const sourceOf = async (paths: readonly string[], locales: readonly string[] | undefined): Promise<GeoIpSource> => {
+  const kinds = await Promise.all(paths.map(kindOf));
+  const of = (kind: FileKind): string[] => paths.filter((_, index) => kinds[index] === kind);
+  const [blocks, locations, others] = [of("blocks"), of("locations"), of("dbip")];
+  if (others.length > 0 && others.length < paths.length)
+    throw new RangeError("Files of GeoLite2 and of DB-IP cannot be one database");
+  return others.length > 0 ? dbIp(...others) : geoLite2({ blocks, locations, locales });
+};
+
+const instantOf = (text: string | undefined): number | undefined => {
+  if (text === undefined) return undefined;
+  const at = Date.parse(text);
+  if (Number.isNaN(at)) throw new RangeError("Expected --built to be a date such as 2026-11-20");
+  return at;
+};
+
+/** Rows between two lines about how far it is. */
+const rowsPerNote = 500_000;
+
+export const importCommand: CliCommand = {
+  path: "geoip import",
+  about: "import a database from CSV files of GeoLite2 or DB-IP, in place of the version before",
+  args: [
+    databaseArgument,
+    { name: "files", about: "blocks and locations of GeoLite2, or files of DB-IP", count: "many" },
+  ],
+  options: [
+    { name: "locales", about: "which languages of names to keep: de,en", takes: "text" },
+    { name: "built", about: "when the vendor made the data: 2026-11-20", takes: "text" },
+    { name: "attribution", about: "the text that the licence of the data asks for", takes: "text" },
+    { name: "min-ranges", about: "refuse fewer ranges: the files may have been cut off", takes: "integer" },
+  ],
+  run: async ({ redis, prefix, text, integer, output, signal }, database: string, ...files: string[]) => {
+    const source = await sourceOf(files, text("locales")?.split(","));
+    let noted = 0;
+    const result = await importGeoIp(redis, database, source, {
+      prefix,
+      signal,
+      builtAt: instantOf(text("built")),
+      attribution: text("attribution"),
+      minRanges: integer("min-ranges"),
+      onProgress: ({ file, ranges }) => {
+        if (ranges - noted < rowsPerNote) return;
+        noted = ranges;
+        void output.note(`${file}: ${String(ranges)} ranges so far`);
+      },
+    });
+    const { version, format, ranges, places } = result;
+    const facts: Facts = [
+      ["database", database],
+      ["version", version],
+      ["format", format],
+      ["ranges", `${String(ranges.v4)} of IPv4, ${String(ranges.v6)} of IPv6`],
+      ["places", String(places)],
+    ];
+    await output.report({ data: { database, ...result }, facts });
+  },
+};
+
+const lineOf = (address: string, { place, none }: Lookup): string => {
+  if (!place) return `${address}  none: ${none}`;
+  const { cityName, regionName, countryName, country, asn, organisation } = place;
+  const parts = [cityName, regionName, countryName ?? country, asn === undefined ? undefined : `AS${String(asn)}`];
+  return `${address}  ${[...parts, organisation].filter((part) => part !== undefined).join(", ")}`;
+};
+
+export const lookupCommand: CliCommand = {
+  path: "geoip lookup",
+  about: "look addresses up",
+  args: [databaseArgument, { name: "addresses", about: "IPv4 or IPv6", count: "many" }],
+  options: [{ name: "locales", about: "languages of names, the preferred one first: de,en", takes: "text" }],
+  run: async ({ redis, prefix, text, output }, database: string, ...addresses: string[]) => {
+    const reader = createGeoIp(redis, database, { prefix, locales: text("locales")?.split(",") });
+    try {
+      for (const address of addresses) {
+        const found = await reader.lookup(address);
+        await output.line({ address, ...found }, lineOf(address, found));
+      }
+    } finally {
+      await reader.close();
+    }
+  },
+};
+
+export const rollbackCommand: CliCommand = {
+  path: "geoip rollback",
+  about: "let the version serve again that served before",
+  args: [databaseArgument],
+  run: async ({ redis, prefix, output }, database: string) => {
+    const version = await rollbackGeoIp(redis, database, { prefix });
+    await output.report({ data: { database, version }, facts: [["version", version]] });
+  },
+};

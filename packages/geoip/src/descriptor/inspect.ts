@@ -1,0 +1,34 @@
+import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { createGeoIp, type DatabaseInfo } from "../index.js";
+import { geoIpKeys } from "../keys.js";
+
+const dayMs = 86_400_000;
+const ageText = (ms: number): string => (ms < dayMs ? secondsText(ms) : `${String(Math.floor(ms / dayMs))} days`);
+const instantText = (at: number | null): string => (at === null ? "not said" : new Date(at).toISOString());
+
+const factsOf = (info: DatabaseInfo): Facts => [
+  ["database", info.database],
+  ["version", info.version],
+  ["format", info.format],
+  ["age", `${ageText(info.ageMs)}, built ${instantText(info.builtAt)}, imported ${instantText(info.importedAt)}`],
+  ["ranges", `${String(info.ranges.v4)} of IPv4, ${String(info.ranges.v6)} of IPv6, in ${String(info.pages)} pages`],
+  ["locales", info.locales.length === 0 ? "none" : info.locales.join(", ")],
+  ["attribution", info.attribution ?? "not said"],
+  ["previous", info.previous ?? "none is kept"],
+];
+
+export const geoIpInspector: Inspector = {
+  thing: "geoip",
+  about: "a database of addresses: its version, age and size",
+  args: [{ name: "database", about: "the database's name" }],
+  look: async ({ redis, prefix }, database: string) => {
+    const reader = createGeoIp(redis, database, { prefix });
+    try {
+      const data = await reader.info();
+      return { data, facts: factsOf(data) };
+    } finally {
+      await reader.close();
+    }
+  },
+  keys: (prefix, database: string) => [geoIpKeys(prefix, database).current],
+};

@@ -1,0 +1,106 @@
+import { KitError } from "@kit/core";
+
+/**
+ * Codes of this package's own errors.
+ *
+ * - `KIT_GEOIP_IMPORT`: the input is malformed; the old version keeps serving
+ * - `KIT_GEOIP_STAGING`: the import took longer than its data was kept; the old version keeps serving
+ * - `KIT_GEOIP_NO_VERSION`: nothing was imported yet, or there is no earlier version
+ * - `KIT_GEOIP_CORRUPT`: a part of the stored data is missing or damaged
+ * - `KIT_GEOIP_STALE`: the data is older than `maxAgeMs`
+ * - `KIT_GEOIP_NOT_LOADED`: `lookupSync()` before `ready()`, or in another mode than `local`
+ */
+export type GeoIpErrorCode =
+  | "KIT_GEOIP_IMPORT"
+  | "KIT_GEOIP_STAGING"
+  | "KIT_GEOIP_NO_VERSION"
+  | "KIT_GEOIP_CORRUPT"
+  | "KIT_GEOIP_STALE"
+  | "KIT_GEOIP_NOT_LOADED";
+
+/** Where in the input something is wrong. */
+export interface ImportPosition {
+  readonly file: string;
+  /** Counted from 1, the header included; undefined: the file as a whole. */
+  readonly row?: number | undefined;
+  readonly column?: string | undefined;
+}
+
+/** The input is malformed. Nothing of this import is or was visible, and the old version keeps serving. */
+export class GeoIpImportError extends KitError {
+  override name = "GeoIpImportError";
+  readonly file: string;
+  readonly row: number | undefined;
+  readonly column: string | undefined;
+
+  constructor({ file, row, column }: ImportPosition, problem: string, cause?: unknown) {
+    const place = [
+      file,
+      ...(row === undefined ? [] : [`row ${String(row)}`]),
+      ...(column === undefined ? [] : [`column ${column}`]),
+    ];
+    super("KIT_GEOIP_IMPORT", `${place.join(", ")}: ${problem}`, { cause });
+    this.file = file;
+    this.row = row;
+    this.column = column;
+  }
+}
+
+/** The import was not finished within `stagingMs`, and parts of its data have expired. The old version keeps serving. */
+export class GeoIpStagingError extends KitError {
+  override name = "GeoIpStagingError";
+
+  constructor(database: string) {
+    super(
+      "KIT_GEOIP_STAGING",
+      `A new version of ${database} has lost data before it was complete: stagingMs is too short, or the server evicts keys`,
+      { retryable: true },
+    );
+  }
+}
+
+/** There is no such version: nothing was imported yet, or the earlier version is gone. */
+export class GeoIpNoVersionError extends KitError {
+  override name = "GeoIpNoVersionError";
+  readonly database: string;
+
+  constructor(database: string, problem: string) {
+    super("KIT_GEOIP_NO_VERSION", `Database ${database} ${problem}`);
+    this.database = database;
+  }
+}
+
+/** A part of the serving version is missing (deleted, evicted) or damaged. An import brings all of it back. */
+export class GeoIpCorruptError extends KitError {
+  override name = "GeoIpCorruptError";
+  readonly database: string;
+  readonly version: string;
+
+  constructor(database: string, version: string, part: string) {
+    super("KIT_GEOIP_CORRUPT", `Database ${database}, version ${version}: ${part} is missing or damaged`);
+    this.database = database;
+    this.version = version;
+  }
+}
+
+/** The data is older than `maxAgeMs`, and `onStale` is `"refuse"`. */
+export class GeoIpStaleError extends KitError {
+  override name = "GeoIpStaleError";
+  readonly database: string;
+  readonly ageMs: number;
+
+  constructor(database: string, ageMs: number) {
+    super("KIT_GEOIP_STALE", `The data of ${database} is ${String(Math.floor(ageMs / 86_400_000))} days old`);
+    this.database = database;
+    this.ageMs = ageMs;
+  }
+}
+
+/** A synchronous look-up needs `mode: "local"` and an awaited `ready()`. */
+export class GeoIpNotLoadedError extends KitError {
+  override name = "GeoIpNotLoadedError";
+
+  constructor(database: string) {
+    super("KIT_GEOIP_NOT_LOADED", `Database ${database} is not loaded: lookupSync() needs mode "local" and ready()`);
+  }
+}

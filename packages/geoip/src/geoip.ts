@@ -1,0 +1,365 @@
+import { KitClosedError, KitError, type RedisLike } from "@kit/core";
+import { TypedEmitter } from "@kit/core/toolkit";
+import {
+  type Address,
+  type AddressInput,
+  effectiveAddress,
+  formatAddress,
+  parseAddress,
+  type ReservedClass,
+  reservedClass,
+} from "./address.js";
+import { GeoIpCorruptError, GeoIpNotLoadedError, GeoIpNoVersionError, GeoIpStaleError } from "./errors.js";
+import {
+  checkCloseOptions,
+  type CloseOptions,
+  type GeoIpOptions,
+  type GeoIpSettings,
+  geoIpSettings,
+} from "./options.js";
+import type { Place } from "./place.js";
+import { type Found, Release } from "./release.js";
+import type { Head } from "./scripts/index.js";
+import { GeoIpStore, type Manifest } from "./store.js";
+
+/** An address that has a place. */
+export interface Located {
+  readonly place: Place;
+  readonly none: null;
+  /** First and last address of the range around the address that has this place. */
+  readonly first: string;
+  readonly last: string;
+  /** The version that answered. */
+  readonly version: string;
+}
+
+/** An address that has none. */
+export interface NotLocated {
+  readonly place: null;
+  /**
+   * Why: the address is none at all (`invalid`); the database has no range there, and it is a special-purpose address
+   * (`private`, `loopback` …) or an ordinary one (`gap`); the server could not be asked (`unavailable`).
+   */
+  readonly none: "invalid" | "gap" | "unavailable" | ReservedClass;
+}
+
+/** The answer to a look-up. */
+export type Lookup = Located | NotLocated;
+
+/** What happens to a reader. */
+export interface GeoIpEvents {
+  /** Another version serves from now on. */
+  readonly version: readonly [event: { readonly version: string; readonly previous: string | null }];
+  /** The data is older than `maxAgeMs`; once for each version. */
+  readonly stale: readonly [event: { readonly version: string; readonly ageMs: number }];
+  /** Something failed that nobody waited for. The reader goes on with what it has. */
+  readonly error: readonly [error: KitError];
+}
+
+/** A version of a database, for people and health checks. */
+export interface DatabaseInfo extends Omit<Manifest, "layout" | "fields"> {
+  readonly database: string;
+  /** Milliseconds since `builtAt`, or since the import. */
+  readonly ageMs: number;
+  /** The version before, while it is kept. */
+  readonly previous: string | null;
+  /** Pages of 256 ranges that are stored. */
+  readonly pages: number;
+}
+
+const invalid: NotLocated = Object.freeze({ place: null, none: "invalid" });
+const unavailable: NotLocated = Object.freeze({ place: null, none: "unavailable" });
+
+/** Where the server cannot tell us of a new version, a reader that is used looks at most this often. */
+const lookEveryMs = 60_000;
+
+interface Serving {
+  readonly release: Release;
+  /** The instant, as `performance.now()` counts, from which on the data is too old. */
+  readonly staleAt: number;
+  hasToldStale: boolean;
+}
+
+/** A reader of one database. Made by {@link createGeoIp}. */
+export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable {
+  /** The database's name. */
+  readonly database: string;
+  readonly #settings: GeoIpSettings;
+  readonly #store: GeoIpStore;
+  readonly #stopListening: () => void;
+  #serving: Serving | undefined;
+  #loading: Promise<Serving> | undefined;
+  /** Whether something happened since the load that is under way began. */
+  #isOutdated = false;
+  #isTold = false;
+  #lookedAt = -Infinity;
+  #isClosed = false;
+
+  /** @internal */
+  constructor(redis: RedisLike, database: string, options: GeoIpOptions) {
+    super();
+    this.#settings = geoIpSettings(options);
+    this.database = database;
+    this.#store = new GeoIpStore(redis, database, this.#settings);
+    const { inbox } = this.#store.context;
+    this.#stopListening = inbox.listen(this.#store.keys.changed, {
+      message: () => this.#refresh(),
+      state: (state) => {
+        this.#isTold = state === "open";
+        // A change may have been published while nobody listened.
+        if (this.#isTold) this.#refresh();
+      },
+    });
+  }
+
+  /**
+   * Loads what look-ups begin with: in `local` mode everything, otherwise the fence. A look-up does it by itself.
+   *
+   * @throws {GeoIpNoVersionError} nothing was imported yet.
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async ready(): Promise<void> {
+    await this.#current();
+  }
+
+  /**
+   * Looks an address up: text (with a port, brackets or a zone, too), 4 or 16 bytes, a number (IPv4), or a bigint (IPv6).
+   *
+   * IPv6 that carries an IPv4 address (mapped, NAT64, 6to4, Teredo) is looked up as that. What is no address resolves with
+   * `none: "invalid"`; it never throws for the address. All of an answer is of one version. When the place is cached the server is
+   * not asked, and need not be there.
+   *
+   * @throws {GeoIpNoVersionError} nothing was imported yet.
+   * @throws {GeoIpCorruptError} a part of the data is missing or damaged.
+   * @throws {GeoIpStaleError} the data is older than `maxAgeMs`, and `onStale` is `"refuse"`.
+   * @throws {KitUnavailableError} no server answered in time, and `onUnavailable` is `"reject"`.
+   *
+   * @example
+   * const { place } = await geo.lookup("192.0.2.1");
+   * console.log(place?.country);
+   */
+  async lookup(address: AddressInput): Promise<Lookup> {
+    this.#assertOpen();
+    const parsed = parseAddress(address);
+    if (!parsed) return invalid;
+    const effective = effectiveAddress(parsed);
+    const serving = this.#serving;
+    const found = serving?.release.peek(effective);
+    if (serving && found) return this.#answer(serving, effective, found);
+    try {
+      return await this.#find(effective);
+    } catch (error) {
+      if (this.#settings.onUnavailable === "none" && KitError.is(error) && error.code === "KIT_UNAVAILABLE")
+        return unavailable;
+      throw error;
+    }
+  }
+
+  /**
+   * As `lookup()`, at once; for `mode: "local"`, after `ready()`.
+   *
+   * @throws {GeoIpNotLoadedError} it is another mode, or not loaded yet.
+   * @throws {GeoIpStaleError} the data is older than `maxAgeMs`, and `onStale` is `"refuse"`.
+   */
+  lookupSync(address: AddressInput): Lookup {
+    this.#assertOpen();
+    const serving = this.#serving;
+    if (!serving || this.#settings.mode !== "local") throw new GeoIpNotLoadedError(this.database);
+    const parsed = parseAddress(address);
+    if (!parsed) return invalid;
+    const effective = effectiveAddress(parsed);
+    return this.#answer(serving, effective, serving.release.findLocally(effective));
+  }
+
+  /**
+   * What serves now, asked of the server.
+   *
+   * @throws {GeoIpNoVersionError} nothing was imported yet.
+   */
+  async info(): Promise<DatabaseInfo> {
+    this.#assertOpen();
+    const { deadlineMs } = this.#settings;
+    const { head, record } = await this.#read();
+    const { manifest } = record;
+    const isKept = head.previous !== "" && (await this.#store.record(head.previous, deadlineMs)) !== undefined;
+    const { layout: _, fields, ...facts } = manifest;
+    return {
+      database: this.database,
+      ...facts,
+      ageMs: head.now - (manifest.builtAt ?? manifest.importedAt),
+      previous: isKept ? head.previous : null,
+      pages: fields.v4 + fields.v6,
+    };
+  }
+
+  /** Pages and places that this reader holds. */
+  get cached(): { readonly pages: number; readonly places: number } {
+    return this.#serving?.release.cached ?? { pages: 0, places: 0 };
+  }
+
+  /**
+   * Ends this reader. Look-ups that wait for the server settle as they would. The client is not touched. Idempotent.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    checkCloseOptions(options);
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#stopListening();
+    await this.#loading?.catch(() => undefined);
+    this.#store.context.detach();
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #find(address: Address): Promise<Lookup> {
+    const serving = await this.#current();
+    try {
+      return this.#answer(serving, address, await serving.release.find(address));
+    } catch (error) {
+      if (!(error instanceof GeoIpCorruptError)) throw error;
+      // What is missing may be of a version that is no more, and nobody told us.
+      const now = await this.#load();
+      if (now.release === serving.release) throw error;
+      return this.#answer(now, address, await now.release.find(address));
+    }
+  }
+
+  #answer(serving: Serving, address: Address, { place, first, last }: Found): Lookup {
+    this.#checkAge(serving);
+    if (!this.#isTold) this.#lookNowAndThen();
+    if (!place) return { place, none: reservedClass(address) ?? "gap" };
+    return { place, none: null, first, last, version: serving.release.manifest.version };
+  }
+
+  #checkAge(serving: Serving): void {
+    if (serving.staleAt === Infinity) return;
+    const overMs = performance.now() - serving.staleAt;
+    if (overMs < 0) return;
+    const ageMs = Math.floor(this.#settings.maxAgeMs + overMs);
+    if (!serving.hasToldStale) {
+      serving.hasToldStale = true;
+      this.emit("stale", { version: serving.release.manifest.version, ageMs });
+    }
+    if (this.#settings.onStale === "refuse") throw new GeoIpStaleError(this.database, ageMs);
+  }
+
+  #lookNowAndThen(): void {
+    const now = performance.now();
+    if (now - this.#lookedAt < lookEveryMs) return;
+    this.#lookedAt = now;
+    this.#refresh();
+  }
+
+  async #current(): Promise<Serving> {
+    this.#assertOpen();
+    return this.#serving ?? (await this.#load());
+  }
+
+  /** Looks at once whether another version serves, for nobody in particular. */
+  #refresh(): void {
+    if (this.#isClosed) return;
+    // Before the first look-up there is nothing that could be outdated.
+    if (!this.#serving && !this.#loading) return;
+    this.#isOutdated = true;
+    this.#load().catch((error: unknown) => {
+      if (KitError.is(error) && !this.#isClosed) this.emit("error", error);
+    });
+  }
+
+  /** One load at a time; what was changed during it is loaded after it. */
+  #load(): Promise<Serving> {
+    this.#loading ??= this.#loadUntilCurrent().finally(() => (this.#loading = undefined));
+    return this.#loading;
+  }
+
+  async #loadUntilCurrent(): Promise<Serving> {
+    let serving: Serving;
+    do {
+      this.#isOutdated = false;
+      serving = await this.#loadOnce();
+    } while (this.#isOutdated && !this.#isClosed);
+    return serving;
+  }
+
+  async #loadOnce(): Promise<Serving> {
+    this.#lookedAt = performance.now();
+    const before = this.#serving;
+    const { head, record } = await this.#read(before?.release.manifest.version);
+    if (!head.isSealed) this.#settle(head);
+    if (!record) return before!;
+    const release = new Release(this.#store, this.#settings, record);
+    if (this.#settings.mode === "local") await release.loadAll();
+    const { maxAgeMs } = this.#settings;
+    const { builtAt, importedAt, version } = record.manifest;
+    const ageMs = head.now - (builtAt ?? importedAt);
+    const staleAt = maxAgeMs === 0 ? Infinity : performance.now() + maxAgeMs - ageMs;
+    const serving = { release, staleAt, hasToldStale: false };
+    this.#serving = serving;
+    if (!this.#isClosed) this.emit("version", { version, previous: before?.release.manifest.version ?? null });
+    return serving;
+  }
+
+  /** The serving version's record; without it, when it is the one that is known. */
+  async #read(): Promise<{
+    readonly head: Head;
+    readonly record: NonNullable<Awaited<ReturnType<GeoIpStore["record"]>>>;
+  }>;
+  async #read(
+    known: string | undefined,
+  ): Promise<{ readonly head: Head; readonly record: Awaited<ReturnType<GeoIpStore["record"]>> }>;
+  async #read(
+    known?: string,
+  ): Promise<{ readonly head: Head; readonly record: Awaited<ReturnType<GeoIpStore["record"]>> }> {
+    const { deadlineMs } = this.#settings;
+    for (let turn = 0; ; turn++) {
+      const head = await this.#store.head(deadlineMs);
+      if (head.current === undefined) throw new GeoIpNoVersionError(this.database, "has no version: import one first");
+      if (head.current === known) return { head, record: undefined };
+      const record = await this.#store.record(head.current, deadlineMs);
+      if (record) return { head, record };
+      // It was replaced, and has expired, between the two commands; or it is gone.
+      if (turn === 2) throw new GeoIpCorruptError(this.database, head.current, "its record");
+    }
+  }
+
+  /** Completes a switch that its importer may not live to complete. */
+  #settle({ keepMs }: Head): void {
+    const options = { stagingMs: keepMs, keepPreviousMs: keepMs, deadlineMs: this.#settings.deadlineMs };
+    this.#store.settle(options).catch((error: unknown) => {
+      if (KitError.is(error) && !this.#isClosed) this.emit("error", error);
+    });
+  }
+
+  #assertOpen(): void {
+    if (this.#isClosed) throw new KitClosedError("The reader");
+  }
+}
+
+/**
+ * Makes a reader of a database that {@link importGeoIp} has stored, or will.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked,
+ * never subscribed. A connection of its own hears of new versions. Call `close()` when it is not needed any more.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ *
+ * @example
+ * const geo = createGeoIp(redis, "city", { locales: ["de", "en"] });
+ * const { place } = await geo.lookup("2001:db8::1");
+ */
+export const createGeoIp = (redis: RedisLike, database: string, options: GeoIpOptions = {}): GeoIp =>
+  new GeoIp(redis, database, options);
+
+/** The usual spelling of an address that is looked up as another: `1.2.3.4` for `::ffff:1.2.3.4`; null: it is none. */
+export const lookedUpAs = (address: AddressInput): string | null => {
+  const parsed = parseAddress(address);
+  if (!parsed) return null;
+  const { family, value } = effectiveAddress(parsed);
+  return formatAddress(family, value);
+};

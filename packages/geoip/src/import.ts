@@ -1,0 +1,139 @@
+import type { RedisLike } from "@kit/core";
+import { VersionBuilder } from "./builder.js";
+import { GeoIpImportError, GeoIpStagingError } from "./errors.js";
+import {
+  type ImportOptions,
+  type ImportSettings,
+  importSettings,
+  type RollbackOptions,
+  rollbackSettings,
+} from "./options.js";
+import { type GeoIpSource, type RangeInput, rangesSource } from "./sources.js";
+import { GeoIpStore, type Manifest } from "./store.js";
+
+/** What an import has made. */
+export interface ImportResult {
+  /** The version that serves now. */
+  readonly version: string;
+  /** What it was read from. */
+  readonly format: string;
+  /** Ranges that were read. */
+  readonly ranges: { readonly v4: number; readonly v6: number };
+  /** Different places among them. */
+  readonly places: number;
+  /** Languages of names. */
+  readonly locales: readonly string[];
+}
+
+const onStore = async <T>(
+  redis: RedisLike,
+  database: string,
+  { prefix }: ImportSettings,
+  use: (store: GeoIpStore) => Promise<T>,
+): Promise<T> => {
+  const store = new GeoIpStore(redis, database, { prefix });
+  try {
+    return await use(store);
+  } finally {
+    store.context.detach();
+  }
+};
+
+// A stream of ranges has a method `read`, too.
+const isSource = (source: object): source is GeoIpSource =>
+  !(Symbol.asyncIterator in source || Symbol.iterator in source) && "read" in source;
+
+/**
+ * Imports a database, and lets it serve in the place of the version before, all at once.
+ *
+ * The files are read as streams, packed and stored under keys that expire after `stagingMs`. When everything is there, one
+ * script moves the pointer and tells the readers; only then do the keys become permanent, and those of the version before
+ * expire after `keepPreviousMs`. Until the pointer moves readers see nothing of it: an import that fails, is aborted or
+ * crashes leaves the old version serving, and its keys expire. Of several at a time, the last to finish serves.
+ *
+ * Ranges must ascend within each family, over all files. They may be nested: the most specific one wins.
+ *
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {GeoIpImportError} the input is malformed: names file, row and column. The old version keeps serving.
+ * @throws {GeoIpStagingError} it took longer than `stagingMs`, or the server evicts. The old version keeps serving.
+ * @throws {KitUnknownOutcomeError} the reply to the switch was lost: the new version may serve; call again, or look at `info()`.
+ * @throws `signal.reason` if `signal` aborts before the switch.
+ *
+ * @example
+ * await importGeoIp(redis, "city", geoLite2({ blocks, locations }), { builtAt: Date.UTC(2026, 10, 20) });
+ */
+export const importGeoIp = async (
+  redis: RedisLike,
+  database: string,
+  source: GeoIpSource | AsyncIterable<RangeInput> | Iterable<RangeInput>,
+  options: ImportOptions = {},
+): Promise<ImportResult> => {
+  const settings = importSettings(options);
+  const given: unknown = source;
+  if (typeof given !== "object" || given === null)
+    throw new TypeError("Expected `source` to be geoLite2(), dbIp() or an iterable of ranges");
+  const { signal, deadlineMs } = settings;
+  signal?.throwIfAborted();
+  return await onStore(redis, database, settings, async (store) => {
+    // Completes, or takes back, what a crash has left half switched.
+    await store.settle(settings);
+    const builder = new VersionBuilder(store, settings, signal);
+    let manifest: Manifest;
+    try {
+      manifest = await build(store, builder, isSource(source) ? source : rangesSource(source), settings);
+    } catch (error) {
+      await builder.idle();
+      await store.discard(builder.stagedKeys, deadlineMs);
+      throw error;
+    }
+    try {
+      await store.activate(builder.version, manifest, settings);
+    } catch (error) {
+      // Any other failure may have come after the switch: what is not needed then expires.
+      if (error instanceof GeoIpStagingError) await store.discard(builder.stagedKeys, deadlineMs);
+      throw error;
+    }
+    const { version, format, ranges, locales } = manifest;
+    return { version, format, ranges, locales, places: builder.places };
+  });
+};
+
+const build = async (
+  store: GeoIpStore,
+  builder: VersionBuilder,
+  source: GeoIpSource,
+  { onProgress, deadlineMs, minRanges, builtAt, attribution, signal }: ImportSettings,
+): Promise<Manifest> => {
+  let file = "ranges";
+  const { format, locales } = await source.read({
+    builder,
+    progress: (progress) => {
+      ({ file } = progress);
+      onProgress?.({ ...progress, ranges: builder.v4.count + builder.v6.count });
+    },
+  });
+  const count = builder.v4.count + builder.v6.count;
+  if (count < minRanges)
+    throw new GeoIpImportError(
+      { file },
+      `the input ended after ${String(count)} ranges, and minRanges is ${String(minRanges)}: it may have been cut off`,
+    );
+  const { now } = await store.head(deadlineMs, signal);
+  return await builder.finish({ format, importedAt: now, builtAt, attribution, locales });
+};
+
+/**
+ * Lets the version serve again that served before the last import or roll-back, while it is kept (`keepPreviousMs`). Readers
+ * change over as after an import. Resolves with its id.
+ *
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ * @throws {GeoIpNoVersionError} there is no earlier version, or not all of it is left.
+ */
+export const rollbackGeoIp = async (
+  redis: RedisLike,
+  database: string,
+  options: RollbackOptions = {},
+): Promise<string> => {
+  const settings = rollbackSettings(options);
+  return await onStore(redis, database, settings, (store) => store.rollback(settings));
+};

@@ -1,0 +1,233 @@
+import { booleanOption, integerOption, optionsObject, signalOption, textOption } from "@kit/core/toolkit";
+import type { ImportProgress } from "./sources.js";
+
+/** Where the pages of a database are searched. */
+export type Mode = "cached" | "local" | "server";
+
+/** Settings of a reader. */
+export interface GeoIpOptions {
+  /**
+   * What all keys begin with.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Works on a connection of its own instead of yours: one that goes silent is replaced then.
+   *
+   * @default false
+   */
+  readonly isolate?: boolean | undefined;
+  /**
+   * How long one call to the server may take, in milliseconds. A look-up that misses its caches makes at most three.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+  /**
+   * `cached` keeps the pages that were used last, `local` all of them, and `server` none: the server searches, for clients
+   * with little memory.
+   *
+   * @default "cached"
+   */
+  readonly mode?: Mode | undefined;
+  /**
+   * How many pages of 256 ranges a reader in `cached` mode keeps: about 2.5 KB each.
+   *
+   * @default 4096
+   */
+  readonly cachePages?: number | undefined;
+  /**
+   * How many places a reader keeps, about, in all modes: up to 1 KB each.
+   *
+   * @default 16384
+   */
+  readonly cachePlaces?: number | undefined;
+  /**
+   * Languages of names, the preferred one first: each name is in the first one that has it.
+   *
+   * @default ["en"]
+   */
+  readonly locales?: readonly string[] | undefined;
+  /**
+   * Data that is older is reported by `stale`, counted from `builtAt`, or from the import where that was not given. 0: never.
+   *
+   * @default 0
+   */
+  readonly maxAgeMs?: number | undefined;
+  /**
+   * What look-ups do with data older than `maxAgeMs`: answer, or reject with GeoIpStaleError.
+   *
+   * @default "answer"
+   */
+  readonly onStale?: "answer" | "refuse" | undefined;
+  /**
+   * What a look-up does that needs the server and cannot reach it: reject, or resolve with `none: "unavailable"`.
+   *
+   * @default "reject"
+   */
+  readonly onUnavailable?: "reject" | "none" | undefined;
+}
+
+/** Settings of an import. */
+export interface ImportOptions {
+  /**
+   * What all keys begin with.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * How long one call to the server may take, in milliseconds.
+   *
+   * @default 10000
+   */
+  readonly deadlineMs?: number | undefined;
+  /**
+   * How long the parts of an unfinished import stay, in milliseconds; an import must be shorter.
+   *
+   * @default 3600000 (an hour)
+   */
+  readonly stagingMs?: number | undefined;
+  /**
+   * How long the version that served before is kept, in milliseconds: for readers that have not noticed, and for `rollback`.
+   *
+   * @default 86400000 (a day)
+   */
+  readonly keepPreviousMs?: number | undefined;
+  /**
+   * Fewer ranges are refused: the files may have been cut off.
+   *
+   * @default 1
+   */
+  readonly minRanges?: number | undefined;
+  /** When the vendor made the data, epoch milliseconds: the date in the name of the download. */
+  readonly builtAt?: number | undefined;
+  /** The text that the licence of the data asks for; kept with it for `info()`. */
+  readonly attribution?: string | undefined;
+  /** Called after each piece of a file that was read. */
+  readonly onProgress?: ((progress: ImportProgress) => void) | undefined;
+  /** Ends the import: it rejects with `signal.reason`, and the old version keeps serving. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Settings of a roll-back. */
+export interface RollbackOptions {
+  /** @default "kit" */
+  readonly prefix?: string | undefined;
+  /**
+   * How long one call to the server may take, in milliseconds.
+   *
+   * @default 10000
+   */
+  readonly deadlineMs?: number | undefined;
+  /**
+   * How long the version that is left is kept, in milliseconds.
+   *
+   * @default 86400000 (a day)
+   */
+  readonly keepPreviousMs?: number | undefined;
+}
+
+/** How a reader is closed: it has nothing to wait for. */
+export interface CloseOptions {
+  /** Taken for the sake of likeness. @default 10000 */
+  readonly timeoutMs?: number | undefined;
+}
+
+const dayMs = 86_400_000;
+const longestMs = 100 * 365 * dayMs;
+
+const choice = <T extends string>(name: string, value: unknown, choices: readonly T[]): T => {
+  const found = choices.find((one) => one === value);
+  if (found === undefined) throw new RangeError(`Expected \`${name}\` to be one of ${choices.join(", ")}`);
+  return found;
+};
+
+/** Checked, with every default filled in. */
+export type GeoIpSettings = Required<{ readonly [Name in keyof GeoIpOptions]: Exclude<GeoIpOptions[Name], undefined> }>;
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const geoIpSettings = (options: GeoIpOptions): GeoIpSettings => {
+  const {
+    prefix = "kit",
+    isolate = false,
+    deadlineMs = 2_000,
+    mode = "cached",
+    cachePages = 4_096,
+    cachePlaces = 16_384,
+    locales = ["en"],
+    maxAgeMs = 0,
+    onStale = "answer",
+    onUnavailable = "reject",
+  } = optionsObject<GeoIpOptions>("options", options, [
+    ...["prefix", "isolate", "deadlineMs", "mode", "cachePages", "cachePlaces", "locales", "maxAgeMs"],
+    ...["onStale", "onUnavailable"],
+  ]);
+  if (!Array.isArray(locales)) throw new TypeError("Expected `locales` to be an array of texts");
+  return {
+    prefix,
+    isolate: booleanOption("isolate", isolate),
+    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
+    mode: choice("mode", mode, ["cached", "local", "server"]),
+    cachePages: integerOption("cachePages", cachePages, 1, 1e7),
+    cachePlaces: integerOption("cachePlaces", cachePlaces, 1, 1e8),
+    locales: locales.map((locale) => textOption("locales", locale, 35)),
+    maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, longestMs),
+    onStale: choice("onStale", onStale, ["answer", "refuse"]),
+    onUnavailable: choice("onUnavailable", onUnavailable, ["reject", "none"]),
+  };
+};
+
+/** Checked, with every default filled in. */
+export interface ImportSettings extends Omit<ImportOptions, "builtAt" | "attribution"> {
+  readonly deadlineMs: number;
+  readonly stagingMs: number;
+  readonly keepPreviousMs: number;
+  readonly minRanges: number;
+  readonly builtAt: number | null;
+  readonly attribution: string | null;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const importSettings = (options: ImportOptions): ImportSettings => {
+  const {
+    prefix,
+    deadlineMs = 10_000,
+    stagingMs = 3_600_000,
+    keepPreviousMs = dayMs,
+    minRanges = 1,
+    builtAt,
+    attribution,
+    onProgress,
+    signal,
+  } = optionsObject<ImportOptions>("options", options, [
+    ...["prefix", "deadlineMs", "stagingMs", "keepPreviousMs", "minRanges", "builtAt", "attribution", "onProgress"],
+    "signal",
+  ]);
+  if (onProgress !== undefined && typeof onProgress !== "function")
+    throw new TypeError("Expected `onProgress` to be a function");
+  return {
+    prefix,
+    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
+    stagingMs: integerOption("stagingMs", stagingMs, 1_000, longestMs),
+    keepPreviousMs: integerOption("keepPreviousMs", keepPreviousMs, 1_000, longestMs),
+    minRanges: integerOption("minRanges", minRanges, 0),
+    builtAt: builtAt === undefined ? null : integerOption("builtAt", builtAt, 0),
+    attribution: attribution === undefined ? null : textOption("attribution", attribution, 2_000),
+    onProgress,
+    signal: signalOption("signal", signal),
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const rollbackSettings = (options: RollbackOptions): ImportSettings => {
+  const own = optionsObject<RollbackOptions>("options", options, ["prefix", "deadlineMs", "keepPreviousMs"]);
+  return importSettings({ ...own });
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const checkCloseOptions = (options: CloseOptions): void => {
+  const { timeoutMs = 10_000 } = optionsObject<CloseOptions>("options", options, ["timeoutMs"]);
+  integerOption("timeoutMs", timeoutMs, 0, dayMs);
+};

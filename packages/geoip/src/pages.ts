@@ -1,0 +1,120 @@
+import { crc32 } from "node:zlib";
+
+/** Records of one page; a page is a field of a shard. */
+export const recordsPerPage = 256;
+/** Fields of one shard. */
+export const fieldsPerShard = 256;
+
+/** Before the body of every field: CRC-32 of the rest (4 bytes), and of a page the width of an address (1 byte). */
+const crcBytes = 4;
+const pageHead = crcBytes + 1;
+const placeBytes = 4;
+const low64 = 0xffff_ffff_ffff_ffffn;
+
+/** Puts the checksum in front. */
+export const sealed = (body: Uint8Array): Buffer => {
+  const bytes = Buffer.allocUnsafe(crcBytes + body.length);
+  bytes.writeUInt32BE(crc32(body), 0);
+  bytes.set(body, crcBytes);
+  return bytes;
+};
+
+/** Whether the checksum in front is that of what follows. */
+export const isIntact = (bytes: Buffer): boolean =>
+  bytes.length > crcBytes && bytes.readUInt32BE(0) === crc32(bytes.subarray(crcBytes));
+
+/** The body behind the checksum. */
+export const bodyOf = (bytes: Buffer): Buffer => bytes.subarray(crcBytes);
+
+/**
+ * A page: `crc32, width`, then for each range its first address in `width` bytes and its place in 4, big-endian. The width
+ * is 4 for IPv4. Of IPv6 it is 8 where no range of the page begins inside a /64, else 16.
+ */
+export const encodePage = (family: 4 | 6, starts: readonly (number | bigint)[], places: readonly number[]): Buffer => {
+  const isWide = family === 6 && starts.some((start) => (BigInt(start) & low64) !== 0n);
+  const width = family === 4 ? 4 : isWide ? 16 : 8;
+  const body = Buffer.allocUnsafe(1 + starts.length * (width + placeBytes));
+  let at = body.writeUInt8(width, 0);
+  for (const [index, start] of starts.entries()) {
+    if (family === 4) at = body.writeUInt32BE(Number(start), at);
+    else {
+      at = body.writeBigUInt64BE(BigInt(start) >> 64n, at);
+      if (isWide) at = body.writeBigUInt64BE(BigInt(start) & low64, at);
+    }
+    at = body.writeUInt32BE(places[index] ?? 0, at);
+  }
+  return sealed(body);
+};
+
+/** A range as a page has it: its place's number (0: none), and where it ends, if that is not left to the next page. */
+export interface PageRecord {
+  readonly first: number | bigint;
+  readonly place: number;
+  readonly next: number | bigint | undefined;
+}
+
+const startAt = (page: Buffer, width: number, at: number): number | bigint => {
+  if (width === 4) return page.readUInt32BE(at);
+  const high = page.readBigUInt64BE(at) << 64n;
+  return width === 8 ? high : high | page.readBigUInt64BE(at + 8);
+};
+
+/** Whether a page is what was written: its checksum fits, and it begins where the fence says. */
+export const isPage = (page: Buffer, first: number | bigint): boolean =>
+  isIntact(page) && page.length > pageHead && startAt(page, page.readUInt8(crcBytes), pageHead) === first;
+
+/** The last record that begins at or before the address. The address must not lie before the page. */
+export const searchPage = (page: Buffer, address: number | bigint): PageRecord => {
+  const width = page.readUInt8(crcBytes);
+  const size = width + placeBytes;
+  const count = (page.length - pageHead) / size;
+  let low = 0;
+  let high = count - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >>> 1;
+    if (startAt(page, width, pageHead + middle * size) <= address) low = middle;
+    else high = middle - 1;
+  }
+  const at = pageHead + low * size;
+  const next = low + 1 < count ? startAt(page, width, at + size) : undefined;
+  return { first: startAt(page, width, at), place: page.readUInt32BE(at + width), next };
+};
+
+/** The first address of each page of a family, in order. */
+export type Fence = ArrayLike<number> | readonly bigint[];
+
+export const encodeFence = (family: 4 | 6, starts: readonly (number | bigint)[]): Buffer => {
+  const body = Buffer.allocUnsafe(starts.length * (family === 4 ? 4 : 16));
+  let at = 0;
+  for (const start of starts) {
+    if (family === 4) at = body.writeUInt32BE(Number(start), at);
+    else {
+      at = body.writeBigUInt64BE(BigInt(start) >> 64n, at);
+      at = body.writeBigUInt64BE(BigInt(start) & low64, at);
+    }
+  }
+  return sealed(body);
+};
+
+/** Undefined: it is damaged, or has not so many pages. */
+export const decodeFence = (family: 4 | 6, bytes: Buffer, pages: number): Fence | undefined => {
+  const width = family === 4 ? 4 : 16;
+  if (bytes.length !== crcBytes + pages * width) return undefined;
+  if (pages === 0) return [];
+  if (!isIntact(bytes)) return undefined;
+  if (family === 6)
+    return Array.from({ length: pages }, (_, page) => startAt(bytes, 16, crcBytes + 16 * page) as bigint);
+  return Uint32Array.from({ length: pages }, (_, page) => bytes.readUInt32BE(crcBytes + 4 * page));
+};
+
+/** The number of the page that an address belongs to; -1: there are none. */
+export const pageOf = (fence: Fence, address: number | bigint): number => {
+  let low = 0;
+  let high = fence.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >>> 1;
+    if (fence[middle]! <= address) low = middle;
+    else high = middle - 1;
+  }
+  return high;
+};

@@ -1,0 +1,88 @@
+import { maxV4, maxV6 } from "./address.js";
+
+/** Takes the finished records of one family in order; place 0 is a gap. */
+export type RecordSink<T> = (first: T, place: number) => void;
+
+interface Open<T> {
+  readonly first: T;
+  readonly last: T;
+  readonly place: number;
+}
+
+/**
+ * Turns ranges, which come in order of their first address and may be nested, into records that cover the whole family:
+ * each says where it begins and which place it has until the next one begins. The most specific range wins; gaps are
+ * records, and neighbours with the same place are one.
+ */
+export class RangeFolder<T extends number | bigint> {
+  /** Ranges that were taken. */
+  count = 0;
+  readonly #sink: RecordSink<T>;
+  readonly #after: (address: T) => T;
+  readonly #end: T;
+  /** Ranges that have begun and not ended, each inside the one before. */
+  readonly #open: Open<T>[] = [];
+  /** The first address that no record covers yet. */
+  #cursor: T;
+  #lastFirst: T;
+  #lastPlace = -1;
+
+  private constructor(sink: RecordSink<T>, zero: T, end: T, after: (address: T) => T) {
+    this.#sink = sink;
+    this.#after = after;
+    this.#end = end;
+    this.#cursor = zero;
+    this.#lastFirst = zero;
+  }
+
+  static v4(sink: RecordSink<number>): RangeFolder<number> {
+    return new RangeFolder<number>(sink, 0, maxV4, (address) => address + 1);
+  }
+
+  static v6(sink: RecordSink<bigint>): RangeFolder<bigint> {
+    return new RangeFolder<bigint>(sink, 0n, maxV6, (address) => address + 1n);
+  }
+
+  /** Takes a range; a text: why it cannot be taken. */
+  add(first: T, last: T, place: number): string | undefined {
+    if (first < this.#lastFirst) return "is out of order: ranges must ascend by their first address";
+    const open = this.#open;
+    for (let top = open.at(-1); top && top.last < first; top = open.at(-1)) this.#endTop(top);
+    // A range may stand before the wider one that begins at the same address.
+    let depth = open.length;
+    while (depth > 0 && open[depth - 1]!.first === first && open[depth - 1]!.last < last) depth--;
+    const outer = open[depth - 1];
+    if (outer && outer.last < last) return "overlaps an earlier range without lying inside it";
+    if (outer && outer.first === first && outer.last === last)
+      return outer.place === place ? undefined : "is listed twice with different places";
+    if (first > this.#cursor) this.#record(first, outer?.place ?? 0);
+    open.splice(depth, 0, { first, last, place });
+    this.#lastFirst = first;
+    this.count++;
+    return undefined;
+  }
+
+  /** Ends what is open, up to the last address of the family. A family without any range gets no record. */
+  finish(): void {
+    if (this.count === 0) return;
+    for (let top = this.#open.at(-1); top; top = this.#open.at(-1)) this.#endTop(top);
+    if (this.#cursor <= this.#end) this.#emit(this.#cursor, 0);
+  }
+
+  #endTop(top: Open<T>): void {
+    this.#open.pop();
+    if (top.last >= this.#cursor) this.#record(this.#after(top.last), top.place);
+  }
+
+  /** Covers all up to `next`, which it does not. */
+  #record(next: T, place: number): void {
+    this.#emit(this.#cursor, place);
+    this.#cursor = next;
+  }
+
+  #emit(first: T, place: number): void {
+    if (place === this.#lastPlace) return;
+    this.#lastPlace = place;
+    this.#sink(first, place);
+  }
+}

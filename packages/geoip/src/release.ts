@@ -1,0 +1,228 @@
+import { type Address, formatAddress, maxV4, maxV6 } from "./address.js";
+import { entriesPerBlock } from "./builder.js";
+import { Cache } from "./cache.js";
+import { GeoIpCorruptError } from "./errors.js";
+import type { Part } from "./keys.js";
+import type { GeoIpSettings } from "./options.js";
+import {
+  bodyOf,
+  decodeFence,
+  type Fence,
+  fieldsPerShard,
+  isIntact,
+  isPage,
+  pageOf,
+  type PageRecord,
+  searchPage,
+} from "./pages.js";
+import { composed, type Place, type StoredNames, type StoredPlace } from "./place.js";
+import type { GeoIpStore, Manifest, VersionRecord } from "./store.js";
+
+/** A range and its place's number; 0: a gap. */
+interface FoundRange {
+  readonly place: number;
+  readonly first: number | bigint;
+  readonly last: number | bigint;
+}
+
+/** What a version says of an address. */
+export interface Found {
+  readonly place: Place | null;
+  /** The range around the address that has this place, or none. */
+  readonly first: string;
+  readonly last: string;
+}
+
+interface Family {
+  readonly fence: Fence;
+  readonly pages: Cache<Buffer>;
+  /** All pages, in local mode. */
+  all: readonly Buffer[] | undefined;
+}
+
+/** One version of a database, as a reader sees it. It never changes: whoever holds it gets answers of one version. */
+export class Release {
+  readonly manifest: Manifest;
+  readonly #store: GeoIpStore;
+  readonly #settings: GeoIpSettings;
+  readonly #v4: Family;
+  readonly #v6: Family;
+  readonly #blocks: Cache<StoredPlace[]>;
+  readonly #names: Cache<StoredNames[]>;
+  /** Places that were made, by their number. */
+  readonly #places: Cache<Place>;
+  /** Bytes of all blocks, in local mode. */
+  #localBlocks: Partial<Record<Part, readonly Buffer[]>> = {};
+
+  constructor(store: GeoIpStore, settings: GeoIpSettings, { manifest, fence4, fence6 }: VersionRecord) {
+    this.manifest = manifest;
+    this.#store = store;
+    this.#settings = settings;
+    const family = (number: 4 | 6, bytes: Buffer): Family => {
+      const part: Part = number === 4 ? "v4" : "v6";
+      const fence = decodeFence(number, bytes, manifest.fields[part]);
+      if (!fence) throw this.#corrupt(`the fence of IPv${String(number)}`);
+      const fetch = async (page: number): Promise<Buffer> => {
+        const found = await store.field(manifest.version, part, page, settings.deadlineMs);
+        return this.#checkedPage(found, fence, part, page);
+      };
+      return { fence, pages: new Cache(settings.cachePages, fetch), all: undefined };
+    };
+    this.#v4 = family(4, fence4);
+    this.#v6 = family(6, fence6);
+    const { places: placesPerBlock, names: namesPerBlock } = entriesPerBlock;
+    const { cachePlaces } = settings;
+    this.#places = new Cache(cachePlaces, (number) => this.#makePlace(number));
+    this.#blocks = new Cache(cachePlaces / placesPerBlock, (block) => this.#fetchBlock<StoredPlace>("places", block));
+    this.#names = new Cache(cachePlaces / namesPerBlock, (block) => this.#fetchBlock<StoredNames>("names", block));
+  }
+
+  /** Pages and places held now; for people. */
+  get cached(): { readonly pages: number; readonly places: number } {
+    const pages = (family: Family): number => family.all?.length ?? family.pages.size;
+    return { pages: pages(this.#v4) + pages(this.#v6), places: this.#places.size };
+  }
+
+  /** The answer, if all of it is at hand. */
+  peek(address: Address): Found | undefined {
+    const family = this.#family(address);
+    const number = pageOf(family.fence, address.value);
+    if (number < 0) return this.#answer(address, this.#whole(address), null);
+    const page = family.all ? family.all[number] : family.pages.get(number);
+    if (!page) return undefined;
+    const range = this.#rangeOf(address, number, searchPage(page, address.value));
+    const place = range.place === 0 ? null : this.#places.get(range.place);
+    return place === undefined ? undefined : this.#answer(address, range, place);
+  }
+
+  /** The answer, fetched as far as it has to be. */
+  async find(address: Address): Promise<Found> {
+    const range = await this.#findRange(address);
+    const place = range.place === 0 ? null : await this.#places.load(range.place);
+    return this.#answer(address, range, place);
+  }
+
+  /** The answer of local mode, where all bytes are here. */
+  findLocally(address: Address): Found {
+    const family = this.#family(address);
+    const number = pageOf(family.fence, address.value);
+    const page = family.all?.[number];
+    if (!page) return this.#answer(address, this.#whole(address), null);
+    const range = this.#rangeOf(address, number, searchPage(page, address.value));
+    if (range.place === 0) return this.#answer(address, range, null);
+    let place = this.#places.get(range.place);
+    if (!place) this.#places.set(range.place, (place = this.#placeLocally(range.place)));
+    return this.#answer(address, range, place);
+  }
+
+  /** Fetches everything. */
+  async loadAll(): Promise<void> {
+    this.#v4.all = await this.#allPages("v4", this.#v4.fence);
+    this.#v6.all = await this.#allPages("v6", this.#v6.fence);
+    for (const part of ["places", "names"] as const) {
+      const fields = await this.#allFields(part);
+      this.#localBlocks[part] = fields.map((bytes, block) => this.#checked(bytes, part, block));
+    }
+  }
+
+  async #findRange(address: Address): Promise<FoundRange> {
+    const family = this.#family(address);
+    const number = pageOf(family.fence, address.value);
+    if (number < 0) return this.#whole(address);
+    if (this.#settings.mode !== "server")
+      return this.#rangeOf(address, number, searchPage(await family.pages.load(number), address.value));
+    const bytes = Buffer.alloc(address.family === 4 ? 4 : 16);
+    if (address.family === 4) bytes.writeUInt32BE(address.value);
+    else {
+      bytes.writeBigUInt64BE(address.value >> 64n, 0);
+      bytes.writeBigUInt64BE(BigInt.asUintN(64, address.value), 8);
+    }
+    const { version } = this.manifest;
+    const record = await this.#store.find(version, address.family, number, bytes, this.#settings.deadlineMs);
+    if (!record) throw this.#corrupt(`page ${String(number)}`);
+    return this.#rangeOf(address, number, record);
+  }
+
+  #rangeOf({ family }: Address, page: number, { first, place, next }: PageRecord): FoundRange {
+    const after = next ?? (family === 4 ? this.#v4 : this.#v6).fence[page + 1];
+    if (after === undefined) return { first, place, last: family === 4 ? maxV4 : maxV6 };
+    return { first, place, last: typeof after === "bigint" ? after - 1n : after - 1 };
+  }
+
+  #whole({ family }: Address): FoundRange {
+    return family === 4 ? { first: 0, last: maxV4, place: 0 } : { first: 0n, last: maxV6, place: 0 };
+  }
+
+  #answer({ family }: Address, { first, last }: FoundRange, place: Place | null): Found {
+    return { place, first: formatAddress(family, first), last: formatAddress(family, last) };
+  }
+
+  #family({ family }: Address): Family {
+    return family === 4 ? this.#v4 : this.#v6;
+  }
+
+  async #makePlace(number: number): Promise<Place> {
+    const size = entriesPerBlock.places;
+    const stored = this.#entry(await this.#blocks.load(Math.floor((number - 1) / size)), (number - 1) % size);
+    if (stored.of === 0) return composed(stored, undefined, this.#settings.locales);
+    const perBlock = entriesPerBlock.names;
+    const block = await this.#names.load(Math.floor((stored.of - 1) / perBlock));
+    return composed(stored, this.#entry(block, (stored.of - 1) % perBlock), this.#settings.locales);
+  }
+
+  #placeLocally(number: number): Place {
+    const stored = this.#localEntry<StoredPlace>("places", this.#blocks, number);
+    const names = stored.of === 0 ? undefined : this.#localEntry<StoredNames>("names", this.#names, stored.of);
+    return composed(stored, names, this.#settings.locales);
+  }
+
+  #localEntry<Entry>(part: "places" | "names", cache: Cache<Entry[]>, number: number): Entry {
+    const size = entriesPerBlock[part];
+    const block = Math.floor((number - 1) / size);
+    let entries = cache.get(block);
+    if (!entries) cache.set(block, (entries = this.#entries<Entry>(this.#localBlocks[part]?.[block], part, block)));
+    return this.#entry(entries, (number - 1) % size);
+  }
+
+  #entry<Entry>(entries: readonly Entry[], index: number): Entry {
+    const entry = entries[index];
+    if (entry === undefined) throw this.#corrupt("a place");
+    return entry;
+  }
+
+  async #fetchBlock<Entry>(part: "places" | "names", block: number): Promise<Entry[]> {
+    const bytes = await this.#store.field(this.manifest.version, part, block, this.#settings.deadlineMs);
+    return this.#entries<Entry>(bytes, part, block);
+  }
+
+  #entries<Entry>(bytes: Buffer | undefined, part: Part, block: number): Entry[] {
+    return JSON.parse(bodyOf(this.#checked(bytes, part, block)).toString()) as Entry[];
+  }
+
+  async #allPages(part: "v4" | "v6", fence: Fence): Promise<Buffer[]> {
+    const fields = await this.#allFields(part);
+    return fields.map((bytes, page) => this.#checkedPage(bytes, fence, part, page));
+  }
+
+  async #allFields(part: Part): Promise<(Buffer | undefined)[]> {
+    const { fields, version } = this.manifest;
+    const all: (Buffer | undefined)[] = [];
+    for (let shard = 0; shard * fieldsPerShard < fields[part]; shard++)
+      all.push(...(await this.#store.shard(version, part, shard, this.#settings.deadlineMs)));
+    return all.slice(0, fields[part]);
+  }
+
+  #checkedPage(bytes: Buffer | undefined, fence: Fence, part: Part, page: number): Buffer {
+    if (!bytes || !isPage(bytes, fence[page]!)) throw this.#corrupt(`page ${String(page)} of ${part}`);
+    return bytes;
+  }
+
+  #checked(bytes: Buffer | undefined, part: Part, block: number): Buffer {
+    if (!bytes || !isIntact(bytes)) throw this.#corrupt(`block ${String(block)} of ${part}`);
+    return bytes;
+  }
+
+  #corrupt(what: string): GeoIpCorruptError {
+    return new GeoIpCorruptError(this.#store.database, this.manifest.version, what);
+  }
+}

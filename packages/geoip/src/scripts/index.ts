@@ -1,0 +1,99 @@
+import { defineScript, type Script } from "@kit/core";
+import findSource from "./find.lua";
+import readSource from "./read.lua";
+import sealSource from "./seal.lua";
+import stageSource from "./stage.lua";
+import switchSource from "./switch.lua";
+
+/** Stores data that expires unless its version comes to serve. */
+export const stage: Script<readonly ["target"], readonly ["stagingMs", "...fields"], void> = defineScript({
+  name: "geoip.stage",
+  source: stageSource,
+  keys: ["target"],
+  args: ["stagingMs", "...fields"],
+  idempotent: true,
+  reply: () => undefined,
+});
+
+/** Which version serves; without `current`: none. */
+export interface Head {
+  /** Epoch milliseconds of the server. */
+  readonly now: number;
+  readonly current: string | undefined;
+  /** The version that served before; empty: none. */
+  readonly previous: string;
+  /** Whether all of the serving version is known to be permanent. */
+  readonly isSealed: boolean;
+  readonly keepMs: number;
+}
+
+export const read: Script<readonly ["current"], readonly [], Head> = defineScript({
+  name: "geoip.read",
+  source: readSource,
+  keys: ["current"],
+  args: [],
+  readonly: true,
+  reply: (raw) => {
+    const [now, current, previous = "", isSealed, keepMs] = raw as (string | undefined)[];
+    return { now: Number(now), current, previous, isSealed: isSealed === "1", keepMs: Number(keepMs) };
+  },
+});
+
+const switched = ["changed", "serving", "gone"] as const;
+
+/** Moves the pointer. */
+export const switchTo: Script<
+  readonly ["current", "incoming"],
+  readonly ["version", "expected", "keepMs", "mayAbandon", "channel"],
+  (typeof switched)[number]
+> = defineScript({
+  name: "geoip.switch",
+  source: switchSource,
+  keys: ["current", "incoming"],
+  args: ["version", "expected", "keepMs", "mayAbandon", "channel"],
+  idempotent: true,
+  reply: (raw) => switched[Number(raw)] ?? "changed",
+});
+
+/** Ends a switch; false: another version serves. */
+export const seal: Script<readonly ["current", "previous"], readonly ["version", "keepMs"], boolean> = defineScript({
+  name: "geoip.seal",
+  source: sealSource,
+  keys: ["current", "previous"],
+  args: ["version", "keepMs"],
+  idempotent: true,
+  reply: (raw) => raw === 1,
+});
+
+const numberOf = (bytes: Buffer, family: 4 | 6): number | bigint => {
+  if (family === 4) return bytes.readUInt32BE(0);
+  const high = bytes.readBigUInt64BE(0) << 64n;
+  return bytes.length === 8 ? high : high | bytes.readBigUInt64BE(8);
+};
+
+/** A range found by the server; undefined: the page is gone or damaged. */
+export interface FoundRange {
+  readonly first: number | bigint;
+  readonly place: number;
+  readonly next: number | bigint | undefined;
+}
+
+/** Searches a page on the server. */
+export const find: Script<readonly ["shard"], readonly ["field", "address"], FoundRange | undefined> = defineScript({
+  name: "geoip.find",
+  source: findSource,
+  keys: ["shard"],
+  args: ["field", "address"],
+  readonly: true,
+  bytes: true,
+  reply: (raw) => {
+    const [first, place, next] = raw as (Buffer | undefined)[];
+    if (!first || !place || !next) return undefined;
+    const family = first.length === 4 ? 4 : 6;
+    return {
+      first: numberOf(first, family),
+      place: Number(place.toString()),
+      next: next.length === 0 ? undefined : numberOf(next, family),
+    };
+  },
+});

@@ -1,0 +1,35 @@
+-- switch.lua - lets another version serve, and tells the readers. From here on it serves; its shards still expire.
+--
+-- KEYS[1]  current      hash     layout, current, previous, isSealed, keepMs
+-- KEYS[2]  incoming     hash     the record of the version that is to serve
+-- ARGV[1]  version      string   its id; also the operation id: a repetition changes nothing
+-- ARGV[2]  expected     string   the version that serves now; empty: none
+-- ARGV[3]  keepMs       integer  how long the version before is kept, milliseconds
+-- ARGV[4]  mayAbandon   integer  1: also where the version that serves now was not sealed
+-- ARGV[5]  channel      string   where it is published
+--
+-- Reply     1  it serves, from now on or before
+--           0  another version serves than expected, or the one that does is not sealed; nothing was changed
+--           2  the record of the version is gone; nothing was changed
+--           error KIT_LAYOUT  written by a newer version; nothing was changed
+local current = KEYS[1]
+local incoming = KEYS[2]
+local version = ARGV[1]
+local expected = ARGV[2]
+local keepMs = ARGV[3]
+local mayAbandon = ARGV[4]
+local channel = ARGV[5]
+
+local found = redis.call('HMGET', current, 'layout', 'current', 'isSealed')
+if found[1] and found[1] ~= '1' then
+  return redis.error_reply('KIT_LAYOUT the database was written by a newer version')
+end
+if found[2] == version then return 1 end
+if (found[2] or '') ~= expected then return 0 end
+if found[3] == '0' and mayAbandon ~= '1' then return 0 end
+if not redis.call('HGET', incoming, 'manifest') then return 2 end
+redis.call('HSET', current, 'layout', '1', 'current', version, 'previous', expected, 'isSealed', '0', 'keepMs', keepMs)
+redis.call('PERSIST', incoming)
+-- A writer that may not publish may still switch: readers find it when they look.
+redis.pcall('PUBLISH', channel, version)
+return 1

@@ -1,0 +1,364 @@
+import { type Address, type AddressInput, parseAddress, parseNetwork, plainAddress, type Span } from "./address.js";
+import type { VersionBuilder } from "./builder.js";
+import { type CsvInput, type CsvRow, readCsv } from "./csv.js";
+import { GeoIpImportError } from "./errors.js";
+import type { NamesByLocale, Place, PlaceNames } from "./place.js";
+
+/** How far an import is. */
+export interface ImportProgress {
+  /** The file that is read. */
+  readonly file: string;
+  /** Rows of this file so far. */
+  readonly rows: number;
+  /** Bytes of this file so far, unpacked. */
+  readonly bytes: number;
+  /** Ranges of all files so far. */
+  readonly ranges: number;
+}
+
+/** What a source works on. @internal */
+export interface SourceCall {
+  readonly builder: VersionBuilder;
+  readonly progress: (progress: Omit<ImportProgress, "ranges">) => void;
+}
+
+/** Something that `importGeoIp` can read: made by {@link geoLite2} or {@link dbIp}. */
+export interface GeoIpSource {
+  /** @internal */
+  readonly read: (call: SourceCall) => Promise<{ readonly format: string; readonly locales: readonly string[] }>;
+}
+
+/** A range of addresses and its place, for data of your own. */
+export interface RangeInput {
+  /** `192.0.2.0/24`; or `first` and `last`. */
+  readonly network?: string | undefined;
+  readonly first?: AddressInput | undefined;
+  readonly last?: AddressInput | undefined;
+  readonly place: Place;
+  /** Names by language, besides those in `place`. */
+  readonly names?: NamesByLocale | undefined;
+}
+
+const add = ({ v4, v6 }: VersionBuilder, span: Span, place: number): string | undefined =>
+  span.family === 4 ? v4.add(span.first, span.last, place) : v6.add(span.first, span.last, place);
+
+/** Reads a file of data row by row. */
+const readFile = (input: CsvInput, { builder, progress }: SourceCall, onRow: (row: CsvRow) => void): Promise<void> => {
+  let bytes = 0;
+  return readCsv(input, onRow, (row, more) => {
+    bytes += more;
+    progress({ file: row.file, rows: row.number, bytes });
+    return builder.ready();
+  });
+};
+
+const numberIn = (row: CsvRow, column: number, name: string, limit = Number.MAX_SAFE_INTEGER): number | undefined => {
+  const text = row.text(column, name);
+  if (text === "") return undefined;
+  const value = /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
+  if (!(Math.abs(value) <= limit)) throw row.error(name, "is not a number in its range");
+  return value;
+};
+const idIn = (row: CsvRow, column: number, name: string): number | undefined => {
+  const value = numberIn(row, column, name);
+  if (value !== undefined && (!Number.isInteger(value) || value < 0)) throw row.error(name, "is not an id");
+  return value;
+};
+const flagIn = (row: CsvRow, column: number): true | undefined => (row.text(column, "") === "1" ? true : undefined);
+const textIn = (row: CsvRow, column: number, name: string): string | undefined => row.text(column, name) || undefined;
+
+/** The columns of a file by the names in its header. */
+class Header {
+  readonly width: number;
+  readonly #columns: ReadonlyMap<string, number>;
+
+  constructor(row: CsvRow, required: readonly string[]) {
+    this.width = row.count;
+    this.#columns = new Map(Array.from({ length: row.count }, (_, column) => [row.text(column, "header"), column]));
+    for (const name of required) if (!this.has(name)) throw row.error(name, "is missing from the header");
+  }
+
+  has(name: string): boolean {
+    return this.#columns.has(name);
+  }
+
+  /** -1: the file does not have it. */
+  at(name: string): number {
+    return this.#columns.get(name) ?? -1;
+  }
+
+  check(row: CsvRow): void {
+    if (row.count !== this.width)
+      throw row.error(undefined, `has ${String(row.count)} columns, and the header ${String(this.width)}`);
+  }
+}
+
+/** What the locations files say of one geoname id. */
+interface Location {
+  readonly place: Place;
+  readonly names: Record<string, PlaceNames>;
+  /** Its number in the version; 0: not used so far. */
+  number: number;
+}
+
+const readLocations = async (
+  inputs: readonly CsvInput[],
+  call: SourceCall,
+  wanted: readonly string[] | undefined,
+  locations: Map<number, Location>,
+  locales: Set<string>,
+): Promise<void> => {
+  for (const input of inputs) {
+    let header: Header | undefined;
+    await readFile(input, call, (row) => {
+      if (!header) {
+        header = new Header(row, ["geoname_id", "locale_code", "country_iso_code"]);
+        return;
+      }
+      header.check(row);
+      const columns = header;
+      const text = (name: string): string | undefined => textIn(row, columns.at(name), name);
+      const id = idIn(row, header.at("geoname_id"), "geoname_id");
+      if (id === undefined) throw row.error("geoname_id", "is empty");
+      const locale = text("locale_code");
+      if (locale === undefined) throw row.error("locale_code", "is empty");
+      if (wanted && !wanted.includes(locale)) return;
+      locales.add(locale);
+      let location = locations.get(id);
+      if (!location) {
+        const place = {
+          geonameId: id,
+          continent: text("continent_code"),
+          country: text("country_iso_code"),
+          region: text("subdivision_1_iso_code"),
+          subregion: text("subdivision_2_iso_code"),
+          timeZone: text("time_zone"),
+          isInEuropeanUnion: flagIn(row, header.at("is_in_european_union")),
+        };
+        locations.set(id, (location = { place, names: {}, number: 0 }));
+      }
+      location.names[locale] = {
+        continentName: text("continent_name"),
+        countryName: text("country_name"),
+        regionName: text("subdivision_1_name"),
+        subregionName: text("subdivision_2_name"),
+        cityName: text("city_name"),
+      };
+    });
+  }
+};
+
+/** The files of one GeoLite2 or GeoIP2 CSV download. */
+export interface GeoLite2Files {
+  /** `GeoLite2-*-Blocks-IPv4.csv` and `-IPv6.csv`, or one of them. */
+  readonly blocks: readonly CsvInput[];
+  /** `GeoLite2-*-Locations-<locale>.csv`, one for each language. ASN has none. */
+  readonly locations?: readonly CsvInput[] | undefined;
+  /** Which languages to keep of `locations`; without it, all. */
+  readonly locales?: readonly string[] | undefined;
+}
+
+const networkColumn = "network";
+const geonameColumns = ["geoname_id", "registered_country_geoname_id"] as const;
+const asnColumn = "autonomous_system_number";
+
+/** Makes places of the rows of a blocks file; rows that say the same share one. */
+class BlockPlaces {
+  readonly #builder: VersionBuilder;
+  readonly #locations: ReadonlyMap<number, Location>;
+  readonly #numbers = new Map<string, number>();
+
+  constructor(builder: VersionBuilder, locations: ReadonlyMap<number, Location>) {
+    this.#builder = builder;
+    this.#locations = locations;
+  }
+
+  numberOf(row: CsvRow, header: Header, network: number): number {
+    const raw = row.rawWithout(network);
+    let number = this.#numbers.get(raw);
+    if (number === undefined) {
+      number = header.has(asnColumn) ? this.#network(row, header) : this.#place(row, header);
+      this.#numbers.set(raw, number);
+    }
+    return number;
+  }
+
+  #network(row: CsvRow, header: Header): number {
+    const organisation = "autonomous_system_organization";
+    const asn = idIn(row, header.at(asnColumn), asnColumn);
+    if (asn === undefined) return 0;
+    return this.#builder.place({ asn, organisation: textIn(row, header.at(organisation), organisation) }, 0);
+  }
+
+  #place(row: CsvRow, header: Header): number {
+    const [own, registered] = geonameColumns.map((name) => idIn(row, header.at(name), name));
+    const id = own ?? registered;
+    // A network that the vendor cannot place at all, as of a satellite provider.
+    if (id === undefined) return 0;
+    const location = this.#locations.get(id);
+    if (!location) {
+      const column = own === undefined ? geonameColumns[1] : geonameColumns[0];
+      throw row.error(column, `names ${String(id)}, which no locations file has: are the files of one download?`);
+    }
+    location.number ||= this.#builder.names(location);
+    const number = (name: string, limit?: number): number | undefined => numberIn(row, header.at(name), name, limit);
+    const place = {
+      postalCode: textIn(row, header.at("postal_code"), "postal_code"),
+      latitude: number("latitude", 90),
+      longitude: number("longitude", 180),
+      accuracyRadiusKm: number("accuracy_radius"),
+      isAnycast: flagIn(row, header.at("is_anycast")),
+      isRegisteredCountry: own === undefined ? true : undefined,
+    };
+    return this.#builder.place(place, location.number);
+  }
+}
+
+/**
+ * Reads GeoLite2 or GeoIP2 City, Country or ASN in MaxMind's CSV format. Columns are found by their names in the header; a row
+ * without `geoname_id` has the place of its registered country, flagged `isRegisteredCountry`.
+ *
+ * @example
+ * geoLite2({ blocks: ["GeoLite2-City-Blocks-IPv4.csv"], locations: ["GeoLite2-City-Locations-en.csv"] });
+ */
+export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wanted }: GeoLite2Files): GeoIpSource => ({
+  read: async (call) => {
+    const { builder } = call;
+    const locations = new Map<number, Location>();
+    const locales = new Set<string>();
+    await readLocations(locationFiles, call, wanted, locations, locales);
+    const places = new BlockPlaces(builder, locations);
+    let format = "GeoLite2";
+    for (const input of blocks) {
+      let header: Header | undefined;
+      let network = -1;
+      await readFile(input, call, (row) => {
+        if (!header) {
+          header = new Header(row, [networkColumn]);
+          network = header.at(networkColumn);
+          if (!header.has(asnColumn) && !header.has(geonameColumns[0]))
+            throw row.error(geonameColumns[0], "is missing from the header");
+          format = header.has(asnColumn)
+            ? "GeoLite2-ASN"
+            : header.has("latitude")
+              ? "GeoLite2-City"
+              : "GeoLite2-Country";
+          return;
+        }
+        header.check(row);
+        const span = parseNetwork(row.ascii(network));
+        if (typeof span === "string") throw row.error(networkColumn, span);
+        const problem = add(builder, span, places.numberOf(row, header, network));
+        if (problem) throw row.error(networkColumn, problem);
+      });
+    }
+    return { format, locales: [...locales] };
+  },
+});
+
+/** The columns of DB-IP's free files, which have no header, by their number. */
+const dbIpColumns: Readonly<Record<number, { readonly format: string; readonly names: readonly string[] }>> = {
+  3: { format: "DB-IP country", names: ["ip_start", "ip_end", "country"] },
+  4: { format: "DB-IP ASN", names: ["ip_start", "ip_end", "as_number", "as_organisation"] },
+  8: {
+    format: "DB-IP city",
+    names: ["ip_start", "ip_end", "continent", "country", "stateprov", "city", "latitude", "longitude"],
+  },
+};
+/** ISO 3166 leaves it to users; DB-IP writes it where it knows nothing. */
+const unknownCode = "ZZ";
+
+const dbIpPlace = (row: CsvRow, names: readonly string[]): Place | undefined => {
+  const text = (name: string): string | undefined => textIn(row, names.indexOf(name), name);
+  const asn = idIn(row, names.indexOf("as_number"), "as_number");
+  if (asn !== undefined) return { asn, organisation: text("as_organisation") };
+  const country = text("country");
+  if (country === undefined || country === unknownCode) return undefined;
+  return {
+    continent: text("continent"),
+    country,
+    regionName: text("stateprov"),
+    cityName: text("city"),
+    latitude: numberIn(row, names.indexOf("latitude"), "latitude", 90),
+    longitude: numberIn(row, names.indexOf("longitude"), "longitude", 180),
+  };
+};
+
+const spanOf = (first: Address | undefined, last: Address | undefined): Span | undefined => {
+  if (first?.family === 4 && last?.family === 4 && first.value <= last.value)
+    return { family: 4, first: first.value, last: last.value };
+  if (first?.family === 6 && last?.family === 6 && first.value <= last.value)
+    return { family: 6, first: first.value, last: last.value };
+  return undefined;
+};
+
+/**
+ * Reads DB-IP's free databases in CSV: country, city or ASN, told apart by their number of columns. Rows of country `ZZ`,
+ * "unknown", are gaps.
+ */
+export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
+  read: async (call) => {
+    const { builder } = call;
+    const numbers = new Map<string, number>();
+    let format = "DB-IP";
+    for (const input of files) {
+      let columns: (typeof dbIpColumns)[number] | undefined;
+      await readFile(input, call, (row) => {
+        if (!columns) {
+          columns = dbIpColumns[row.count];
+          if (!columns) throw row.error(undefined, `has ${String(row.count)} columns; DB-IP's files have 3, 4 or 8`);
+          ({ format } = columns);
+        }
+        const { names } = columns;
+        if (row.count !== names.length)
+          throw row.error(undefined, `has ${String(row.count)} columns, and the first row ${String(names.length)}`);
+        const first = plainAddress(row.ascii(0));
+        if (!first) throw row.error("ip_start", "is not an address");
+        const span = spanOf(first, plainAddress(row.ascii(1)));
+        if (!span) throw row.error("ip_end", "is not an address of the same family at or after ip_start");
+        const raw = row.bytes.toString("latin1", row.startOf(2), row.to);
+        let number = numbers.get(raw);
+        if (number === undefined) {
+          const place = dbIpPlace(row, names);
+          number = place ? builder.place(place, 0) : 0;
+          numbers.set(raw, number);
+        }
+        const problem = add(builder, span, number);
+        if (problem) throw row.error("ip_start", problem);
+      });
+    }
+    return { format, locales: [] };
+  },
+});
+
+/** Between two looks at the server and the caller's progress. */
+const rangesPerChunk = 4_096;
+
+/** Reads ranges of the caller's own. */
+export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeInput>): GeoIpSource => ({
+  read: async ({ builder, progress }) => {
+    const numbers = new Map<string, number>();
+    const locales = new Set<string>();
+    let row = 0;
+    for await (const { network, first, last, place, names } of ranges) {
+      const fail = (column: string, problem: string): GeoIpImportError =>
+        new GeoIpImportError({ file: "ranges", row, column }, problem);
+      row++;
+      const span =
+        network === undefined ? spanOf(parseAddress(first ?? ""), parseAddress(last ?? "")) : parseNetwork(network);
+      if (span === undefined) throw fail("first", "and last are not two addresses of one family in order");
+      if (typeof span === "string") throw fail("network", span);
+      const text = JSON.stringify([place, names]);
+      let number = numbers.get(text);
+      if (number === undefined) numbers.set(text, (number = builder.place(place, 0, names)));
+      for (const locale of Object.keys(names ?? {})) locales.add(locale);
+      const problem = add(builder, span, number);
+      if (problem) throw fail(network === undefined ? "first" : "network", problem);
+      if (row % rangesPerChunk > 0) continue;
+      progress({ file: "ranges", rows: row, bytes: 0 });
+      await builder.ready();
+    }
+    progress({ file: "ranges", rows: row, bytes: 0 });
+    return { format: "ranges", locales: [...locales] };
+  },
+});

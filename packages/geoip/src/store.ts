@@ -1,0 +1,255 @@
+import { KitError, type RedisArgument, type RedisLike } from "@kit/core";
+import { attach, type ClientContext, Deadline, isReplyError, serverError } from "@kit/core/toolkit";
+import { GeoIpNoVersionError, GeoIpStagingError } from "./errors.js";
+import { type GeoIpKeys, geoIpKeys, type Part, parts } from "./keys.js";
+import { fieldsPerShard } from "./pages.js";
+import * as scripts from "./scripts/index.js";
+
+/** What a version is made of; stored as JSON with it. */
+export interface Manifest {
+  readonly layout: 1;
+  readonly version: string;
+  /** What it was read from: `GeoLite2-City`, `DB-IP country`, `ranges`. */
+  readonly format: string;
+  readonly importedAt: number;
+  /** When the vendor made it, as the importer said. */
+  readonly builtAt: number | null;
+  /** The text that the data's licence asks for, as the importer said. */
+  readonly attribution: string | null;
+  readonly locales: readonly string[];
+  /** Ranges that were read. */
+  readonly ranges: { readonly v4: number; readonly v6: number };
+  /** Fields of each part, over all its shards. */
+  readonly fields: Readonly<Record<Part, number>>;
+}
+
+/** A version's manifest and fences. */
+export interface VersionRecord {
+  readonly manifest: Manifest;
+  readonly fence4: Buffer;
+  readonly fence6: Buffer;
+}
+
+/** How a version comes to serve. */
+export interface ActivateOptions {
+  readonly stagingMs: number;
+  readonly keepPreviousMs: number;
+  readonly deadlineMs: number;
+}
+
+/** Two processes that switch at the same time take turns; more turns than this mean that something else is wrong. */
+const maxTurns = 8;
+/** What PTTL says of a key that does not expire. */
+const noExpiry = -1;
+/** A version whose shards have less than this left does not come to serve: they are made permanent after the switch. */
+const shortestLeftMs = 500;
+
+/** The commands of one database on one client. */
+export class GeoIpStore {
+  readonly context: ClientContext;
+  readonly database: string;
+  readonly keys: GeoIpKeys;
+
+  constructor(
+    redis: RedisLike,
+    database: string,
+    options: { prefix?: string | undefined; isolate?: boolean | undefined },
+  ) {
+    this.context = attach(redis, options);
+    this.database = database;
+    try {
+      this.keys = geoIpKeys(this.context.prefix, database);
+    } catch (error) {
+      this.context.detach();
+      throw error;
+    }
+  }
+
+  head(deadlineMs: number, signal?: AbortSignal): Promise<scripts.Head> {
+    return scripts.read.run(this.context, { current: this.keys.current }, {}, { deadlineMs, signal });
+  }
+
+  /** Undefined: it is gone. */
+  async record(version: string, deadlineMs: number): Promise<VersionRecord | undefined> {
+    const args = [this.keys.version(version), "manifest", "fence4", "fence6"];
+    const [manifest, fence4, fence6] = (await this.#read("HMGET", args, deadlineMs)) as (Buffer | null)[];
+    if (!manifest || !fence4 || !fence6) return undefined;
+    const parsed = JSON.parse(manifest.toString()) as Manifest;
+    if ((parsed.layout as number) !== 1)
+      throw new KitError("KIT_LAYOUT", `Database ${this.database} was written by a newer version of this package`);
+    return { manifest: parsed, fence4, fence6 };
+  }
+
+  /** Undefined: it is gone. */
+  async field(version: string, part: Part, number: number, deadlineMs: number): Promise<Buffer | undefined> {
+    const key = this.keys.shard(version, part, Math.floor(number / fieldsPerShard));
+    const found = await this.#read("HGET", [key, number % fieldsPerShard], deadlineMs);
+    return (found ?? undefined) as Buffer | undefined;
+  }
+
+  /** All fields of a shard, in order; what is missing is not there. */
+  async shard(version: string, part: Part, shard: number, deadlineMs: number): Promise<(Buffer | undefined)[]> {
+    const fields = Array.from({ length: fieldsPerShard }, (_, field) => field);
+    const found = await this.#read("HMGET", [this.keys.shard(version, part, shard), ...fields], deadlineMs);
+    return (found as (Buffer | null)[]).map((bytes) => bytes ?? undefined);
+  }
+
+  find(
+    version: string,
+    family: 4 | 6,
+    page: number,
+    address: Buffer,
+    deadlineMs: number,
+  ): Promise<scripts.FoundRange | undefined> {
+    const shard = this.keys.shard(version, family === 4 ? "v4" : "v6", Math.floor(page / fieldsPerShard));
+    return scripts.find.run(this.context, { shard }, { field: page % fieldsPerShard, address }, { deadlineMs });
+  }
+
+  async stage(
+    key: string,
+    fields: readonly RedisArgument[],
+    { stagingMs, deadlineMs }: ActivateOptions,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    await scripts.stage.run(this.context, { target: key }, { stagingMs, fields }, { deadlineMs, signal });
+  }
+
+  /** Lets a version serve whose parts are all stored, and makes it permanent. */
+  async activate(version: string, manifest: Manifest, options: ActivateOptions): Promise<void> {
+    for (let turn = 0; turn < maxTurns; turn++) {
+      const mayAbandon = !(await this.settle(options));
+      if (!(await this.#switchTo(version, manifest, options, mayAbandon))) continue;
+      await this.settle(options);
+      return;
+    }
+    throw new KitError("KIT_CONFLICT", `Database ${this.database} is switched by others all the time`, {
+      retryable: true,
+    });
+  }
+
+  /**
+   * Completes a switch: makes the shards of the version that serves permanent, and lets those of the one before expire.
+   * Idempotent, for whoever finds a switch that a crash interrupted. If shards have expired meanwhile, the version before
+   * serves again; false: of that one, too, something is missing.
+   */
+  async settle(options: ActivateOptions): Promise<boolean> {
+    const { deadlineMs } = options;
+    let wasOvertaken = false;
+    for (let turn = 0; turn < maxTurns; turn++) {
+      const { current, previous, isSealed, keepMs } = await this.head(deadlineMs);
+      if (current === undefined || (isSealed && !wasOvertaken)) return true;
+      const serving = await this.record(current, deadlineMs);
+      const before = previous === "" ? undefined : await this.record(previous, deadlineMs);
+      if (serving && (await this.#persist(current, serving.manifest, deadlineMs))) {
+        if (before) await this.#onShards(previous, before.manifest, "PEXPIRE", deadlineMs, keepMs);
+        const keys = { current: this.keys.current, previous: this.keys.version(previous) };
+        const args = { version: current, keepMs };
+        if (await scripts.seal.run(this.context, keys, args, { deadlineMs, op: current })) return true;
+        // The version that serves now may be the very one whose shards were just given an expiry.
+        wasOvertaken = true;
+      } else {
+        if (!before) return false;
+        try {
+          await this.#switchTo(previous, before.manifest, options, true);
+        } catch (error) {
+          if (error instanceof GeoIpStagingError) return false;
+          throw error;
+        }
+      }
+    }
+    return false;
+  }
+
+  /** Moves the pointer; false: somebody else did meanwhile. */
+  async #switchTo(
+    version: string,
+    manifest: Manifest,
+    { keepPreviousMs, deadlineMs }: ActivateOptions,
+    mayAbandon: boolean,
+  ): Promise<boolean> {
+    // Only looked at: to set an expiry here could hit a version that somebody else has just made permanent.
+    const leftMs = await this.#onShards(version, manifest, "PTTL", deadlineMs);
+    if (!leftMs.every((ms) => ms === noExpiry || ms > shortestLeftMs)) throw new GeoIpStagingError(this.database);
+    const { current = "" } = await this.head(deadlineMs);
+    const outcome = await scripts.switchTo.run(
+      this.context,
+      { current: this.keys.current, incoming: this.keys.version(version) },
+      {
+        version,
+        expected: current,
+        keepMs: keepPreviousMs,
+        mayAbandon: mayAbandon ? 1 : 0,
+        channel: this.keys.changed,
+      },
+      { deadlineMs, op: version },
+    );
+    if (outcome === "gone") throw new GeoIpStagingError(this.database);
+    return outcome === "serving";
+  }
+
+  /** Lets the version before serve again. */
+  async rollback(options: ActivateOptions): Promise<string> {
+    await this.settle(options);
+    const { previous } = await this.head(options.deadlineMs);
+    const before = previous ? await this.record(previous, options.deadlineMs) : undefined;
+    if (!before) throw new GeoIpNoVersionError(this.database, "has no earlier version to go back to");
+    try {
+      await this.activate(previous, before.manifest, options);
+    } catch (error) {
+      if (!(error instanceof GeoIpStagingError)) throw error;
+      throw new GeoIpNoVersionError(this.database, "has lost its earlier version");
+    }
+    return previous;
+  }
+
+  /** Removes what was staged, as far as the server can be reached; the rest expires. */
+  async discard(keys: Iterable<string>, deadlineMs: number): Promise<void> {
+    await Promise.allSettled([...keys].map((key) => this.#write("UNLINK", [key], deadlineMs)));
+  }
+
+  /** The keys of all shards of a version. */
+  shardKeys(version: string, { fields }: Manifest): string[] {
+    return parts.flatMap((part) =>
+      Array.from({ length: Math.ceil(fields[part] / fieldsPerShard) }, (_, shard) =>
+        this.keys.shard(version, part, shard),
+      ),
+    );
+  }
+
+  async #persist(version: string, manifest: Manifest, deadlineMs: number): Promise<boolean> {
+    const removed = await this.#onShards(version, manifest, "PERSIST", deadlineMs);
+    // 0 says that there was no expiry, or no key.
+    if (removed.every((count) => count === 1)) return true;
+    return (await this.#onShards(version, manifest, "EXISTS", deadlineMs)).every((count) => count === 1);
+  }
+
+  async #onShards(
+    version: string,
+    manifest: Manifest,
+    command: string,
+    deadlineMs: number,
+    ...rest: RedisArgument[]
+  ): Promise<number[]> {
+    const keys = this.shardKeys(version, manifest);
+    return await Promise.all(keys.map(async (key) => Number(await this.#write(command, [key, ...rest], deadlineMs))));
+  }
+
+  #read(command: string, args: readonly RedisArgument[], deadlineMs: number): Promise<unknown> {
+    return this.#run(command, args, deadlineMs, false);
+  }
+
+  #write(command: string, args: readonly RedisArgument[], deadlineMs: number): Promise<unknown> {
+    return this.#run(command, args, deadlineMs, true);
+  }
+
+  async #run(command: string, args: readonly RedisArgument[], deadlineMs: number, mutates: boolean): Promise<unknown> {
+    const what = `${command} of ${String(args[0])}`;
+    // Each of these has one effect however often it is sent.
+    const call = { what, mutates, idempotent: true, deadline: Deadline.in(deadlineMs), bytes: !mutates };
+    try {
+      return await this.context.executor.run(command, args, call);
+    } catch (error) {
+      throw isReplyError(error) ? serverError(error, what) : error;
+    }
+  }
+}

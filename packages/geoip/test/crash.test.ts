@@ -1,0 +1,98 @@
+import { eventually, useRedis } from "@kit/testing";
+import { rejection, runProgram } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { manyRanges } from "./behaviour.js";
+import { fixtureOf } from "./harness.js";
+
+const redis = useRedis(vitest);
+const fixture = fixtureOf(redis);
+const program = new URL("programs/importer.mjs", import.meta.url);
+const importUntil = (command: number) => runProgram(redis, program, [redis.url, redis.prefix, String(command)]);
+
+/** Lets everything expire that has an expiry, as when its time has passed. */
+const expire = async (): Promise<void> => {
+  for (const key of await redis.keys()) if ((await fixture.db.pttl(key)) > 0) await fixture.db.pexpire(key, 1);
+  await eventually(async () => {
+    for (const key of await redis.keys()) expect([key, await fixture.db.pttl(key)]).toEqual([key, -1]);
+  });
+};
+const cities = async (): Promise<unknown> => {
+  const reader = fixture.reader();
+  const found = await Promise.all(["1.0.0.1", "1.0.2.1", "1.0.254.1"].map((address) => reader.lookup(address)));
+  await reader.close();
+  return new Set(found.map(({ place }) => place?.cityName?.slice(0, 1)));
+};
+const old = new Set("a");
+const fresh = new Set("b");
+
+describe("an importer that is killed", () => {
+  it(
+    "before any of its commands leaves one whole version serving, and nothing that stays",
+    { timeout: 120_000 },
+    async () => {
+      const first = await fixture.import(manyRanges(300, "a"));
+      const ownKeys = (await redis.keys()).length;
+      const { printed, code } = await importUntil(0);
+      const commands = Number(printed);
+      expect([code, commands > 15]).toEqual([0, true]);
+      expect(await fixture.rollback()).toBe(first.version);
+      await expire();
+      let switches = 0;
+      for (let command = 1; command <= commands; command++) {
+        expect((await importUntil(command)).code).toBeNull();
+        const { current, isSealed } = await fixture.db.hgetall(fixture.keys.current);
+        const isOld = current === first.version;
+        // Before a reader comes that could mend anything.
+        if (isOld) {
+          for (const key of await redis.keys())
+            expect([command, key, (await fixture.db.pttl(key)) === -1]).toEqual([
+              command,
+              key,
+              key === fixture.keys.current || key.includes(current),
+            ]);
+          expect([command, await cities()]).toEqual([command, old]);
+        } else {
+          switches++;
+          expect([command, await cities()]).toEqual([command, fresh]);
+          // The reader completes what the importer did not.
+          await eventually(async () => expect(await fixture.db.hget(fixture.keys.current, "isSealed")).toBe("1"));
+          expect(["0", "1"]).toContain(isSealed);
+          expect(await fixture.rollback()).toBe(first.version);
+        }
+        await expire();
+        expect([command, (await redis.keys()).length, await cities()]).toEqual([command, ownKeys, old]);
+      }
+      // One look, the shards, the switch, and what comes after it were all among them.
+      expect(switches).toBeGreaterThan(3);
+      expect(switches).toBeLessThan(commands - 5);
+    },
+  );
+
+  it("after the switch, and nobody comes until its data has expired: the old version serves again", async () => {
+    await fixture.import(manyRanges(300, "a"));
+    const head = () => fixture.db.hgetall(fixture.keys.current);
+    const { current: first = "" } = await head();
+    for (let command = 1; (await head())["current"] === first; command++) await importUntil(command);
+    expect((await head())["isSealed"]).toBe("0");
+    await expire();
+    const reader = fixture.reader();
+    expect(await rejection(reader.lookup("1.0.0.1"))).toMatchObject({ code: "KIT_GEOIP_CORRUPT" });
+    await eventually(async () => expect((await reader.lookup("1.0.0.1")).place?.cityName).toBe("a0"));
+    await eventually(async () => expect(await head()).toMatchObject({ current: first, isSealed: "1" }));
+    // An import goes on from there.
+    await fixture.import(manyRanges(300, "c"));
+    expect(await cities()).toEqual(new Set("c"));
+  });
+
+  it("with its data and the old version's lost: an import still mends it", async () => {
+    const first = await fixture.import(manyRanges(300, "a"));
+    for (let command = 1; (await fixture.db.hget(fixture.keys.current, "current")) === first.version; command++)
+      await importUntil(command);
+    for (const key of await redis.keys()) if (key.endsWith(":shard")) await fixture.db.unlink(key);
+    await fixture.import(manyRanges(300, "c"));
+    expect(await cities()).toEqual(new Set("c"));
+    await expire();
+    expect(await cities()).toEqual(new Set("c"));
+  });
+});

@@ -1,0 +1,3 @@
+import { geoIpBehaviour } from "./behaviour.js";
+
+geoIpBehaviour("cluster");

@@ -1,0 +1,73 @@
+import type { Redis } from "ioredis";
+import { classicKeys } from "./keys.js";
+
+/** A place as the classic code stores it: city, region, country. */
+export type ClassicCity = readonly [city: string, region: string, country: string];
+
+/** Python's `int(text)`, which refuses what is no decimal number. */
+const integer = (text: string): number => {
+  if (!/^\d+$/.test(text)) throw new TypeError(`invalid literal for an integer: ${text}`);
+  return Number(text);
+};
+
+/** The parts of an address as digits of base 256. Any number of parts, and any number in a part, will do. */
+export function ipToScore(address: string): number {
+  return address.split(".").reduce((score, part) => score * 256 + integer(part), 0);
+}
+
+const fields = (line: string): string[] =>
+  [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^",]*))/g)].map(([, quoted, plain]) =>
+    quoted === undefined ? (plain ?? "") : quoted.replaceAll('""', '"'),
+  );
+
+const rows = (file: Uint8Array): string[][] =>
+  // The encoding that the first files had; those of today are UTF-8.
+  Buffer.from(file)
+    .toString("latin1")
+    .split(/\r?\n/)
+    .filter((line) => line !== "")
+    .map(fields);
+
+/**
+ * Carlson, Redis in Action, section 5.3: reads a file of `start, end, city id`, and adds `<city id>_<row>` scored by the start to a ZSET, one awaited `ZADD`
+ * for each row.
+ *
+ * Known faults: the end of a range is thrown away; a row whose first field holds an "i" is taken for the header; a start
+ * in CIDR notation throws, in the middle of the import; IPv6 is skipped, since a score has 53 bits; the member holds the
+ * row's number, so that a second import leaves rows of the first; readers see a table that is half imported.
+ */
+export async function importIps(redis: Redis, file: Uint8Array, prefix = ""): Promise<void> {
+  const { ipToCity } = classicKeys(prefix);
+  for (const [count, [start = "", , cityId = ""]] of rows(file).entries()) {
+    if (start.toLowerCase().includes("i")) continue;
+    let score: number;
+    if (start.includes(".")) score = ipToScore(start);
+    else if (/^\d+$/.test(start)) score = Number(start);
+    else continue;
+    await redis.zadd(ipToCity, score, `${cityId}_${String(count)}`);
+  }
+}
+
+/** Section 5.3: reads a file of `city id, country, region, city` into a hash. Known fault: UTF-8 is read as Latin-1. */
+export async function importCities(redis: Redis, file: Uint8Array, prefix = ""): Promise<void> {
+  const { cities } = classicKeys(prefix);
+  for (const [cityId = "", country, region, city] of rows(file)) {
+    if (city === undefined || !/^\d+$/.test(cityId)) continue;
+    await redis.hset(cities, cityId, JSON.stringify([city, region, country]));
+  }
+}
+
+/**
+ * Section 5.3: `ZREVRANGEBYSCORE … LIMIT 0 1`, then `HGET`.
+ *
+ * Known faults: an address behind the end of a range, or between two, has the city of the range before; so have private and
+ * other special addresses; IPv6 throws; two round trips.
+ */
+export async function findCity(redis: Redis, address: string, prefix = ""): Promise<ClassicCity | null> {
+  const { ipToCity, cities } = classicKeys(prefix);
+  const [member] = await redis.zrevrangebyscore(ipToCity, ipToScore(address), 0, "LIMIT", 0, 1);
+  if (member === undefined) return null;
+  const city = await redis.hget(cities, member.split("_")[0] ?? "");
+  // A city that is not there throws, as it does in the classic code.
+  return JSON.parse(city ?? "") as ClassicCity;
+}
