@@ -235,14 +235,26 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
         const whole = await fixture().db.hgetBuffer(key, "0");
         await fixture().db.hdel(key, "0");
         expect(await rejection(reader.lookup("1.0.0.1"))).toMatchObject({ code: "KIT_GEOIP_CORRUPT", version });
-        if (readerMode === "cached") {
-          const damaged = Buffer.from(whole!);
-          damaged[100]! ^= 1;
-          await fixture().db.hset(key, "0", damaged);
-          expect(await rejection(reader.lookup("1.0.0.1"))).toMatchObject({ code: "KIT_GEOIP_CORRUPT" });
-        }
         await fixture().db.hset(key, "0", whole!);
         expect((await reader.lookup("1.0.0.1")).none).toBeNull();
+      }
+    });
+
+    it("are said to be of corrupt data when a bit of it is wrong", async () => {
+      const { version } = await fixture().import(manyRanges(300, "a"));
+      for (const [part, field] of [
+        ["v4", "0"],
+        ["places", "0"],
+      ] as const) {
+        const key = fixture().keys.shard(version, part, 0);
+        const whole = (await fixture().db.hgetBuffer(key, field))!;
+        const damaged = Buffer.from(whole);
+        damaged[100]! ^= 1;
+        await fixture().db.hset(key, field, damaged);
+        const reader = await open();
+        expect(await rejection(reader.lookup("1.0.0.1"))).toMatchObject({ code: "KIT_GEOIP_CORRUPT", version });
+        expect(String(await rejection(open({ mode: "local" })))).toContain("damaged");
+        await fixture().db.hset(key, field, whole);
       }
     });
 

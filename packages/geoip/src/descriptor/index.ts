@@ -16,7 +16,10 @@ export const descriptor: PackageDescriptor = {
       ["PTTL", key],
       ["UNLINK", key],
     ],
-    asked: (key) => [["HSET", key, "f", ""]],
+    asked: (key) => [
+      ["HSET", key, "f", ""],
+      ["UNSUBSCRIBE", key],
+    ],
   },
   endlessKeys: [
     { key: /^\{[^{}]*\}:(?:current|version:[0-9a-f]+)$/s },
