@@ -25,7 +25,7 @@ const dot = 0x2e;
 const zero = 0x30;
 
 /** The value of dotted decimal text, four parts of 0 to 255 without leading zeros; -1: it is something else. */
-export const parseV4 = (text: string): number => {
+const parseV4 = (text: string): number => {
   let value = 0;
   let part = -1;
   let parts = 0;
@@ -67,7 +67,7 @@ const groupsOf = (text: string): number[] | undefined => {
 };
 
 /** The value of IPv6 text (RFC 4291, section 2.2) without zone; -1n: it is something else. */
-export const parseV6 = (text: string): bigint => {
+const parseV6 = (text: string): bigint => {
   const sides = text.split("::");
   const [left, right] = sides.map(groupsOf);
   if (sides.length > 2 || !left || (sides.length === 2 && !right)) return -1n;

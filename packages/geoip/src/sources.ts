@@ -17,7 +17,7 @@ export interface ImportProgress {
 }
 
 /** What a source works on. @internal */
-export interface SourceCall {
+interface SourceCall {
   readonly builder: VersionBuilder;
   readonly progress: (progress: Omit<ImportProgress, "ranges">) => void;
 }

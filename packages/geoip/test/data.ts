@@ -10,10 +10,10 @@ export const csv = (name: string, text: string | readonly string[]): CsvInput =>
 });
 
 /** Synthetic data in the exact formats of the vendors' files: the addresses, ids and places mean nothing. */
-export const cityBlocksHeader: string =
+const cityBlocksHeader: string =
   "network,geoname_id,registered_country_geoname_id,represented_country_geoname_id,is_anonymous_proxy," +
   "is_satellite_provider,postal_code,latitude,longitude,accuracy_radius,is_anycast";
-export const cityLocationsHeader: string =
+const cityLocationsHeader: string =
   "geoname_id,locale_code,continent_code,continent_name,country_iso_code,country_name,subdivision_1_iso_code," +
   "subdivision_1_name,subdivision_2_iso_code,subdivision_2_name,city_name,metro_code,time_zone,is_in_european_union";
 
@@ -23,7 +23,7 @@ export const locationsEn: readonly string[] = [
   '102,en,NA,"North ""A""",XB,Borduria,,,,,,,America/Bord,0',
   "103,en,AS,Asia,XC,Catania,SC,South,07,District 7,Cityville,,Asia/Cityville,0",
 ];
-export const locationsDe: readonly string[] = [
+const locationsDe: readonly string[] = [
   cityLocationsHeader,
   '101,de,EU,Europa,XA,"Arland, Republik",NB,Nordufer,,,Hafenstadt,,Europe/Harbour,1',
   "102,de,NA,Nordamerika,XB,Bordurien,,,,,,,America/Bord,0",

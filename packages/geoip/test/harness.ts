@@ -14,7 +14,7 @@ import {
 import { type GeoIpKeys, geoIpKeys } from "../src/keys.js";
 import { cityFiles } from "./data.js";
 
-export const database = "city";
+const database = "city";
 
 /** What a test of this package needs of its server. */
 export interface Fixture {
