@@ -3,12 +3,14 @@ import { Deadline, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
 import { encodeBody } from "./body.js";
 import { ChatTooLargeError } from "./errors.js";
 import { Listener } from "./listener.js";
+import { Mailbox } from "./mailbox.js";
 import {
   type ChatOptions,
   chatSettings,
   type CloseOptions,
   closeTimeoutMs,
   type CreateOptions,
+  type Creation,
   creation,
   type FetchOptions,
   fetchTerms,
@@ -18,6 +20,8 @@ import {
   type JoinOptions,
   type ListenOptions,
   listenTerms,
+  mailboxCreation,
+  type MailboxOptions,
   type MembersOptions,
   membersTerms,
   type SendOptions,
@@ -98,7 +102,7 @@ export interface Ack {
  * Messages of a chat are numbered 1, 2, 3 … by the server. A member's position in a chat, the highest number it has
  * acknowledged, only moves forward. Nothing is lost between the two but what retention drops, and that is reported as a gap.
  *
- * After the chats of "Redis in Action" (J. L. Carlson, 2013, section 6.5.2).
+ * After the messages of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
  */
 export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
   readonly #store: ChatStore;
@@ -131,7 +135,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.create("order:1", { members: ["ann", "bob"], retain: { count: 1_000, readByAll: true } });
    */
   async create(chat: string, options: CreateOptions = {}): Promise<{ readonly created: boolean }> {
-    const { members, config } = creation(options, this.#store.settings.maxBodyBytes);
+    return await this.#create(chat, creation(options, this.#store.settings.maxBodyBytes));
+  }
+
+  async #create(chat: string, { members, config }: Creation): Promise<{ readonly created: boolean }> {
     const { keys } = await this.#open();
     const shard = keys.shardOf(chat);
     const memberKeys = members.map((name) => keys.member(shard, name));
@@ -286,6 +293,29 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       onError: (error: KitError) => this.emit("error", error),
     };
     return new Listener<Body>(host, terms);
+  }
+
+  /**
+   * Gives the mailbox of one recipient: any number of workers take its messages under leases. The options count when the
+   * mailbox is made, by the first call that needs it, of whatever process.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * const invoices = chat.mailbox("invoices", { retain: { count: 1_000 } });
+   * await invoices.send({ from: "shop", body: "order 17" });
+   * const [message] = await invoices.take({ waitMs: 60_000 });
+   * if (message) await message.ack();
+   */
+  mailbox(name: string, options: MailboxOptions = {}): Mailbox<Body> {
+    const made = mailboxCreation(name, options, this.#store.settings.maxBodyBytes);
+    const host = {
+      store: this.#store,
+      watcher: this.#watcher,
+      open: (signal?: AbortSignal) => this.#open(signal),
+      create: () => this.#create(name, made),
+    };
+    return new Mailbox<Body>(name, host, (message) => this.send(name, message));
   }
 
   /**
@@ -624,8 +654,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const { keys } = await this.#store.open();
     const shard = keys.shardOf(chat);
     const places = keys.chat(chat);
-    const { meta, heads, messages, positions, sentEven, sentOdd, activity } = places;
-    const first = { meta, heads, messages, positions, sentEven, sentOdd };
+    const { meta, heads, messages, positions, sentEven, sentOdd, mailbox, activity } = places;
+    const first = { meta, heads, messages, positions, sentEven, sentOdd, mailbox };
     let names = await scripts.remove.run(this.#store.context, first, { chat }, this.#store.call());
     while (names.length > 0) {
       const members = names.map((name) => keys.member(shard, name));

@@ -101,6 +101,53 @@ export interface CreateOptions {
   readonly dedupeMs?: number | undefined;
 }
 
+/** How a mailbox is made. It stays as it is made; messages that are acknowledged always go. */
+export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "dedupeMs"> {
+  /**
+   * What makes a message go, besides its acknowledgement.
+   *
+   * @default { count: 10_000 }
+   */
+  readonly retain?: Omit<Retention, "readByAll"> | undefined;
+  /**
+   * What happens to a message for which `retain.count` or `retain.bytes` leaves no room: it is refused with ChatFullError, or
+   * the oldest is dropped for it.
+   *
+   * @default "refuse"
+   */
+  readonly whenFull?: "drop" | "refuse" | undefined;
+}
+
+/** What a worker takes from a mailbox. */
+export interface TakeOptions {
+  /**
+   * How many messages at most, 1 to 100.
+   *
+   * @default 1
+   */
+  readonly limit?: number | undefined;
+  /**
+   * How many bytes of bodies at most, as they are stored; one message comes in any case.
+   *
+   * @default 1048576
+   */
+  readonly maxBytes?: number | undefined;
+  /**
+   * For how long nobody else gets them, in milliseconds by the server's clock.
+   *
+   * @default 30000
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * How long to wait for the first one at most, in milliseconds.
+   *
+   * @default 0
+   */
+  readonly waitMs?: number | undefined;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** How safe a message must be before `send` resolves; core's `durable` says what became of it. */
 export interface DurableOption {
   /** @default 1 */
@@ -278,8 +325,10 @@ export interface Creation {
   readonly config: string;
 }
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const creation = (options: CreateOptions, defaultMaxBody: number): Creation => {
+/**
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ */
+export const creation = (options: CreateOptions, defaultMaxBody: number, isMailbox = false): Creation => {
   const names = ["members", "retain", "whenFull", "senders", "lag", "maxBodyBytes", "dedupeMs"];
   const given = optionsObject("options", options, names);
   const { members = [], whenFull = "drop", senders = "members", dedupeMs = 600_000 } = given;
@@ -302,7 +351,7 @@ export const creation = (options: CreateOptions, defaultMaxBody: number): Creati
     optional("retain.bytes", bytes, Math.ceil((maxBody * 4) / 3) + 4, Number.MAX_SAFE_INTEGER),
     booleanOption("retain.readByAll", readByAll) ? 1 : 0,
     oneOf("whenFull", whenFull, ["drop", "refuse"]) === "refuse" ? 1 : 0,
-    oneOf("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,
+    isMailbox ? 2 : oneOf("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,
     maxBody,
     optional("lag.messages", lag.messages, 1, 1_000_000_000),
     optional("lag.ageMs", lag.ageMs, 1, yearsMs),
@@ -311,6 +360,40 @@ export const creation = (options: CreateOptions, defaultMaxBody: number): Creati
   if (whenFull === "refuse" && !readByAll && ageMs === undefined)
     throw new RangeError("Expected `retain` to have `readByAll` or `ageMs` where `whenFull` is refuse");
   return { members: [...new Set(members)], config: config.join(" ") };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const mailboxCreation = (name: string, options: MailboxOptions, defaultMaxBody: number): Creation => {
+  const given = optionsObject("options", options, ["retain", "whenFull", "maxBodyBytes", "dedupeMs"]);
+  const retain = optionsObject("retain", given.retain ?? { count: 10_000 }, ["count", "ageMs", "bytes"]);
+  const { whenFull = "refuse", maxBodyBytes, dedupeMs } = given;
+  const made = { members: [name], retain: { ...retain, readByAll: true }, whenFull, maxBodyBytes, dedupeMs };
+  return creation(made, defaultMaxBody, true);
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const leaseOption = (leaseMs: number): number => integerOption("leaseMs", leaseMs, 1, yearsMs);
+
+/** Checked, with every default filled in. */
+export interface TakeTerms {
+  readonly limit: number;
+  readonly maxBytes: number;
+  readonly leaseMs: number;
+  readonly waitMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const takeTerms = (options: TakeOptions): TakeTerms => {
+  const given = optionsObject("options", options, ["limit", "maxBytes", "leaseMs", "waitMs", "signal"]);
+  const { limit = 1, maxBytes = 1_048_576, leaseMs = 30_000, waitMs = 0, signal } = given;
+  return {
+    limit: integerOption("limit", limit, 1, 100),
+    maxBytes: integerOption("maxBytes", maxBytes, 1),
+    leaseMs: leaseOption(leaseMs),
+    waitMs: integerOption("waitMs", waitMs, 0),
+    signal: signalOption("signal", signal),
+  };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */

@@ -7,17 +7,21 @@ import historySource from "./history.lua";
 import inspectSource from "./inspect.lua";
 import joinSource from "./join.lua";
 import layoutSource from "./layout.lua";
+import leasesSource from "./leases.lua";
 import leaveSource from "./leave.lua";
+import mailboxSource from "./mailbox.lua";
 import membersSource from "./members.lua";
 import readSource from "./read.lua";
 import removeSource from "./remove.lua";
 import sendSource from "./send.lua";
+import settleSource from "./settle.lua";
 import stateSource from "./state.lua";
+import takeSource from "./take.lua";
 import unreadSource from "./unread.lua";
 
 /** Refusals as the scripts number them. */
 export const refusal: Readonly<
-  Record<"unknown" | "notMember" | "tooLarge" | "full" | "duplicate" | "beyond" | "forked" | "layout", number>
+  Record<"unknown" | "notMember" | "tooLarge" | "full" | "duplicate" | "beyond" | "forked" | "lease" | "layout", number>
 > = {
   unknown: 1,
   notMember: 2,
@@ -26,6 +30,7 @@ export const refusal: Readonly<
   duplicate: 5,
   beyond: 6,
   forked: 7,
+  lease: 8,
   layout: 9,
 };
 
@@ -117,13 +122,13 @@ export const leave: Script<
 });
 
 export const remove: Script<
-  readonly ["meta", "heads", "messages", "positions", "sentEven", "sentOdd"],
+  readonly ["meta", "heads", "messages", "positions", "sentEven", "sentOdd", "mailbox"],
   readonly ["chat"],
   string[]
 > = defineScript({
   name: "chat.remove",
   source: removeSource,
-  keys: ["meta", "heads", "messages", "positions", "sentEven", "sentOdd"],
+  keys: ["meta", "heads", "messages", "positions", "sentEven", "sentOdd", "mailbox"],
   args: ["chat"],
   idempotent: true,
   reply: (raw) => {
@@ -396,3 +401,85 @@ export const inspect: Script<readonly ["meta", "heads", "messages", "positions"]
       };
     },
   });
+
+/** A message that a worker is to handle. */
+export interface TakenMessage extends StoredMessage {
+  readonly deliveries: number;
+  readonly gap: ReadReply["gap"];
+}
+
+/** What a worker gets of a mailbox. */
+export interface TakeReply {
+  readonly code: number;
+  /** When the next lease of another worker ends; undefined: there is none. */
+  readonly nextMs: number | undefined;
+  readonly messages: readonly TakenMessage[];
+}
+
+const takenOf = ([id, from, kind, text, deliveries, gapFrom, why]: readonly unknown[]): TakenMessage => {
+  const reason = gapFrom === "" ? undefined : gapReasons[Number(why)];
+  const to = Number.parseInt(String(id), 10) - 1;
+  return {
+    ...{ id: String(id), from: String(from), kind: String(kind), text: String(text), deliveries: Number(deliveries) },
+    gap: reason && { from: Number(gapFrom), to, reason },
+  };
+};
+
+export const take: Script<
+  readonly ["meta", "heads", "messages", "positions", "member", "mailbox"],
+  readonly ["chat", "token", "limit", "maxBytes", "leaseMs"],
+  TakeReply
+> = defineScript({
+  name: "chat.take",
+  source: [stateSource, leasesSource, takeSource],
+  keys: ["meta", "heads", "messages", "positions", "member", "mailbox"],
+  args: ["chat", "token", "limit", "maxBytes", "leaseMs"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, nextMs, taken = []] = list(raw);
+    return {
+      code: Number(code),
+      nextMs: Number(nextMs) < 0 ? undefined : Number(nextMs),
+      messages: grouped(list(taken), 7).map(takenOf),
+    };
+  },
+});
+
+export const settle: Script<
+  readonly ["meta", "heads", "messages", "positions", "activity", "member", "mailbox"],
+  readonly ["chat", "user", "sequence", "token", "leaseMs"],
+  number
+> = defineScript({
+  name: "chat.settle",
+  source: [stateSource, leasesSource, settleSource],
+  keys: ["meta", "heads", "messages", "positions", "activity", "member", "mailbox"],
+  args: ["chat", "user", "sequence", "token", "leaseMs"],
+  idempotent: true,
+  reply: Number,
+});
+
+/** What waits in a mailbox. */
+export interface MailboxReply {
+  readonly code: number;
+  readonly length: number;
+  readonly leased: number;
+  readonly oldestAt: number;
+  readonly seenAt: number;
+  readonly now: number;
+}
+
+export const mailbox: Script<
+  readonly ["meta", "heads", "messages", "member", "mailbox"],
+  readonly ["chat"],
+  MailboxReply
+> = defineScript({
+  name: "chat.mailbox",
+  source: [stateSource, leasesSource, mailboxSource],
+  keys: ["meta", "heads", "messages", "member", "mailbox"],
+  args: ["chat"],
+  readonly: true,
+  reply: (raw) => {
+    const [code = 0, length = 0, leased = 0, oldestAt = 0, seenAt = 0, now = 0] = numbers(raw);
+    return { code, length, leased, oldestAt, seenAt, now };
+  },
+});

@@ -84,8 +84,8 @@ for i = 1, #members do
     else
       redis.call('XADD', messages, id, 'f', from, kind, body)
     end
-    -- A sender that had read everything has read its own message.
-    if sender.position == state.head then
+    -- A sender that had read everything has read its own message; in a mailbox it is still to be handled.
+    if sender.position == state.head and not state.isMailbox then
       sender.position = sequence
       sender.hasMoved = true
     end
