@@ -26,6 +26,8 @@ import {
   membersTerms,
   type SendOptions,
   sendTerms,
+  type TailOptions,
+  tailTerms,
   type WaitOptions,
   waitTerms,
 } from "./options.js";
@@ -34,6 +36,7 @@ import { type ChatNews, type Message, messageOf, Reader } from "./reader.js";
 import * as scripts from "./scripts/index.js";
 import { ChatStore } from "./store.js";
 import { decodeToken, encodeToken, nowhere } from "./token.js";
+import { ChatWatch } from "./watch.js";
 import { Watcher } from "./watcher.js";
 
 /** A script has so many members or chats at a time. */
@@ -410,6 +413,35 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
     const last = messages.at(-1)?.seq ?? first - 1;
     return { messages, hasOlder: first > floor + 1, hasNewer: last < head };
+  }
+
+  /**
+   * Gives the messages of one chat as they come, to somebody who need not be a member and acknowledges nothing: first the
+   * `last` ones that are there, then each new one. Best effort after data was lost: a chat that is deleted, or that a failover
+   * set back, is not noticed. Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too.
+   *
+   * @throws {ChatUnknownError}
+   * @throws {KitUnavailableError} no server in time, each time that it looks.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * for await (const { from, body } of chat.tail("order:1", { signal })) console.log(from, body);
+   */
+  async *tail(chat: string, options: TailOptions = {}): AsyncGenerator<Message<Body>, void, undefined> {
+    const { last, signal } = tailTerms(options);
+    await this.#open(signal);
+    const watch = new ChatWatch(this.#store, this.#watcher, chat);
+    const { head } = await this.inspect(chat);
+    for (let after = Math.max(0, head - last); ;) {
+      const parts = await watch.standing(signal);
+      const { messages, hasNewer } = await this.history(chat, { after, limit: 1_000 });
+      for (const message of messages) {
+        after = message.seq;
+        yield message;
+        signal?.throwIfAborted();
+      }
+      if (!hasNewer) await watch.wait(parts, undefined, signal);
+    }
   }
 
   /**

@@ -18,6 +18,7 @@ export type {
   MembersOptions,
   Retention,
   SendOptions,
+  TailOptions,
   TakeOptions,
   WaitOptions,
 } from "./options.js";

@@ -2,10 +2,10 @@ import { Deadline, newToken, traced } from "@kit/core/toolkit";
 import { ChatUnknownError } from "./errors.js";
 import { leaseOption, type SendOptions, type TakeOptions, takeTerms } from "./options.js";
 import { type Accepted, refusalOf } from "./outbox.js";
-import { type Gap, type Message, messageOf, Reader } from "./reader.js";
+import { type Gap, type Message, messageOf } from "./reader.js";
 import * as scripts from "./scripts/index.js";
 import type { ChatStore, Division } from "./store.js";
-import { nowhere } from "./token.js";
+import { ChatWatch } from "./watch.js";
 import type { Watcher } from "./watcher.js";
 
 /** A message of a mailbox that one worker has for a time. */
@@ -62,14 +62,14 @@ export class Mailbox<Body = unknown> {
   readonly name: string;
   readonly #host: MailboxHost;
   readonly #send: (options: SendOptions<Body>) => Promise<Accepted>;
-  /** Under which the watcher knows this mailbox; no member has this name. */
-  readonly #watched = newToken();
+  readonly #watch: ChatWatch;
 
   /** @internal */
   constructor(name: string, host: MailboxHost, send: (options: SendOptions<Body>) => Promise<Accepted>) {
     this.name = name;
     this.#host = host;
     this.#send = send;
+    this.#watch = new ChatWatch(host.store, host.watcher, name);
   }
 
   /**
@@ -108,7 +108,6 @@ export class Mailbox<Body = unknown> {
       "chat.take",
       () => ({ chat: this.name }),
       async () => {
-        const { watcher } = this.#host;
         for (let parts: readonly string[] | undefined; ;) {
           await this.#host.open(signal);
           const { messages, nextMs } = await this.#made(() => this.#take(terms));
@@ -116,8 +115,8 @@ export class Mailbox<Body = unknown> {
           if (messages.length > 0 || deadline.remainingMs <= 0)
             return messages.map((message) => this.#leased(message, terms));
           // What comes after these is waited for; what came before them is looked for once more.
-          if (parts) await watcher.wait(this.#watched, parts, Deadline.in(Math.max(1, leftMs)), signal);
-          parts = watcher.standing(this.#watched) ?? (await this.#watch(signal));
+          if (parts) await this.#watch.wait(parts, Deadline.in(Math.max(1, leftMs)), signal);
+          parts = await this.#watch.standing(signal);
         }
       },
     );
@@ -198,16 +197,6 @@ export class Mailbox<Body = unknown> {
     const code = await scripts.settle.run(store.context, places, args, store.call());
     this.#assertDone(code);
     return code !== scripts.refusal.lease;
-  }
-
-  /** Begins to watch, from the newest activity. */
-  async #watch(signal: AbortSignal | undefined): Promise<readonly string[]> {
-    const { store, watcher } = this.#host;
-    const { keys } = await store.open(signal);
-    const shards = await new Reader(store, this.#watched, nowhere(keys.shards), false).look(1, false, signal);
-    const parts = shards.map(({ part }) => part);
-    watcher.learn(this.#watched, parts, [[this.name]]);
-    return parts;
   }
 
   #member(keys: Division["keys"]): string {

@@ -257,6 +257,17 @@ export interface HistoryOptions {
   readonly member?: string | undefined;
 }
 
+/** What to follow. */
+export interface TailOptions {
+  /**
+   * How many of the messages that are there come first.
+   *
+   * @default 10
+   */
+  readonly last?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** What a new member finds. */
 export interface JoinOptions {
   /**
@@ -293,6 +304,9 @@ export interface ChatSettings {
   readonly deadlineMs: number;
 }
 
+/** Into how many parts the chats of a prefix are divided, unless its first user says otherwise. */
+export const defaultShards = 16;
+
 const mostBytes = 512 * 1024 * 1024;
 const longest = 2 ** 31 - 1;
 const yearsMs = 100 * 365 * 86_400_000;
@@ -306,7 +320,7 @@ const oneOf = <T extends string>(name: string, value: T, known: readonly T[]): T
 export const chatSettings = (options: ChatOptions): ChatSettings => {
   const names = ["prefix", "isolate", "shards", "maxBodyBytes", "maxPending", "deadlineMs"];
   const {
-    shards = 16,
+    shards = defaultShards,
     maxBodyBytes = 65_536,
     maxPending = 10_000,
     deadlineMs = 2_000,
@@ -472,6 +486,14 @@ export const historyTerms = (options: HistoryOptions): HistoryTerms => {
     maxBytes: integerOption("maxBytes", maxBytes, 1),
     user: member === undefined ? "" : textOption("member", member, 512),
   };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const tailTerms = (
+  options: TailOptions,
+): { readonly last: number; readonly signal: AbortSignal | undefined } => {
+  const { last = 10, signal } = optionsObject("options", options, ["last", "signal"]);
+  return { last: integerOption("last", last, 0), signal: signalOption("signal", signal) };
 };
 
 /**
