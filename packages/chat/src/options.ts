@@ -47,7 +47,7 @@ export interface Retention {
   readonly count?: number | undefined;
   /** It is older than so many milliseconds. */
   readonly ageMs?: number | undefined;
-  /** The bodies of newer ones, as they are stored, take so many bytes. At least four thirds of `maxBodyBytes`. */
+  /** The bodies of newer ones take so many bytes. At least `maxBodyBytes`. */
   readonly bytes?: number | undefined;
   /** All members have acknowledged it. */
   readonly readByAll?: boolean | undefined;
@@ -127,7 +127,7 @@ export interface TakeOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * How many bytes of bodies at most, as they are stored; one message comes in any case.
+   * How many bytes of bodies at most; one message comes in any case.
    *
    * @default 1048576
    */
@@ -187,7 +187,7 @@ export interface FetchOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * How many bytes of bodies at most, as they are stored; one message comes in any case.
+   * How many bytes of bodies at most; one message comes in any case.
    *
    * @default 1048576
    */
@@ -244,7 +244,7 @@ export interface HistoryOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * How many bytes of bodies at most, as they are stored; one message comes in any case.
+   * How many bytes of bodies at most; one message comes in any case.
    *
    * @default 1048576
    */
@@ -362,7 +362,7 @@ export const creation = (options: CreateOptions, defaultMaxBody: number, isMailb
   const config = [
     optional("retain.count", count, 1, 1_000_000_000),
     optional("retain.ageMs", ageMs, 1, yearsMs),
-    optional("retain.bytes", bytes, Math.ceil((maxBody * 4) / 3) + 4, Number.MAX_SAFE_INTEGER),
+    optional("retain.bytes", bytes, maxBody, Number.MAX_SAFE_INTEGER),
     booleanOption("retain.readByAll", readByAll) ? 1 : 0,
     oneOf("whenFull", whenFull, ["drop", "refuse"]) === "refuse" ? 1 : 0,
     isMailbox ? 2 : oneOf("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,

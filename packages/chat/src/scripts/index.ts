@@ -36,7 +36,6 @@ export const refusal: Readonly<
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
-const text = (raw: unknown): string => raw as string;
 const numbers = (raw: unknown): number[] => list(raw).map(Number);
 
 /** Cuts a flat list into groups. */
@@ -54,11 +53,14 @@ export interface StoredMessage {
   readonly id: string;
   readonly from: string;
   readonly kind: string;
-  readonly text: string;
+  readonly stored: Buffer;
 }
 
-const messagesOf = (raw: unknown): StoredMessage[] =>
-  grouped(texts(raw), 4).map(([id = "", from = "", kind = "", text = ""]) => ({ id, from, kind, text }));
+const messageOf = ([id, from, kind, stored]: readonly unknown[]): StoredMessage => ({
+  ...{ id: String(id), from: String(from), kind: String(kind) },
+  stored: stored as Buffer,
+});
+const messagesOf = (raw: unknown): StoredMessage[] => grouped(list(raw), 4).map(messageOf);
 
 export const layout: Script<readonly ["layout"], readonly ["shards"], number> = defineScript({
   name: "chat.layout",
@@ -274,13 +276,14 @@ export const read: Script<
   keys: ["...keys"],
   args: ["limit", "maxBytes", "...operands"],
   readonly: true,
+  bytes: true,
   reply: (raw) =>
     list(raw).map((one): ReadReply | undefined => {
       const [epoch, head, floor, reset, from, to, why, isCut, messages] = list(one);
       if (epoch === undefined) return undefined;
       const reason = gapReasons[Number(why)];
       return {
-        epoch: text(epoch),
+        epoch: String(epoch),
         head: Number(head),
         floor: Number(floor),
         reset: resets[Number(reset)],
@@ -310,6 +313,7 @@ export const history: Script<
   keys: ["meta", "heads", "messages", "member"],
   args: ["chat", "user", "mode", "anchor", "limit", "maxBytes"],
   readonly: true,
+  bytes: true,
   reply: (raw) => {
     const [code, epoch, head, floor, messages = []] = list(raw);
     return {
@@ -416,13 +420,12 @@ export interface TakeReply {
   readonly messages: readonly TakenMessage[];
 }
 
-const takenOf = ([id, from, kind, text, deliveries, gapFrom, why]: readonly unknown[]): TakenMessage => {
-  const reason = gapFrom === "" ? undefined : gapReasons[Number(why)];
+const takenOf = (raw: readonly unknown[]): TakenMessage => {
+  const [id, , , , deliveries, gapFrom, why] = raw;
+  const reason = String(gapFrom) === "" ? undefined : gapReasons[Number(why)];
   const to = Number.parseInt(String(id), 10) - 1;
-  return {
-    ...{ id: String(id), from: String(from), kind: String(kind), text: String(text), deliveries: Number(deliveries) },
-    gap: reason && { from: Number(gapFrom), to, reason },
-  };
+  const gap = reason && { from: Number(String(gapFrom)), to, reason };
+  return { ...messageOf(raw), deliveries: Number(deliveries), gap };
 };
 
 export const take: Script<
@@ -435,6 +438,7 @@ export const take: Script<
   keys: ["meta", "heads", "messages", "positions", "member", "mailbox"],
   args: ["chat", "token", "limit", "maxBytes", "leaseMs"],
   idempotent: true,
+  bytes: true,
   reply: (raw) => {
     const [code, nextMs, taken = []] = list(raw);
     return {
