@@ -155,14 +155,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       () => ({ chat }),
       async () => {
         const options = { ...this.#store.call(), op: epoch };
-        let code = await scripts.create.run(this.#store.context, first.keys, first.args, options);
+        const make = () => scripts.create.run(this.#store.context, first.keys, first.args, options);
+        let code = await make();
         // Somebody began to delete a chat of that name, and did not come to the end.
-        for (
-          ;
-          code === unfinished;
-          code = await scripts.create.run(this.#store.context, first.keys, first.args, options)
-        )
-          await this.#remove(chat);
+        for (; code === unfinished; code = await make()) await this.#remove(chat);
         scripts.assertLayout(code);
         if (code !== 0) return { created: false };
         for (let from = pageSize; from < members.length; from += pageSize)
@@ -396,15 +392,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async history(chat: string, options: HistoryOptions = {}): Promise<HistoryPage<Body>> {
     const { user, ...args } = historyTerms(options);
     const { keys } = await this.#open();
-    const { meta, heads, messages: stream } = keys.chat(chat);
+    const places = keys.chat(chat);
     // Without a user nothing is read there.
-    const member = user === "" ? heads : keys.member(keys.shardOf(chat), user);
-    const reply = await scripts.history.run(
-      this.#store.context,
-      { meta, heads, messages: stream, member },
-      { chat, user, ...args },
-      this.#store.call(),
-    );
+    const member = user === "" ? places.heads : keys.member(keys.shardOf(chat), user);
+    const operands = { chat, user, ...args };
+    const reply = await scripts.history.run(this.#store.context, { ...places, member }, operands, this.#store.call());
     this.#assertDone(reply.code, chat, user);
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
     // An empty page stands where it was asked for.
@@ -483,9 +475,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async members(chat: string, options: MembersOptions = {}): Promise<MembersPage> {
     const args = { chat, ...membersTerms(options) };
     const { keys } = await this.#open();
-    const { meta, heads, messages, positions } = keys.chat(chat);
-    const places = { meta, heads, messages, positions };
-    const reply = await scripts.members.run(this.#store.context, places, args, this.#store.call());
+    const reply = await scripts.members.run(this.#store.context, keys.chat(chat), args, this.#store.call());
     this.#assertDone(reply.code, chat);
     const { head, floor, cursor } = reply;
     const members = reply.members.map(({ member, position }) => ({
@@ -518,9 +508,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   async inspect(chat: string): Promise<ChatInspection> {
     const { keys } = await this.#open();
-    const { meta, heads, messages, positions } = keys.chat(chat);
-    const places = { meta, heads, messages, positions };
-    const seen = await scripts.inspect.run(this.#store.context, places, { chat }, this.#store.call());
+    const seen = await scripts.inspect.run(this.#store.context, keys.chat(chat), { chat }, this.#store.call());
     this.#assertDone(seen.code, chat);
     const { createdAt, head, floor, headAt, oldestAt, members, slowest } = seen;
     return {
@@ -657,9 +645,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
 
   async #join(chat: string, names: readonly string[], history: string): Promise<readonly number[]> {
     const { keys } = await this.#open();
-    const { meta, heads, messages, positions, activity } = keys.chat(chat);
     const members = names.map((name) => keys.member(keys.shardOf(chat), name));
-    const places = { meta, heads, messages, positions, activity, members };
+    const places = { ...keys.chat(chat), members };
     return await traced(
       "chat.join",
       () => ({ chat }),
@@ -674,9 +661,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /** `upTo`: only if the position is not beyond it. Resolves with whether somebody left. */
   async #leave(chat: string, user: string, upTo: string): Promise<boolean> {
     const { keys } = await this.#store.open();
-    const { meta, heads, messages, positions, activity } = keys.chat(chat);
-    const member = keys.member(keys.shardOf(chat), user);
-    const places = { meta, heads, messages, positions, activity, member };
+    const places = { ...keys.chat(chat), member: keys.member(keys.shardOf(chat), user) };
     const code = await scripts.leave.run(this.#store.context, places, { chat, user, upTo }, this.#store.call());
     scripts.assertLayout(code);
     return code === 1;
@@ -686,12 +671,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const { keys } = await this.#store.open();
     const shard = keys.shardOf(chat);
     const places = keys.chat(chat);
-    const { meta, heads, messages, positions, sentEven, sentOdd, mailbox, activity } = places;
-    const first = { meta, heads, messages, positions, sentEven, sentOdd, mailbox };
-    let names = await scripts.remove.run(this.#store.context, first, { chat }, this.#store.call());
+    let names = await scripts.remove.run(this.#store.context, places, { chat }, this.#store.call());
     while (names.length > 0) {
       const members = names.map((name) => keys.member(shard, name));
-      const rest = { meta, positions, activity, members };
+      const rest = { ...places, members };
       names = await scripts.forget.run(this.#store.context, rest, { chat, names }, this.#store.call());
     }
   }

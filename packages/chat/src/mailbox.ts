@@ -1,5 +1,6 @@
 import { Deadline, newToken, traced } from "@kit/core/toolkit";
 import { ChatUnknownError } from "./errors.js";
+import type { ChatKeys, Keys } from "./keys.js";
 import { leaseOption, type SendOptions, type TakeOptions, takeTerms } from "./options.js";
 import { type Accepted, refusalOf } from "./outbox.js";
 import { type Gap, type Message, messageOf } from "./reader.js";
@@ -129,8 +130,7 @@ export class Mailbox<Body = unknown> {
    */
   async stats(): Promise<MailboxStats> {
     const { keys } = await this.#host.open();
-    const { meta, heads, messages, mailbox } = keys.chat(this.name);
-    const places = { meta, heads, messages, member: this.#member(keys), mailbox };
+    const places = this.#places(keys);
     const { store } = this.#host;
     const seen = await scripts.mailbox.run(store.context, places, { chat: this.name }, store.call());
     if (seen.code !== scripts.refusal.unknown) this.#assertDone(seen.code);
@@ -164,8 +164,7 @@ export class Mailbox<Body = unknown> {
   }): Promise<{ readonly nextMs: number | undefined; readonly messages: readonly Taken[] }> {
     const { store } = this.#host;
     const { keys } = await store.open();
-    const { meta, heads, messages, positions, mailbox } = keys.chat(this.name);
-    const places = { meta, heads, messages, positions, member: this.#member(keys), mailbox };
+    const places = this.#places(keys);
     const token = newToken().replaceAll("-", "").slice(0, 20);
     // A signal would leave messages with nobody.
     const options = { ...store.call(), op: token };
@@ -191,16 +190,15 @@ export class Mailbox<Body = unknown> {
   async #settle(sequence: number, token: string, leaseMs: number): Promise<boolean> {
     const { keys } = await this.#host.open();
     const { store } = this.#host;
-    const { meta, heads, messages, positions, activity, mailbox } = keys.chat(this.name);
-    const places = { meta, heads, messages, positions, activity, member: this.#member(keys), mailbox };
+    const places = this.#places(keys);
     const args = { chat: this.name, user: this.name, sequence, token, leaseMs };
     const code = await scripts.settle.run(store.context, places, args, store.call());
     this.#assertDone(code);
     return code !== scripts.refusal.lease;
   }
 
-  #member(keys: Division["keys"]): string {
-    return keys.member(keys.shardOf(this.name), this.name);
+  #places(keys: Keys): ChatKeys & { readonly member: string } {
+    return { ...keys.chat(this.name), member: keys.member(keys.shardOf(this.name), this.name) };
   }
 
   #assertDone(code: number): void {

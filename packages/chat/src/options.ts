@@ -339,9 +339,7 @@ export interface Creation {
   readonly config: string;
 }
 
-/**
- * @throws {TypeError | RangeError} an option is not what it should be.
- */
+/** @throws {TypeError | RangeError} an option is not what it should be. */
 export const creation = (options: CreateOptions, defaultMaxBody: number, isMailbox = false): Creation => {
   const names = ["members", "retain", "whenFull", "senders", "lag", "maxBodyBytes", "dedupeMs"];
   const given = optionsObject("options", options, names);

@@ -35,7 +35,7 @@ describe("kit inspect chat", () => {
     const { data, facts, table } = await look(room);
     expect(data).toMatchObject({ chat: room, head: 3, messages: 3, members: 2, slowest: 0, mailbox: null });
     expect(Object.fromEntries(facts!)).toMatchObject({ messages: "3, up to 3", members: "2, the slowest at 0" });
-    expect(table!.rows.toSorted()).toEqual([
+    expect(table!.rows.toSorted(([one = ""], [other = ""]) => one.localeCompare(other))).toEqual([
       ["ann", "3", "0"],
       ["bob", "0", "3"],
     ]);

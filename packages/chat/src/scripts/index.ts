@@ -283,7 +283,7 @@ export const read: Script<
       if (epoch === undefined) return undefined;
       const reason = gapReasons[Number(why)];
       return {
-        epoch: String(epoch),
+        epoch: String(epoch as Buffer),
         head: Number(head),
         floor: Number(floor),
         reset: resets[Number(reset)],
