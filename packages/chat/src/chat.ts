@@ -3,12 +3,14 @@ import { Deadline, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
 import { encodeBody } from "./body.js";
 import { ChatTooLargeError } from "./errors.js";
 import { Listener } from "./listener.js";
+import { Mailbox } from "./mailbox.js";
 import {
   type ChatOptions,
   chatSettings,
   type CloseOptions,
   closeTimeoutMs,
   type CreateOptions,
+  type Creation,
   creation,
   type FetchOptions,
   fetchTerms,
@@ -18,10 +20,14 @@ import {
   type JoinOptions,
   type ListenOptions,
   listenTerms,
+  mailboxCreation,
+  type MailboxOptions,
   type MembersOptions,
   membersTerms,
   type SendOptions,
   sendTerms,
+  type TailOptions,
+  tailTerms,
   type WaitOptions,
   waitTerms,
 } from "./options.js";
@@ -30,6 +36,7 @@ import { type ChatNews, type Message, messageOf, Reader } from "./reader.js";
 import * as scripts from "./scripts/index.js";
 import { ChatStore } from "./store.js";
 import { decodeToken, encodeToken, nowhere } from "./token.js";
+import { ChatWatch } from "./watch.js";
 import { Watcher } from "./watcher.js";
 
 /** A script has so many members or chats at a time. */
@@ -98,7 +105,7 @@ export interface Ack {
  * Messages of a chat are numbered 1, 2, 3 … by the server. A member's position in a chat, the highest number it has
  * acknowledged, only moves forward. Nothing is lost between the two but what retention drops, and that is reported as a gap.
  *
- * After the chats of "Redis in Action" (J. L. Carlson, 2013, section 6.5.2).
+ * After the messages of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
  */
 export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
   readonly #store: ChatStore;
@@ -131,7 +138,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.create("order:1", { members: ["ann", "bob"], retain: { count: 1_000, readByAll: true } });
    */
   async create(chat: string, options: CreateOptions = {}): Promise<{ readonly created: boolean }> {
-    const { members, config } = creation(options, this.#store.settings.maxBodyBytes);
+    return await this.#create(chat, creation(options, this.#store.settings.maxBodyBytes));
+  }
+
+  async #create(chat: string, { members, config }: Creation): Promise<{ readonly created: boolean }> {
     const { keys } = await this.#open();
     const shard = keys.shardOf(chat);
     const memberKeys = members.map((name) => keys.member(shard, name));
@@ -145,14 +155,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       () => ({ chat }),
       async () => {
         const options = { ...this.#store.call(), op: epoch };
-        let code = await scripts.create.run(this.#store.context, first.keys, first.args, options);
+        const make = () => scripts.create.run(this.#store.context, first.keys, first.args, options);
+        let code = await make();
         // Somebody began to delete a chat of that name, and did not come to the end.
-        for (
-          ;
-          code === unfinished;
-          code = await scripts.create.run(this.#store.context, first.keys, first.args, options)
-        )
-          await this.#remove(chat);
+        for (; code === unfinished; code = await make()) await this.#remove(chat);
         scripts.assertLayout(code);
         if (code !== 0) return { created: false };
         for (let from = pageSize; from < members.length; from += pageSize)
@@ -289,6 +295,29 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
+   * Gives the mailbox of one recipient: any number of workers take its messages under leases. The options count when the
+   * mailbox is made, by the first call that needs it, of whatever process.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * const invoices = chat.mailbox("invoices", { retain: { count: 1_000 } });
+   * await invoices.send({ from: "shop", body: "order 17" });
+   * const [message] = await invoices.take({ waitMs: 60_000 });
+   * if (message) await message.ack();
+   */
+  mailbox(name: string, options: MailboxOptions = {}): Mailbox<Body> {
+    const made = mailboxCreation(name, options, this.#store.settings.maxBodyBytes);
+    const host = {
+      store: this.#store,
+      watcher: this.#watcher,
+      open: (signal?: AbortSignal) => this.#open(signal),
+      create: () => this.#create(name, made),
+    };
+    return new Mailbox<Body>(name, host, (message) => this.send(name, message));
+  }
+
+  /**
    * Moves a member's position up to the given messages, never back. Messages before them are acknowledged, too.
    *
    * Pass messages as they were fetched (or `{ chat, seq, at }`): with `at` an acknowledgement of a message that a failover
@@ -363,15 +392,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async history(chat: string, options: HistoryOptions = {}): Promise<HistoryPage<Body>> {
     const { user, ...args } = historyTerms(options);
     const { keys } = await this.#open();
-    const { meta, heads, messages: stream } = keys.chat(chat);
+    const places = keys.chat(chat);
     // Without a user nothing is read there.
-    const member = user === "" ? heads : keys.member(keys.shardOf(chat), user);
-    const reply = await scripts.history.run(
-      this.#store.context,
-      { meta, heads, messages: stream, member },
-      { chat, user, ...args },
-      this.#store.call(),
-    );
+    const member = user === "" ? places.heads : keys.member(keys.shardOf(chat), user);
+    const operands = { chat, user, ...args };
+    const reply = await scripts.history.run(this.#store.context, { ...places, member }, operands, this.#store.call());
     this.#assertDone(reply.code, chat, user);
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
     // An empty page stands where it was asked for.
@@ -380,6 +405,35 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
     const last = messages.at(-1)?.seq ?? first - 1;
     return { messages, hasOlder: first > floor + 1, hasNewer: last < head };
+  }
+
+  /**
+   * Gives the messages of one chat as they come, to somebody who need not be a member and acknowledges nothing: first the
+   * `last` ones that are there, then each new one. Best effort after data was lost: a chat that is deleted, or that a failover
+   * set back, is not noticed. Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too.
+   *
+   * @throws {ChatUnknownError}
+   * @throws {KitUnavailableError} no server in time, each time that it looks.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * for await (const { from, body } of chat.tail("order:1", { signal })) console.log(from, body);
+   */
+  async *tail(chat: string, options: TailOptions = {}): AsyncGenerator<Message<Body>, void, undefined> {
+    const { last, signal } = tailTerms(options);
+    await this.#open(signal);
+    const watch = new ChatWatch(this.#store, this.#watcher, chat);
+    const { head } = await this.inspect(chat);
+    for (let after = Math.max(0, head - last); ;) {
+      const parts = await watch.standing(signal);
+      const { messages, hasNewer } = await this.history(chat, { after, limit: 1_000 });
+      for (const message of messages) {
+        after = message.seq;
+        yield message;
+        signal?.throwIfAborted();
+      }
+      if (!hasNewer) await watch.wait(parts, undefined, signal);
+    }
   }
 
   /**
@@ -421,9 +475,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async members(chat: string, options: MembersOptions = {}): Promise<MembersPage> {
     const args = { chat, ...membersTerms(options) };
     const { keys } = await this.#open();
-    const { meta, heads, messages, positions } = keys.chat(chat);
-    const places = { meta, heads, messages, positions };
-    const reply = await scripts.members.run(this.#store.context, places, args, this.#store.call());
+    const reply = await scripts.members.run(this.#store.context, keys.chat(chat), args, this.#store.call());
     this.#assertDone(reply.code, chat);
     const { head, floor, cursor } = reply;
     const members = reply.members.map(({ member, position }) => ({
@@ -456,9 +508,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   async inspect(chat: string): Promise<ChatInspection> {
     const { keys } = await this.#open();
-    const { meta, heads, messages, positions } = keys.chat(chat);
-    const places = { meta, heads, messages, positions };
-    const seen = await scripts.inspect.run(this.#store.context, places, { chat }, this.#store.call());
+    const seen = await scripts.inspect.run(this.#store.context, keys.chat(chat), { chat }, this.#store.call());
     this.#assertDone(seen.code, chat);
     const { createdAt, head, floor, headAt, oldestAt, members, slowest } = seen;
     return {
@@ -595,9 +645,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
 
   async #join(chat: string, names: readonly string[], history: string): Promise<readonly number[]> {
     const { keys } = await this.#open();
-    const { meta, heads, messages, positions, activity } = keys.chat(chat);
     const members = names.map((name) => keys.member(keys.shardOf(chat), name));
-    const places = { meta, heads, messages, positions, activity, members };
+    const places = { ...keys.chat(chat), members };
     return await traced(
       "chat.join",
       () => ({ chat }),
@@ -612,9 +661,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /** `upTo`: only if the position is not beyond it. Resolves with whether somebody left. */
   async #leave(chat: string, user: string, upTo: string): Promise<boolean> {
     const { keys } = await this.#store.open();
-    const { meta, heads, messages, positions, activity } = keys.chat(chat);
-    const member = keys.member(keys.shardOf(chat), user);
-    const places = { meta, heads, messages, positions, activity, member };
+    const places = { ...keys.chat(chat), member: keys.member(keys.shardOf(chat), user) };
     const code = await scripts.leave.run(this.#store.context, places, { chat, user, upTo }, this.#store.call());
     scripts.assertLayout(code);
     return code === 1;
@@ -624,12 +671,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const { keys } = await this.#store.open();
     const shard = keys.shardOf(chat);
     const places = keys.chat(chat);
-    const { meta, heads, messages, positions, sentEven, sentOdd, activity } = places;
-    const first = { meta, heads, messages, positions, sentEven, sentOdd };
-    let names = await scripts.remove.run(this.#store.context, first, { chat }, this.#store.call());
+    let names = await scripts.remove.run(this.#store.context, places, { chat }, this.#store.call());
     while (names.length > 0) {
       const members = names.map((name) => keys.member(shard, name));
-      const rest = { meta, positions, activity, members };
+      const rest = { ...places, members };
       names = await scripts.forget.run(this.#store.context, rest, { chat, names }, this.#store.call());
     }
   }

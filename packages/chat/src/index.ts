@@ -4,6 +4,7 @@ export { ChatAckError, ChatFullError, ChatMemberError, ChatTooLargeError, ChatUn
 export type { Ack, Chat, ChatEvents, ChatInspection, HistoryPage, MembersPage, Page } from "./chat.js";
 export type { ChatErrorCode } from "./errors.js";
 export type { Delivery, Listener } from "./listener.js";
+export type { LeasedMessage, Mailbox, MailboxStats } from "./mailbox.js";
 export type {
   ChatOptions,
   CloseOptions,
@@ -13,9 +14,12 @@ export type {
   HistoryOptions,
   JoinOptions,
   ListenOptions,
+  MailboxOptions,
   MembersOptions,
   Retention,
   SendOptions,
+  TailOptions,
+  TakeOptions,
   WaitOptions,
 } from "./options.js";
 export type { Accepted } from "./outbox.js";

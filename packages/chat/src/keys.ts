@@ -16,6 +16,7 @@ import { slotOf } from "@kit/core/toolkit";
  * | `kit:chat:{<tag>}:positions:<chat>`  | zset   | member → position                                          | until `delete()`           |
  * | `kit:chat:{<tag>}:sent-even:<chat>`  | hash   | sender and client id → `sequence ms`, in windows of `dedupeMs` | twice `dedupeMs`       |
  * | `kit:chat:{<tag>}:sent-odd:<chat>`   | hash   | the same, of every other window                            | twice `dedupeMs`           |
+ * | `kit:chat:{<tag>}:mailbox:<chat>`    | hash   | sequence → `deadline deliveries token`; empty field: `cursor seenAt epoch` | until `delete()` |
  */
 export interface ChatKeys {
   readonly meta: string;
@@ -25,6 +26,7 @@ export interface ChatKeys {
   readonly activity: string;
   readonly sentEven: string;
   readonly sentOdd: string;
+  readonly mailbox: string;
 }
 
 /** Where the division into shards is stored. */
@@ -73,6 +75,7 @@ export class Keys {
       activity: `${base}activity`,
       sentEven: `${base}sent-even:${escaped}`,
       sentOdd: `${base}sent-odd:${escaped}`,
+      mailbox: `${base}mailbox:${escaped}`,
     };
   }
 

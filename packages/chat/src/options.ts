@@ -47,7 +47,7 @@ export interface Retention {
   readonly count?: number | undefined;
   /** It is older than so many milliseconds. */
   readonly ageMs?: number | undefined;
-  /** The bodies of newer ones, as they are stored, take so many bytes. At least four thirds of `maxBodyBytes`. */
+  /** The bodies of newer ones take so many bytes. At least `maxBodyBytes`. */
   readonly bytes?: number | undefined;
   /** All members have acknowledged it. */
   readonly readByAll?: boolean | undefined;
@@ -101,6 +101,53 @@ export interface CreateOptions {
   readonly dedupeMs?: number | undefined;
 }
 
+/** How a mailbox is made. It stays as it is made; messages that are acknowledged always go. */
+export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "dedupeMs"> {
+  /**
+   * What makes a message go, besides its acknowledgement.
+   *
+   * @default { count: 10_000 }
+   */
+  readonly retain?: Omit<Retention, "readByAll"> | undefined;
+  /**
+   * What happens to a message for which `retain.count` or `retain.bytes` leaves no room: it is refused with ChatFullError, or
+   * the oldest is dropped for it.
+   *
+   * @default "refuse"
+   */
+  readonly whenFull?: "drop" | "refuse" | undefined;
+}
+
+/** What a worker takes from a mailbox. */
+export interface TakeOptions {
+  /**
+   * How many messages at most, 1 to 100.
+   *
+   * @default 1
+   */
+  readonly limit?: number | undefined;
+  /**
+   * How many bytes of bodies at most; one message comes in any case.
+   *
+   * @default 1048576
+   */
+  readonly maxBytes?: number | undefined;
+  /**
+   * For how long nobody else gets them, in milliseconds by the server's clock.
+   *
+   * @default 30000
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * How long to wait for the first one at most, in milliseconds.
+   *
+   * @default 0
+   */
+  readonly waitMs?: number | undefined;
+  /** Ends the wait. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** How safe a message must be before `send` resolves; core's `durable` says what became of it. */
 export interface DurableOption {
   /** @default 1 */
@@ -140,7 +187,7 @@ export interface FetchOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * How many bytes of bodies at most, as they are stored; one message comes in any case.
+   * How many bytes of bodies at most; one message comes in any case.
    *
    * @default 1048576
    */
@@ -197,7 +244,7 @@ export interface HistoryOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * How many bytes of bodies at most, as they are stored; one message comes in any case.
+   * How many bytes of bodies at most; one message comes in any case.
    *
    * @default 1048576
    */
@@ -208,6 +255,17 @@ export interface HistoryOptions {
    * @default all that is kept
    */
   readonly member?: string | undefined;
+}
+
+/** What to follow. */
+export interface TailOptions {
+  /**
+   * How many of the messages that are there come first.
+   *
+   * @default 10
+   */
+  readonly last?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** What a new member finds. */
@@ -246,6 +304,9 @@ export interface ChatSettings {
   readonly deadlineMs: number;
 }
 
+/** Into how many parts the chats of a prefix are divided, unless its first user says otherwise. */
+export const defaultShards = 16;
+
 const mostBytes = 512 * 1024 * 1024;
 const longest = 2 ** 31 - 1;
 const yearsMs = 100 * 365 * 86_400_000;
@@ -259,7 +320,7 @@ const oneOf = <T extends string>(name: string, value: T, known: readonly T[]): T
 export const chatSettings = (options: ChatOptions): ChatSettings => {
   const names = ["prefix", "isolate", "shards", "maxBodyBytes", "maxPending", "deadlineMs"];
   const {
-    shards = 16,
+    shards = defaultShards,
     maxBodyBytes = 65_536,
     maxPending = 10_000,
     deadlineMs = 2_000,
@@ -279,7 +340,7 @@ export interface Creation {
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const creation = (options: CreateOptions, defaultMaxBody: number): Creation => {
+export const creation = (options: CreateOptions, defaultMaxBody: number, isMailbox = false): Creation => {
   const names = ["members", "retain", "whenFull", "senders", "lag", "maxBodyBytes", "dedupeMs"];
   const given = optionsObject("options", options, names);
   const { members = [], whenFull = "drop", senders = "members", dedupeMs = 600_000 } = given;
@@ -299,10 +360,10 @@ export const creation = (options: CreateOptions, defaultMaxBody: number): Creati
   const config = [
     optional("retain.count", count, 1, 1_000_000_000),
     optional("retain.ageMs", ageMs, 1, yearsMs),
-    optional("retain.bytes", bytes, Math.ceil((maxBody * 4) / 3) + 4, Number.MAX_SAFE_INTEGER),
+    optional("retain.bytes", bytes, maxBody, Number.MAX_SAFE_INTEGER),
     booleanOption("retain.readByAll", readByAll) ? 1 : 0,
     oneOf("whenFull", whenFull, ["drop", "refuse"]) === "refuse" ? 1 : 0,
-    oneOf("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,
+    isMailbox ? 2 : oneOf("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,
     maxBody,
     optional("lag.messages", lag.messages, 1, 1_000_000_000),
     optional("lag.ageMs", lag.ageMs, 1, yearsMs),
@@ -311,6 +372,40 @@ export const creation = (options: CreateOptions, defaultMaxBody: number): Creati
   if (whenFull === "refuse" && !readByAll && ageMs === undefined)
     throw new RangeError("Expected `retain` to have `readByAll` or `ageMs` where `whenFull` is refuse");
   return { members: [...new Set(members)], config: config.join(" ") };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const mailboxCreation = (name: string, options: MailboxOptions, defaultMaxBody: number): Creation => {
+  const given = optionsObject("options", options, ["retain", "whenFull", "maxBodyBytes", "dedupeMs"]);
+  const retain = optionsObject("retain", given.retain ?? { count: 10_000 }, ["count", "ageMs", "bytes"]);
+  const { whenFull = "refuse", maxBodyBytes, dedupeMs } = given;
+  const made = { members: [name], retain: { ...retain, readByAll: true }, whenFull, maxBodyBytes, dedupeMs };
+  return creation(made, defaultMaxBody, true);
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const leaseOption = (leaseMs: number): number => integerOption("leaseMs", leaseMs, 1, yearsMs);
+
+/** Checked, with every default filled in. */
+export interface TakeTerms {
+  readonly limit: number;
+  readonly maxBytes: number;
+  readonly leaseMs: number;
+  readonly waitMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const takeTerms = (options: TakeOptions): TakeTerms => {
+  const given = optionsObject("options", options, ["limit", "maxBytes", "leaseMs", "waitMs", "signal"]);
+  const { limit = 1, maxBytes = 1_048_576, leaseMs = 30_000, waitMs = 0, signal } = given;
+  return {
+    limit: integerOption("limit", limit, 1, 100),
+    maxBytes: integerOption("maxBytes", maxBytes, 1),
+    leaseMs: leaseOption(leaseMs),
+    waitMs: integerOption("waitMs", waitMs, 0),
+    signal: signalOption("signal", signal),
+  };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
@@ -389,6 +484,14 @@ export const historyTerms = (options: HistoryOptions): HistoryTerms => {
     maxBytes: integerOption("maxBytes", maxBytes, 1),
     user: member === undefined ? "" : textOption("member", member, 512),
   };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const tailTerms = (
+  options: TailOptions,
+): { readonly last: number; readonly signal: AbortSignal | undefined } => {
+  const { last = 10, signal } = optionsObject("options", options, ["last", "signal"]);
+  return { last: integerOption("last", last, 0), signal: signalOption("signal", signal) };
 };
 
 /**

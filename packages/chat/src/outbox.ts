@@ -140,7 +140,7 @@ export class Outbox {
   #newSends(chat: string): Batcher<Outgoing, scripts.SendReply> {
     return new Batcher<Outgoing, scripts.SendReply>({
       ...batching(this.#store, "chat.send"),
-      sizeOf: ({ body }) => body.text.length,
+      sizeOf: ({ body }) => body.bytes,
       send: async (items, deadline) => {
         const { keys, args } = await this.#operands(chat, items);
         const options = { deadlineMs: Math.max(1, deadline.remainingMs) };
@@ -160,7 +160,7 @@ export class Outbox {
     const shard = keys.shardOf(chat);
     return {
       keys: { ...keys.chat(chat), members: items.map(({ from }) => keys.member(shard, from)) },
-      args: { chat, operands: items.flatMap(({ from, clientId, body }) => [from, clientId, body.kind, body.text]) },
+      args: { chat, operands: items.flatMap(({ from, clientId, body }) => [from, clientId, body.kind, body.stored]) },
     };
   }
 

@@ -49,10 +49,10 @@ export interface News<Body> {
   readonly more: boolean;
 }
 
-export const messageOf = <Body>(chat: string, { id, from, kind, text }: StoredMessage): Message<Body> => {
+export const messageOf = <Body>(chat: string, { id, from, kind, stored }: StoredMessage): Message<Body> => {
   const dash = id.indexOf("-");
   const [seq, at] = [Number(id.slice(0, dash)), Number(id.slice(dash + 1))];
-  return { chat, seq, at, id, from, body: decodeBody(kind, text) as Body };
+  return { chat, seq, at, id, from, body: decodeBody(kind, stored) as Body };
 };
 
 /** How much of a page. */

@@ -88,6 +88,12 @@ export class Watcher {
     return this.#interests.has(member);
   }
 
+  /** Up to which activity everything was taken in for a member, shard by shard; undefined: it is not known. */
+  standing(member: string): string[] | undefined {
+    if (!this.knows(member)) return undefined;
+    return Array.from({ length: this.#tails.size }, (_, shard) => `a ${this.#tails.get(shard)?.last ?? "0-0"}`);
+  }
+
   /** Begins to watch for a member. `parts` and `names` are one look of a reader: where it stands, and all chats then. */
   learn(member: string, parts: readonly string[], names: readonly (readonly string[])[]): void {
     const ids = parts.map((part) => part.slice("a ".length));
@@ -174,7 +180,8 @@ export class Watcher {
     tail.last = entry.id;
     tail.recent.push(entry);
     if (tail.recent.length > mostRecent) tail.since = tail.recent.shift()?.id ?? tail.since;
-    if (entry.kind === "s") for (const interest of this.#byChat.get(entry.chat) ?? []) wakeAll(interest);
+    if (entry.kind === "s" || entry.kind === "r")
+      for (const interest of this.#byChat.get(entry.chat) ?? []) wakeAll(interest);
     else
       for (const member of entry.values) {
         const interest = this.#interests.get(member);

@@ -51,6 +51,10 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await chat.unread("bob");
       await chat.members(room);
       await chat.inspect(room);
+      const box = chat.mailbox("box");
+      await box.send({ from: "ann", body: "x" });
+      await (await box.take())[0]?.ack();
+      await box.stats();
       await chat.leave(room, "carl");
       await chat.delete(room);
       expect(await rejection(chat.create("spoilt", { members: ["ann"] }))).toMatchObject({

@@ -23,6 +23,9 @@ const made = async (options: Parameters<Chat["create"]>[1] = {}): Promise<Chat> 
   return chat;
 };
 
+const idsOf = async (name: string): Promise<string[]> =>
+  (await fixture.db.xrange(fixture.keysOf(name).messages, "2", "+")).map(([id]) => id);
+
 describe("a server that restarts", () => {
   it("with its data goes on where it was, for tokens, waiters and listeners", async () => {
     const chat = await made();
@@ -163,11 +166,51 @@ describe("a key that is evicted", () => {
   });
 });
 
+describe("a mailbox whose keys are lost", () => {
+  it("hands out again what was not acknowledged, and passes over nothing that comes later", async () => {
+    const chat = await made();
+    const box = chat.mailbox("box");
+    const send = async (count: number) => {
+      for (const body of upTo(count)) await box.send({ from: "ann", body });
+    };
+    await send(4);
+    const messages = await box.take({ limit: 3 });
+    await messages[0]!.ack();
+    const { mailbox, heads, messages: stream } = fixture.keysOf("box");
+    await fixture.db.unlink(mailbox);
+    const again = await box.take({ limit: 2 });
+    expect(again).toMatchObject([{ seq: 2, deliveries: 1 }, { seq: 3 }]);
+    expect([await messages[1]!.ack(), await again[0]!.ack()]).toEqual([false, true]);
+
+    // Of the messages nothing is left: numbers go on behind the position, below what was handed out.
+    await fixture.db.hdel(heads, "box");
+    await fixture.db.unlink(stream);
+    await send(3);
+    expect((await box.take({ limit: 9 })).map(({ seq, body }) => [seq, body])).toEqual([
+      [3, 1],
+      [4, 2],
+      [5, 3],
+    ]);
+  });
+
+  it("tells of messages that are lost before they were handed out", async () => {
+    const chat = await made();
+    const box = chat.mailbox("box");
+    for (const body of upTo(3)) await box.send({ from: "ann", body });
+    await (await box.take())[0]!.ack();
+    await fixture.db.xdel(fixture.keysOf("box").messages, ...(await idsOf("box")).slice(0, 1));
+    expect(await box.take({ limit: 9 })).toMatchObject([{ seq: 3, gap: { from: 2, to: 2, reason: "lost" } }]);
+  });
+});
+
 describe("a full server", () => {
   it("refuses to send before anything is written; acknowledging, leaving and deleting go on", async () => {
     const chat = await made({ retain: { readByAll: true } });
     await chat.create("other", { members: ["ann", "bob"] });
     await sendMany(chat, "ann", 300);
+    const box = chat.mailbox("box");
+    for (const body of [1, 2]) await box.send({ from: "ann", body });
+    const [held] = await box.take();
     const keysBefore = await redis.keys();
     await node().call("CONFIG", "SET", "maxmemory", "1");
     redis.defer(() => node().call("CONFIG", "SET", "maxmemory", "0"));
@@ -180,6 +223,11 @@ describe("a full server", () => {
     expect((await chat.inspect(room)).messages).toBe(1);
     await chat.leave(room, "bob");
     expect((await chat.inspect(room)).messages).toBe(0);
+    expect(await rejection(box.send({ from: "ann", body: 3 }))).toMatchObject({ code: "KIT_SERVER_FULL" });
+    const [next] = await box.take();
+    expect([next?.body, await next?.extend(), await next?.release(), await held?.ack()]).toEqual([2, true, true, true]);
+    expect(await box.stats()).toMatchObject({ length: 1, leased: 0 });
+    await chat.delete("box");
     await chat.delete("other");
     await chat.delete(room);
     expect(await fixture.keysLeft()).toEqual([]);

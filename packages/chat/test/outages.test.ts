@@ -31,6 +31,27 @@ describe("a lost connection", () => {
     expect((await chat.inspect(room)).head).toBe(1);
   });
 
+  it("that swallowed replies of a worker hands the same messages to it, and acknowledges once", async () => {
+    const { proxy, chat } = await proxied();
+    const box = chat.mailbox("box");
+    for (const body of upTo(4)) await box.send({ from: "ann", body });
+    // The scripts are known to the server from here on, so that the reply that is lost is the result.
+    await (await box.take())[0]!.ack();
+    proxy.down.cutNext = 1;
+    const before = proxy.stats.resets;
+    const taken = await box.take({ limit: 2, leaseMs: 3_600_000 });
+    expect(taken).toMatchObject([
+      { body: 2, deliveries: 1 },
+      { body: 3, deliveries: 1 },
+    ]);
+    proxy.down.cutNext = 1;
+    expect(await taken[0]!.ack()).toBe(true);
+    proxy.down.cutNext = 1;
+    expect(await taken[1]!.release()).toBe(true);
+    expect(proxy.stats.resets).toBe(before + 3);
+    expect(await box.stats()).toMatchObject({ length: 2, leased: 0 });
+  });
+
   it("leaves a send without an answer unknown, and its client id tells", async () => {
     const { proxy, chat } = await proxied({ deadlineMs: 300 });
     proxy.down.hole = true;

@@ -9,6 +9,6 @@ it("keeps the contract of scripts", async () => {
   const all = Object.values(scripts).flatMap((one) =>
     typeof one === "object" && "sources" in one ? [{ ...one, source: one.sources }] : [],
   );
-  expect(all).toHaveLength(14);
+  expect(all).toHaveLength(17);
   expect(await contract(all, redis.server)).toEqual([]);
 });

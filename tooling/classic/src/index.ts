@@ -8,6 +8,19 @@ export {
   prefixRange,
   removeContact,
 } from "./autocomplete.js";
+export {
+  type ClassicMessage,
+  type ClassicNews,
+  type ClassicSendOptions,
+  createClassicChat,
+  fetchChatMessages,
+  joinClassicChat,
+  leaveClassicChat,
+  lookIntoMailbox,
+  mail,
+  popMail,
+  sendChatMessage,
+} from "./chat.js";
 export { type ClassicConnections, redisConnection } from "./component.js";
 export { ClassicConfigs, configKey, setConfig } from "./configuration.js";
 export { type ClassicCity, findCity, importCities, importIps, ipToScore } from "./geoip.js";

@@ -28,6 +28,18 @@ export interface ClassicKeys {
   contacts(user: string): string;
   /** ZSET of names, all with score 0. */
   guild(guild: string): string;
+  /** ZSET, member of the chat scored by the last message that it has. */
+  chatMembers(chat: string): string;
+  /** ZSET, packed message scored by its id. */
+  chatMessages(chat: string): string;
+  /** string, the last message's id. Collides with `chatCounter` for the chat `chat:`. */
+  chatIds(chat: string): string;
+  /** string, the last number given to a chat. */
+  readonly chatCounter: string;
+  /** ZSET, chat scored by the last message of it that the user has. */
+  seen(user: string): string;
+  /** list, the oldest message first. */
+  mailbox(user: string): string;
   /** ZSET, token scored by the time it was written, while somebody waits for a replica. */
   readonly syncWait: string;
   /** list, the newest message first. */
@@ -69,6 +81,12 @@ export function classicKeys(prefix = ""): ClassicKeys {
     views: `${prefix}viewed:`,
     contacts: (user) => `${prefix}recent:${user}`,
     guild: (guild) => `${prefix}members:${guild}`,
+    chatMembers: (chat) => `${prefix}chat:${chat}`,
+    chatMessages: (chat) => `${prefix}msgs:${chat}`,
+    chatIds: (chat) => `${prefix}ids:${chat}`,
+    chatCounter: `${prefix}ids:chat:`,
+    seen: (user) => `${prefix}seen:${user}`,
+    mailbox: (user) => `${prefix}mailbox:${user}`,
     syncWait: `${prefix}sync:wait`,
     recentLog: (name, severity) => `${prefix}recent:${name}:${severity}`,
     commonLog: (name, severity) => `${prefix}common:${name}:${severity}`,

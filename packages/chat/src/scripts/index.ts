@@ -7,17 +7,21 @@ import historySource from "./history.lua";
 import inspectSource from "./inspect.lua";
 import joinSource from "./join.lua";
 import layoutSource from "./layout.lua";
+import leasesSource from "./leases.lua";
 import leaveSource from "./leave.lua";
+import mailboxSource from "./mailbox.lua";
 import membersSource from "./members.lua";
 import readSource from "./read.lua";
 import removeSource from "./remove.lua";
 import sendSource from "./send.lua";
+import settleSource from "./settle.lua";
 import stateSource from "./state.lua";
+import takeSource from "./take.lua";
 import unreadSource from "./unread.lua";
 
 /** Refusals as the scripts number them. */
 export const refusal: Readonly<
-  Record<"unknown" | "notMember" | "tooLarge" | "full" | "duplicate" | "beyond" | "forked" | "layout", number>
+  Record<"unknown" | "notMember" | "tooLarge" | "full" | "duplicate" | "beyond" | "forked" | "lease" | "layout", number>
 > = {
   unknown: 1,
   notMember: 2,
@@ -26,12 +30,12 @@ export const refusal: Readonly<
   duplicate: 5,
   beyond: 6,
   forked: 7,
+  lease: 8,
   layout: 9,
 };
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
-const text = (raw: unknown): string => raw as string;
 const numbers = (raw: unknown): number[] => list(raw).map(Number);
 
 /** Cuts a flat list into groups. */
@@ -49,11 +53,14 @@ export interface StoredMessage {
   readonly id: string;
   readonly from: string;
   readonly kind: string;
-  readonly text: string;
+  readonly stored: Buffer;
 }
 
-const messagesOf = (raw: unknown): StoredMessage[] =>
-  grouped(texts(raw), 4).map(([id = "", from = "", kind = "", text = ""]) => ({ id, from, kind, text }));
+const messageOf = ([id, from, kind, stored]: readonly unknown[]): StoredMessage => ({
+  ...{ id: String(id), from: String(from), kind: String(kind) },
+  stored: stored as Buffer,
+});
+const messagesOf = (raw: unknown): StoredMessage[] => grouped(list(raw), 4).map(messageOf);
 
 export const layout: Script<readonly ["layout"], readonly ["shards"], number> = defineScript({
   name: "chat.layout",
@@ -117,13 +124,13 @@ export const leave: Script<
 });
 
 export const remove: Script<
-  readonly ["meta", "heads", "messages", "positions", "sentEven", "sentOdd"],
+  readonly ["meta", "heads", "messages", "positions", "sentEven", "sentOdd", "mailbox"],
   readonly ["chat"],
   string[]
 > = defineScript({
   name: "chat.remove",
   source: removeSource,
-  keys: ["meta", "heads", "messages", "positions", "sentEven", "sentOdd"],
+  keys: ["meta", "heads", "messages", "positions", "sentEven", "sentOdd", "mailbox"],
   args: ["chat"],
   idempotent: true,
   reply: (raw) => {
@@ -269,13 +276,14 @@ export const read: Script<
   keys: ["...keys"],
   args: ["limit", "maxBytes", "...operands"],
   readonly: true,
+  bytes: true,
   reply: (raw) =>
     list(raw).map((one): ReadReply | undefined => {
       const [epoch, head, floor, reset, from, to, why, isCut, messages] = list(one);
       if (epoch === undefined) return undefined;
       const reason = gapReasons[Number(why)];
       return {
-        epoch: text(epoch),
+        epoch: String(epoch as Buffer),
         head: Number(head),
         floor: Number(floor),
         reset: resets[Number(reset)],
@@ -305,6 +313,7 @@ export const history: Script<
   keys: ["meta", "heads", "messages", "member"],
   args: ["chat", "user", "mode", "anchor", "limit", "maxBytes"],
   readonly: true,
+  bytes: true,
   reply: (raw) => {
     const [code, epoch, head, floor, messages = []] = list(raw);
     return {
@@ -396,3 +405,85 @@ export const inspect: Script<readonly ["meta", "heads", "messages", "positions"]
       };
     },
   });
+
+/** A message that a worker is to handle. */
+export interface TakenMessage extends StoredMessage {
+  readonly deliveries: number;
+  readonly gap: ReadReply["gap"];
+}
+
+/** What a worker gets of a mailbox. */
+export interface TakeReply {
+  readonly code: number;
+  /** When the next lease of another worker ends; undefined: there is none. */
+  readonly nextMs: number | undefined;
+  readonly messages: readonly TakenMessage[];
+}
+
+const takenOf = (raw: readonly unknown[]): TakenMessage => {
+  const [id, , , , deliveries, gapFrom, why] = raw;
+  const reason = String(gapFrom) === "" ? undefined : gapReasons[Number(why)];
+  const to = Number.parseInt(String(id), 10) - 1;
+  const gap = reason && { from: Number(String(gapFrom)), to, reason };
+  return { ...messageOf(raw), deliveries: Number(deliveries), gap };
+};
+
+export const take: Script<
+  readonly ["meta", "heads", "messages", "positions", "member", "mailbox"],
+  readonly ["chat", "token", "limit", "maxBytes", "leaseMs"],
+  TakeReply
+> = defineScript({
+  name: "chat.take",
+  source: [stateSource, leasesSource, takeSource],
+  keys: ["meta", "heads", "messages", "positions", "member", "mailbox"],
+  args: ["chat", "token", "limit", "maxBytes", "leaseMs"],
+  idempotent: true,
+  bytes: true,
+  reply: (raw) => {
+    const [code, nextMs, taken = []] = list(raw);
+    return {
+      code: Number(code),
+      nextMs: Number(nextMs) < 0 ? undefined : Number(nextMs),
+      messages: grouped(list(taken), 7).map(takenOf),
+    };
+  },
+});
+
+export const settle: Script<
+  readonly ["meta", "heads", "messages", "positions", "activity", "member", "mailbox"],
+  readonly ["chat", "user", "sequence", "token", "leaseMs"],
+  number
+> = defineScript({
+  name: "chat.settle",
+  source: [stateSource, leasesSource, settleSource],
+  keys: ["meta", "heads", "messages", "positions", "activity", "member", "mailbox"],
+  args: ["chat", "user", "sequence", "token", "leaseMs"],
+  idempotent: true,
+  reply: Number,
+});
+
+/** What waits in a mailbox. */
+export interface MailboxReply {
+  readonly code: number;
+  readonly length: number;
+  readonly leased: number;
+  readonly oldestAt: number;
+  readonly seenAt: number;
+  readonly now: number;
+}
+
+export const mailbox: Script<
+  readonly ["meta", "heads", "messages", "member", "mailbox"],
+  readonly ["chat"],
+  MailboxReply
+> = defineScript({
+  name: "chat.mailbox",
+  source: [stateSource, leasesSource, mailboxSource],
+  keys: ["meta", "heads", "messages", "member", "mailbox"],
+  args: ["chat"],
+  readonly: true,
+  reply: (raw) => {
+    const [code = 0, length = 0, leased = 0, oldestAt = 0, seenAt = 0, now = 0] = numbers(raw);
+    return { code, length, leased, oldestAt, seenAt, now };
+  },
+});

@@ -6,6 +6,7 @@
 -- KEYS[4]  positions   zset    member to position
 -- KEYS[5]  sentEven    hash    client ids of windows of even numbers
 -- KEYS[6]  sentOdd     hash    client ids of windows of odd numbers
+-- KEYS[7]  mailbox     hash    what workers of a mailbox handle
 -- ARGV[1]  chat        string  its name
 --
 -- Reply     {name, …}  members whose records are left, five hundred at most
@@ -16,10 +17,11 @@ local messages = KEYS[3]
 local positions = KEYS[4]
 local sentEven = KEYS[5]
 local sentOdd = KEYS[6]
+local mailbox = KEYS[7]
 local chat = ARGV[1]
 
 if (redis.call('HGET', meta, 'layout') or '1') ~= '1' then return 9 end
 local left = redis.call('ZRANGE', positions, 0, 499)
 redis.call('HDEL', heads, chat)
-redis.call('UNLINK', meta, messages, sentEven, sentOdd)
+redis.call('UNLINK', meta, messages, sentEven, sentOdd, mailbox)
 return left

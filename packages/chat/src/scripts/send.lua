@@ -64,11 +64,10 @@ for i = 1, #members do
   local from, kind, body = operands[4 * i - 3], operands[4 * i - 1], operands[4 * i]
   local field, sender = fields[i + 1], senders[from]
   local before = given[field] or known(i + 1)
-  local size = kind == 'x' and math.floor(#body / 4) * 3 - #string.match(body, '=*$') or #body
   local code, sequence, at = 0, 0, 0
   if not sender.position and not state.isOpen then
     code = 2
-  elseif size > state.maxBody then
+  elseif #body > state.maxBody then
     code, sequence = 3, state.maxBody
   elseif before then
     code = 5
@@ -84,8 +83,8 @@ for i = 1, #members do
     else
       redis.call('XADD', messages, id, 'f', from, kind, body)
     end
-    -- A sender that had read everything has read its own message.
-    if sender.position == state.head then
+    -- A sender that had read everything has read its own message; in a mailbox it is still to be handled.
+    if sender.position == state.head and not state.isMailbox then
       sender.position = sequence
       sender.hasMoved = true
     end

@@ -95,7 +95,8 @@ local function openChat(name, meta, heads, messages, positions)
     maxBytes = tonumber(maxBytes),
     readByAll = readByAll == '1',
     refuses = refuses == '1',
-    isOpen = isOpen == '1',
+    isOpen = isOpen ~= '0',
+    isMailbox = isOpen == '2',
     maxBody = tonumber(maxBody),
     lagMessages = tonumber(lagMessages),
     lagAge = tonumber(lagAge),
@@ -167,8 +168,8 @@ local function trim(chat, messages, positions, now)
   return true
 end
 
--- Tells readers and waiters of a change: `s` the first of some sequences sent, `j` who joined, `l` who left. Returns the id
--- of the first entry.
+-- Tells readers and waiters of a change: `s` the first of some sequences sent, `j` who joined, `l` who left, `r` a
+-- sequence that a worker gave back. Returns the id of the first entry.
 local function announce(activity, name, kind, values)
   local firstId
   for first = 1, #values, 200 do

@@ -1,0 +1,66 @@
+import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { type Chat, type ChatInspection, ChatMemberError, type MailboxStats, type MembersPage } from "../index.js";
+import { Keys } from "../keys.js";
+import { defaultShards } from "../options.js";
+import { looking } from "./looking.js";
+
+/** A chat at one instant; what `kit inspect chat NAME --json` prints. */
+interface ChatReport extends ChatInspection {
+  readonly chat: string;
+  /** Some of the members, in no order. */
+  readonly someMembers: MembersPage["members"];
+  /** Null where nobody took messages one by one. */
+  readonly mailbox: MailboxStats | null;
+}
+
+const mailboxOf = async (chat: Chat, name: string): Promise<MailboxStats | null> => {
+  try {
+    const stats = await chat.mailbox(name).stats();
+    return stats.lastSeenAt === undefined ? null : stats;
+  } catch (error) {
+    if (error instanceof ChatMemberError) return null;
+    throw error;
+  }
+};
+
+const reportOf = async (chat: Chat, name: string): Promise<ChatReport> => {
+  const inspection = await chat.inspect(name);
+  const { members: someMembers } = await chat.members(name, { limit: 10 });
+  return { chat: name, ...inspection, someMembers: someMembers.slice(0, 10), mailbox: await mailboxOf(chat, name) };
+};
+
+const timeText = (at: number | undefined): string => (at === undefined ? "none" : new Date(at).toISOString());
+
+const mailboxFacts = (mailbox: MailboxStats | null): Facts => {
+  if (!mailbox) return [];
+  const { length, leased, oldestAgeMs, lastSeenAgeMs = 0 } = mailbox;
+  const oldest = oldestAgeMs === undefined ? "" : `, the oldest sent ${secondsText(oldestAgeMs)} ago`;
+  return [
+    ["mailbox", `${String(length)} not acknowledged, ${String(leased)} of them leased${oldest}`],
+    ["last seen", `${secondsText(lastSeenAgeMs)} ago`],
+  ];
+};
+
+const factsOf = ({ chat, head, messages, members, slowest, mailbox, ...report }: ChatReport): Facts => [
+  ["chat", chat],
+  ["created", timeText(report.createdAt)],
+  ["messages", messages === 0 ? "none" : `${String(messages)}, up to ${String(head)}`],
+  ["newest", timeText(report.newestAt)],
+  ["oldest", timeText(report.oldestAt)],
+  ["members", slowest === undefined ? "none" : `${String(members)}, the slowest at ${String(slowest)}`],
+  ...mailboxFacts(mailbox),
+];
+
+export const chatInspector: Inspector = {
+  thing: "chat",
+  about: "its messages, and how far its members have read",
+  look: ({ redis, prefix }, name: string) =>
+    looking(redis, prefix, name, async (chat) => {
+      const data = await reportOf(chat, name);
+      const rows = data.someMembers.map(({ member, position, unread }) => [member, String(position), String(unread)]);
+      const columns = ["member", "position", "unread"];
+      return { data, facts: factsOf(data), table: rows.length > 0 ? { columns, rows } : undefined };
+    }),
+  // The server is not asked here: with another number of shards than the default these are not the chat's keys.
+  keys: (prefix, name: string) => Object.values(new Keys(prefix, defaultShards).chat(name)),
+};

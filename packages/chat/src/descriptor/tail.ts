@@ -1,0 +1,28 @@
+import type { CliCommand } from "@kit/core/toolkit";
+import { looking } from "./looking.js";
+
+const bodyText = (body: unknown): string => {
+  if (typeof body === "string") return body;
+  return body instanceof Uint8Array ? `(${String(body.length)} bytes)` : JSON.stringify(body);
+};
+
+export const tailCommand: CliCommand = {
+  path: "chat tail",
+  about: "print the messages of a chat as they come",
+  args: [{ name: "chat", about: "its name" }],
+  options: [{ name: "last", takes: "integer", about: "how many of those that are there come first (10)" }],
+  run: ({ redis, prefix, integer, output, signal }, name: string) =>
+    looking(redis, prefix, name, async (chat) => {
+      try {
+        for await (const message of chat.tail(name, { last: integer("last"), signal })) {
+          const { seq, at, from, body } = message;
+          const bytes =
+            body instanceof Uint8Array ? { body: undefined, base64: Buffer.from(body).toString("base64") } : {};
+          const text = `${String(seq)} ${new Date(at).toISOString()} ${from}: ${bodyText(body)}`;
+          await output.line({ ...message, ...bytes }, text);
+        }
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      }
+    }),
+};

@@ -1,0 +1,211 @@
+import { Deadline, newToken, traced } from "@kit/core/toolkit";
+import { ChatUnknownError } from "./errors.js";
+import type { ChatKeys, Keys } from "./keys.js";
+import { leaseOption, type SendOptions, type TakeOptions, takeTerms } from "./options.js";
+import { type Accepted, refusalOf } from "./outbox.js";
+import { type Gap, type Message, messageOf } from "./reader.js";
+import * as scripts from "./scripts/index.js";
+import type { ChatStore, Division } from "./store.js";
+import { ChatWatch } from "./watch.js";
+import type { Watcher } from "./watcher.js";
+
+/** A message of a mailbox that one worker has for a time. */
+export interface LeasedMessage<Body = unknown> extends Message<Body> {
+  /** How often it was handed out, this time included; 2 and more: a worker before this one did not come to an end. */
+  readonly deliveries: number;
+  /** Messages right before this one that nobody will get. */
+  readonly gap: Gap | undefined;
+  /**
+   * The message is dealt with, and is not handed out again. False: the lease ended, and another worker has the message. Works
+   * also after the end of the lease as long as nobody else has it.
+   */
+  ack(): Promise<boolean>;
+  /** The lease ends so many milliseconds from now, by default as many as `take` was given. False: as `ack`. */
+  extend(leaseMs?: number): Promise<boolean>;
+  /** Gives the message back, for the next worker at once. False: as `ack`. */
+  release(): Promise<boolean>;
+}
+
+/** What a sender can see of a mailbox. */
+export interface MailboxStats {
+  /** Messages that are not acknowledged, those that a worker has included. */
+  readonly length: number;
+  /** Messages that a worker has. */
+  readonly leased: number;
+  /** When the oldest of them was sent, in epoch milliseconds; undefined: there is none. */
+  readonly oldestAt: number | undefined;
+  /** How old it is, by the server's clock. */
+  readonly oldestAgeMs: number | undefined;
+  /** When a worker last took, extended, released or acknowledged; undefined: never. */
+  readonly lastSeenAt: number | undefined;
+  readonly lastSeenAgeMs: number | undefined;
+}
+
+/** What a mailbox needs of its chat object. */
+export interface MailboxHost {
+  readonly store: ChatStore;
+  readonly watcher: Watcher;
+  open(signal?: AbortSignal): Promise<Division>;
+  /** Makes the mailbox, unless there is one. */
+  create(): Promise<unknown>;
+}
+
+/** A worker that waits looks in so often, so that senders see that it is there. */
+const longestWaitMs = 30_000;
+
+/**
+ * The messages for one recipient, handed out to any number of workers under leases. Made by `chat.mailbox()`.
+ *
+ * A mailbox is a chat whose only member has its name, and to which anyone may send: `history`, `inspect` and `delete` of the
+ * chat object work on it. It is made by the first call that needs it.
+ */
+export class Mailbox<Body = unknown> {
+  readonly name: string;
+  readonly #host: MailboxHost;
+  readonly #send: (options: SendOptions<Body>) => Promise<Accepted>;
+  readonly #watch: ChatWatch;
+
+  /** @internal */
+  constructor(name: string, host: MailboxHost, send: (options: SendOptions<Body>) => Promise<Accepted>) {
+    this.name = name;
+    this.#host = host;
+    this.#send = send;
+    this.#watch = new ChatWatch(host.store, host.watcher, name);
+  }
+
+  /**
+   * Puts a message in, as `chat.send()` does.
+   *
+   * @throws {ChatTooLargeError | ChatFullError} nothing was sent.
+   * @throws all else that `chat.send()` throws.
+   *
+   * @example
+   * await chat.mailbox("invoices").send({ from: "shop", body: order, clientId: order.id });
+   */
+  send(options: SendOptions<Body>): Promise<Accepted> {
+    return this.#made(() => this.#send(options));
+  }
+
+  /**
+   * Hands out messages to one worker: first those whose lease has ended, then new ones in order. Empty: there was none for
+   * `waitMs`. Nobody else gets them until `leaseMs` have passed on the server; then they come again, with a higher
+   * `deliveries`, until somebody acknowledges them. At most 1,000 messages of a mailbox are handled at a time.
+   *
+   * @throws {KitUnavailableError} no server in time; nothing was handed out.
+   * @throws {KitUnknownOutcomeError} the reply is lost. What was handed out comes again when its leases end.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws `signal.reason` if `signal` aborts while nothing is there. Messages that were handed out are returned in any case.
+   *
+   * @example
+   * for (const message of await mailbox.take({ limit: 10, waitMs: 60_000 })) {
+   *   await handle(message.body);
+   *   await message.ack();
+   * }
+   */
+  async take(options: TakeOptions = {}): Promise<LeasedMessage<Body>[]> {
+    const { waitMs, signal, ...terms } = takeTerms(options);
+    const deadline = Deadline.in(waitMs);
+    return await traced(
+      "chat.take",
+      () => ({ chat: this.name }),
+      async () => {
+        for (let parts: readonly string[] | undefined; ;) {
+          await this.#host.open(signal);
+          const { messages, nextMs } = await this.#made(() => this.#take(terms));
+          const leftMs = Math.min(deadline.remainingMs, nextMs ?? longestWaitMs, longestWaitMs);
+          if (messages.length > 0 || deadline.remainingMs <= 0)
+            return messages.map((message) => this.#leased(message, terms));
+          // What comes after these is waited for; what came before them is looked for once more.
+          if (parts) await this.#watch.wait(parts, Deadline.in(Math.max(1, leftMs)), signal);
+          parts = await this.#watch.standing(signal);
+        }
+      },
+    );
+  }
+
+  /**
+   * How much waits, for how long, and when the recipient was last there. Zero and undefined for a mailbox that nobody has used.
+   *
+   * @throws {KitUnavailableError} no server in time.
+   */
+  async stats(): Promise<MailboxStats> {
+    const { keys } = await this.#host.open();
+    const places = this.#places(keys);
+    const { store } = this.#host;
+    const seen = await scripts.mailbox.run(store.context, places, { chat: this.name }, store.call());
+    if (seen.code !== scripts.refusal.unknown) this.#assertDone(seen.code);
+    const { length, leased, oldestAt, seenAt, now } = seen;
+    const age = (at: number): number | undefined => (at === 0 ? undefined : Math.max(0, now - at));
+    return {
+      length,
+      leased,
+      oldestAt: oldestAt || undefined,
+      oldestAgeMs: age(oldestAt),
+      lastSeenAt: seenAt || undefined,
+      lastSeenAgeMs: age(seenAt),
+    };
+  }
+
+  /** Makes the mailbox if it is not there. */
+  async #made<T>(call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      if (!(error instanceof ChatUnknownError)) throw error;
+      await this.#host.create();
+      return await call();
+    }
+  }
+
+  async #take(terms: {
+    readonly limit: number;
+    readonly maxBytes: number;
+    readonly leaseMs: number;
+  }): Promise<{ readonly nextMs: number | undefined; readonly messages: readonly Taken[] }> {
+    const { store } = this.#host;
+    const { keys } = await store.open();
+    const places = this.#places(keys);
+    const token = newToken().replaceAll("-", "").slice(0, 20);
+    // A signal would leave messages with nobody.
+    const options = { ...store.call(), op: token };
+    const reply = await scripts.take.run(store.context, places, { chat: this.name, token, ...terms }, options);
+    this.#assertDone(reply.code);
+    return { nextMs: reply.nextMs, messages: reply.messages.map((message) => ({ ...message, token })) };
+  }
+
+  #leased(stored: Taken, { leaseMs }: { readonly leaseMs: number }): LeasedMessage<Body> {
+    const { deliveries, gap, token } = stored;
+    const message = messageOf<Body>(this.name, stored);
+    const settle = (ms: number): Promise<boolean> => this.#settle(message.seq, token, ms);
+    return {
+      ...message,
+      deliveries,
+      gap,
+      ack: () => settle(-1),
+      extend: async (ms = leaseMs) => await settle(leaseOption(ms)),
+      release: () => settle(0),
+    };
+  }
+
+  async #settle(sequence: number, token: string, leaseMs: number): Promise<boolean> {
+    const { keys } = await this.#host.open();
+    const { store } = this.#host;
+    const places = this.#places(keys);
+    const args = { chat: this.name, user: this.name, sequence, token, leaseMs };
+    const code = await scripts.settle.run(store.context, places, args, store.call());
+    this.#assertDone(code);
+    return code !== scripts.refusal.lease;
+  }
+
+  #places(keys: Keys): ChatKeys & { readonly member: string } {
+    return { ...keys.chat(this.name), member: keys.member(keys.shardOf(this.name), this.name) };
+  }
+
+  #assertDone(code: number): void {
+    const refused = refusalOf(code, this.name, this.name);
+    if (refused) throw refused;
+  }
+}
+
+/** A message and its lease. */
+type Taken = scripts.TakenMessage & { readonly token: string };

@@ -1,0 +1,41 @@
+-- leases.lua - what a mailbox knows of its messages: which were handed out, to whom and until when.
+--
+-- Needs int
+-- Defines openMailbox, saveMailbox
+--
+-- The hash has one field for each message that is being handled, its sequence: `deadline deliveries token`. The empty field
+-- is `cursor seenAt epoch`: no message after the cursor was ever handed out, all up to it are either here or acknowledged.
+
+-- `leases` in order of sequence. What belongs to another epoch, or was acknowledged by its position, is in `stale`.
+local function openMailbox(mailbox, epoch, position)
+  local stored = redis.call('HGETALL', mailbox)
+  local box = { cursor = position, seenAt = 0, leases = {}, stale = { 'none' } }
+  local isOurs = false
+  for i = 1, #stored, 2 do
+    if stored[i] == '' then
+      local cursor, seenAt, storedEpoch = string.match(stored[i + 1], '^(%d+) (%d+) (.*)$')
+      box.seenAt = tonumber(seenAt)
+      isOurs = storedEpoch == epoch
+      if isOurs then box.cursor = math.max(position, tonumber(cursor)) end
+    end
+  end
+  for i = 1, #stored, 2 do
+    local sequence = tonumber(stored[i])
+    if sequence and isOurs and sequence > position then
+      local deadline, deliveries, token = string.match(stored[i + 1], '^(%d+) (%d+) (.*)$')
+      box.leases[#box.leases + 1] =
+        { sequence = sequence, deadline = tonumber(deadline), deliveries = tonumber(deliveries), token = token }
+    elseif sequence then
+      box.stale[#box.stale + 1] = stored[i]
+    end
+  end
+  table.sort(box.leases, function(one, other)
+    return one.sequence < other.sequence
+  end)
+  return box
+end
+
+-- Stores how far messages were handed out, and that the recipient was here.
+local function saveMailbox(mailbox, box, epoch, now)
+  redis.call('HSET', mailbox, '', int(box.cursor) .. ' ' .. int(now) .. ' ' .. epoch)
+end

@@ -1,0 +1,3 @@
+import { mailboxBehaviour } from "./mailbox-behaviour.js";
+
+mailboxBehaviour("cluster");

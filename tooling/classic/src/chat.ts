@@ -1,0 +1,182 @@
+import type { Redis } from "ioredis";
+import { classicKeys } from "./keys.js";
+import { acquireLock, releaseLock } from "./lock.js";
+import { execute } from "./transaction.js";
+
+/** A message as the classic code stores it, packed as JSON. */
+export interface ClassicMessage {
+  readonly id: number;
+  readonly ts: number;
+  readonly sender: string;
+  readonly message: string;
+}
+
+/** What a fetch gives for one chat, with or without news. */
+export interface ClassicNews {
+  readonly chat: string;
+  readonly messages: readonly ClassicMessage[];
+}
+
+/** Options of {@link sendChatMessage} and {@link createClassicChat}. */
+export interface ClassicSendOptions {
+  /** Put before every key. @default "" */
+  readonly prefix?: string;
+  /** How long to wait for the lock of the chat. @default 10000 */
+  readonly lockWaitMs?: number;
+  /** The client's clock, in milliseconds. @default the wall clock */
+  readonly now?: () => number;
+}
+
+/**
+ * Row 23: one transaction gives everybody position 0, in the chat's ZSET and in each member's own; then the first message
+ * is sent. Without an id the next free number is taken. Resolves to the id.
+ *
+ * Known faults: puts the sender into the caller's list; a chat that exists is not noticed, all its positions go back to 0; a
+ * crash before the first message leaves a chat without a counter, which nobody can join; ids that somebody chose collide
+ * with numbers that are given out, and with the counter's own key.
+ */
+export async function createClassicChat(
+  redis: Redis,
+  sender: string,
+  recipients: string[],
+  message: string,
+  chatId?: string,
+  options: ClassicSendOptions = {},
+): Promise<string> {
+  const keys = classicKeys(options.prefix);
+  const chat = chatId ?? String(await redis.incr(keys.chatCounter));
+  recipients.push(sender);
+  const transaction = redis.multi();
+  for (const recipient of recipients) {
+    transaction.zadd(keys.chatMembers(chat), 0, recipient);
+    transaction.zadd(keys.seen(recipient), 0, chat);
+  }
+  await execute(transaction);
+  await sendChatMessage(redis, chat, sender, message, options);
+  return chat;
+}
+
+/**
+ * Row 23: under the lock of row 10, `INCR` for the id and `ZADD` of the packed message. Resolves to the id. Needs a
+ * connection of its own, as all that uses `WATCH`.
+ *
+ * Known faults: a crash under the lock closes the chat for ever; six round trips; asks neither whether there is such a chat
+ * nor whether the sender is a member, so that keys of dead chats come back; no limit of size; the client's clock.
+ */
+export async function sendChatMessage(
+  redis: Redis,
+  chat: string,
+  sender: string,
+  message: string,
+  { prefix = "", lockWaitMs = 10_000, now = Date.now }: ClassicSendOptions = {},
+): Promise<number> {
+  const keys = classicKeys(prefix);
+  const lockName = `chat:${chat}`;
+  const lock = await acquireLock(redis, lockName, lockWaitMs, prefix);
+  if (lock === null) throw new Error("the lock of the chat could not be had");
+  try {
+    const id = await redis.incr(keys.chatIds(chat));
+    const packed: ClassicMessage = { id, ts: now() / 1000, sender, message };
+    await redis.zadd(keys.chatMessages(chat), id, JSON.stringify(packed));
+    return id;
+  } finally {
+    await releaseLock(redis, lockName, lock, prefix);
+  }
+}
+
+/**
+ * Row 23: for each chat of the recipient all messages after its position. The new position goes to the chat's ZSET at once, to the
+ * recipient's own in a transaction at the end, together with the trimming of what all have.
+ *
+ * Known faults: acknowledges before anybody has the messages; of two at a time the slower one moves the position back; a crash
+ * in between leaves two positions; a recipient that leaves meanwhile is a member again; trims by a minimum that is old by
+ * then; one member that never fetches stops all trimming; no limit; chats without news are in the result.
+ */
+export async function fetchChatMessages(redis: Redis, recipient: string, prefix = ""): Promise<ClassicNews[]> {
+  const keys = classicKeys(prefix);
+  const seen = await redis.zrange(keys.seen(recipient), "0", "-1", "WITHSCORES");
+  const chats = seen.filter((_, index) => index % 2 === 0);
+  const ranges = redis.multi();
+  for (const [index, chat] of chats.entries())
+    ranges.zrangebyscore(keys.chatMessages(chat), Number(seen[2 * index + 1]) + 1, "+inf");
+  const found = (await execute(ranges)) as string[][];
+  const news: ClassicNews[] = [];
+  const ending = redis.multi();
+  for (const [index, chat] of chats.entries()) {
+    const messages = found[index]!.map((packed) => JSON.parse(packed) as ClassicMessage);
+    news.push({ chat, messages });
+    const last = messages.at(-1);
+    if (!last) continue;
+    await redis.zadd(keys.chatMembers(chat), last.id, recipient);
+    const [, slowest] = await redis.zrange(keys.chatMembers(chat), "0", "0", "WITHSCORES");
+    ending.zadd(keys.seen(recipient), last.id, chat);
+    if (slowest !== undefined) ending.zremrangebyscore(keys.chatMessages(chat), 0, slowest);
+  }
+  await execute(ending);
+  return news;
+}
+
+/**
+ * Row 23: the position of a new member is the chat's last id, in both ZSETs.
+ *
+ * Known faults: fails by the server's error where there is no counter; without one of its own it makes ghosts of chats that are
+ * being deleted.
+ */
+export async function joinClassicChat(redis: Redis, chat: string, user: string, prefix = ""): Promise<void> {
+  const keys = classicKeys(prefix);
+  const id = Number.parseInt((await redis.get(keys.chatIds(chat))) ?? "", 10);
+  await execute(redis.multi().zadd(keys.chatMembers(chat), id, user).zadd(keys.seen(user), id, chat));
+}
+
+/**
+ * Row 23: removes the member from both ZSETs and counts who is left; nobody: the messages and the counter are deleted, somebody:
+ * what those have is trimmed.
+ *
+ * Known faults: who joins between the count and the deletion never sees a message, as its position is beyond the new ids; when the last others
+ * leave before the trimming it crashes.
+ */
+export async function leaveClassicChat(redis: Redis, chat: string, user: string, prefix = ""): Promise<void> {
+  const keys = classicKeys(prefix);
+  const members = keys.chatMembers(chat);
+  const replies = await execute(redis.multi().zrem(members, user).zrem(keys.seen(user), chat).zcard(members));
+  if (replies?.at(-1) === 0) {
+    await execute(redis.multi().del(keys.chatMessages(chat)).del(keys.chatIds(chat)));
+    return;
+  }
+  const [, slowest] = await redis.zrange(members, "0", "0", "WITHSCORES");
+  await redis.zremrangebyscore(keys.chatMessages(chat), 0, slowest!.toString());
+}
+
+/** Row 22: `RPUSH` of the packed message. The sender has a look at the list: {@link lookIntoMailbox}. */
+export async function mail(
+  redis: Redis,
+  recipient: string,
+  sender: string,
+  message: string,
+  prefix = "",
+): Promise<void> {
+  await redis.rpush(classicKeys(prefix).mailbox(recipient), JSON.stringify({ sender, message }));
+}
+
+/**
+ * Row 22: `LPOP`; null when the mailbox is empty.
+ *
+ * Known faults: a recipient that crashes with the message has lost it; no waiting.
+ */
+export async function popMail(
+  redis: Redis,
+  recipient: string,
+  prefix = "",
+): Promise<{ sender: string; message: string } | null> {
+  const packed = await redis.lpop(classicKeys(prefix).mailbox(recipient));
+  return packed === null ? null : (JSON.parse(packed) as { sender: string; message: string });
+}
+
+/**
+ * Row 22: the number of messages that wait.
+ *
+ * Known faults: an empty list is a recipient that reads everything as well as one that nobody has written to; neither age nor last visit.
+ */
+export async function lookIntoMailbox(redis: Redis, recipient: string, prefix = ""): Promise<number> {
+  return await redis.llen(classicKeys(prefix).mailbox(recipient));
+}
