@@ -26,4 +26,8 @@ export const outputOf = (isJson: boolean, url: string): CliOutput => ({
   line: (data, text) => (isJson ? writeJson(data) : write(process.stdout, `${harmless(text)}\n`)),
   bytes: (chunk) => write(process.stdout, chunk),
   note: (text) => write(process.stderr, `${harmless(text)}\n`),
+  progress:
+    process.stderr.isTTY && !isJson
+      ? (text) => void process.stderr.write(`\r\u001B[K${harmless(text).slice(0, (process.stderr.columns || 80) - 1)}`)
+      : undefined,
 });

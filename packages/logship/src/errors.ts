@@ -13,6 +13,8 @@ import { KitError } from "@kit/core";
  * - `KIT_LOGSHIP_INTERRUPTED`: a stream cannot be read again from its beginning, and a part of what was confirmed is lost
  * - `KIT_LOGSHIP_BAD_DATA`: a chunk is damaged or missing, or gzip content is damaged or ends early
  * - `KIT_LOGSHIP_LINE`: a line is too long, or is not UTF-8, and the policy is to reject
+ * - `KIT_LOGSHIP_DROPPED`: this consumer was taken off the channel; its name cannot be used there again
+ * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file
  * - `KIT_LOGSHIP_RESULT`: a result cannot be stored: its key holds another type, or its field no integer
  */
 export type LogshipErrorCode =
@@ -26,6 +28,8 @@ export type LogshipErrorCode =
   | "KIT_LOGSHIP_INTERRUPTED"
   | "KIT_LOGSHIP_BAD_DATA"
   | "KIT_LOGSHIP_LINE"
+  | "KIT_LOGSHIP_DROPPED"
+  | "KIT_LOGSHIP_BUSY"
   | "KIT_LOGSHIP_RESULT";
 
 /** What happened to shipping, receiving or processing; `code` says which. */

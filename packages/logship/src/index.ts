@@ -1,3 +1,4 @@
+export { dailyCountry } from "./daily-country.js";
 export { BadDataError, LineError, LogshipError } from "./errors.js";
 export { readGzip } from "./gzip.js";
 export { createLogJob } from "./job.js";
@@ -5,6 +6,7 @@ export { readLines } from "./lines.js";
 export { createReceiver } from "./receiver.js";
 export { createShipper } from "./shipper.js";
 
+export type { DailyCountryOptions, Locator, Visit } from "./daily-country.js";
 export type { LogshipErrorCode } from "./errors.js";
 export type { FileOrder, LocalFile } from "./files.js";
 export type { GzipOptions } from "./gzip.js";
@@ -22,6 +24,7 @@ export type {
 export type { ReceivedFile } from "./received.js";
 export type { FilesOptions, Receiver, ReceiveOptions, ReceiverEvents } from "./receiver.js";
 export type { Results } from "./results.js";
+export type { CounterDelta, CounterOrigin, CounterSink } from "./sink.js";
 export type { FlushOptions, LinesContext, LinesHandler } from "./runner.js";
 export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
 export type {

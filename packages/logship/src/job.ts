@@ -1,13 +1,15 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
-import { Deadline, newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
 import { BadDataError, fencedError, LineError, LogshipError, resultError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
 import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type JobTerms, jobTerms, type RunOptions } from "./options.js";
 import { formatPosition, parsePosition, type Position } from "./position.js";
 import { fileText, readingOf } from "./reading.js";
+import { deleteJob, hashOf } from "./removal.js";
 import { type CommitOperands, type LinesHandler, linkedSignal, runFile } from "./runner.js";
 import * as scripts from "./scripts/index.js";
+import { type CounterSink, forwardSums } from "./sink.js";
 
 /** What a job tells while it runs. */
 export interface JobEvents {
@@ -109,7 +111,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
   /** The files that the job knows, by name. */
   async files(): Promise<JobFile[]> {
     this.#assertOpen();
-    const flat = await this.#read("HGETALL", this.#hub.keys.progress);
+    const flat = await hashOf(this.#hub, this.#hub.keys.progress);
     const byId = new Map<string, Map<string, string>>();
     for (const [field, value] of flat) {
       const colon = field.indexOf(":");
@@ -131,12 +133,45 @@ export class LogJob extends TypedEmitter<JobEvents> {
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
     this.#assertOpen();
-    return await this.#read("HGETALL", this.resultKey(name));
+    return await hashOf(this.#hub, this.resultKey(name));
+  }
+
+  /**
+   * Moves the sums of the result `name` to a sink, each exactly once whatever crashes: they stay in Redis until the sink has them, and an addition that
+   * may have been made is repeated under its number. Resolves with how many fields it moved, once none is left. Call it when it suits, from any
+   * process. `results(name)` then has what came since.
+   *
+   * @throws what the sink throws: its sums come again in the next call.
+   */
+  async forward(
+    name: string,
+    sink: CounterSink,
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<number> {
+    this.#assertOpen();
+    const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
+    const link = linkedSignal([signalOption("signal", signal), this.#hub.closing]);
+    try {
+      return await forwardSums(this.#hub, this.#hub.keys.job, name, sink, link.signal);
+    } finally {
+      link.unlink();
+    }
   }
 
   /** The key of the result `name`, for other commands. */
   resultKey(name: string): string {
     return this.#hub.keys.result(name);
+  }
+
+  /**
+   * Deletes the job: how far it is, and its results. Another run begins all files anew. Another process that is paused in a run of the deleted job
+   * can store nothing any more.
+   *
+   * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file; after a crash, until its lease has ended.
+   */
+  async delete(): Promise<void> {
+    this.#assertOpen();
+    await deleteJob(this.#hub);
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
@@ -327,9 +362,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
   ): Promise<scripts.Committed> {
     const { context, keys, deadlineMs } = this.#hub;
     const args = { file: file.id, fence, leaseMs, events: keys.events, ...facts };
-    return await scripts.progress.run(context, { progress: keys.progress, claims: keys.claims, targets }, args, {
-      deadlineMs,
-    });
+    return await scripts.progress.run(context, { ...keys, targets }, args, { deadlineMs });
   }
 
   async #list(): Promise<LocalFile[]> {
@@ -346,12 +379,6 @@ export class LogJob extends TypedEmitter<JobEvents> {
     return found;
   }
 
-  async #read(command: string, key: string): Promise<Map<string, string>> {
-    const { context, deadlineMs } = this.#hub;
-    const call = { what: `${command} of ${key}`, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
-    return pairs(await context.executor.run(command, [key], call));
-  }
-
   #persist<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
     return this.#hub.persist(attempt, signal, (error) => this.emit("error", error));
   }
@@ -362,13 +389,6 @@ export class LogJob extends TypedEmitter<JobEvents> {
 }
 
 const nothing = { seq: 0, position: "", lines: 0, doneStamp: "", results: [] };
-
-/** HGETALL is a list or an object, as the client maps replies. */
-export const pairs = (reply: unknown): Map<string, string> => {
-  if (!Array.isArray(reply)) return new Map(Object.entries(reply as Record<string, string>));
-  const flat = reply.map(String);
-  return new Map(Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index]!, flat[2 * index + 1]!]));
-};
 
 export const isAboutContent = (error: unknown): boolean =>
   error instanceof BadDataError ||

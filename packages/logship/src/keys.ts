@@ -11,6 +11,7 @@ import { keyspace } from "@kit/core";
  * | `kit:logship:{name}:progress`    | hash           | per file its position and other facts         |
  * | `kit:logship:{name}:claims`      | zset           | file → end of its worker's lease              |
  * | `kit:logship:{name}:results:<r>` | hash, set, zset| results                                       |
+ * | `kit:logship:{name}:sending:<r>` | hash           | sums on their way to a sink, until it has them|
  *
  * Of a channel, permanent unless it says otherwise:
  *
@@ -30,6 +31,7 @@ import { keyspace } from "@kit/core";
  * | `kit:logship:{name}:positions`   | hash           | per file and consumer the position            |
  * | `kit:logship:{name}:free`        | hash           | chunks still to be unlinked                   |
  * | `kit:logship:{name}:results:<r>` | hash, set, zset| results                                       |
+ * | `kit:logship:{name}:sending:<r>` | hash           | sums on their way to a sink, until it has them|
  *
  * `kit:logship:{name}:events` is a Pub/Sub channel.
  */
@@ -52,6 +54,7 @@ export interface LogshipKeys {
   readonly events: string;
   chunk(part: string): string;
   result(name: string): string;
+  sending(name: string): string;
 }
 
 /** The keys of one job or channel. */
@@ -75,6 +78,7 @@ export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
     free: `${head}free`,
     events: `${head}events`,
     chunk: (part) => `${head}chunk:${part}`,
+    sending: (result) => `${head}sending:${encodeURIComponent(result)}`,
     result: (result) => `${head}results:${encodeURIComponent(result)}`,
   };
 };

@@ -163,6 +163,13 @@ export interface ShipperOptions extends HubOptions {
    * @default []
    */
   readonly consumers?: readonly string[] | undefined;
+  /**
+   * While this shipper finds no space, it takes consumers off the channel that gave no sign for so long. A receiver that waits gives a sign every
+   * 10 s, one that works with each commit: this must be longer than its handler ever needs. Such a consumer rejects with `KIT_LOGSHIP_DROPPED`.
+   *
+   * @default never
+   */
+  readonly dropSilentMs?: number | undefined;
 }
 
 /** Checked, with every default filled in. */
@@ -177,6 +184,7 @@ export interface ShipperTerms {
   readonly leaseMs: number;
   readonly flushMs: number;
   readonly consumers: readonly string[];
+  readonly dropSilentMs: number | undefined;
 }
 
 export const defaultLimitBytes = 268_435_456;
@@ -197,10 +205,20 @@ export const limitOption = (limitBytes: number): number => integerOption("limitB
 export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
   const own = optionsObject<ShipperOptions>("options", options, [
     ...hubNames,
-    ...["limitBytes", "codec", "gzipLevel", "chunkBytes", "maxInFlight", "leaseMs", "flushMs", "consumers"],
+    ...[
+      "limitBytes",
+      "codec",
+      "gzipLevel",
+      "chunkBytes",
+      "maxInFlight",
+      "leaseMs",
+      "flushMs",
+      "consumers",
+      "dropSilentMs",
+    ],
   ]);
   const { limitBytes = defaultLimitBytes, codec = "gzip", gzipLevel = 1, chunkBytes = 131_060 } = own;
-  const { maxInFlight = 16, leaseMs = 30_000, flushMs = 500, consumers = [] } = own;
+  const { maxInFlight = 16, leaseMs = 30_000, flushMs = 500, consumers = [], dropSilentMs } = own;
   if (!Array.isArray(consumers)) throw new TypeError("Expected `consumers` to be an array of names");
   return {
     hub: own,
@@ -213,6 +231,8 @@ export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
     leaseMs: integerOption("leaseMs", leaseMs, 100, 3_600_000),
     flushMs: integerOption("flushMs", flushMs, 1, 3_600_000),
     consumers: consumers.map(consumerName),
+    dropSilentMs:
+      dropSilentMs === undefined ? undefined : integerOption("dropSilentMs", dropSilentMs, 20_000, 31_536_000_000),
   };
 };
 

@@ -1,10 +1,10 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { Deadline, newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
 import { Download, type DownloadSource } from "./download.js";
 import { fencedError, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
 import { Hub } from "./hub.js";
-import { isAboutContent, pairs, type RunSummary } from "./job.js";
+import { isAboutContent, type RunSummary } from "./job.js";
 import {
   concurrencyOption,
   type ReceiverOptions,
@@ -14,9 +14,11 @@ import {
 } from "./options.js";
 import { formatPosition } from "./position.js";
 import { ReceivedFile } from "./received.js";
+import { hashOf } from "./removal.js";
 import { type CommitOperands, type LinesHandler, linkedSignal, runFile } from "./runner.js";
 import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
+import { type CounterSink, forwardSums } from "./sink.js";
 
 /** What a receiver tells. */
 export interface ReceiverEvents {
@@ -160,10 +162,29 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
     this.#assertOpen();
-    const { context, deadlineMs } = this.#hub;
-    const key = this.resultKey(name);
-    const call = { what: `HGETALL of ${key}`, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
-    return pairs(await context.executor.run("HGETALL", [key], call));
+    return await hashOf(this.#hub, this.resultKey(name));
+  }
+
+  /**
+   * Moves the sums of the result `name` to a sink, each exactly once whatever crashes: they stay in Redis until the sink has them, and an addition that
+   * may have been made is repeated under its number. Resolves with how many fields it moved, once none is left. Call it when it suits, from any
+   * process. `results(name)` then has what came since.
+   *
+   * @throws what the sink throws: its sums come again in the next call.
+   */
+  async forward(
+    name: string,
+    sink: CounterSink,
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<number> {
+    this.#assertOpen();
+    const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
+    const link = linkedSignal([signalOption("signal", signal), this.#hub.closing]);
+    try {
+      return await forwardSums(this.#hub, this.#hub.keys.channel, name, sink, link.signal);
+    } finally {
+      link.unlink();
+    }
   }
 
   /** The key of the result `name`, for other commands. */
@@ -359,6 +380,10 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     if (reply.state === "trimmed") {
       const message = `Consumer ${JSON.stringify(decodeURIComponent(consumer))} is new, and channel ${JSON.stringify(this.channel)} has freed a part of its files`;
       throw new LogshipError("KIT_LOGSHIP_TRIMMED", message);
+    }
+    if (reply.state === "dropped") {
+      const message = `Consumer ${JSON.stringify(decodeURIComponent(consumer))} was taken off channel ${JSON.stringify(this.channel)}: its results lack what it had not processed`;
+      throw new LogshipError("KIT_LOGSHIP_DROPPED", message);
     }
     const before = this.#epoch;
     this.#epoch = undefined;

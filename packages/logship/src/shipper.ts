@@ -3,7 +3,15 @@ import { basename } from "node:path";
 import { Writable } from "node:stream";
 import { crc32 } from "node:zlib";
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { newToken, optionsObject, signalOption, textOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import {
+  integerOption,
+  newToken,
+  optionsObject,
+  signalOption,
+  textOption,
+  traced,
+  TypedEmitter,
+} from "@kit/core/toolkit";
 import { LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
 import { type Chunk, Framer } from "./framing.js";
@@ -11,6 +19,7 @@ import { readGzip } from "./gzip.js";
 import { Handoff } from "./handoff.js";
 import { Hub } from "./hub.js";
 import {
+  consumerName,
   type DirectoryOptions,
   directoryTerms,
   limitOption,
@@ -18,6 +27,7 @@ import {
   shipperTerms,
   type ShipperTerms,
 } from "./options.js";
+import { deleteChannel, dropConsumer } from "./removal.js";
 import { linkedSignal } from "./runner.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
@@ -42,6 +52,8 @@ export interface ShipperEvents {
   readonly progress: [fact: ShipProgress];
   /** The channel is at its limit: the file waits until consumers have passed something. No commands are sent meanwhile. */
   readonly waiting: [fact: { readonly file: string }];
+  /** A consumer was taken off the channel, as `dropSilentMs` says. */
+  readonly dropped: [fact: { readonly consumer: string }];
   /** The channel had another limit already, which holds. */
   readonly mismatch: [fact: { readonly limitBytes: number; readonly storedLimitBytes: number }];
   /** Something failed and is being tried again. */
@@ -244,6 +256,35 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     await scripts.close.run(context, keys, { events: keys.events }, { deadlineMs });
   }
 
+  /**
+   * Deletes the channel with all that is in it, and the results of its consumers. Whoever ships into it or receives from it rejects. Chunks go in
+   * steps; if this process dies on the way the channel is closed, and another call finishes it. What was shipped to it is not known any more.
+   */
+  async deleteChannel(): Promise<void> {
+    this.#assertOpen();
+    await deleteChannel(this.#hub);
+  }
+
+  /**
+   * Takes a consumer off the channel for good: nothing waits for it any more, its results stay. Its process rejects with `KIT_LOGSHIP_DROPPED`, and so
+   * does each later one of this name, since its results lack what it had not processed. Resolves with whether there was such a consumer.
+   */
+  async removeConsumer(name: string): Promise<boolean> {
+    this.#assertOpen();
+    return await dropConsumer(this.#hub, consumerName(name), 0);
+  }
+
+  /**
+   * Ends files that are open though nothing was committed to them for `silentMs`, as a stream without `id` leaves one when its process dies: what
+   * is committed is all of the file. A shipper that has only paused so long rejects with `KIT_LOGSHIP_FENCED`. Resolves with their names.
+   */
+  async endAbandoned(silentMs: number): Promise<string[]> {
+    this.#assertOpen();
+    integerOption("silentMs", silentMs, 0);
+    const { context, keys, deadlineMs } = this.#hub;
+    return await scripts.finish.run(context, keys, { silentMs, events: keys.events }, { deadlineMs });
+  }
+
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
     this.#assertOpen();
@@ -371,6 +412,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
           totalBytes,
         }),
       waiting: (): void => this.emit("waiting", { file: name }),
+      dropped: (consumer: string): void => this.emit("dropped", { consumer }),
       error: (error: KitError): void => this.emit("error", error),
     };
     return new Upload(this.#hub, this.#terms, { source: id, name, codec }, told, signal);

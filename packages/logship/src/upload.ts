@@ -5,6 +5,7 @@ import type { Chunk } from "./framing.js";
 import { freeChunks } from "./freeing.js";
 import type { Hub } from "./hub.js";
 import type { ShipperTerms } from "./options.js";
+import { dropSilent } from "./removal.js";
 import type { Codec, Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 
@@ -20,6 +21,7 @@ export interface UploadSource {
 export interface UploadEvents {
   readonly committed: (upload: Upload) => void;
   readonly waiting: () => void;
+  readonly dropped: (consumer: string) => void;
   readonly error: (error: KitError) => void;
 }
 
@@ -251,6 +253,10 @@ export class Upload {
         await freeChunks(this.#hub, reply.parts);
         continue;
       }
+      const { dropSilentMs } = this.#terms;
+      const dropped = dropSilentMs === undefined ? [] : await dropSilent(this.#hub, dropSilentMs);
+      for (const consumer of dropped) this.#events.dropped(consumer);
+      if (dropped.length > 0) continue;
       this.#events.waiting();
       await this.#hub.until("space", mark, this.#signal, reply.msLeft < 0 ? undefined : reply.msLeft + 1);
     }

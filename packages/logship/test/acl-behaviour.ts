@@ -61,7 +61,9 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(await rejection(failing.run(countWords))).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
       await Promise.all([job.close(), shipper.close(), failing.close()]);
 
-      expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
+      // Core sends PING where a connection has been silent for long.
+      const used = new Set([...(await usedCommands(server.nodes)), "ping"]);
+      expect([...used].toSorted()).toEqual(grantedCommands(user.grants(mode)));
     });
 
     it("is who this package works as, and may do nothing else", async () => {

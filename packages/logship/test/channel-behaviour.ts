@@ -336,7 +336,7 @@ export const channelBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     // On a Cluster the same code runs: every third command is enough there.
-    const step = mode === "cluster" ? 3 : 1;
+    const step = mode === "cluster" ? 6 : 1;
 
     it("ships every byte once when it is killed after any of its commands", { timeout: 120_000 }, async () => {
       const directory = await fixture.directory();
@@ -446,6 +446,81 @@ export const channelBehaviour = (mode: RedisMode, login?: Login): void => {
       expect((await receiver.run(countWords, { until: "empty" })).lines).toBe(3_000);
     });
 
+    it("is deleted with its chunks and results, while a shipper waits and a receiver reads", async () => {
+      const lines = logLines(0, 12_000);
+      const shipper = fixture.shipper({ limitBytes: 400_000, chunkBytes: 1_024, codec: "none" });
+      const waiting = new Promise<void>((resolve) => shipper.once("waiting", () => resolve()));
+      const sending = watched(shipper.send("a", Readable.from([textOf(lines)])));
+      await waiting;
+      const receiver = fixture.receiver();
+      let isFirst = true;
+      const running = receiver.run(async (some, results) => {
+        results.increment("lines", "all", some.length);
+        if (!isFirst) return;
+        isFirst = false;
+        // More chunks than one step of the deletion takes.
+        expect(await fixture.db.hlen(fixture.keys.chunks)).toBeGreaterThan(200);
+        await shipper.deleteChannel();
+      });
+      await Promise.allSettled([running, sending.promise]);
+      expect(await rejection(running)).toMatchObject({ code: "KIT_LOGSHIP_RESET" });
+      expect(await rejection(sending.promise)).toMatchObject({
+        code: expect.stringMatching(/KIT_LOGSHIP_(RESET|INTERRUPTED|CHANNEL_CLOSED)/) as string,
+      });
+      await shipper.deleteChannel();
+      await eventually(async () => expect(await redis.keys()).toEqual([]));
+      // The name is free.
+      await shipper.send("b", Readable.from([textOf(lines.slice(0, 50))]));
+      expect((await fixture.receiver({ consumer: "d" }).run(countWords, { until: "empty" })).lines).toBe(50);
+      await shipper.deleteChannel();
+      expect(await redis.keys()).toEqual([]);
+    });
+
+    it("takes off a consumer for good, by name or when it is silent and the shipper finds no space", async () => {
+      const lines = logLines(0, 3_000);
+      const options = { limitBytes: 20_000, chunkBytes: 1_024, codec: "none" } as const;
+      const shipper = fixture.shipper({ ...options, consumers: ["never", "live"], dropSilentMs: 20_000 });
+      const dead = fixture.receiver({ consumer: "dead" });
+      await dead.run(countWords, { until: "empty" });
+      await fixture.db.zadd(fixture.keys.seen, 1, "dead");
+      const dropped: string[] = [];
+      shipper.on("dropped", ({ consumer }) => dropped.push(consumer));
+      expect(await shipper.removeConsumer("unknown")).toBe(false);
+      const live = fixture.receiver({ consumer: "live", flushLines: 50 });
+      const running = live.run(countWords);
+      const waiting = new Promise<void>((resolve) => shipper.once("waiting", () => resolve()));
+      const sending = shipper.send("a", Readable.from([textOf(lines)]));
+      await waiting;
+      expect(dropped).toEqual(["dead"]);
+      expect(await shipper.removeConsumer("never")).toBe(true);
+      await sending;
+      await shipper.closeChannel();
+      expect(await running).toEqual({ files: 1, lines: 3_000 });
+      expect(await live.results("words")).toEqual(wordsOf(lines));
+      expect(await usedOf(shipper)).toEqual([0, 0]);
+      expect(await rejection(dead.run(countWords))).toMatchObject({ code: "KIT_LOGSHIP_DROPPED" });
+      const anew = fixture.receiver({ consumer: "dead", from: "now" });
+      expect(await rejection(anew.run(countWords))).toMatchObject({ code: "KIT_LOGSHIP_DROPPED" });
+    });
+
+    it("ends a stream whose process died, and not one that is at work", async () => {
+      const shipper = fixture.shipper();
+      const controller = new AbortController();
+      const stream = new Readable({ read: () => undefined });
+      const committed = new Promise<void>((resolve) => shipper.once("progress", () => resolve()));
+      const cut = shipper.send("cut", stream, { signal: controller.signal });
+      stream.push("one\ntwo\n");
+      await committed;
+      // Its reservation lives.
+      expect(await shipper.endAbandoned(0)).toEqual([]);
+      controller.abort(new Error("enough"));
+      await rejection(cut);
+      expect(await shipper.endAbandoned(60_000)).toEqual([]);
+      expect(await shipper.endAbandoned(0)).toEqual(["cut"]);
+      expect(await shipper.endAbandoned(0)).toEqual([]);
+      expect(await linesOf(fixture.receiver())).toEqual({ cut: ["one", "two"] });
+    });
+
     it("says that Redis lost its data, and ships a file again from its beginning", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 3_000);
@@ -457,6 +532,8 @@ export const channelBehaviour = (mode: RedisMode, login?: Login): void => {
         // It gets nowhere, so that the shipper is in the middle.
         await shipped;
       });
+      // It may meet the loss before anybody looks.
+      running.catch(() => undefined);
       let release: () => void = () => undefined;
       const shipped = new Promise<void>((resolve) => (release = resolve));
       const waiting = new Promise<void>((resolve) => shipper.once("waiting", () => resolve()));

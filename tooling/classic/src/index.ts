@@ -33,6 +33,17 @@ export {
   releaseLock,
   releaseOwnerlessLock,
 } from "./lock.js";
+export {
+  BLOCK_BYTES,
+  copyLogs,
+  type CopyLogsOptions,
+  dailyCountryAggregate,
+  inflateBlocks,
+  processDirectory,
+  processLogs,
+  readBlocks,
+  readLines,
+} from "./logs.js";
 export { ClassicMaintenance, maintenanceKey } from "./maintenance.js";
 export {
   itemLock,

@@ -40,6 +40,18 @@ export interface ClassicKeys {
   seen(user: string): string;
   /** list, the oldest message first. */
   mailbox(user: string): string;
+  /** string, what was shipped of a file. */
+  log(channel: string, file: string): string;
+  /** string, how many consumers are done with a file. */
+  logDone(channel: string, file: string): string;
+  /** list, names of files that a consumer has not fetched. */
+  logNames(channel: string, id: string): string;
+  /** ZSET, country scored by its number of lines. */
+  dailyCountry(day: string): string;
+  /** string, the file that is being processed. */
+  readonly progressFile: string;
+  /** string, how far. */
+  readonly progressPosition: string;
   /** ZSET, token scored by the time it was written, while somebody waits for a replica. */
   readonly syncWait: string;
   /** list, the newest message first. */
@@ -87,6 +99,12 @@ export function classicKeys(prefix = ""): ClassicKeys {
     chatCounter: `${prefix}ids:chat:`,
     seen: (user) => `${prefix}seen:${user}`,
     mailbox: (user) => `${prefix}mailbox:${user}`,
+    log: (channel, file) => `${prefix}${channel}${file}`,
+    logDone: (channel, file) => `${prefix}${channel}${file}:done`,
+    logNames: (channel, id) => `${prefix}names:${channel}:${id}`,
+    dailyCountry: (day) => `${prefix}daily:country:${day}`,
+    progressFile: `${prefix}progress:file`,
+    progressPosition: `${prefix}progress:position`,
     syncWait: `${prefix}sync:wait`,
     recentLog: (name, severity) => `${prefix}recent:${name}:${severity}`,
     commonLog: (name, severity) => `${prefix}common:${name}:${severity}`,

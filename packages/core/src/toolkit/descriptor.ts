@@ -126,6 +126,8 @@ export interface CliOutput {
   bytes(chunk: Uint8Array): Promise<void>;
   /** A message to the person, on stderr. */
   note(text: string): Promise<void>;
+  /** A line on the terminal in place of the one before; empty, it goes. Not there where stderr is no terminal, or `--json` is given. */
+  readonly progress?: ((text: string) => void) | undefined;
 }
 
 /** From good to bad; `skipped` when a check could not look. */

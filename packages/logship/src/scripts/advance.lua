@@ -1,6 +1,6 @@
 -- advance.lua - the commit of a consumer: results and position together; and what nobody needs any more is set free.
 --
--- KEYS[1]  channel    hash     epoch, used, trimmed
+-- KEYS[1]  channel    hash     epoch, used, trimmed, `result <key>`
 -- KEYS[2]  files      hash     `<id>:<fact>` of each file
 -- KEYS[3]  live       zset     file id, scored by itself
 -- KEYS[4]  sources    hash     source identity to file id; once done also its totals
@@ -58,7 +58,7 @@ local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', fil
 if not facts[1] then return { tonumber(redis.call('HGET', channel, 'lastFile') or '0') >= tonumber(file) and 1 or 4 } end
 if current ~= seq and current ~= seq - 1 then return { 3, current } end
 if current == seq - 1 then
-  local fault = checkResults(targets, results, 1)
+  local fault, made = checkResults(targets, results, 1)
   if fault then return { 5, fault } end
   redis.call('ZCARD', live)
   redis.call('ZCARD', done)
@@ -68,7 +68,7 @@ if current == seq - 1 then
   local now = readClock()
   -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
   redis.call('ZREM', seen, '')
-  applyResults(targets, results, 1)
+  applyResults(channel, made, targets, results, 1)
   redis.call('HSET', positions, field, string.format('%d %d %s %s', seq, chunk, state, position))
   redis.call('ZADD', seen, now, consumer)
 end

@@ -44,6 +44,8 @@ if record[1] ~= prefix then
   redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[6])
 end
 redis.call('HSET', job, 'layout', 1)
+-- From the time on, so that a worker of a deleted job of this name has a lower one.
+redis.call('HSETNX', job, 'fence', now)
 local fence = redis.call('HINCRBY', job, 'fence', 1)
 redis.call('HSET', progress, file .. ':fence', fence, file .. ':op', op, file .. ':name', name, file .. ':stamp', stamp, file .. ':state', 'open')
 redis.call('ZADD', claims, now + leaseMs, file)

@@ -4,6 +4,11 @@ import claimSource from "./claim.lua";
 import clockSource from "./clock.lua";
 import closeSource from "./close.lua";
 import commitSource from "./commit.lua";
+import createSource from "./create.lua";
+import discardSource from "./discard.lua";
+import dropSource from "./drop.lua";
+import finishSource from "./finish.lua";
+import forgetSource from "./forget.lua";
 import freeSource from "./free.lua";
 import joinSource from "./join.lua";
 import leaveSource from "./leave.lua";
@@ -18,6 +23,7 @@ import resultsSource from "./results.lua";
 import sealSource from "./seal.lua";
 import spaceSource from "./space.lua";
 import statusSource from "./status.lua";
+import takeSource from "./take.lua";
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
@@ -108,13 +114,13 @@ const committed = (raw: unknown): Committed => {
 };
 
 export const progress: Script<
-  readonly ["progress", "claims", "...targets"],
+  readonly ["job", "progress", "claims", "...targets"],
   readonly ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "...results"],
   Committed
 > = defineScript({
   name: "logship.progress",
   source: [clockSource, resultsSource, progressSource],
-  keys: ["progress", "claims", "...targets"],
+  keys: ["job", "progress", "claims", "...targets"],
   args: ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "...results"],
   idempotent: true,
   reply: committed,
@@ -142,7 +148,7 @@ export const open: Script<
   Opened | { readonly state: "fenced" | "closed"; readonly epoch: string }
 > = defineScript({
   name: "logship.open",
-  source: openSource,
+  source: [clockSource, createSource, openSource],
   keys: ["channel", "files", "live", "sources", "consumers"],
   args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "...expected"],
   idempotent: true,
@@ -258,7 +264,8 @@ export type Joined =
       readonly after: number;
       readonly parts: readonly string[];
     }
-  | { readonly state: "trimmed" };
+  | { readonly state: "trimmed" }
+  | { readonly state: "dropped" };
 
 export const join: Script<
   readonly ["channel", "consumers", "seen", "free"],
@@ -266,13 +273,14 @@ export const join: Script<
   Joined
 > = defineScript({
   name: "logship.join",
-  source: [clockSource, joinSource],
+  source: [clockSource, createSource, joinSource],
   keys: ["channel", "consumers", "seen", "free"],
   args: ["consumer", "from", "epoch"],
   idempotent: true,
   reply: (raw) => {
     const [code, epoch, fence, after, ...parts] = list(raw);
     if (code === 2) return { state: "trimmed" };
+    if (code === 3) return { state: "dropped" };
     return { state: "joined", epoch: String(epoch), fence: String(fence), after: Number(after), parts: texts(parts) };
   },
 });
@@ -303,15 +311,15 @@ export type Look =
   | { readonly state: "gone" };
 
 export const look: Script<
-  readonly ["channel", "files", "live", "consumers", "positions"],
+  readonly ["channel", "files", "live", "consumers", "seen", "positions"],
   readonly ["consumer", "fence", "after", "most"],
   Look
 > = defineScript({
   name: "logship.look",
-  source: lookSource,
-  keys: ["channel", "files", "live", "consumers", "positions"],
+  source: [clockSource, lookSource],
+  keys: ["channel", "files", "live", "consumers", "seen", "positions"],
   args: ["consumer", "fence", "after", "most"],
-  readonly: true,
+  idempotent: true,
   reply: (raw) => {
     const [code, epoch, closed, ...files] = list(raw);
     if (code === 0) return { state: "fenced", by: Number(epoch) };
@@ -388,6 +396,112 @@ export const free: Script<readonly ["channel", "free", "...unneeded"], readonly 
     reply: texts,
   });
 
+export const forget: Script<
+  readonly ["job", "progress", "claims", "...targets"],
+  readonly [],
+  "deleted" | "busy" | "changed"
+> = defineScript({
+  name: "logship.forget",
+  source: [clockSource, forgetSource],
+  keys: ["job", "progress", "claims", "...targets"],
+  args: [],
+  idempotent: true,
+  reply: (raw) => (raw === 1 ? "deleted" : raw === 0 ? "busy" : "changed"),
+});
+
+export const discard: Script<
+  readonly [
+    "channel",
+    "files",
+    "live",
+    "sources",
+    "done",
+    "chunks",
+    "leases",
+    "reservations",
+    "consumers",
+    "seen",
+    "positions",
+    "free",
+    "...targets",
+  ],
+  readonly ["isLast", "events"],
+  string[]
+> = defineScript({
+  name: "logship.discard",
+  source: discardSource,
+  keys: [
+    "channel",
+    "files",
+    "live",
+    "sources",
+    "done",
+    "chunks",
+    "leases",
+    "reservations",
+    "consumers",
+    "seen",
+    "positions",
+    "free",
+    "...targets",
+  ],
+  args: ["isLast", "events"],
+  idempotent: true,
+  reply: texts,
+});
+
+export const drop: Script<
+  readonly ["channel", "files", "live", "sources", "done", "chunks", "consumers", "seen", "positions", "free"],
+  readonly ["consumer", "silentMs", "after"],
+  { readonly after: number; readonly parts: readonly string[] } | null
+> = defineScript({
+  name: "logship.drop",
+  source: [clockSource, spaceSource, releaseSource, dropSource],
+  keys: ["channel", "files", "live", "sources", "done", "chunks", "consumers", "seen", "positions", "free"],
+  args: ["consumer", "silentMs", "after"],
+  idempotent: true,
+  reply: (raw) => {
+    const [code, after, ...parts] = list(raw);
+    return code === 0 ? null : { after: Number(after), parts: texts(parts) };
+  },
+});
+
+export const finish: Script<
+  readonly ["channel", "files", "live", "leases", "reservations"],
+  readonly ["silentMs", "events"],
+  string[]
+> = defineScript({
+  name: "logship.finish",
+  source: [clockSource, spaceSource, finishSource],
+  keys: ["channel", "files", "live", "leases", "reservations"],
+  args: ["silentMs", "events"],
+  idempotent: true,
+  reply: texts,
+});
+
+/** Sums on their way to a sink. */
+export interface Taken {
+  readonly seq: number;
+  readonly sums: readonly (readonly [field: string, sum: number])[];
+}
+
+export const take: Script<readonly ["owner", "source", "sending"], readonly ["ack"], Taken | null> = defineScript({
+  name: "logship.take",
+  source: [clockSource, takeSource],
+  keys: ["owner", "source", "sending"],
+  args: ["ack"],
+  idempotent: true,
+  reply: (raw) => {
+    const [seq, ...flat] = texts(raw);
+    if (seq === undefined) return null;
+    const sums = Array.from(
+      { length: flat.length / 2 },
+      (_, index) => [flat[2 * index]!, Number(flat[2 * index + 1])] as const,
+    );
+    return { seq: Number(seq), sums };
+  },
+});
+
 export const close: Script<readonly ["channel"], readonly ["events"], boolean> = defineScript({
   name: "logship.close",
   source: closeSource,
@@ -399,7 +513,7 @@ export const close: Script<readonly ["channel"], readonly ["events"], boolean> =
 
 export const limit: Script<readonly ["channel"], readonly ["limit", "epoch", "events"], void> = defineScript({
   name: "logship.limit",
-  source: limitSource,
+  source: [clockSource, createSource, limitSource],
   keys: ["channel"],
   args: ["limit", "epoch", "events"],
   idempotent: true,

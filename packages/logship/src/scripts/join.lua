@@ -10,6 +10,7 @@
 --
 -- Reply     {1, epoch, fence, after, part, …}  it gets files with an id above `after`; parts to unlink
 --           {2}  a new consumer cannot have everything any more
+--           {3}  this consumer was dropped
 --           error KIT_LAYOUT  written by a newer version
 local channel = KEYS[1]
 local consumers = KEYS[2]
@@ -23,6 +24,7 @@ local epoch = ARGV[3]
 
 local layout = redis.call('HGET', channel, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if redis.call('HGET', channel, 'dropped ' .. consumer) then return { 3 } end
 local known = redis.call('HGET', consumers, consumer)
 redis.call('ZCARD', seen)
 local pending = redis.call('HRANDFIELD', free, 200)
@@ -30,7 +32,7 @@ local state = redis.call('HMGET', channel, 'lastFile', 'trimmed')
 local after = known and string.match(known, ' (%d+)$') or '0'
 if not known and from == 'start' and state[2] then return { 2 } end
 if not known and from == 'now' then after = state[1] or '0' end
-if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0) end
+if not layout then createChannel(channel, epoch) end
 local fence = redis.call('HINCRBY', channel, 'fence', 1)
 redis.call('HSET', consumers, consumer, fence .. ' ' .. after)
 redis.call('ZADD', seen, readClock(), consumer)

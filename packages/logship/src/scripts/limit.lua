@@ -12,9 +12,11 @@ local limit = ARGV[1]
 local epoch = ARGV[2]
 local events = ARGV[3]
 
+-- Libraries
+
 local layout = redis.call('HGET', channel, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
-if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0) end
+if not layout then createChannel(channel, epoch) end
 redis.call('HSET', channel, 'limit', limit)
 redis.call('PUBLISH', events, 'space')
 return 1

@@ -1,10 +1,11 @@
--- look.lua - the next files of a channel as a consumer sees them. Changes nothing.
+-- look.lua - the next files of a channel as a consumer sees them. A sign of life of the consumer.
 --
 -- KEYS[1]  channel    hash     epoch, closed, lastFile
 -- KEYS[2]  files      hash     `<id>:<fact>` of each file
 -- KEYS[3]  live       zset     file id, scored by itself
 -- KEYS[4]  consumers  hash     consumer to `fence after`
--- KEYS[5]  positions  hash     `<id> <consumer>` to `seq chunk state position`
+-- KEYS[5]  seen       zset     consumer to the ms of its last sign
+-- KEYS[6]  positions  hash     `<id> <consumer>` to `seq chunk state position`
 -- ARGV[1]  consumer   string   name
 -- ARGV[2]  fence      string   of this process
 -- ARGV[3]  after      integer  only files with an id above it
@@ -17,17 +18,26 @@ local channel = KEYS[1]
 local files = KEYS[2]
 local live = KEYS[3]
 local consumers = KEYS[4]
-local positions = KEYS[5]
+local seen = KEYS[5]
+local positions = KEYS[6]
 local consumer = ARGV[1]
 local fence = ARGV[2]
 local after = ARGV[3]
 local most = ARGV[4]
+
+-- Libraries
 
 local state = redis.call('HMGET', channel, 'epoch', 'closed')
 if not state[1] then return { 4 } end
 local known = redis.call('HGET', consumers, consumer)
 local holder = known and string.match(known, '^%d+') or '0'
 if holder ~= fence then return { 0, holder } end
+redis.call('ZCARD', live)
+redis.call('HLEN', files)
+redis.call('HLEN', positions)
+-- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
+redis.call('ZREM', seen, '')
+redis.call('ZADD', seen, readClock(), consumer)
 local reply = { 1, state[1], state[2] and 1 or 0 }
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIMIT', 0, most)) do
   local facts = redis.call('HMGET', files, id .. ':name', id .. ':state', id .. ':codec', id .. ':chunks', id .. ':text',

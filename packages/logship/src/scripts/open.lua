@@ -35,17 +35,21 @@ local events = ARGV[7]
 local op = ARGV[8]
 local expected = { unpack(ARGV, 9) }
 
+-- Libraries
+
 local layout = redis.call('HGET', channel, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
 redis.call('ZCARD', live)
 redis.call('HLEN', files)
 redis.call('HLEN', sources)
 redis.call('HLEN', consumers)
-if not layout then redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0) end
+if not layout then createChannel(channel, epoch) end
 redis.call('HSETNX', channel, 'limit', limit)
 for _, consumer in ipairs(expected) do
   -- A consumer that comes after chunks have gone could not have them any more.
-  redis.call('HSETNX', consumers, consumer, '0 ' .. (redis.call('HGET', channel, 'lastFile') or '0'))
+  if not redis.call('HGET', channel, 'dropped ' .. consumer) then
+    redis.call('HSETNX', consumers, consumer, '0 ' .. (redis.call('HGET', channel, 'lastFile') or '0'))
+  end
 end
 local state = redis.call('HMGET', channel, 'epoch', 'limit', 'closed')
 epoch = state[1]
@@ -65,7 +69,7 @@ if known then
     -- A lower fence than ours: a failover lost our opening.
     if mine ~= '' and tonumber(facts[2]) > tonumber(mine) and op ~= facts[10] then return { 3, epoch } end
     local fence = redis.call('HINCRBY', channel, 'fence', 1)
-    redis.call('HSET', files, known .. ':fence', fence, known .. ':op', op)
+    redis.call('HSET', files, known .. ':fence', fence, known .. ':op', op, known .. ':at', readClock())
     return { 1, epoch, state[2], known, fence, facts[3], facts[4], facts[5], facts[6], facts[7], facts[8] }
   end
 end
@@ -74,7 +78,7 @@ local id = redis.call('HINCRBY', channel, 'lastFile', 1)
 local fence = redis.call('HINCRBY', channel, 'fence', 1)
 redis.call('HSET', files, id .. ':name', name, id .. ':source', source, id .. ':codec', codec, id .. ':state', 'open',
   id .. ':fence', fence, id .. ':chunks', 0, id .. ':freed', 0, id .. ':text', 0, id .. ':stored', 0, id .. ':lines', 0,
-  id .. ':crc', 0, id .. ':op', op)
+  id .. ':crc', 0, id .. ':op', op, id .. ':at', readClock())
 redis.call('ZADD', live, id, id)
 redis.call('HSET', sources, source, id)
 redis.call('PUBLISH', events, 'data')

@@ -1,7 +1,8 @@
 -- progress.lua - the commit of a worker: results and position together; or only a sign of life.
 --
--- KEYS[1]  progress  hash     `<file>:<fact>` of each file
--- KEYS[2]  claims    zset     file to the ms at which its worker's lease ends
+-- KEYS[1]  job       hash     `result <key>` of each key with results
+-- KEYS[2]  progress  hash     `<file>:<fact>` of each file
+-- KEYS[3]  claims    zset     file to the ms at which its worker's lease ends
 -- KEYS[n]  targets   any      where results go
 -- ARGV[1]  file      string   device and inode
 -- ARGV[2]  fence     string   of this worker's claim
@@ -17,9 +18,10 @@
 --           {0, fence}  another worker has the file
 --           {3, seq}  the record does not stand where this commit begins
 --           {5, fault}  a result cannot be applied; nothing was changed
-local progress = KEYS[1]
-local claims = KEYS[2]
-local targets = { unpack(KEYS, 3) }
+local job = KEYS[1]
+local progress = KEYS[2]
+local claims = KEYS[3]
+local targets = { unpack(KEYS, 4) }
 local file = ARGV[1]
 local fence = ARGV[2]
 local leaseMs = tonumber(ARGV[3])
@@ -38,14 +40,17 @@ local current = tonumber(record[2])
 redis.call('ZCARD', claims)
 if seq > 0 and current ~= seq and current ~= seq - 1 then return { 3, current } end
 local isNew = seq > 0 and current == seq - 1
+local made = {}
 if isNew then
-  local fault = checkResults(targets, results, 1)
+  redis.call('HLEN', job)
+  local fault
+  fault, made = checkResults(targets, results, 1)
   if fault then return { 5, fault } end
 end
 -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
 redis.call('ZREM', claims, '')
 if isNew then
-  applyResults(targets, results, 1)
+  applyResults(job, made, targets, results, 1)
   redis.call('HSET', progress, file .. ':seq', seq, file .. ':position', position)
   redis.call('HINCRBY', progress, file .. ':lines', lines)
   if doneStamp ~= '' then redis.call('HSET', progress, file .. ':state', 'done', file .. ':stamp', doneStamp) end

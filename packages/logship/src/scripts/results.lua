@@ -6,14 +6,17 @@
 -- Defines checkResults, applyResults
 local typeOfKind = { ['h+'] = 'hash', ['h='] = 'hash', s = 'set', z = 'zset' }
 
---- Returns nil, or what is wrong: `type <key>` or `number <key>`.
+--- Returns nil, or what is wrong: `type <key>` or `number <key>`; and the keys that the results will make.
 local function checkResults(keys, results, from)
-  local types = {}
+  local types, made = {}, {}
   for i = from, #results, 4 do
     local kind, key = results[i], keys[tonumber(results[i + 1])]
     types[key] = types[key] or redis.call('TYPE', key).ok
     local wanted = typeOfKind[kind]
-    if types[key] == 'none' then types[key] = wanted end
+    if types[key] == 'none' then
+      types[key] = wanted
+      made[#made + 1] = key
+    end
     if types[key] ~= wanted then return 'type ' .. results[i + 1] end
     if kind == 'h+' then
       local value = redis.call('HGET', key, results[i + 2])
@@ -21,10 +24,12 @@ local function checkResults(keys, results, from)
       if value and not (string.match(value, '^%-?%d+$') and #value <= 16) then return 'number ' .. results[i + 1] end
     end
   end
-  return nil
+  return nil, made
 end
 
-local function applyResults(keys, results, from)
+--- `owner` keeps the names of the keys, so that a deletion finds them.
+local function applyResults(owner, made, keys, results, from)
+  for _, key in ipairs(made) do redis.call('HSET', owner, 'result ' .. key, 1) end
   for i = from, #results, 4 do
     local kind, key, field, value = results[i], keys[tonumber(results[i + 1])], results[i + 2], results[i + 3]
     if kind == 'h+' then

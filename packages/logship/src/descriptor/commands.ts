@@ -1,0 +1,118 @@
+import { stat } from "node:fs/promises";
+import type { CliCommand, CommandCall } from "@kit/core/toolkit";
+import { createReceiver, createShipper, type ShippedFile } from "../index.js";
+import { bytesText, progressText } from "./progress.js";
+
+/** Progress is told so often at most, where it is not drawn on a terminal. */
+const everyMs = 1_000;
+
+/** Tells how far it is: in place on a terminal, else with `--json` as lines, at most one a second. */
+const teller = ({ output, isSet }: CommandCall, writesLines: boolean) => {
+  let [toldAt, file, startedAt, from] = [-Infinity, "", 0, 0];
+  return (name: string, doneBytes: number, totalBytes: number | undefined): void => {
+    if (isSet("quiet")) return;
+    const now = performance.now();
+    if (name !== file) [file, startedAt, from] = [name, now, doneBytes];
+    if (output.progress) {
+      // The rate is that of this process: what was there before is not its work.
+      output.progress(
+        progressText(name, doneBytes, totalBytes, ((now - startedAt) * doneBytes) / Math.max(1, doneBytes - from)),
+      );
+    } else if (writesLines && now - toldAt >= everyMs) {
+      toldAt = now;
+      void output.line(
+        { event: "progress", file: name, doneBytes, totalBytes: totalBytes ?? null },
+        progressText(name, doneBytes, totalBytes, now - startedAt),
+      );
+    }
+  };
+};
+
+const shippedText = ({ name, lines, textBytes, storedBytes, wasShipped }: ShippedFile): string =>
+  wasShipped
+    ? `${name}: was shipped before`
+    : `${name}: ${String(lines)} lines, ${bytesText(textBytes)}, stored as ${bytesText(storedBytes)}`;
+
+export const shipCommand: CliCommand = {
+  path: "ship",
+  about: "ship files and directories into a log channel; run again after an end at any point, it goes on",
+  args: [
+    { name: "channel", about: "name of the channel" },
+    { name: "path", about: "a file, or a directory: its files", count: "many" },
+  ],
+  options: [
+    { name: "limit", about: "bytes that the channel may hold in Redis, if it is new", takes: "integer" },
+    { name: "consumers", about: "names, with commas, of those that must get everything", takes: "text" },
+    { name: "pass-through", about: "keep gzip files as they are" },
+    { name: "close", about: "close the channel at the end" },
+    { name: "quiet", about: "tell no progress" },
+  ],
+  run: async (call, channel, ...paths) => {
+    const { redis, prefix, signal, output, text, integer, isSet } = call;
+    const consumers = text("consumers")?.split(",");
+    const shipper = createShipper(redis, channel!, { prefix, limitBytes: integer("limit"), consumers });
+    const passThrough = isSet("pass-through");
+    const tell = teller(call, true);
+    shipper.on("progress", ({ file, doneBytes, totalBytes }) => tell(file, doneBytes, totalBytes));
+    shipper.on("waiting", ({ file }) => output.progress?.(`${file} waits: the channel is at its limit`));
+    try {
+      for (const path of paths) {
+        const isDirectory = (await stat(path)).isDirectory();
+        const shipped = isDirectory
+          ? await shipper.addDirectory(path, { passThrough, signal })
+          : [await shipper.add(path, { passThrough, signal })];
+        output.progress?.("");
+        for (const file of shipped) await output.line({ event: "shipped", ...file }, shippedText(file));
+      }
+      if (isSet("close")) await shipper.closeChannel();
+    } finally {
+      output.progress?.("");
+      await shipper.close();
+    }
+  },
+};
+
+export const receiveCommand: CliCommand = {
+  path: "receive",
+  about: "write the lines of a log channel to stdout, as one of its consumers; run again, it goes on behind the last",
+  args: [
+    { name: "channel", about: "name of the channel" },
+    { name: "consumer", about: "name of the consumer; each gets everything" },
+  ],
+  options: [
+    { name: "from", about: "what a new consumer gets: start, oldest or now", takes: "text" },
+    { name: "once", about: "end when nothing complete is left, instead of when the channel is closed" },
+    { name: "quiet", about: "tell no progress" },
+  ],
+  run: async (call, channel, consumer) => {
+    const { redis, prefix, signal, output, text, isSet } = call;
+    const from = text("from") as "start" | undefined;
+    const receiver = createReceiver(redis, channel!, { prefix, consumer: consumer!, from });
+    const tell = teller(call, false);
+    receiver.on("progress", ({ file, offset, totalBytes }) => tell(file, offset, totalBytes));
+    const stop = new AbortController();
+    // What is written is committed before the end, so that the next run does not write it again.
+    let isWriting = false;
+    const onSignal = (): void => {
+      if (!isWriting) stop.abort(signal.reason);
+    };
+    signal.addEventListener("abort", onSignal);
+    try {
+      if (signal.aborted) return;
+      for await (const file of receiver.files({ until: isSet("once") ? "empty" : "closed", signal: stop.signal })) {
+        for await (const { lines } of file.batches()) {
+          isWriting = true;
+          if (lines.length > 0) await output.bytes(Buffer.from(`${lines.join("\n")}\n`));
+          await file.commit();
+          isWriting = false;
+          if (signal.aborted) return;
+        }
+        await file.commit();
+      }
+    } finally {
+      signal.removeEventListener("abort", onSignal);
+      output.progress?.("");
+      await receiver.close();
+    }
+  },
+};

@@ -1,0 +1,43 @@
+import type { PackageDescriptor } from "@kit/core/toolkit";
+import { receiveCommand, shipCommand } from "./commands.js";
+import { logshipInspector } from "./inspect.js";
+
+/** What the command line knows of this package. */
+export const descriptor: PackageDescriptor = {
+  name: "logship",
+  things: "log jobs and channels",
+  permissions: {
+    tried: (key) => [
+      ["GET", key],
+      ["HDEL", key, "f"],
+      ["HGET", key, "f"],
+      ["HGETALL", key],
+      ["HLEN", key],
+      ["HMGET", key, "f"],
+      ["HRANDFIELD", key, 1],
+      ["PERSIST", key],
+      ["PTTL", key],
+      ["SET", key, "", "XX", "PX", 1],
+      ["STRLEN", key],
+      ["UNLINK", key],
+      ["ZADD", key, "XX", 0, "m"],
+      ["ZCARD", key],
+      ["ZRANGE", key, 0, 0],
+      ["ZRANGEBYSCORE", key, 0, 0],
+      ["ZREM", key, "m"],
+      ["ZSCORE", key, "m"],
+    ],
+    asked: (key) => [
+      ["HINCRBY", key, "f", 0],
+      ["HSET", key, "f", ""],
+      ["HSETNX", key, "f", ""],
+      ["SADD", key, "m"],
+      ["UNSUBSCRIBE", key],
+      ["ZINCRBY", key, 0, "m"],
+    ],
+  },
+  // A chunk without expiry is committed; all else is permanent until it is deleted.
+  endlessKeys: [{ key: /^\{.*\}:/s }],
+  inspectors: [logshipInspector],
+  commands: [shipCommand, receiveCommand],
+};

@@ -1,0 +1,85 @@
+import type { Connection } from "@kit/core";
+import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { type ChannelStatus, createLogJob, createShipper, type JobFile } from "../index.js";
+import { logshipKeys } from "../keys.js";
+import { bytesText } from "./progress.js";
+
+/** What `kit inspect logship NAME --json` prints. A name may be that of a job, of a channel, or of both. */
+interface LogshipReport {
+  readonly name: string;
+  /** null: there is no such channel. */
+  readonly channel: ChannelStatus | null;
+  /** The files of the job; null: there is no such job. */
+  readonly job: readonly JobFile[] | null;
+}
+
+const reportOf = async (redis: Connection, prefix: string, name: string): Promise<LogshipReport> => {
+  const shipper = createShipper(redis, name, { prefix, isolate: false });
+  const job = createLogJob(redis, name, { prefix, isolate: false, directory: "." });
+  try {
+    const [channel, files] = await Promise.all([shipper.status(), job.files()]);
+    return { name, channel, job: files.length === 0 ? null : files };
+  } finally {
+    await Promise.all([shipper.close(), job.close()]);
+  }
+};
+
+const channelFacts = (channel: ChannelStatus): Facts => {
+  const { usedBytes, reservedBytes, limitBytes, isClosed, fileCount, shippers, consumers, at } = channel;
+  const limit = limitBytes === 0 ? "no limit yet" : `of ${bytesText(limitBytes)}`;
+  return [
+    ["channel", isClosed ? "closed" : "open"],
+    ["used", `${bytesText(usedBytes)} and ${bytesText(reservedBytes)} reserved, ${limit}`],
+    ["files", String(fileCount)],
+    ["shippers", `${String(shippers)} at work`],
+    ...consumers.map(({ name, seenAt }) => {
+      const sign = seenAt === 0 ? "never came" : `last sign ${secondsText(at - seenAt)} ago`;
+      return ["consumer", `${name}, ${sign}`] as const;
+    }),
+    ...(consumers.length === 0 ? [["consumer", "nobody: nothing is freed"] as const] : []),
+  ];
+};
+
+const jobFacts = (files: readonly JobFile[]): Facts => [
+  ["job", `${String(files.filter(({ isDone }) => isDone).length)} of ${String(files.length)} files done`],
+  ["lines", String(files.reduce((sum, { lines }) => sum + lines, 0))],
+];
+
+export const logshipInspector: Inspector = {
+  thing: "logship",
+  about: "a channel's use, files and consumers, and how far a job is",
+  look: async ({ redis, prefix }, name: string) => {
+    const data = await reportOf(redis, prefix, name);
+    const { channel, job } = data;
+    const ofChannel = (channel?.files ?? []).map(({ name: file, isSealed, textBytes, positions }) => [
+      file,
+      isSealed ? "whole" : "being shipped",
+      bytesText(textBytes),
+      Object.entries(positions)
+        .map(([consumer, offset]) => `${consumer} ${bytesText(offset)}`)
+        .join(", "),
+    ]);
+    const ofJob = (job ?? []).map(({ name: file, isDone, offset, lines }) => [
+      file,
+      isDone ? "done" : "in progress",
+      bytesText(offset),
+      `${String(lines)} lines`,
+    ]);
+    const rows = [...ofChannel, ...ofJob];
+    const isUnknown = channel === null && job === null;
+    return {
+      data,
+      facts: [
+        ["name", name],
+        ...(channel === null ? [] : channelFacts(channel)),
+        ...(job === null ? [] : jobFacts(job)),
+        ...(isUnknown ? [["state", "there is no job and no channel of this name"] as const] : []),
+      ],
+      table: rows.length === 0 ? undefined : { columns: ["file", "state", "text", "done"], rows },
+    };
+  },
+  keys: (prefix, name: string) => {
+    const { chunk: _chunk, result: _result, sending: _sending, events: _events, ...keys } = logshipKeys(prefix, name);
+    return Object.values(keys);
+  },
+};

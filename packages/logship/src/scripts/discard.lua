@@ -1,0 +1,56 @@
+-- discard.lua - one step of deleting a channel: its shippers and receivers are off at once, its chunks go by and by.
+--
+-- KEYS[1]  channel       hash    epoch, closed, `result <key>` of each key with results
+-- KEYS[2]  files         hash    `<id>:<fact>` of each file
+-- KEYS[3]  live          zset    file id, scored by itself
+-- KEYS[4]  sources       hash    source identity to file id
+-- KEYS[5]  done          zset    source identity to the ms at which its file was done
+-- KEYS[6]  chunks        hash    `<id> <ordinal>` to `part size …`
+-- KEYS[7]  leases        zset    `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[8]  reservations  hash    `<id> <fence>` to bytes
+-- KEYS[9]  consumers     hash    consumer to `fence after`
+-- KEYS[10]  seen         zset    consumer to the ms of its last sign
+-- KEYS[11]  positions    hash    `<id> <consumer>` to `seq chunk state position`
+-- KEYS[12]  free         hash    chunks that nobody needs, still to be unlinked
+-- KEYS[n]  targets       any     its results
+-- ARGV[1]  isLast        integer 1: if no chunk is left, the record of the channel and its results go too
+-- ARGV[2]  events        string  Pub/Sub channel for hints
+--
+-- Reply     parts to unlink, at most 200; none: this step is done
+--           error KIT_LAYOUT  written by a newer version
+local channel = KEYS[1]
+local files = KEYS[2]
+local live = KEYS[3]
+local sources = KEYS[4]
+local done = KEYS[5]
+local chunks = KEYS[6]
+local leases = KEYS[7]
+local reservations = KEYS[8]
+local consumers = KEYS[9]
+local seen = KEYS[10]
+local positions = KEYS[11]
+local free = KEYS[12]
+local targets = { unpack(KEYS, 13) }
+local isLast = ARGV[1] == '1'
+local events = ARGV[2]
+
+local layout = redis.call('HGET', channel, 'layout')
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+redis.call('HLEN', chunks)
+redis.call('HLEN', free)
+redis.call('UNLINK', files, live, sources, done, leases, reservations, consumers, seen, positions)
+-- Until the last chunk has gone nobody can begin a new channel here, whose files would have the same ids.
+if layout then redis.call('HSET', channel, 'closed', 1, 'epoch', '') end
+local some = redis.call('HRANDFIELD', chunks, 200, 'WITHVALUES')
+for i = 1, #some, 2 do
+  redis.call('HDEL', chunks, some[i])
+  redis.call('HSET', free, string.match(some[i + 1], '^%S+'), 1)
+end
+local parts = redis.call('HRANDFIELD', free, 200)
+if #parts == 0 and isLast then
+  redis.call('UNLINK', channel, chunks, free)
+  for _, key in ipairs(targets) do redis.call('UNLINK', key) end
+end
+redis.call('PUBLISH', events, 'data')
+redis.call('PUBLISH', events, 'space')
+return parts

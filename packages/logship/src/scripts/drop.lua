@@ -1,0 +1,65 @@
+-- drop.lua - takes a consumer off a channel: nothing is kept for it any more.
+--
+-- KEYS[1]  channel    hash     epoch, used, trimmed, `dropped <consumer>`
+-- KEYS[2]  files      hash     `<id>:<fact>` of each file
+-- KEYS[3]  live       zset     file id, scored by itself
+-- KEYS[4]  sources    hash     source identity to file id; once done also its totals
+-- KEYS[5]  done       zset     source identity to the ms at which its file was done
+-- KEYS[6]  chunks     hash     `<id> <ordinal>` to `part size text crc lines storedAt textAt`
+-- KEYS[7]  consumers  hash     consumer to `fence after`
+-- KEYS[8]  seen       zset     consumer to the ms of its last sign
+-- KEYS[9]  positions  hash     `<id> <consumer>` to `seq chunk state position`
+-- KEYS[10]  free      hash     chunks that nobody needs, still to be unlinked, to the bytes they count for
+-- ARGV[1]  consumer   string   name
+-- ARGV[2]  silentMs   integer  only if it gave no sign for so long; 0: in any case
+-- ARGV[3]  after      integer  go on with files above this id; 0 at first
+--
+-- Reply     {1, after, part, …}  dropped, now or before; go on above this id (-1: no more); parts to unlink
+--           {0}  there is no such consumer, or it gave a sign
+local channel = KEYS[1]
+local files = KEYS[2]
+local live = KEYS[3]
+local sources = KEYS[4]
+local done = KEYS[5]
+local chunks = KEYS[6]
+local consumers = KEYS[7]
+local seen = KEYS[8]
+local positions = KEYS[9]
+local free = KEYS[10]
+local consumer = ARGV[1]
+local silentMs = tonumber(ARGV[2])
+local after = ARGV[3]
+
+-- Libraries
+
+local known = redis.call('HGET', consumers, consumer)
+if not known and not redis.call('HGET', channel, 'dropped ' .. consumer) then return { 0 } end
+local sign = redis.call('ZSCORE', seen, consumer)
+local now = readClock()
+-- One that is expected and has never come gave no sign that it could fail to repeat.
+if known and silentMs > 0 and (not sign or tonumber(sign) > now - silentMs) then return { 0 } end
+redis.call('ZCARD', live)
+redis.call('ZCARD', done)
+redis.call('HLEN', files)
+redis.call('HLEN', sources)
+redis.call('HLEN', chunks)
+redis.call('HLEN', positions)
+redis.call('HLEN', free)
+-- These free memory, which allows the writes behind them at maxmemory.
+redis.call('ZREM', seen, consumer)
+redis.call('HDEL', consumers, consumer)
+redis.call('HSET', channel, 'dropped ' .. consumer, now)
+local reply = { 1, -1 }
+local some = redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIMIT', 0, 100)
+for _, id in ipairs(some) do
+  redis.call('HDEL', positions, id .. ' ' .. consumer)
+  local before = #reply
+  releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, id, reply)
+  -- As many as go at once: this file may have more.
+  if #reply > before then
+    reply[2] = id - 1
+    return reply
+  end
+end
+if #some == 100 then reply[2] = tonumber(some[100]) end
+return reply

@@ -1,0 +1,29 @@
+-- forget.lua - deletes a job with its results, if no worker has a file.
+--
+-- KEYS[1]  job       hash     layout, fence, `result <key>` of each key with results
+-- KEYS[2]  progress  hash     `<file>:<fact>` of each file
+-- KEYS[3]  claims    zset     file to the ms at which its worker's lease ends
+-- KEYS[n]  targets   any      its results
+--
+-- Reply     1  deleted, now or before
+--           0  a worker has a file
+--           2  there are other results than these
+--           error KIT_LAYOUT  written by a newer version
+local job = KEYS[1]
+local progress = KEYS[2]
+local claims = KEYS[3]
+local targets = { unpack(KEYS, 4) }
+
+-- Libraries
+
+local layout = redis.call('HGET', job, 'layout')
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if #redis.call('ZRANGEBYSCORE', claims, '(' .. string.format('%.0f', readClock()), '+inf', 'LIMIT', 0, 1) > 0 then return 0 end
+local facts, count = redis.call('HGETALL', job), 0
+for i = 1, #facts, 2 do
+  if string.find(facts[i], '^result ') then count = count + 1 end
+end
+if count ~= #targets then return 2 end
+redis.call('UNLINK', job, progress, claims)
+for _, key in ipairs(targets) do redis.call('UNLINK', key) end
+return 1

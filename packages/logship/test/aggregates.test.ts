@@ -1,0 +1,107 @@
+import { appendFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { useRedis } from "@kit/testing";
+import { rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { type CounterDelta, type CounterOrigin, type CounterSink, dailyCountry } from "../src/index.js";
+import { fixtureOf } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const fixture = fixtureOf(redis);
+
+const visit = (address: string, day: number): string =>
+  `${address} - - [${String(day).padStart(2, "0")}/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 2326`;
+const locator = {
+  country: (address: string) => (address.startsWith("10.") ? undefined : Promise.resolve(address.slice(0, 2))),
+};
+
+/** Adds as it is asked, each number once; keeps what it was asked. */
+class Totals implements CounterSink {
+  readonly totals = new Map<string, number>();
+  readonly asked: (readonly [readonly CounterDelta[], CounterOrigin])[] = [];
+  #last = 0;
+  failure: Error | undefined;
+
+  async apply(deltas: readonly CounterDelta[], origin: CounterOrigin): Promise<void> {
+    this.asked.push([deltas, origin]);
+    if (origin.seq > this.#last)
+      for (const { field, by } of deltas) this.totals.set(field, (this.totals.get(field) ?? 0) + by);
+    this.#last = origin.seq;
+    await Promise.resolve();
+    if (this.failure) throw this.failure;
+  }
+}
+
+describe("counts by day and country", () => {
+  it("adds over commits, and counts unknown addresses and unreadable lines as such", async () => {
+    const directory = await fixture.directory();
+    const lines = Array.from({ length: 600 }, (_, n) => visit(`${["10", "AA", "BB"][n % 3]!}.1`, (n % 2) + 1));
+    await writeFile(join(directory, "a.log"), ["", "no address", ...lines, ""].join("\n"));
+    const job = fixture.job({ directory, flushLines: 50 });
+    await job.run(dailyCountry({ locator }));
+    expect(Object.fromEntries(await job.results("country"))).toEqual({
+      unreadable: "2",
+      "2026-03-01 unknown": "100",
+      "2026-03-02 unknown": "100",
+      "2026-03-01 AA": "100",
+      "2026-03-02 AA": "100",
+      "2026-03-01 BB": "100",
+      "2026-03-02 BB": "100",
+    });
+  });
+
+  it("takes another format, and refuses what is no locator", async () => {
+    const directory = await fixture.directory();
+    await writeFile(join(directory, "a.log"), "x,AA1\n");
+    const job = fixture.job({ directory });
+    await job.run(
+      dailyCountry({ locator, result: "own", parse: (line) => ({ day: "d", address: line.split(",")[1]! }) }),
+    );
+    expect(await job.results("own")).toEqual(new Map([["d AA", "1"]]));
+    expect(() => dailyCountry({ locator: {} as never })).toThrow(TypeError);
+  });
+});
+
+describe("results in a sink", () => {
+  it("come there once, when it fails after it added, and when lines go on to come", async () => {
+    const directory = await fixture.directory();
+    const path = join(directory, "a.log");
+    // More fields than go at once.
+    await writeFile(path, Array.from({ length: 1_200 }, (_, n) => `f${String(n)}\n`).join(""));
+    const job = fixture.job({ directory });
+    const count = (): Promise<unknown> =>
+      job.run((lines, results) => lines.forEach((line) => results.increment("sum", line)));
+    await count();
+    const sink = new Totals();
+    sink.failure = new Error("its reply was lost");
+    expect(await rejection(job.forward("sum", sink))).toBe(sink.failure);
+    sink.failure = undefined;
+    await appendFile(path, "f1\nf2\n");
+    await count();
+    await job.forward("sum", sink);
+    expect(sink.asked[1]).toEqual(sink.asked[0]);
+    expect([sink.totals.size, [...sink.totals.values()].reduce((sum, by) => sum + by, 0)]).toEqual([1_200, 1_202]);
+    expect([sink.totals.get("f1"), sink.totals.get("f2")]).toEqual([2, 2]);
+    expect(await job.forward("sum", sink)).toBe(0);
+    expect((await job.results("sum")).size).toBe(0);
+    await job.delete();
+    expect(await redis.keys()).toEqual([]);
+  });
+
+  it("come from a receiver too, and stay in Redis when the call is aborted", async () => {
+    await fixture.shipper().send("a", new Blob(["x\ny\nx\n"]).stream());
+    const receiver = fixture.receiver();
+    await receiver.run((lines, results) => lines.forEach((line) => results.increment("sum", line)), { until: "empty" });
+    const sink = new Totals();
+    const reason = new Error("enough");
+    expect(await rejection(receiver.forward("sum", sink, { signal: AbortSignal.abort(reason) }))).toBe(reason);
+    expect(await receiver.forward("sum", sink)).toBe(2);
+    expect(sink.totals).toEqual(
+      new Map([
+        ["x", 2],
+        ["y", 1],
+      ]),
+    );
+  });
+});

@@ -1,0 +1,99 @@
+import { useRedis } from "@kit/testing";
+import { commandCall, inspectCall, rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { connect } from "@kit/core";
+import { describe, expect, it } from "vitest";
+import { receiveCommand, shipCommand } from "../src/descriptor/commands.js";
+import { logshipInspector } from "../src/descriptor/inspect.js";
+import { bytesText, progressText } from "../src/descriptor/progress.js";
+import { countWords, fixtureOf, logLines, textOf, writeLog } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const fixture = fixtureOf(redis);
+
+const callOf = async (options: Readonly<Record<string, string | number | true>> = {}) => {
+  const connection = await connect({ url: redis.url, deadlineMs: 10_000 });
+  redis.defer(() => connection.close());
+  return commandCall(connection, redis.prefix, options);
+};
+const textWritten = ({ written }: { readonly written: { readonly bytes: readonly Uint8Array[] } }): string =>
+  Buffer.concat(written.bytes).toString();
+
+describe("kit ship and kit receive", () => {
+  it("carry a directory and a file, and tell what was shipped before", async () => {
+    const directory = await fixture.directory();
+    const lines = logLines(0, 2_000);
+    await writeLog(directory, "1.log", lines.slice(0, 1_000));
+    const path = await writeLog(await fixture.directory(), "2.log.gz", lines.slice(1_000));
+    const first = await callOf({ limit: 10_000_000, consumers: "a,b", quiet: true });
+    await shipCommand.run(first, "web", directory, path);
+    expect(first.written.lines).toMatchObject([
+      { event: "shipped", name: "1.log", lines: 1_000, wasShipped: false },
+      { event: "shipped", name: "2.log.gz", lines: 1_000, wasShipped: false },
+    ]);
+    const again = await callOf({ close: true, quiet: true });
+    await shipCommand.run(again, "web", directory, path);
+    expect(again.written.lines).toMatchObject([{ wasShipped: true }, { wasShipped: true }]);
+
+    const seen = await logshipInspector.look(inspectCall(first.redis, redis.prefix), "web");
+    expect(seen.data).toMatchObject({
+      job: null,
+      channel: { limitBytes: 10_000_000, isClosed: true, fileCount: 2, consumers: [{ name: "a" }, { name: "b" }] },
+    });
+    for (const consumer of ["a", "b"]) {
+      const reading = await callOf();
+      await receiveCommand.run(reading, "web", consumer);
+      expect(textWritten(reading)).toBe(textOf(lines));
+    }
+    const refused = receiveCommand.run(await callOf({ from: "elsewhere" }), "web", "c");
+    expect(await rejection(refused)).toBeInstanceOf(Error);
+  });
+
+  it("end in order at a signal: what was written is committed, and the next run goes on behind it", async () => {
+    const lines = logLines(0, 6_000);
+    await fixture.shipper({ chunkBytes: 2_048 }).send("a", new Blob([textOf(lines)]).stream());
+    const reading = await callOf();
+    const write = reading.output.bytes;
+    // The signal comes in the middle of a write.
+    const stopping = async (chunk: Uint8Array): Promise<void> => {
+      reading.stop();
+      await write(chunk);
+    };
+    await receiveCommand.run({ ...reading, output: { ...reading.output, bytes: stopping } }, "web", "c");
+    expect(reading.written.bytes).toHaveLength(1);
+    const next = await callOf({ once: true });
+    await receiveCommand.run(next, "web", "c");
+    expect(textWritten(reading) + textWritten(next)).toBe(textOf(lines));
+  });
+
+  it("end while there is nothing to read", async () => {
+    await fixture.shipper().send("a", new Blob(["one\n"]).stream());
+    const reading = await callOf();
+    const running = rejection(receiveCommand.run(reading, "web", "c"));
+    await vitest.vi.waitFor(() => expect(textWritten(reading)).toBe("one\n"));
+    reading.stop();
+    expect(await running).toMatchObject({ name: "AbortError" });
+  });
+});
+
+describe("kit inspect logship", () => {
+  it("shows a job, and that there is nothing", async () => {
+    const directory = await fixture.directory();
+    await writeLog(directory, "1.log", logLines(0, 10));
+    await fixture.job({ directory }).run(countWords);
+    const { redis: connection } = await callOf();
+    const { data, facts, table } = await logshipInspector.look(inspectCall(connection, redis.prefix), "web");
+    expect(data).toMatchObject({ channel: null, job: [{ name: "1.log", isDone: true, lines: 10 }] });
+    expect([facts?.[1], table?.rows.length]).toEqual([["job", "1 of 1 files done"], 1]);
+    const none = await logshipInspector.look(inspectCall(connection, redis.prefix), "none");
+    expect(none.facts?.at(-1)).toEqual(["state", "there is no job and no channel of this name"]);
+  });
+});
+
+describe("progress in words", () => {
+  it("has a bar, a rate and the time left where the total is known", () => {
+    expect(progressText("a", 512, 2_048, 1_000)).toBe("a [#####...............] 25% 512 B/s, 3.0 s left");
+    expect(progressText("a", 2_097_152, undefined, 1_000)).toBe("a 2.0 MiB 2.0 MiB/s");
+    expect([bytesText(0), bytesText(1_023), bytesText(1_536)]).toEqual(["0 B", "1023 B", "1.5 KiB"]);
+  });
+});

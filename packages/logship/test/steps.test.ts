@@ -1,0 +1,183 @@
+import { attach, type ClientContext } from "@kit/core/toolkit";
+import { FaultProxy, useRedis } from "@kit/testing";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import { countWords, fixtureOf, logLines, wordsOf, writeLog } from "./harness.js";
+import { start, formatPosition } from "../src/position.js";
+import * as scripts from "../src/scripts/index.js";
+
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const fixture = fixtureOf(redis);
+const position = formatPosition(start);
+const timing = { deadlineMs: 10_000 };
+
+describe("one step of a script", () => {
+  let context: ClientContext;
+  beforeEach(() => {
+    context = attach(fixture.shared, { prefix: redis.prefix, isolate: false });
+    redis.defer(() => context.detach());
+  });
+
+  const claim = (op: string): Promise<scripts.Claim> => {
+    const args = {
+      file: "1-1",
+      seen: op === "a" ? "" : "p",
+      prefix: "p",
+      name: "x.log",
+      stamp: "9 9",
+      leaseMs: 60_000,
+      op,
+    };
+    return scripts.claim.run(context, fixture.keys, args, timing);
+  };
+  const progress = (
+    fence: string,
+    results: readonly (string | number)[] = [],
+    names: readonly string[] = [],
+  ): Promise<scripts.Committed> => {
+    const { keys } = fixture;
+    const targets = names.map((name) => keys.result(name));
+    const facts = { seq: 1, position, lines: 1, doneStamp: "", results };
+    const args = { file: "1-1", fence, leaseMs: 60_000, events: keys.events, ...facts };
+    return scripts.progress.run(context, { ...keys, targets }, args, timing);
+  };
+  const open = (source: string, mine: string): ReturnType<typeof scripts.open.run> => {
+    const what = { source, mine, name: "x.log", codec: "none", limit: 100_000, epoch: "e", op: `${source} ${mine}` };
+    const args = { ...what, events: fixture.keys.events, expected: ["a", "b"] };
+    return scripts.open.run(context, fixture.keys, args, timing);
+  };
+
+  it("claim: gives nobody a file while another worker's lease runs", async () => {
+    expect(await claim("a")).toMatchObject({ state: "claimed" });
+    expect(await claim("b")).toEqual({ state: "taken", msLeft: expect.any(Number) as number });
+  });
+
+  it("progress: refuses the first commit of a worker whose file was claimed by another since", async () => {
+    const first = (await claim("a")) as { fence: string };
+    await fixture.db.zadd(fixture.keys.claims, 1, "1-1");
+    const second = (await claim("b")) as { fence: string };
+    expect(await progress(first.fence, ["h+", 1, "f", 1], ["r"])).toEqual({
+      state: "fenced",
+      by: Number(second.fence),
+    });
+    expect(await fixture.db.exists(fixture.keys.result("r"))).toBe(0);
+    expect((await progress(second.fence, ["h+", 1, "f", 1], ["r"])).state).toBe("committed");
+  });
+
+  it.each([
+    ["h+", "set"],
+    ["h=", "zset"],
+    ["s", "hash"],
+    ["z", "string"],
+  ])("progress: applies no result when one of kind %s meets a %s", async (kind, type) => {
+    const { keys, db } = fixture;
+    const key = keys.result("other");
+    if (type === "set") await db.sadd(key, "m");
+    else if (type === "zset") await db.zadd(key, 1, "m");
+    else if (type === "hash") await db.hset(key, "f", "1");
+    else await db.set(key, "text");
+    const { fence } = (await claim("a")) as { fence: string };
+    const results = ["h+", 1, "good", 1, kind, 2, "f", 1];
+    expect(await progress(fence, results, ["r", "other"])).toEqual({ state: "refused", fault: "type 2" });
+    expect(await db.exists(keys.result("r"))).toBe(0);
+  });
+
+  it("open: refuses a shipper whose file was opened by another since, and lets it go on after a failover", async () => {
+    const mine = (await open("s", "")) as { fence: string; id: number };
+    await open("s", "0");
+    expect((await open("s", mine.fence)).state).toBe("open");
+    const other = (await open("s", "")) as { fence: string };
+    expect(Number(other.fence)).toBeGreaterThan(Number(mine.fence));
+    await fixture.db.hset(fixture.keys.files, `${String(mine.id)}:op`, "of another");
+    expect((await open("s", mine.fence)).state).toBe("fenced");
+  });
+
+  it("advance: keeps a file until the last consumer is done, also one without a byte", async () => {
+    const { keys, db } = fixture;
+    const { id, fence } = (await open("s", "")) as { id: number; fence: string };
+    const sealing = { file: id, fence, count: 0, sha256: "", text: "", events: keys.events };
+    expect(await scripts.seal.run(context, keys, sealing, timing)).toBe("sealed");
+    const finish = async (consumer: string): Promise<void> => {
+      const joined = await scripts.join.run(context, keys, { consumer, from: "start", epoch: "e" }, timing);
+      const at = { consumer, fence: (joined as { fence: string }).fence, file: id, seq: 1, chunk: 0, position };
+      const args = { ...at, state: "done", results: [] };
+      expect((await scripts.advance.run(context, { ...keys, targets: [] }, args, timing)).state).toBe("committed");
+    };
+    await finish("a");
+    expect(await db.zrange(keys.live, "0", "-1")).toEqual([String(id)]);
+    await finish("b");
+    expect(await db.zrange(keys.live, "0", "-1")).toEqual([]);
+  });
+});
+
+describe("a commit whose reply is lost", () => {
+  // From here on the server has each script, so that a lost reply is that of a commit.
+  beforeEach(async () => {
+    const directory = await fixture.directory();
+    const path = await writeLog(directory, "a.log", ["one"]);
+    await fixture.job({ name: "known", directory }).run(countWords);
+    await fixture.shipper({ name: "known" }).add(path);
+    await fixture.receiver({ name: "known" }).run(countWords, { until: "empty" });
+  });
+
+  /** A client through a proxy that loses the reply to the first command that `isLost` picks. */
+  const losing = async (
+    isLost: (args: readonly string[]) => boolean,
+  ): Promise<{ readonly client: Redis; readonly proxy: FaultProxy }> => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    let isSent = false;
+    const call = client.call.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    client.call = ((...args: unknown[]) => {
+      if (!isSent && isLost(args.flat().map(String))) {
+        isSent = true;
+        proxy.down.cutNext = 1;
+      }
+      return call(...args);
+    }) as typeof client.call;
+    return { client, proxy };
+  };
+
+  it("has one effect: of a job", async () => {
+    const directory = await fixture.directory();
+    const lines = logLines(0, 50);
+    await writeLog(directory, "a.log", lines);
+    const { client, proxy } = await losing((args) => args[0] === "evalsha" && args.includes("h+"));
+    const job = fixture.job({ directory, client, leaseMs: 60_000 });
+    expect(await job.run(countWords)).toEqual({ files: 1, lines: 50 });
+    expect([proxy.stats.resets, proxy.stats.droppedBytes > 0]).toEqual([1, true]);
+    expect(await job.results("words")).toEqual(wordsOf(lines));
+  });
+
+  it("has one effect: of a receiver", async () => {
+    const lines = logLines(0, 50);
+    const directory = await fixture.directory();
+    // The other consumer keeps the file in the channel.
+    await fixture.shipper({ consumers: ["other"] }).add(await writeLog(directory, "a.log", lines));
+    const { client, proxy } = await losing((args) => args[0] === "evalsha" && args.includes("h+"));
+    const receiver = fixture.receiver({ client });
+    expect(await receiver.run(countWords, { until: "empty" })).toEqual({ files: 1, lines: 50 });
+    expect([proxy.stats.resets, proxy.stats.droppedBytes > 0]).toEqual([1, true]);
+    expect(await receiver.results("words")).toEqual(wordsOf(lines));
+  });
+
+  it("has one effect: of a shipper", async () => {
+    const lines = logLines(0, 500);
+    const directory = await fixture.directory();
+    const path = await writeLog(directory, "a.log", lines);
+    const { chunks } = fixture.keys;
+    const { client, proxy } = await losing((args) => args[0] === "evalsha" && args[5] === chunks);
+    const shipper = fixture.shipper({ client, codec: "none", chunkBytes: 1_024, maxInFlight: 4 });
+    expect((await shipper.add(path)).lines).toBe(500);
+    expect([proxy.stats.resets, proxy.stats.droppedBytes > 0]).toEqual([1, true]);
+    const receiver = fixture.receiver();
+    expect((await receiver.run(countWords, { until: "empty" })).lines).toBe(500);
+    expect(await receiver.results("words")).toEqual(wordsOf(lines));
+    const { usedBytes, reservedBytes } = (await shipper.status())!;
+    expect([usedBytes, reservedBytes]).toEqual([0, 0]);
+  });
+});

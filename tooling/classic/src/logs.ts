@@ -1,0 +1,251 @@
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { constants, createInflateRaw, type InflateRaw } from "node:zlib";
+import type { ChainableCommander, Redis } from "ioredis";
+import { classicKeys } from "./keys.js";
+import { execute } from "./transaction.js";
+
+/** Bytes of one `APPEND`, and of one `GETRANGE`. */
+export const BLOCK_BYTES = 131_072;
+const CLEAN_POLL_MS = 250;
+const FETCH_POLL_MS = 100;
+const LINES_PER_PROGRESS = 1_000;
+
+/** Settings of {@link copyLogs}. */
+export interface CopyLogsOptions {
+  readonly prefix?: string;
+  /** Consumers that must be done with a file before it is deleted; numbered from 0. */
+  readonly count: number;
+  readonly limitBytes?: number | undefined;
+  readonly quitWhenDone?: boolean;
+  /** Ends a wait for room; the original has none. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Row 24: appends each file of a directory block by block to one key, announces its name to the consumers, waits for room under a limit of bytes,
+ * deletes files that all are done with, and at last announces `:done`. A list for each consumer stands for the chat of the original.
+ *
+ * Known faults: a restart appends a file a second time; the limit is counted in this process; a file above it waits for ever; a file's name may be the
+ * end mark.
+ */
+export async function copyLogs(redis: Redis, path: string, channel: string, options: CopyLogsOptions): Promise<void> {
+  const { prefix = "", count, limitBytes = 2 ** 30, quitWhenDone = true, signal } = options;
+  const keys = classicKeys(prefix);
+  const waiting: { readonly file: string; readonly size: number }[] = [];
+  let held = 0;
+  const announce = async (text: string): Promise<void> => {
+    for (let id = 0; id < count; id++) await redis.rpush(keys.logNames(channel, String(id)), text);
+  };
+  const clean = async (): Promise<void> => {
+    const [first] = waiting;
+    if (first && (await redis.get(keys.logDone(channel, first.file))) === String(count)) {
+      await redis.del(keys.log(channel, first.file), keys.logDone(channel, first.file));
+      waiting.shift();
+      held -= first.size;
+    } else await sleep(CLEAN_POLL_MS, undefined, { signal });
+  };
+  for (const file of (await readdir(path)).toSorted()) {
+    const { size } = await stat(join(path, file));
+    while (held + size > limitBytes) await clean();
+    const content = await readFile(join(path, file));
+    for (let from = 0; from < content.length; from += BLOCK_BYTES)
+      await redis.append(keys.log(channel, file), content.subarray(from, from + BLOCK_BYTES));
+    await announce(file);
+    held += size;
+    waiting.push({ file, size });
+  }
+  if (quitWhenDone) await announce(":done");
+  while (waiting.length > 0) await clean();
+}
+
+/**
+ * Row 25: fetches names, reads each file by blocks and lines, calls back for each line and once more without one, and counts itself done.
+ *
+ * Known faults: the names are gone from the list before the first file is read, so a crash loses files; what a callback has stored by then stays, and
+ * is stored again by whoever repeats the file.
+ */
+export async function processLogs(
+  redis: Redis,
+  channel: string,
+  id: string,
+  callback: (line: string | undefined) => Promise<void>,
+  prefix = "",
+): Promise<void> {
+  const keys = classicKeys(prefix);
+  const names = keys.logNames(channel, id);
+  for (;;) {
+    const [[, fetched]] = (await redis.multi().lrange(names, 0, -1).del(names).exec()) as [[null, string[]], unknown];
+    for (const file of fetched) {
+      if (file === ":done") return;
+      const blocks = readBlocks(redis, keys.log(channel, file));
+      for await (const line of readLines(file.endsWith(".gz") ? inflateBlocks(blocks) : blocks)) await callback(line);
+      await callback(undefined);
+      await redis.incr(keys.logDone(channel, file));
+    }
+    if (fetched.length === 0) await sleep(FETCH_POLL_MS);
+  }
+}
+
+/** Row 26: the blocks of a key by `GETRANGE`, and an empty one at the end. */
+export async function* readBlocks(redis: Redis, key: string): AsyncGenerator<Buffer, void, undefined> {
+  for (let from = 0; ;) {
+    const block = await redis.getrangeBuffer(key, from, from + BLOCK_BYTES - 1);
+    yield block;
+    if (block.length < BLOCK_BYTES) break;
+    from += block.length;
+  }
+  yield Buffer.alloc(0);
+}
+
+/**
+ * Row 26: cuts blocks into lines; an empty block ends them.
+ *
+ * Known faults: looks through all that is held again for each block; yields an empty last line; an empty block in the middle is taken for the end.
+ */
+export async function* readLines(blocks: AsyncIterable<Uint8Array>): AsyncGenerator<string, void, undefined> {
+  let held = "";
+  for await (const block of blocks) {
+    held += Buffer.from(block).toString("latin1");
+    const end = held.lastIndexOf("\n");
+    if (end >= 0) {
+      yield* held.slice(0, end).split("\n");
+      held = held.slice(end + 1);
+    }
+    if (block.length === 0) {
+      yield held;
+      return;
+    }
+  }
+}
+
+/**
+ * Row 26: takes the header of a gzip file off by hand and inflates the rest, a block out for each block in.
+ *
+ * Known faults: only the first member; neither CRC nor length is looked at; content whose header is cut yields nothing; output is not bounded.
+ */
+export async function* inflateBlocks(blocks: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, void, undefined> {
+  let head = Buffer.alloc(0);
+  let decoder: InflateRaw | undefined;
+  for await (const given of blocks) {
+    let block = Buffer.from(given);
+    if (!decoder) {
+      head = Buffer.concat([head, block]);
+      const at = headerEnd(head);
+      if (at === undefined) continue;
+      block = head.subarray(at);
+      decoder = createInflateRaw();
+      if (block.length === 0) continue;
+    }
+    yield await inflated(decoder, block);
+    if (block.length === 0) return;
+  }
+}
+
+/** Where the header ends; undefined while it is not all there. */
+const headerEnd = (head: Buffer): number | undefined => {
+  if (head.length < 10) return undefined;
+  if (head.readUIntBE(0, 3) !== 0x1f8b08) throw new Error("invalid gzip data");
+  const flags = head[3]!;
+  let at = 10;
+  if (flags & 4) {
+    if (head.length < at + 2) return undefined;
+    at += 2 + head.readUInt16LE(at);
+  }
+  for (const flag of [8, 16])
+    if (flags & flag) {
+      const end = head.indexOf(0, at);
+      if (end < 0) return undefined;
+      at = end + 1;
+    }
+  if (flags & 2) at += 2;
+  return at > head.length ? undefined : at;
+};
+
+/** What one more block gives; nothing any more behind the end of the first member. */
+const inflated = async (decoder: InflateRaw, block: Buffer): Promise<Buffer> => {
+  const parts: Buffer[] = [];
+  const collect = (part: Buffer): void => void parts.push(part);
+  decoder.on("data", collect);
+  await new Promise<void>((resolve, reject) => {
+    decoder.once("error", reject);
+    decoder.once("end", resolve);
+    if (decoder.readableEnded || block.length === 0) resolve();
+    else decoder.write(block, () => decoder.flush(constants.Z_SYNC_FLUSH, resolve));
+  });
+  decoder.off("data", collect);
+  return Buffer.concat(parts);
+};
+
+/**
+ * Row 27: counts lines `address day …` by day and country in this process; without a line it writes the counts by `ZADD` and begins anew.
+ *
+ * Known faults: each flush overwrites the day; an address that is not known, and a line without a day, throw; an empty line means flush.
+ */
+export function dailyCountryAggregate(
+  redis: Redis,
+  locate: (address: string) => readonly string[] | undefined,
+  prefix = "",
+): (line: string | undefined) => Promise<void> {
+  const aggregates = new Map<string, Map<string, number>>();
+  return async (line) => {
+    if (line) {
+      const [address, day] = line.split(/\s+/);
+      const country = locate(address!)![2]!;
+      const counts = aggregates.get(day!) ?? new Map<string, number>();
+      aggregates.set(day!, counts);
+      counts.set(country, (counts.get(country) ?? 0) + 1);
+      return;
+    }
+    for (const [day, counts] of aggregates)
+      await redis.zadd(
+        classicKeys(prefix).dailyCountry(day),
+        ...[...counts].flatMap(([country, sum]) => [sum, country]),
+      );
+    aggregates.clear();
+  };
+}
+
+/**
+ * Row 28: calls back for each line of the files of a directory, with a transaction to write into; every 1,000 lines, and at the end of each file,
+ * the transaction goes out with the file's name and the offset.
+ *
+ * Known faults: the offset is added to itself; a stored offset is text, to which lengths are appended; all jobs share one pair of keys.
+ */
+export async function processDirectory(
+  redis: Redis,
+  path: string,
+  callback: (transaction: ChainableCommander, line: string) => void,
+  prefix = "",
+): Promise<void> {
+  const { progressFile, progressPosition } = classicKeys(prefix);
+  let [current, offset]: [string | null, string | number | null] = (await redis.mget(
+    progressFile,
+    progressPosition,
+  )) as [string | null, string | null];
+  for (const file of (await readdir(path)).toSorted()) {
+    if (current !== null && file < current) continue;
+    const content = await readFile(join(path, file));
+    const from = file === current ? Number(offset) : 0;
+    if (file !== current) offset = 0;
+    current = null;
+    let transaction = redis.multi();
+    const update = async (): Promise<void> => {
+      transaction.mset(progressFile, file, progressPosition, String(offset));
+      await execute(transaction);
+      transaction = redis.multi();
+    };
+    const lines = content
+      .subarray(from)
+      .toString("latin1")
+      .split(/(?<=\n)/);
+    for (const [number, line] of lines.entries()) {
+      callback(transaction, line);
+      // With text on the left this appends.
+      offset = (offset as number) + (Number(offset) + line.length);
+      if ((number + 1) % LINES_PER_PROGRESS === 0) await update();
+    }
+    await update();
+  }
+}
