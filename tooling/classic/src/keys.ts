@@ -30,6 +30,10 @@ export interface ClassicKeys {
   guild(guild: string): string;
   /** ZSET, token scored by the time it was written, while somebody waits for a replica. */
   readonly syncWait: string;
+  /** list of jobs as JSON, the next one first. */
+  queue(name: string): string;
+  /** ZSET, job as JSON scored by the time it is due, in seconds of its client's clock. */
+  readonly delayed: string;
 }
 
 /**
@@ -54,5 +58,7 @@ export function classicKeys(prefix = ""): ClassicKeys {
     contacts: (user) => `${prefix}recent:${user}`,
     guild: (guild) => `${prefix}members:${guild}`,
     syncWait: `${prefix}sync:wait`,
+    queue: (name) => `${prefix}queue:${name}`,
+    delayed: `${prefix}delayed:`,
   };
 }
