@@ -1,3 +1,4 @@
+import type { StandardSchema } from "@kit/core/config";
 import type { Job } from "./job.js";
 
 /**
@@ -25,6 +26,11 @@ export type Handler<Jobs, Name extends JobName<Jobs>> = (job: Job<Name, JobData<
 
 /** A handler for every name. */
 export type Handlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };
+
+/** What checks data, for some names or all. What it makes of valid data is what the handler gets. */
+export type JobSchemas<Jobs> = {
+  readonly [Name in JobName<Jobs>]?: StandardSchema<unknown, JobData<Jobs, Name>> | undefined;
+};
 
 type AnyHandler = (job: Job) => unknown;
 

@@ -11,7 +11,7 @@ export {
 export type { Backoff, BackoffFunction } from "./backoff.js";
 export type { QueueErrorCode } from "./errors.js";
 export type { StoredError } from "./failure.js";
-export type { AnyJobs, Handler, Handlers, JobData, JobName, JobTypes } from "./handlers.js";
+export type { AnyJobs, Handler, Handlers, JobData, JobName, JobSchemas, JobTypes } from "./handlers.js";
 export type { Job } from "./job.js";
 export type { DeadLetter } from "./letters.js";
 export type { AddOptions, CloseOptions, DeadLetterBounds, QueueOptions, WorkOptions } from "./options.js";

@@ -42,6 +42,8 @@ export class TakenJob implements Job {
   readonly crashes: number;
   data: unknown;
   state: JobState = "held";
+  /** Its data does not fit its schema: the handler never saw it. */
+  isMisfit = false;
   /** Whether the end of it was sent before, in a call whose reply was lost. */
   isRepeat = false;
   /** Until when the lease is surely ours, on our own monotonic clock. */

@@ -1,3 +1,4 @@
+import type { StandardSchema } from "@kit/core/config";
 import {
   type AttachOptions,
   booleanOption,
@@ -8,6 +9,7 @@ import {
 } from "@kit/core/toolkit";
 import { type Backoff, type BackoffFunction, backoffOption, type RetryPolicy } from "./backoff.js";
 import { isMade } from "./ids.js";
+import { schemaMap, type SchemaMap } from "./schemas.js";
 
 /** How many dead letters are kept; the oldest go first, and `deadDropped` counts them. */
 export interface DeadLetterBounds {
@@ -64,6 +66,12 @@ export interface QueueOptions extends AttachOptions {
    * @default unlimited
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * Standard Schemas (Zod, Valibot, ArkType and others) by names of jobs. Each sees the data as JSON leaves it, when it is
+   * added and again when it is taken: data that does not fit is refused, or goes to the dead letters without its handler.
+   * The handler gets what the schema made of it; stored is what was added.
+   */
+  readonly schemas?: Readonly<Record<string, StandardSchema | undefined>> | undefined;
 }
 
 /** One job. */
@@ -160,6 +168,7 @@ export interface QueueSettings {
   /** `maxCount maxAgeMs maxBytes` */
   readonly deadLetters: string;
   readonly job: JobPolicy;
+  readonly schemas: SchemaMap;
 }
 
 /** How one job is run. */
@@ -202,6 +211,7 @@ const queueNames = [
   "maxAttempts",
   "backoff",
   "timeoutMs",
+  "schemas",
 ];
 const addNames = ["id", "delayMs", "dueAt", "priority", "lifo", "maxAttempts", "backoff", "timeoutMs", "op", "signal"];
 const workNames = ["concurrency", "leaseMs", "maxCrashes", "strict", "ack", "backoff"];
@@ -237,6 +247,7 @@ export const queueSettings = (options: QueueOptions): QueueSettings => {
     allowEviction: booleanOption("allowEviction", allowEviction),
     deadLetters: boundsOf(given.deadLetters ?? {}),
     job: policyOf(given, { maxAttempts: 1, backoff: undefined, timeoutMs: undefined }),
+    schemas: schemaMap(given.schemas),
   };
 };
 

@@ -96,6 +96,10 @@ const toJson = (name: string, data: unknown): string => {
   }
 };
 
+/** What a worker will find in it. */
+export const readPayload = (payload: Payload): unknown =>
+  typeof payload !== "string" ? payload : payload === "" ? undefined : (JSON.parse(payload) as unknown);
+
 /** What is stored of a job. */
 export const blobOf = (stamp: string, head: string, payload: Payload): Payload => {
   const header = `${stamp} ${head}\n`;

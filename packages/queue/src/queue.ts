@@ -1,7 +1,7 @@
 import { type KitError, KitClosedError, type RedisLike } from "@kit/core";
 import { Deadline, integerOption, optionsObject, textOption, traced, TypedEmitter } from "@kit/core/toolkit";
 import { QueueCommands } from "./commands.js";
-import type { AnyJobs, Handlers, JobData, JobName, JobTypes } from "./handlers.js";
+import type { AnyJobs, Handlers, JobData, JobName, JobSchemas, JobTypes } from "./handlers.js";
 import { type DeadLetter, letterOf } from "./letters.js";
 import {
   type AddOptions,
@@ -14,8 +14,9 @@ import {
   queueSettings,
   type WorkOptions,
 } from "./options.js";
-import { encodePayload, headOf } from "./payload.js";
+import { encodePayload, headOf, type Payload, readPayload } from "./payload.js";
 import { inCalls, type NewJob, parseOp, Producer } from "./producer.js";
+import { assertFits } from "./schemas.js";
 import { maxRedriven } from "./scripts/index.js";
 import { Worker } from "./worker.js";
 
@@ -76,7 +77,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * Adds that are made while another is under way go together in the next call, in order. Data is stored as JSON, a
    * Uint8Array as its bytes.
    *
-   * @throws {JobPayloadError} the data cannot be stored, or is larger than `maxPayloadBytes`.
+   * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.
    * @throws {KitUnavailableError} no server answered within `deadlineMs`; nothing was added.
    * @throws {KitUnknownOutcomeError} the reply was lost. The same call with `{ op: error.op }` settles it.
    * @throws {QueueFullError} `maxPending` adds wait already.
@@ -93,7 +94,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   ): Promise<string> {
     this.#assertOpen();
     const terms = options === undefined ? this.#usual : jobTerms(options, this.#settings.job);
-    const job = this.#newJob(name, data, terms);
+    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+    const fits = this.#fits(name, payload);
+    // Adds without an asynchronous schema stay in the order of their calls, also among calls of one turn.
+    if (fits) await fits;
+    const job = this.#newJob(name, payload, terms);
     return await traced(
       "queue.add",
       () => ({ queue: this.name, job: name }),
@@ -113,11 +118,16 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   async addAll(jobs: readonly JobToAdd<Jobs>[]): Promise<string[]> {
     this.#assertOpen();
     if (!Array.isArray(jobs)) throw new TypeError("Expected `jobs` to be an array");
+    const checks: Promise<void>[] = [];
     const made = jobs.map((job) => {
       const { name, data, ...options } = job as Omit<AddOptions, "op" | "signal"> & { name: string; data: unknown };
       const terms = Object.keys(options).length === 0 ? this.#usual : jobTerms(options, this.#settings.job);
-      return this.#newJob(name, data, terms);
+      const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+      const fits = this.#fits(name, payload);
+      if (fits) checks.push(fits);
+      return this.#newJob(name, payload, terms);
     });
+    await Promise.all(checks);
     const ids: string[] = [];
     // One call's worth at a time, so that each has the whole deadline, however many there are.
     for (const calls of inCalls(made)) ids.push(...(await Promise.all(calls.map((job) => this.#producer.add(job)))));
@@ -189,8 +199,13 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     await this.close();
   }
 
-  #newJob(name: string, data: unknown, terms: JobTerms): NewJob {
-    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+  /** Checks the data as its worker will find it. */
+  #fits(name: string, payload: Payload): Promise<void> | undefined {
+    const schema = this.#settings.schemas.get(name);
+    return schema && assertFits(schema, name, readPayload(payload));
+  }
+
+  #newJob(name: string, payload: Payload, terms: JobTerms): NewJob {
     const isBytes = typeof payload !== "string";
     const head =
       terms === this.#usual && !isBytes ? this.#usualHead(name) : headOf(name, terms.policy, terms.priority, isBytes);
@@ -261,5 +276,5 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
 export const createQueue = <Jobs extends JobTypes<Jobs> = AnyJobs>(
   redis: RedisLike,
   name: string,
-  options: QueueOptions = {},
+  options: Omit<QueueOptions, "schemas"> & { readonly schemas?: JobSchemas<NoInfer<Jobs>> | undefined } = {},
 ): Queue<Jobs> => new Queue<Jobs>(redis, name, options);

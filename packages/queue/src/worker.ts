@@ -1,4 +1,5 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
+import type { StandardSchema } from "@kit/core/config";
 import { atDeadline, backoffMs, Deadline, pause, TypedEmitter } from "@kit/core/toolkit";
 import { type BackoffFunction, waitAfter } from "./backoff.js";
 import { QueueCommands } from "./commands.js";
@@ -18,6 +19,7 @@ import {
   workSettings,
 } from "./options.js";
 import { decodePayload } from "./payload.js";
+import { check, type SchemaMap } from "./schemas.js";
 
 /** What happens to the jobs of a worker. Told once the server has recorded it. */
 export interface WorkerEvents {
@@ -57,6 +59,7 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> =>
 export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposable {
   readonly #settings: WorkSettings;
   readonly #handlers: ReadonlyMap<string, (job: Job) => unknown>;
+  readonly #schemas: SchemaMap;
   readonly #commands: QueueCommands;
   readonly #intake: Intake;
   readonly #onClosed: (worker: Worker) => void;
@@ -87,6 +90,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#queueName = name;
     this.#settings = workSettings(options);
     this.#handlers = handlerMap(handlers as Handlers<Record<string, never>>);
+    this.#schemas = settings.schemas;
     this.#onClosed = onClosed;
     this.#deadlineMs = settings.deadlineMs;
     this.#commands = new QueueCommands(redis, name, settings, (error) => this.emit("error", error), true);
@@ -280,7 +284,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       job.timer = setTimeout(() => this.#onTimeout(job, timeoutMs), Math.min(timeoutMs, longestTimerMs));
     let result: unknown;
     try {
-      result = handler(job);
+      const schema = this.#schemas.get(job.name);
+      result = schema ? this.#checkAndRun(schema, handler, job) : handler(job);
     } catch (error) {
       this.#onFailed(job, error);
       return;
@@ -291,6 +296,19 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         (error: unknown) => this.#onFailed(job, error),
       );
     else this.#onCompleted(job);
+  }
+
+  async #checkAndRun(schema: StandardSchema, handler: (job: Job) => unknown, job: TakenJob): Promise<unknown> {
+    const pending = check(schema, job.data);
+    const checked = pending instanceof Promise ? await pending : pending;
+    // Timed out, lost or told to stop meanwhile.
+    if (job.stopReason) throw job.stopReason;
+    if (!checked.isValid) {
+      job.isMisfit = true;
+      throw new UnrecoverableError(`The stored data ${checked.reason}`);
+    }
+    job.data = checked.value;
+    return await handler(job);
   }
 
   /** The job was never run, and goes to the dead letters. */
@@ -347,7 +365,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     job.state = "ending";
     // A handler that stopped because it was told to is not to blame.
     if (job.stopReason instanceof KitClosedError) return void this.#intake.handBack([job]);
-    const attempt = job.failures + 1;
+    const attempt = job.failures + (job.isMisfit ? 0 : 1);
     const isFinal = attempt >= job.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");
     if (isFinal) return this.#end(job, "dead", error, attempt);
     const { backoff } = this.#settings;

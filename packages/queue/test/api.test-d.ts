@@ -1,5 +1,6 @@
 // Compiled, never run: pins the types that callers see. A change of the surface must be made here too.
 import type { RedisLike } from "@kit/core";
+import type { StandardSchema } from "@kit/core/config";
 import type { Cluster, Redis } from "ioredis";
 import { createQueue, type Job, type Queue, type Worker } from "../src/index.js";
 
@@ -50,6 +51,13 @@ export const worker: Worker = queue.work({
 });
 // @ts-expect-error a handler is missing
 queue.work({ email: () => undefined, resize: () => undefined });
+
+declare const emailSchema: StandardSchema<{ to: string; cc?: string }, { to: string }>;
+createQueue<Jobs>(redis, "mail", { schemas: { email: emailSchema } });
+// @ts-expect-error the schema of another job
+createQueue<Jobs>(redis, "mail", { schemas: { resize: emailSchema } });
+// @ts-expect-error no such job
+createQueue<Jobs>(redis, "mail", { schemas: { emial: emailSchema } });
 
 const untyped: Queue = createQueue(clients[0]!, "any");
 void untyped.add("whatever", { of: "any kind" });

@@ -1,14 +1,17 @@
 import { contract, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import * as looks from "../src/descriptor/scripts.js";
 import * as all from "../src/scripts/index.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
+const { find, list, overview } = looks;
 const { add, handBack, heartbeat, letters, open, recover, redrive, step } = all;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
-    expect(await contract([add, handBack, heartbeat, letters, open, recover, redrive, step], redis.server)).toEqual([]);
+    const scripts = [add, find, handBack, heartbeat, letters, list, open, overview, recover, redrive, step];
+    expect(await contract(scripts, redis.server)).toEqual([]);
   });
 });

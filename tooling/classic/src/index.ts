@@ -60,6 +60,18 @@ export {
   type PurchaseResult,
 } from "./market.js";
 export {
+  type ClassicCallbacks,
+  type ClassicLog,
+  type ClassicQueueOptions,
+  enqueue,
+  executeLater,
+  moveDueOnce,
+  popDue,
+  processEmailOnce,
+  sendEmailViaQueue,
+  workOnQueuesOnce,
+} from "./queue.js";
+export {
   acquireFairSemaphore,
   acquireSemaphore,
   acquireSemaphoreWithLock,

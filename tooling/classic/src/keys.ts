@@ -70,6 +70,10 @@ export interface ClassicKeys {
   readonly ipToCity: string;
   /** hash, city id to city, region and country as JSON. */
   readonly cities: string;
+  /** list of jobs as JSON, the next one first. */
+  queue(name: string): string;
+  /** ZSET, job as JSON scored by the time it is due, in seconds of its client's clock. */
+  readonly delayed: string;
 }
 
 /**
@@ -114,5 +118,7 @@ export function classicKeys(prefix = ""): ClassicKeys {
     slowest: `${prefix}slowest:AccessTime`,
     ipToCity: `${prefix}ip2cityid:`,
     cities: `${prefix}cityid2city:`,
+    queue: (name) => `${prefix}queue:${name}`,
+    delayed: `${prefix}delayed:`,
   };
 }

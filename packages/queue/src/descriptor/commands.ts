@@ -1,0 +1,132 @@
+import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/toolkit";
+import { createQueue } from "../index.js";
+import { jobFacts } from "./inspect.js";
+import { type JobFacts, listedState, listJobs, lookAtJob } from "./look.js";
+
+const queueArgument: CliArgument = { name: "queue", about: "name of the queue" };
+const columns = ["id", "name", "attempts", "crashes", "at", "error"];
+const rowOf = ({ id, name, attempts, crashes, at, error }: JobFacts): readonly string[] => [
+  id,
+  name,
+  String(attempts),
+  String(crashes),
+  at ?? "",
+  error?.message.split("\n", 1)[0] ?? "",
+];
+const tableOf = (jobs: readonly JobFacts[]): { columns: readonly string[]; rows: readonly (readonly string[])[] } => ({
+  columns,
+  rows: jobs.map(rowOf),
+});
+
+const pageSize = 100;
+/** How many letters a dry run shows. */
+const shownLetters = 20;
+
+const listCommand: CliCommand = {
+  path: "queue list",
+  about: "lists jobs of one state, without their data",
+  args: [queueArgument],
+  options: [
+    { name: "state", takes: "text", about: "dead (default), waiting, prioritised, delayed or active" },
+    { name: "start", takes: "integer", about: "how many to leave out (0)" },
+    { name: "count", takes: "integer", about: "how many to show (20), at most 100" },
+  ],
+  run: async ({ redis, prefix, text, integer, output }, queue: string) => {
+    const state = listedState(text("state"));
+    const count = integer("count") ?? 20;
+    if (count < 1 || count > pageSize) throw new RangeError("Expected `count` to be an integer from 1 to 100");
+    const jobs = await listJobs(redis, prefix, queue, state, integer("start") ?? 0, count);
+    await output.report({
+      data: { queue, state, jobs },
+      facts: [[state, jobs.length === 0 ? "none here" : `${String(jobs.length)} shown`]],
+      table: jobs.length === 0 ? undefined : tableOf(jobs),
+    });
+  },
+};
+
+const showCommand: CliCommand = {
+  path: "queue show",
+  about: "shows one job with its data, and where its last error came from",
+  args: [queueArgument, { name: "id", about: "id of the job" }],
+  run: async ({ redis, prefix, output }, queue: string, id: string) => {
+    const report = await lookAtJob(redis, prefix, queue, id, true);
+    const { data, error, state } = report;
+    await output.report({
+      data: report,
+      facts: [
+        ...jobFacts(report),
+        ...(state === "none" ? [] : [["content", data === undefined ? "none" : JSON.stringify(data)] as const]),
+        ...(error?.stack === undefined ? [] : [["stack", error.stack] as const]),
+      ],
+    });
+  },
+};
+
+const moveOptions: readonly CliOption[] = [
+  { name: "run", about: "does it; without it only says what would be done" },
+  { name: "name", takes: "text", about: "only dead letters of jobs of this name" },
+];
+const moveArguments: readonly CliArgument[] = [
+  queueArgument,
+  { name: "id", about: "id of a dead letter; without it all of them", count: "optional" },
+];
+
+/** The dead letters that a command is about, as they are now. */
+const chosen = async (
+  { redis, prefix, text, signal }: CommandCall,
+  queue: string,
+  id?: string,
+): Promise<JobFacts[]> => {
+  const name = text("name");
+  const letters: JobFacts[] = [];
+  if (id === undefined)
+    for (let start = 0; ; start += pageSize) {
+      signal.throwIfAborted();
+      const page = await listJobs(redis, prefix, queue, "dead", start, pageSize);
+      letters.push(...page);
+      if (page.length < pageSize) break;
+    }
+  else {
+    const { state, ...letter } = await lookAtJob(redis, prefix, queue, id, false);
+    if (state === "dead") letters.push(letter);
+  }
+  return name === undefined ? letters : letters.filter((one) => one.name === name);
+};
+
+const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCommand => ({
+  path: `queue ${verb}`,
+  about: `${about}; a dry run unless --run is given`,
+  args: moveArguments,
+  options: moveOptions,
+  run: async (call, name: string, id?: string) => {
+    const { redis, prefix, isSet, output } = call;
+    const letters = await chosen(call, name, id);
+    const ids = letters.map((letter) => letter.id);
+    if (!isSet("run")) {
+      const first = letters.slice(0, shownLetters);
+      await output.report({
+        data: { queue: name, isDryRun: true, count: ids.length, ids },
+        facts: [
+          [`would be ${done}`, String(ids.length)],
+          ["to do it", "the same command with --run"],
+        ],
+        table: first.length === 0 ? undefined : tableOf(first),
+      });
+      return;
+    }
+    const queue = createQueue(redis, name, { prefix });
+    try {
+      const count = verb === "retry" ? await queue.redrive(ids) : await queue.dropDeadLetters(ids);
+      await output.report({ data: { queue: name, isDryRun: false, count }, facts: [[done, String(count)]] });
+    } finally {
+      await queue.close();
+    }
+  },
+});
+
+export const commands: readonly CliCommand[] = [
+  listCommand,
+  showCommand,
+  moveCommand("retry", "moves dead letters back to the queue, with all their attempts", "moved back"),
+  moveCommand("drop", "deletes dead letters", "deleted"),
+];

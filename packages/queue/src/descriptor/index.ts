@@ -1,0 +1,44 @@
+import type { PackageDescriptor } from "@kit/core/toolkit";
+import { commands } from "./commands.js";
+import { jobInspector, queueInspector } from "./inspect.js";
+
+/** What the command line knows of this package. */
+export const descriptor: PackageDescriptor = {
+  name: "queue",
+  things: "queues",
+  permissions: {
+    tried: (key) => [
+      // The key does not exist: this gives up after a thousandth of a second.
+      ["BZPOPMIN", key, 0.001],
+      ["EXISTS", key],
+      ["HDEL", key, "f"],
+      ["HEXISTS", key, "f"],
+      ["HGET", key, "f"],
+      ["HLEN", key],
+      ["HMGET", key, "f"],
+      ["HSTRLEN", key, "f"],
+      ["LLEN", key],
+      ["LPOP", key],
+      ["PEXPIRE", key, 1],
+      ["ZADD", key, "XX", 0, "m"],
+      ["ZCARD", key],
+      ["ZMSCORE", key, "m"],
+      ["ZRANGE", key, 0, 0],
+      ["ZRANGEBYSCORE", key, 0, 0],
+      ["ZREM", key, "m"],
+      ["ZREMRANGEBYRANK", key, 0, 0],
+      ["ZREVRANGEBYSCORE", key, 0, 0],
+      ["ZSCAN", key, 0],
+      ["ZSCORE", key, "m"],
+    ],
+    asked: (key) => [
+      ["HINCRBY", key, "f", 0],
+      ["HSET", key, "f", ""],
+      ["LPUSH", key, ""],
+      ["RPUSH", key, ""],
+    ],
+  },
+  endlessKeys: [{ key: /^\{.*\}:(?:jobs|waiting|prioritised|delayed|leases|failures|dead|wake|meta)$/s }],
+  inspectors: [queueInspector, jobInspector],
+  commands,
+};

@@ -1,0 +1,70 @@
+import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { queueKeys } from "../keys.js";
+import { type JobReport, lookAtJob, lookAtQueue } from "./look.js";
+import type { Overview } from "./scripts.js";
+
+const countOf = (count: number, at: number | null, text: (ms: number) => string): string =>
+  at === null ? String(count) : `${String(count)}, ${text(at)}`;
+
+const queueFacts = (queue: string, seen: Overview): Facts => {
+  const { waiting, prioritised, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
+  const { completed, died, crashed, deadDropped, deadBytes } = seen;
+  const until = (at: number): string => (at > now ? `in ${secondsText(at - now)}` : `${secondsText(now - at)} ago`);
+  return [
+    ["queue", queue],
+    ["ready", `${String(waiting + prioritised)}, ${String(prioritised)} of them by priority`],
+    ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
+    ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],
+    ["dead", countOf(dead, oldestDead, (at) => `the oldest died ${until(at)}, ${String(deadBytes)} bytes in all`)],
+    [
+      "so far",
+      `${String(completed)} completed, ${String(died)} died, ${String(crashed)} leases taken back, ${String(deadDropped)} dead letters dropped`,
+    ],
+  ];
+};
+
+const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "", none: "" } as const;
+
+/** A job in words. */
+export const jobFacts = (report: JobReport): Facts => {
+  const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, error, at, bytes } = report;
+  const head: Facts = [
+    ["queue", queue],
+    ["job", id],
+  ];
+  if (state === "none") return [...head, ["state", "not known: done, dropped, or never added"]];
+  return [
+    ...head,
+    ["name", name === "" ? "cannot be read" : name],
+    ["state", state],
+    ...(at === null ? [] : [[atNames[state], at] as const]),
+    ["added", addedAt ?? "cannot be read"],
+    ["priority", String(priority)],
+    ["attempts", `${String(attempts)} failed of ${String(maxAttempts)}, ${String(crashes)} crashes`],
+    ...(error === null ? [] : [["last error", `${error.name}: ${error.message}`] as const]),
+    ["data", `${String(bytes)} bytes`],
+  ];
+};
+
+export const queueInspector: Inspector = {
+  thing: "queue",
+  about: "how many jobs are ready, delayed, active and dead",
+  look: async ({ redis, prefix }, name: string) => {
+    const data = await lookAtQueue(redis, prefix, name);
+    return { data: { queue: name, ...data }, facts: queueFacts(name, data) };
+  },
+  keys: (prefix, name: string) => Object.values(queueKeys(prefix, name)),
+};
+
+export const jobInspector: Inspector = {
+  thing: "job",
+  about: "where one job of a queue is, its attempts and last error",
+  args: [
+    { name: "queue", about: "name of the queue" },
+    { name: "id", about: "id of the job" },
+  ],
+  look: async ({ redis, prefix }, queue: string, id: string) => {
+    const data = await lookAtJob(redis, prefix, queue, id, false);
+    return { data, facts: jobFacts(data) };
+  },
+};

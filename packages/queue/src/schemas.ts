@@ -1,0 +1,72 @@
+import type { StandardSchema } from "@kit/core/config";
+import { JobPayloadError } from "./errors.js";
+
+/** What a schema says of one payload: the value to go on with, or where it does not fit. */
+export type Checked =
+  { readonly isValid: true; readonly value: unknown } | { readonly isValid: false; readonly reason: string };
+
+/** Schemas by the names of jobs. */
+export type SchemaMap = ReadonlyMap<string, StandardSchema>;
+
+type Verdict = Awaited<ReturnType<StandardSchema["~standard"]["validate"]>>;
+
+const mostPaths = 5;
+const longestPath = 80;
+
+/** Only where: the words of a schema may quote what it saw, and errors carry no payloads. */
+const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
+  const paths = issues
+    .map(({ path = [] }) => path.map((step) => String(typeof step === "object" ? step.key : step)).join("."))
+    .filter((path) => path !== "")
+    .map((path) => (path.length > longestPath ? `${path.slice(0, longestPath)}…` : path));
+  const shown = [...new Set(paths)].slice(0, mostPaths);
+  return shown.length === 0 ? "does not fit its schema" : `does not fit its schema at ${shown.join(", ")}`;
+};
+
+const checkedOf = (verdict: Verdict): Checked =>
+  verdict.issues ? { isValid: false, reason: reasonOf(verdict.issues) } : { isValid: true, value: verdict.value };
+
+/** @throws what the schema throws. */
+export const check = (schema: StandardSchema, value: unknown): Checked | Promise<Checked> => {
+  const verdict = schema["~standard"].validate(value);
+  return verdict instanceof Promise ? verdict.then(checkedOf) : checkedOf(verdict);
+};
+
+/**
+ * Resolves when data that is about to be added fits; undefined: it does, and there is nothing to wait for.
+ *
+ * @throws {JobPayloadError} it does not, or the schema threw.
+ */
+export const assertFits = (schema: StandardSchema, name: string, value: unknown): Promise<void> | undefined => {
+  const judge = (checked: Checked): void => {
+    if (!checked.isValid) throw new JobPayloadError(name, checked.reason);
+  };
+  const failed = (error: unknown): never => {
+    throw new JobPayloadError(name, "cannot be checked: its schema failed", error);
+  };
+  let checked: Checked | Promise<Checked>;
+  try {
+    checked = check(schema, value);
+  } catch (error) {
+    return failed(error);
+  }
+  if (checked instanceof Promise) return checked.catch(failed).then(judge);
+  judge(checked);
+  return undefined;
+};
+
+/** @throws {TypeError} it is not an object of Standard Schemas. */
+export const schemaMap = (schemas: unknown): SchemaMap => {
+  if (schemas === undefined) return new Map();
+  if (typeof schemas !== "object" || schemas === null)
+    throw new TypeError("Expected `schemas` to be an object of Standard Schemas");
+  const given = Object.entries(schemas as Record<string, StandardSchema | undefined>).filter(
+    (entry): entry is [string, StandardSchema] => entry[1] !== undefined,
+  );
+  for (const [name, schema] of given) {
+    const standard = (schema as { "~standard"?: { validate?: unknown } } | null)?.["~standard"];
+    if (typeof standard?.validate !== "function")
+      throw new TypeError(`Expected the schema of ${JSON.stringify(name)} to be a Standard Schema`);
+  }
+  return new Map(given);
+};

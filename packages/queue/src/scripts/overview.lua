@@ -1,0 +1,39 @@
+-- overview.lua - counts the jobs of a queue in each state. Changes nothing.
+--
+-- KEYS[1]  jobs         hash  id to header and payload
+-- KEYS[2]  waiting      list  ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset  ids of the other ready jobs
+-- KEYS[4]  delayed      zset  entry to the instant at which it is due, ms
+-- KEYS[5]  leases       zset  fence and entry to the instant at which the lease ends, ms
+-- KEYS[6]  dead         zset  id to the instant of its death
+-- KEYS[7]  meta         hash  counters
+--
+-- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters}: instants as
+--           text in epoch ms, empty for none; counters are completed, died, crashed, deadDropped, deadBytes as text
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local leases = KEYS[5]
+local dead = KEYS[6]
+local meta = KEYS[7]
+
+local time = redis.call('TIME')
+local function first(key)
+  return redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or ''
+end
+local counters = redis.call('HMGET', meta, 'completed', 'died', 'crashed', 'deadDropped', 'deadBytes')
+for i = 1, 5 do counters[i] = counters[i] or '0' end
+return {
+  redis.call('HLEN', jobs),
+  redis.call('LLEN', waiting),
+  redis.call('ZCARD', prioritised),
+  redis.call('ZCARD', delayed),
+  redis.call('ZCARD', leases),
+  redis.call('ZCARD', dead),
+  string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)),
+  first(delayed),
+  first(leases),
+  first(dead),
+  table.concat(counters, ' '),
+}

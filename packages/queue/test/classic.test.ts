@@ -1,0 +1,286 @@
+import { eventually, useRedis } from "@kit/testing";
+import {
+  classicKeys,
+  enqueue,
+  executeLater,
+  moveDueOnce,
+  popDue,
+  processEmailOnce,
+  sendEmailViaQueue,
+  workOnQueuesOnce,
+} from "@tooling/classic";
+import { Gate } from "@tooling/classic/gate";
+import { rejection } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { WorkOptions } from "../src/index.js";
+import { fixtureOf, gate as openable, name, Runs } from "./harness.js";
+
+/** Each test shows a known fault of a classic queue on its port, and then that the kit's queue has it not. */
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const fixture = fixtureOf(redis);
+const { make, work } = fixture;
+const right = (): { readonly prefix: string } => ({ prefix: `${redis.prefix}:classic:` });
+const keys = (): ReturnType<typeof classicKeys> => classicKeys(right().prefix);
+/** How many jobs the classic queue still knows. */
+const classicLeft = async (queue: string): Promise<number> =>
+  (await redis.client.llen(keys().queue(queue))) + (await redis.client.zcard(keys().delayed));
+
+const hourMs = 3_600_000;
+const shortLease: WorkOptions = { leaseMs: 300 };
+
+/** A connection that stays lost when it is cut, as that of a crashed process does. */
+const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
+  const gate = await Gate.open(redis.server.nodes[0]!.port);
+  redis.defer(() => gate[Symbol.asyncDispose]());
+  const client = new Redis(gate.url, { retryStrategy: () => null, disconnectTimeout: 50 });
+  client.on("error", () => undefined);
+  redis.defer(() => client.disconnect());
+  await client.ping();
+  gate.reset();
+  return { client, gate };
+};
+
+/** A worker whose connections stay lost once it has begun a job and was cut off, as after a crash. */
+const crashInHandler = async (): Promise<void> => {
+  const { client, gate } = await mortal();
+  const { promise, open } = openable();
+  redis.defer(open);
+  const begun = openable();
+  const queue = fixture.on(client, { deadlineMs: 200 });
+  queue.on("error", () => undefined);
+  const worker = work(
+    queue,
+    () => {
+      begun.open();
+      return promise;
+    },
+    shortLease,
+  );
+  worker.on("error", () => undefined);
+  await begun.promise;
+  gate.cut();
+  await gate[Symbol.asyncDispose]().catch(() => undefined);
+};
+
+describe("row 17", () => {
+  it("row 17: a crash after the pop loses the job", async () => {
+    const { client, gate } = await mortal();
+    await sendEmailViaQueue(redis.client, { to: "ann" }, right().prefix);
+    await processEmailOnce(
+      client,
+      () => {
+        gate.cut();
+        // The process ends here.
+        return Promise.reject(new Error("crashed"));
+      },
+      right(),
+    );
+    expect(await classicLeft("email")).toBe(0);
+
+    const [queue, runs] = [make(), new Runs()];
+    const id = await queue.add("job", { to: "ann" });
+    await crashInHandler();
+    work(queue, runs.handler, shortLease);
+    await runs.until(1);
+    expect(runs.jobs[0]).toMatchObject({ id, data: { to: "ann" }, crashes: 1, attempt: 1 });
+  });
+
+  it("row 17: a failed send is dropped, never tried again", async () => {
+    const told: string[] = [];
+    await sendEmailViaQueue(redis.client, { to: "ann" }, right().prefix);
+    const failing = (): Promise<never> => Promise.reject(new Error("busy"));
+    await processEmailOnce(redis.client, failing, { ...right(), log: (text) => told.push(text) });
+    expect([told, await classicLeft("email")]).toEqual([["Failed to send an e-mail"], 0]);
+
+    const queue = make({ maxAttempts: 2, backoff: { firstMs: 1 } });
+    const attempts: number[] = [];
+    work(queue, ({ attempt }) => {
+      attempts.push(attempt);
+      throw new Error("busy");
+    });
+    await queue.add("job", { to: "ann" });
+    await fixture.untilEmpty();
+    expect(attempts).toEqual([1, 2]);
+    expect(await queue.deadLetters()).toMatchObject([{ data: { to: "ann" }, error: { message: "busy" } }]);
+  });
+});
+
+describe("row 18", () => {
+  it("row 18: a job whose name is unknown vanishes", async () => {
+    const told: string[] = [];
+    await enqueue(redis.client, "work", "nobody", [1], right().prefix);
+    await workOnQueuesOnce(redis.client, ["work"], {}, { ...right(), log: (text) => told.push(text) });
+    expect([told, await classicLeft("work")]).toEqual([["Unknown callback nobody"], 0]);
+
+    const queue = make();
+    queue.work({});
+    const id = await queue.add("nobody", [1]);
+    await eventually(async () => expect(await queue.deadLetters()).toMatchObject([{ id, name: "nobody", data: [1] }]));
+  });
+
+  it("row 18: a callback that throws ends the worker, and its job is gone", async () => {
+    await enqueue(redis.client, "work", "job", ["bad"], right().prefix);
+    const callbacks = {
+      job: (data: unknown) => {
+        if (data === "bad") throw new Error("broken");
+      },
+    };
+    expect(await rejection(workOnQueuesOnce(redis.client, ["work"], callbacks, right()))).toMatchObject({
+      message: "broken",
+    });
+    expect(await classicLeft("work")).toBe(0);
+
+    const [queue, runs] = [make(), new Runs()];
+    work(queue, (job) => {
+      callbacks.job(job.data);
+      runs.handler(job);
+    });
+    await queue.add("job", "bad");
+    await queue.add("job", "good");
+    await fixture.untilEmpty();
+    expect(runs.data).toEqual(["good"]);
+    expect(await queue.deadLetters()).toMatchObject([{ data: "bad", error: { message: "broken" } }]);
+  });
+
+  it("row 18: a delayed job carries four values where the worker unpacks two", async () => {
+    await executeLater(redis.client, "work", "job", ["now"], 0, right());
+    expect(await rejection(workOnQueuesOnce(redis.client, ["work"], { job: () => undefined }, right()))).toMatchObject({
+      message: "too many values to unpack: 4",
+    });
+    expect(await classicLeft("work")).toBe(0);
+
+    const [queue, runs] = [make(), new Runs()];
+    await queue.add("job", "later", { delayMs: 1 });
+    work(queue, runs.handler);
+    await runs.until(1);
+    expect(runs.data).toEqual(["later"]);
+  });
+});
+
+describe("row 20", () => {
+  it("row 20: a crash between taking a delayed job out and pushing it loses the job", async () => {
+    const { client, gate } = await mortal();
+    await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
+    await gate.crashAt(/rpush/i, moveDueOnce(client, right()));
+    expect(await classicLeft("work")).toBe(0);
+
+    // One script moves it: the queue's data never shows it in neither place or in both.
+    const [queue, runs] = [make(), new Runs()];
+    const id = await queue.add("job", 1, { delayMs: 200 });
+    await crashWhileMoving();
+    work(queue, runs.handler, shortLease);
+    await runs.until(1);
+    expect(runs.jobs[0]!.id).toBe(id);
+  });
+
+  it("row 20: a crash while the lock of the first one is held stops all delayed jobs", async () => {
+    const { client, gate } = await mortal();
+    await executeLater(redis.client, "work", "job", ["first"], 1, { ...right(), now: () => 0 });
+    await executeLater(redis.client, "work", "job", ["second"], 2, { ...right(), now: () => 0 });
+    await gate.crashAt(/zrem/i, moveDueOnce(client, right()));
+    const other = redis.connect();
+    for (let round = 0; round < 3; round++) expect(await moveDueOnce(other, { ...right(), lockWaitMs: 5 })).toBe(false);
+    expect(await redis.client.llen(keys().queue("work"))).toBe(0);
+
+    const [queue, runs] = [make(), new Runs()];
+    for (const data of ["first", "second"]) await queue.add("job", data, { delayMs: 100 });
+    await crashWhileMoving();
+    work(queue, runs.handler, shortLease);
+    await runs.until(2);
+    expect(new Set(runs.data)).toEqual(new Set(["first", "second"]));
+  });
+
+  it("row 20: what is due goes by the clients' clocks", async () => {
+    await executeLater(redis.client, "work", "job", [], hourMs, right());
+    expect(await moveDueOnce(redis.connect(), { ...right(), now: () => Date.now() + 2 * hourMs })).toBe(true);
+
+    const [queue, runs] = [make(), new Runs()];
+    await queue.add("job", "in an hour", { delayMs: hourMs });
+    await queue.add("job", "now");
+    vitest.vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 2 * hourMs });
+    redis.defer(() => void vitest.vi.useRealTimers());
+    work(queue, runs.handler);
+    await runs.until(1);
+    expect(runs.data).toEqual(["now"]);
+    expect((await fixture.counts()).delayed).toBe(1);
+  });
+
+  it("row 20: seven round trips a move, and a query each 10 ms while idle", async () => {
+    const { client, gate } = await mortal();
+    await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
+    expect(await moveDueOnce(client, right())).toBe(true);
+    expect(gate.requests).toBe(7);
+    gate.reset();
+    for (let round = 0; round < 10; round++) await moveDueOnce(client, right());
+    expect(gate.requests).toBe(10);
+
+    const ours = await mortal();
+    const [queue, runs] = [fixture.on(ours.client), new Runs()];
+    work(queue, runs.handler);
+    await fixture.untilParked(1);
+    ours.gate.reset();
+    await queue.add("job", 1, { delayMs: 400 });
+    await runs.until(1);
+    await fixture.untilEmpty();
+    await fixture.untilParked(1);
+    // The queue's own opening, the add, the waits before, until and after the instant, the look at it, the job's end.
+    expect(ours.gate.requests).toBeLessThan(16);
+  });
+});
+
+describe("rows 19 and 21", () => {
+  it("row 21: what was popped when due is lost with the client", async () => {
+    const { client, gate } = await mortal();
+    await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
+    expect(await popDue(client, right())).toContain("work");
+    gate.cut();
+    expect(await classicLeft("work")).toBe(0);
+
+    const [queue, runs] = [make(), new Runs()];
+    const id = await queue.add("job", 1, { delayMs: 1 });
+    await crashInHandler();
+    expect(await fixture.counts()).toMatchObject({ jobs: 1, leases: 1 });
+    work(queue, runs.handler, shortLease);
+    await runs.until(1);
+    expect(runs.jobs[0]).toMatchObject({ id, crashes: 1 });
+  });
+
+  it("row 19: while the first list has work, the others get none; the number of priorities is fixed", async () => {
+    const ran: unknown[] = [];
+    const callbacks = { job: (data: unknown) => void ran.push(data) };
+    await enqueue(redis.client, "low", "job", ["low"], right().prefix);
+    for (let round = 0; round < 20; round++) {
+      await enqueue(redis.client, "high", "job", ["high"], right().prefix);
+      await workOnQueuesOnce(redis.client, ["high", "low"], callbacks, right());
+    }
+    expect(ran).not.toContain("low");
+
+    const [queue, runs] = [make({ name }), new Runs()];
+    const priorities = [7, -7, 0, 1_000_000, 3];
+    await queue.addAll(priorities.map((priority) => ({ name: "job", data: priority, priority })));
+    work(queue, runs.handler);
+    await runs.until(5);
+    expect(runs.data).toEqual([-7, 0, 3, 7, 1_000_000]);
+  });
+});
+
+/** A worker that is cut off when its step that moves due jobs is about to be sent, or on its way. */
+async function crashWhileMoving(): Promise<void> {
+  const { client, gate } = await mortal();
+  const queue = fixture.on(client, { deadlineMs: 200 });
+  const worker = work(queue, () => new Promise(() => undefined), shortLease);
+  worker.on("error", () => undefined);
+  queue.on("error", () => undefined);
+  await fixture.untilParked(1);
+  gate.before = (text) => {
+    if (/evalsha/i.test(text)) gate.cut();
+  };
+  await eventually(async () => {
+    const [, due] = await redis.client.zrange(fixture.keysOf().delayed, "0", "0", "WITHSCORES");
+    const [seconds, micros] = await redis.client.time();
+    if (due !== undefined && Number(due) > Number(seconds) * 1_000 + Number(micros) / 1_000) throw new Error("not due");
+  });
+  await gate[Symbol.asyncDispose]();
+}

@@ -1,0 +1,7 @@
+import { useRedis } from "@kit/testing";
+import { describeDescriptor } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { descriptor } from "../src/descriptor/index.js";
+import { user } from "./acl.js";
+
+describeDescriptor(descriptor, user, useRedis(vitest));

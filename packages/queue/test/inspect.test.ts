@@ -1,0 +1,134 @@
+import type { Connection } from "@kit/core";
+import { eventually, useRedis } from "@kit/testing";
+import { commandCall, inspectCall, rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import { descriptor } from "../src/descriptor/index.js";
+import type { Queue } from "../src/index.js";
+import { fixtureOf, gate, name, permanentKeys } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys });
+const fixture = fixtureOf(redis);
+const client = (): Connection => redis.client as unknown as Connection;
+type Options = Parameters<typeof commandCall>[2];
+
+const look = async (thing: string, ...args: string[]) =>
+  await descriptor.inspectors!.find((one) => one.thing === thing)!.look(inspectCall(client(), redis.prefix), ...args);
+const run = async (path: string, args: readonly string[], options?: Options) => {
+  const call = commandCall(client(), redis.prefix, options);
+  await descriptor.commands!.find((one) => one.path === path)!.run(call, ...args);
+  return call.written.reports[0];
+};
+
+let queue: Queue;
+let ids: Record<"dead" | "odd" | "active" | "waiting" | "urgent" | "delayed", string>;
+let open: () => void;
+/** One job in each state, and a second dead one. */
+beforeEach(async () => {
+  queue = fixture.make({ maxAttempts: 2, backoff: { firstMs: 1 } });
+  const held = gate();
+  ({ open } = held);
+  redis.defer(open);
+  const worker = fixture.work(
+    queue,
+    async ({ data }) => {
+      if (data === "active") await held.promise;
+      else throw new TypeError(`no ${String(data)}`);
+    },
+    { strict: true },
+  );
+  const untilDead = (): Promise<unknown> => new Promise((resolve) => worker.once("dead", resolve));
+  const add = async (job: string): Promise<string> => {
+    const died = untilDead();
+    const id = await queue.add(job, job);
+    await died;
+    return id;
+  };
+  const [dead, odd] = [await add("job"), await add("odd")];
+  const active = await queue.add("job", "active");
+  await eventually(() => {
+    if (worker.running !== 1) throw new Error("it has not begun");
+  });
+  const [waiting, urgent, delayed] = [
+    await queue.add("job", { secret: 1 }),
+    await queue.add("job", "urgent", { priority: -4 }),
+    await queue.add("job", "delayed", { delayMs: 3_600_000, priority: 2, id: "own *?[" }),
+  ];
+  ids = { dead, odd, active, waiting, urgent, delayed };
+});
+
+describe("kit inspect queue", () => {
+  it("counts the jobs of each state, and says when something happens next", async () => {
+    const { data, facts } = await look("queue", name);
+    expect(data).toMatchObject({
+      ...{ queue: name, jobs: 6, waiting: 1, prioritised: 1, delayed: 1, active: 1, dead: 2, died: 2 },
+      ...{ nextDue: expect.any(Number), firstLeaseEnd: expect.any(Number), oldestDead: expect.any(Number) },
+    });
+    expect(facts!.map(([fact]) => fact)).toEqual(["queue", "ready", "delayed", "active", "dead", "so far"]);
+  });
+
+  it("shows a queue that nobody has used, and leaves nothing there", async () => {
+    const { data } = await look("queue", "unused");
+    expect(data).toMatchObject({ jobs: 0, waiting: 0, nextDue: null, oldestDead: null, completed: 0 });
+    expect((await redis.keys()).filter((key) => key.includes("unused"))).toEqual([]);
+  });
+});
+
+describe("kit inspect job", () => {
+  it("finds a job in each state, without its data", async () => {
+    const states = await Promise.all(Object.values(ids).map(async (id) => (await look("job", name, id)).data));
+    expect(states).toMatchObject([
+      { state: "dead", name: "job", attempts: 2, crashes: 0, error: { name: "TypeError", message: "no job" } },
+      { state: "dead", name: "odd", attempts: 0 },
+      { state: "active", attempts: 0, at: expect.any(String) },
+      { state: "ready", priority: 0, bytes: 12 },
+      { state: "ready", priority: -4, at: null },
+      { state: "delayed", priority: 2, id: "own *?[", at: expect.any(String) },
+    ]);
+    expect(JSON.stringify(states)).not.toContain("secret");
+    expect((await look("job", name, "nobody")).data).toMatchObject({ state: "none" });
+  });
+});
+
+describe("kit queue", () => {
+  it.each([
+    ["dead", ["dead", "odd"]],
+    ["waiting", ["waiting"]],
+    ["prioritised", ["urgent"]],
+    ["delayed", ["delayed"]],
+    ["active", ["active"]],
+  ] as const)("lists %s jobs, without their data", async (state, expected) => {
+    const report = await run("queue list", [name], { state });
+    expect(report).toMatchObject({ state, jobs: expected.map((one) => ({ id: ids[one] })) });
+    expect(JSON.stringify(report)).not.toContain("secret");
+    expect(await run("queue list", [name], { state, start: 1, count: 5 })).toMatchObject({
+      jobs: expected.slice(1).map((one) => ({ id: ids[one] })),
+    });
+  });
+
+  it("refuses a state that there is not, and pages that are too long", async () => {
+    for (const options of [{ state: "toString" }, { count: 0 }, { count: 101 }])
+      expect(await rejection(run("queue list", [name], options as Options))).toBeInstanceOf(RangeError);
+  });
+
+  it("shows one job with its data", async () => {
+    expect(await run("queue show", [name, ids.waiting])).toMatchObject({ state: "ready", data: { secret: 1 } });
+    expect(await run("queue show", [name, "nobody"])).toMatchObject({ state: "none" });
+  });
+
+  it("says what it would move or delete, and does so only when told", async () => {
+    for (const path of ["queue retry", "queue drop"]) {
+      expect(await run(path, [name])).toMatchObject({ isDryRun: true, count: 2, ids: [ids.dead, ids.odd] });
+      expect(await run(path, [name], { name: "odd" })).toMatchObject({ count: 1, ids: [ids.odd] });
+      expect(await run(path, [name, ids.dead])).toMatchObject({ count: 1, ids: [ids.dead] });
+      for (const id of [ids.waiting, "nobody"])
+        expect(await run(path, [name, id], { run: true })).toMatchObject({ count: 0 });
+    }
+    expect(await fixture.counts()).toMatchObject({ jobs: 6, dead: 2 });
+    expect(await run("queue drop", [name, ids.odd], { run: true })).toEqual({ queue: name, isDryRun: false, count: 1 });
+    expect(await fixture.counts()).toMatchObject({ jobs: 5, dead: 1 });
+    expect(await run("queue retry", [name], { run: true })).toEqual({ queue: name, isDryRun: false, count: 1 });
+    expect(await fixture.counts()).toMatchObject({ jobs: 5, dead: 0, waiting: 2 });
+    open();
+  });
+});

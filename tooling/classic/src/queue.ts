@@ -1,0 +1,159 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { classicKeys } from "./keys.js";
+import { acquireLock, releaseLock } from "./lock.js";
+
+/** How long one wait for work lasts. */
+const WAIT_SECONDS = 30;
+/** The pause of the mover when nothing is due. */
+const POLL_MS = 10;
+
+/** What the workers tell; the classic code writes it to a log. */
+export type ClassicLog = (text: string, error?: unknown) => void;
+
+/** Options of the queue functions. */
+export interface ClassicQueueOptions {
+  /** Put before every key. @default "" */
+  readonly prefix?: string;
+  /** @default nothing is told */
+  readonly log?: ClassicLog;
+  /** The client's clock, in milliseconds. @default Date.now */
+  readonly now?: () => number;
+}
+
+/** Row 17: `RPUSH queue:email` of the mail as JSON. */
+export async function sendEmailViaQueue(redis: Redis, email: object, prefix = ""): Promise<void> {
+  await redis.rpush(classicKeys(prefix).queue("email"), JSON.stringify(email));
+}
+
+/**
+ * Row 17, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent. Resolves to false when none came.
+ *
+ * Known faults: a crash after the pop loses the mail; a failed send is told to the log and dropped, never tried again.
+ */
+export async function processEmailOnce(
+  redis: Redis,
+  send: (email: object) => Promise<void>,
+  { prefix = "", log = () => undefined }: ClassicQueueOptions = {},
+): Promise<boolean> {
+  const popped = await redis.blpop(classicKeys(prefix).queue("email"), WAIT_SECONDS);
+  if (popped === null) return false;
+  try {
+    await send(JSON.parse(popped[1]) as object);
+    log("Sent an e-mail");
+  } catch (error) {
+    log("Failed to send an e-mail", error);
+  }
+  return true;
+}
+
+/** What a worker does for each name. */
+export type ClassicCallbacks = Readonly<Record<string, (...args: unknown[]) => unknown>>;
+
+/** Rows 18 and 19: `RPUSH queue:<queue>` of `[name, args]`. */
+export async function enqueue(
+  redis: Redis,
+  queue: string,
+  name: string,
+  args: readonly unknown[] = [],
+  prefix = "",
+): Promise<void> {
+  await redis.rpush(classicKeys(prefix).queue(queue), JSON.stringify([name, args]));
+}
+
+/**
+ * Rows 18 and 19, one round of the worker: `BLPOP` of all queues in their order, for 30 s; the callback of the name gets the
+ * arguments. Resolves to false when nothing came.
+ *
+ * Known faults: a job whose name is unknown is told to the log and gone; what a callback throws ends the worker's loop, and
+ * the job is gone; an item of {@link executeLater} carries four values where two are unpacked; while an earlier queue has
+ * work, later ones get none; the list of queues is fixed.
+ */
+export async function workOnQueuesOnce(
+  redis: Redis,
+  queues: readonly string[],
+  callbacks: ClassicCallbacks,
+  { prefix = "", log = () => undefined }: ClassicQueueOptions = {},
+): Promise<boolean> {
+  const keys = classicKeys(prefix);
+  const popped = await redis.blpop(
+    queues.map((queue) => keys.queue(queue)),
+    WAIT_SECONDS,
+  );
+  if (popped === null) return false;
+  const item = JSON.parse(popped[1]) as unknown[];
+  // The unpacking of the classic code fails like this when there are more.
+  if (item.length !== 2) throw new Error(`too many values to unpack: ${String(item.length)}`);
+  const [name, args] = item as [string, unknown[]];
+  const callback = callbacks[name];
+  if (!callback) log(`Unknown callback ${name}`);
+  else await callback(...args);
+  return true;
+}
+
+/**
+ * Row 20: `[id, queue, name, args]`, without a delay `RPUSH` to its queue, otherwise `ZADD delayed:` at the time it is due by
+ * the client's clock. Resolves to the id.
+ */
+export async function executeLater(
+  redis: Redis,
+  queue: string,
+  name: string,
+  args: readonly unknown[],
+  delayMs = 0,
+  { prefix = "", now = Date.now }: ClassicQueueOptions = {},
+): Promise<string> {
+  const keys = classicKeys(prefix);
+  const id = randomUUID();
+  const item = JSON.stringify([id, queue, name, args]);
+  if (delayMs > 0) await redis.zadd(keys.delayed, (now() + delayMs) / 1_000, item);
+  else await redis.rpush(keys.queue(queue), item);
+  return id;
+}
+
+/**
+ * Row 20, one round of the mover: looks at the head of `delayed:`; if it is due, takes the lock of its id, `ZREM`, `RPUSH`,
+ * and releases the lock. Resolves to whether it has moved one; otherwise after 10 ms. Needs a connection of its own, as all
+ * that uses `WATCH`.
+ *
+ * Known faults: a crash between `ZREM` and `RPUSH` loses the job; one while the lock is held, which has no time limit, stops
+ * all delayed jobs; what is due goes by clients' clocks; seven round trips a move; a query each 10 ms while idle.
+ */
+export async function moveDueOnce(
+  redis: Redis,
+  { prefix = "", now = Date.now, lockWaitMs = 10_000 }: ClassicQueueOptions & { readonly lockWaitMs?: number } = {},
+): Promise<boolean> {
+  const keys = classicKeys(prefix);
+  const [item, score] = await redis.zrange(keys.delayed, "0", "0", "WITHSCORES");
+  if (item === undefined || Number(score) > now() / 1_000) {
+    await sleep(POLL_MS);
+    return false;
+  }
+  const [id, queue] = JSON.parse(item) as [string, string];
+  const lock = await acquireLock(redis, id, lockWaitMs, prefix);
+  if (lock === null) return false;
+  const isOurs = (await redis.zrem(keys.delayed, item)) === 1;
+  if (isOurs) await redis.rpush(keys.queue(queue), item);
+  await releaseLock(redis, id, lock, prefix);
+  return isOurs;
+}
+
+const POP_DUE = `
+local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+if not head[1] or tonumber(head[2]) > tonumber(ARGV[1]) then return false end
+redis.call('ZREM', KEYS[1], head[1])
+return head[1]
+`;
+
+/**
+ * Row 21: one script pops the head of `delayed:` if it is due by the client's clock. Resolves to the item, or null.
+ *
+ * Known faults: what was popped is gone if the client then fails, or never gets the reply; clients' clocks.
+ */
+export async function popDue(
+  redis: Redis,
+  { prefix = "", now = Date.now }: ClassicQueueOptions = {},
+): Promise<string | null> {
+  return (await redis.eval(POP_DUE, 1, classicKeys(prefix).delayed, now() / 1_000)) as string | null;
+}
