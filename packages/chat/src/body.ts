@@ -1,5 +1,5 @@
 /** How a body is stored: text, JSON, or bytes. */
-export type BodyKind = "s" | "j" | "x";
+type BodyKind = "s" | "j" | "x";
 
 export interface StoredBody {
   readonly kind: BodyKind;

@@ -1,4 +1,4 @@
-import type { KitError, RedisLike, RunOptions } from "@kit/core";
+import type { RedisLike, RunOptions } from "@kit/core";
 import { attach, type AttachOptions, type ClientContext, Deadline } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
@@ -71,6 +71,3 @@ export class ChatStore {
     return policy?.startsWith("allkeys") ? policy : undefined;
   }
 }
-
-/** What happens to a chat object that no caller waits for. */
-export type ReportError = (error: KitError) => void;
