@@ -49,7 +49,7 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench =
   const clients = clientsOf(redis, login);
   const on: LockBench["on"] = (client, options = {}) => {
     const lock = createLock(client, { prefix: redis.prefix, ...options });
-    placesOf.set(lock, async (name) => await db().hgetall(keysOf(name).waiters));
+    placesOf.set(lock, async (name) => await recordsOf(db(), keysOf(name)));
     redis.defer(() => lock.close({ timeoutMs: 0 }));
     return lock;
   };
@@ -74,11 +74,11 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench =
       return peer;
     },
     untilWaiting: async (name, waiters) => {
-      const { queue, waiters: records } = keysOf(name);
+      const keys = keysOf(name);
       await eventually(async () => {
-        const count = await db().zcard(queue);
+        const count = await db().zcard(keys.queue);
         if (count !== waiters) throw new Error(`${String(count)} wait, not ${String(waiters)}`);
-        assertListening(await db().hgetall(records));
+        assertListening(await recordsOf(db(), keys));
       });
     },
   };
@@ -89,11 +89,17 @@ export const next = async <Name extends keyof LockEvents>(lock: Lock, event: Nam
   await new Promise((resolve) => lock.once(event, (...[fact]: LockEvents[Name]) => resolve(fact)));
 
 /** What the server has of those who wait. */
-const placesOf = new WeakMap<Lock, (name: string) => Promise<Record<string, string>>>();
+const placesOf = new WeakMap<Lock, (name: string) => Promise<readonly string[]>>();
+
+/** By commands that a lock runs, too: what a user needs is told by what was run. */
+const recordsOf = async (db: Redis, { queue, waiters }: LockKeys): Promise<string[]> => {
+  const tokens = await db.zrange(queue, "0", "-1");
+  return tokens.length === 0 ? [] : (await db.hmget(waiters, ...tokens)).map(String);
+};
 
 /** At a client's first wait its place comes before its connection for pushes. */
-const assertListening = (records: Record<string, string>): void => {
-  if (Object.values(records).some((record) => record.includes(" + "))) throw new Error("somebody is not listening yet");
+const assertListening = (records: readonly string[]): void => {
+  if (records.some((record) => record.includes(" + "))) throw new Error("somebody is not listening yet");
 };
 
 /** Asks for a lock, and resolves once that acquire stands in line and listens. */
@@ -101,7 +107,7 @@ export const enqueue = async (lock: Lock, name: string, options?: AcquireOptions
   const waiting = next(lock, "waiting");
   const lease = watched(lock.acquire(name, options));
   await Promise.race([waiting, lease.promise]);
-  await eventually(async () => lease.isSettled || assertListening((await placesOf.get(lock)?.(name)) ?? {}));
+  await eventually(async () => lease.isSettled || assertListening((await placesOf.get(lock)?.(name)) ?? []));
   return lease;
 };
 

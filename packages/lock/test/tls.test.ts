@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { connect, KitUnavailableError } from "@kit/core";
-import { startRedis, useRedis } from "@kit/testing";
+import { eventually, startRedis, useRedis } from "@kit/testing";
 import { closedPort, rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -46,9 +46,12 @@ describe("a lock over TLS, with a password, as its ACL user", () => {
     const lease = await lock.acquire("chest");
     const waiter = await enqueue(lock, "chest");
     // The connection for what is pushed speaks TLS, too.
-    const clients = String(await server.call("CLIENT", "LIST")).split("\n");
-    const own = clients.filter((line) => line.includes(` user=${user.login.username} `));
-    expect(own).toHaveLength(2);
+    const own = await eventually(async () => {
+      const clients = String(await server.call("CLIENT", "LIST")).split("\n");
+      const found = clients.filter((line) => line.includes(` user=${user.login.username} `));
+      expect(found).toHaveLength(2);
+      return found;
+    });
     for (const line of own) expect(line).toContain(` laddr=127.0.0.1:${String(port)} `);
     expect(await lease.release()).toBe("released");
     const next = await waiter.promise;

@@ -59,7 +59,7 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBe
   const clients = clientsOf(redis, login);
   const on: SemaphoreBench["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
     const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, ...options });
-    placesOf.set(semaphore, async () => await db().hgetall(keysOf(own).waiters));
+    placesOf.set(semaphore, async () => await recordsOf(db(), keysOf(own)));
     redis.defer(() => semaphore.close({ timeoutMs: 0 }));
     return semaphore;
   };
@@ -85,11 +85,11 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBe
       return peer;
     },
     untilWaiting: async (own, waiters) => {
-      const { line, waiters: records } = keysOf(own);
+      const keys = keysOf(own);
       await eventually(async () => {
-        const count = await db().zcard(line);
+        const count = await db().zcard(keys.line);
         if (count !== waiters) throw new Error(`${String(count)} wait, not ${String(waiters)}`);
-        assertListening(await db().hgetall(records));
+        assertListening(await recordsOf(db(), keys));
       });
     },
     expire: async ({ token }) => {
@@ -117,11 +117,17 @@ export const next = async <Name extends keyof SemaphoreEvents>(
   await new Promise((resolve) => semaphore.once(event, (...[fact]: SemaphoreEvents[Name]) => resolve(fact)));
 
 /** What the server has of those who wait. */
-const placesOf = new WeakMap<Semaphore, () => Promise<Record<string, string>>>();
+const placesOf = new WeakMap<Semaphore, () => Promise<readonly string[]>>();
+
+/** By commands that a semaphore runs, too: what a user needs is told by what was run. */
+const recordsOf = async (db: Redis, { waiters }: SemaphoreKeys): Promise<string[]> => {
+  const claims = await db.hkeys(waiters);
+  return claims.length === 0 ? [] : (await db.hmget(waiters, ...claims)).map(String);
+};
 
 /** At a client's first wait its place comes before its connection for pushes. */
-const assertListening = (records: Record<string, string>): void => {
-  if (Object.values(records).some((record) => record.endsWith(" +"))) throw new Error("somebody is not listening yet");
+const assertListening = (records: readonly string[]): void => {
+  if (records.some((record) => record.endsWith(" +"))) throw new Error("somebody is not listening yet");
 };
 
 /** Asks for a permit, and resolves once that acquire stands in line and listens, or has one. */
@@ -129,7 +135,7 @@ export const enqueue = async (semaphore: Semaphore, options?: AcquireOptions): P
   const waiting = next(semaphore, "waiting");
   const permit = watched(semaphore.acquire(options));
   await Promise.race([waiting, permit.promise]);
-  await eventually(async () => permit.isSettled || assertListening((await placesOf.get(semaphore)?.()) ?? {}));
+  await eventually(async () => permit.isSettled || assertListening((await placesOf.get(semaphore)?.()) ?? []));
   return permit;
 };
 

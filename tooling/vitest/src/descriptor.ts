@@ -25,7 +25,7 @@ interface Descriptor {
 
 /** What core runs for every package. */
 const ofCore = [
-  ...["client|setname", "eval", "evalsha", "info", "ping", "publish", "subscribe", "time", "type"],
+  ...["client|setname", "eval", "evalsha", "info", "ping", "publish", "subscribe", "time", "type", "unsubscribe"],
 ] as const;
 
 /** Commands that an ACL names with their first argument. */

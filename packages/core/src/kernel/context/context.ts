@@ -68,7 +68,8 @@ export class ClientContext {
       if (this.executor.isEnded) this.#suspend();
       // Of a Cluster one node may be lost while the client stays ready.
       else this.inbox.follow();
-      if (!isReady(client)) this.inbox.leave();
+      // A Cluster does not tell whether anybody listens.
+      if (!isClusterClient(client) && !isReady(client)) this.inbox.leave();
     });
     this.executor.onReady(() => {
       this.inbox.follow();

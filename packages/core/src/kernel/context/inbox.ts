@@ -191,7 +191,7 @@ export class Inbox {
   leave(): void {
     this.#isAway = true;
     const connection = this.#dedicated.client as Subscriber | undefined;
-    if (!connection || this.#state !== "open") return;
+    if (!connection || this.#state !== "open" || this.#expected.size === 0) return;
     this.#state = "opening";
     this.#downAt = performance.now();
     connection.unsubscribe(this.channel).catch(() => undefined);
