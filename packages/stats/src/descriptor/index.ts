@@ -1,5 +1,8 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { statsInspector } from "./inspect.js";
+import { showCommand } from "./show.js";
+import { tailCommand } from "./tail.js";
+import { topCommand } from "./top.js";
 
 /** What the command line knows of this package. */
 export const descriptor: PackageDescriptor = {
@@ -36,4 +39,5 @@ export const descriptor: PackageDescriptor = {
     ],
   },
   inspectors: [statsInspector],
+  commands: [topCommand, showCommand, tailCommand],
 };
