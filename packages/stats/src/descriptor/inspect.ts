@@ -1,0 +1,27 @@
+import type { CliOption, Inspector } from "@kit/core/toolkit";
+import { metricReport } from "./metric-report.js";
+import { lastingKeys, seriesOf } from "./series.js";
+import { spanOption } from "./spans.js";
+
+export const nameAbout = "a metric, or 'metric;label=value;…' for one of its series";
+
+export const stepOption: CliOption = {
+  name: "step",
+  takes: "text",
+  about: "width of the buckets: 10s, 5m, 1h; one that the metric stores, or a multiple of a usual one",
+};
+
+const newestBuckets = 10;
+
+export const statsInspector: Inspector = {
+  thing: "stats",
+  about: "the totals of a counter or distribution, and its newest buckets",
+  args: [{ name: "name", about: nameAbout }],
+  options: [stepOption],
+  look: (call, name: string) => {
+    const stepMs = spanOption(call, "step") ?? 60_000;
+    return metricReport(call, seriesOf(name), { sinceMs: newestBuckets * stepMs, stepMs });
+  },
+  // Those of buckets go by the server's time, which is not known here.
+  keys: (prefix, name: string) => lastingKeys(prefix, seriesOf(name)),
+};

@@ -1,0 +1,12 @@
+import type { InspectCall } from "@kit/core/toolkit";
+import { createStats, type Stats } from "../index.js";
+
+/** Gives a statistics object to somebody who only looks. */
+export const looking = async <T>({ redis, prefix }: InspectCall, look: (stats: Stats) => Promise<T>): Promise<T> => {
+  const stats = createStats(redis, { prefix });
+  try {
+    return await look(stats);
+  } finally {
+    await stats.close();
+  }
+};

@@ -1,0 +1,36 @@
+import type { CliCommand } from "@kit/core/toolkit";
+import type { Entry, Level } from "../index.js";
+import { looking } from "./looking.js";
+import { timeText } from "./spans.js";
+
+const textOf = ({ at, level, text, fields }: Entry): string => {
+  const more = Object.keys(fields).length === 0 ? "" : ` ${JSON.stringify(fields)}`;
+  return `${timeText(at)} ${level} ${text}${more}`;
+};
+
+export const tailCommand: CliCommand = {
+  path: "stats tail",
+  about: "print the messages of a log as they come",
+  args: [{ name: "log", about: "its name" }],
+  options: [
+    { name: "last", takes: "integer", about: "how many of those that are there come first (10)" },
+    { name: "level", takes: "text", about: "this one and those above: trace, debug, info, warn, error, fatal" },
+  ],
+  run: (call, name: string) =>
+    looking(call, async (stats) => {
+      const { integer, text, output, signal } = call;
+      // The tail tries again several times a second; a person wants to hear of each trouble once.
+      let trouble = "";
+      stats.on("error", ({ message }) => {
+        if (message === trouble) return;
+        trouble = message;
+        void output.note(message);
+      });
+      // `tail()` refuses what is no level.
+      const minLevel = text("level") as Level | undefined;
+      for await (const entry of stats.messages(name).tail({ minLevel, last: integer("last") ?? 10, signal })) {
+        trouble = "";
+        await output.line(entry, textOf(entry));
+      }
+    }),
+};

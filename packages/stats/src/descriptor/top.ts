@@ -1,0 +1,58 @@
+import type { CliCommand, Facts } from "@kit/core/toolkit";
+import type { FrequentMessage, Level } from "../index.js";
+import { looking } from "./looking.js";
+import { assertFew, spanOption, spanText, timeText } from "./spans.js";
+
+/** What `kit stats top LOG --json` prints. */
+interface TopReport {
+  readonly log: string;
+  readonly sinceMs: number;
+  readonly messages: readonly FrequentMessage[];
+}
+
+const hourMs = 3_600_000;
+
+/** As one number where it is exact, else from the least to the most that it can be. */
+const countText = ({ count, error }: FrequentMessage): string =>
+  error === 0 ? String(count) : `${String(count - error)} to ${String(count)}`;
+
+const rowOf = (message: FrequentMessage): readonly string[] => [
+  countText(message),
+  message.level,
+  timeText(message.lastAt),
+  message.sample,
+];
+
+export const topCommand: CliCommand = {
+  path: "stats top",
+  about: "the messages of a log that were logged most often",
+  args: [{ name: "log", about: "its name" }],
+  options: [
+    { name: "since", takes: "text", about: "how far back, in whole windows: 1h, 2d (1h)" },
+    { name: "level", takes: "text", about: "only this one: trace, debug, info, warn, error, fatal" },
+    { name: "limit", takes: "integer", about: "how many messages (20)" },
+    { name: "window", takes: "text", about: "the width of the log's windows, where it has another than 1h" },
+    { name: "distinct", takes: "integer", about: "the log's maxDistinct, where it has another than 1000" },
+  ],
+  run: async (call, name: string) => {
+    const sinceMs = spanOption(call, "since") ?? hourMs;
+    const stepMs = spanOption(call, "window") ?? hourMs;
+    assertFew(sinceMs, stepMs, "window");
+    const window = { stepMs, keepMs: Math.max(sinceMs, stepMs) };
+    // `frequent()` refuses what is no level.
+    const level = call.text("level") as Level | undefined;
+    const messages = await looking(call, (stats) =>
+      stats
+        .messages(name, { window, maxDistinct: call.integer("distinct") })
+        .frequent({ lastMs: sinceMs, level, limit: call.integer("limit") }),
+    );
+    const data: TopReport = { log: name, sinceMs, messages };
+    const facts: Facts = [
+      ["log", name],
+      ["since", spanText(sinceMs)],
+      ...(messages.length === 0 ? ([["messages", "none"]] as const) : []),
+    ];
+    const table = { columns: ["count", "level", "last", "message"], rows: messages.map(rowOf) };
+    await call.output.report({ data, facts, table: messages.length === 0 ? undefined : table });
+  },
+};
