@@ -27,9 +27,11 @@ import {
 import { SuggestSession } from "./session.js";
 
 /** The rules of an index, as its options say them. */
-export type StoredRules = Required<
-  Pick<PrefixIndexOptions, "order" | "match" | "rankedLength" | "empty" | "marks" | "locale">
-> & {
+export type StoredRules = {
+  readonly [Rule in "order" | "match" | "rankedLength" | "empty" | "marks" | "locale"]-?: NonNullable<
+    PrefixIndexOptions[Rule]
+  >;
+} & {
   /** The version of `fold()` by which it was written. */
   readonly foldVersion: string;
 };
