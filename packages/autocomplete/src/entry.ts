@@ -123,6 +123,7 @@ export const byteOffsets = ({ fold, starts }: Folded): string =>
   (ascii.test(fold) ? starts : starts.map((start) => Buffer.byteLength(fold.slice(0, start)))).join(",");
 
 const unitOffsets = (fold: string, starts: string): number[] => {
+  if (starts === "0") return [0];
   const offsets = starts.split(",").map(Number);
   if (ascii.test(fold)) return offsets;
   const bytes = Buffer.from(fold);

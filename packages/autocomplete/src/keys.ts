@@ -11,7 +11,7 @@ import { keyspace } from "@kit/core";
  * | `kit:autocomplete:{name}:ops`    | zset | operation id → server ms                                      | 1 minute                |
  * | `kit:autocomplete:{name}:live`   | set  | ids written during a rebuild                                  | as staged data          |
  * | `kit:autocomplete:{name}:a:rows` | zset | score 0: `suffix NUL kind id`                                 | permanent; staged: 10 min after the last batch |
- * | `kit:autocomplete:{name}:a:ranked` | zset | score 0: `prefix NUL inverted-weight NUL suffix NUL kind id` | as the rows             |
+ * | `kit:autocomplete:{name}:a:ranked` | zset | score 0: `prefix NUL rank rest NUL kind id` | as the rows             |
  * | `kit:autocomplete:{name}:a:items` | hash | id → `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`; empty id → token of a rebuild | as the rows |
  * | `kit:autocomplete:{name}:b:…`    |      | the same                                                      | the same                |
  */

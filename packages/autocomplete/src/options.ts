@@ -161,8 +161,8 @@ export interface SessionOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * How many items are asked for, so that what is typed next can be answered without a round trip: up to 200, and no fewer
-   * than `limit`.
+   * How many items the first keystroke asks for, so that what is typed next can be answered without a round trip: up to
+   * 200, and no fewer than `limit`. Each keystroke that needs the server again asks for twice as many, up to 200.
    *
    * @default 50
    */
@@ -337,7 +337,8 @@ export const bookSettings = (options: ContactBookOptions): BookSettings => {
   };
 };
 
-const mostItems = 200;
+/** In one answer. */
+export const mostItems = 200;
 const limitOption = (limit: number): number => integerOption("limit", limit, 1, mostItems);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */

@@ -27,9 +27,11 @@ import {
 import { SuggestSession } from "./session.js";
 
 /** The rules of an index, as its options say them. */
-export type StoredRules = Required<
-  Pick<PrefixIndexOptions, "order" | "match" | "rankedLength" | "empty" | "marks" | "locale">
-> & {
+export type StoredRules = {
+  readonly [Rule in "order" | "match" | "rankedLength" | "empty" | "marks" | "locale"]-?: NonNullable<
+    PrefixIndexOptions[Rule]
+  >;
+} & {
   /** The version of `fold()` by which it was written. */
   readonly foldVersion: string;
 };
@@ -67,9 +69,9 @@ export interface RebuildResult {
 
 type Source<T> = Iterable<T> | AsyncIterable<T>;
 
-/** The work of one batch: a fraction of a millisecond of the server. A reader waits for no more than that. */
-const batchRows = 256;
-const batchItems = 100;
+/** Some tenths of a millisecond of the server: a reader waits for no more than one batch. */
+const batchRows = 64;
+const batchItems = 32;
 const batchBytes = 131_072;
 
 const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: IndexRules): StoredRules => ({

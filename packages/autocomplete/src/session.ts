@@ -4,7 +4,7 @@ import type { Found } from "./commands.js";
 import { foldPrefix } from "./fold/index.js";
 import { isUnsearchable } from "./entry.js";
 import { select, suggestionOf, type Suggestions } from "./matching.js";
-import type { SessionTerms } from "./options.js";
+import { mostItems, type SessionTerms } from "./options.js";
 
 /** What a session says to a keystroke. */
 export interface SessionAnswer<Payload = unknown> extends Suggestions<Payload> {
@@ -19,6 +19,8 @@ export type Ask = (query: string, limit: number, signal: AbortSignal) => Promise
 
 interface Cached {
   readonly found: Found;
+  /** How many items it could have had. */
+  readonly asked: number;
   readonly until: Deadline;
 }
 
@@ -99,19 +101,29 @@ export class SuggestSession<Payload = unknown> {
   }
 
   async #fetch(query: string): Promise<Found> {
-    const answer = this.#ask(query, this.#terms.prefetch, this.#ending.signal);
+    const asked = this.#prefetch(query);
+    const answer = this.#ask(query, asked, this.#ending.signal);
     const pending = { query, answer };
     this.#pending = pending;
     try {
       const found = await answer;
       this.#cached.delete(found.query);
-      this.#cached.set(found.query, { found, until: Deadline.in(this.#terms.maxAgeMs) });
+      this.#cached.set(found.query, { found, asked, until: Deadline.in(this.#terms.maxAgeMs) });
       const [oldest] = this.#cached.keys();
       if (this.#cached.size > mostCached && oldest !== undefined) this.#cached.delete(oldest);
       return found;
     } finally {
       if (this.#pending === pending) this.#pending = undefined;
     }
+  }
+
+  /** Twice as many as for a shorter beginning, which had more: soon the answer is complete, and typing on costs nothing. */
+  #prefetch(query: string): number {
+    let most = this.#terms.prefetch;
+    if (isUnsearchable(query)) return most;
+    for (const [prefix, { found, asked }] of this.#cached)
+      if (foldPrefix(query, found.rules.fold).startsWith(prefix)) most = Math.max(most, 2 * asked);
+    return Math.min(most, mostItems);
   }
 
   /** What is certain without the server: the same query, or all matches of a beginning of it. */

@@ -148,11 +148,22 @@ const rowsOf = (id: string, record: string, settings: string): { rows: string[];
     const row = `${suffix}\0${start === "0" ? "0" : "1"}${id}`;
     rows.push(row);
     if (!isRanked) continue;
-    const last = `\0${String(9_999_999_999_999 - Number(weight)).padStart(13, "0")}\0${row}`;
-    if (settings.includes("empty=top") && start === "0") ranked.push(last);
+    const rankOf = (isExact: boolean): string => {
+      let left = 9_999_999_999_999n - BigInt(weight) + (isExact ? 0n : 10_000_000_000_000n);
+      let digits = "";
+      while (digits.length < 7) {
+        digits = String.fromCodePoint(33 + Number(left % 94n)) + digits;
+        left /= 94n;
+      }
+      return digits;
+    };
+    if (settings.includes("empty=top") && start === "0") ranked.push(`\0${rankOf(false)}${row}`);
     const characters = Array.from(suffix);
-    for (let length = 1; length <= rankedLength && length <= characters.length; length++)
-      ranked.push(characters.slice(0, length).join("") + last);
+    for (let length = 1; length <= rankedLength && length <= characters.length; length++) {
+      const prefix = characters.slice(0, length).join("");
+      const isExact = start === "0" && `${prefix.trimEnd()} ` === fold;
+      ranked.push(`${prefix}\0${rankOf(isExact)}${row.slice(prefix.length)}`);
+    }
   }
   return { rows, ranked };
 };

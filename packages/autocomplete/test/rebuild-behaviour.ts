@@ -171,7 +171,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
     it.each(whens)(
       "leaves the old index or the new one, and nothing else, %s whichever script its process dies",
       async (when) => {
-        // Staging, three batches of 22 names at most, and the switch.
+        // Staging, three batches of 6 names at most, and the switch.
         const total = 5;
         const outcomes = new Set<string>();
         for (let dieAt = 1; dieAt <= total + 1; dieAt++) {
@@ -181,7 +181,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
           await reader.putMany(oldNames);
           const { client, isDead, signal } = mortal(fixture.connect() as Redis, dieAt, when);
           const index = fixture.indexOn(client, { name: own, order: "weight" });
-          const ended = await index.rebuild(newNames.slice(0, 60), { signal }).then(
+          const ended = await index.rebuild(newNames.slice(0, 16), { signal }).then(
             () => "done",
             () => "died",
           );
@@ -191,7 +191,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
           );
           outcomes.add(`${old},${now}`);
           const isSwitched = dieAt > total || (dieAt === total && when === "after");
-          expect([old, now]).toEqual(isSwitched ? [0, 60] : [30, 0]);
+          expect([old, now]).toEqual(isSwitched ? [0, 16] : [30, 0]);
           await expectWhole(fixture.db, keys);
           // Whoever comes next is not hindered.
           await reader.put({ id: "next", text: "Newcomer" });

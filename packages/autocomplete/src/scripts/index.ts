@@ -109,12 +109,12 @@ export const suggest: Script<
   args: ["settings", "prefix", "anchor", "limit"],
   readonly: true,
   reply: (raw) => {
-    const reply = raw as unknown[];
-    if (reply[0] === 0) return nothing;
-    if (reply[0] === 2) return { state: "settings", settings: String(reply[1]) };
-    const items: StoredItem[] = [];
-    for (let at = 4; at < reply.length; at += 2) items.push({ id: String(reply[at]), record: String(reply[at + 1]) });
-    return { state: "found", items, hasMore: reply[1] === 1, truncated: reply[2] === 1, damaged: Number(reply[3]) };
+    const [state, more, truncated, damaged, records, ...ids] = raw as unknown[];
+    if (state === 0) return nothing;
+    if (state === 2) return { state: "settings", settings: String(more) };
+    const each = String(records).split("\u0001");
+    const items = ids.map((id, at): StoredItem => ({ id: String(id), record: each[at] ?? "" }));
+    return { state: "found", items, hasMore: more === 1, truncated: truncated === 1, damaged: Number(damaged) };
   },
 });
 

@@ -58,27 +58,41 @@ local function recordOf(generation, id)
   return { revision = revision, weight = tonumber(weight), starts = starts, fold = fold, tail = tail }
 end
 
+-- Where a weight stands among others, as seven characters from ! to ~ whose order in bytes is that of relevance: the whole
+-- name that was typed first, then the highest weight. Decimal digits would take thirteen, in each row.
+local function rankOf(weight, isExact)
+  local left = mostWeight - weight + (isExact and 0 or mostWeight + 1)
+  local digits = {}
+  for place = 7, 1, -1 do
+    local digit = left % 94
+    digits[place] = string.char(33 + digit)
+    left = (left - digit) / 94
+  end
+  return table.concat(digits)
+end
+
 -- The rows that find an item by its text, and those that rank it.
 local function rowsOf(generation, id, record)
   local settings = generation.settings
   local isRanked = string.find(settings, 'order=weight', 1, true)
   local hasTop = string.find(settings, 'empty=top', 1, true)
   local rankedLength = tonumber(string.match(settings, 'ranked=(%d+)'))
-  local inverted = string.format('%013.0f', mostWeight - record.weight)
+  local exact, other = rankOf(record.weight, true), rankOf(record.weight, false)
   local rows, ranked = {}, {}
   for start in string.gmatch(record.starts, '%d+') do
     local suffix = string.sub(record.fold, start + 1)
     local row = suffix .. '\0' .. (start == '0' and '0' or '1') .. id
     rows[#rows + 1] = row
     if isRanked then
-      local last = '\0' .. inverted .. '\0' .. row
-      if hasTop and start == '0' then ranked[#ranked + 1] = last end
+      if hasTop and start == '0' then ranked[#ranked + 1] = '\0' .. other .. row end
       local at = 0
       for _ = 1, rankedLength do
         local lead = string.byte(suffix, at + 1)
         if not lead then break end
         at = at + (lead < 0x80 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4)
-        ranked[#ranked + 1] = string.sub(suffix, 1, at) .. last
+        local prefix = string.sub(suffix, 1, at)
+        local isExact = start == '0' and string.gsub(prefix, ' $', '') .. ' ' == suffix
+        ranked[#ranked + 1] = prefix .. '\0' .. (isExact and exact or other) .. string.sub(row, at + 1)
       end
     end
   end

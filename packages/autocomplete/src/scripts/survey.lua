@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  index    hash  layout, current generation, settings of each, token of a rebuild
 -- KEYS[2]  aRows    zset  `suffix NUL kind id`
--- KEYS[3]  aRanked  zset  `prefix NUL inverted-weight NUL suffix NUL kind id`
+-- KEYS[3]  aRanked  zset  `prefix NUL rank rest NUL kind id`
 -- KEYS[4]  aItems   hash  id to its record
 -- KEYS[5]  bRows    zset  the same of the other generation
 -- KEYS[6]  bRanked  zset  the same

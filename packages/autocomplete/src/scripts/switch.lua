@@ -3,7 +3,7 @@
 -- KEYS[1]  index    hash    layout, current generation, settings of each, token of a rebuild
 -- KEYS[2]  live     set     ids that were written while a rebuild ran
 -- KEYS[3]  aRows    zset    `suffix NUL kind id`
--- KEYS[4]  aRanked  zset    `prefix NUL inverted-weight NUL suffix NUL kind id`
+-- KEYS[4]  aRanked  zset    `prefix NUL rank rest NUL kind id`
 -- KEYS[5]  aItems   hash    id to its record
 -- KEYS[6]  bRows    zset    the same of the other generation
 -- KEYS[7]  bRanked  zset    the same

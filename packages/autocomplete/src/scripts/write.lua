@@ -4,7 +4,7 @@
 -- KEYS[2]  ops       zset     operation id to server milliseconds, of the last minute
 -- KEYS[3]  live      set      ids that were written while a rebuild ran
 -- KEYS[4]  aRows     zset     `suffix NUL kind id`
--- KEYS[5]  aRanked   zset     `prefix NUL inverted-weight NUL suffix NUL kind id`
+-- KEYS[5]  aRanked   zset     `prefix NUL rank rest NUL kind id`
 -- KEYS[6]  aItems    hash     id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
 -- KEYS[7]  bRows     zset     the same of the other generation
 -- KEYS[8]  bRanked   zset     the same

@@ -1,0 +1,106 @@
+import type { Connection } from "@kit/core";
+import { countText, type Facts, type Inspector } from "@kit/core/toolkit";
+import { createContactBook, createPrefixIndex, foldVersion, type PrefixIndexInspection } from "../index.js";
+import { bookKeys, indexKeys } from "../keys.js";
+
+/** An index at one instant; what `kit inspect autocomplete NAME --json` prints. */
+interface IndexReport extends PrefixIndexInspection {
+  readonly index: string;
+  readonly shards: number;
+}
+
+const indexReportOf = async (
+  redis: Connection,
+  prefix: string,
+  name: string,
+  shards: number | undefined,
+): Promise<IndexReport> => {
+  const index = createPrefixIndex(redis, name, { prefix, shards });
+  try {
+    return { index: name, shards: shards ?? 1, ...(await index.inspect()) };
+  } finally {
+    await index.close();
+  }
+};
+
+const indexFactsOf = ({ index, shards, rules, items, rows, ranked, staged }: IndexReport): Facts => {
+  const named: Facts = [["index", index], ...(shards === 1 ? [] : [["shards", String(shards)] as const])];
+  const rebuild = ["rebuild", staged === null ? "none" : `under way, ${String(staged)} items written`] as const;
+  if (rules === null) return [...named, ["items", "none: nothing was ever put"], rebuild];
+  const { order, match, rankedLength, empty, marks, locale, foldVersion: version } = rules;
+  const folding = [
+    marks === "fold" ? "without accents" : "with accents",
+    ...(locale === "" ? [] : [`locale ${locale}`]),
+    version === foldVersion ? `version ${version}` : `version ${version}, not ${foldVersion} as here: rebuild it`,
+  ];
+  const copies = shards === 1 ? "" : ", one in several shards counted in each";
+  return [
+    ...named,
+    ["items", `${String(items)}${copies}`],
+    ["word starts", String(rows)],
+    [
+      "order",
+      order === "weight" ? `weight; ${String(ranked)} rows for the first ${String(rankedLength)} characters` : order,
+    ],
+    ["match", match],
+    ["empty query", empty],
+    ["folding", folding.join(", ")],
+    rebuild,
+  ];
+};
+
+/** `kit inspect autocomplete NAME`. */
+export const indexInspector: Inspector = {
+  thing: "autocomplete",
+  about: "a prefix index: how large it is, by which rules it was written, and whether a rebuild is under way",
+  options: [{ name: "shards", takes: "integer", about: "the index's option `shards`; it is part of its name" }],
+  look: async ({ redis, prefix, integer }, name: string) => {
+    const data = await indexReportOf(redis, prefix, name, integer("shards"));
+    return { data, facts: indexFactsOf(data) };
+  },
+  keys: (prefix, name: string) => Object.values(indexKeys(prefix, name)),
+};
+
+/** A contact book at one instant; what `kit inspect contact-book OWNER --json` prints. Payloads are not shown. */
+interface BookReport {
+  readonly owner: string;
+  /** Empty: there is no book. */
+  readonly version: string;
+  /** The best first. `since`: when one event would be worth as much as all of its events. */
+  readonly contacts: readonly { readonly id: string; readonly text: string; readonly since: string }[];
+  readonly blocked: readonly string[];
+}
+
+const bookReportOf = async (redis: Connection, prefix: string, owner: string): Promise<BookReport> => {
+  const book = createContactBook(redis, owner, { prefix });
+  try {
+    const { items, blocked, version } = await book.list();
+    const contacts = items.map(({ id, text, score }) => ({ id, text, since: new Date(score).toISOString() }));
+    return { owner, version, contacts, blocked };
+  } finally {
+    await book.close();
+  }
+};
+
+const shownBlocked = 10;
+
+/** `kit inspect contact-book OWNER`. */
+export const bookInspector: Inspector = {
+  thing: "contact-book",
+  about: "the contacts of one owner, the best first, and who is blocked",
+  args: [{ name: "owner", about: "whose contacts they are" }],
+  look: async ({ redis, prefix }, owner: string) => {
+    const data = await bookReportOf(redis, prefix, owner);
+    const { contacts, blocked, version } = data;
+    const facts: Facts = [
+      ["owner", owner],
+      ["contacts", String(contacts.length)],
+      ["blocked", countText(blocked.length, blocked.slice(0, shownBlocked))],
+      ["version", version === "" ? "none: there is no book" : version],
+    ];
+    const rows = contacts.map(({ id, text, since }) => [id, text, since]);
+    const table = { columns: ["contact", "name", "worth an event at"], rows };
+    return { data, facts, ...(contacts.length > 0 && { table }) };
+  },
+  keys: (prefix, owner: string) => Object.values(bookKeys(prefix, owner)),
+};

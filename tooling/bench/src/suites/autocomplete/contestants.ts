@@ -1,0 +1,218 @@
+// The ways to complete names, each behind the same small interface.
+import { completeMember, joinGuild } from "@tooling/classic";
+import type { Redis } from "ioredis";
+import { connected } from "../../loops/caller.js";
+import type { Contestant } from "../../suite.js";
+import type { Name } from "./names.js";
+
+/** What every contestant of a case is opened with. */
+export interface AutocompleteSetup {
+  readonly order: "alphabetical" | "weight";
+  readonly match: "phrase" | "word-start";
+}
+
+/** What a search box shows of one name. */
+export interface Shown {
+  readonly id: string;
+  readonly text: string;
+}
+
+/** One of many that search. */
+export interface Caller {
+  suggest(query: string): Promise<readonly Shown[]>;
+}
+
+/** A way to complete names, in this process. */
+export interface Completer {
+  load(names: readonly Name[]): Promise<void>;
+  /** Puts all in place of what there is, while it is searched. */
+  readonly rebuild?: (names: Iterable<Name>) => Promise<void>;
+  caller(): Promise<Caller>;
+  /** One search box: a function that is called with each text that it holds. */
+  box(): (query: string) => Promise<unknown>;
+}
+
+interface Definition extends Omit<Contestant, "isDefaults"> {
+  readonly open: (url: string, setup: AutocompleteSetup) => Promise<Completer>;
+}
+
+const limit = 10;
+const index = "guild";
+
+const kit: Definition = {
+  id: "kit",
+  peer: "kit",
+  settings: "one index, limit 10; folds the query, gives displayed text and highlighted ranges",
+  open: async (url, { order, match }) => {
+    const { createPrefixIndex } = await import("@kit/autocomplete");
+    const names = createPrefixIndex(await connected(url), index, { order, match });
+    return {
+      load: async (all) => void (await names.putMany(all)),
+      rebuild: async (all) => void (await names.rebuild(all)),
+      caller: () => Promise.resolve({ suggest: async (query) => (await names.suggest(query, { limit })).items }),
+      box: () => {
+        const session = names.session({ limit });
+        return (query) => session.type(query);
+      },
+    };
+  },
+};
+
+/** Loads by many commands a round trip: what is measured is not the loading. */
+const pipelined = async (
+  redis: Redis,
+  names: readonly Name[],
+  commandsOf: (name: Name) => readonly (readonly [command: string, ...args: (string | number)[]])[],
+): Promise<void> => {
+  for (let at = 0; at < names.length; at += 1_000) {
+    const pipeline = redis.pipeline();
+    for (const name of names.slice(at, at + 1_000))
+      for (const [command, ...args] of commandsOf(name)) pipeline.call(command, ...args.map(String));
+    await pipeline.exec();
+  }
+};
+
+/** A way without sessions: each keystroke is a call. */
+const each = (suggest: Caller["suggest"], load: Completer["load"], caller?: Completer["caller"]): Completer => ({
+  load,
+  caller: caller ?? (() => Promise.resolve({ suggest })),
+  box: () => suggest,
+});
+
+const classic: Definition = {
+  id: "classic",
+  peer: "classic",
+  settings:
+    "ZADD, WATCH, ZRANK ZRANK, MULTI ZREM ZRANGE EXEC; again when another wrote meanwhile; a connection per caller",
+  open: async (url) => {
+    const redis = await connected(url);
+    const suggestOn =
+      (own: Redis): Caller["suggest"] =>
+      async (query) =>
+        (await completeMember(own, index, query)).map((text) => ({ id: text, text }));
+    const load: Completer["load"] = async (names) => {
+      // One by one as it does, but a thousand at once.
+      for (let at = 0; at < names.length; at += 1_000)
+        await Promise.all(names.slice(at, at + 1_000).map(({ text }) => joinGuild(redis, index, text)));
+    };
+    // WATCH belongs to a connection.
+    return each(suggestOn(redis), load, async () => ({ suggest: suggestOn(await connected(url)) }));
+  },
+};
+
+const rowOf = ({ id, text }: Name): string => `${text}\0${id}`;
+const shownOf = (row: string): Shown => {
+  const at = row.indexOf("\0");
+  return { id: row.slice(at + 1), text: row.slice(0, at) };
+};
+
+const byText = (redis: Redis, query: string): Promise<string[]> =>
+  redis.zrangebylex(index, `[${query}`, `[${query}\xff`, "LIMIT", 0, limit);
+
+const rawLex: Definition = {
+  id: "raw ZRANGEBYLEX",
+  peer: "floor",
+  settings:
+    "`text NUL id` in a sorted set, ZRANGEBYLEX LIMIT 0 10; lower-case text only, no record, no version of the rules",
+  open: async (url) => {
+    const redis = await connected(url);
+    return each(
+      async (query) => (await byText(redis, query)).map(shownOf),
+      (names) => pipelined(redis, names, (name) => [["ZADD", index, 0, rowOf(name)]]),
+    );
+  },
+};
+
+const rawLexRecords: Definition = {
+  id: "ZRANGEBYLEX and HMGET",
+  peer: "ZRANGEBYLEX and HMGET",
+  settings: "the same, and then the displayed texts of what was found: two round trips",
+  open: async (url) => {
+    const redis = await connected(url);
+    return each(
+      async (query) => {
+        const ids = (await byText(redis, query)).map((row) => shownOf(row).id);
+        const texts = ids.length === 0 ? [] : await redis.hmget("texts", ...ids);
+        return ids.map((id, at) => ({ id, text: texts[at] ?? "" }));
+      },
+      (names) =>
+        pipelined(redis, names, (name) => [
+          ["ZADD", index, 0, rowOf(name)],
+          ["HSET", "texts", name.id, name.text],
+        ]),
+    );
+  },
+};
+
+const beginningsOf = (text: string, longest: number): string[] =>
+  Array.from({ length: Math.min(longest, text.length) }, (_, at) => text.slice(0, at + 1));
+
+const rawRanked: Definition = {
+  id: "raw ZREVRANGE",
+  peer: "floor",
+  settings: "`text NUL id` by weight in a sorted set for each beginning of 1 to 3 characters, ZREVRANGE 0 9; no record",
+  open: async (url) => {
+    const redis = await connected(url);
+    return each(
+      async (query) => (await redis.zrevrange(`beginning:${query}`, 0, limit - 1)).map(shownOf),
+      (names) =>
+        pipelined(redis, names, (name) =>
+          beginningsOf(name.text, 3).map((beginning) => ["ZADD", `beginning:${beginning}`, name.weight, rowOf(name)]),
+        ),
+    );
+  },
+};
+
+/** Each beginning of a text has a sorted set of its own. */
+const expanded = (
+  name: string,
+  what: string,
+  textsOf: (text: string, match: AutocompleteSetup["match"]) => readonly string[],
+): Definition => ({
+  id: name,
+  peer: name,
+  settings: `ids by weight in a sorted set for each beginning of ${what}, and a hash with the texts`,
+  open: async (url, { match }) => {
+    const redis = await connected(url);
+    return each(
+      async (query) => {
+        const ids = await redis.zrevrange(`beginning:${query}`, 0, limit - 1);
+        const texts = ids.length === 0 ? [] : await redis.hmget("texts", ...ids);
+        return ids.map((id, at) => ({ id, text: texts[at] ?? "" }));
+      },
+      (names) =>
+        pipelined(redis, names, ({ id, text, weight }) => [
+          ["HSET", "texts", id, text],
+          ...textsOf(text, match).flatMap((word) =>
+            beginningsOf(word, Infinity).map((beginning) => ["ZADD", `beginning:${beginning}`, weight, id] as const),
+          ),
+        ]),
+    );
+  },
+});
+
+const expansion = expanded("full prefix expansion", "a name, also from its later words on", (text, match) => {
+  const words = text.split(" ");
+  return match === "phrase" ? [text] : words.map((_, at) => words.slice(at).join(" "));
+});
+
+/** It does not find `luc p`. */
+const wordExpansion = expanded("expansion of single words", "each word, and no further", (text) => text.split(" "));
+
+const definitions: readonly Definition[] = [kit, classic, rawLex, rawLexRecords, rawRanked, expansion, wordExpansion];
+
+const definition = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};
+
+/** For the parent: who it is and how it is set. */
+export const autocompleteContestant = (id: string): Contestant => {
+  const { peer, settings } = definition(id);
+  return { id, peer, isDefaults: false, settings };
+};
+
+/** In a client process. */
+export const openAutocompleteContestant = (id: string, url: string, setup: AutocompleteSetup): Promise<Completer> =>
+  definition(id).open(url, setup);

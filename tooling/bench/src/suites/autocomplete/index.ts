@@ -1,0 +1,224 @@
+import type { Lab, Team, Worker } from "../../lab.js";
+import { percentile } from "../../statistics.js";
+import type { Case, Entry, Measurement, Suite } from "../../suite.js";
+import { autocompleteContestant, type AutocompleteSetup } from "./contestants.js";
+import type { NamesTask, SearchResult, SearchTask, TypeTask } from "./jobs.js";
+
+const firstOf = ({ workers }: Team): Worker => {
+  const [worker] = workers;
+  if (!worker) throw new Error("no process");
+  return worker;
+};
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+
+/** The commands by which any of the contestants could change anything. */
+const writing = /^cmdstat_(?:z(?:add|rem)\S*|h(?:set|del)\S*|s(?:add|rem)|p?expire|persist|unlink|del):calls=(\d+)/gm;
+
+const writes = async ({ server }: Lab): Promise<number> =>
+  sum([...String(await server.call("INFO", "commandstats")).matchAll(writing)].map(([, calls]) => Number(calls)));
+
+const usedBytes = async ({ server }: Lab): Promise<number> =>
+  Number(/^used_memory:(\d+)/m.exec(String(await server.call("INFO", "memory")))?.[1]);
+
+/** `name`: how many are found a second; `name: writes`: what each of them writes. */
+const searchCase = (
+  entry: Omit<Entry, "unit" | "better">,
+  contestants: readonly string[],
+  setup: AutocompleteSetup,
+  { processes, ...task }: Omit<SearchTask, "ms"> & { readonly processes: number },
+  countsWrites = false,
+): Case => {
+  const writesName = `${entry.name}: writes`;
+  const search = (team: Team, ms: number): Promise<SearchResult[]> =>
+    team.all<SearchResult>("search", { ...task, ms } satisfies SearchTask);
+  return {
+    entries: [
+      { ...entry, unit: "suggestions/s", better: "higher" },
+      ...(countsWrites
+        ? [
+            {
+              name: writesName,
+              unit: "writes per suggestion",
+              better: "lower",
+              about: "commands that change something, those inside scripts too",
+              goal: { text: "0 writes", checks: [{ atMost: 0, of: "max" }] },
+            } as const,
+          ]
+        : []),
+    ],
+    contestants: contestants.map(autocompleteContestant),
+    rounds: Infinity,
+    processes,
+    setup,
+    warmUp: async (team, scale) => {
+      await firstOf(team).ask("load", task);
+      await search(team, 800 * scale);
+    },
+    measure: {
+      alone: async (team, lab, scale): Promise<Measurement> => {
+        await firstOf(team).ask("load", task satisfies NamesTask);
+        await search(team, 100 * scale);
+        const before = await writes(lab);
+        const results = await search(team, 900 * scale);
+        const suggestions = sum(results.map((result) => result.suggestions));
+        const seconds = Math.max(...results.map(({ elapsedMs }) => elapsedMs)) / 1_000;
+        const values = {
+          [entry.name]: suggestions / seconds,
+          ...(countsWrites && { [writesName]: ((await writes(lab)) - before) / suggestions }),
+        };
+        const waits = results.flatMap((result) => [...result.waits]);
+        const commandsPerSuggestion = sum(results.map((result) => result.sent)) / suggestions;
+        // The server's own figures would hold the loading, too.
+        return { values, operations: 0, details: { commandsPerSuggestion, p99Ms: percentile(waits, 0.99) } };
+      },
+    },
+  };
+};
+
+const members: NamesTask = { names: 10_000, words: 1 };
+const products: NamesTask = { names: 20_000, words: 2 };
+const alphabetical: AutocompleteSetup = { order: "alphabetical", match: "phrase" };
+const weighted: AutocompleteSetup = { order: "weight", match: "phrase" };
+
+const keystrokesName = "six keystrokes";
+const keystrokes: Case = {
+  entries: [
+    {
+      name: keystrokesName,
+      unit: "round trips",
+      better: "lower",
+      about: "the first six characters of one of 20,000 names, typed one after the other; mean over 200 search boxes",
+      goal: { text: "≤ 3 round trips", checks: [{ atMost: 3, of: "max" }] },
+    },
+  ],
+  contestants: ["kit", "ZRANGEBYLEX and HMGET", "raw ZRANGEBYLEX"].map(autocompleteContestant),
+  rounds: 1,
+  processes: 1,
+  setup: alphabetical,
+  measure: {
+    alone: async (team): Promise<Measurement> => {
+      const worker = firstOf(team);
+      await worker.ask("load", products);
+      const each = await worker.ask<readonly number[]>("type", {
+        ...products,
+        boxes: 200,
+        keystrokes: 6,
+      } satisfies TypeTask);
+      const details = { most: Math.max(...each) };
+      return { values: { [keystrokesName]: sum(each) / each.length }, operations: 0, details };
+    },
+  },
+};
+
+const memoryCase = (name: string, about: string, match: AutocompleteSetup["match"], words: number): Case => ({
+  entries: [
+    {
+      name,
+      unit: "bytes per name",
+      better: "lower",
+      about: `20,000 names with weights, ${about}; used_memory of the server`,
+      goal: { text: "≤ 0.5 × full prefix expansion", checks: [{ than: "full prefix expansion", atLeast: 2 }] },
+    },
+  ],
+  contestants: ["kit", "full prefix expansion", "expansion of single words"].map(autocompleteContestant),
+  rounds: 1,
+  processes: 1,
+  setup: { order: "weight", match } satisfies AutocompleteSetup,
+  measure: {
+    alone: async (team, lab): Promise<Measurement> => {
+      const before = await usedBytes(lab);
+      await firstOf(team).ask("load", { names: 20_000, words } satisfies NamesTask);
+      return { values: { [name]: ((await usedBytes(lab)) - before) / 20_000 }, operations: 0 };
+    },
+  },
+});
+
+const loadingName = "suggest p99 while loading";
+const loading: Case = {
+  entries: [
+    {
+      name: loadingName,
+      unit: "× idle",
+      better: "lower",
+      about: "p99 of one caller of an index by weight of 20,000 names while a rebuild runs, by that before it",
+      goal: { text: "≤ 5 × idle", checks: [{ atMost: 5 }] },
+    },
+    {
+      name: "load",
+      unit: "names/s",
+      better: "higher",
+      about: "a rebuild of two words by weight, while it is searched",
+    },
+  ],
+  contestants: [autocompleteContestant("kit")],
+  rounds: 3,
+  processes: 2,
+  setup: { order: "weight", match: "word-start" } satisfies AutocompleteSetup,
+  measure: {
+    alone: async (team, _lab, scale): Promise<Measurement> => {
+      const [reader, writer] = team.workers as readonly [Worker, Worker];
+      await writer.ask("load", products);
+      const task: SearchTask = { ...products, callers: 1, shortest: 1, longest: 6, ms: 3_000 * scale };
+      await reader.ask("search", { ...task, ms: 500 * scale });
+      const p99 = async (): Promise<number> =>
+        percentile([...(await reader.ask<SearchResult>("search", task)).waits], 0.99);
+      const idle = await p99();
+      // Long enough to last while it is searched.
+      const rebuilt = writer.ask<number>("rebuild", { ...products, names: Math.ceil(60_000 * scale) });
+      const busy = await p99();
+      return { values: { [loadingName]: busy / idle, load: await rebuilt }, operations: 0, details: { idle, busy } };
+    },
+  },
+};
+
+export const suite: Suite = {
+  package: "autocomplete",
+  cases: [
+    searchCase(
+      {
+        name: "suggest 1 caller",
+        about: "10 of 10,000 names of one word, by their first 1 to 6 characters, one after the other",
+        goal: { text: "≥ 4 × classic", checks: [{ than: "classic", atLeast: 4 }] },
+      },
+      ["kit", "classic", "raw ZRANGEBYLEX"],
+      alphabetical,
+      { ...members, processes: 1, callers: 1, shortest: 1, longest: 6 },
+    ),
+    searchCase(
+      {
+        name: "suggest 8 callers one index",
+        about: "the same, by 4 callers in each of 2 processes",
+        goal: { text: "≥ 25 × classic with 0 writes", checks: [{ than: "classic", atLeast: 25 }] },
+      },
+      ["kit", "classic", "raw ZRANGEBYLEX"],
+      alphabetical,
+      { ...members, processes: 2, callers: 4, shortest: 1, longest: 6 },
+      true,
+    ),
+    searchCase(
+      {
+        name: "unranked",
+        about: "10 of 20,000 names of two words in alphabetical order, by their first 1 to 6 characters, by 8 callers",
+        goal: { text: "≥ 0.8 × raw ZRANGEBYLEX LIMIT", checks: [{ than: "floor", atLeast: 0.8 }] },
+      },
+      ["kit", "ZRANGEBYLEX and HMGET", "raw ZRANGEBYLEX"],
+      alphabetical,
+      { ...products, processes: 1, callers: 8, shortest: 1, longest: 6 },
+    ),
+    searchCase(
+      {
+        name: "ranked prefix<=3",
+        about: "10 of 20,000 names of two words by weight, by their first 1 to 3 characters, by 8 callers",
+        goal: { text: "≥ 0.6 × raw ZREVRANGE", checks: [{ than: "floor", atLeast: 0.6 }] },
+      },
+      ["kit", "full prefix expansion", "raw ZREVRANGE"],
+      weighted,
+      { ...products, processes: 1, callers: 8, shortest: 1, longest: 3 },
+    ),
+    keystrokes,
+    memoryCase("memory", "three words, found by each", "word-start", 3),
+    memoryCase("memory of phrases", "three words, found by their beginning", "phrase", 3),
+    loading,
+  ],
+};

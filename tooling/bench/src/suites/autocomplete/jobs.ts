@@ -1,0 +1,85 @@
+import { now } from "../../clock.js";
+import { sent } from "../../sent.js";
+import type { Jobs, OpenJobs } from "../../suite.js";
+import { type AutocompleteSetup, type Caller, openAutocompleteContestant } from "./contestants.js";
+import { namesOf, queriesOf } from "./names.js";
+
+/** The names that a case is about. */
+export interface NamesTask {
+  readonly names: number;
+  readonly words: number;
+}
+
+export interface SearchTask extends NamesTask {
+  readonly callers: number;
+  readonly shortest: number;
+  readonly longest: number;
+  readonly ms: number;
+}
+
+export interface SearchResult {
+  readonly suggestions: number;
+  readonly elapsedMs: number;
+  readonly sent: number;
+  /** Milliseconds of each. */
+  readonly waits: Float64Array;
+}
+
+export interface TypeTask extends NamesTask {
+  readonly boxes: number;
+  readonly keystrokes: number;
+}
+
+export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
+  const completer = await openAutocompleteContestant(contestant, url, setup as AutocompleteSetup);
+  const callers: Caller[] = [];
+  return {
+    ready: () => Promise.resolve(),
+
+    load: ({ names, words }: NamesTask) => completer.load(namesOf(names, words)),
+
+    /** Resolves with how many names a second. */
+    rebuild: async ({ names, words }: NamesTask): Promise<number> => {
+      if (!completer.rebuild) throw new Error("it has no rebuild");
+      const all = namesOf(names, words);
+      const startedAt = now();
+      await completer.rebuild(all);
+      return (names * 1_000) / (now() - startedAt);
+    },
+
+    search: async (task: SearchTask): Promise<SearchResult> => {
+      const queries = queriesOf(namesOf(task.names, task.words), task.shortest, task.longest);
+      while (callers.length < task.callers) callers.push(await completer.caller());
+      const waits: number[] = [];
+      const before = sent();
+      const startedAt = now();
+      const end = startedAt + task.ms;
+      const search = async ({ suggest }: Caller, first: number): Promise<void> => {
+        for (let turn = first; now() < end; turn += task.callers) {
+          const query = queries[turn % queries.length] as string;
+          const askedAt = now();
+          const [best] = await suggest(query);
+          waits.push(now() - askedAt);
+          // Whatever was found, the name that the query was taken from matches.
+          if (!best || !` ${best.text}`.includes(` ${query}`))
+            throw new Error("it gave a name that does not match, or none");
+        }
+      };
+      await Promise.all(callers.slice(0, task.callers).map(search));
+      const elapsedMs = now() - startedAt;
+      return { suggestions: waits.length, elapsedMs, sent: sent() - before, waits: Float64Array.from(waits) };
+    },
+
+    /** Resolves with the commands that each box sent while a name's first characters were typed one after the other. */
+    type: async ({ names, words, boxes, keystrokes }: TypeTask): Promise<readonly number[]> => {
+      const each: number[] = [];
+      for (const text of queriesOf(namesOf(names, words), keystrokes, keystrokes, boxes)) {
+        const type = completer.box();
+        const before = sent();
+        for (let length = 1; length <= keystrokes; length++) await type(text.slice(0, length));
+        each.push(sent() - before);
+      }
+      return each;
+    },
+  } satisfies Jobs;
+};

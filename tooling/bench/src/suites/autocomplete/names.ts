@@ -1,0 +1,45 @@
+// Made-up names, the same in every process and run: the figures depend on how many begin alike.
+
+/** A name that can be searched. */
+export interface Name {
+  readonly id: string;
+  readonly text: string;
+  readonly weight: number;
+}
+
+/** Numerical Recipes' "quick and dirty" generator: even enough for names. */
+const randomOf = (seed: number): ((below: number) => number) => {
+  let state = seed >>> 0;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+};
+
+const onsets = ["b", "br", "c", "ch", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "r", "s", "st", "t", "v", "w"];
+const vowels = ["a", "e", "i", "o", "u", "ai", "ea", "ou"];
+const ends = ["", "", "l", "n", "r", "s", "t"];
+
+const wordOf = (random: (below: number) => number): string => {
+  const syllable = (): string => [onsets, vowels, ends].map((parts) => parts[random(parts.length)] ?? "").join("");
+  return Array.from({ length: 2 + random(2) }, syllable).join("");
+};
+
+/** Lower-case names of so many words, which is all that the classic code knows. */
+export const namesOf = (count: number, words: number): Name[] => {
+  const random = randomOf(words);
+  return Array.from({ length: count }, (_, at) => ({
+    id: String(at),
+    text: Array.from({ length: words }, () => wordOf(random)).join(" "),
+    weight: random(1_000_000),
+  }));
+};
+
+/** What people type on their way to names: their first characters, as many as from `shortest` to `longest`. */
+export const queriesOf = (names: readonly Name[], shortest: number, longest: number, count = 5_000): string[] => {
+  const random = randomOf(longest);
+  return Array.from({ length: count }, () => {
+    const { text } = names[random(names.length)] as Name;
+    return text.slice(0, shortest + random(longest - shortest + 1));
+  });
+};
