@@ -335,7 +335,7 @@ export const channelBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await linesOf(fixture.receiver())).toEqual({ a: lines });
     });
 
-    // On a Cluster the same code runs: every third command is enough there.
+    // On a Cluster the same code runs: every sixth command is enough there.
     const step = mode === "cluster" ? 6 : 1;
 
     it("ships every byte once when it is killed after any of its commands", { timeout: 120_000 }, async () => {

@@ -8,22 +8,17 @@ const everyMs = 1_000;
 
 /** Tells how far it is: in place on a terminal, else with `--json` as lines, at most one a second. */
 const teller = ({ output, isSet }: CommandCall, writesLines: boolean) => {
-  let [toldAt, file, startedAt, from] = [-Infinity, "", 0, 0];
+  let [toldAt, file, startedAt, lastAt] = [-Infinity, "", 0, performance.now()];
   return (name: string, doneBytes: number, totalBytes: number | undefined): void => {
     if (isSet("quiet")) return;
     const now = performance.now();
-    if (name !== file) [file, startedAt, from] = [name, now, doneBytes];
-    if (output.progress) {
-      // The rate is that of this process: what was there before is not its work.
-      output.progress(
-        progressText(name, doneBytes, totalBytes, ((now - startedAt) * doneBytes) / Math.max(1, doneBytes - from)),
-      );
-    } else if (writesLines && now - toldAt >= everyMs) {
+    if (name !== file) [file, startedAt] = [name, lastAt];
+    lastAt = now;
+    const text = progressText(name, doneBytes, totalBytes, now - startedAt);
+    if (output.progress) output.progress(text);
+    else if (writesLines && now - toldAt >= everyMs) {
       toldAt = now;
-      void output.line(
-        { event: "progress", file: name, doneBytes, totalBytes: totalBytes ?? null },
-        progressText(name, doneBytes, totalBytes, now - startedAt),
-      );
+      void output.line({ event: "progress", file: name, doneBytes, totalBytes: totalBytes ?? null }, text);
     }
   };
 };
