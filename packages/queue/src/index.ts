@@ -1,3 +1,4 @@
+export { createOrderedWorker } from "./ordered.js";
 export { createQueue } from "./queue.js";
 export {
   JobLeaseLostError,
@@ -15,5 +16,6 @@ export type { AnyJobs, Handler, Handlers, JobData, JobName, JobSchemas, JobTypes
 export type { Job } from "./job.js";
 export type { DeadLetter } from "./letters.js";
 export type { AddOptions, CloseOptions, DeadLetterBounds, QueueOptions, WorkOptions } from "./options.js";
+export type { OrderedOptions, OrderedWorker } from "./ordered.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
 export type { Worker, WorkerEvents } from "./worker.js";

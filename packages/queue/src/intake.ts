@@ -26,6 +26,8 @@ export interface IntakeHost {
   /** The server has ended the job, or refused to since its lease had been taken back. */
   ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
+  /** There is nothing to take, or nobody to ask: it waits. */
+  emptied(): void;
   reclaimed(leases: readonly Reclaimed[]): void;
   error(error: KitError): void;
 }
@@ -108,6 +110,11 @@ export class Intake {
     return this.#unconfirmed;
   }
 
+  /** Nothing was to be had when it last asked, and it waits to be told; or the server cannot be asked. */
+  get isParked(): boolean {
+    return this.#isWaiting || this.#failures > 0;
+  }
+
   end(ending: Ending): void {
     this.#unconfirmed++;
     this.#outbox.push(ending);
@@ -148,6 +155,8 @@ export class Intake {
   /** Returns jobs to the front of the queue. Failing that, their leases end by themselves. */
   async handBack(jobs: readonly TakenJob[]): Promise<void> {
     if (jobs.length === 0) return;
+    // What goes back is there to be taken: the next look is no wait.
+    this.#isDrained = false;
     for (const job of jobs) {
       job.state = "ended";
       this.leases.release(job);
@@ -266,6 +275,7 @@ export class Intake {
   async #wait(count: number): Promise<void> {
     this.#isWaiting = true;
     this.#pending += count;
+    this.#host.emptied();
     const terms = this.#terms(count, true);
     const woken = await this.#waiter.wait(terms);
     this.#isWaiting = false;
@@ -340,6 +350,7 @@ export class Intake {
     this.#mustLook = true;
     this.#host.error(error);
     if (this.#isDisposed) return;
+    if (this.#failures === 0) setImmediate(() => this.#host.emptied());
     this.#retryTimer ??= setTimeout(
       () => {
         this.#retryTimer = undefined;

@@ -18,7 +18,7 @@ import { encodePayload, headOf, type Payload, readPayload } from "./payload.js";
 import { inCalls, type NewJob, parseOp, Producer } from "./producer.js";
 import { assertFits } from "./schemas.js";
 import { maxRedriven } from "./scripts/index.js";
-import { Worker } from "./worker.js";
+import { type Turn, Worker } from "./worker.js";
 
 /** What happens to a queue object. */
 export interface QueueEvents {
@@ -145,10 +145,17 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * const worker = queue.work({ email: async ({ data, signal }) => send(data.to, signal) }, { concurrency: 20 });
    */
   work(handlers: Handlers<Jobs>, options: WorkOptions = {}): Worker {
+    return this.workInTurn(handlers, options, undefined);
+  }
+
+  /** @internal */
+  workInTurn(handlers: Handlers<Jobs>, options: WorkOptions, turn: Turn | undefined): Worker {
     this.#assertOpen();
-    const worker: Worker = new Worker(this.#redis, this.name, this.#settings, handlers, options, () =>
-      this.#workers.delete(worker),
-    );
+    const onClosed = (): void => {
+      this.#workers.delete(worker);
+      turn?.closed(worker);
+    };
+    const worker: Worker = new Worker(this.#redis, this.name, this.#settings, handlers, options, onClosed, turn);
     this.#workers.add(worker);
     return worker;
   }

@@ -38,6 +38,16 @@ export interface WorkerEvents {
   readonly error: readonly [error: KitError];
 }
 
+/** Whether it is a worker's turn, where several share their handlers. */
+export interface Turn {
+  /** How many jobs it may begin now. */
+  free(worker: Worker): number;
+  began(worker: Worker): void;
+  /** One of its handlers is free, or its queue is known to be empty. */
+  changed(): void;
+  closed(worker: Worker): void;
+}
+
 /** How much work is taken ahead, in handlers' time; and at most. */
 const aheadMs = 50;
 const maxAhead = 500;
@@ -63,6 +73,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #commands: QueueCommands;
   readonly #intake: Intake;
   readonly #onClosed: (worker: Worker) => void;
+  readonly #turn: Turn | undefined;
   readonly #deadlineMs: number;
   readonly #queueName: string;
   #buffer: TakenJob[] = [];
@@ -85,6 +96,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     handlers: object,
     options: WorkOptions,
     onClosed: (worker: Worker) => void,
+    turn?: Turn,
   ) {
     super();
     this.#queueName = name;
@@ -92,6 +104,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#handlers = handlerMap(handlers as Handlers<Record<string, never>>);
     this.#schemas = settings.schemas;
     this.#onClosed = onClosed;
+    this.#turn = turn;
     this.#deadlineMs = settings.deadlineMs;
     this.#commands = new QueueCommands(redis, name, settings, (error) => this.emit("error", error), true);
     this.#intake = new Intake(this.#commands, this.#settings, settings.deadLetters, {
@@ -99,6 +112,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       deliver: (jobs) => this.#deliver(jobs),
       ended: (ending, isAccepted) => this.#onEnded(ending, isAccepted),
       lost: (job) => this.#onLost(job),
+      emptied: () => this.#turn?.changed(),
       reclaimed: (leases) => {
         for (const { member, crashes, isDead, isGone } of leases)
           if (!isGone) this.emit("crashed", { id: partsOf(member.slice(fenceWidth)).id, crashes, isDead });
@@ -127,6 +141,17 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   /** How many handlers run now. */
   get running(): number {
     return this.#running.size;
+  }
+
+  /** @internal Its queue is known to be empty, or cannot be asked. */
+  get isQuiet(): boolean {
+    return this.#buffer.length === 0 && this.#intake.isParked;
+  }
+
+  /** @internal It may be its turn. */
+  look(): void {
+    this.#start();
+    this.#intake.schedule();
   }
 
   /**
@@ -198,7 +223,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const { concurrency, strict, ackEach } = this.#settings;
     const unconfirmed = ackEach ? this.#intake.unconfirmed - ending : 0;
     const atHand = this.#buffer.length + pending;
-    const free = concurrency - this.#running.size - unconfirmed - atHand;
+    const most = concurrency - this.#running.size - unconfirmed;
+    const free = Math.min(most, this.#turn?.free(this) ?? most) - atHand;
     if (this.#isCareful) return this.#suspect || free <= 0 || atHand > 0 ? 0 : 1;
     const ahead = strict ? 0 : this.#ahead();
     // A few more than are needed right now are not worth a call.
@@ -244,6 +270,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     let next = 0;
     while (next < this.#buffer.length) {
       if (this.#running.size + (ackEach ? this.#intake.unconfirmed : 0) >= concurrency) break;
+      if (this.#turn?.free(this) === 0) break;
       const job = this.#buffer[next++];
       if (job?.state === "held") this.#run(job);
     }
@@ -279,6 +306,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     job.state = "running";
     job.startedAt = performance.now();
     this.#running.add(job);
+    this.#turn?.began(this);
     const { timeoutMs } = job.header;
     if (timeoutMs !== undefined)
       job.timer = setTimeout(() => this.#onTimeout(job, timeoutMs), Math.min(timeoutMs, longestTimerMs));
@@ -357,7 +385,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #next(): void {
     // Handlers that end at once would otherwise start each other, ever deeper.
-    if (this.#buffer.length > 0) this.#start();
+    if (this.#turn) this.#turn.changed();
+    else if (this.#buffer.length > 0) this.#start();
     this.#intake.schedule();
   }
 

@@ -1,0 +1,133 @@
+import { integerOption, optionsObject } from "@kit/core/toolkit";
+import type { AnyJobs, Handlers, JobTypes } from "./handlers.js";
+import { type CloseOptions, closeTimeoutMs, concurrencyOption, type WorkOptions } from "./options.js";
+import type { Queue } from "./queue.js";
+import type { Turn, Worker } from "./worker.js";
+
+/** How several queues are worked on by one. */
+export interface OrderedOptions {
+  /**
+   * How many handlers run at a time, of all queues together.
+   *
+   * @default 1
+   */
+  readonly concurrency?: number | undefined;
+  /**
+   * The bound on starvation: after so many jobs of earlier queues have begun while a later one was not known to be empty, that
+   * one is given the next free handler.
+   *
+   * @default 100
+   */
+  readonly maxPassedOver?: number | undefined;
+}
+
+interface Place {
+  readonly worker: Worker;
+  /** How many jobs of earlier queues began since this one had a turn, or was found empty. */
+  passedOver: number;
+}
+
+/**
+ * Works on several queues in strict order: a job of a later queue begins only while no earlier one has any, or when it has been
+ * passed over `maxPassedOver` times. Made by {@link createOrderedWorker}.
+ *
+ * The order is that of _beginning_ jobs in this one worker, as far as it knows: a job that is added to an earlier queue counts
+ * from when the server's word of it has come. Queues may lie on different nodes of a Cluster.
+ */
+export class OrderedWorker implements AsyncDisposable {
+  readonly #places: Place[] = [];
+  readonly #concurrency: number;
+  readonly #maxPassedOver: number;
+
+  /** @internal */
+  constructor(options: OrderedOptions) {
+    const given = optionsObject("options", options, ["concurrency", "maxPassedOver"]);
+    this.#concurrency = concurrencyOption(given.concurrency ?? 1);
+    this.#maxPassedOver = integerOption("maxPassedOver", given.maxPassedOver ?? 100, 1);
+  }
+
+  /** How many handlers run now. */
+  get running(): number {
+    return this.#places.reduce((sum, { worker }) => sum + worker.running, 0);
+  }
+
+  /**
+   * Adds a queue behind those that are served already, at any time. The worker that comes back is for its events, and for
+   * ceasing to serve this queue; it takes nothing ahead.
+   *
+   * @throws what `queue.work()` throws.
+   */
+  serve<Jobs extends JobTypes<Jobs> = AnyJobs>(
+    queue: Queue<Jobs>,
+    handlers: Handlers<NoInfer<Jobs>>,
+    options: Omit<WorkOptions, "concurrency" | "strict"> = {},
+  ): Worker {
+    const turn: Turn = {
+      free: (worker) => this.#free(worker),
+      began: (worker) => this.#onBegan(worker),
+      changed: () => this.#onChanged(),
+      closed: (worker) => {
+        const index = this.#places.findIndex((place) => place.worker === worker);
+        if (index >= 0) this.#places.splice(index, 1);
+        this.#onChanged();
+      },
+    };
+    const terms: WorkOptions = { ...options, concurrency: this.#concurrency, strict: true };
+    const worker = queue.workInTurn(handlers, terms, turn);
+    this.#places.push({ worker, passedOver: 0 });
+    return worker;
+  }
+
+  /** Closes its workers, as `worker.close()` does. The queues stay open. Idempotent. */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const timeoutMs = closeTimeoutMs(options);
+    await Promise.all(this.#places.map(({ worker }) => worker.close({ timeoutMs })));
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** How many jobs this worker's queue may begin now. */
+  #free(worker: Worker): number {
+    const rank = this.#places.findIndex((place) => place.worker === worker);
+    const free = this.#concurrency - this.running;
+    if (rank < 0 || free <= 0) return 0;
+    const own = this.#places[rank];
+    if (own && this.#isDue(own)) return 1;
+    const isFirst = this.#places.slice(0, rank).every((earlier) => earlier.worker.isQuiet);
+    if (!isFirst) return 0;
+    // One handler each for later queues that have been passed over often enough.
+    const reserved = this.#places.slice(rank + 1).filter((later) => this.#isDue(later)).length;
+    return Math.max(0, free - reserved);
+  }
+
+  #isDue({ worker, passedOver }: Place): boolean {
+    return passedOver >= this.#maxPassedOver && !worker.isQuiet;
+  }
+
+  #onBegan(worker: Worker): void {
+    const rank = this.#places.findIndex((place) => place.worker === worker);
+    for (const [index, place] of this.#places.entries())
+      if (index === rank || place.worker.isQuiet) place.passedOver = 0;
+      else if (index > rank) place.passedOver++;
+  }
+
+  /** A handler is free, or a queue is known to be empty: the first one in order chooses first. */
+  #onChanged(): void {
+    for (const { worker } of [...this.#places]) worker.look();
+  }
+}
+
+/**
+ * Makes a worker that serves several queues in strict order, with a bound on starvation.
+ *
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ *
+ * @example
+ * const worker = createOrderedWorker({ concurrency: 10, maxPassedOver: 50 });
+ * worker.serve(payments, { charge: ({ data }) => charge(data) });
+ * worker.serve(reports, { render: ({ data }) => render(data) });
+ */
+export const createOrderedWorker = (options: OrderedOptions = {}): OrderedWorker => new OrderedWorker(options);

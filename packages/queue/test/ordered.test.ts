@@ -1,0 +1,111 @@
+import { eventually, useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { createOrderedWorker, type Job, type OrderedOptions, type OrderedWorker, type Queue } from "../src/index.js";
+import { fixtureOf, gate, permanentKeys } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys });
+const fixture = fixtureOf(redis);
+const names = ["first", "second", "third"] as const;
+
+const queuesOf = (): Queue[] => names.map((name) => fixture.make({ name }));
+const ordered = (queues: readonly Queue[], handler: (job: Job) => unknown, options?: OrderedOptions): OrderedWorker => {
+  const worker = createOrderedWorker(options);
+  redis.defer(() => worker.close({ timeoutMs: 0 }));
+  for (const queue of queues) worker.serve(queue, { job: handler });
+  return worker;
+};
+const fill = async (queue: Queue, count: number): Promise<void> =>
+  void (await queue.addAll(Array.from({ length: count }, () => ({ name: "job", data: queue.name }))));
+const untilEmpty = async (): Promise<void> => {
+  for (const name of names) await fixture.untilEmpty(name);
+};
+
+describe("an ordered worker", () => {
+  it("begins jobs of a later queue only when the earlier ones are empty", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    for (const queue of queues.toReversed()) await fill(queue, 30);
+    ordered(queues, ({ data }) => void ran.push(data), { maxPassedOver: 1_000 });
+    await untilEmpty();
+    expect(ran).toEqual(names.flatMap((name) => Array.from({ length: 30 }, () => name)));
+  });
+
+  it("gives a later queue a turn once it has been passed over so often", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    for (const queue of queues.slice(0, 2)) await fill(queue, 60);
+    ordered(queues, ({ data }) => void ran.push(data), { maxPassedOver: 10 });
+    await untilEmpty();
+    const places = ran.flatMap((data, index) => (data === "second" ? [index] : []));
+    // Ten of the first, one of the second, and so on, while the first lasts.
+    expect(places.slice(0, 5)).toEqual([10, 21, 32, 43, 54]);
+    expect(ran).toHaveLength(120);
+  });
+
+  it("takes a job of an earlier queue next that came while a later one was being worked on", async () => {
+    const [ran, queues, begun, held] = [[] as unknown[], queuesOf(), gate(), gate()];
+    const worker = ordered(queues, async ({ data }) => {
+      ran.push(data);
+      if (ran.length > 1) return;
+      begun.open();
+      await held.promise;
+    });
+    await fill(queues[2]!, 20);
+    await begun.promise;
+    await fill(queues[0]!, 5);
+    await fill(queues[1]!, 5);
+    expect(worker.running).toBe(1);
+    held.open();
+    await untilEmpty();
+    expect(ran.slice(0, 6)).toEqual(["third", ...Array.from({ length: 5 }, () => "first")]);
+    expect(ran).toHaveLength(30);
+  });
+
+  it("runs no more at a time than it may, of all queues together, and loses none", async () => {
+    const queues = queuesOf();
+    let [now, most, ran] = [0, 0, 0];
+    for (const queue of queues) await fill(queue, 60);
+    ordered(
+      queues,
+      async () => {
+        most = Math.max(most, ++now);
+        await new Promise(setImmediate);
+        now--;
+        ran++;
+      },
+      { concurrency: 4, maxPassedOver: 7 },
+    );
+    await untilEmpty();
+    expect([most, ran]).toEqual([4, 180]);
+  });
+
+  it("starts a job of any queue at once while all are idle, and serves one that is added later", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    const worker = ordered(queues.slice(0, 2), ({ data }) => void ran.push(data));
+    await fixture.untilParked(2);
+    await fill(queues[1]!, 1);
+    await eventually(() => expect(ran).toEqual(["second"]));
+    worker.serve(queues[2]!, { job: ({ data }: Job) => void ran.push(data) });
+    await fill(queues[2]!, 1);
+    await eventually(() => expect(ran).toEqual(["second", "third"]));
+  });
+
+  it("serves the others when one of its queues cannot be asked, or is no longer served", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    await fixture.db.set(fixture.keysOf("first").waiting, "spoilt");
+    const worker = createOrderedWorker();
+    redis.defer(() => worker.close({ timeoutMs: 0 }));
+    const [first] = queues.map((queue) => worker.serve(queue, { job: ({ data }: Job) => void ran.push(data) }));
+    first!.on("error", () => undefined);
+    await fill(queues[1]!, 3);
+    await eventually(() => expect(ran).toHaveLength(3));
+    await first!.close();
+    await fill(queues[2]!, 3);
+    await eventually(() => expect(ran).toHaveLength(6));
+    await fixture.db.del(fixture.keysOf("first").waiting);
+  });
+
+  it("refuses options that make no sense", () => {
+    for (const options of [{ concurrency: 0 }, { maxPassedOver: 0 }, { order: 1 }])
+      expect(() => createOrderedWorker(options as OrderedOptions)).toThrow(/^Expected /);
+  });
+});
