@@ -51,9 +51,9 @@ describe("Lock.resume", () => {
     await eventually(() => {
       if (performance.now() - startedAt < 500) throw new Error("not yet");
     });
-    const resumed = await lock.resume(lease.handOver());
-    // One whose time begins only now.
+    // One whose time begins only now, and before that of the other if it began anew.
     const fresh = await lock.acquire("fresh", { leaseMs: 2_000, maxHoldMs: 1_500 });
+    const resumed = await lock.resume(lease.handOver());
     const ended: string[] = [];
     resumed.signal.addEventListener("abort", () => ended.push("resumed"));
     fresh.signal.addEventListener("abort", () => ended.push("fresh"));
