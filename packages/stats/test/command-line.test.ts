@@ -179,6 +179,7 @@ describe("kit stats tail", () => {
     for (const text of ["a", "b", "c"]) log.log("warn", text);
     await stats.flush();
     const call = commandCall(await connection(), redis.prefix, { last: 2, level: "warn" });
+    redis.defer(() => call.stop());
     const running = commandOf("stats tail").run(call, "checkout");
     await eventually(() => expect(call.written.lines).toMatchObject([{ text: "b" }, { text: "c" }]));
     log.log("info", "not shown");
@@ -195,6 +196,7 @@ describe("kit stats tail", () => {
 
   it("refuses what is no level", async () => {
     const call = commandCall(await connection(), redis.prefix, { level: "loud" });
+    redis.defer(() => call.stop());
     expect(await rejection(commandOf("stats tail").run(call, "checkout"))).toBeInstanceOf(TypeError);
   });
 });

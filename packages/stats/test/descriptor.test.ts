@@ -5,6 +5,6 @@ import { descriptor } from "../src/descriptor/index.js";
 import { user } from "./acl.js";
 
 // Statistics have no inbox, and need no command for one; most other packages have.
-const ofInbox = ["+publish", "+subscribe"];
+const ofInbox = ["+publish", "+subscribe", "+unsubscribe"];
 const redis = useRedis(vitest);
 describeDescriptor(descriptor, { ...user, grants: (mode) => [...user.grants(mode), ...ofInbox] }, redis);
