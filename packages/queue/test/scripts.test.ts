@@ -2,6 +2,7 @@ import { contract, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as looks from "../src/descriptor/scripts.js";
+import { popIfScript } from "../src/pop-if/script.js";
 import * as all from "../src/scripts/index.js";
 import { permanentKeys } from "./harness.js";
 
@@ -11,7 +12,20 @@ const { add, handBack, heartbeat, letters, open, recover, redrive, step } = all;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
-    const scripts = [add, find, handBack, heartbeat, letters, list, open, overview, recover, redrive, step];
+    const scripts = [
+      add,
+      find,
+      handBack,
+      heartbeat,
+      letters,
+      list,
+      open,
+      overview,
+      popIfScript,
+      recover,
+      redrive,
+      step,
+    ];
     expect(await contract(scripts, redis.server)).toEqual([]);
   });
 });

@@ -1,0 +1,81 @@
+import type { RedisLike } from "@kit/core";
+import { integerOption, isReplyError, optionsObject, serverError, signalOption, withContext } from "@kit/core/toolkit";
+import { type Popped, popIfScript } from "./script.js";
+
+export type { Popped } from "./script.js";
+
+export interface PopIfOptions {
+  /**
+   * The call takes no longer; then it rejects.
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Takes the member of lowest score out of a sorted set of yours if that score is at most `bound`, or the one of highest score if
+ * that is at least `bound`. Resolves with it, or with null: then nothing was changed, nor written to the AOF or to replicas.
+ *
+ * **At most once**: a member whose reply is lost, or whose caller then dies, is gone. For jobs use the queue, which never takes
+ * one out before it is done.
+ *
+ * @param bound a score. By default the server's time in epoch ms: what is due.
+ * @throws {KitUnknownOutcomeError} the reply was lost: something was taken out, or not.
+ * @throws {KitUnavailableError | KitKeyTypeError} nothing was taken out.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ *
+ * @example
+ * const due = await popIf(redis, "reminders", "low");
+ */
+export const popIf = async (
+  redis: RedisLike,
+  key: string,
+  end: "low" | "high",
+  bound?: number,
+  options: PopIfOptions = {},
+): Promise<Popped | null> => {
+  if (typeof key !== "string" || key === "") throw new TypeError("Expected `key` to be text that is not empty");
+  if (end !== "low" && end !== "high") throw new TypeError('Expected `end` to be "low" or "high"');
+  if (bound !== undefined && (typeof bound !== "number" || Number.isNaN(bound)))
+    throw new RangeError("Expected `bound` to be a number");
+  const { deadlineMs = 2_000, signal } = optionsObject("options", options, ["deadlineMs", "signal"]);
+  const limit = bound === undefined ? "" : String(bound).replace("Infinity", "inf");
+  const terms = { deadlineMs: integerOption("deadlineMs", deadlineMs, 1), signal: signalOption("signal", signal) };
+  return await popIfScript.run(redis, { members: key }, { from: end, bound: limit }, terms);
+};
+
+/** The same as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Redis 7 and later. */
+export const popIfLibrary: string = `#!lua name=kit_pop_if
+redis.register_function('kit_pop_if', function(KEYS, ARGV)
+${popIfScript.source}
+end)
+`;
+
+interface Node {
+  call(...command: string[]): Promise<unknown>;
+}
+
+const mastersOf = (client: object): readonly Node[] =>
+  "nodes" in client ? (client as { nodes(role: "master"): Node[] }).nodes("master") : [client as Node];
+
+/**
+ * Loads {@link popIfLibrary}, in place of an earlier version, on the server or on every master of a Cluster. It is kept with the
+ * data: it survives a restart, goes to replicas, and so is there after a promotion. A master that joins a Cluster later needs it
+ * loaded again, unless `redis-cli --cluster add-node` brings it.
+ *
+ * @throws {KitError} a server refused: it is older than Redis 7, or the user may not.
+ */
+export const loadPopIf = async (redis: RedisLike): Promise<void> => {
+  await withContext(redis, async ({ client }) => {
+    const nodes = mastersOf(client);
+    await Promise.all(
+      nodes.map((node) =>
+        node.call("FUNCTION", "LOAD", "REPLACE", popIfLibrary).catch((error: unknown) => {
+          throw isReplyError(error) ? serverError(error, "FUNCTION LOAD") : error;
+        }),
+      ),
+    );
+  });
+};
