@@ -10,7 +10,7 @@ import { fixtureOf, named, permanentKeys } from "./harness.js";
 const redis = useRedis(vitest, { permanentKeys });
 
 // An index has no inbox, and needs no command for one; every other package has.
-const ofInbox = ["+ping", "+publish", "+subscribe"];
+const ofInbox = ["+ping", "+publish", "+subscribe", "+unsubscribe"];
 describeDescriptor(descriptor, { ...user, grants: (mode) => [...user.grants(mode), ...ofInbox] }, redis);
 
 describe("kit inspect", () => {
