@@ -11,7 +11,7 @@ const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
 
 // A chat has no inbox, and needs no command for one; most other packages have.
-const ofInbox = ["+ping", "+publish", "+subscribe"];
+const ofInbox = ["+ping", "+publish", "+subscribe", "+unsubscribe"];
 describeDescriptor(descriptor, { ...user, grants: (mode) => [...user.grants(mode), ...ofInbox] }, redis);
 
 const connection = async () => {

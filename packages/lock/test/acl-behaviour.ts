@@ -41,13 +41,13 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await lock.acquire(name, { leaseMs: 300, renew: false });
       const fourth = await enqueue(lock, name);
       await (await fourth.promise).release();
+      const hasLeft = () =>
+        eventually(async () => expect(String(await server.call("INFO", "commandstats"))).toContain("unsubscribe"));
       if (mode === "single") {
         const held = await lock.acquire(name);
         const away = await enqueue(lock, name);
         await server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-        await eventually(async () =>
-          expect(String(await server.call("INFO", "commandstats"))).toContain("unsubscribe"),
-        );
+        await hasLeft();
         await held.release();
         await (await away.promise).release();
       }

@@ -14,7 +14,8 @@ const locator = { country: (address: string) => (address.startsWith("192.0.2.") 
 
 // Exact in Redis: the sums of a commit and its position are stored together.
 await job.run(dailyCountry({ locator }));
-for (const [field, count] of [...(await job.results("country"))].sort()) console.log(field, count);
+const sums = [...(await job.results("country"))].sort(([one], [other]) => (one < other ? -1 : 1));
+for (const [field, count] of sums) console.log(field, count);
 // prints: 2026-03-01 DE 2
 // prints: 2026-03-01 unknown 1
 // prints: unreadable 1

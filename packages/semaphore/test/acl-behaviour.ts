@@ -48,12 +48,12 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await lapse(bench.db, bench.keysOf(name).permits);
       await group.acquire({ tenant: "c", weight: 4, leaseMs: 300 });
       let alone = await plain.acquire();
+      const hasLeft = () =>
+        eventually(async () => expect(String(await server.call("INFO", "commandstats"))).toContain("unsubscribe"));
       if (mode === "single") {
         const away = await enqueue(plain);
         await server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-        await eventually(async () =>
-          expect(String(await server.call("INFO", "commandstats"))).toContain("unsubscribe"),
-        );
+        await hasLeft();
         await alone.release();
         alone = await away.promise;
       }
