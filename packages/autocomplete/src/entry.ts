@@ -72,7 +72,7 @@ export const checkFolded = (id: string, folded: Folded): Folded => {
 };
 
 /** @throws {TypeError | RangeError} it is no weight. */
-export const checkWeight = (weight: number | undefined): string =>
+const checkWeight = (weight: number | undefined): string =>
   weight === undefined ? "" : String(integerOption("weight", weight, 0, mostWeight));
 
 /** An entry that can be stored. */

@@ -32,7 +32,7 @@ export const matchedStarts = ({ fold, starts }: Folded, query: string): number[]
   starts.filter((start) => fold.startsWith(query, start));
 
 /** @internal JSON that somebody else wrote there is no reason to fail. */
-export const parsePayload = <Payload>(payload: string | undefined): Payload | undefined => {
+const parsePayload = <Payload>(payload: string | undefined): Payload | undefined => {
   if (payload === undefined) return undefined;
   try {
     return JSON.parse(payload) as Payload;

@@ -3,7 +3,7 @@ import { type FoldOptions, foldVersion } from "./fold/index.js";
 import type { Match } from "./words.js";
 
 /** How an object works on its client. */
-export interface ClientOptions {
+interface ClientOptions {
   /**
    * What all keys begin with.
    *
@@ -25,7 +25,7 @@ export interface ClientOptions {
 }
 
 /** What decides whether a query matches a text. */
-export interface MatchOptions extends FoldOptions {
+interface MatchOptions extends FoldOptions {
   /**
    * `"word-start"`: a query may begin at any word of a text, and go on over the words behind it. `"phrase"`: only at the
    * beginning of the text; a fraction of the memory for names of several words.

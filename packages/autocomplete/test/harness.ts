@@ -18,9 +18,9 @@ export const name = "guild";
 
 type Named<Options> = Options & { readonly name?: string };
 /** Options of an index. */
-export type IndexWith = Named<PrefixIndexOptions>;
+type IndexWith = Named<PrefixIndexOptions>;
 /** Options of a contact book. */
-export type BookWith = Named<ContactBookOptions>;
+type BookWith = Named<ContactBookOptions>;
 
 /** What a test needs of its server. */
 export interface Fixture {

@@ -187,7 +187,7 @@ export interface ShipperTerms {
   readonly dropSilentMs: number | undefined;
 }
 
-export const defaultLimitBytes = 268_435_456;
+const defaultLimitBytes = 268_435_456;
 
 /** A consumer's name as keys and records have it: without spaces. */
 export const consumerName = (name: string): string => {

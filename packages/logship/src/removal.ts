@@ -5,7 +5,7 @@ import type { Hub } from "./hub.js";
 import * as scripts from "./scripts/index.js";
 
 /** HGETALL replies a list or an object, as the client maps replies. */
-export const pairs = (reply: unknown): Map<string, string> => {
+const pairs = (reply: unknown): Map<string, string> => {
   if (!Array.isArray(reply)) return new Map(Object.entries(reply as Record<string, string>));
   const flat = reply.map(String);
   return new Map(Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index]!, flat[2 * index + 1]!]));

@@ -25,7 +25,7 @@ import { type LogshipKeys, logshipKeys } from "../src/keys.js";
 export const name = "web";
 
 /** What another process is to do, and where it dies. */
-export interface MortalTask {
+interface MortalTask {
   readonly options: object;
   readonly name?: string;
   readonly files?: readonly string[];

@@ -65,10 +65,7 @@ export class FenceSource {
 /** How many characters of a member of `leases` are its fence. */
 export const fenceWidth = 12;
 
-/** How a job stands in lists of work. */
-export const entryOf = (id: string, priority: number): string => (priority === 0 ? id : `!${String(priority)}!${id}`);
-
-/** The id and priority of an entry. */
+/** The id and priority of an entry: the id alone, or `!priority!id`. */
 export const partsOf = (entry: string): { readonly id: string; readonly priority: number } => {
   if (!entry.startsWith("!")) return { id: entry, priority: 0 };
   const end = entry.indexOf("!", 1);

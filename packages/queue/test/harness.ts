@@ -22,7 +22,7 @@ export const permanentKeys: readonly string[] = [
   ),
 ];
 
-export type MadeWith = QueueOptions & { readonly name?: string };
+type MadeWith = QueueOptions & { readonly name?: string };
 
 /** What handlers saw, in order. */
 export class Runs {

@@ -68,7 +68,7 @@ const addToSum = (to: Moments, value: number, compensation: number): void => {
 const names = ["count", "mean", "m2", "min", "max", "sum", "compensation"] as const;
 
 /** A number as the scripts write it: Lua's C library and JavaScript have other words for infinity. */
-export const numberText = (value: number): string =>
+const numberText = (value: number): string =>
   value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
 
 const numberOf = (text: string | undefined): number =>

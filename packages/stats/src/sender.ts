@@ -28,7 +28,7 @@ export interface SenderEvents {
 }
 
 /** How long the server remembers the last batch of a writer. A batch may be sent again for half of that. */
-export const ledgerMs = 600_000;
+const ledgerMs = 600_000;
 const resendMs = ledgerMs / 2;
 
 /** On a single server so many series go into one call, unless their operands are more than this. */

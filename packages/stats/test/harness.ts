@@ -68,7 +68,7 @@ export const drops = (stats: Stats): Partial<Record<DropReason, number>> => {
 };
 
 /** Another process that counts on command, and can be killed. */
-export class StatsPeer extends Peer {
+class StatsPeer extends Peer {
   constructor(args: readonly string[], aheadMs: number) {
     const program = new URL("programs/peer.mjs", import.meta.url);
     const shift = new URL(`programs/shifted-clock.mjs?${String(aheadMs)}`, import.meta.url);

@@ -14,7 +14,7 @@ const libraryKiB = 15;
 const exceptionsKiB = {
   "@kit/autocomplete": 20,
   "@kit/chat": 30,
-  "@kit/logship": 30,
+  "@kit/logship": 31,
   "@kit/queue": 30,
   "@kit/stats": 25,
   "@kit/testing": null,

@@ -12,7 +12,7 @@ export interface AutocompleteSetup {
 }
 
 /** What a search box shows of one name. */
-export interface Shown {
+interface Shown {
   readonly id: string;
   readonly text: string;
 }
