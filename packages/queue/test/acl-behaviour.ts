@@ -73,6 +73,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
         // Of core, for replies.
         "publish",
         "subscribe",
+        "unsubscribe",
         "set",
         "del",
         "hlen",

@@ -1,0 +1,45 @@
+import { connect } from "@kit/core";
+import { createQueue } from "@kit/queue";
+import { sendMail, SmtpSink } from "./support/smtp.js";
+
+type Jobs = { sold: (sale: { seller: string; item: string; euros: number }) => void };
+const redis = await connect();
+const server = await SmtpSink.start(); // your mail server
+const mails = createQueue<Jobs>(redis, "mails", {
+  maxAttempts: 3,
+  backoff: { firstMs: 20, jitter: 0 },
+  timeoutMs: 30_000,
+});
+
+const worker = mails.work(
+  {
+    // A worker that dies after sending sends again: the id in the mail is what makes a repeat recognisable.
+    sold: ({ id, data: { seller, item, euros }, signal }) =>
+      sendMail(server.port, { id, to: seller, text: `Sold: ${item} for ${String(euros)} euros` }, signal),
+  },
+  { concurrency: 10 },
+);
+worker.on("completed", () => console.log("sent"));
+worker.on("failed", ({ job, error }) => console.log(`attempt ${String(job.attempt)}: ${String(error)}`));
+
+const done = new Promise((resolve) => worker.once("completed", resolve));
+server.refuseNext = 1;
+await mails.add("sold", { seller: "ann@example.org", item: "a lamp", euros: 12 });
+await done;
+// prints: attempt 1: Error: 451 try again later
+// prints: sent
+
+const dead = new Promise((resolve) => worker.once("dead", resolve));
+server.refuseNext = 3;
+await mails.add("sold", { seller: "bob@example.org", item: "a chair", euros: 30 });
+await dead;
+// prints: attempt 1: Error: 451 try again later
+// prints: attempt 2: Error: 451 try again later
+// prints: attempt 3: Error: 451 try again later
+
+const [letter] = await mails.deadLetters();
+console.log(letter?.name, JSON.stringify(letter?.data)); // prints: sold {"seller":"bob@example.org","item":"a chair","euros":30}
+console.log(server.mails.length); // prints: 1
+await mails.close();
+await server.close();
+await redis.close();

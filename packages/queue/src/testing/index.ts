@@ -1,0 +1,124 @@
+import { isDeepStrictEqual } from "node:util";
+import type { RedisLike } from "@kit/core";
+import { Deadline, integerOption, withContext } from "@kit/core/toolkit";
+import type { AnyJobs, Handlers, JobTypes } from "../handlers.js";
+import { queueKeys } from "../keys.js";
+import { decodePayload, parseBlob } from "../payload.js";
+import type { Queue } from "../queue.js";
+import type { Turn, Worker } from "../worker.js";
+
+/** A job that a queue has, whatever its state. */
+export interface AddedJob {
+  readonly id: string;
+  readonly name: string;
+  readonly data: unknown;
+  readonly priority: number;
+  readonly maxAttempts: number;
+}
+
+/** Where a queue is. */
+export interface QueueAddress {
+  readonly queue: string;
+  /** @default "kit" */
+  readonly prefix?: string | undefined;
+}
+
+const deadlineMs = 5_000;
+
+/** All jobs that a queue has now: ready, delayed, active and dead ones, in no particular order. For small queues, in tests. */
+export const addedJobs = async (redis: RedisLike, { queue, prefix = "kit" }: QueueAddress): Promise<AddedJob[]> => {
+  const { jobs } = queueKeys(prefix, queue);
+  const raw = await withContext(redis, ({ executor }) =>
+    executor.run("HGETALL", [jobs], {
+      what: "Reading the jobs of a queue",
+      mutates: false,
+      idempotent: true,
+      bytes: true,
+      deadline: Deadline.in(deadlineMs),
+    }),
+  );
+  // ioredis makes an object of it.
+  return Object.entries(raw as Readonly<Record<string, Buffer>>).map(([id, blob]) => {
+    const stored = parseBlob(blob);
+    const { name, priority, maxAttempts } = stored.header;
+    return { id, name, data: decodePayload(blob, stored), priority, maxAttempts };
+  });
+};
+
+/**
+ * Resolves with the job of this name and data that a queue has.
+ *
+ * @param data compared as JSON leaves it; without it any data will do.
+ * @throws {Error} there is none, or there are several.
+ *
+ * @example
+ * await expectAdded(redis, { queue: "mail" }, "email", { to: "ann@example.org" });
+ */
+export const expectAdded = async (
+  redis: RedisLike,
+  address: QueueAddress,
+  name: string,
+  ...data: readonly [data?: unknown]
+): Promise<AddedJob> => {
+  const jobs = (await addedJobs(redis, address)).filter((job) => job.name === name);
+  const found = data.length === 0 ? jobs : jobs.filter((job) => isDeepStrictEqual(plain(job.data), plain(data[0])));
+  const [job] = found;
+  if (job && found.length === 1) return job;
+  const wanted = `${JSON.stringify(name)} job${data.length === 0 ? "" : " with this data"}`;
+  throw new Error(
+    `Expected one ${wanted} in queue ${JSON.stringify(address.queue)}, found ${String(found.length)} among ${String(jobs.length)} of this name`,
+  );
+};
+
+const plain = (data: unknown): unknown => {
+  if (data instanceof Uint8Array) return Buffer.from(data);
+  const text = JSON.stringify(data) as string | undefined;
+  return text === undefined ? undefined : (JSON.parse(text) as unknown);
+};
+
+/** What became of the jobs. */
+export interface Drained {
+  /** Names of jobs that are done, in order. */
+  readonly completed: readonly string[];
+  /** Attempts that failed. */
+  readonly failed: readonly { readonly name: string; readonly error: unknown }[];
+}
+
+/**
+ * Runs all ready jobs of a queue, one after the other, also those that these add; resolves once none is left. Delayed ones, and
+ * failed ones that wait for their next attempt, stay.
+ *
+ * @throws {Error} it took longer than `timeoutMs` (10,000).
+ *
+ * @example
+ * await drain(queue, { email: ({ data }) => void sent.push(data.to) });
+ */
+export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs>(
+  queue: Queue<Jobs>,
+  handlers: Handlers<NoInfer<Jobs>>,
+  { timeoutMs = 10_000 }: { readonly timeoutMs?: number | undefined } = {},
+): Promise<Drained> => {
+  integerOption("timeoutMs", timeoutMs, 1);
+  const completed: string[] = [];
+  const failed: { name: string; error: unknown }[] = [];
+  const isEmpty = await new Promise<Worker | undefined>((resolve, reject) => {
+    const turn: Turn = {
+      free: () => 1 - worker.running,
+      began: () => undefined,
+      changed: () => {
+        if (worker.isQuiet && worker.running === 0) resolve(worker);
+        else worker.look();
+      },
+      closed: () => undefined,
+    };
+    const worker: Worker = queue.workInTurn(handlers, { strict: true, ack: "each" }, turn);
+    worker.on("completed", ({ job }) => completed.push(job.name));
+    worker.on("failed", ({ job, error }) => failed.push({ name: job.name, error }));
+    setTimeout(() => {
+      void worker.close({ timeoutMs: 0 });
+      reject(new Error(`The queue was not empty after ${String(timeoutMs)} ms`));
+    }, timeoutMs).unref();
+  });
+  await isEmpty?.close();
+  return { completed, failed };
+};
