@@ -155,8 +155,6 @@ export class Intake {
   /** Returns jobs to the front of the queue. Failing that, their leases end by themselves. */
   async handBack(jobs: readonly TakenJob[]): Promise<void> {
     if (jobs.length === 0) return;
-    // What goes back is there to be taken: the next look is no wait.
-    this.#isDrained = false;
     for (const job of jobs) {
       job.state = "ended";
       this.leases.release(job);

@@ -168,8 +168,8 @@ describe("row 20", () => {
 
     // One script moves it: the queue's data never shows it in neither place or in both.
     const [queue, runs] = [make(), new Runs()];
-    const id = await queue.add("job", 1, { delayMs: 200 });
-    await crashWhileMoving();
+    let id = "";
+    await crashWhileMoving(async () => void (id = await queue.add("job", 1, { delayMs: 200 })));
     work(queue, runs.handler, shortLease);
     await runs.until(1);
     expect(runs.jobs[0]!.id).toBe(id);
@@ -185,8 +185,9 @@ describe("row 20", () => {
     expect(await redis.client.llen(keys().queue("work"))).toBe(0);
 
     const [queue, runs] = [make(), new Runs()];
-    for (const data of ["first", "second"]) await queue.add("job", data, { delayMs: 100 });
-    await crashWhileMoving();
+    await crashWhileMoving(async () => {
+      for (const data of ["first", "second"]) await queue.add("job", data, { delayMs: 100 });
+    });
     work(queue, runs.handler, shortLease);
     await runs.until(2);
     expect(new Set(runs.data)).toEqual(new Set(["first", "second"]));
@@ -267,13 +268,14 @@ describe("rows 19 and 21", () => {
 });
 
 /** A worker that is cut off when its step that moves due jobs is about to be sent, or on its way. */
-async function crashWhileMoving(): Promise<void> {
+async function crashWhileMoving(add: () => Promise<void>): Promise<void> {
   const { client, gate } = await mortal();
   const queue = fixture.on(client, { deadlineMs: 200 });
   const worker = work(queue, () => new Promise(() => undefined), shortLease);
   worker.on("error", () => undefined);
   queue.on("error", () => undefined);
   await fixture.untilParked(1);
+  await add();
   gate.before = (text) => {
     if (/evalsha/i.test(text)) gate.cut();
   };
