@@ -27,9 +27,11 @@ let clockOff = 0;
 const overdueMs = () => Math.max(0, clock() - tickedAt - 2 * tickMs);
 setInterval(() => {
   const lost = overdueMs();
-  if (lost > tickMs) log("stall", { from: tickedAt, to: clock() });
-  stalled += lost;
+  const from = tickedAt;
+  // Before it is written down: that may take its time, too.
   tickedAt = clock();
+  stalled += lost;
+  if (lost > tickMs) log("stall", { from, to: tickedAt });
   const off = Math.round((Date.now() - tickedAt) / 1_000);
   if (off !== clockOff) log("jumped", { bySeconds: off });
   clockOff = off;
