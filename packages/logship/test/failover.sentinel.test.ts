@@ -4,14 +4,19 @@ import { Readable } from "node:stream";
 import { eventually, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { inStep } from "@tooling/vitest/helpers";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 /** A master dies while files are processed, shipped and received; another takes its place. */
 describe("a failover under Sentinel", () => {
   const redis = useRedis(vitest, { mode: "sentinel", permanentKeys: ["*"] });
   const fixture = fixtureOf(redis);
+  const replicasOf = (master: { readonly port: number }) =>
+    [...redis.server.nodes, ...redis.server.replicas].filter(({ port }) => port !== master.port);
   const failOver = async (): Promise<void> => {
     const before = await redis.server.master();
+    // A replica may have joined without being sent anything yet; from now on it lacks the last writes at most.
+    await inStep(before, replicasOf(before));
     await before.kill();
     await eventually(async () => expect((await redis.server.master()).port).not.toBe(before.port), {
       timeoutMs: 30_000,
@@ -70,8 +75,7 @@ describe("a failover under Sentinel", () => {
     const source = async function* (): AsyncGenerator<string> {
       yield textOf(lines.slice(0, 1_000));
       await eventually(async () => expect((await shipper.status())!.files[0]!.chunks).toBeGreaterThan(2));
-      // All that was confirmed has reached the replicas: a stream cannot be read again.
-      await eventually(async () => expect(await fixture.db.call("WAIT", "2", "1000")).toBe(2));
+      // Nothing is written now, so all that was confirmed reaches the replicas: a stream cannot be read again.
       await failOver();
       yield textOf(lines.slice(1_000));
     };
