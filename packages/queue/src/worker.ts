@@ -78,6 +78,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #queueName: string;
   #buffer: TakenJob[] = [];
   #isStarting = false;
+  /** Jobs are being handed back that must not be held when the suspect runs. */
+  #handingBack = 0;
   readonly #running = new Set<TakenJob>();
   /** How long handlers take on average; undefined before the first one has ended. */
   #averageMs: number | undefined;
@@ -252,9 +254,18 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         if (jobs.length === 1) this.#isCareful = false;
         this.#buffer.push(job);
       }
-    if (returned.length > 0) void this.#intake.handBack(returned);
+    if (returned.length > 0) void this.#part(returned);
     this.#start();
     if (this.#buffer.length > 0) this.#watchHoard();
+  }
+
+  /** If the suspect takes the process with it, the others must not be charged: nothing starts before they are back. */
+  async #part(others: readonly TakenJob[]): Promise<void> {
+    this.#handingBack++;
+    await this.#intake.handBack(others);
+    this.#handingBack--;
+    this.#start();
+    this.#intake.schedule();
   }
 
   #handBack(jobs: readonly TakenJob[]): Promise<void> {
@@ -265,7 +276,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   /** Runs what is at hand, as far as handlers are free. */
   #start(): void {
     const { concurrency, ackEach } = this.#settings;
-    if (this.#isStarting) return;
+    if (this.#isStarting || this.#handingBack > 0) return;
     this.#isStarting = true;
     let next = 0;
     while (next < this.#buffer.length) {
@@ -273,6 +284,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       if (this.#turn?.free(this) === 0) break;
       const job = this.#buffer[next++];
       if (job?.state === "held") this.#run(job);
+      else if (this.#suspect === job) this.#suspect = undefined;
     }
     this.#isStarting = false;
     if (next > 0) this.#buffer.splice(0, next);
