@@ -18,8 +18,8 @@ const changes = async (): Promise<number> =>
 const marksOf = async (guild: string): Promise<string[]> =>
   (await redis.client.zrange(classicKeys(prefix()).guild(guild), "0", "-1")).filter((name) => name.includes("{"));
 
-describe("row 37", () => {
-  it("row 37: every keystroke fetches the whole list", async () => {
+describe("the classic contact list", () => {
+  it("every keystroke fetches the whole list", async () => {
     const book = fixture.book();
     for (let number = 0; number < CONTACTS_KEPT; number++) {
       await addContact(redis.client, "ada", `contact ${number}`, prefix());
@@ -37,7 +37,7 @@ describe("row 37", () => {
   });
 });
 
-describe("row 38", () => {
+describe("the classic completion between two marks", () => {
   let index: PrefixIndex;
   beforeEach(() => {
     index = fixture.index();
@@ -50,13 +50,13 @@ describe("row 38", () => {
     completeMember(client, "guild", text, prefix());
   const ours = async (text: string): Promise<string[]> => texts(await index.suggest(text));
 
-  it("row 38: the example of the book is completed alike", async () => {
+  it("the example of the book is completed alike", async () => {
     await join("abc", "abcd", "abcz", "abcx", "abcy", "abci", "abcj", "abd");
     const completed = ["abc", "abcd", "abci", "abcj", "abcx", "abcy", "abcz"];
     expect([await classic("abc"), await ours("abc")]).toEqual([completed, completed]);
   });
 
-  it("row 38: a read writes", async () => {
+  it("a read writes", async () => {
     await join("bob", "carol");
     const before = await changes();
     await classic("b");
@@ -66,7 +66,7 @@ describe("row 38", () => {
     expect((await changes()) - between).toBe(0);
   });
 
-  it("row 38: only the letters a to z are known", async () => {
+  it("only the letters a to z are known", async () => {
     await join("Bob", "été", "~tilde", "x{y", "九");
     // A capital is not found; one beyond z comes along with others; a brace makes a name vanish.
     expect([await classic("bob"), await classic("é"), await classic("x")]).toEqual([[], ["~tilde", "été"], []]);
@@ -78,7 +78,7 @@ describe("row 38", () => {
     ]);
   });
 
-  it("row 38: no match gives wrong names, or the whole guild", async () => {
+  it("no match gives wrong names, or the whole guild", async () => {
     await join("bob", "carol", "dave");
     expect([await classic("a"), await classic("B"), await classic("b9")]).toEqual([
       ["bob", "carol", "dave"],
@@ -90,7 +90,7 @@ describe("row 38", () => {
     expect(await ours("B")).toEqual(["bob"]);
   });
 
-  it("row 38: a crash leaves marks for ever", async () => {
+  it("a crash leaves marks for ever", async () => {
     await join("bob", "carol");
     const client = redis.connect();
     Object.assign(client, { watch: () => Promise.reject(new Error("the process died")) });
@@ -108,7 +108,7 @@ describe("row 38", () => {
     expect(await index.inspect()).toMatchObject({ items: 2, rows: 2 });
   });
 
-  it("row 38: the marks of others take places in the answer", async () => {
+  it("the marks of others take places in the answer", async () => {
     const members = Array.from({ length: 12 }, (_, at) => `bo${String.fromCharCode(97 + at)}`);
     await join(...members);
     const client = redis.connect();
@@ -118,7 +118,7 @@ describe("row 38", () => {
     expect(await ours("bo")).toEqual(members.slice(0, 10));
   });
 
-  it("row 38: readers make each other try again", async () => {
+  it("readers make each other try again", async () => {
     await join("bob", "carol");
     const clients = Array.from({ length: 8 }, () => redis.connect());
     const each = 15;

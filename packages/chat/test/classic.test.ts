@@ -59,8 +59,8 @@ const mortalChat = async (): Promise<{ chat: Chat; gate: Gate }> => {
   return { chat, gate };
 };
 
-describe("row 22", () => {
-  it("row 22: a recipient that crashes with a message has lost it", async () => {
+describe("the classic mailbox", () => {
+  it("a recipient that crashes with a message has lost it", async () => {
     await mail(redis.client, "bob", "ann", "one", prefix());
     await popMail(redis.client, "bob", prefix());
     expect(await popMail(redis.client, "bob", prefix())).toBeNull();
@@ -72,7 +72,7 @@ describe("row 22", () => {
     expect(again).toMatchObject({ body: "one", deliveries: 2 });
   });
 
-  it("row 22: a sender cannot tell a recipient that reads everything from one that was never here", async () => {
+  it("a sender cannot tell a recipient that reads everything from one that was never here", async () => {
     const before = await lookIntoMailbox(redis.client, "bob", prefix());
     await mail(redis.client, "bob", "ann", "one", prefix());
     await popMail(redis.client, "bob", prefix());
@@ -86,8 +86,8 @@ describe("row 22", () => {
   });
 });
 
-describe("row 23", () => {
-  it("row 23: a sender that crashes under the lock closes the chat for ever", async () => {
+describe("the classic group chat", () => {
+  it("a sender that crashes under the lock closes the chat for ever", async () => {
     await classicChat("bob");
     const { client, gate } = await mortal();
     await gate.crashAt(/zadd/i, sendChatMessage(client, room, "bob", "two", classic()));
@@ -99,7 +99,7 @@ describe("row 23", () => {
     expect(await chat.send(room, { from: "ann", body: "three" })).toMatchObject({ seq: 1 });
   });
 
-  it("row 23: with a lock that ends, a slow sender's message comes behind a reader that is past it", async () => {
+  it("with a lock that ends, a slow sender's message comes behind a reader that is past it", async () => {
     await classicChat("bob");
     const { client, gate } = await mortal();
     const held = gate.hold(/zadd/i);
@@ -126,7 +126,7 @@ describe("row 23", () => {
     expect((await drain(chat, "bob")).messages).toMatchObject([{ seq: 2, body: "slow" }]);
   });
 
-  it("row 23: a fetch acknowledges before anybody has the messages", async () => {
+  it("a fetch acknowledges before anybody has the messages", async () => {
     await classicChat("bob");
     await fetched("bob");
     expect(await fetched("bob")).toEqual([]);
@@ -137,7 +137,7 @@ describe("row 23", () => {
     expect(seqsOf(await chat.fetch("bob"))).toEqual([1]);
   });
 
-  it("row 23: a crash in a fetch leaves two positions of one member", async () => {
+  it("a crash in a fetch leaves two positions of one member", async () => {
     await classicChat("bob");
     const { client, gate } = await mortal();
     await gate.crashAt(/zremrangebyscore/i, fetched("bob", client));
@@ -157,7 +157,7 @@ describe("row 23", () => {
     expect(await both()).toEqual(["1", "1"]);
   });
 
-  it("row 23: of two fetches at a time the slower one moves the position back", async () => {
+  it("of two fetches at a time the slower one moves the position back", async () => {
     await classicChat("bob");
     const { client, gate } = await mortal();
     const held = gate.hold(/zadd/i);
@@ -182,7 +182,7 @@ describe("row 23", () => {
     expect(await positionOf(chat, "bob")).toBe(2);
   });
 
-  it("row 23: a fetch makes a member again of somebody who left", async () => {
+  it("a fetch makes a member again of somebody who left", async () => {
     await classicChat("bob");
     const { client, gate } = await mortal();
     const held = gate.hold(/zadd/i);
@@ -201,7 +201,7 @@ describe("row 23", () => {
     expect(await positionOf(chat, "bob")).toBeUndefined();
   });
 
-  it("row 23: it trims by a minimum that somebody is below by then", async () => {
+  it("it trims by a minimum that somebody is below by then", async () => {
     await classicChat("bob");
     await fetched("ann");
     const { client, gate } = await mortal();
@@ -226,7 +226,7 @@ describe("row 23", () => {
     expect(seqsOf(await chat.fetch("carl"))).toEqual([1]);
   });
 
-  it("row 23: one member that never fetches stops all trimming, be it the sender itself", async () => {
+  it("one member that never fetches stops all trimming, be it the sender itself", async () => {
     await classicChat("bob");
     for (const text of upTo(30)) await send(String(text));
     await fetched("bob");
@@ -245,7 +245,7 @@ describe("row 23", () => {
     expect(await removed).toEqual({ chat: "strict", member: "idle" });
   });
 
-  it("row 23: somebody who joins while the last one leaves never sees a message", async () => {
+  it("somebody who joins while the last one leaves never sees a message", async () => {
     await classicChat();
     await send("two");
     const { client, gate } = await mortal();
@@ -271,7 +271,7 @@ describe("row 23", () => {
     expect(seqsOf(await chat.fetch("carl"))).toEqual([3]);
   });
 
-  it("row 23: leaving crashes when the last others leave meanwhile", async () => {
+  it("leaving crashes when the last others leave meanwhile", async () => {
     await classicChat("bob");
     const { client, gate } = await mortal();
     const held = gate.hold(/zrange/i);
@@ -286,7 +286,7 @@ describe("row 23", () => {
     expect((await chat.inspect(room)).members).toBe(0);
   });
 
-  it("row 23: joining what does not exist is an error of the server, or makes a ghost", async () => {
+  it("joining what does not exist is an error of the server, or makes a ghost", async () => {
     expect(await rejection(joinClassicChat(redis.client, room, "carl", prefix()))).toMatchObject({
       message: expect.stringMatching(/float/) as string,
     });
@@ -298,7 +298,7 @@ describe("row 23", () => {
     expect(error).toMatchObject({ code: "KIT_CHAT_UNKNOWN", chat: room });
   });
 
-  it("row 23: creating again resets every position, and changes the caller's list", async () => {
+  it("creating again resets every position, and changes the caller's list", async () => {
     const recipients = ["bob"];
     await createClassicChat(redis.client, "ann", recipients, "one", room, classic());
     expect(recipients).toEqual(["bob", "ann"]);
@@ -316,7 +316,7 @@ describe("row 23", () => {
     expect((await chat.inspect(room)).members).toBe(2);
   });
 
-  it("row 23: a crash between a chat and its first message leaves one that nobody can join", async () => {
+  it("a crash between a chat and its first message leaves one that nobody can join", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/setnx/i, createClassicChat(client, "ann", ["bob"], "one", room, classic()));
     expect(await redis.client.zcard(keys().chatMembers(room))).toBe(2);
@@ -326,7 +326,7 @@ describe("row 23", () => {
     expect(await chat.join(room, "carl")).toEqual({ position: 0 });
   });
 
-  it("row 23: names meet: that of a chat and a number given out, or the counter", async () => {
+  it("names meet: that of a chat and a number given out, or the counter", async () => {
     await createClassicChat(redis.client, "ann", ["bob"], "first", "1", classic());
     const given = await createClassicChat(redis.client, "eve", ["dan"], "second", undefined, classic());
     expect(given).toBe("1");
@@ -343,7 +343,7 @@ describe("row 23", () => {
     for (const name of names) expect((await chat.history(name)).messages).toMatchObject([{ body: name }]);
   });
 
-  it("row 23: anybody sends anything to a chat that is gone, stamped with any time", async () => {
+  it("anybody sends anything to a chat that is gone, stamped with any time", async () => {
     const late = { ...classic(), now: () => 0 };
     await sendChatMessage(redis.client, "gone", "stranger", "x".repeat(1_000_000), late);
     expect(await redis.client.exists(keys().chatMessages("gone"), keys().chatIds("gone"))).toBe(2);
@@ -361,7 +361,7 @@ describe("row 23", () => {
     expect((await chat.send(room, { from: "ann", body: "x" })).at).toBeGreaterThanOrEqual((seconds! - 1) * 1_000);
   });
 
-  it("row 23: a member that was away gets everything in one reply, and no news look like news", async () => {
+  it("a member that was away gets everything in one reply, and no news look like news", async () => {
     await classicChat("bob");
     for (const text of upTo(600)) await send(String(text));
     expect(await fetched("bob")).toHaveLength(601);

@@ -64,8 +64,8 @@ const crashInHandler = async (): Promise<void> => {
   await gate[Symbol.asyncDispose]().catch(() => undefined);
 };
 
-describe("row 17", () => {
-  it("row 17: a crash after the pop loses the job", async () => {
+describe("the classic queue", () => {
+  it("a crash after the pop loses the job", async () => {
     const { client, gate } = await mortal();
     await sendEmailViaQueue(redis.client, { to: "ann" }, right().prefix);
     await processEmailOnce(
@@ -87,7 +87,7 @@ describe("row 17", () => {
     expect(runs.jobs[0]).toMatchObject({ id, data: { to: "ann" }, crashes: 1, attempt: 1 });
   });
 
-  it("row 17: a failed send is dropped, never tried again", async () => {
+  it("a failed send is dropped, never tried again", async () => {
     const told: string[] = [];
     await sendEmailViaQueue(redis.client, { to: "ann" }, right().prefix);
     const failing = (): Promise<never> => Promise.reject(new Error("busy"));
@@ -107,8 +107,8 @@ describe("row 17", () => {
   });
 });
 
-describe("row 18", () => {
-  it("row 18: a job whose name is unknown vanishes", async () => {
+describe("the classic callbacks", () => {
+  it("a job whose name is unknown vanishes", async () => {
     const told: string[] = [];
     await enqueue(redis.client, "work", "nobody", [1], right().prefix);
     await workOnQueuesOnce(redis.client, ["work"], {}, { ...right(), log: (text) => told.push(text) });
@@ -120,7 +120,7 @@ describe("row 18", () => {
     await eventually(async () => expect(await queue.deadLetters()).toMatchObject([{ id, name: "nobody", data: [1] }]));
   });
 
-  it("row 18: a callback that throws ends the worker, and its job is gone", async () => {
+  it("a callback that throws ends the worker, and its job is gone", async () => {
     await enqueue(redis.client, "work", "job", ["bad"], right().prefix);
     const callbacks = {
       job: (data: unknown) => {
@@ -144,7 +144,7 @@ describe("row 18", () => {
     expect(await queue.deadLetters()).toMatchObject([{ data: "bad", error: { message: "broken" } }]);
   });
 
-  it("row 18: a delayed job carries four values where the worker unpacks two", async () => {
+  it("a delayed job carries four values where the worker unpacks two", async () => {
     await executeLater(redis.client, "work", "job", ["now"], 0, right());
     expect(await rejection(workOnQueuesOnce(redis.client, ["work"], { job: () => undefined }, right()))).toMatchObject({
       message: "too many values to unpack: 4",
@@ -159,8 +159,8 @@ describe("row 18", () => {
   });
 });
 
-describe("row 20", () => {
-  it("row 20: a crash between taking a delayed job out and pushing it loses the job", async () => {
+describe("the classic delayed jobs", () => {
+  it("a crash between taking a delayed job out and pushing it loses the job", async () => {
     const { client, gate } = await mortal();
     await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
     await gate.crashAt(/rpush/i, moveDueOnce(client, right()));
@@ -175,7 +175,7 @@ describe("row 20", () => {
     expect(runs.jobs[0]!.id).toBe(id);
   });
 
-  it("row 20: a crash while the lock of the first one is held stops all delayed jobs", async () => {
+  it("a crash while the lock of the first one is held stops all delayed jobs", async () => {
     const { client, gate } = await mortal();
     await executeLater(redis.client, "work", "job", ["first"], 1, { ...right(), now: () => 0 });
     await executeLater(redis.client, "work", "job", ["second"], 2, { ...right(), now: () => 0 });
@@ -193,7 +193,7 @@ describe("row 20", () => {
     expect(new Set(runs.data)).toEqual(new Set(["first", "second"]));
   });
 
-  it("row 20: what is due goes by the clients' clocks", async () => {
+  it("what is due goes by the clients' clocks", async () => {
     await executeLater(redis.client, "work", "job", [], hourMs, right());
     expect(await moveDueOnce(redis.connect(), { ...right(), now: () => Date.now() + 2 * hourMs })).toBe(true);
 
@@ -208,7 +208,7 @@ describe("row 20", () => {
     expect((await fixture.counts()).delayed).toBe(1);
   });
 
-  it("row 20: seven round trips a move, and a query each 10 ms while idle", async () => {
+  it("seven round trips a move, and a query each 10 ms while idle", async () => {
     const { client, gate } = await mortal();
     await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
     expect(await moveDueOnce(client, right())).toBe(true);
@@ -231,8 +231,8 @@ describe("row 20", () => {
   });
 });
 
-describe("rows 19 and 21", () => {
-  it("row 21: what was popped when due is lost with the client", async () => {
+describe("the classic priorities and the pop when due", () => {
+  it("what was popped when due is lost with the client", async () => {
     const { client, gate } = await mortal();
     await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
     expect(await popDue(client, right())).toContain("work");
@@ -248,7 +248,7 @@ describe("rows 19 and 21", () => {
     expect(runs.jobs[0]).toMatchObject({ id, crashes: 1 });
   });
 
-  it("row 19: while the first list has work, the others get none; the number of priorities is fixed", async () => {
+  it("while the first list has work, the others get none; the number of priorities is fixed", async () => {
     const ran: unknown[] = [];
     const callbacks = { job: (data: unknown) => void ran.push(data) };
     await enqueue(redis.client, "low", "job", ["low"], right().prefix);
