@@ -9,6 +9,12 @@ import { KitError } from "@kit/core";
  */
 export type AutocompleteErrorCode = "KIT_AUTOCOMPLETE_ENTRY" | "KIT_AUTOCOMPLETE_REBUILD" | "KIT_AUTOCOMPLETE_DAMAGED";
 
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    autocomplete: AutocompleteErrorCode;
+  }
+}
+
 /**
  * Why an entry cannot be stored.
  *

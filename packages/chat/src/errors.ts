@@ -7,6 +7,7 @@ import { KitError } from "@kit/core";
  * - `KIT_CHAT_NOT_MEMBER`: the user is not a member of the chat
  * - `KIT_CHAT_TOO_LARGE`: a body is larger than the chat, or this object, allows
  * - `KIT_CHAT_FULL`: the chat holds as many unread messages as it may, and refuses more
+ * - `KIT_CHAT_BUSY`: as many calls of this process as may wait, wait already
  * - `KIT_CHAT_ACK_BEYOND`: a sequence was acknowledged that has not been sent
  * - `KIT_CHAT_FORKED`: the acknowledged message is not the one that the server has under its sequence
  */
@@ -15,8 +16,15 @@ export type ChatErrorCode =
   | "KIT_CHAT_NOT_MEMBER"
   | "KIT_CHAT_TOO_LARGE"
   | "KIT_CHAT_FULL"
+  | "KIT_CHAT_BUSY"
   | "KIT_CHAT_ACK_BEYOND"
   | "KIT_CHAT_FORKED";
+
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    chat: ChatErrorCode;
+  }
+}
 
 const shown = (name: string): string => JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 

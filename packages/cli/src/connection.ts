@@ -1,7 +1,5 @@
 import { connect, type Connection } from "@kit/core";
 import type { Command } from "commander";
-import { strangerOf } from "./doctor/reachability.js";
-import { exitCodes, Failure } from "./exit-codes.js";
 import { givenUrl } from "./target.js";
 
 /** What every command that speaks to a Redis is given. */
@@ -20,7 +18,6 @@ export const targetOptions = (command: Command): Command =>
 /**
  * Runs something with a connection, and closes that.
  *
- * @throws {Failure} something else than Redis listens there.
  * @throws {KitError} what `connect()` throws.
  */
 export const withConnection = async (
@@ -29,10 +26,7 @@ export const withConnection = async (
   run: (redis: Connection, url: string) => Promise<void>,
 ): Promise<void> => {
   const url = givenUrl(target.url);
-  const redis = await connect({ url, connectionName }).catch(async (error: unknown) => {
-    const stranger = await strangerOf(error, url);
-    throw stranger === undefined ? error : new Failure(stranger, exitCodes.noConnection);
-  });
+  const redis = await connect({ url, connectionName });
   try {
     await run(redis, url);
   } finally {

@@ -17,7 +17,9 @@ export type { Connection, ConnectOptions } from "./connect/connect.js";
 export type { Health } from "./connect/health.js";
 export type {
   Keyspace,
+  CoreErrorCode,
   KitErrorCode,
+  KitErrorCodes,
   RedisArgument,
   RedisLike,
   RetryOptions,

@@ -163,7 +163,7 @@ describe("script errors", () => {
     if (!login) await strike((...command) => server.call(...command));
     const error = await rejection(write.run(client, { key: "kit:t:{x}:lease" }, {}));
     expect(error).toMatchObject({ name: "KitError", ...expected });
-    expect(error.message).toContain("test.write of kit:t:{x}:lease failed: ");
+    expect(error.message).toContain('test.write of "x" failed: ');
     expect(error.cause).toMatchObject({ name: "ReplyError" });
   });
 

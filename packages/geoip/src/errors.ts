@@ -18,6 +18,12 @@ export type GeoIpErrorCode =
   | "KIT_GEOIP_STALE"
   | "KIT_GEOIP_NOT_LOADED";
 
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    geoip: GeoIpErrorCode;
+  }
+}
+
 /** Where in the input something is wrong. */
 export interface ImportPosition {
   readonly file: string;

@@ -110,7 +110,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   ): Promise<BeatReply<scripts.Held>> {
     const { deadlineMs } = this.settings;
     const args = { shared: this.shared, aliveMs, inbox, tokens: waiters.map(({ token }) => token) };
-    return scripts.beat.run(this.context, this.#keysOf(name), args, { deadlineMs });
+    return scripts.beat.run(this.context, this.#keysOf(name), args, { deadlineMs, operation: "lock.acquire" });
   }
 }
 

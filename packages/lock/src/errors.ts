@@ -10,6 +10,12 @@ import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing"
  */
 export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL";
 
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    lock: LockErrorCode;
+  }
+}
+
 /**
  * The lock could not be had within `waitMs`: another held it, as far as is known; with a `cause`, Redis could not be asked at
  * the end (a connection that is gone is known at once, a server that is silent by the next sign of life, within eight

@@ -30,6 +30,10 @@ export interface LockEvents {
   readonly acquired: readonly [event: { name: string; fencingToken: string; waitedMs: number }];
   /** An acquire was queued behind `position` others and the holder. */
   readonly waiting: readonly [event: { name: string; position: number; holder: string | undefined }];
+  /** An acquire without `waitMs` has waited for half a minute. Once for each, within five seconds of that. */
+  readonly stillWaiting: readonly [
+    event: { name: string; position: number; holder: string | undefined; waitedMs: number },
+  ];
   /** The server had forgotten a waiter (lost data, or a grant that ran out unheard): it was queued again, at the end. */
   readonly requeued: readonly [event: { name: string }];
   /** A lease was given back. */
@@ -79,6 +83,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
       acquired: ({ name, fencingToken }, waitedMs) => this.emit("acquired", { name, fencingToken, waitedMs }),
       queued: (name, { position, owner }) => this.emit("waiting", { name, position, holder: owner?.holder }),
       requeued: (name) => this.emit("requeued", { name }),
+      stillWaiting: (name, position, { owner }, waitedMs) =>
+        this.emit("stillWaiting", { name, position, holder: owner?.holder, waitedMs }),
       released: ({ name, fencingToken }) => this.emit("released", { name, fencingToken }),
       lost: ({ name, fencingToken }, reason) => this.emit("lost", { name, fencingToken, reason }),
     });

@@ -55,7 +55,7 @@ const recorded = (lock: Lock): object[] =>
   recordTold(
     redis,
     lock as Parameters<typeof recordTold>[1],
-    ["acquired", "waiting", "requeued", "released", "lost", "error"],
+    ["acquired", "waiting", "stillWaiting", "requeued", "released", "lost", "error"],
     ["kit:lock.acquire", "kit:lock.release"],
   );
 

@@ -30,7 +30,7 @@ describe("errors of the CommonJS and the ESM copy", () => {
     }
     class Own extends core.KitError {}
     expect(lost.some((error) => error instanceof Own)).toBe(false);
-    expect(new Own("OWN", "mine") instanceof core.KitError).toBe(true);
+    expect(new Own("KIT_SERVER", "mine") instanceof core.KitError).toBe(true);
     for (const other of [undefined, null, "text", {}, new Error("plain")])
       expect(other instanceof core.KitError).toBe(false);
   });

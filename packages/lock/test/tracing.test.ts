@@ -53,7 +53,7 @@ describe("events of the lock", () => {
   it("tell the story of a lock in order", async () => {
     const lock = bench.make();
     const story: unknown[] = [];
-    for (const event of ["acquired", "waiting", "requeued", "released", "lost", "error"] as const)
+    for (const event of ["acquired", "waiting", "stillWaiting", "requeued", "released", "lost", "error"] as const)
       lock.on(event, (...facts: readonly unknown[]) => story.push([event, ...facts]));
     const first = await lock.acquire(name, { holder: "first" });
     const waiting = lock.acquire(name);

@@ -32,6 +32,12 @@ export type LogshipErrorCode =
   | "KIT_LOGSHIP_BUSY"
   | "KIT_LOGSHIP_RESULT";
 
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    logship: LogshipErrorCode;
+  }
+}
+
 /** What happened to shipping, receiving or processing; `code` says which. */
 export class LogshipError extends KitError {
   override name = "LogshipError";

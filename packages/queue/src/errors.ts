@@ -18,6 +18,12 @@ export type QueueErrorCode =
   | "KIT_JOB_TIMEOUT"
   | "KIT_JOB_UNRECOVERABLE";
 
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    queue: QueueErrorCode;
+  }
+}
+
 const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
 /** What was to be added cannot be stored. Nothing was added. */

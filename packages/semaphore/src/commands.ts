@@ -148,7 +148,8 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     const { permits, permitsPerTenant = "" } = this.#limits;
     const claims = waiters.map(({ token, terms }) => claimOf(token, terms));
     const args = { shared: this.shared, aliveMs, limit: permits, perTenant: permitsPerTenant, inbox, claims };
-    const reply = await scripts.beat.run(this.context, this.#keys, args, { deadlineMs });
+    const options = { deadlineMs, operation: "semaphore.acquire" };
+    const reply = await scripts.beat.run(this.context, this.#keys, args, options);
     this.#events.limits(reply);
     return reply;
   }

@@ -12,6 +12,12 @@ import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing"
 export type SemaphoreErrorCode =
   "KIT_SEMAPHORE_TIMEOUT" | "KIT_SEMAPHORE_QUEUE_FULL" | "KIT_SEMAPHORE_WEIGHT" | "KIT_PERMIT_LOST";
 
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    semaphore: SemaphoreErrorCode;
+  }
+}
+
 /** What an answer showed of a semaphore. */
 interface SeenUse {
   readonly permits: number;

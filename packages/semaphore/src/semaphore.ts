@@ -30,6 +30,8 @@ export interface SemaphoreEvents {
   readonly acquired: readonly [event: { weight: number; tenant: string | null; waitedMs: number }];
   /** An acquire was queued behind `position` others (in a group: of its tenant). */
   readonly waiting: readonly [event: { position: number; used: number; permits: number }];
+  /** An acquire without `waitMs` has waited for half a minute. Once for each, within five seconds of that. */
+  readonly stillWaiting: readonly [event: { position: number; used: number; permits: number; waitedMs: number }];
   /**
    * The server did not know a waiter any more (lost data, a grant that ran out unheard, or limits below its weight): it
    * asks again, and stands at the end.
@@ -109,6 +111,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
       acquired: ({ weight, tenant }, waitedMs) => this.emit("acquired", { weight, tenant, waitedMs }),
       queued: (_name, { position, used, permits }) => this.emit("waiting", { position, used, permits }),
       requeued: () => this.emit("requeued"),
+      stillWaiting: (_name, position, { used, permits }, waitedMs) =>
+        this.emit("stillWaiting", { position, used, permits, waitedMs }),
       released: ({ weight, tenant }) => this.emit("released", { weight, tenant }),
       lost: ({ weight, tenant }, reason) => this.emit("lost", { weight, tenant, reason }),
     });

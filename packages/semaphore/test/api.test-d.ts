@@ -124,7 +124,12 @@ export type Pins = [
   Check<Same<SemaphoreWeightError["weight" | "most"], number>>,
   Check<Same<PermitLostError["reason"], LossReason>>,
 
-  Check<Same<keyof SemaphoreEvents, "acquired" | "waiting" | "requeued" | "released" | "lost" | "mismatch" | "error">>,
+  Check<
+    Same<
+      keyof SemaphoreEvents,
+      "acquired" | "waiting" | "stillWaiting" | "requeued" | "released" | "lost" | "mismatch" | "error"
+    >
+  >,
   Check<Same<SemaphoreEvents["mismatch"], readonly [event: { configured: Limits; stored: Limits }]>>,
   Check<Same<SemaphoreEvents["error"], readonly [error: KitError]>>,
   Check<Same<Flat<Claimant>, { readonly holder: string; readonly weight: number; readonly tenant: string | null }>>,

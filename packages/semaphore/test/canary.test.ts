@@ -37,7 +37,7 @@ const guarded = async (options: Partial<SemaphoreOptions> = {}) => {
   const told = recordTold(
     redis,
     group as Parameters<typeof recordTold>[1],
-    ["acquired", "waiting", "requeued", "released", "lost", "mismatch", "error"],
+    ["acquired", "waiting", "stillWaiting", "requeued", "released", "lost", "mismatch", "error"],
     ["kit:semaphore.acquire", "kit:semaphore.release"],
   );
   const raises = async (code: string, promise: Promise<unknown>): Promise<void> => {

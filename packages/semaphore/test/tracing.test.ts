@@ -40,7 +40,16 @@ describe("events", () => {
   it("tell the story of a group in order", async () => {
     const group = bench.make({ permits: 3, permitsPerTenant: 2 });
     const story: (readonly unknown[])[] = [];
-    for (const event of ["acquired", "waiting", "requeued", "released", "lost", "mismatch", "error"] as const)
+    for (const event of [
+      "acquired",
+      "waiting",
+      "stillWaiting",
+      "requeued",
+      "released",
+      "lost",
+      "mismatch",
+      "error",
+    ] as const)
       group.on(event, (...facts: readonly unknown[]) => story.push([event, ...facts]));
     const first = await group.acquire({ weight: 2, tenant: "a" });
     const waiting = group.acquire({ tenant: "a" });

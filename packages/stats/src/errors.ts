@@ -9,6 +9,12 @@ import { KitError } from "@kit/core";
  */
 export type StatsErrorCode = "KIT_STATS_OVERFLOW" | "KIT_STATS_TIME" | "KIT_STATS_EXPIRED";
 
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    stats: StatsErrorCode;
+  }
+}
+
 /** A counter would pass 2^53 − 1, the last integer that JavaScript and Lua hold exactly. Nothing was added. */
 export class CounterOverflowError extends KitError {
   override name = "CounterOverflowError";

@@ -15,7 +15,7 @@ import { keysWithoutExpiry } from "./keys-without-expiry.js";
 import { memory } from "./memory.js";
 import { permissions } from "./permissions.js";
 import { persistence } from "./persistence.js";
-import { reachability, strangerOf, unreachable } from "./reachability.js";
+import { reachability, unreachable } from "./reachability.js";
 import { replication } from "./replication.js";
 import { roundTrip } from "./round-trip.js";
 import { scriptLimits } from "./script-limits.js";
@@ -109,7 +109,7 @@ export const examine = async (
     server = await openServer(examined, over.signal);
   } catch (error) {
     if (KitError.is(error) && error.code === "KIT_TARGET") throw error;
-    say(reachability.id, [unreachable(error, await strangerOf(error, url))]);
+    say(reachability.id, [unreachable(error)]);
   }
   try {
     for (const check of [...checks, ...packages.flatMap((one) => (one.checks ?? []).map(checkOf))])

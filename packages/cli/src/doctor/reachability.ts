@@ -1,4 +1,3 @@
-import { connect as connectPlain } from "node:net";
 import { KitError } from "@kit/core";
 import type { Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
@@ -37,6 +36,7 @@ const reasonOf = (error: unknown): string => {
 };
 
 const fixes: readonly (readonly [RegExp, string])[] = [
+  [/a wrong port/, "Correct the port, or the scheme: rediss: where the server speaks TLS, redis: where it does not."],
   [
     /EADDRNOTAVAIL|Cannot assign requested address/,
     "This machine has no port left: somebody opens a connection per call. Make one client, and share it.",
@@ -54,43 +54,8 @@ const fixes: readonly (readonly [RegExp, string])[] = [
   [/max number of clients/, "The server has no connection left: raise maxclients, or close what is not used."],
 ];
 
-const askMs = 500;
-
-/** The first that comes back for a PING in the clear; empty when nothing does. */
-const firstWordAt = (host: string, port: number): Promise<string> =>
-  new Promise((resolve) => {
-    const socket = connectPlain({ host, port, timeout: askMs }, () => socket.write("PING\r\n"));
-    socket.once("data", (data) => {
-      resolve(data.toString("latin1"));
-      socket.destroy();
-    });
-    socket.once("timeout", () => socket.destroy());
-    socket.on("error", () => undefined);
-    socket.once("close", () => resolve(""));
-  });
-
-/** What is at a single server's address if it is no Redis, by what the connection ended with. */
-export const strangerOf = async (error: unknown, url: string): Promise<string | undefined> => {
-  const scheme = /^rediss?(?=:)/i.exec(url)?.[0].toLowerCase();
-  if (!scheme || !KitError.is(error) || error.code !== "KIT_UNAVAILABLE") return undefined;
-  const { message = "" } = (error.cause ?? {}) as Told;
-  const [, host = "", port = ""] = /^No Redis at (\S+):(\d+) after /.exec(error.message) ?? [];
-  const isForeign = /Unknown RESP type|Protocol error, got/.test(message);
-  if (port === "" || !(isForeign || /Connection is closed|EPIPE|ECONNRESET/.test(message))) return undefined;
-  // An HTTP server closes the connection, too: which of the two the client sees first is chance.
-  if (isForeign || /^[^+-]/.test(await firstWordAt(host, Number(port))))
-    return `something answers at ${host}:${port}, but not as Redis does; a wrong port?`;
-  const mixedUp = scheme === "redis" ? "with TLS (rediss:)" : "without TLS (redis:)";
-  return `something listens at ${host}:${port}, but closes each connection at once; a wrong port, or one ${mixedUp}?`;
-};
-
 /** Why there is no connection, and what to do. */
-export const unreachable = (error: unknown, stranger?: string): Finding => {
-  if (stranger !== undefined)
-    return problem(
-      stranger,
-      "Correct the port, or the scheme: rediss: where the server speaks TLS, redis: where it does not.",
-    );
+export const unreachable = (error: unknown): Finding => {
   const reason = reasonOf(error);
   const [, fix = "See that the server runs, and that a firewall lets this machine through."] =
     fixes.find(([pattern]) => pattern.test(reason)) ?? [];

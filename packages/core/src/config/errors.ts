@@ -1,4 +1,4 @@
-import { KitError } from "../index.js";
+import { type CoreErrorCode, KitError } from "../index.js";
 import type { ConfigVersion } from "./scripts.js";
 
 /**
@@ -10,8 +10,7 @@ import type { ConfigVersion } from "./scripts.js";
  * - `KIT_CONFIG_LOST`: the server lost writes that this process has seen
  * - `KIT_COMPONENT_REFUSED`: the connection that an entry describes cannot be had
  */
-export type ConfigErrorCode =
-  "KIT_CONFIG_MISSING" | "KIT_CONFIG_INVALID" | "KIT_CONFIG_CONFLICT" | "KIT_CONFIG_LOST" | "KIT_COMPONENT_REFUSED";
+export type ConfigErrorCode = Extract<CoreErrorCode, `KIT_CONFIG_${string}` | `KIT_COMPONENT_${string}`>;
 
 /** Names may hold anything; in a message they must not break a line or drive a terminal. */
 const shown = (text: string): string => JSON.stringify(text);

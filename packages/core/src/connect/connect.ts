@@ -22,6 +22,7 @@ import {
   replyOf,
   safeCause,
   serverError,
+  withCaller,
   reconnectMs,
   integerOption,
   optionsObject,
@@ -32,6 +33,7 @@ import {
   attach,
   type ClientContext,
 } from "../kernel/index.js";
+import { strangerAt } from "./stranger.js";
 import { addressText, defaultAddress, parseAddress, type Target } from "./address.js";
 
 /** How to connect. */
@@ -163,7 +165,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   // Held until close(), so that a script run on it finds the executor standing.
   const context = attach(client);
   try {
-    await firstReady(client, addressText(parsed), deadlineMs, deadline, signal);
+    await firstReady(client, parsed, deadlineMs, deadline, signal);
     if (!asksItself && settings.enableReadyCheck === undefined)
       (client as NodeClient).options.enableReadyCheck = await untilLoaded(
         context,
@@ -175,7 +177,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   } catch (error) {
     context.detach();
     end();
-    throw error;
+    throw withCaller(error);
   }
   let isEnded = false;
   const endNow = (): void => {
@@ -273,13 +275,15 @@ const untilLoaded = async (
 
 const firstReady = (
   client: RedisLike,
-  address: string,
+  target: Target,
   deadlineMs: number,
   deadline: Deadline,
   signal: AbortSignal | undefined,
 ): Promise<void> =>
   new Promise((resolve, reject) => {
+    const address = addressText(target);
     let lastError: unknown;
+    let stranger: string | undefined;
     let stopAsking: (() => void) | undefined;
     let isSettled = false;
     const settle = (outcome: () => void): void => {
@@ -299,13 +303,19 @@ const firstReady = (
       const isVague = aftermath.test(String((origin as Error | undefined)?.message));
       if (lastError === undefined && isVague && !stopAsking) stopAsking = askOneNode(client, onError);
       if (lastError === undefined || !isVague) lastError = origin;
+      // Why no connection came about; what a closed one is called after that tells nothing.
+      if (lastError === origin && target.kind === "single" && !target.settings.sentinels)
+        void strangerAt(target.settings, origin).then((found) => {
+          if (String(origin) === String(lastError)) stranger = found;
+        });
       if (isFinal(lastError)) settle(() => reject(finalError(lastError, address)));
     };
     const cancelDeadline = atDeadline(deadline, () =>
       settle(() => {
         const seconds = (deadlineMs / 1_000).toFixed(1);
         const reason = lastError === undefined ? "no answer" : reasonOf(lastError);
-        const message = `No Redis at ${address} after ${seconds} s (${reason}). Is it running?`;
+        const what = `No Redis at ${address} after ${seconds} s`;
+        const message = stranger === undefined ? `${what} (${reason}). Is it running?` : `${what}: ${stranger}`;
         reject(new KitUnavailableError(message, address, lastError === undefined ? undefined : safeCause(lastError)));
       }),
     );

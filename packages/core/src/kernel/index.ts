@@ -16,6 +16,7 @@ export {
   replyOf,
   safeCause,
   serverError,
+  withCaller,
 } from "./base/errors.js";
 export { keyspace, slotOf } from "./base/keyspace.js";
 export { booleanOption, integerOption, optionsObject, signalOption, textOption } from "./base/options.js";
@@ -37,7 +38,7 @@ export { lowerBoundMs } from "./context/clock.js";
 export { attach, ClientContext, withContext } from "./context/context.js";
 export { defineScript } from "./script/script.js";
 
-export type { KitErrorCode } from "./base/errors.js";
+export type { CoreErrorCode, KitErrorCode, KitErrorCodes } from "./base/errors.js";
 export type { Keyspace } from "./base/keyspace.js";
 export type { RetryOptions } from "./base/retry.js";
 export type { Address, NodeClient, RedisArgument, RedisLike } from "./connection/client.js";

@@ -1,5 +1,5 @@
 import type { KitError } from "../index.js";
-import { lowerBoundMs, type ScheduledLease } from "../toolkit/index.js";
+import { lowerBoundMs, type ScheduledLease, withCaller } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import { leaseMsOption, type LeaseTerms } from "./options.js";
 
@@ -121,12 +121,12 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
     return this.terms.holder;
   }
 
-  /** Milliseconds for which it is lowerBoundMs still held, by our own clock; 0 once it is lost or released. */
+  /** Milliseconds for which it is certainly held, by our own clock; 0 once it is lost or released. */
   get remainingMs(): number {
     return this.#state === "held" ? Math.max(0, this.deadlineAt - performance.now()) : 0;
   }
 
-  /** Whether it is lowerBoundMs still held at this instant. Asks the clock, not Redis. */
+  /** Whether it is certainly held at this instant. Asks the clock, not Redis. */
   get isHeld(): boolean {
     return this.remainingMs > 0;
   }
@@ -141,7 +141,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   }
 
   /**
-   * Throws unless the lease is lowerBoundMs still held at this instant. To be called right before what must not be done twice,
+   * Throws unless the lease is certainly held at this instant. To be called right before what must not be done twice,
    * above all after anything that may have stalled the process.
    *
    * @throws {LockLostError | PermitLostError} it is lost, or has been released or handed over.
@@ -149,7 +149,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   assertHeld(): void {
     if (this.#state === "held" && performance.now() >= this.deadlineAt) this.lapse();
     if (this.#state === "held") return;
-    throw this.#loss ?? this.#keeper.lossOf(this, this.#state === "lost" ? "expired" : this.#state);
+    throw withCaller(this.#loss ?? this.#keeper.lossOf(this, this.#state === "lost" ? "expired" : this.#state));
   }
 
   /**

@@ -1,5 +1,5 @@
 import { KitClosedError, KitError } from "../index.js";
-import { Deadline, newToken, lowerBoundMs, traced } from "../toolkit/index.js";
+import { Deadline, newToken, lowerBoundMs, traced, withCaller } from "../toolkit/index.js";
 import { firstTermMs, type LeasingCommands, type NotGranted, type Seen } from "./commands.js";
 import { FormerPlaces } from "./former.js";
 import { Holding, type HoldingEvents, type LeaseMaker } from "./holding.js";
@@ -56,7 +56,7 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
       throw error;
     }
     const outcome = await lease.release().catch(() => undefined);
-    if (outcome === "not-held") throw lease.loss ?? this.#holding.lossOf(lease, "expired");
+    if (outcome === "not-held") throw withCaller(lease.loss ?? this.#holding.lossOf(lease, "expired"));
     return result;
   }
 
@@ -191,6 +191,7 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
   readonly #waitingEvents: WaitingEvents<Terms, S> = {
     queued: (name, reply) => this.#events.queued(name, reply),
     requeued: (name) => this.#events.requeued(name),
+    stillWaiting: (name, position, seen, waitedMs) => this.#events.stillWaiting(name, position, seen, waitedMs),
     left: (name, place, terms) => {
       place.listen((payload) => {
         const isGrant = payload.startsWith("granted\t");

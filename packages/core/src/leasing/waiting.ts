@@ -32,6 +32,8 @@ const openingPollMs = 500;
 const watchStepMs = 5;
 const watchStepsMs = 100;
 const maxBatch = 500;
+/** Whoever waits without an end is told of once, after so long: nothing else would show that nothing goes on. */
+const stillWaitingMs = 30_000;
 /** A grant that is nearly over when its message arrives is not worth taking: the server is asked instead. */
 const leastGrantMs = 5;
 
@@ -39,6 +41,8 @@ const leastGrantMs = 5;
 export interface WaitingEvents<Terms, S extends Seen> {
   readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
+  /** One that has no end of its own has waited for {@link stillWaitingMs}, and is behind `position` others. */
+  readonly stillWaiting: (name: string, position: number, seen: S, waitedMs: number) => void;
   /** Its waiter has what it wanted, or gave up. */
   readonly left: (name: string, place: Place, terms: Terms) => void;
   /** Nobody of this process waits for it any more. */
@@ -82,6 +86,8 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
   isQueued = true;
   readonly #waiters: Waiters<Terms, S, L>;
   readonly #deadline: Deadline;
+  readonly #startedAt = performance.now();
+  #isToldOf = false;
   #seen: S;
   #isSettled = false;
   #isWithdrawn = false;
@@ -117,6 +123,15 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
   /** Where it stands, as the server just said. */
   saw(seen: S): void {
     this.#seen = seen;
+  }
+
+  /** The same, of one that has been waiting. */
+  sawAgain(position: number, seen: S): void {
+    this.saw(seen);
+    const waitedMs = performance.now() - this.#startedAt;
+    if (this.#isToldOf || this.#deadline.at < Infinity || waitedMs < stillWaitingMs) return;
+    this.#isToldOf = true;
+    this.#waiters.events.stillWaiting(this.#waiters.name, position, seen, waitedMs);
   }
 
   grant(proof: string, grantedMs: number, deadlineAt: number): void {
@@ -397,7 +412,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
         const state = reply.states[index] ?? "unknown";
         if (state === "unknown") waiter.requeue();
         else if (typeof state === "number") {
-          waiter.saw(reply);
+          waiter.sawAgain(state, reply);
           first = Math.min(first, state);
         } else waiter.grant(state.proof, state.msLeft, sentAt + lowerBoundMs(state.msLeft));
       }

@@ -20,6 +20,7 @@ export {
   optionsObject,
   pause,
   serverError,
+  withCaller,
   signalOption,
   slotOf,
   textOption,

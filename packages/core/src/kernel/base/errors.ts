@@ -21,7 +21,7 @@ import type { RedisArgument } from "../connection/client.js";
  * - `KIT_TARGET`: an address for `connect()` cannot be understood
  * - `KIT_SERVER`: any other error of the server
  */
-export type KitErrorCode =
+export type CoreErrorCode =
   | "KIT_UNAVAILABLE"
   | "KIT_UNKNOWN_OUTCOME"
   | "KIT_KEY_TYPE"
@@ -38,7 +38,24 @@ export type KitErrorCode =
   | "KIT_CLOSED"
   | "KIT_NAME"
   | "KIT_TARGET"
-  | "KIT_SERVER";
+  | "KIT_SERVER"
+  // Of `@kit/core/config`, which says what they mean.
+  | "KIT_CONFIG_MISSING"
+  | "KIT_CONFIG_INVALID"
+  | "KIT_CONFIG_CONFLICT"
+  | "KIT_CONFIG_LOST"
+  | "KIT_COMPONENT_REFUSED";
+
+/**
+ * The codes of all packages that a program imports: each adds its own, so that comparing with a code that none of them has
+ * does not compile. `declare module "@kit/core" { interface KitErrorCodes { yours: "YOURS_A" | "YOURS_B" } }` adds codes.
+ */
+export interface KitErrorCodes {
+  core: CoreErrorCode;
+}
+
+/** A code of any package that the program imports. */
+export type KitErrorCode = KitErrorCodes[keyof KitErrorCodes];
 
 // Shared by all installed copies of this package.
 const brand = Symbol.for("kit.error");
@@ -52,11 +69,11 @@ export class KitError extends Error {
   static readonly brand: string = "KitError";
   override name = "KitError";
   /** What happened, stable across versions; packages add their own codes. */
-  readonly code: string;
+  readonly code: KitErrorCode;
   /** Whether the same call may succeed later without any change by the caller. */
   readonly retryable: boolean;
 
-  constructor(code: string, message: string, options: { cause?: unknown; retryable?: boolean } = {}) {
+  constructor(code: KitErrorCode, message: string, options: { cause?: unknown; retryable?: boolean } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.retryable = options.retryable ?? false;
@@ -153,6 +170,23 @@ export class KitClosedError extends KitError {
 }
 
 /**
+ * Lets the stack of an error of ours end where its call was made: it may have been made by a timer or a socket, of which a
+ * caller knows nothing. To be called in the `catch` of an async function that awaited the work, on the way out.
+ */
+export const withCaller = (error: unknown): unknown => {
+  if (!KitError.is(error)) return error;
+  const here: { stack?: string } = {};
+  Error.captureStackTrace(here, withCaller);
+  const { stack } = error;
+  const frames = (here.stack ?? "").split("\n").slice(1);
+  if (stack === undefined || frames.length === 0) return error;
+  // It may know a part of the way already.
+  const known = frames.map((frame) => stack.indexOf(frame)).filter((at) => at >= 0);
+  error.stack = [stack.slice(0, Math.min(...known, stack.length)).trimEnd(), ...frames].join("\n");
+  return error;
+};
+
+/**
  * A copy of `error` that is safe to log. ioredis hangs the command with its arguments on reply errors (passwords and
  * payloads among them), and the server quotes arguments of unknown commands.
  */
@@ -177,7 +211,7 @@ export const reasonOf = (error: unknown): string => {
   return cause.code ?? cause.message.replace(/\.$/, "");
 };
 
-const serverCodes: readonly (readonly [RegExp, KitErrorCode, string, boolean])[] = [
+const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[] = [
   [/^OOM\b/, "KIT_SERVER_FULL", "the server is at its memory limit (maxmemory)", true],
   [/^READONLY\b/, "KIT_READONLY", "the server is a read-only replica", true],
   [/^(LOADING|MASTERDOWN)\b/, "KIT_LOADING", "the server is not serving its data yet", true],

@@ -12,7 +12,10 @@ const plain = /^[\w.-]{1,512}$/;
 const escapeName = (name: string): string => {
   if (typeof name === "string" && plain.test(name)) return name;
   if (typeof name !== "string" || name.length === 0)
-    throw new KitError("KIT_NAME", `A name must be text of 1 to ${String(longestNameBytes)} bytes, got ${typeof name}`);
+    throw new KitError(
+      "KIT_NAME",
+      `A name must be text of 1 to ${String(longestNameBytes)} bytes, got ${name === "" ? "an empty string" : typeof name}`,
+    );
   if (name.length > longestNameBytes || Buffer.byteLength(name) > longestNameBytes)
     throw new KitError("KIT_NAME", `A name may have at most ${String(longestNameBytes)} bytes in UTF-8`);
   // Half a surrogate pair becomes U+FFFD on the wire: two names would become one key.
@@ -53,6 +56,15 @@ export const checkPrefix = (prefix: string): string => {
   if (/[{}\s\p{C}]/u.test(prefix))
     throw new RangeError("Expected `prefix` to have no braces, white space or control characters");
   return prefix;
+};
+
+/** What a key is of, as its owner knows it: `"item:42"` for `kit:lock:{item%3A42}:lease`; a key without a hash tag itself. */
+export const subjectOf = (key: string): string => {
+  const tag = /\{([^}]+)\}/.exec(key)?.[1];
+  if (tag === undefined) return key;
+  return JSON.stringify(
+    tag.replace(/%([0-9A-F]{2})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16))),
+  );
 };
 
 const crcTable = Uint16Array.from({ length: 256 }, (_, byte) => {

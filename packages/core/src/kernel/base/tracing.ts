@@ -1,4 +1,5 @@
 import { channel, tracingChannel, type TracingChannel } from "node:diagnostics_channel";
+import { withCaller } from "./errors.js";
 
 type Names = Set<string>;
 
@@ -24,11 +25,15 @@ const open = (name: string): TracingChannel<object, object> => {
 /**
  * Runs `operation` inside the diagnostics channel `kit:<name>`, whose `start`, `end`, `asyncStart`, `asyncEnd` and
  * `error` events carry `context()`. What that gives goes to traces and logs: names and figures, never contents or
- * proofs. Costs one look-up while nobody listens.
+ * proofs. Costs one look-up while nobody listens. The stack of an error leads to whoever awaits the operation.
  */
-export const traced = <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
+export const traced = async <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
   const found = channels.get(name) ?? open(name);
-  return found.hasSubscribers ? found.tracePromise(operation, context()) : operation();
+  try {
+    return await (found.hasSubscribers ? found.tracePromise(operation, context()) : operation());
+  } catch (error) {
+    throw withCaller(error);
+  }
 };
 
 /**

@@ -8,7 +8,7 @@ import {
 } from "../connection/client.js";
 import { ServerClock } from "./clock.js";
 import { Deadline } from "../base/deadline.js";
-import { isForbidden, isReplyError, KitClosedError, serverError } from "../base/errors.js";
+import { isForbidden, isReplyError, KitClosedError, serverError, withCaller } from "../base/errors.js";
 import { CommandExecutor } from "../execution/executor.js";
 import { Inbox } from "./inbox.js";
 import { checkPrefix, slotOf } from "../base/keyspace.js";
@@ -195,6 +195,8 @@ export const withContext = async <T>(
   const context = attach(redis);
   try {
     return await operation(context);
+  } catch (error) {
+    throw withCaller(error);
   } finally {
     context.detach();
   }

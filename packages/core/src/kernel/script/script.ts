@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { RedisArgument, RedisLike } from "../connection/client.js";
 import { Deadline } from "../base/deadline.js";
 import { isReplyError, KitKeyTypeError, replyOf, safeCause, serverError } from "../base/errors.js";
+import { subjectOf } from "../base/keyspace.js";
 import { type Call, CommandExecutor } from "../execution/executor.js";
 import { ClientContext, withContext } from "../context/context.js";
 
@@ -59,6 +60,12 @@ export interface RunOptions {
   readonly signal?: AbortSignal | undefined;
   /** The operation id that an unknown outcome reports. */
   readonly op?: string | undefined;
+  /**
+   * What the caller asked for, for messages.
+   *
+   * @default the script's name
+   */
+  readonly operation?: string | undefined;
   /** Asked each time before it is sent (it may have waited for a connection, or a reply was lost); false ends the call. */
   readonly isWanted?: (() => boolean) | undefined;
 }
@@ -120,14 +127,14 @@ class ScriptCall implements Call {
   maybeSent = false;
   /** The script's text or its hash, the number of keys, the keys, the arguments. */
   readonly operands: RedisArgument[];
-  readonly #name: string;
+  readonly #operation: string;
 
   constructor(
     facts: { readonly name: string; readonly readonly: boolean; readonly idempotent: boolean; readonly bytes: boolean },
     operands: RedisArgument[],
-    { deadlineMs = defaultDeadlineMs, signal, op, isWanted }: RunOptions,
+    { deadlineMs = defaultDeadlineMs, signal, op, operation = facts.name, isWanted }: RunOptions,
   ) {
-    this.#name = facts.name;
+    this.#operation = operation;
     this.operands = operands;
     this.mutates = !facts.readonly;
     this.idempotent = facts.idempotent;
@@ -144,7 +151,7 @@ class ScriptCall implements Call {
 
   get what(): string {
     const [key] = this.keys;
-    return key === undefined ? this.#name : `${this.#name} of ${key}`;
+    return key === undefined ? this.#operation : `${this.#operation} of ${subjectOf(key)}`;
   }
 }
 

@@ -1,0 +1,105 @@
+import { connect, defineScript, type KitError } from "@kit/core";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { closedPort, rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { benchOf, enqueue, next } from "./harness.js";
+
+const redis = useRedis(vitest);
+const bench = benchOf(redis);
+const name = "item:42";
+
+/** Calls as a user does, from a function whose name the stack must show. */
+const buyerOf = (call: () => Promise<unknown>): Promise<Error> => {
+  const theBuyersOwnFunction = async (): Promise<void> => {
+    await call();
+  };
+  return rejection(theBuyersOwnFunction()) as Promise<Error>;
+};
+
+const home = /at (async )?theBuyersOwnFunction .*errors\.test\.ts/;
+
+describe("the stack of an error leads to the caller", () => {
+  it("of connect(), where nobody listens", async () => {
+    const url = `redis://127.0.0.1:${String(await closedPort())}`;
+    expect((await buyerOf(() => connect({ url, deadlineMs: 100 }))).stack).toMatch(home);
+  });
+
+  it("of a wait that times out", async () => {
+    const lock = bench.make();
+    await lock.acquire(name);
+    expect((await buyerOf(() => lock.acquire(name, { waitMs: 20 }))).stack).toMatch(home);
+  });
+
+  it("of a lease that was lost, for each who hears of it, once", async () => {
+    const lock = bench.make();
+    const lease = await lock.acquire(name);
+    await bench.db.del(bench.keysOf(name).lease);
+    for (const call of [() => lease.extend(), async () => lease.assertHeld()]) {
+      const { stack = "" } = await buyerOf(call);
+      expect(stack).toMatch(home);
+      expect(stack.split("theBuyersOwnFunction")).toHaveLength(2);
+    }
+    const using = lock.using(name, () => bench.db.del(bench.keysOf(name).lease));
+    expect((await buyerOf(() => using)).stack).toMatch(home);
+  });
+
+  it("of a server that is silent, and of scripts of the caller's own", async () => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
+    redis.defer(() => client.disconnect());
+    const lock = bench.on(client, { deadlineMs: 100 });
+    const script = defineScript({ name: "own.ping", source: "return 1", keys: [], args: [], reply: Number });
+    proxy.down.hole = true;
+    const unavailable = await buyerOf(() => lock.inspect(name));
+    expect(unavailable.stack).toMatch(home);
+    expect((await buyerOf(() => script.run(client, {}, {}, { deadlineMs: 100 }))).stack).toMatch(home);
+  });
+});
+
+describe("what an error says", () => {
+  it("names the lock as its user does, not its key", async () => {
+    const lock = bench.make();
+    await bench.db.rpush(bench.keysOf(name).lease, "not ours");
+    await bench.db.expire(bench.keysOf(name).lease, 60);
+    const error = (await rejection(lock.acquire(name))) as KitError;
+    expect(error.message).toMatch(/^lock\.acquire of "item:42" failed: /);
+  });
+
+  it("names the call that was made, also where a sign of life failed", async () => {
+    const lock = bench.make();
+    await lock.acquire(name);
+    const waiter = await enqueue(lock, name);
+    await bench.db.del(bench.keysOf(name).queue);
+    await bench.db.set(bench.keysOf(name).queue, "not ours", "EX", 60);
+    await bench.db.client("KILL", "TYPE", "normal", "SKIPME", "yes");
+    expect(((await rejection(waiter.promise)) as KitError).message).toMatch(/^lock\.acquire of "item:42" failed: /);
+  });
+});
+
+describe("a wait without an end", () => {
+  it("is told of once, after half a minute", async () => {
+    const lock = bench.make();
+    await bench.make().acquire(name, { renew: false, leaseMs: 600_000, holder: "the other" });
+    const told: unknown[] = [];
+    lock.on("stillWaiting", (event) => told.push(event));
+    const abort = new AbortController();
+    const endless = lock.acquire(name, { signal: abort.signal }).catch(() => undefined);
+    const bounded = lock.acquire(name, { waitMs: 300_000, signal: abort.signal }).catch(() => undefined);
+    await Promise.all([next(lock, "waiting"), next(lock, "waiting")]);
+    const now = performance.now.bind(performance);
+    const spy = vitest.vi.spyOn(performance, "now").mockImplementation(() => now() + 30_000);
+    try {
+      for (let round = 0; round < 2; round++) {
+        await bench.db.client("KILL", "TYPE", "normal", "SKIPME", "yes");
+        await eventually(() =>
+          expect(told).toEqual([{ name, position: 0, holder: "the other", waitedMs: expect.any(Number) as number }]),
+        );
+      }
+    } finally {
+      spy.mockRestore();
+      abort.abort();
+    }
+    await Promise.all([endless, bounded]);
+  });
+});
