@@ -18,7 +18,6 @@ export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUE
 export class LockTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockTimeoutError";
-  override name = "LockTimeoutError";
   /** The lock's name. */
   readonly resource: string;
   /** Who held it when the server was last asked. */
@@ -50,7 +49,6 @@ export class LockTimeoutError extends KitError {
 export class LockLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockLostError";
-  override name = "LockLostError";
   /** The lock's name. */
   readonly resource: string;
   readonly reason: LossReason;
@@ -68,7 +66,6 @@ export class LockLostError extends KitError {
 export class LockQueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockQueueFullError";
-  override name = "LockQueueFullError";
   /** The lock's name. */
   readonly resource: string;
   readonly maxWaiters: number;

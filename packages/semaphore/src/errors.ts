@@ -28,7 +28,6 @@ interface SeenUse {
 export class SemaphoreTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreTimeoutError";
-  override name = "SemaphoreTimeoutError";
   /** The semaphore's name. */
   readonly resource: string;
   /** Whose room it was; undefined outside of groups. */
@@ -70,7 +69,6 @@ export class SemaphoreTimeoutError extends KitError {
 export class SemaphoreQueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreQueueFullError";
-  override name = "SemaphoreQueueFullError";
   /** The semaphore's name. */
   readonly resource: string;
   readonly maxWaiters: number;
@@ -88,7 +86,6 @@ export class SemaphoreQueueFullError extends KitError {
 export class SemaphoreWeightError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreWeightError";
-  override name = "SemaphoreWeightError";
   /** The semaphore's name. */
   readonly resource: string;
   readonly weight: number;
@@ -110,7 +107,6 @@ export class SemaphoreWeightError extends KitError {
 export class PermitLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "PermitLostError";
-  override name = "PermitLostError";
   /** The semaphore's name. */
   readonly resource: string;
   readonly reason: LossReason;
