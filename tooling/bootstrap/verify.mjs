@@ -1,6 +1,7 @@
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { unbrandedErrors } from "./checks/errors.mjs";
 import { brokenLinks } from "./checks/links.mjs";
 import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
@@ -38,6 +39,11 @@ const checks = {
   "manifests (sherif)": program("sherif", "--fail-on-warnings", "--ignore-rule=packages-without-package-json"),
   "unused code and dependencies (knip)": program("knip"),
   "packages as published (publint, attw, file list)": checkPackages,
+  "errors (the same class in ESM and CommonJS)": async () => {
+    // The testing package imports nothing of core.
+    const problems = await unbrandedErrors(publicPackages().filter(({ manifest }) => manifest.bin === undefined));
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
+  },
   "supply chain (lockfiles, install scripts, settings)": async () => {
     const problems = supplyProblems();
     return problems.length === 0 ? {} : { problem: problems.join("\n") };

@@ -1,5 +1,13 @@
 import { type RedisLike } from "@kit/core";
-import { Deadline, integerOption, newToken, onAbort, optionsObject, traced } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  Deadline,
+  newToken,
+  onAbort,
+  optionsObject,
+  traced,
+} from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
 import { foldPrefix } from "./fold/index.js";
@@ -192,9 +200,8 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    * Ends this object: further calls reject with KitClosedError; those under way are waited for, at most `timeoutMs`
    * (10,000). The client is not touched. Idempotent: the first call decides.
    */
-  async close(options: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
-    const { timeoutMs = 10_000 } = optionsObject("options", options, ["timeoutMs"]);
-    await this.#attached.close(integerOption("timeoutMs", timeoutMs, 0));
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#attached.close(closeTimeoutMs(options));
   }
 
   /** As `close()`. */

@@ -41,7 +41,8 @@ const faults: Readonly<Record<EntryFault, string>> = {
 
 /** An entry that cannot be stored. Nothing was written of it. */
 export class InvalidEntryError extends KitError {
-  override name = "InvalidEntryError";
+  /** @internal */
+  static override readonly brand: string = "InvalidEntryError";
   /** The entry's id; empty where that is what is wrong. */
   readonly id: string;
   readonly fault: EntryFault;
@@ -58,7 +59,8 @@ export class InvalidEntryError extends KitError {
  * as it was.
  */
 export class RebuildLostError extends KitError {
-  override name = "RebuildLostError";
+  /** @internal */
+  static override readonly brand: string = "RebuildLostError";
   /** The index's name. */
   readonly index: string;
 
@@ -74,7 +76,8 @@ export class RebuildLostError extends KitError {
 
 /** Items were found that have no record: the server dropped a key (eviction), or somebody deleted it. A rebuild heals it. */
 export class DamagedIndexError extends KitError {
-  override name = "DamagedIndexError";
+  /** @internal */
+  static override readonly brand: string = "DamagedIndexError";
   /** The index's name. */
   readonly index: string;
 

@@ -28,3 +28,4 @@ export type {
 } from "./prefix-index.js";
 export type { SessionAnswer, SuggestSession } from "./session.js";
 export type { Match } from "./words.js";
+export type { CloseOptions } from "@kit/core/toolkit";

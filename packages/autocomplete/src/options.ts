@@ -1,28 +1,16 @@
-import { integerOption, optionsObject, signalOption, textOption } from "@kit/core/toolkit";
+import {
+  choiceOption,
+  clientOptionNames,
+  type ClientOptions,
+  clientSettings,
+  type ClientSettings,
+  integerOption,
+  optionsObject,
+  signalOption,
+  textOption,
+} from "@kit/core/toolkit";
 import { type FoldOptions, foldVersion } from "./fold/index.js";
 import type { Match } from "./words.js";
-
-/** How an object works on its client. */
-interface ClientOptions {
-  /**
-   * What all keys begin with.
-   *
-   * @default "kit"
-   */
-  readonly prefix?: string | undefined;
-  /**
-   * Works on a duplicate of the client: costs a connection, and one that goes silent is then replaced.
-   *
-   * @default false
-   */
-  readonly isolate?: boolean | undefined;
-  /**
-   * Every single command settles within this many milliseconds, whatever the network does.
-   *
-   * @default 2000
-   */
-  readonly deadlineMs?: number | undefined;
-}
 
 /** What decides whether a query matches a text. */
 interface MatchOptions extends FoldOptions {
@@ -207,16 +195,8 @@ export interface Entry<Payload = unknown> {
 }
 
 export const mostWeight = 9_999_999_999_999;
-const clientNames = ["prefix", "isolate", "deadlineMs"];
 const matchNames = ["match", "marks", "locale"];
 const dayMs = 86_400_000;
-
-const choice = <T extends string>(name: string, value: T, choices: readonly T[]): T => {
-  if (choices.includes(value)) return value;
-  const wanted = choices.map((one) => `"${one}"`).join(" or ");
-  if (typeof value !== "string") throw new TypeError(`Expected \`${name}\` to be ${wanted}, got ${typeof value}`);
-  throw new RangeError(`Expected \`${name}\` to be ${wanted}`);
-};
 
 /** Only two locales fold differently: any other is the same as none. */
 const localeOption = (locale: string | undefined): string => {
@@ -232,8 +212,8 @@ export interface MatchRules {
 }
 
 const matchRules = ({ match = "word-start", marks = "fold", locale }: MatchOptions): MatchRules => ({
-  match: choice("match", match, ["phrase", "word-start"]),
-  fold: { marks: choice("marks", marks, ["fold", "keep"]), locale: localeOption(locale) },
+  match: choiceOption("match", match, ["phrase", "word-start"]),
+  fold: { marks: choiceOption("marks", marks, ["fold", "keep"]), locale: localeOption(locale) },
 });
 
 /** What is stored with a generation of an index. */
@@ -265,18 +245,6 @@ export const parseRules = (text: string): IndexRules | undefined => {
   };
 };
 
-interface ClientSettings {
-  readonly prefix: string | undefined;
-  readonly isolate: boolean | undefined;
-  readonly deadlineMs: number;
-}
-
-const clientSettings = ({ prefix, isolate, deadlineMs = 2_000 }: ClientOptions): ClientSettings => ({
-  prefix,
-  isolate,
-  deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
-});
-
 /** Checked, with every default filled in. */
 export interface IndexSettings extends ClientSettings {
   readonly rules: IndexRules;
@@ -284,7 +252,7 @@ export interface IndexSettings extends ClientSettings {
   readonly maxPayloadBytes: number;
 }
 
-const indexNames = [...clientNames, ...matchNames, "order", "rankedLength", "empty", "shards", "maxPayloadBytes"];
+const indexNames = [...clientOptionNames, ...matchNames, "order", "rankedLength", "empty", "shards", "maxPayloadBytes"];
 const payloadLimit = (bytes: number): number => integerOption("maxPayloadBytes", bytes, 0, 65_536);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
@@ -295,9 +263,9 @@ export const indexSettings = (options: PrefixIndexOptions): IndexSettings => {
     ...clientSettings(own),
     rules: {
       ...matchRules(own),
-      order: choice("order", order, ["alphabetical", "weight"]),
+      order: choiceOption("order", order, ["alphabetical", "weight"]),
       rankedLength: integerOption("rankedLength", rankedLength, 1, 8),
-      empty: choice("empty", empty, ["nothing", "top"]),
+      empty: choiceOption("empty", empty, ["nothing", "top"]),
       foldVersion,
     },
     shards: integerOption("shards", shards, 1, 64),
@@ -318,7 +286,7 @@ export interface BookSettings extends ClientSettings {
 }
 
 const bookOwn = ["ranking", "halfLifeMs", "max", "maxAgeMs", "keepMs", "maxPayloadBytes"];
-const bookNames = [...clientNames, ...matchNames, ...bookOwn];
+const bookNames = [...clientOptionNames, ...matchNames, ...bookOwn];
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const bookSettings = (options: ContactBookOptions): BookSettings => {
@@ -329,7 +297,7 @@ export const bookSettings = (options: ContactBookOptions): BookSettings => {
   return {
     ...clientSettings(own),
     rules: matchRules(own),
-    halfLifeMs: choice("ranking", ranking, ["recent", "frecent"]) === "recent" ? 0 : checkedHalfLifeMs,
+    halfLifeMs: choiceOption("ranking", ranking, ["recent", "frecent"]) === "recent" ? 0 : checkedHalfLifeMs,
     max: integerOption("max", max, 1, 1_000),
     maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, dayMs),
     keepMs: keepMs === null ? 0 : integerOption("keepMs", keepMs, 1_000, 36_500 * dayMs),

@@ -1,5 +1,5 @@
 import { type KitError, type RedisLike } from "@kit/core";
-import { integerOption, newToken, optionsObject, traced, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { type Change, IndexCommands } from "./commands.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
@@ -244,9 +244,8 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * Ends this object: further calls reject with KitClosedError; those under way are waited for, at most `timeoutMs`
    * (10,000), then they are rejected. The client is not touched. Idempotent: the first call decides.
    */
-  async close(options: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
-    const { timeoutMs = 10_000 } = optionsObject("options", options, ["timeoutMs"]);
-    await this.#attached.close(integerOption("timeoutMs", timeoutMs, 0));
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#attached.close(closeTimeoutMs(options));
   }
 
   /** As `close()`. */

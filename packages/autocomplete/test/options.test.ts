@@ -14,7 +14,7 @@ describe("options", () => {
     [{ deadlineMs: 0 }, RangeError, /`deadlineMs`/],
     [{ deadlineMs: "1" }, TypeError, /`deadlineMs`/],
     [{ match: "words" }, RangeError, /`match` to be "phrase" or "word-start"/],
-    [{ match: 1 }, TypeError, /`match` to be "phrase" or "word-start", got number/],
+    [{ match: 1 }, TypeError, /`match` to be "phrase" or "word-start", got `1`/],
     [{ marks: "drop" }, RangeError, /`marks`/],
     [{ locale: "" }, RangeError, /locale/],
     [{ locale: "not a locale" }, RangeError, /locale/],

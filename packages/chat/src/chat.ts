@@ -1,5 +1,5 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { Deadline, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, Deadline, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
 import { encodeBody } from "./body.js";
 import { ChatTooLargeError } from "./errors.js";
 import { Listener } from "./listener.js";
@@ -7,8 +7,6 @@ import { Mailbox } from "./mailbox.js";
 import {
   type ChatOptions,
   chatSettings,
-  type CloseOptions,
-  closeTimeoutMs,
   type CreateOptions,
   type Creation,
   creation,
@@ -120,7 +118,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   constructor(redis: RedisLike, options: ChatOptions) {
     super();
     const settings = chatSettings(options);
-    this.#store = new ChatStore(redis, options, settings);
+    this.#store = new ChatStore(redis, settings);
     this.#watcher = new Watcher(this.#store, (error) => this.emit("error", error));
     this.#outbox = new Outbox(this.#store, (chat, member, position) => this.#removeLaggard(chat, member, position));
   }

@@ -30,7 +30,8 @@ const shown = (name: string): string => JSON.stringify(name.length > 80 ? `${nam
 
 /** There is no chat of that name: it was never created, or is deleted. */
 export class ChatUnknownError extends KitError {
-  override name = "ChatUnknownError";
+  /** @internal */
+  static override readonly brand: string = "ChatUnknownError";
   readonly chat: string;
 
   constructor(chat: string) {
@@ -41,7 +42,8 @@ export class ChatUnknownError extends KitError {
 
 /** The user is not a member of the chat: it never joined, has left, or was removed because it lagged too far. */
 export class ChatMemberError extends KitError {
-  override name = "ChatMemberError";
+  /** @internal */
+  static override readonly brand: string = "ChatMemberError";
   readonly chat: string;
   readonly member: string;
 
@@ -54,7 +56,8 @@ export class ChatMemberError extends KitError {
 
 /** A body is too large. Nothing was sent. */
 export class ChatTooLargeError extends KitError {
-  override name = "ChatTooLargeError";
+  /** @internal */
+  static override readonly brand: string = "ChatTooLargeError";
   readonly chat: string;
   readonly bytes: number;
   readonly maxBodyBytes: number;
@@ -72,7 +75,8 @@ export class ChatTooLargeError extends KitError {
 
 /** The chat holds as much as it may, and was made to refuse more instead of dropping its oldest messages. */
 export class ChatFullError extends KitError {
-  override name = "ChatFullError";
+  /** @internal */
+  static override readonly brand: string = "ChatFullError";
   readonly chat: string;
 
   constructor(chat: string) {
@@ -85,7 +89,8 @@ export class ChatFullError extends KitError {
 
 /** A sequence was acknowledged that does not exist, or belongs to another message now. The position has not moved. */
 export class ChatAckError extends KitError {
-  override name = "ChatAckError";
+  /** @internal */
+  static override readonly brand: string = "ChatAckError";
   readonly chat: string;
   readonly member: string;
   readonly seq: number;

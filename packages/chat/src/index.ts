@@ -7,7 +7,6 @@ export type { Delivery, Listener } from "./listener.js";
 export type { LeasedMessage, Mailbox, MailboxStats } from "./mailbox.js";
 export type {
   ChatOptions,
-  CloseOptions,
   CreateOptions,
   DurableOption,
   FetchOptions,
@@ -24,3 +23,4 @@ export type {
 } from "./options.js";
 export type { Accepted } from "./outbox.js";
 export type { ChatNews, Gap, Message } from "./reader.js";
+export type { CloseOptions } from "@kit/core/toolkit";

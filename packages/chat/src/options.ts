@@ -1,19 +1,18 @@
-import { booleanOption, integerOption, optionsObject, signalOption, textOption } from "@kit/core/toolkit";
+import {
+  booleanOption,
+  choiceOption,
+  clientOptionNames,
+  type ClientOptions,
+  clientSettings,
+  type ClientSettings,
+  integerOption,
+  optionsObject,
+  signalOption,
+  textOption,
+} from "@kit/core/toolkit";
 
 /** Settings of a chat object. */
-export interface ChatOptions {
-  /**
-   * What all keys begin with.
-   *
-   * @default "kit"
-   */
-  readonly prefix?: string | undefined;
-  /**
-   * Works on a duplicate of the client, so that a connection which goes silent is replaced.
-   *
-   * @default false
-   */
-  readonly isolate?: boolean | undefined;
+export interface ChatOptions extends ClientOptions {
   /**
    * Into how many parts the chats are divided, 1 to 256. On a Cluster they spread over its nodes; a waiting process needs a
    * connection for each there. Stored by the first who uses the prefix; from then on the stored number counts.
@@ -33,12 +32,6 @@ export interface ChatOptions {
    * @default 10000
    */
   readonly maxPending?: number | undefined;
-  /**
-   * How long a call waits for the server, in milliseconds.
-   *
-   * @default 2000
-   */
-  readonly deadlineMs?: number | undefined;
 }
 
 /** What makes a message go. Any reason is enough; reasons that are not given do not count. */
@@ -290,46 +283,28 @@ export interface MembersOptions {
   readonly limit?: number | undefined;
 }
 
-/** How long `close()` may take. */
-export interface CloseOptions {
-  /** @default 10000 */
-  readonly timeoutMs?: number | undefined;
-}
-
 /** Checked, with every default filled in. */
-export interface ChatSettings {
+export interface ChatSettings extends ClientSettings {
   readonly shards: number;
   readonly maxBodyBytes: number;
   readonly maxPending: number;
-  readonly deadlineMs: number;
 }
 
 /** Into how many parts the chats of a prefix are divided, unless its first user says otherwise. */
 export const defaultShards = 16;
 
 const mostBytes = 512 * 1024 * 1024;
-const longest = 2 ** 31 - 1;
 const yearsMs = 100 * 365 * 86_400_000;
-
-const oneOf = <T extends string>(name: string, value: T, known: readonly T[]): T => {
-  if (!known.includes(value)) throw new TypeError(`Expected \`${name}\` to be ${known.join(" or ")}`);
-  return value;
-};
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const chatSettings = (options: ChatOptions): ChatSettings => {
-  const names = ["prefix", "isolate", "shards", "maxBodyBytes", "maxPending", "deadlineMs"];
-  const {
-    shards = defaultShards,
-    maxBodyBytes = 65_536,
-    maxPending = 10_000,
-    deadlineMs = 2_000,
-  } = optionsObject("options", options, names);
+  const given = optionsObject("options", options, [...clientOptionNames, "shards", "maxBodyBytes", "maxPending"]);
+  const { shards = defaultShards, maxBodyBytes = 65_536, maxPending = 10_000 } = given;
   return {
+    ...clientSettings(given),
     shards: integerOption("shards", shards, 1, 256),
     maxBodyBytes: integerOption("maxBodyBytes", maxBodyBytes, 1, mostBytes),
     maxPending: integerOption("maxPending", maxPending, 1),
-    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longest),
   };
 };
 
@@ -362,8 +337,8 @@ export const creation = (options: CreateOptions, defaultMaxBody: number, isMailb
     optional("retain.ageMs", ageMs, 1, yearsMs),
     optional("retain.bytes", bytes, maxBody, Number.MAX_SAFE_INTEGER),
     booleanOption("retain.readByAll", readByAll) ? 1 : 0,
-    oneOf("whenFull", whenFull, ["drop", "refuse"]) === "refuse" ? 1 : 0,
-    isMailbox ? 2 : oneOf("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,
+    choiceOption("whenFull", whenFull, ["drop", "refuse"]) === "refuse" ? 1 : 0,
+    isMailbox ? 2 : choiceOption("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,
     maxBody,
     optional("lag.messages", lag.messages, 1, 1_000_000_000),
     optional("lag.ageMs", lag.ageMs, 1, yearsMs),
@@ -502,7 +477,7 @@ export const tailTerms = (
 export const historyText = (options: JoinOptions): string => {
   const { history = "none" } = optionsObject("options", options, ["history"]);
   if (typeof history === "number") return `last ${String(integerOption("history", history, 0))}`;
-  if (typeof history === "string") return oneOf("history", history, ["none", "all"]);
+  if (typeof history === "string") return choiceOption("history", history, ["none", "all"]);
   const { after } = optionsObject("history", history, ["after"]);
   return `after ${String(integerOption("history.after", after, 0))}`;
 };
@@ -513,10 +488,4 @@ export const membersTerms = (options: MembersOptions): { readonly cursor: string
   if (!/^\d{1,20}$/.test(textOption("cursor", cursor, 20)))
     throw new RangeError("Expected `cursor` to come from a page of members");
   return { cursor, limit: integerOption("limit", limit, 1, 1_000) };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const closeTimeoutMs = (options: CloseOptions): number => {
-  const { timeoutMs = 10_000 } = optionsObject("options", options, ["timeoutMs"]);
-  return integerOption("timeoutMs", timeoutMs, 0, longest);
 };

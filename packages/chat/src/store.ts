@@ -1,5 +1,5 @@
 import type { RedisLike, RunOptions } from "@kit/core";
-import { attach, type AttachOptions, type ClientContext, Deadline } from "@kit/core/toolkit";
+import { attach, type ClientContext, Deadline } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -18,8 +18,8 @@ export class ChatStore {
   readonly #stopListening: () => void;
   #division: Promise<Division> | undefined;
 
-  constructor(redis: RedisLike, options: AttachOptions, settings: ChatSettings) {
-    this.context = attach(redis, options);
+  constructor(redis: RedisLike, settings: ChatSettings) {
+    this.context = attach(redis, settings);
     this.settings = settings;
     // Behind the next connection may be an emptied server, whose chats somebody else divides otherwise.
     this.#stopListening = this.context.executor.onDrop(() => {

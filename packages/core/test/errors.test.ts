@@ -157,6 +157,28 @@ describe("KitError", () => {
     expect(KitError.is(foreign)).toBe(true);
   });
 
+  it("holds for classes of classes, also of another copy", () => {
+    const copy = () => {
+      class Failed extends KitError {
+        static override readonly brand: string = "Failed";
+      }
+      class FailedTwice extends Failed {
+        static override readonly brand: string = "FailedTwice";
+      }
+      return { Failed, FailedTwice };
+    };
+    const [one, other] = [copy(), copy()];
+    const error = new one.FailedTwice("TWICE", "twice");
+    expect(error.name).toBe("FailedTwice");
+    for (const { Failed, FailedTwice } of [one, other]) {
+      expect(error).toBeInstanceOf(Failed);
+      expect(error).toBeInstanceOf(FailedTwice);
+      expect(new one.Failed("ONCE", "once")).not.toBeInstanceOf(FailedTwice);
+    }
+    class Own extends other.FailedTwice {}
+    expect(error).not.toBeInstanceOf(Own);
+  });
+
   it("is not mistaken for anything else", () => {
     expect([new Error("x"), { code: "KIT_NAME" }, null, undefined, "KIT_NAME"].map(KitError.is)).toEqual(
       Array(5).fill(false),

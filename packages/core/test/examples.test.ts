@@ -1,14 +1,12 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { startRedis } from "@kit/testing";
-import { describe, expect, it, vi } from "vitest";
+import { describeExamples } from "@tooling/vitest/helpers";
 
-const folder = new URL("../examples/", import.meta.url);
+const readme = new URL("../README.md", import.meta.url);
 const docs = new URL("../docs/", import.meta.url);
-const pages = [new URL("../README.md", import.meta.url), ...readdirSync(docs).map((page) => new URL(page, docs))]
-  .map((page) => readFileSync(page, "utf8"))
-  .join("\n");
+const pages = readdirSync(docs).map((page) => new URL(page, docs));
 
-const printed: Record<string, RegExp> = {
+describeExamples(startRedis, [readme, ...pages], {
   "component.ts": /^1\n2 ready$/,
   "config.ts":
     /^search-1 fresh\nlimit 20 → 50\nrevision 1 came first\nlimit 50 → 80\nlimit 80 → 50\n3 \{"host":"search-1","limit":50\}\n2 \{"host":"search-1","limit":80\}$/,
@@ -20,20 +18,6 @@ const printed: Record<string, RegExp> = {
   "durable.ts": /^1 short 0 0 of 1 replicas acknowledged$/,
   "optimistic.ts": /^sold 1$/,
   "reports.ts":
-    /^master {3}\nfalse (nothing: no change|the \d+ changes) since the last snapshot; none is made by itself \d+\n 0 master$/,
+    /^master( undefined){3}\nfalse (nothing: no change|the \d+ changes) since the last snapshot; none is made by itself \d+\nnull 0 master$/,
   "script.ts": /^1\n2\n2$/,
-};
-
-describe("examples", () => {
-  it.each(readdirSync(folder))("%s does what it says, and stands in the docs as it is", async (file) => {
-    await using server = await startRedis();
-    vi.stubEnv("REDIS_URL", server.url);
-    const log = vi.spyOn(console, "log").mockReturnValue(undefined);
-    await import(new URL(file, folder).href);
-    const lines = log.mock.calls.map((line) => line.join(" ")).join("\n");
-    vi.restoreAllMocks();
-    vi.unstubAllEnvs();
-    expect(lines).toMatch(printed[file] ?? /a line for this example/);
-    expect(pages).toContain(readFileSync(new URL(file, folder), "utf8").trim());
-  });
 });

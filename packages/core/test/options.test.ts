@@ -3,6 +3,9 @@ import { describe, expect, it } from "vitest";
 import {
   assertClient,
   booleanOption,
+  choiceOption,
+  clientSettings,
+  closeTimeoutMs,
   integerOption,
   optionsObject,
   signalOption,
@@ -17,9 +20,10 @@ describe("options", () => {
       integerOption("n", 1, 1, 1),
       booleanOption("b", false),
       textOption("t", "x", 1),
+      choiceOption("c", "b", ["a", "b"]),
       signalOption("s", signal),
       signalOption("s", undefined),
-    ]).toEqual([3, 1, false, "x", signal, undefined]);
+    ]).toEqual([3, 1, false, "x", "b", signal, undefined]);
   });
 
   it.each([
@@ -37,6 +41,24 @@ describe("options", () => {
       "Expected `n` to be an integer from 1, got `Infinity` (number)",
     ],
     [() => integerOption("n", "10", 1), TypeError, 'Expected `n` to be an integer from 1, got `"10"` (string)'],
+    [() => choiceOption("c", "x", ["a", "b"]), RangeError, 'Expected `c` to be "a" or "b", got `"x"` (string)'],
+    [() => choiceOption("c", 1, ["a", "b"]), TypeError, 'Expected `c` to be "a" or "b", got `1` (number)'],
+    [() => clientSettings({ isolate: 1 as never }), TypeError, "Expected `isolate` to be a boolean, got `1` (number)"],
+    [
+      () => clientSettings({ deadlineMs: 86_400_001 }),
+      RangeError,
+      "Expected `deadlineMs` to be an integer from 1 to 86400000, got `86400001` (number)",
+    ],
+    [
+      () => closeTimeoutMs({ timeoutMs: -1 }),
+      RangeError,
+      "Expected `timeoutMs` to be an integer from 0 to 86400000, got `-1` (number)",
+    ],
+    [
+      () => closeTimeoutMs({ timeout: 1 } as object),
+      TypeError,
+      'Expected `options` to have only timeoutMs; got `"timeout"` (string) besides',
+    ],
     [() => integerOption("n", null, 1), TypeError, "Expected `n` to be an integer from 1, got `null` (null)"],
     [
       () => integerOption("n", undefined, 1),
@@ -106,5 +128,10 @@ describe("an options object", () => {
       }),
       { numRuns: 2_000 },
     );
+  });
+
+  it("that every package has are filled in", () => {
+    expect(clientSettings({ prefix: undefined })).toEqual({ prefix: "kit", isolate: false, deadlineMs: 2_000 });
+    expect([closeTimeoutMs({}), closeTimeoutMs({ timeoutMs: undefined })]).toEqual([10_000, 10_000]);
   });
 });

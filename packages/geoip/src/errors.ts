@@ -34,7 +34,8 @@ export interface ImportPosition {
 
 /** The input is malformed. Nothing of this import is or was visible, and the old version keeps serving. */
 export class GeoIpImportError extends KitError {
-  override name = "GeoIpImportError";
+  /** @internal */
+  static override readonly brand: string = "GeoIpImportError";
   readonly file: string;
   readonly row: number | undefined;
   readonly column: string | undefined;
@@ -54,7 +55,8 @@ export class GeoIpImportError extends KitError {
 
 /** The import was not finished within `stagingMs`, and parts of its data have expired. The old version keeps serving. */
 export class GeoIpStagingError extends KitError {
-  override name = "GeoIpStagingError";
+  /** @internal */
+  static override readonly brand: string = "GeoIpStagingError";
 
   constructor(database: string) {
     super(
@@ -67,7 +69,8 @@ export class GeoIpStagingError extends KitError {
 
 /** There is no such version: nothing was imported yet, or the earlier version is gone. */
 export class GeoIpNoVersionError extends KitError {
-  override name = "GeoIpNoVersionError";
+  /** @internal */
+  static override readonly brand: string = "GeoIpNoVersionError";
   readonly database: string;
 
   constructor(database: string, problem: string) {
@@ -78,7 +81,8 @@ export class GeoIpNoVersionError extends KitError {
 
 /** A part of the serving version is missing (deleted, evicted) or damaged. An import brings all of it back. */
 export class GeoIpCorruptError extends KitError {
-  override name = "GeoIpCorruptError";
+  /** @internal */
+  static override readonly brand: string = "GeoIpCorruptError";
   readonly database: string;
   readonly version: string;
 
@@ -91,7 +95,8 @@ export class GeoIpCorruptError extends KitError {
 
 /** The data is older than `maxAgeMs`, and `onStale` is `"refuse"`. */
 export class GeoIpStaleError extends KitError {
-  override name = "GeoIpStaleError";
+  /** @internal */
+  static override readonly brand: string = "GeoIpStaleError";
   readonly database: string;
   readonly ageMs: number;
 
@@ -104,7 +109,8 @@ export class GeoIpStaleError extends KitError {
 
 /** A synchronous look-up needs `mode: "local"` and an awaited `ready()`. */
 export class GeoIpNotLoadedError extends KitError {
-  override name = "GeoIpNotLoadedError";
+  /** @internal */
+  static override readonly brand: string = "GeoIpNotLoadedError";
 
   constructor(database: string) {
     super("KIT_GEOIP_NOT_LOADED", `Database ${database} is not loaded: lookupSync() needs mode "local" and ready()`);

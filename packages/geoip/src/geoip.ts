@@ -1,5 +1,5 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
-import { TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, TypedEmitter } from "@kit/core/toolkit";
 import {
   type Address,
   type AddressInput,
@@ -10,13 +10,7 @@ import {
   reservedClass,
 } from "./address.js";
 import { GeoIpCorruptError, GeoIpNotLoadedError, GeoIpNoVersionError, GeoIpStaleError } from "./errors.js";
-import {
-  checkCloseOptions,
-  type CloseOptions,
-  type GeoIpOptions,
-  type GeoIpSettings,
-  geoIpSettings,
-} from "./options.js";
+import { type GeoIpOptions, type GeoIpSettings, geoIpSettings } from "./options.js";
 import type { Place } from "./place.js";
 import { type Found, Release } from "./release.js";
 import type { Head } from "./scripts/index.js";
@@ -203,7 +197,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    checkCloseOptions(options);
+    // There is nothing to wait for, as long as the server answers.
+    closeTimeoutMs(options);
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#stopListening();

@@ -15,6 +15,7 @@ export type { CsvInput } from "./csv.js";
 export type { GeoIpErrorCode, ImportPosition } from "./errors.js";
 export type { DatabaseInfo, GeoIp, GeoIpEvents, Located, Lookup, NotLocated } from "./geoip.js";
 export type { ImportResult } from "./import.js";
-export type { CloseOptions, GeoIpOptions, ImportOptions, Mode, RollbackOptions } from "./options.js";
+export type { GeoIpOptions, ImportOptions, Mode, RollbackOptions } from "./options.js";
 export type { NamesByLocale, Place, PlaceNames } from "./place.js";
 export type { GeoIpSource, GeoLite2Files, ImportProgress, RangeInput } from "./sources.js";
+export type { CloseOptions } from "@kit/core/toolkit";

@@ -1,29 +1,20 @@
-import { booleanOption, integerOption, optionsObject, signalOption, textOption } from "@kit/core/toolkit";
+import {
+  choiceOption,
+  clientOptionNames,
+  type ClientOptions,
+  clientSettings,
+  integerOption,
+  optionsObject,
+  signalOption,
+  textOption,
+} from "@kit/core/toolkit";
 import type { ImportProgress } from "./sources.js";
 
 /** Where the pages of a database are searched. */
 export type Mode = "cached" | "local" | "server";
 
 /** Settings of a reader. */
-export interface GeoIpOptions {
-  /**
-   * What all keys begin with.
-   *
-   * @default "kit"
-   */
-  readonly prefix?: string | undefined;
-  /**
-   * Works on a connection of its own instead of yours: one that goes silent is replaced then.
-   *
-   * @default false
-   */
-  readonly isolate?: boolean | undefined;
-  /**
-   * How long one call to the server may take, in milliseconds. A look-up that misses its caches makes at most three.
-   *
-   * @default 2000
-   */
-  readonly deadlineMs?: number | undefined;
+export interface GeoIpOptions extends ClientOptions {
   /**
    * `cached` keeps the pages that were used last, `local` all of them, and `server` none: the server searches, for clients
    * with little memory.
@@ -129,30 +120,19 @@ export interface RollbackOptions {
   readonly keepPreviousMs?: number | undefined;
 }
 
-/** How a reader is closed: it has nothing to wait for. */
-export interface CloseOptions {
-  /** Taken for the sake of likeness. @default 10000 */
-  readonly timeoutMs?: number | undefined;
-}
-
 const dayMs = 86_400_000;
 const longestMs = 100 * 365 * dayMs;
-
-const choice = <T extends string>(name: string, value: unknown, choices: readonly T[]): T => {
-  const found = choices.find((one) => one === value);
-  if (found === undefined) throw new RangeError(`Expected \`${name}\` to be one of ${choices.join(", ")}`);
-  return found;
-};
 
 /** Checked, with every default filled in. */
 export type GeoIpSettings = Required<{ readonly [Name in keyof GeoIpOptions]: Exclude<GeoIpOptions[Name], undefined> }>;
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const geoIpSettings = (options: GeoIpOptions): GeoIpSettings => {
+  const own = optionsObject<GeoIpOptions>("options", options, [
+    ...clientOptionNames,
+    ...["mode", "cachePages", "cachePlaces", "locales", "maxAgeMs", "onStale", "onUnavailable"],
+  ]);
   const {
-    prefix = "kit",
-    isolate = false,
-    deadlineMs = 2_000,
     mode = "cached",
     cachePages = 4_096,
     cachePlaces = 16_384,
@@ -160,22 +140,17 @@ export const geoIpSettings = (options: GeoIpOptions): GeoIpSettings => {
     maxAgeMs = 0,
     onStale = "answer",
     onUnavailable = "reject",
-  } = optionsObject<GeoIpOptions>("options", options, [
-    ...["prefix", "isolate", "deadlineMs", "mode", "cachePages", "cachePlaces", "locales", "maxAgeMs"],
-    ...["onStale", "onUnavailable"],
-  ]);
+  } = own;
   if (!Array.isArray(locales)) throw new TypeError("Expected `locales` to be an array of texts");
   return {
-    prefix,
-    isolate: booleanOption("isolate", isolate),
-    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
-    mode: choice("mode", mode, ["cached", "local", "server"]),
+    ...clientSettings(own),
+    mode: choiceOption("mode", mode, ["cached", "local", "server"]),
     cachePages: integerOption("cachePages", cachePages, 1, 1e7),
     cachePlaces: integerOption("cachePlaces", cachePlaces, 1, 1e8),
     locales: locales.map((locale) => textOption("locales", locale, 35)),
     maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, longestMs),
-    onStale: choice("onStale", onStale, ["answer", "refuse"]),
-    onUnavailable: choice("onUnavailable", onUnavailable, ["reject", "none"]),
+    onStale: choiceOption("onStale", onStale, ["answer", "refuse"]),
+    onUnavailable: choiceOption("onUnavailable", onUnavailable, ["reject", "none"]),
   };
 };
 
@@ -224,10 +199,4 @@ export const importSettings = (options: ImportOptions): ImportSettings => {
 export const rollbackSettings = (options: RollbackOptions): ImportSettings => {
   const own = optionsObject<RollbackOptions>("options", options, ["prefix", "deadlineMs", "keepPreviousMs"]);
   return importSettings({ ...own });
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const checkCloseOptions = (options: CloseOptions): void => {
-  const { timeoutMs = 10_000 } = optionsObject<CloseOptions>("options", options, ["timeoutMs"]);
-  integerOption("timeoutMs", timeoutMs, 0, dayMs);
 };

@@ -10,7 +10,7 @@ try {
   await fetchNumbers(lease.signal);
   // Before what must not be done twice, ask the clock.
   lease.assertHeld();
-  console.log("report written");
+  console.log("report written"); // prints: report written
 } catch (error) {
   if (!(error instanceof LockTimeoutError)) throw error;
   console.log(`${error.holder} is at it, for at least ${error.msLeft} ms`);

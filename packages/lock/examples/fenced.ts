@@ -20,6 +20,7 @@ const lock = createLock(redis);
 await lock.using("document:7", async ({ fencingToken }) => {
   const saved = await save.run(redis, { document: "document:7" }, { fence: fencingToken, text: "hello" });
   console.log(saved ? "saved" : "refused: a newer holder has written since");
+  // prints: saved
 });
 
 await lock.close();

@@ -7,7 +7,7 @@ const lock = createLock(redis);
 // One of many servers does it; the others do not wait.
 const lease = await lock.tryAcquire("nightly-cleanup");
 if (lease) {
-  console.log("cleaning up");
+  console.log("cleaning up"); // prints: cleaning up
   await lease.release();
 }
 

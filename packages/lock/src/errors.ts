@@ -24,7 +24,6 @@ declare module "@kit/core" {
 export class LockTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockTimeoutError";
-  override name = "LockTimeoutError";
   /** The lock's name. */
   readonly resource: string;
   /** Who held it when the server was last asked. */
@@ -56,7 +55,6 @@ export class LockTimeoutError extends KitError {
 export class LockLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockLostError";
-  override name = "LockLostError";
   /** The lock's name. */
   readonly resource: string;
   readonly reason: LossReason;
@@ -74,7 +72,6 @@ export class LockLostError extends KitError {
 export class LockQueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockQueueFullError";
-  override name = "LockQueueFullError";
   /** The lock's name. */
   readonly resource: string;
   readonly maxWaiters: number;

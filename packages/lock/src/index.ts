@@ -1,7 +1,8 @@
 export { LockLostError, LockQueueFullError, LockTimeoutError } from "./errors.js";
 export { createLock } from "./lock.js";
 
-export type { CloseOptions, LeaseOptions, LossReason, ReleaseOutcome } from "@kit/core/leasing";
+export type { LeaseOptions, LossReason, ReleaseOutcome } from "@kit/core/leasing";
+export type { CloseOptions } from "@kit/core/toolkit";
 export type { LockErrorCode } from "./errors.js";
 export type { Lease } from "./lease.js";
 export type { Lock, LockEvents, LockInspection } from "./lock.js";

@@ -1,19 +1,11 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { TypedEmitter } from "@kit/core/toolkit";
-import {
-  type AcquireTerms,
-  type CloseOptions,
-  Leaser,
-  type LeaserSettings,
-  type LossReason,
-  parseLease,
-} from "@kit/core/leasing";
+import { type CloseOptions, closeTimeoutMs, TypedEmitter } from "@kit/core/toolkit";
+import { type AcquireTerms, Leaser, type LeaserSettings, type LossReason, parseLease } from "@kit/core/leasing";
 import { LockCommands } from "./commands.js";
 import { Lease } from "./lease.js";
 import {
   type AcquireOptions,
   acquireTerms,
-  closeTimeoutMs,
   type LockOptions,
   lockSettings,
   tryTerms,

@@ -2,9 +2,6 @@ import { optionsObject } from "@kit/core/toolkit";
 import {
   acquireTerms as baseTerms,
   type AcquireTerms,
-  closeNames,
-  closeTimeoutMs as baseTimeoutMs,
-  type CloseOptions,
   leaseNames,
   type LeaseOptions,
   leaserNames,
@@ -38,7 +35,3 @@ export const acquireTerms = (options: AcquireOptions, settings: LeaseTerms): Acq
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const tryTerms = (options: TryOptions, settings: LeaseTerms): AcquireTerms =>
   baseTerms({ ...optionsObject("options", options, tryNames), waitMs: 0 }, settings);
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const closeTimeoutMs = (options: CloseOptions): number =>
-  baseTimeoutMs(optionsObject("options", options, closeNames));

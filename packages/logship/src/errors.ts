@@ -40,7 +40,8 @@ declare module "@kit/core" {
 
 /** What happened to shipping, receiving or processing; `code` says which. */
 export class LogshipError extends KitError {
-  override name = "LogshipError";
+  /** @internal */
+  static override readonly brand: string = "LogshipError";
   declare readonly code: LogshipErrorCode;
   /** The file's name, where it is about one. */
   readonly file: string | undefined;
@@ -57,7 +58,8 @@ export class LogshipError extends KitError {
 
 /** Stored content cannot be read as what it should be. Nothing behind `offset` was delivered. */
 export class BadDataError extends LogshipError {
-  override name = "BadDataError";
+  /** @internal */
+  static override readonly brand: string = "BadDataError";
   /** Stored bytes before the damage, as far as it is known. */
   readonly offset: number;
   /** Ordinal of the chunk, where chunks are read. */
@@ -78,7 +80,8 @@ export class BadDataError extends LogshipError {
 
 /** A line is refused by policy. Lines before it were delivered. */
 export class LineError extends LogshipError {
-  override name = "LineError";
+  /** @internal */
+  static override readonly brand: string = "LineError";
   /** Text bytes before the line. */
   readonly offset: number;
 

@@ -4,21 +4,18 @@ import {
   attach,
   backoffMs,
   type ClientContext,
+  type ClientOptions,
+  clientSettings,
+  type CloseOptions,
+  closeTimeoutMs,
   Deadline,
-  integerOption,
   onAbort,
   pause,
 } from "@kit/core/toolkit";
 import { type LogshipKeys, logshipKeys } from "./keys.js";
 
 /** Settings that jobs, shippers and receivers share. */
-export interface HubOptions {
-  /**
-   * What all keys begin with.
-   *
-   * @default "kit"
-   */
-  readonly prefix?: string | undefined;
+export interface HubOptions extends ClientOptions {
   /**
    * Works on a connection of its own, with the settings of the given client. Chunks are large: on a shared connection other commands would
    * wait behind them. `false` saves the connection.
@@ -26,15 +23,7 @@ export interface HubOptions {
    * @default true
    */
   readonly isolate?: boolean | undefined;
-  /**
-   * Each command settles within this many milliseconds.
-   *
-   * @default 2000
-   */
-  readonly deadlineMs?: number | undefined;
 }
-
-export const hubNames: readonly string[] = ["prefix", "isolate", "deadlineMs"];
 
 /** What a message on the events channel says. */
 export type Hint = "data" | "space" | "file";
@@ -56,10 +45,11 @@ export class Hub {
   #closed: Promise<void> | undefined;
   #isForbidden = false;
 
-  constructor(redis: RedisLike, name: string, { prefix, isolate = true, deadlineMs = 2_000 }: HubOptions) {
+  constructor(redis: RedisLike, name: string, { prefix, isolate = true, deadlineMs }: HubOptions) {
     this.name = name;
-    this.deadlineMs = integerOption("deadlineMs", deadlineMs, 1);
-    this.context = attach(redis, { prefix, isolate });
+    const settings = clientSettings({ prefix, isolate, deadlineMs });
+    this.deadlineMs = settings.deadlineMs;
+    this.context = attach(redis, settings);
     try {
       this.keys = logshipKeys(this.context.prefix, name);
     } catch (error) {
@@ -116,8 +106,9 @@ export class Hub {
   }
 
   /** Ends what runs, waits for it for at most `timeoutMs`, and lets go of the client. The first call decides. */
-  close(what: string, running: readonly Promise<unknown>[], timeoutMs: number): Promise<void> {
-    this.#closed ??= this.#close(what, running, integerOption("timeoutMs", timeoutMs, 0));
+  close(what: string, running: readonly Promise<unknown>[], options: CloseOptions): Promise<void> {
+    const timeoutMs = closeTimeoutMs(options);
+    this.#closed ??= this.#close(what, running, timeoutMs);
     return this.#closed;
   }
 

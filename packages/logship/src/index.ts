@@ -36,3 +36,4 @@ export type {
   ShipperEvents,
   ShipProgress,
 } from "./shipper.js";
+export type { CloseOptions } from "@kit/core/toolkit";

@@ -1,5 +1,5 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
-import { newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
 import { BadDataError, fencedError, LineError, LogshipError, resultError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
 import { Hub } from "./hub.js";
@@ -175,8 +175,8 @@ export class LogJob extends TypedEmitter<JobEvents> {
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
-  async close({ timeoutMs = 10_000 }: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
-    await this.#hub.close("The job", [...this.#runs], timeoutMs);
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#hub.close("The job", [...this.#runs], options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { crc32 } from "node:zlib";
-import { integerOption, optionsObject } from "@kit/core/toolkit";
+import { choiceOption, integerOption, optionsObject } from "@kit/core/toolkit";
 import { LineError } from "./errors.js";
 
 /** How lines are cut out of bytes. */
@@ -44,13 +44,6 @@ export interface LineTerms {
   readonly onLongLine: "error" | "split" | "truncate" | "skip";
   readonly onInvalidText: "replace" | "error" | "skip";
 }
-
-/** @throws {TypeError} it is none of these words. */
-export const choiceOption = <const T extends string>(name: string, value: unknown, choices: readonly T[]): T => {
-  const found = choices.find((choice) => choice === value);
-  if (found === undefined) throw new TypeError(`Expected \`${name}\` to be one of ${choices.join(", ")}`);
-  return found;
-};
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const lineTerms = (options: LineOptions): LineTerms => {

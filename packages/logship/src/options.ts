@@ -1,7 +1,7 @@
-import { integerOption, optionsObject, textOption } from "@kit/core/toolkit";
+import { choiceOption, clientOptionNames, integerOption, optionsObject, textOption } from "@kit/core/toolkit";
 import type { FileOrder } from "./files.js";
-import { type HubOptions, hubNames } from "./hub.js";
-import { choiceOption, lineNames, type LineOptions, lineTerms, type LineTerms } from "./lines.js";
+import type { HubOptions } from "./hub.js";
+import { lineNames, type LineOptions, lineTerms, type LineTerms } from "./lines.js";
 import { flushNames, type FlushOptions, flushTerms, type FlushTerms } from "./runner.js";
 
 /** What becomes of a file that cannot be read: `error` ends the run, `skip` tells it in a `damaged` event and goes on with others. */
@@ -73,7 +73,7 @@ export const directoryTerms = ({
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const jobTerms = (options: JobOptions): JobTerms => {
   const known = [
-    ...hubNames,
+    ...clientOptionNames,
     ...directoryNames,
     ...lineNames,
     ...flushNames,
@@ -204,7 +204,7 @@ export const limitOption = (limitBytes: number): number => integerOption("limitB
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
   const own = optionsObject<ShipperOptions>("options", options, [
-    ...hubNames,
+    ...clientOptionNames,
     ...[
       "limitBytes",
       "codec",
@@ -274,7 +274,7 @@ export interface ReceiverTerms extends FlushTerms {
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
   const own = optionsObject<ReceiverOptions>("options", options, [
-    ...hubNames,
+    ...clientOptionNames,
     ...lineNames,
     ...flushNames,
     ...["consumer", "from", "prefetchBytes", "onBadData"],

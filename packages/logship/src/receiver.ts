@@ -1,5 +1,5 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
 import { Download, type DownloadSource } from "./download.js";
 import { fencedError, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
@@ -193,8 +193,8 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
-  async close({ timeoutMs = 10_000 }: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
-    await this.#hub.close("The receiver", [...this.#running], timeoutMs);
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#hub.close("The receiver", [...this.#running], options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -4,6 +4,7 @@ import { Writable } from "node:stream";
 import { crc32 } from "node:zlib";
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import {
+  type CloseOptions,
   integerOption,
   newToken,
   optionsObject,
@@ -293,8 +294,8 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). The channel stays open. Idempotent. */
-  async close({ timeoutMs = 10_000 }: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
-    await this.#hub.close("The shipper", [...this.#running], timeoutMs);
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#hub.close("The shipper", [...this.#running], options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -30,9 +30,9 @@ export class QueueCommands {
     name: string,
     settings: QueueSettings,
     onError: (error: KitError) => void,
-    isolate: boolean | undefined = settings.attach.isolate,
+    isolate: boolean = settings.isolate,
   ) {
-    this.context = attach(redis, { ...settings.attach, isolate });
+    this.context = attach(redis, { prefix: settings.prefix, isolate });
     try {
       this.keys = queueKeys(this.context.prefix, name);
     } catch (error) {

@@ -28,7 +28,8 @@ const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${tex
 
 /** What was to be added cannot be stored. Nothing was added. */
 export class JobPayloadError extends KitError {
-  override name = "JobPayloadError";
+  /** @internal */
+  static override readonly brand: string = "JobPayloadError";
   /** The job's name. */
   readonly job: string;
 
@@ -40,7 +41,8 @@ export class JobPayloadError extends KitError {
 
 /** `maxPending` adds already wait to be sent: the server cannot keep up, or is away. Nothing was added. */
 export class QueueFullError extends KitError {
-  override name = "QueueFullError";
+  /** @internal */
+  static override readonly brand: string = "QueueFullError";
   readonly queue: string;
   readonly maxPending: number;
 
@@ -55,7 +57,8 @@ export class QueueFullError extends KitError {
 
 /** The server may evict keys under memory pressure, and with them jobs. */
 export class QueueEvictionError extends KitError {
-  override name = "QueueEvictionError";
+  /** @internal */
+  static override readonly brand: string = "QueueEvictionError";
   readonly queue: string;
   /** The server's `maxmemory-policy`. */
   readonly policy: string;
@@ -72,7 +75,8 @@ export class QueueEvictionError extends KitError {
 
 /** The lease of a running job ended: another worker may run it, too. The reason of `job.signal`. */
 export class JobLeaseLostError extends KitError {
-  override name = "JobLeaseLostError";
+  /** @internal */
+  static override readonly brand: string = "JobLeaseLostError";
   readonly job: string;
   readonly id: string;
 
@@ -85,7 +89,8 @@ export class JobLeaseLostError extends KitError {
 
 /** A handler took longer than `timeoutMs`. The reason of `job.signal`, and the error of the attempt. */
 export class JobTimeoutError extends KitError {
-  override name = "JobTimeoutError";
+  /** @internal */
+  static override readonly brand: string = "JobTimeoutError";
   readonly job: string;
   readonly timeoutMs: number;
 
@@ -103,7 +108,8 @@ export class JobTimeoutError extends KitError {
  * throw new UnrecoverableError("There is no such address");
  */
 export class UnrecoverableError extends KitError {
-  override name = "UnrecoverableError";
+  /** @internal */
+  static override readonly brand: string = "UnrecoverableError";
 
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super("KIT_JOB_UNRECOVERABLE", message, options);

@@ -1,7 +1,10 @@
 import type { StandardSchema } from "@kit/core/config";
 import {
-  type AttachOptions,
   booleanOption,
+  clientOptionNames,
+  type ClientOptions,
+  clientSettings,
+  type ClientSettings,
   integerOption,
   optionsObject,
   signalOption,
@@ -26,13 +29,7 @@ export interface DeadLetterBounds {
 }
 
 /** Settings of a queue object. Those about jobs are defaults for each `add`. */
-export interface QueueOptions extends AttachOptions {
-  /**
-   * One command to the server takes no longer; then it rejects.
-   *
-   * @default 2000
-   */
-  readonly deadlineMs?: number | undefined;
+export interface QueueOptions extends ClientOptions {
   /**
    * The most that one job's data may have, encoded.
    *
@@ -149,19 +146,8 @@ export interface WorkOptions {
   readonly backoff?: Backoff | BackoffFunction | undefined;
 }
 
-export interface CloseOptions {
-  /**
-   * How long running handlers may take to end; then their signals abort, and their jobs are handed back.
-   *
-   * @default 10,000
-   */
-  readonly timeoutMs?: number | undefined;
-}
-
 /** Checked, with every default filled in. */
-export interface QueueSettings {
-  readonly attach: AttachOptions;
-  readonly deadlineMs: number;
+export interface QueueSettings extends ClientSettings {
   readonly maxPayloadBytes: number;
   readonly maxPending: number;
   readonly allowEviction: boolean;
@@ -201,9 +187,7 @@ const maxPriority = 2 ** 20 - 1;
 const maxConcurrency = 10_000;
 
 const queueNames = [
-  "prefix",
-  "isolate",
-  "deadlineMs",
+  ...clientOptionNames,
   "maxPayloadBytes",
   "maxPending",
   "allowEviction",
@@ -238,10 +222,9 @@ const policyOf = (
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const queueSettings = (options: QueueOptions): QueueSettings => {
   const given = optionsObject("options", options, queueNames);
-  const { deadlineMs = 2_000, maxPayloadBytes = 262_144, maxPending = 10_000, allowEviction = false } = given;
+  const { maxPayloadBytes = 262_144, maxPending = 10_000, allowEviction = false } = given;
   return {
-    attach: { prefix: given.prefix, isolate: given.isolate },
-    deadlineMs: integerOption("deadlineMs", deadlineMs, 1),
+    ...clientSettings(given),
     maxPayloadBytes: integerOption("maxPayloadBytes", maxPayloadBytes, 1, 512 * 1_024 * 1_024),
     maxPending: integerOption("maxPending", maxPending, 1),
     allowEviction: booleanOption("allowEviction", allowEviction),
@@ -299,7 +282,3 @@ export const workSettings = (options: WorkOptions): WorkSettings => {
     backoff: backoff === undefined || typeof backoff === "function" ? backoff : backoffOption("backoff", backoff),
   };
 };
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const closeTimeoutMs = (options: CloseOptions): number =>
-  integerOption("timeoutMs", optionsObject("options", options, ["timeoutMs"]).timeoutMs ?? 10_000, 0);

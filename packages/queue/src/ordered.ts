@@ -1,6 +1,6 @@
-import { integerOption, optionsObject } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, integerOption, optionsObject } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes } from "./handlers.js";
-import { type CloseOptions, closeTimeoutMs, concurrencyOption, type WorkOptions } from "./options.js";
+import { concurrencyOption, type WorkOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import type { Turn, Worker } from "./worker.js";
 

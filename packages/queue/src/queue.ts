@@ -1,12 +1,19 @@
 import { type KitError, KitClosedError, type RedisLike } from "@kit/core";
-import { Deadline, integerOption, optionsObject, textOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  Deadline,
+  integerOption,
+  optionsObject,
+  textOption,
+  traced,
+  TypedEmitter,
+} from "@kit/core/toolkit";
 import { QueueCommands } from "./commands.js";
 import type { AnyJobs, Handlers, JobData, JobName, JobSchemas, JobTypes } from "./handlers.js";
 import { type DeadLetter, letterOf } from "./letters.js";
 import {
   type AddOptions,
-  type CloseOptions,
-  closeTimeoutMs,
   jobTerms,
   type JobTerms,
   type QueueOptions,

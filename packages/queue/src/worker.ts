@@ -1,6 +1,14 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
-import { atDeadline, backoffMs, Deadline, pause, TypedEmitter } from "@kit/core/toolkit";
+import {
+  atDeadline,
+  backoffMs,
+  type CloseOptions,
+  closeTimeoutMs,
+  Deadline,
+  pause,
+  TypedEmitter,
+} from "@kit/core/toolkit";
 import { type BackoffFunction, waitAfter } from "./backoff.js";
 import { QueueCommands } from "./commands.js";
 import { JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "./errors.js";
@@ -9,15 +17,7 @@ import { handlerMap, type Handlers } from "./handlers.js";
 import { fenceWidth, partsOf } from "./ids.js";
 import { type Ending, Intake } from "./intake.js";
 import type { Job, TakenJob } from "./job.js";
-import {
-  type CloseOptions,
-  closeTimeoutMs,
-  concurrencyOption,
-  type QueueSettings,
-  type WorkOptions,
-  type WorkSettings,
-  workSettings,
-} from "./options.js";
+import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
 import { decodePayload } from "./payload.js";
 import { check, type SchemaMap } from "./schemas.js";
 

@@ -34,7 +34,6 @@ interface SeenUse {
 export class SemaphoreTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreTimeoutError";
-  override name = "SemaphoreTimeoutError";
   /** The semaphore's name. */
   readonly resource: string;
   /** Whose room it was; undefined outside of groups. */
@@ -76,7 +75,6 @@ export class SemaphoreTimeoutError extends KitError {
 export class SemaphoreQueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreQueueFullError";
-  override name = "SemaphoreQueueFullError";
   /** The semaphore's name. */
   readonly resource: string;
   readonly maxWaiters: number;
@@ -94,7 +92,6 @@ export class SemaphoreQueueFullError extends KitError {
 export class SemaphoreWeightError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreWeightError";
-  override name = "SemaphoreWeightError";
   /** The semaphore's name. */
   readonly resource: string;
   readonly weight: number;
@@ -116,7 +113,6 @@ export class SemaphoreWeightError extends KitError {
 export class PermitLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "PermitLostError";
-  override name = "PermitLostError";
   /** The semaphore's name. */
   readonly resource: string;
   readonly reason: LossReason;

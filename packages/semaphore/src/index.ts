@@ -1,7 +1,8 @@
 export { PermitLostError, SemaphoreQueueFullError, SemaphoreTimeoutError, SemaphoreWeightError } from "./errors.js";
 export { createSemaphore } from "./semaphore.js";
 
-export type { CloseOptions, LeaseOptions, LossReason, ReleaseOutcome } from "@kit/core/leasing";
+export type { LeaseOptions, LossReason, ReleaseOutcome } from "@kit/core/leasing";
+export type { CloseOptions } from "@kit/core/toolkit";
 export type { SemaphoreErrorCode } from "./errors.js";
 export type { AcquireOptions, InspectOptions, Limits, NewLimits, SemaphoreOptions, TryOptions } from "./options.js";
 export type { Permit } from "./permit.js";

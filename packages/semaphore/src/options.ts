@@ -2,9 +2,6 @@ import { integerOption, optionsObject, textOption } from "@kit/core/toolkit";
 import {
   acquireTerms as baseTerms,
   type AcquireTerms,
-  closeNames,
-  closeTimeoutMs as baseTimeoutMs,
-  type CloseOptions,
   leaseNames,
   type LeaseOptions,
   leaserNames,
@@ -163,7 +160,3 @@ export const newLimits = (limits: number | NewLimits, settings: SemaphoreSetting
     permitsPerTenant: permitsPerTenant === null ? null : perTenantOption(permitsPerTenant),
   };
 };
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const closeTimeoutMs = (options: CloseOptions): number =>
-  baseTimeoutMs(optionsObject("options", options, closeNames));

@@ -1,11 +1,10 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { TypedEmitter } from "@kit/core/toolkit";
-import { type CloseOptions, Leaser, type LossReason, parseLease } from "@kit/core/leasing";
+import { type CloseOptions, closeTimeoutMs, TypedEmitter } from "@kit/core/toolkit";
+import { Leaser, type LossReason, parseLease } from "@kit/core/leasing";
 import { SemaphoreCommands } from "./commands.js";
 import {
   type AcquireOptions,
   acquireTerms,
-  closeTimeoutMs,
   inspectedTenant,
   type InspectOptions,
   type Limits,

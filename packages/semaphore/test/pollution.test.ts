@@ -1,16 +1,10 @@
 import { KitError } from "@kit/core";
+import { closeTimeoutMs } from "@kit/core/toolkit";
 import { useRedis } from "@kit/testing";
 import { drawing, guardPrototypes, hostileNames, polluted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import {
-  acquireTerms,
-  closeTimeoutMs,
-  inspectedTenant,
-  newLimits,
-  semaphoreSettings,
-  tryTerms,
-} from "../src/options.js";
+import { acquireTerms, inspectedTenant, newLimits, semaphoreSettings, tryTerms } from "../src/options.js";
 import { benchOf, enqueue, name } from "./harness.js";
 
 const redis = useRedis(vitest);

@@ -17,7 +17,8 @@ declare module "@kit/core" {
 
 /** A counter would pass 2^53 − 1, the last integer that JavaScript and Lua hold exactly. Nothing was added. */
 export class CounterOverflowError extends KitError {
-  override name = "CounterOverflowError";
+  /** @internal */
+  static override readonly brand: string = "CounterOverflowError";
   /** The series whose total is full. */
   readonly series: string;
 
@@ -29,7 +30,8 @@ export class CounterOverflowError extends KitError {
 
 /** `at` lies more than a minute ahead of the server's clock. Nothing was counted. */
 export class StatsTimeError extends KitError {
-  override name = "StatsTimeError";
+  /** @internal */
+  static override readonly brand: string = "StatsTimeError";
   readonly series: string;
 
   constructor(series: string) {
@@ -46,7 +48,8 @@ export class StatsTimeError extends KitError {
  * again. It may or may not have been counted.
  */
 export class StatsExpiredError extends KitError {
-  override name = "StatsExpiredError";
+  /** @internal */
+  static override readonly brand: string = "StatsExpiredError";
   readonly series: string;
 
   constructor(series: string) {

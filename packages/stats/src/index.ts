@@ -18,7 +18,6 @@ export type { Labelled, Labels, LabelValue } from "./labels.js";
 export type { Level } from "./levels.js";
 export type { Entry, FrequentMessage, Messages, Page } from "./messages.js";
 export type {
-  CloseOptions,
   ConfirmOptions,
   CounterOptions,
   DistributionOptions,
@@ -36,4 +35,4 @@ export type {
 export type { Delivery, DropReason } from "./outbox.js";
 export type { ApplyOptions, CounterDelta, Stats, StatsEvents, StatsReport } from "./stats.js";
 export type { Summary } from "./summary.js";
-export type { MetricSample, MetricSource } from "@kit/core/toolkit";
+export type { CloseOptions, MetricSample, MetricSource } from "@kit/core/toolkit";

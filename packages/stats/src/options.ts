@@ -1,5 +1,9 @@
 import {
   booleanOption,
+  choiceOption,
+  clientOptionNames,
+  type ClientOptions,
+  clientSettings,
   integerOption,
   type MetricSource,
   optionsObject,
@@ -20,25 +24,7 @@ import { labelNames } from "./labels.js";
 import type { Delivery } from "./outbox.js";
 
 /** Settings of a statistics object. */
-export interface StatsOptions {
-  /**
-   * What all keys begin with.
-   *
-   * @default "kit"
-   */
-  readonly prefix?: string | undefined;
-  /**
-   * Works on a connection of its own instead of yours: one that goes silent is replaced then.
-   *
-   * @default false
-   */
-  readonly isolate?: boolean | undefined;
-  /**
-   * How long one call to the server may take, in milliseconds.
-   *
-   * @default 2000
-   */
-  readonly deadlineMs?: number | undefined;
+export interface StatsOptions extends ClientOptions {
   /**
    * How long buffered amounts wait before they are sent, in milliseconds. A process that is killed loses at most so much.
    *
@@ -280,22 +266,13 @@ export interface ExposeOptions {
   readonly include?: readonly MetricSource[] | undefined;
 }
 
-export interface CloseOptions {
-  /**
-   * How long what is buffered may take to be sent, in milliseconds.
-   *
-   * @default 10000
-   */
-  readonly timeoutMs?: number | undefined;
-}
-
 const dayMs = 86_400_000;
 const hourMs = 3_600_000;
 
 /** Options with every default filled in. */
 type Filled<Options> = { readonly [Name in keyof Options]-?: NonNullable<Options[Name]> };
 
-export type StatsSettings = Filled<Omit<StatsOptions, "prefix">> & Pick<StatsOptions, "prefix">;
+export type StatsSettings = Filled<StatsOptions>;
 export type MetricSettings = Filled<MetricOptions<string>>;
 export interface CounterSettings extends MetricSettings {
   readonly precisions: readonly Step[];
@@ -307,25 +284,15 @@ export interface MessagesSettings extends Filled<Omit<MessagesOptions, "window">
   readonly window: Step;
 }
 
-const oneOf = <T extends string>(name: string, value: T, known: readonly T[]): T => {
-  if (!known.includes(value))
-    throw new TypeError(`Expected \`${name}\` to be one of ${known.map((one) => JSON.stringify(one)).join(", ")}`);
-  return value;
-};
-
 const deliveryOption = (value: Delivery): Delivery =>
-  oneOf("delivery", value, ["at-most-once", "at-least-once", "effectively-once"]);
+  choiceOption("delivery", value, ["at-most-once", "at-least-once", "effectively-once"]);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const statsSettings = (options: StatsOptions): StatsSettings => {
-  const names = ["prefix", "isolate", "deadlineMs", "flushMs", "maxPending", "delivery"];
-  const own = optionsObject("options", options, names);
-  const { prefix, isolate = false, deadlineMs = 2_000, flushMs = 250 } = own;
-  const { maxPending = 100_000, delivery = "effectively-once" } = own;
+  const own = optionsObject("options", options, [...clientOptionNames, "flushMs", "maxPending", "delivery"]);
+  const { flushMs = 250, maxPending = 100_000, delivery = "effectively-once" } = own;
   return {
-    prefix,
-    isolate: booleanOption("isolate", isolate),
-    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
+    ...clientSettings(own),
     flushMs: integerOption("flushMs", flushMs, 1, 60_000),
     maxPending: integerOption("maxPending", maxPending, 1, 100_000_000),
     delivery: deliveryOption(delivery),
@@ -399,7 +366,7 @@ export const distributionSettings = (
     windows: precisionsOption("windows", windows, 1),
     maxBins: integerOption("maxBins", maxBins, 16, 480),
     slowest: integerOption("slowest", slowest, 0, 1_000),
-    timeUnit: oneOf("timeUnit", timeUnit, ["ms", "s"]),
+    timeUnit: choiceOption("timeUnit", timeUnit, ["ms", "s"]),
   };
 };
 
@@ -438,20 +405,14 @@ export const confirmOptions = (options: ConfirmOptions): ConfirmOptions => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const closeTimeoutMs = (options: CloseOptions): number => {
-  const { timeoutMs = 10_000 } = optionsObject<CloseOptions>("options", options, ["timeoutMs"]);
-  return integerOption("timeoutMs", timeoutMs, 0, dayMs);
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
 export const exposeOptions = (options: ExposeOptions): Filled<ExposeOptions> => {
   const own = optionsObject<ExposeOptions>("options", options, ["format", "scope", "include"]);
   const { format = "prometheus", scope = "shared", include = [] } = own;
   if (!Array.isArray(include) || include.some((one: Partial<MetricSource>) => typeof one.metrics !== "function"))
     throw new TypeError("Expected `include` to be an array of objects with `metrics()`");
   return {
-    format: oneOf("format", format, ["prometheus", "openmetrics"]),
-    scope: oneOf("scope", scope, ["shared", "local"]),
+    format: choiceOption("format", format, ["prometheus", "openmetrics"]),
+    scope: choiceOption("scope", scope, ["shared", "local"]),
     include,
   };
 };
@@ -470,7 +431,7 @@ export const slowestOptions = (
 };
 
 const levelOption = (name: string, level: Level | undefined): Level | undefined =>
-  level === undefined ? undefined : oneOf(name, level, levelNames);
+  level === undefined ? undefined : choiceOption(name, level, levelNames);
 
 /** An error has no fields of its own that JSON would write. */
 const withErrors = (_key: string, value: unknown): unknown =>

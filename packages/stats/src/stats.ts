@@ -2,6 +2,8 @@ import { KitClosedError, KitError, type RedisArgument, type RedisLike } from "@k
 import {
   attach,
   type ClientContext,
+  type CloseOptions,
+  closeTimeoutMs,
   Deadline,
   integerOption,
   type MetricSample,
@@ -17,8 +19,6 @@ import { seriesKeys } from "./keys.js";
 import { metricName } from "./labels.js";
 import { Messages } from "./messages.js";
 import {
-  closeTimeoutMs,
-  type CloseOptions,
   counterSettings,
   type CounterOptions,
   distributionSettings,
@@ -106,8 +106,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   constructor(redis: RedisLike, options: StatsOptions) {
     super();
     this.#settings = statsSettings(options);
-    const { prefix, isolate } = this.#settings;
-    this.#context = attach(redis, { prefix, isolate });
+    this.#context = attach(redis, this.#settings);
     this.#shared = new Shared(this.#context, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;

@@ -11,6 +11,7 @@ export {
   usedCommands,
 } from "./acl.js";
 export { commandCall, describeDescriptor, inspectCall } from "./descriptor.js";
+export { describeExamples } from "./examples.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
 export { Peer, runProgram } from "./programs.js";

@@ -19,7 +19,6 @@ const shown = (text: string): string => JSON.stringify(text);
 export class ConfigMissingError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigMissingError";
-  override name = "ConfigMissingError";
   /** The entry's name. */
   readonly entry: string;
 
@@ -42,7 +41,6 @@ export interface ConfigIssue {
 export class ConfigInvalidError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigInvalidError";
-  override name = "ConfigInvalidError";
   /** The entry's name. */
   readonly entry: string;
   readonly issues: readonly ConfigIssue[];
@@ -60,7 +58,6 @@ export class ConfigInvalidError extends KitError {
 export class ConfigConflictError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigConflictError";
-  override name = "ConfigConflictError";
   /** The entry's name. */
   readonly entry: string;
   /** What is there; undefined: nothing. */
@@ -78,7 +75,6 @@ export class ConfigConflictError extends KitError {
 export class ConfigLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigLostError";
-  override name = "ConfigLostError";
   /** The entry's name. */
   readonly entry: string;
   /** What was seen before. */
@@ -102,7 +98,6 @@ export class ConfigLostError extends KitError {
 export class ComponentRefusedError extends KitError {
   /** @internal */
   static override readonly brand: string = "ComponentRefusedError";
-  override name = "ComponentRefusedError";
   /** The component's name. */
   readonly component: string;
 

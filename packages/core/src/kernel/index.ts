@@ -19,7 +19,17 @@ export {
   withCaller,
 } from "./base/errors.js";
 export { keyspace, slotOf } from "./base/keyspace.js";
-export { booleanOption, integerOption, optionsObject, signalOption, textOption } from "./base/options.js";
+export {
+  booleanOption,
+  choiceOption,
+  clientOptionNames,
+  clientSettings,
+  closeTimeoutMs,
+  integerOption,
+  optionsObject,
+  signalOption,
+  textOption,
+} from "./base/options.js";
 export { backoffMs, pause, retry } from "./base/retry.js";
 export { newToken } from "./base/token.js";
 export { onTraced, traced } from "./base/tracing.js";
@@ -40,11 +50,11 @@ export { defineScript } from "./script/script.js";
 
 export type { CoreErrorCode, KitErrorCode, KitErrorCodes } from "./base/errors.js";
 export type { Keyspace } from "./base/keyspace.js";
+export type { AttachOptions, ClientOptions, ClientSettings, CloseOptions } from "./base/options.js";
 export type { RetryOptions } from "./base/retry.js";
 export type { Address, NodeClient, RedisArgument, RedisLike } from "./connection/client.js";
 export type { DedicatedConnectionEvents } from "./connection/dedicated.js";
 export type { ServerClock } from "./context/clock.js";
-export type { AttachOptions } from "./context/context.js";
 export type { ExpiryScheduler, ScheduledLease } from "./context/expiry.js";
 export type { ChannelListener, Inbox } from "./context/inbox.js";
 export type { Call, CommandExecutor } from "./execution/executor.js";

@@ -4,7 +4,7 @@ export { aliveMs, firstTermMs, pushedTermMs } from "./commands.js";
 export { lastWords, lossWords, shown } from "./errors.js";
 export { Lease } from "./lease.js";
 export { Leaser, parseLease } from "./leaser.js";
-export { acquireTerms, closeNames, closeTimeoutMs, leaseNames, leaserNames, leaserSettings } from "./options.js";
+export { acquireTerms, leaseNames, leaserNames, leaserSettings } from "./options.js";
 export { lineSource } from "./scripts/index.js";
 
 export type { Giving, NotGranted, ReleaseReply, Renewal, Seen, WaiterState } from "./commands.js";
@@ -12,12 +12,4 @@ export type { LossReason } from "./errors.js";
 export type { LeaseMaker } from "./holding.js";
 export type { Grant, LeaseKeeper, ReleaseOutcome, RenewState, SerialisedLease } from "./lease.js";
 export type { LeaserEvents, SavedLease } from "./leaser.js";
-export type {
-  AcquireTerms,
-  CloseOptions,
-  LeaseOptions,
-  LeaserOptions,
-  LeaserSettings,
-  LeaseTerms,
-  WaitOptions,
-} from "./options.js";
+export type { AcquireTerms, LeaseOptions, LeaserOptions, LeaserSettings, LeaseTerms, WaitOptions } from "./options.js";

@@ -1,5 +1,14 @@
 import { hostname } from "node:os";
-import { booleanOption, integerOption, signalOption, textOption } from "../toolkit/index.js";
+import {
+  booleanOption,
+  clientOptionNames,
+  clientSettings,
+  type ClientOptions,
+  type ClientSettings,
+  integerOption,
+  signalOption,
+  textOption,
+} from "../toolkit/index.js";
 
 /** How long a lease is, and who shows up as its holder. */
 export interface LeaseOptions {
@@ -37,26 +46,8 @@ export interface LeaseOptions {
   readonly holder?: string | undefined;
 }
 
-/** How an object that leases works on its client. */
-export interface LeaserOptions extends LeaseOptions {
-  /**
-   * What all keys begin with. What lies under different prefixes has nothing to do with each other.
-   *
-   * @default "kit"
-   */
-  readonly prefix?: string | undefined;
-  /**
-   * Works on a duplicate of the client: costs a connection, and one that goes silent is then replaced.
-   *
-   * @default false
-   */
-  readonly isolate?: boolean | undefined;
-  /**
-   * Every single command settles within this many milliseconds, whatever the network does.
-   *
-   * @default 2000
-   */
-  readonly deadlineMs?: number | undefined;
+/** Settings of an object that leases. */
+export interface LeaserOptions extends LeaseOptions, ClientOptions {
   /**
    * How many may wait in one line; more are refused. Each costs two small entries in Redis.
    *
@@ -78,16 +69,6 @@ export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How `close()` behaves. */
-export interface CloseOptions {
-  /**
-   * How long to wait for leases that are still held, in milliseconds. Then their signals abort and they are released.
-   *
-   * @default 10000
-   */
-  readonly timeoutMs?: number | undefined;
-}
-
 /** Checked, with every default filled in. */
 export interface LeaseTerms {
   readonly leaseMs: number;
@@ -97,10 +78,7 @@ export interface LeaseTerms {
 }
 
 /** Checked, with every default filled in. */
-export interface LeaserSettings extends LeaseTerms {
-  readonly prefix: string | undefined;
-  readonly isolate: boolean;
-  readonly deadlineMs: number;
+export interface LeaserSettings extends LeaseTerms, ClientSettings {
   readonly maxWaiters: number;
 }
 
@@ -112,8 +90,7 @@ export interface AcquireTerms extends LeaseTerms {
 }
 
 export const leaseNames: readonly string[] = ["leaseMs", "renew", "maxHoldMs", "holder"];
-export const leaserNames: readonly string[] = [...leaseNames, "prefix", "isolate", "deadlineMs", "maxWaiters"];
-export const closeNames: readonly string[] = ["timeoutMs"];
+export const leaserNames: readonly string[] = [...leaseNames, ...clientOptionNames, "maxWaiters"];
 
 /** A day; a lease is a sign of life, not a reservation. */
 const longestMs = 86_400_000;
@@ -141,12 +118,10 @@ export const leaseMsOption = (leaseMs: number): number => integerOption("leaseMs
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const leaserSettings = (options: LeaserOptions): LeaserSettings => {
-  const { prefix, isolate = false, deadlineMs = 2_000, maxWaiters = 10_000 } = options;
+  const { maxWaiters = 10_000 } = options;
   return {
     ...leaseTerms(options, defaults),
-    prefix,
-    isolate: booleanOption("isolate", isolate),
-    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longestMs),
+    ...clientSettings(options),
     maxWaiters: integerOption("maxWaiters", maxWaiters, 0, 1_000_000),
   };
 };
@@ -160,7 +135,3 @@ export const acquireTerms = (options: LeaseOptions & WaitOptions, settings: Leas
     signal: signalOption("signal", signal),
   };
 };
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const closeTimeoutMs = ({ timeoutMs = 10_000 }: CloseOptions): number =>
-  integerOption("timeoutMs", timeoutMs, 0, longestMs);

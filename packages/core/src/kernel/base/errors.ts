@@ -57,17 +57,31 @@ export interface KitErrorCodes {
 /** A code of any package that the program imports. */
 export type KitErrorCode = KitErrorCodes[keyof KitErrorCodes];
 
-// Shared by all installed copies of this package.
-const brand = Symbol.for("kit.error");
+/** Under it each error has the brands of its classes; shared by all installed copies of this package. */
+const brands = Symbol.for("kit.error");
+
+type Branded = { readonly [brands]?: readonly string[] };
+
+/** The brands of a class and of those that it extends. */
+const brandsOf = (errorClass: object): readonly string[] => {
+  const found: string[] = [];
+  for (let one = errorClass; one !== Error; one = Object.getPrototypeOf(one) as object)
+    if (Object.hasOwn(one, "brand")) found.push((one as typeof KitError).brand);
+  return found;
+};
 
 /**
  * The base of every error that kit raises. Facts are fields; `cause` is the origin, stripped of commands, arguments and
  * credentials.
  */
 export class KitError extends Error {
-  /** @internal What errors of this class are called in every copy of its package. */
+  /**
+   * The name of this class and of its errors, the same in every copy of its package. Each class of kit says its own:
+   * class names change where a program is minified.
+   *
+   * @internal
+   */
   static readonly brand: string = "KitError";
-  override name = "KitError";
   /** What happened, stable across versions; packages add their own codes. */
   readonly code: KitErrorCode;
   /** Whether the same call may succeed later without any change by the caller. */
@@ -75,9 +89,10 @@ export class KitError extends Error {
 
   constructor(code: KitErrorCode, message: string, options: { cause?: unknown; retryable?: boolean } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = new.target.brand;
     this.code = code;
     this.retryable = options.retryable ?? false;
-    Object.defineProperty(this, brand, { value: true });
+    Object.defineProperty(this, brands, { value: brandsOf(new.target) });
   }
 
   /**
@@ -86,13 +101,14 @@ export class KitError extends Error {
    */
   static override [Symbol.hasInstance](error: unknown): boolean {
     if (Function.prototype[Symbol.hasInstance].call(this, error)) return true;
-    if (!Object.hasOwn(this, "brand") || !KitError.is(error)) return false;
-    return this.brand === "KitError" || this.brand === error.name;
+    return (
+      Object.hasOwn(this, "brand") && KitError.is(error) && (error as Branded)[brands]?.includes(this.brand) === true
+    );
   }
 
   /** Whether `error` is kit's, also when it comes from another installed copy of this package. */
   static is(error: unknown): error is KitError {
-    return typeof error === "object" && error !== null && brand in error;
+    return typeof error === "object" && error !== null && brands in error;
   }
 }
 
@@ -100,7 +116,6 @@ export class KitError extends Error {
 export class KitUnavailableError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitUnavailableError";
-  override name = "KitUnavailableError";
   /** Where the server was expected: `host:port` or a socket's path. */
   readonly address: string;
 
@@ -117,7 +132,6 @@ export class KitUnavailableError extends KitError {
 export class KitUnknownOutcomeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitUnknownOutcomeError";
-  override name = "KitUnknownOutcomeError";
   /** The operation id of the change. */
   readonly op: string | undefined;
 
@@ -132,7 +146,6 @@ export class KitUnknownOutcomeError extends KitError {
 export class KitKeyTypeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitKeyTypeError";
-  override name = "KitKeyTypeError";
   /** The key, as the server knows it; undefined when it could not be found out. */
   readonly key: string | undefined;
   /** The type found there. */
@@ -149,7 +162,6 @@ export class KitKeyTypeError extends KitError {
 export class KitConflictError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitConflictError";
-  override name = "KitConflictError";
   readonly attempts: number;
 
   constructor(message: string, attempts: number) {
@@ -162,7 +174,6 @@ export class KitConflictError extends KitError {
 export class KitClosedError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitClosedError";
-  override name = "KitClosedError";
 
   constructor(what: string) {
     super("KIT_CLOSED", `${what} is closed`);

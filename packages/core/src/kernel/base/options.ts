@@ -1,3 +1,50 @@
+/** How a package hangs itself on a client. */
+export interface AttachOptions {
+  /**
+   * What all keys and channels begin with. What lies under different prefixes has nothing to do with each other.
+   *
+   * @default "kit"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * Works on a duplicate of the client instead of the client itself. Costs a connection; gains that a connection which
+   * goes silent is replaced, which cannot be done to a client that belongs to somebody else. The duplicate ends for good
+   * when the client is ended.
+   *
+   * @default false
+   */
+  readonly isolate?: boolean | undefined;
+}
+
+/** How an object works on its client: what the settings of every package begin with. */
+export interface ClientOptions extends AttachOptions {
+  /**
+   * Every single command settles within this many milliseconds, whatever the network does: 1 to 86,400,000 (a day).
+   *
+   * @default 2000
+   */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** Checked, with every default filled in. */
+export interface ClientSettings {
+  readonly prefix: string;
+  readonly isolate: boolean;
+  readonly deadlineMs: number;
+}
+
+/** How long `close()` may take. */
+export interface CloseOptions {
+  /**
+   * How long to wait for what is under way, in milliseconds: up to 86,400,000 (a day). Then it is ended.
+   *
+   * @default 10000
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+const dayMs = 86_400_000;
+
 const show = (value: unknown): string => {
   if (value === null) return "`null` (null)";
   // An object's own text may be anything, a secret too.
@@ -80,4 +127,42 @@ export const optionsObject = <T extends object>(name: string, value: T, known: r
     if (!known.includes(key))
       throw new TypeError(`Expected \`${name}\` to have only ${known.join(", ")}; got ${show(key)} besides`);
   return Object.assign(Object.create(null) as T, value);
+};
+
+/**
+ * Checks an option that must be one of a few texts, and returns it.
+ *
+ * @throws {TypeError} it is not text.
+ * @throws {RangeError} it is none of them.
+ */
+export const choiceOption = <const T extends string>(name: string, value: unknown, choices: readonly T[]): T => {
+  const found = choices.find((choice) => choice === value);
+  if (found !== undefined) return found;
+  const wanted = choices.map((choice) => JSON.stringify(choice)).join(" or ");
+  const problem = `Expected \`${name}\` to be ${wanted}, got ${show(value)}`;
+  throw typeof value === "string" ? new RangeError(problem) : new TypeError(problem);
+};
+
+/** The names of {@link ClientOptions}, for `optionsObject`. */
+export const clientOptionNames: readonly string[] = ["prefix", "isolate", "deadlineMs"];
+
+/**
+ * The {@link ClientOptions} among checked options. `attach()` checks the prefix.
+ *
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ */
+export const clientSettings = ({ prefix = "kit", isolate = false, deadlineMs = 2_000 }: ClientOptions): ClientSettings => ({
+  prefix,
+  isolate: booleanOption("isolate", isolate),
+  deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
+});
+
+/**
+ * What `close(options)` was given.
+ *
+ * @throws {TypeError | RangeError} it is not what it should be.
+ */
+export const closeTimeoutMs = (options: CloseOptions): number => {
+  const { timeoutMs = 10_000 } = optionsObject("options", options, ["timeoutMs"]);
+  return integerOption("timeoutMs", timeoutMs, 0, dayMs);
 };

@@ -13,27 +13,9 @@ import { CommandExecutor } from "../execution/executor.js";
 import { Inbox } from "./inbox.js";
 import { checkPrefix, slotOf } from "../base/keyspace.js";
 import { ExpiryScheduler } from "./expiry.js";
-import { assertClient, booleanOption } from "../base/options.js";
+import { assertClient, type AttachOptions, booleanOption } from "../base/options.js";
 import { onEnded, superviseClient } from "../connection/supervision.js";
 import { ExclusivePool } from "../execution/pool.js";
-
-/** How a package hangs itself on a client. */
-export interface AttachOptions {
-  /**
-   * What all keys and channels begin with.
-   *
-   * @default "kit"
-   */
-  readonly prefix?: string | undefined;
-  /**
-   * Works on a duplicate of the client instead of the client itself. Costs a connection; gains that a connection which
-   * goes silent is replaced, which cannot be done to a client that belongs to somebody else. The duplicate ends for good
-   * when the client is ended.
-   *
-   * @default false
-   */
-  readonly isolate?: boolean | undefined;
-}
 
 const contexts = new WeakMap<RedisLike, Map<string, ClientContext>>();
 

@@ -1,0 +1,42 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { describe, expect, it, vi } from "vitest";
+
+interface Server extends AsyncDisposable {
+  readonly url: string;
+}
+
+/**
+ * The examples of a package: each runs against a server of its own, prints what its comments `// prints: …` say, or what
+ * `printed` has for it, and stands in one of the pages as it is. The first page lies beside the folder of the examples.
+ */
+export const describeExamples = (
+  startServer: () => Promise<Server>,
+  pages: readonly URL[],
+  printed: Readonly<Record<string, RegExp>> = {},
+): void => {
+  const folder = new URL("examples/", pages[0]);
+  const text = pages.map((page) => readFileSync(page, "utf8")).join("\n");
+
+  describe("examples", () => {
+    it.each(readdirSync(folder).filter((file) => file.endsWith(".ts")))(
+      "%s prints what it says, and stands in the documents as it is",
+      async (file) => {
+        await using server = await startServer();
+        vi.stubEnv("REDIS_URL", server.url);
+        const log = vi.spyOn(console, "log").mockReturnValue(undefined);
+        try {
+          await import(new URL(file, folder).href);
+          const lines = log.mock.calls.map((values) => values.map(String).join(" "));
+          const source = readFileSync(new URL(file, folder), "utf8");
+          const said = [...source.matchAll(/\/\/ prints: (.*)$/gm)].map(([, line = ""]) => line).join("\n");
+          const isAsSaid = printed[file]?.test(lines.join("\n")) ?? lines.join("\n") === said;
+          expect({ isAsSaid, said: printed[file] ?? said, lines }).toMatchObject({ isAsSaid: true });
+          expect(text).toContain(source.trim());
+        } finally {
+          vi.restoreAllMocks();
+          vi.unstubAllEnvs();
+        }
+      },
+    );
+  });
+};
