@@ -60,6 +60,9 @@ export const shipCommand: CliCommand = {
         for (const file of shipped) await output.line({ event: "shipped", ...file }, shippedText(file));
       }
       if (isSet("close")) await shipper.closeChannel();
+    } catch (error) {
+      if (signal.aborted && error === signal.reason) return "resumable";
+      throw error;
     } finally {
       output.progress?.("");
       await shipper.close();
@@ -93,17 +96,20 @@ export const receiveCommand: CliCommand = {
     };
     signal.addEventListener("abort", onSignal);
     try {
-      if (signal.aborted) return;
+      signal.throwIfAborted();
       for await (const file of receiver.files({ until: isSet("once") ? "empty" : "closed", signal: stop.signal })) {
         for await (const { lines } of file.batches()) {
           isWriting = true;
           if (lines.length > 0) await output.bytes(Buffer.from(`${lines.join("\n")}\n`));
           await file.commit();
           isWriting = false;
-          if (signal.aborted) return;
+          signal.throwIfAborted();
         }
         await file.commit();
       }
+    } catch (error) {
+      if (signal.aborted && error === signal.reason) return "resumable";
+      throw error;
     } finally {
       signal.removeEventListener("abort", onSignal);
       output.progress?.("");
