@@ -13,7 +13,7 @@ import { exitCodes, Failure } from "./exit-codes.js";
 import { type Target, targetOptions, withConnection } from "./connection.js";
 import { keyFacts, keysOf, type RawKey } from "./keys.js";
 import { outputOf } from "./output.js";
-import { shutdownSignal } from "./shutdown.js";
+import { endedResumable, shutdownSignal } from "./shutdown.js";
 import { withoutCredentials } from "./target.js";
 
 type Values = Readonly<Record<string, unknown>>;
@@ -114,10 +114,12 @@ export const addCommand = (kit: Command, from: PackageDescriptor, command: CliCo
       const signal = shutdownSignal();
       const output = outputOf(target.json === true, withoutCredentials(url));
       const call = { ...callOf(redis, given, options), output, signal };
-      await run(call, ...given.args).catch((error: unknown) => {
+      try {
+        if ((await run(call, ...given.args)) === "resumable") endedResumable();
+      } catch (error) {
         // Ended by the person, a command may fail in what it was doing.
         if (!signal.aborted) throw error;
-      });
+      }
     });
   }).description(about);
 };

@@ -5,9 +5,15 @@ const graceMs = 10_000;
 
 let running: AbortController | undefined;
 let endedBy: number | undefined;
+let isResumable = false;
 
 /** The exit code when a signal has ended the command, else undefined. */
-export const signalExitCode = (): number | undefined => endedBy;
+export const signalExitCode = (): number | undefined => (isResumable && endedBy === exitCodes.SIGTERM ? 0 : endedBy);
+
+/** The command that the signal has ended goes on when it is run again: to a supervisor that is a success. */
+export const endedResumable = (): void => {
+  isResumable = true;
+};
 
 /** From now on the first signal only aborts what is returned, and the process has 10 s to end in order. */
 export const shutdownSignal = (): AbortSignal => (running ??= new AbortController()).signal;

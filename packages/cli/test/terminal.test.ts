@@ -1,13 +1,25 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
+import { join } from "node:path";
 import { startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { plainText, sectionsOf } from "../src/explain.js";
 import { checkLines, summaryLine } from "../src/print.js";
-import { doctor, ended, kit, program, soundPassword, spawnKit, started } from "./harness.js";
+import {
+  doctor,
+  emptyFolder,
+  ended,
+  kit,
+  program,
+  programBeside,
+  soundPassword,
+  spawnKit,
+  started,
+} from "./harness.js";
 
 const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
   version: string;
@@ -183,6 +195,35 @@ describe("the program", () => {
     const { code, stderr } = await whole;
     expect(code).toBe(130);
     expect(stderr).toBe("");
+  });
+
+  it("ends with 0 on SIGTERM where the next run goes on: nothing is lost, nothing comes twice", async () => {
+    const folder = emptyFolder();
+    const lines = Array.from({ length: 40_000 }, (_, index) => `line ${String(index)} ${randomUUID()}`);
+    const file = join(folder, "a.log");
+    writeFileSync(file, `${lines.join("\n")}\n`);
+    const options = { program: programBeside("logship") };
+    const own = ["--url", server.url, "--json"];
+    const terminated = async (child: ChildProcess, wanted: (stdout: string) => boolean): Promise<string> => {
+      let stdout = "";
+      child.stdout?.on("data", (chunk: Buffer) => {
+        stdout += chunk.toString();
+        if (wanted(stdout)) child.kill("SIGTERM");
+      });
+      const { code, stderr } = await ended(child);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+      return stdout;
+    };
+    const shipping = ["ship", "logs", file, "--limit", "400000", "--consumers", "c", ...own];
+    // Nobody receives: it waits at the limit.
+    await terminated(spawnKit(shipping, options), (stdout) => stdout.includes("progress"));
+    const again = kit([...shipping, "--close"], options);
+    const reading = ["receive", "logs", "c", ...own];
+    const first = await terminated(spawnKit(reading, options), (stdout) => stdout.includes("line 999 "));
+    const { stdout: rest } = await kit(reading, options);
+    expect((first + rest).split("\n").length).toBe(lines.length + 1);
+    expect(first + rest).toBe(`${lines.join("\n")}\n`);
+    expect((await again).code).toBe(0);
   });
 
   it("prints its version and its help", async () => {

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { BigIntStats } from "node:fs";
 import { type FileHandle, open, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { LogshipError } from "./errors.js";
@@ -24,15 +25,21 @@ const readBytes = 131_072;
 const prefixBytes = 1_024;
 const collator = new Intl.Collator("en", { numeric: true });
 
-const isMissing = (error: unknown): boolean => (error as { code?: unknown } | null)?.code === "ENOENT";
+export const isMissing = (error: unknown): boolean =>
+  ["ENOENT", "ENOTDIR"].includes(String((error as { code?: unknown } | null)?.code));
 
-/** The facts of one path. */
-export const localFile = async (path: string, name: string): Promise<LocalFile> => {
-  const { dev, ino, size, mtimeMs, mtimeNs } = await stat(path, { bigint: true });
+const factsOf = ({ dev, ino, size, mtimeNs }: BigIntStats): Omit<LocalFile, "path" | "name"> => {
   const id = `${dev.toString(36)}-${ino.toString(36)}`;
   const stamp = `${String(size)}-${mtimeNs.toString(36)}`;
-  return { path, name, id, size: Number(size), mtimeMs: Number(mtimeMs), stamp };
+  return { id, size: Number(size), mtimeMs: Number(mtimeNs) / 1e6, stamp };
 };
+
+/** The facts of one path. */
+export const localFile = async (path: string, name: string): Promise<LocalFile> => ({
+  path,
+  name,
+  ...factsOf(await stat(path, { bigint: true })),
+});
 
 /** The regular files of a directory whose names match, in order. Files that vanish meanwhile are left out. */
 export const listFiles = async (
@@ -85,8 +92,7 @@ export class OpenFile {
     });
     if (!handle) return undefined;
     try {
-      const { dev, ino } = await handle.stat({ bigint: true });
-      if (`${dev.toString(36)}-${ino.toString(36)}` === file.id) {
+      if (factsOf(await handle.stat({ bigint: true })).id === file.id) {
         const { buffer, bytesRead } = await handle.read(Buffer.alloc(3), 0, 3, 0);
         // By its content: a name says nothing certain. The third byte is deflate, the only method there is.
         return new OpenFile(handle, bytesRead === 3 && buffer.readUIntBE(0, 3) === 0x1f8b08);
@@ -99,8 +105,9 @@ export class OpenFile {
     return undefined;
   }
 
-  async size(): Promise<number> {
-    return (await this.#handle.stat()).size;
+  /** Size, and the stamp of what it is now. */
+  async now(): Promise<Pick<LocalFile, "size" | "stamp">> {
+    return factsOf(await this.#handle.stat({ bigint: true }));
   }
 
   /** The bytes from `from` to where the file ends when they are read. */

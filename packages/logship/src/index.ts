@@ -29,6 +29,7 @@ export type { FlushOptions, LinesContext, LinesHandler } from "./runner.js";
 export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
 export type {
   ByteSource,
+  FollowOptions,
   ShipDirectoryOptions,
   ShipOptions,
   ShippedFile,

@@ -289,7 +289,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
     let isDone = false;
     let sum = 0;
     try {
-      if ((await opened.size()) < position.stored) throw changedError(file.name);
+      if ((await opened.now()).size < position.stored) throw changedError(file.name);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
       const reading = readingOf(fileText(opened, position, file.name), position, lineTerms, takesLast);
       const lines = await runFile(

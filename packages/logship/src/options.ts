@@ -242,7 +242,7 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
   readonly consumer: string;
   /**
    * What a consumer that is new to the channel gets: `start` everything, and is refused if something has been freed already; `oldest` what is
-   * still there; `now` files that are opened after it joined. A known consumer goes on where it was.
+   * still there, of a partly freed file from where the slowest consumer is; `now` files that are opened after it joined. A known consumer goes on where it was.
    *
    * @default "start"
    */

@@ -31,6 +31,8 @@ export interface ReceiverEvents {
       readonly totalBytes: number | undefined;
     },
   ];
+  /** A new consumer with `from: "oldest"` begins within a file, behind a line: so many text bytes before it have been freed. */
+  readonly trimmed: [fact: { readonly file: string; readonly offset: number }];
   /** This consumer is done with a file. */
   readonly done: [fact: { readonly file: string; readonly offset: number }];
   /** The rest of a file was given up, as `onBadData` says. */
@@ -144,7 +146,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
     const { signal, controller, unlink } = linkedSignal([signalOption("signal", own.signal), this.#hub.closing]);
     try {
-      for await (const seen of this.#seen(own.until ?? "closed", signal)) yield await this.#received(seen, signal);
+      for await (const seen of this.#seen(own.until ?? "closed", signal)) yield this.#received(seen, signal);
     } finally {
       unlink();
       // What is fetched ahead is given up when the caller leaves.
@@ -241,7 +243,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     summary: { files: number; lines: number },
   ): Promise<void> {
     for (let seen: SeenFile | undefined = first; seen && !seen.isDone;) {
-      const file = await this.#received(seen, signal);
+      const file = this.#received(seen, signal);
       try {
         const { seq, position } = file;
         const context = { file: file.name, signal };
@@ -267,20 +269,18 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   async #giveUp({ id }: SeenFile, signal: AbortSignal): Promise<void> {
     const file = await this.#again(id, signal);
     if (!file) return;
-    const download = this.#downloadOf(file, signal);
-    const received = new ReceivedFile(download, this.#terms.lines, (operands, chunk) =>
-      this.#advance(file, operands, chunk, signal),
-    );
+    const received = this.#received(file, signal);
     const { seq, position } = received;
     await received.store({ seq: seq + 1, position, lines: 0, effects: { names: [], results: [] }, isDone: true });
   }
 
-  async #received(seen: SeenFile, signal: AbortSignal): Promise<ReceivedFile> {
+  #received(seen: SeenFile, signal: AbortSignal): ReceivedFile {
     const download = this.#downloadOf(seen, signal);
-    await Promise.resolve();
-    return new ReceivedFile(download, this.#terms.lines, (operands, chunk) =>
+    const file = new ReceivedFile(download, this.#terms.lines, (operands, chunk) =>
       this.#advance(download.file, operands, chunk, signal),
     );
+    if (seen.seq === 0 && file.offset > 0) this.emit("trimmed", { file: file.name, offset: file.offset });
+    return file;
   }
 
   #downloadOf(seen: SeenFile, signal: AbortSignal): Download {

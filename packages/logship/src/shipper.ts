@@ -15,6 +15,7 @@ import {
 } from "@kit/core/toolkit";
 import { LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
+import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "./gzip.js";
 import { Handoff } from "./handoff.js";
@@ -103,6 +104,25 @@ export interface ShipOptions {
 
 /** How the files of a directory are shipped. */
 export interface ShipDirectoryOptions extends DirectoryOptions, Pick<ShipOptions, "passThrough" | "signal"> {}
+
+/** How a log is followed. */
+export interface FollowOptions {
+  /**
+   * Names that its files have after they were rotated away.
+   *
+   * @default those that begin with the log's name and `.` or `-`
+   */
+  readonly rotated?: RegExp | undefined;
+  /**
+   * A file that was rotated away has ended when nothing was written to it for so long, or another has been rotated away since: its writer may have it
+   * open for some time.
+   *
+   * @default 2000
+   */
+  readonly quietMs?: number | undefined;
+  /** Ends it: what is committed stays, and the next call goes on behind it. */
+  readonly signal?: AbortSignal | undefined;
+}
 
 /** Anything that gives bytes, or text in UTF-8: a Node or a web stream, a generator. */
 export type ByteSource = AsyncIterable<Uint8Array | string> | ReadableStream<Uint8Array | string>;
@@ -206,6 +226,40 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
       isRepeatable: false,
     };
     return await this.#ship(stream, signalOption("signal", signal));
+  }
+
+  /**
+   * Ships a log as it grows, whatever rotates it by renaming its file: each file that the log had, oldest first, then what is written, until `signal`
+   * aborts. A file is known under each of its names. Its tail is shipped before the next file begins, and then it is sealed. Another call, also of
+   * another process, goes on where this one was. Gzip files are left out.
+   *
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the log was truncated or written over; for a file that was rotated away it is an `error` event.
+   * @throws as `add`, but no file at `path` is waited for.
+   */
+  async follow(path: string, options: FollowOptions = {}): Promise<never> {
+    const own = optionsObject<FollowOptions>("options", options, ["rotated", "quietMs", "signal"]);
+    const { rotated, quietMs = 2_000 } = own;
+    if (rotated !== undefined && !(rotated instanceof RegExp)) throw new TypeError("Expected `rotated` to be a RegExp");
+    const terms = { path, rotated, quietMs: integerOption("quietMs", quietMs, 0, 3_600_000) };
+    this.#assertOpen();
+    const { signal, unlink } = linkedSignal([signalOption("signal", own.signal), this.#hub.closing]);
+    const { codec } = this.#terms;
+    try {
+      for await (const { file, id, isLive, size, read } of followLog(terms, signal)) {
+        const { name } = file;
+        try {
+          const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true };
+          const { wasShipped, textBytes } = await this.#ship(source, signal);
+          if ((wasShipped && isLive) || (await size()) !== textBytes) throw changedError(name);
+        } catch (error) {
+          if (isLive || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_CHANGED") throw error;
+          this.emit("error", error);
+        }
+      }
+      throw signal.reason as Error;
+    } finally {
+      unlink();
+    }
   }
 
   /** A Node stream that ships what is written to it: it has finished when the file is sealed. Options and errors as of `send`. */

@@ -286,6 +286,27 @@ export const channelBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await linesOf(now)).toEqual({ c: ["three"] });
     });
 
+    it.each(["gzip", "none", "member"] as const)(
+      "lets a new consumer begin behind what is freed of a file, at a line, and says where (codec %s)",
+      async (codec) => {
+        const lines = logLines(0, 3_000);
+        const path = await writeLog(await fixture.directory(), "a.gz", lines);
+        const isWhole = codec === "member";
+        await fixture
+          .shipper({ codec: isWhole ? "gzip" : codec, chunkBytes: 1_024 })
+          .add(path, { passThrough: isWhole });
+        expect((await linesOf(fixture.receiver(), "empty", 1_700))["a.gz"]).toHaveLength(1_700);
+        const late = fixture.receiver({ consumer: "late", from: "oldest" });
+        const trimmed: unknown[] = [];
+        late.on("trimmed", (fact) => trimmed.push(fact));
+        expect(await linesOf(late)).toEqual({ "a.gz": lines.slice(1_700) });
+        const offset = Buffer.byteLength(textOf(lines.slice(0, 1_700)));
+        expect(trimmed).toEqual([{ file: "a.gz", offset }]);
+        expect(await linesOf(fixture.receiver())).toEqual({ "a.gz": lines.slice(1_700) });
+        expect(await fixture.db.exists(fixture.keys.files, fixture.keys.chunks, fixture.keys.positions)).toBe(0);
+      },
+    );
+
     it("rejects a chunk that is damaged or missing, or goes on with other files if it is told to", async () => {
       const shipper = fixture.shipper({ chunkBytes: 1_024, codec: "none" });
       const text = textOf(logLines(0, 200));

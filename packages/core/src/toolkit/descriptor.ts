@@ -112,8 +112,11 @@ export interface CliCommand {
   readonly about: string;
   readonly args?: readonly CliArgument[];
   readonly options?: readonly CliOption[];
-  /** A `TypeError` or `RangeError` is the caller's mistake (exit code 64), any other error a problem (2). */
-  readonly run: (call: CommandCall, ...args: string[]) => Promise<void>;
+  /**
+   * A `TypeError` or `RangeError` is the caller's mistake (exit code 64), any other error a problem (2). Resolves with `resumable` if a signal has
+   * ended it in order and the same command goes on where it was: after SIGTERM the exit code is 0 then.
+   */
+  readonly run: (call: CommandCall, ...args: string[]) => Promise<void | "resumable">;
 }
 
 /** Where a command writes. Each function resolves when the reader has taken the text. */

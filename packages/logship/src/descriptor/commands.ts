@@ -39,6 +39,7 @@ export const shipCommand: CliCommand = {
     { name: "limit", about: "bytes that the channel may hold in Redis, if it is new", takes: "integer" },
     { name: "consumers", about: "names, with commas, of those that must get everything", takes: "text" },
     { name: "pass-through", about: "keep gzip files as they are" },
+    { name: "follow", about: "ship logs as they grow and are rotated by renaming, until Ctrl-C or SIGTERM" },
     { name: "close", about: "close the channel at the end" },
     { name: "quiet", about: "tell no progress" },
   ],
@@ -51,6 +52,7 @@ export const shipCommand: CliCommand = {
     shipper.on("progress", ({ file, doneBytes, totalBytes }) => tell(file, doneBytes, totalBytes));
     shipper.on("waiting", ({ file }) => output.progress?.(`${file} waits: the channel is at its limit`));
     try {
+      if (isSet("follow")) await Promise.all(paths.map((path) => shipper.follow(path, { signal })));
       for (const path of paths) {
         const isDirectory = (await stat(path)).isDirectory();
         const shipped = isDirectory
@@ -60,6 +62,10 @@ export const shipCommand: CliCommand = {
         for (const file of shipped) await output.line({ event: "shipped", ...file }, shippedText(file));
       }
       if (isSet("close")) await shipper.closeChannel();
+      return undefined;
+    } catch (error) {
+      if (signal.aborted && error === signal.reason) return "resumable";
+      throw error;
     } finally {
       output.progress?.("");
       await shipper.close();
@@ -93,17 +99,21 @@ export const receiveCommand: CliCommand = {
     };
     signal.addEventListener("abort", onSignal);
     try {
-      if (signal.aborted) return;
+      signal.throwIfAborted();
       for await (const file of receiver.files({ until: isSet("once") ? "empty" : "closed", signal: stop.signal })) {
         for await (const { lines } of file.batches()) {
           isWriting = true;
           if (lines.length > 0) await output.bytes(Buffer.from(`${lines.join("\n")}\n`));
           await file.commit();
           isWriting = false;
-          if (signal.aborted) return;
+          signal.throwIfAborted();
         }
         await file.commit();
       }
+      return undefined;
+    } catch (error) {
+      if (signal.aborted && error === signal.reason) return "resumable";
+      throw error;
     } finally {
       signal.removeEventListener("abort", onSignal);
       output.progress?.("");

@@ -41,8 +41,10 @@ redis.call('ZADD', seen, readClock(), consumer)
 local reply = { 1, state[1], state[2] and 1 or 0 }
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIMIT', 0, most)) do
   local facts = redis.call('HMGET', files, id .. ':name', id .. ':state', id .. ':codec', id .. ':chunks', id .. ':text',
-    id .. ':stored', id .. ':lines', id .. ':crc', id .. ':sha256')
+    id .. ':stored', id .. ':lines', id .. ':crc', id .. ':sha256', id .. ':freed', id .. ':from')
+  -- A consumer that came when a part was freed begins behind that.
+  local first = facts[11] and '0 ' .. facts[10] .. ' open ' .. facts[11] or ''
   reply[#reply + 1] = { id, facts[1], facts[2], facts[3], facts[4], facts[5], facts[6], facts[7], facts[8],
-    facts[9] or '', redis.call('HGET', positions, id .. ' ' .. consumer) or '' }
+    facts[9] or '', redis.call('HGET', positions, id .. ' ' .. consumer) or first }
 end
 return reply

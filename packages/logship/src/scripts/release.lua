@@ -8,15 +8,17 @@ local keptSources = 10000
 local function releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
   local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source', file .. ':chunks',
     file .. ':text', file .. ':crc', file .. ':lines', file .. ':codec', file .. ':stored', file .. ':sha256')
-  local least, isDone, fields = math.huge, true, {}
+  local least, from, isDone, fields = math.huge, nil, true, {}
   local all = redis.call('HGETALL', consumers)
   for i = 1, #all, 2 do
     if tonumber(string.match(all[i + 1], ' (%d+)$')) < tonumber(file) then
       local field = file .. ' ' .. all[i]
       local record = redis.call('HGET', positions, field)
-      local chunk, state = string.match(record or '', '^%d+ (%d+) (%a+)')
-      least = math.min(least, tonumber(chunk or '0'))
-      isDone = isDone and state == 'done'
+      local chunk, state, position = string.match(record or '', '^%d+ (%d+) (%a+) (%S+)')
+      if state ~= 'done' then isDone = false end
+      if state ~= 'done' and tonumber(chunk or '0') < least then
+        least, from = tonumber(chunk or '0'), position
+      end
       fields[#fields + 1] = field
     end
   end
@@ -35,11 +37,13 @@ local function releaseChunks(channel, files, live, sources, done, chunks, consum
   end
   if last > freed then
     redis.call('HSET', files, file .. ':freed', last)
+    -- The slowest consumer stands behind a line: there a new one can begin.
+    if from then redis.call('HSET', files, file .. ':from', from) end
     redis.call('HSET', channel, 'trimmed', 1)
   end
   if not isDone or facts[1] ~= 'sealed' or last < tonumber(facts[4]) then return end
   for _, field in ipairs(fields) do redis.call('HDEL', positions, field) end
-  for _, fact in ipairs({ 'name', 'source', 'codec', 'state', 'fence', 'op', 'at', 'chunks', 'freed', 'text', 'stored', 'lines', 'crc',
+  for _, fact in ipairs({ 'name', 'source', 'codec', 'state', 'fence', 'op', 'at', 'chunks', 'freed', 'from', 'text', 'stored', 'lines', 'crc',
     'sha256' }) do
     redis.call('HDEL', files, file .. ':' .. fact)
   end
