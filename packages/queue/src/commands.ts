@@ -83,6 +83,11 @@ export class QueueCommands {
     return scripts.heartbeat.run(this.context, this.keys, { leaseMs, members: members.join("\n") }, { deadlineMs });
   }
 
+  begin(member: string): Promise<boolean> {
+    const { deadlineMs } = this.#settings;
+    return scripts.begin.run(this.context, this.keys, { member }, { deadlineMs });
+  }
+
   handBack(members: readonly string[]): Promise<number> {
     const { deadlineMs } = this.#settings;
     return scripts.handBack.run(this.context, this.keys, { members: members.join("\n") }, { deadlineMs });

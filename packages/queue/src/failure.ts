@@ -30,7 +30,7 @@ export const storedError = (error: unknown): StoredError => {
   };
 };
 
-/** The record of a job in `failures`: one line. */
+/** The record of a job in `failures`: one line. `begin.lua` adds to the crashes the fence under which the job was begun. */
 export const recordOf = (attempts: number, crashes: number, error: StoredError): string =>
   `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}`;
 
@@ -45,5 +45,5 @@ export const parseRecord = (
   } catch {
     error = undefined;
   }
-  return { attempts: Number(attempts ?? 0), crashes: Number(crashes ?? 0), error };
+  return { attempts: Number(attempts ?? 0), crashes: Number.parseInt(crashes ?? "0", 10), error };
 };

@@ -314,7 +314,7 @@ export class Intake {
         takenAt,
         leaseUntil,
         failures: Number(attempts ?? 0),
-        crashes: Number(crashes ?? 0),
+        crashes: Number.parseInt(crashes ?? "0", 10),
       });
     });
     this.leases.hold(jobs);

@@ -78,13 +78,12 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #queueName: string;
   #buffer: TakenJob[] = [];
   #isStarting = false;
-  /** Jobs are being handed back that must not be held when the suspect runs. */
-  #handingBack = 0;
   readonly #running = new Set<TakenJob>();
   /** How long handlers take on average; undefined before the first one has ended. */
   #averageMs: number | undefined;
-  /** Among the jobs at hand is one that a further crash would kill: it runs without others of its kind. */
+  /** One of the jobs at hand, which a further crash would make a dead letter: it runs without others of its kind. */
   #suspect: TakenJob | undefined;
+  /** The last take had such a job: one at a time until a better one comes, since the others may take the process with them. */
   #isCareful = false;
   #hoardTimer: NodeJS.Timeout | undefined;
   #closing: Promise<void> | undefined;
@@ -246,25 +245,32 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       if (job.crashes > 0 && job.crashes >= maxCrashes - 1) {
         this.#isCareful = true;
         if (this.#suspect) returned.push(job);
-        else {
-          this.#suspect = job;
-          this.#buffer.push(job);
-        }
+        else void this.#begin((this.#suspect = job));
       } else {
         if (jobs.length === 1) this.#isCareful = false;
         this.#buffer.push(job);
       }
-    if (returned.length > 0) void this.#part(returned);
+    void this.#intake.handBack(returned);
     this.#start();
     if (this.#buffer.length > 0) this.#watchHoard();
   }
 
-  /** If the suspect takes the process with it, the others must not be charged: nothing starts before they are back. */
-  async #part(others: readonly TakenJob[]): Promise<void> {
-    this.#handingBack++;
-    await this.#intake.handBack(others);
-    this.#handingBack--;
-    this.#start();
+  /** The server charges the last crash only to a job of which it knows that it was begun; it is told until the lease is lost. */
+  async #begin(job: TakenJob): Promise<void> {
+    for (let attempt = 2; job.state === "held" && !this.#closing; attempt++)
+      try {
+        if (await this.#commands.begin(job.member)) {
+          this.#buffer.push(job);
+          this.#start();
+          return;
+        }
+        this.#onLost(job);
+      } catch (error) {
+        this.emit("error", error as KitError);
+        await pause(backoffMs(attempt, 50, 2_000));
+      }
+    if (job.state === "held") return await this.#handBack([job]);
+    this.#suspect = undefined;
     this.#intake.schedule();
   }
 
@@ -276,7 +282,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   /** Runs what is at hand, as far as handlers are free. */
   #start(): void {
     const { concurrency, ackEach } = this.#settings;
-    if (this.#isStarting || this.#handingBack > 0) return;
+    if (this.#isStarting) return;
     this.#isStarting = true;
     let next = 0;
     while (next < this.#buffer.length) {

@@ -103,6 +103,28 @@ export const crashBehaviour = (mode: RedisMode): void => {
       for (let n = 0; n < 20; n++) expect(log.some((line) => line.startsWith(`${String(n)} `))).toBe(true);
     });
 
+    it("are not charged the last crash when they waited only, in the memory of a worker that went unheard", async () => {
+      const queue = make();
+      const ids = await queue.addAll([1, 2, 3].map((data) => ({ name: "job", data })));
+      const { jobs, failures, waiting, leases } = fixture.keysOf();
+      for (const id of ids) await fixture.db.hset(failures, id, "0\t2\t");
+      // All three are taken; its hand-back of the other two did not arrive, and only one of them was begun.
+      await fixture.db.del(waiting);
+      const fences = ["workerA00001", "workerA00001", "workerA00002"];
+      for (const [index, id] of ids.entries()) await fixture.db.zadd(leases, 1, `${fences[index]!}${id}`);
+      await fixture.db.hset(failures, ids[0]!, "0\t2 workerA00001\t", ids[2]!, "0\t2 workerA00001\t");
+      const runs = new Runs();
+      work(queue, runs.handler);
+      await runs.until(2);
+      await fixture.untilEmpty();
+      expect(runs.jobs.map(({ data, crashes }) => [data, crashes])).toEqual([
+        [2, 2],
+        [3, 2],
+      ]);
+      expect(await queue.deadLetters()).toMatchObject([{ id: ids[0], crashes: 3 }]);
+      expect(await fixture.db.hlen(jobs)).toBe(1);
+    });
+
     it("stay with their worker for several times the lease while it lives, and nobody else runs them", async () => {
       const queue = make();
       const [peer, runs] = [await spawn({ leaseMs: 1_000 }), new Runs()];

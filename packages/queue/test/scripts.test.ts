@@ -8,12 +8,13 @@ import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 const { find, list, overview } = looks;
-const { add, handBack, heartbeat, letters, open, recover, redrive, step } = all;
+const { add, begin, handBack, heartbeat, letters, open, recover, redrive, step } = all;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
     const scripts = [
       add,
+      begin,
       find,
       handBack,
       heartbeat,

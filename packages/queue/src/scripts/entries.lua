@@ -1,6 +1,6 @@
 -- entries.lua - how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0.
 --
--- Defines idOf, entryOf, leasedEntry
+-- Defines idOf, entryOf, leasedEntry, fenceOf, parseRecord
 local function idOf(entry)
   if string.byte(entry) ~= 33 then return entry, 0 end
   local priority, id = string.match(entry, '^!(-?%d+)!(.*)$')
@@ -14,4 +14,16 @@ end
 -- What stands behind the fence of 12 characters in a member of `leases`.
 local function leasedEntry(member)
   return string.sub(member, 13)
+end
+
+local function fenceOf(member)
+  return string.sub(member, 1, 12)
+end
+
+-- A record of `failures`: attempts, crashes, the last error as JSON, and the fence under which the job was last begun while
+-- it had one crash left. One that cannot be read counts as none.
+local function parseRecord(record)
+  local attempts, crashes, begun, last = string.match(record or '', '^(%d+)\t(%d+) ?(%w*)\t(.*)$')
+  if not attempts then return '0', 0, '', '' end
+  return attempts, tonumber(crashes), last, begun
 end

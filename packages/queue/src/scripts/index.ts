@@ -1,5 +1,6 @@
 import { defineScript, type Script } from "@kit/core";
 import addSource from "./add.lua";
+import beginSource from "./begin.lua";
 import deadSource from "./dead.lua";
 import entriesSource from "./entries.lua";
 import handBackSource from "./handBack.lua";
@@ -139,6 +140,16 @@ export const heartbeat: Script<
     const [now, lost] = raw as unknown[];
     return { now: Number(now), lost: lines(lost) };
   },
+});
+
+/** Notes that a handler is about to run a job which has one crash left; replies with whether its lease is still held. */
+export const begin: Script<readonly ["leases", "failures"], readonly ["member"], boolean> = defineScript({
+  name: "queue.begin",
+  source: [entriesSource, beginSource],
+  keys: ["leases", "failures"],
+  args: ["member"],
+  idempotent: true,
+  reply: (raw) => raw === 1,
 });
 
 /** Returns unstarted jobs to the front; replies with how many. */

@@ -150,9 +150,9 @@ if looks then
     revoke(member)
     isRare = true
     if redis.call('HEXISTS', jobs, id) == 1 then
-      local attempts, crashes, last =
-        string.match(redis.call('HGET', failures, id) or '0\t0\t', '^(%d+)\t(%d+)\t(.*)$')
-      crashes = crashes + 1
+      local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
+      -- The last crash is charged only to a job that was begun.
+      if crashes == 0 or crashes + 1 < maxCrashes or begun == fenceOf(member) then crashes = crashes + 1 end
       redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
       redis.call('HINCRBY', meta, 'crashed', 1)
       if crashes >= maxCrashes then

@@ -1,0 +1,22 @@
+-- begin.lua - notes that a handler is about to run a job which a further crash would make a dead letter. Only then is that
+-- crash charged: a job that merely waited in the memory of a process that died is not to blame.
+--
+-- KEYS[1]  leases    zset    fence and entry to the instant at which the lease ends, ms
+-- KEYS[2]  failures  hash    id to attempts, crashes, last error
+-- ARGV[1]  member    string  its member of `leases`
+--
+-- Reply    1, or 0 if the lease is no longer held
+local leases = KEYS[1]
+local failures = KEYS[2]
+local member = ARGV[1]
+
+-- Libraries
+
+local id = idOf(leasedEntry(member))
+local record = redis.call('HGET', failures, id)
+if not redis.call('ZSCORE', leases, member) then return 0 end
+-- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+redis.call('ZREM', leases, '')
+local attempts, crashes, last = parseRecord(record)
+redis.call('HSET', failures, id, string.format('%s\t%d %s\t%s', attempts, crashes, fenceOf(member), last))
+return 1
