@@ -23,14 +23,21 @@ export const maxV6: bigint = (1n << 128n) - 1n;
 const longestText = 100;
 const dot = 0x2e;
 const zero = 0x30;
+const nine = 0x39;
+const slashCode = 0x2f;
+const colon = 0x3a;
+const letterA = 0x61;
 
-/** The value of dotted decimal text, four parts of 0 to 255 without leading zeros; -1: it is something else. */
-const parseV4 = (text: string): number => {
+/**
+ * The value of dotted decimal text in ASCII, four parts of 0 to 255 without leading zeros; -1: it is something else. Of
+ * bytes, since an import reads millions.
+ */
+const v4At = (bytes: Uint8Array, from: number, to: number): number => {
   let value = 0;
   let part = -1;
   let parts = 0;
-  for (let index = 0; index <= text.length; index++) {
-    const code = index === text.length ? dot : text.charCodeAt(index);
+  for (let index = from; index <= to; index++) {
+    const code = index === to ? dot : bytes[index]!;
     if (code === dot) {
       if (part < 0) return -1;
       value = value * 256 + part;
@@ -47,40 +54,75 @@ const parseV4 = (text: string): number => {
   return parts === 4 ? value : -1;
 };
 
-const group = /^[0-9a-f]{1,4}$/i;
+const hexDigit = (code: number): number => {
+  if (code <= nine) return code - zero;
+  const letter = (code | 0x20) - letterA;
+  return letter >= 0 && letter < 6 ? 10 + letter : -1;
+};
 
-/** The sixteen-bit groups of one side of `::`; undefined: it is not IPv6. */
-const groupsOf = (text: string): number[] | undefined => {
-  if (text === "") return [];
-  const parts = text.split(":");
-  const groups: number[] = [];
-  for (const [index, part] of parts.entries()) {
-    if (group.test(part)) {
-      groups.push(Number.parseInt(part, 16));
-      continue;
-    }
-    const v4 = index === parts.length - 1 ? parseV4(part) : -1;
-    if (v4 < 0) return undefined;
-    groups.push(v4 >>> 16, v4 & 0xffff);
+const groups = new DataView(new ArrayBuffer(16));
+
+/** The value of IPv6 text in ASCII (RFC 4291, section 2.2) without zone; -1n: it is something else. */
+const v6At = (bytes: Uint8Array, from: number, to: number): bigint => {
+  let count = 0;
+  /** Groups before `::`; -1: it did not come so far. */
+  let before = -1;
+  let index = from;
+  if (bytes[from] === colon && bytes[from + 1] === colon) {
+    before = 0;
+    index += 2;
   }
-  return groups;
+  while (index < to) {
+    const start = index;
+    let value = 0;
+    for (; index < to; index++) {
+      const digit = hexDigit(bytes[index]!);
+      if (digit < 0) break;
+      value = value * 16 + digit;
+    }
+    const isTail = index < to && bytes[index] === dot;
+    if (index === start || index > start + 4 || count > (isTail ? 6 : 7)) return -1n;
+    if (isTail) {
+      const tail = v4At(bytes, start, to);
+      if (tail < 0) return -1n;
+      groups.setUint32(2 * count, tail);
+      count += 2;
+      break;
+    }
+    groups.setUint16(2 * count++, value);
+    if (index === to) break;
+    if (bytes[index++] !== colon || index === to) return -1n;
+    if (bytes[index] !== colon) continue;
+    if (before >= 0) return -1n;
+    before = count;
+    index++;
+  }
+  if (before < 0 ? count !== 8 : count === 8) return -1n;
+  if (before >= 0) {
+    // What stands behind `::` goes to the end.
+    for (let at = 1; at <= 8 - before; at++)
+      groups.setUint16(16 - 2 * at, at <= count - before ? groups.getUint16(2 * (count - at)) : 0);
+  }
+  return (groups.getBigUint64(0) << 64n) | groups.getBigUint64(8);
 };
 
-/** The value of IPv6 text (RFC 4291, section 2.2) without zone; -1n: it is something else. */
-const parseV6 = (text: string): bigint => {
-  const sides = text.split("::");
-  const [left, right] = sides.map(groupsOf);
-  if (sides.length > 2 || !left || (sides.length === 2 && !right)) return -1n;
-  // An IPv4 tail ends the address: it cannot stand before `::`.
-  if (sides.length === 2 && sides[0]?.includes(".")) return -1n;
-  const missing = 8 - left.length - (right?.length ?? 0);
-  if (right ? missing < 1 : missing !== 0) return -1n;
-  const groups = right ? [...left, ...Array<number>(missing).fill(0), ...right] : left;
-  let value = 0n;
-  for (let index = 0; index < 8; index += 2)
-    value = (value << 32n) | BigInt((groups[index] ?? 0) * 65_536 + (groups[index + 1] ?? 0));
-  return value;
+/** The longest spelling: eight groups, the last two as IPv4, and the length of a network. */
+const ascii = new Uint8Array(49);
+
+/** Text as ASCII, in `ascii`; false: it is too long. */
+const toAscii = (text: string): boolean => {
+  const { length } = text;
+  if (length > ascii.length) return false;
+  for (let index = 0; index < length; index++) {
+    const code = text.charCodeAt(index);
+    // Digits of other scripts are none.
+    ascii[index] = code < 0x80 ? code : 0;
+  }
+  return true;
 };
+
+const parseV4 = (text: string): number => (toAscii(text) ? v4At(ascii, 0, text.length) : -1);
+const parseV6 = (text: string): bigint => (toAscii(text) ? v6At(ascii, 0, text.length) : -1n);
 
 const v4 = (value: number): Address | undefined => (value < 0 ? undefined : { family: 4, value });
 const v6 = (value: bigint): Address | undefined => (value < 0n ? undefined : { family: 6, value });
@@ -161,26 +203,45 @@ export type Span =
   | { readonly family: 4; readonly first: number; readonly last: number }
   | { readonly family: 6; readonly first: bigint; readonly last: bigint };
 
-/** Reads `address/length`; a text: what is wrong with it. */
-export const parseNetwork = (text: string): Span | string => {
-  const slash = text.indexOf("/");
-  const lengthText = text.slice(slash + 1);
-  const base = slash < 0 ? undefined : plainAddress(text.slice(0, slash));
-  if (!base || !/^(0|[1-9]\d{0,2})$/.test(lengthText)) return "is not a network such as 192.0.2.0/24";
-  const length = Number(lengthText);
-  if (length > (base.family === 4 ? 32 : 128)) return `has a prefix longer than an IPv${String(base.family)} address`;
-  const hasHostBits = "has bits set beyond its prefix";
-  if (base.family === 4) {
-    const size = 2 ** (32 - length);
-    return base.value % size === 0 ? { family: 4, first: base.value, last: base.value + size - 1 } : hasHostBits;
-  }
-  const size = 1n << BigInt(128 - length);
-  return base.value % size === 0n ? { family: 6, first: base.value, last: base.value + size - 1n } : hasHostBits;
+const hostBits = "has bits set beyond its prefix";
+const notNetwork = "is not a network such as 192.0.2.0/24";
+
+const v4Network = (value: number, length: number): Span | string => {
+  if (length > 32) return "has a prefix longer than an IPv4 address";
+  // A shift by 32 would shift nothing.
+  const hosts = length === 32 ? 0 : maxV4 >>> length;
+  return (value & hosts) === 0 ? { family: 4, first: value, last: value + hosts } : hostBits;
 };
 
-/** An address as data files have it: no port, no brackets, no zone. */
-export const plainAddress = (text: string): Address | undefined =>
-  text.length > longestText ? undefined : text.includes(":") ? v6(parseV6(text)) : v4(parseV4(text));
+const v6Network = (value: bigint, length: number): Span | string => {
+  if (length > 128) return "has a prefix longer than an IPv6 address";
+  const hosts = maxV6 >> BigInt(length);
+  return (value & hosts) === 0n ? { family: 6, first: value, last: value | hosts } : hostBits;
+};
+
+/** Reads `address/length` in ASCII; a text: what is wrong with it. */
+export const networkAt = (bytes: Uint8Array, from: number, to: number): Span | string => {
+  let slash = to - 1;
+  while (slash > from && slash > to - 5 && bytes[slash] !== slashCode) slash--;
+  let length = 0;
+  for (let index = slash + 1; index < to; index++) {
+    const digit = bytes[index]! - zero;
+    if (digit < 0 || digit > 9 || (length === 0 && index > slash + 1)) return notNetwork;
+    length = 10 * length + digit;
+  }
+  if (slash === to - 1 || bytes[slash] !== slashCode) return notNetwork;
+  const base = addressAt(bytes, from, slash);
+  if (!base) return notNetwork;
+  return base.family === 4 ? v4Network(base.value, length) : v6Network(base.value, length);
+};
+
+/** The same of text. */
+export const parseNetwork = (text: string): Span | string =>
+  toAscii(text) ? networkAt(ascii, 0, text.length) : notNetwork;
+
+/** Reads an address as data files have it, in ASCII: no port, no brackets, no zone. */
+export const addressAt = (bytes: Uint8Array, from: number, to: number): Address | undefined =>
+  v4(v4At(bytes, from, to)) ?? v6(v6At(bytes, from, to));
 
 const reservedNetworks: readonly (readonly [ReservedClass, ...string[]])[] = [
   ["unspecified", "0.0.0.0/8", "::/128"],

@@ -1,7 +1,16 @@
-import { type Address, type AddressInput, parseAddress, parseNetwork, plainAddress, type Span } from "./address.js";
+import {
+  type Address,
+  type AddressInput,
+  parseAddress,
+  addressAt,
+  networkAt,
+  parseNetwork,
+  type Span,
+} from "./address.js";
 import type { VersionBuilder } from "./builder.js";
 import { type CsvInput, type CsvRow, readCsv } from "./csv.js";
 import { GeoIpImportError } from "./errors.js";
+import { NumbersByBytes } from "./numbers.js";
 import type { NamesByLocale, Place, PlaceNames } from "./place.js";
 
 /** How far an import is. */
@@ -166,7 +175,7 @@ const asnColumn = "autonomous_system_number";
 class BlockPlaces {
   readonly #builder: VersionBuilder;
   readonly #locations: ReadonlyMap<number, Location>;
-  readonly #numbers = new Map<string, number>();
+  readonly #numbers = new NumbersByBytes();
 
   constructor(builder: VersionBuilder, locations: ReadonlyMap<number, Location>) {
     this.#builder = builder;
@@ -174,13 +183,12 @@ class BlockPlaces {
   }
 
   numberOf(row: CsvRow, header: Header, network: number): number {
-    const raw = row.rawWithout(network);
-    let number = this.#numbers.get(raw);
-    if (number === undefined) {
-      number = header.has(asnColumn) ? this.#network(row, header) : this.#place(row, header);
-      this.#numbers.set(raw, number);
-    }
-    return number;
+    const make = (): number => (header.has(asnColumn) ? this.#network(row, header) : this.#place(row, header));
+    const { bytes, from, to } = row;
+    if (network === 0) return this.#numbers.get(bytes, row.endOf(0), to, make);
+    const others = [bytes.subarray(from, row.startOf(network)), bytes.subarray(row.endOf(network), to)];
+    const key = Buffer.concat(others);
+    return this.#numbers.get(key, 0, key.length, make);
   }
 
   #network(row: CsvRow, header: Header): number {
@@ -246,7 +254,7 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
           return;
         }
         header.check(row);
-        const span = parseNetwork(row.ascii(network));
+        const span = row.bare(network, networkAt);
         if (typeof span === "string") throw row.error(networkColumn, span);
         const problem = add(builder, span, places.numberOf(row, header, network));
         if (problem) throw row.error(networkColumn, problem);
@@ -299,7 +307,7 @@ const spanOf = (first: Address | undefined, last: Address | undefined): Span | u
 export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
   read: async (call) => {
     const { builder } = call;
-    const numbers = new Map<string, number>();
+    const numbers = new NumbersByBytes();
     let format = "DB-IP";
     for (const input of files) {
       let columns: (typeof dbIpColumns)[number] | undefined;
@@ -312,17 +320,14 @@ export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
         const { names } = columns;
         if (row.count !== names.length)
           throw row.error(undefined, `has ${String(row.count)} columns, and the first row ${String(names.length)}`);
-        const first = plainAddress(row.ascii(0));
+        const first = row.bare(0, addressAt);
         if (!first) throw row.error("ip_start", "is not an address");
-        const span = spanOf(first, plainAddress(row.ascii(1)));
+        const span = spanOf(first, row.bare(1, addressAt));
         if (!span) throw row.error("ip_end", "is not an address of the same family at or after ip_start");
-        const raw = row.bytes.toString("latin1", row.startOf(2), row.to);
-        let number = numbers.get(raw);
-        if (number === undefined) {
+        const number = numbers.get(row.bytes, row.startOf(2), row.to, () => {
           const place = dbIpPlace(row, names);
-          number = place ? builder.place(place, 0) : 0;
-          numbers.set(raw, number);
-        }
+          return place ? builder.place(place, 0) : 0;
+        });
         const problem = add(builder, span, number);
         if (problem) throw row.error("ip_start", problem);
       });
