@@ -168,12 +168,12 @@ describe("KitError", () => {
       return { Failed, FailedTwice };
     };
     const [one, other] = [copy(), copy()];
-    const error = new one.FailedTwice("TWICE", "twice");
+    const error = new one.FailedTwice("KIT_BUSY", "twice");
     expect(error.name).toBe("FailedTwice");
     for (const { Failed, FailedTwice } of [one, other]) {
       expect(error).toBeInstanceOf(Failed);
       expect(error).toBeInstanceOf(FailedTwice);
-      expect(new one.Failed("ONCE", "once")).not.toBeInstanceOf(FailedTwice);
+      expect(new one.Failed("KIT_CLOSED", "once")).not.toBeInstanceOf(FailedTwice);
     }
     class Own extends other.FailedTwice {}
     expect(error).not.toBeInstanceOf(Own);

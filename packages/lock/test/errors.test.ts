@@ -72,7 +72,7 @@ describe("what an error says", () => {
     const waiter = await enqueue(lock, name);
     await bench.db.del(bench.keysOf(name).queue);
     await bench.db.set(bench.keysOf(name).queue, "not ours", "EX", 60);
-    await bench.db.client("KILL", "TYPE", "normal", "SKIPME", "yes");
+    await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
     expect(((await rejection(waiter.promise)) as KitError).message).toMatch(/^lock\.acquire of "item:42" failed: /);
   });
 });
@@ -91,7 +91,7 @@ describe("a wait without an end", () => {
     const spy = vitest.vi.spyOn(performance, "now").mockImplementation(() => now() + 30_000);
     try {
       for (let round = 0; round < 2; round++) {
-        await bench.db.client("KILL", "TYPE", "normal", "SKIPME", "yes");
+        await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
         await eventually(() =>
           expect(told).toEqual([{ name, position: 0, holder: "the other", waitedMs: expect.any(Number) as number }]),
         );
