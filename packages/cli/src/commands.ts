@@ -11,6 +11,7 @@ import type {
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { exitCodes, Failure } from "./exit-codes.js";
 import { type Target, targetOptions, withConnection } from "./connection.js";
+import { listOf } from "./list.js";
 import { keyFacts, keysOf, type RawKey } from "./keys.js";
 import { outputOf } from "./output.js";
 import { endedResumable, shutdownSignal } from "./shutdown.js";
@@ -92,6 +93,19 @@ export const addInspector = (parent: Command, from: PackageDescriptor, inspector
   });
   command.description(`a ${thing} of @kit/${from.name}: ${about}`);
   if (keys) command.option("--keys", "the keys behind it, too");
+};
+
+/** `kit list <things>`. */
+export const addList = (parent: Command, from: PackageDescriptor, { listed, options, look }: Inspector): void => {
+  if (!listed) return;
+  declare(parent.command(listed.things), { args: [], options: [] }, async (given) => {
+    await withConnection(given.target, "kit-list", async (redis, url) => {
+      const report = await listOf(callOf(redis, given), from.name, listed, (name) =>
+        look(callOf(redis, { ...given, args: [name] }, options), name),
+      );
+      await outputOf(given.target.json === true, withoutCredentials(url)).report(report);
+    });
+  }).description(`the ${listed.things} of @kit/${from.name} that are there now`);
 };
 
 const withKeys = ({ data, facts = [], table }: Report, keys: readonly RawKey[]): Report => ({

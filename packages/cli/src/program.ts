@@ -1,7 +1,7 @@
 import type { DoctorCheck, PackageDescriptor } from "@kit/core/toolkit";
 import { Command } from "commander";
 import doctorPage from "../docs/doctor.md";
-import { addCommand, addInspector } from "./commands.js";
+import { addCommand, addInspector, addList } from "./commands.js";
 import { type Target, targetOptions } from "./connection.js";
 import { examine } from "./doctor/index.js";
 import { exitCodes, Failure } from "./exit-codes.js";
@@ -124,12 +124,20 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
       const things = descriptors.flatMap(({ inspectors = [] }) => inspectors.map((one) => one.thing)).join(", ");
       throw new Failure(`There is no ${JSON.stringify(thing)} to inspect. There are: ${things}`, exitCodes.usage);
     });
+  const listed = kit
+    .command("list")
+    .description(
+      "all things of one kind that are there now: a look at every key, so with care where there are millions",
+    );
   kit
     .command("help [topic...]")
     .description("a command, or what a check of the doctor looks at, as in: kit help round-trip")
     .action((topic: readonly string[]) => help(topic, kit, descriptors));
   for (const descriptor of descriptors) {
-    for (const one of descriptor.inspectors ?? []) addInspector(inspected, descriptor, one);
+    for (const one of descriptor.inspectors ?? []) {
+      addInspector(inspected, descriptor, one);
+      addList(listed, descriptor, one);
+    }
     for (const one of descriptor.commands ?? []) addCommand(kit, descriptor, one);
   }
   const checks = [...explanationsOf(descriptors).keys()].join(", ");

@@ -160,7 +160,7 @@ describe("the program", () => {
     expect(code).toBe(0);
     expect(stderr).toBe("");
     expect(stdout).not.toContain("\u001b");
-    expect(stdout).toMatch(/^ok {7}reachability {9}connected after \d+ ms\n/);
+    expect(stdout).toMatch(/^ok {7}reachability {9}connected to 127\.0\.0\.1:\d+ after \d+ ms\n/);
     expect(stdout).toMatch(/\n\n20 checks: \d+ ok, \d+ warnings?, 0 problems, 3 skipped\n$/);
     expect(Math.max(...stdout.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
   });
@@ -252,7 +252,7 @@ describe("the program", () => {
       expect(await kit(["help", ...topic])).toEqual({
         code: 64,
         stdout: "",
-        stderr: `kit: No help on "${topic.join(" ")}". Commands: doctor, inspect, help. Checks: ${ids}\n`,
+        stderr: `kit: No help on "${topic.join(" ")}". Commands: doctor, inspect, list, help. Checks: ${ids}\n`,
       });
   });
 

@@ -15,7 +15,9 @@ export const reachability: Check = {
         ),
       );
     found.push(...silentOnes(nodes));
-    return Promise.resolve(found.length > 0 ? found : [ok(`connected after ${String(Math.round(connectedMs))} ms`)]);
+    if (found.length > 0) return Promise.resolve(found);
+    const where = nodes.map(({ address }) => address).join(", ");
+    return Promise.resolve([ok(`connected to ${where} after ${String(Math.round(connectedMs))} ms`)]);
   },
 };
 

@@ -18,7 +18,7 @@ export {
   serverError,
   withCaller,
 } from "./base/errors.js";
-export { keyspace, slotOf } from "./base/keyspace.js";
+export { keyspace, nameIn, slotOf } from "./base/keyspace.js";
 export {
   booleanOption,
   choiceOption,

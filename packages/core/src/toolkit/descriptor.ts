@@ -101,8 +101,20 @@ export interface Inspector {
   readonly args?: readonly CliArgument[];
   readonly options?: readonly CliOption[];
   readonly look: (call: InspectCall, ...args: string[]) => Promise<Report>;
+  /** How `kit list` finds all there are; of a thing with one argument, which is what its keys have between the braces. */
+  readonly listed?: Listed;
   /** The keys behind it. With it the inspector has the option `--keys`, which adds their types and expiries. */
   readonly keys?: (prefix: string, ...args: string[]) => readonly string[];
+}
+
+/** What `kit list <things>` shows: by one look at all keys, a row for each thing. */
+export interface Listed {
+  /** In the plural. */
+  readonly things: string;
+  /** A thing is there as long as its key `<prefix>:<package>:{<name>}:<part>`. */
+  readonly part: string;
+  /** Which of the inspector's facts the rows show beside the name. */
+  readonly columns: readonly string[];
 }
 
 /** A further command. */
@@ -159,9 +171,18 @@ export interface DoctorCheck {
   }) => Promise<readonly Finding[]>;
 }
 
-/** A span for people: `8.1 s`, `42 s`. */
-export const secondsText = (ms: number): string =>
-  ms < 10_000 ? `${(ms / 1_000).toFixed(1)} s` : `${String(Math.round(ms / 1_000))} s`;
+const longerUnits = [
+  ["days", 86_400_000],
+  ["h", 3_600_000],
+  ["min", 60_000],
+] as const;
+
+/** A span for people: `8.1 s`, `42 s`, `10 min`, `7 days`. */
+export const secondsText = (ms: number): string => {
+  const longer = longerUnits.find(([, one]) => ms >= 2 * one);
+  if (longer) return `${String(Math.round(ms / longer[1]))} ${longer[0]}`;
+  return ms < 10_000 ? `${(ms / 1_000).toFixed(1)} s` : `${String(Math.round(ms / 1_000))} s`;
+};
 
 /** How many there are, and the names of the first: `3: web-2, web-3, …`. */
 export const countText = (count: number, first: readonly string[], none = "nobody"): string =>

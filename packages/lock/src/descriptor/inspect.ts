@@ -75,5 +75,6 @@ export const lockInspector: Inspector = {
       await lock.close();
     }
   },
+  listed: { things: "locks", part: "lease", columns: ["holder", "since", "lease", "waiters"] },
   keys: (prefix, name: string) => Object.values(lockKeys(prefix)(name)),
 };

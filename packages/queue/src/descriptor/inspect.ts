@@ -53,6 +53,7 @@ export const queueInspector: Inspector = {
     const data = await lookAtQueue(redis, prefix, name);
     return { data: { queue: name, ...data }, facts: queueFacts(name, data) };
   },
+  listed: { things: "queues", part: "meta", columns: ["ready", "delayed", "active", "dead"] },
   keys: (prefix, name: string) => Object.values(queueKeys(prefix, name)),
 };
 

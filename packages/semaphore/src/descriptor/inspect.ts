@@ -84,5 +84,6 @@ export const semaphoreInspector: Inspector = {
     const data = await reportOf(redis, prefix, name, text("tenant"));
     return { data, facts: factsOf(data) };
   },
+  listed: { things: "semaphores", part: "permits", columns: ["permits", "holder", "waiters"] },
   keys: (prefix, name: string) => Object.values(semaphoreKeys(prefix, name)),
 };

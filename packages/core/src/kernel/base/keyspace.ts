@@ -58,13 +58,16 @@ export const checkPrefix = (prefix: string): string => {
   return prefix;
 };
 
-/** What a key is of, as its owner knows it: `"item:42"` for `kit:lock:{item%3A42}:lease`; a key without a hash tag itself. */
+/** The name in a key that {@link keyspace} built: `item:42` for `kit:lock:{item%3A42}:lease`; undefined: it has none. */
+export const nameIn = (key: string): string | undefined =>
+  /\{([^}]+)\}/
+    .exec(key)?.[1]
+    ?.replace(/%([0-9A-F]{2})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
+
+/** What a key is of, for messages: the name in it, in quotes, or else the key. */
 export const subjectOf = (key: string): string => {
-  const tag = /\{([^}]+)\}/.exec(key)?.[1];
-  if (tag === undefined) return key;
-  return JSON.stringify(
-    tag.replace(/%([0-9A-F]{2})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16))),
-  );
+  const name = nameIn(key);
+  return name === undefined ? key : JSON.stringify(name);
 };
 
 const crcTable = Uint16Array.from({ length: 256 }, (_, byte) => {

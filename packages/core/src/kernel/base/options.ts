@@ -151,7 +151,11 @@ export const clientOptionNames: readonly string[] = ["prefix", "isolate", "deadl
  *
  * @throws {TypeError | RangeError} an option is not what it should be.
  */
-export const clientSettings = ({ prefix = "kit", isolate = false, deadlineMs = 2_000 }: ClientOptions): ClientSettings => ({
+export const clientSettings = ({
+  prefix = "kit",
+  isolate = false,
+  deadlineMs = 2_000,
+}: ClientOptions): ClientSettings => ({
   prefix,
   isolate: booleanOption("isolate", isolate),
   deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),

@@ -1,0 +1,56 @@
+import type { Connection } from "@kit/core";
+import { type InspectCall, type Listed, nameIn, type Report } from "@kit/core/toolkit";
+import type { Cluster } from "ioredis";
+
+/** Keys per step, steps on each node, and names: what a server answers in a few seconds at most. */
+const batch = 1_000;
+const maxSteps = 1_000;
+const maxNames = 100;
+
+interface Found {
+  readonly names: readonly string[];
+  /** Whether all keys were looked at. */
+  readonly isWhole: boolean;
+}
+
+const find = async (redis: Connection, packageName: string, prefix: string, part: string): Promise<Found> => {
+  const names = new Set<string>();
+  let isWhole = true;
+  const pattern = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}:${packageName}:{*}:${part}`;
+  const nodes = (redis as Partial<Cluster>).nodes?.("master") ?? [redis];
+  for (const node of nodes) {
+    let cursor: string | undefined = "0";
+    for (let step = 0; step < maxSteps && cursor !== undefined && names.size < maxNames; step++) {
+      const [next, keys] = (await node.call("SCAN", cursor, "MATCH", pattern, "COUNT", batch)) as [string, string[]];
+      for (const key of keys) names.add(nameIn(key) ?? key);
+      cursor = next === "0" ? undefined : next;
+    }
+    isWhole &&= cursor === undefined;
+  }
+  return { names: [...names].slice(0, maxNames).toSorted(), isWhole: isWhole && names.size <= maxNames };
+};
+
+/** A row for each thing that is there: what its inspector says, in the columns that were asked for. */
+export const listOf = async (
+  call: InspectCall,
+  packageName: string,
+  { things, part, columns }: Listed,
+  look: (name: string) => Promise<Report>,
+): Promise<Report> => {
+  const { names, isWhole } = await find(call.redis, packageName, call.prefix, part);
+  const rows: string[][] = [];
+  const data: object[] = [];
+  for (const name of names) {
+    const report = await look(name);
+    data.push(report.data);
+    const textOf = (column: string): string =>
+      (report.facts ?? []).flatMap(([fact, text]) => (fact === column ? [text] : [])).join("; ");
+    rows.push([name, ...columns.map(textOf)]);
+  }
+  const count = `${String(names.length)}${isWhole ? "" : ", and perhaps more: not all keys were looked at"}`;
+  return {
+    data: { [things]: data, isWhole },
+    facts: [[things, names.length === 0 && isWhole ? "none" : count]],
+    table: names.length === 0 ? undefined : { columns: ["name", ...columns], rows },
+  };
+};
