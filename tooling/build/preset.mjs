@@ -7,7 +7,27 @@ const shared = {
   platform: "node",
   sourcemap: true,
   splitting: false,
-  loader: { ".lua": "text" },
+};
+
+/** What of a script's comments is read where it runs: what it is called, the types of its keys, where libraries are put. */
+const keptComment = /^-- (?:[\w.-]+\.lua - |KEYS\[|Needs |Defines |Libraries$)/;
+
+/** The text of a Lua file without comments that only people read. Comments behind code stay: `--` may stand in a string. */
+export const withoutComments = (lua) =>
+  lua
+    .split("\n")
+    .filter((line) => line.trim() !== "" && (keptComment.test(line) || !/^\s*--/.test(line)))
+    .join("\n");
+
+const luaText = {
+  name: "lua-text",
+  setup: (build) =>
+    build.onLoad({ filter: /\.lua$/ }, ({ path }) => {
+      const lua = readFileSync(path, "utf8");
+      if (/\[=*\[/.test(lua))
+        throw new Error(`${path} has a text or comment of several lines, whose lines cannot be told apart`);
+      return { contents: withoutComments(lua), loader: "text" };
+    }),
 };
 
 /**
@@ -46,11 +66,11 @@ export const library = (sharedParts = []) => {
   };
   const common = { ...shared, entry, noExternal: ["uuid"] };
   return defineConfig([
-    { ...common, format: ["esm"], esbuildPlugins: [entriesApart(entry, ".js")] },
+    { ...common, format: ["esm"], esbuildPlugins: [luaText, entriesApart(entry, ".js")] },
     {
       ...common,
       format: ["cjs"],
-      esbuildPlugins: [entriesApart(entry, ".cjs")],
+      esbuildPlugins: [luaText, entriesApart(entry, ".cjs")],
       esbuildOptions: (esbuild) => {
         esbuild.supported = { "dynamic-import": false };
       },
@@ -60,7 +80,8 @@ export const library = (sharedParts = []) => {
 };
 
 /** A program of ours: ESM only, no types. */
-export const application = (entry) => defineConfig({ ...shared, entry, format: ["esm"], clean: true });
+export const application = (entry) =>
+  defineConfig({ ...shared, entry, format: ["esm"], esbuildPlugins: [luaText], clean: true });
 
 /**
  * The entries of a program that its folders are: for each folder in `parent`, `<folder>.<name>` is built from the file
