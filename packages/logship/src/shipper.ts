@@ -398,7 +398,10 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   }
 
   async #shipFrom(source: Source, upload: Upload, signal: AbortSignal): Promise<ShippedFile> {
-    const { codec, name } = source;
+    const { name } = source;
+    // It goes on as it was begun, whatever the options are now.
+    const { codec } = upload.opened;
+    if ((codec === "member") !== (source.codec === "member")) throw changedError(name);
     if (codec === "member" && Number(source.totalBytes) > upload.opened.limitBytes * 0.9)
       throw new LogshipError(
         "KIT_LOGSHIP_TOO_LARGE",

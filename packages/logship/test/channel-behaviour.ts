@@ -356,6 +356,26 @@ export const channelBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await linesOf(fixture.receiver())).toEqual({ a: lines });
     });
 
+    it("goes on with a file in the codec in which it was begun, and not with the bytes of its gzip file in place of its text", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 3_000);
+      const path = await writeLog(directory, "a.gz", lines);
+      const options = { limitBytes: 20_000, chunkBytes: 1_024 };
+      const controller = new AbortController();
+      const first = fixture.shipper({ ...options, codec: "none" });
+      first.on("waiting", () => controller.abort(new Error("stopped")));
+      await rejection(first.add(path, { signal: controller.signal }));
+      const second = fixture.shipper({ ...options, codec: "gzip" });
+      expect(await rejection(second.add(path, { passThrough: true }))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED" });
+      const adding = second.add(path);
+      const receiver = fixture.receiver();
+      const running = receiver.run(countWords);
+      expect((await adding).lines).toBe(3_000);
+      await second.closeChannel();
+      await running;
+      expect(await receiver.results("words")).toEqual(wordsOf(lines));
+    });
+
     // On a Cluster the same code runs: every sixth command is enough there.
     const step = mode === "cluster" ? 6 : 1;
 

@@ -1,0 +1,125 @@
+import {
+  checkWorker,
+  judged,
+  type Judge as AnyJudge,
+  type Verdict,
+  type Violation as AnyViolation,
+} from "../../common-laws.js";
+import type { CommonRecord, WorkerHistory } from "../../records.js";
+import type { Chain } from "./sources.mjs";
+
+/**
+ * The laws that a run is held against.
+ *
+ * - `content` each consumer, and the job, has every line of every file once and in order: the SHA-256 chains are equal
+ * - `sums` the sums of each are exact
+ * - `atomic` results are never ahead of their position, nor behind it
+ * - `limit` chunks, and what is reserved for more, never take more than the limit
+ * - `kept` what was acknowledged as shipped is in the channel, where the server loses nothing
+ * - `end` when everybody has everything the channel holds nothing
+ * - `U1` every promise settles by its deadline and 100 ms
+ * - `U3` shipping, receiving and processing go on after each fault
+ * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
+ * - `U5` every error is typed
+ */
+export type Law = (typeof laws)[number];
+export const laws = ["content", "sums", "atomic", "limit", "kept", "end", "U1", "U3", "U4", "U5"] as const;
+
+export type Violation = AnyViolation<Law>;
+type Judge = AnyJudge<Law>;
+
+export type LogRecord =
+  | CommonRecord
+  | { readonly kind: "access"; readonly what: string; readonly at: number }
+  | { readonly kind: "shipped"; readonly name: string; readonly sha256: string }
+  | { readonly kind: "odd"; readonly what: string };
+
+/** What a file is. */
+export interface FileTruth {
+  readonly name: string;
+  readonly chain: Chain;
+  readonly words: Readonly<Record<string, number>>;
+}
+
+/** What a consumer, or the job, has of all files at the end. */
+export interface Had {
+  readonly consumer: string;
+  readonly chains: Readonly<Record<string, Chain>>;
+  readonly words: Readonly<Record<string, number>>;
+}
+
+export interface MemoryLook {
+  readonly at: number;
+  readonly used: number;
+  readonly reserved: number;
+  readonly memory: number;
+  readonly chunks: number;
+}
+
+export interface RunHistory {
+  readonly limitBytes: number;
+  readonly losesNothing: boolean;
+  readonly workers: readonly WorkerHistory<LogRecord>[];
+  readonly looks: readonly MemoryLook[];
+  readonly accesses: readonly number[];
+  readonly heals: readonly { readonly kind: string; readonly at: number }[];
+  readonly shipped: readonly FileTruth[];
+  readonly processed: readonly FileTruth[];
+  readonly had: readonly Had[];
+  /** Acknowledged, and not in the channel at the end. */
+  readonly unsealed: readonly string[];
+  readonly leftovers: readonly string[];
+  /** What was odd at the end. */
+  readonly odd: readonly string[];
+  readonly echoes: number;
+}
+
+/** Everything in a run that no channel and no job may do. */
+export const verdictOn = (run: RunHistory): Verdict<Law> =>
+  judged(laws, (judge) => {
+    for (const had of run.had) checkHad(had, had.consumer === "job" ? run.processed : run.shipped, judge);
+    for (const { used, reserved, memory } of run.looks) {
+      const said = `${String(used)} used, ${String(reserved)} reserved, ${String(memory)} there`;
+      judge("limit", Math.max(used + reserved, memory) > run.limitBytes && `${said}, of ${String(run.limitBytes)}`);
+      judge("limit", memory > used + reserved && `more is there than is counted: ${said}`);
+    }
+    if (run.losesNothing && run.had.length > 0)
+      judge("kept", run.unsealed.length > 0 && `gone: ${run.unsealed.join()}`);
+    if (run.had.length > 0) judge("end", run.leftovers.length > 0 && run.leftovers.join());
+    for (const _ of run.heals) judge("U3");
+    for (const what of run.odd) judge("atomic", `at the end: ${what}`);
+    for (const worker of run.workers) {
+      checkWorker(worker, judge);
+      for (const record of worker.records) {
+        if (record.kind === "access") judge("atomic");
+        if (record.kind === "odd") judge("atomic", `${worker.id}: ${record.what}`);
+      }
+    }
+  });
+
+const checkHad = ({ consumer, chains, words }: Had, truths: readonly FileTruth[], judge: Judge): void => {
+  const sums: Record<string, number> = {};
+  for (const truth of truths) {
+    for (const [word, count] of Object.entries(truth.words)) sums[word] = (sums[word] ?? 0) + count;
+    const { offset, sha256 } = chains[truth.name] ?? { offset: 0, sha256: "" };
+    const isSame = offset === truth.chain.offset && sha256 === truth.chain.sha256;
+    judge(
+      "content",
+      !isSame && `${consumer} has ${String(offset)} of ${String(truth.chain.offset)} bytes of ${truth.name}, or others`,
+    );
+  }
+  for (const word of new Set([...Object.keys(sums), ...Object.keys(words)])) {
+    const [is, should] = [words[word] ?? 0, sums[word] ?? 0];
+    judge("sums", is !== should && `${consumer} counts ${String(is)} of ${word}, which are ${String(should)}`);
+  }
+};
+
+/** How long after a mark work went on. */
+export const recoveryMs = ({ accesses }: RunHistory, at: number): number =>
+  accesses.reduce((least, access) => (access > at ? Math.min(least, access - at) : least), Infinity);
+
+/** The longest span in which nothing was committed. */
+export const worstStallMs = ({ accesses }: RunHistory): number => {
+  const sorted = accesses.toSorted((one, other) => one - other);
+  return sorted.reduce((worst, at, index) => Math.max(worst, at - (sorted[index - 1] ?? at)), 0);
+};

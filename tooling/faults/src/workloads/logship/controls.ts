@@ -1,0 +1,65 @@
+import { builtWith, type Mutation } from "../../lab/mutation.js";
+import type { Control } from "../../workload.js";
+import type { Law } from "./checker.js";
+
+interface LogshipControl extends Control {
+  readonly laws: readonly Law[];
+  readonly mutation: Mutation;
+}
+
+/** What shipping, receiving and processing may get wrong; a checker that does not see it is of no use. */
+export const logshipControls: readonly LogshipControl[] = [
+  {
+    name: "limitless",
+    laws: ["limit"],
+    kind: "8 scripts flushed",
+    mutation: { script: "reserve", operands: ["channel"], lua: "redis.call('HSET', channel, 'limit', 1000000)" },
+  },
+  {
+    name: "adds-again",
+    laws: ["sums", "content", "atomic"],
+    kind: "27 requests repeated",
+    mutation: {
+      script: "advance",
+      operands: ["positions", "file", "consumer", "seq"],
+      lua: "seq = tonumber(string.match(redis.call('HGET', positions, file .. ' ' .. consumer) or '0', '^%d+')) + 1",
+    },
+  },
+  {
+    name: "unfenced-worker",
+    laws: ["sums", "content", "atomic"],
+    kind: "3 event loop blocked",
+    strikes: 6,
+    mutation: {
+      script: "progress",
+      operands: ["progress", "file", "fence", "seq"],
+      lua: "fence = redis.call('HGET', progress, file .. ':fence') or fence if seq > 0 then seq = (redis.call('HGET', progress, file .. ':seq') or 0) + 1 end",
+    },
+  },
+  {
+    name: "frees-too-much",
+    laws: ["content", "U3"],
+    kind: "1 worker killed",
+    mutation: { script: "advance", operands: ["chunk"], lua: "chunk = chunk + 1" },
+  },
+  {
+    name: "counts-wrong",
+    laws: ["end", "limit"],
+    kind: "8 scripts flushed",
+    mutation: {
+      script: "free",
+      operands: ["channel", "parts"],
+      lua: "redis.call('HINCRBY', channel, 'used', -7 * #parts)",
+    },
+  },
+  {
+    name: "seals-early",
+    laws: ["content", "kept"],
+    kind: "1 dies at reserve",
+    mutation: { script: "open", operands: ["files"], lua: "redis.call('HSET', files, '1:state', 'sealed')" },
+  },
+];
+
+/** What the workers import. */
+export const moduleOf = (control?: LogshipControl): string =>
+  control ? builtWith(control.name, "@kit/logship", "index.js", control.mutation) : "@kit/logship";

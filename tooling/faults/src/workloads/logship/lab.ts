@@ -1,0 +1,265 @@
+import { mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { connect } from "@kit/core";
+import { createLogJob, createReceiver, createShipper } from "@kit/logship";
+import { eventually } from "@kit/testing";
+import { clock } from "../../lab/clock.mjs";
+import { Lab, type LabOptions, type Surroundings } from "../../lab/lab.js";
+import { workspaceFolder } from "../../lab/paths.js";
+import { Worker } from "../../lab/worker.js";
+import type { FileTruth, Had, LogRecord, MemoryLook, RunHistory } from "./checker.js";
+import { chained, collector, isPassedThrough, linesOf, noChain, parseChain, wordsOf } from "./sources.mjs";
+
+export interface LogshipLabOptions extends LabOptions {
+  readonly logshipModule: string;
+}
+
+/** Steps at which a process dies: commands, and scripts by their first keys. */
+export const points: readonly { readonly point: string; readonly keys?: string }[] = [
+  { point: "set" },
+  { point: "get" },
+  { point: "open", keys: "channel,files,live,sources,consumers" },
+  { point: "reserve", keys: "channel,files,leases,reservations,free" },
+  { point: "commit", keys: "channel,files,chunks,leases" },
+  { point: "seal", keys: "channel,files,leases,reservations" },
+  { point: "leave", keys: "channel,leases,reservations" },
+  { point: "join", keys: "channel,consumers,seen,free" },
+  { point: "look", keys: "channel,files,live,consumers" },
+  { point: "advance", keys: "channel,files,live,sources,done" },
+  { point: "free", keys: "channel,free" },
+  { point: "records", keys: "progress,claims" },
+  { point: "progress", keys: "job,progress,claims" },
+  { point: "claim" },
+];
+
+const limitBytes = 98_304;
+const key = (name: string, part: string): string => `kit:logship:{${name}}:${part}`;
+
+/** What chunks take in the server at one instant, and what is said of it. */
+const memoryScript = `
+local sum, count = 0, 0
+for _, chunk in ipairs(redis.call('KEYS', ARGV[1])) do
+  sum, count = sum + (redis.call('MEMORY', 'USAGE', chunk) or 0), count + 1
+end
+local state = redis.call('HMGET', KEYS[1], 'used', 'reserved')
+return { tonumber(state[1] or '0'), tonumber(state[2] or '0'), sum, count }`;
+
+/** A server, workers that ship, receive and process, and what is done to them. */
+export class LogshipLab extends Lab {
+  readonly leaseMs = 400;
+  readonly deadlineMs = 1_000;
+  readonly #options: LogshipLabOptions;
+  readonly #lanes = new Map<Worker, number>();
+  readonly #looks: MemoryLook[] = [];
+  readonly #lastAccess = new Map<string, number>();
+  readonly #accesses: number[] = [];
+  readonly #folders: { readonly ship: string; readonly job: string };
+  #looking: NodeJS.Timeout | undefined;
+  #asking: ReturnType<Surroundings["server"]["client"]> | undefined;
+
+  constructor(options: LogshipLabOptions, around: Surroundings) {
+    super(options, around);
+    this.#options = options;
+    this.#folders = { ship: join(around.folder, "ship"), job: join(around.folder, "job") };
+    for (const folder of Object.values(this.#folders)) mkdirSync(folder);
+  }
+
+  spawn(): Worker {
+    const { seed, logshipModule } = this.#options;
+    const number = this.all.length + 1;
+    const taken = new Set(this.workers.map((worker) => this.#lanes.get(worker)));
+    let lane = 0;
+    while (taken.has(lane)) lane++;
+    const { leaseMs, deadlineMs, url } = this;
+    const settings = {
+      url,
+      lane,
+      seed,
+      workerSeed: seed + 1_000 * number,
+      leaseMs,
+      deadlineMs,
+      limitBytes,
+      points,
+      logshipModule,
+    };
+    const folders = { shipFolder: this.#folders.ship, jobFolder: this.#folders.job };
+    const program = join(workspaceFolder, "src/workloads/logship/worker.mjs");
+    const { folder, workerEnv } = this.around;
+    const worker = new Worker(program, `w${String(number)}`, folder, { ...settings, ...folders }, workerEnv);
+    worker.onLine = (line) => this.#hear(line);
+    this.#lanes.set(worker, lane);
+    this.all.push(worker);
+    return worker;
+  }
+
+  #hear(line: string): void {
+    if (!line.startsWith('{"kind":"access"')) return;
+    const { what, at } = JSON.parse(line) as Extract<LogRecord, { kind: "access" }>;
+    this.#lastAccess.set(what, Math.max(this.#lastAccess.get(what) ?? 0, at));
+    this.#accesses.push(at);
+  }
+
+  async victim(): Promise<Worker> {
+    return await eventually(() => {
+      const worker = this.pick(this.workers.filter((one) => one.logged("access") > 0));
+      if (!worker) throw new Error("nobody works");
+      return worker;
+    });
+  }
+
+  /** Nobody holds anything that others want alone; how far each consumer is stands for it. */
+  async claimsOf(): Promise<ReadonlySet<string>> {
+    const found = await this.#ask("HGETALL", key("logs", "positions"));
+    return new Set((found as string[]).filter((_, index) => index % 2 === 1));
+  }
+
+  async died(): Promise<number> {
+    return 1;
+  }
+
+  // What a failover loses is repeated, whatever it is.
+  lostData(): void {}
+
+  async resumed(at: number): Promise<void> {
+    await eventually(
+      () => {
+        this.logged("access");
+        for (const what of ["ship", "receive", "job"])
+          if ((this.#lastAccess.get(what) ?? 0) <= at) throw new Error(`nobody goes on: ${what}`);
+      },
+      { timeoutMs: 25_000 },
+    );
+  }
+
+  async #ask(command: string, ...args: string[]): Promise<unknown> {
+    this.#asking ??= this.server.client();
+    return await eventually(() => this.#asking?.call(command, ...args));
+  }
+
+  /** Looks at the memory of the chunks, again and again. */
+  #watch(): void {
+    const client = this.server.client();
+    client.on("error", () => undefined);
+    const look = async (): Promise<void> => {
+      const pattern = key("logs", "chunk:*");
+      const reply = await client
+        .call("EVAL", memoryScript, "1", key("logs", "channel"), pattern)
+        .catch(() => undefined);
+      if (!reply) return;
+      const [used = 0, reserved = 0, memory = 0, chunks = 0] = reply as number[];
+      this.#looks.push({ at: clock(), used, reserved, memory, chunks });
+    };
+    this.#looking = setInterval(() => void look(), 40);
+  }
+
+  /** Starts the workers; resolves when all of them work. */
+  async begin(workers: number): Promise<void> {
+    this.#watch();
+    for (let i = 0; i < workers; i++) this.spawn();
+    await Promise.all(this.workers.map((worker) => worker.started()));
+    await this.settled();
+  }
+
+  /** Sends the workers away, finishes what they left, and returns all that is known. */
+  async end(isStuck: boolean): Promise<RunHistory> {
+    const workers = await this.dismiss<LogRecord>();
+    const facts = {
+      limitBytes,
+      losesNothing: this.setting === "kept",
+      workers,
+      looks: this.#looks,
+      accesses: this.#accesses,
+      heals: this.marks.map(({ kind, at }) => ({ kind, at })),
+      echoes: this.around.tap?.echoes.length ?? 0,
+    };
+    if (isStuck) return { ...facts, shipped: [], processed: [], had: [], unsealed: [], leftovers: [], odd: [] };
+    const finished = await this.#finish(workers.flatMap(({ records }) => records));
+    return { ...facts, ...finished };
+  }
+
+  #truths(folder: string): FileTruth[] {
+    return readdirSync(folder)
+      .filter((name) => !name.endsWith(".part"))
+      .map((name) => {
+        const lines = linesOf(name, this.#options.seed);
+        return { name, chain: chained(noChain, lines), words: Object.fromEntries(wordsOf(lines)) };
+      });
+  }
+
+  /** Ships, receives and processes, with nothing in the way, what is not done. */
+  async #finish(
+    records: readonly LogRecord[],
+  ): Promise<Pick<RunHistory, "shipped" | "processed" | "had" | "unsealed" | "leftovers" | "odd">> {
+    await using client = await connect(this.server.url);
+    const own = { prefix: "kit", deadlineMs: 5_000 };
+    await using shipper = createShipper(client, "logs", { ...own, leaseMs: this.leaseMs, chunkBytes: 2_048 });
+    await using job = createLogJob(client, "sums", { ...own, directory: this.#folders.job });
+    const receivers = ["a", "b"].map((consumer) => createReceiver(client, "logs", { ...own, consumer }));
+    const odd: string[] = [];
+    const [shipped, processed] = [this.#truths(this.#folders.ship), this.#truths(this.#folders.job)];
+    const running = receivers.map(async (receiver, index) => {
+      const consumer = ["a", "b"][index] ?? "";
+      const stored = (): Promise<Map<string, string>> => receiver.results(`chain-${consumer}`);
+      await receiver.run(collector(consumer, stored, (what) => odd.push(what)));
+    });
+    const failed = Promise.all(running).then(() => new Promise<never>(() => undefined));
+    const acknowledged = new Set(records.flatMap((record) => (record.kind === "shipped" ? [record.name] : [])));
+    const unsealed: string[] = [];
+    for (const { name } of shipped) {
+      const adding = shipper.add(join(this.#folders.ship, name), { id: name, passThrough: isPassedThrough(name) });
+      adding.catch(() => undefined);
+      const { wasShipped } = await Promise.race([adding, failed]);
+      if (!wasShipped && acknowledged.has(name)) unsealed.push(name);
+    }
+    await shipper.closeChannel();
+    await Promise.all(running);
+    await job.run(
+      collector(
+        "job",
+        () => job.results("chain-job"),
+        (what) => odd.push(what),
+      ),
+    );
+    const had: Had[] = [];
+    for (const [index, name] of ["a", "b", "job"].entries()) {
+      const from = receivers[index] ?? job;
+      const chains = Object.fromEntries(await from.results(`chain-${name}`));
+      const words = Object.fromEntries(
+        [...(await from.results(`words-${name}`))].map(([word, count]) => [word, Number(count)]),
+      );
+      had.push({ consumer: name, chains: mapped(chains, parseChain), words });
+    }
+    for (const receiver of receivers) await receiver.close();
+    return { shipped, processed, had, unsealed, odd, leftovers: await this.#leftovers(shipper) };
+  }
+
+  /** When every consumer has everything the channel holds nothing; what dead shippers wrote goes by itself. */
+  async #leftovers(shipper: {
+    status(): Promise<{ usedBytes: number; reservedBytes: number; fileCount: number } | null>;
+  }): Promise<string[]> {
+    const look = async (): Promise<string[]> => {
+      const { usedBytes = -1, reservedBytes = -1, fileCount = -1 } = (await shipper.status()) ?? {};
+      const chunks = (
+        (await this.#ask("EVAL", memoryScript, "1", key("logs", "channel"), key("logs", "chunk:*"))) as number[]
+      )[3];
+      const found = { usedBytes, reservedBytes, fileCount, chunks };
+      return Object.entries(found).flatMap(([what, count]) => (count === 0 ? [] : [`${what}: ${String(count)}`]));
+    };
+    return await eventually(
+      async () => {
+        const found = await look();
+        if (found.length > 0) throw new Error(found.join());
+        return found;
+      },
+      { timeoutMs: 5_000 },
+    ).catch(look);
+  }
+
+  override async stop(): Promise<void> {
+    clearInterval(this.#looking);
+    await super.stop();
+  }
+}
+
+const mapped = <T, U>(record: Readonly<Record<string, T>>, map: (value: T) => U): Record<string, U> =>
+  Object.fromEntries(Object.entries(record).map(([name, value]) => [name, map(value)]));

@@ -1,0 +1,210 @@
+// A process that ships files of its lane, receives as one of two consumers, in slices that others interrupt, and works on a job's directory.
+import { existsSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { pause } from "@kit/core/toolkit";
+import { Redis } from "ioredis";
+import { clock } from "../../lab/clock.mjs";
+import {
+  abortReason,
+  attempt,
+  connected,
+  farewell,
+  isLeaving,
+  isTold,
+  left,
+  log,
+  noteBackground,
+  settings,
+  timed,
+} from "../../lab/contender.mjs";
+import { seeded } from "../../lab/random.mjs";
+import { bytesOf, collector, isPassedThrough } from "./sources.mjs";
+
+const { id, url, lane, seed, deadlineMs, leaseMs, limitBytes, shipFolder, jobFolder, points } = settings;
+const { createLogJob, createReceiver, createShipper } = await import(settings.logshipModule);
+
+// ── points at which it dies ───────────────────────────────────────────────────────────────────────────────────────────
+
+const keyParts = (args) =>
+  args
+    .slice(2, 2 + Number(args[1]))
+    .map((key) => String(key).replace(/^.*\}:/, ""))
+    .join();
+/** Which step of shipping, receiving or processing a command is: scripts are told by their keys. */
+const pointOf = ({ name, args }) => {
+  if (name === "set" || name === "get") return name;
+  if (name !== "evalsha" && name !== "eval") return undefined;
+  const keys = keyParts(args);
+  const found = points.find(({ keys: first }) => first !== undefined && `${keys},`.startsWith(`${first},`));
+  if (found?.point !== "progress") return found?.point;
+  return args.length - 2 - Number(args[1]) === 7 ? "claim" : "progress";
+};
+const die = () => {
+  process.kill(process.pid, "SIGKILL");
+  for (;;);
+};
+let fatal;
+const sendCommand = Redis.prototype.sendCommand;
+Redis.prototype.sendCommand = function (command, ...rest) {
+  const isFatal = fatal !== undefined && pointOf(command) === fatal.point;
+  if (isFatal && fatal.isBefore) die();
+  const sent = sendCommand.call(this, command, ...rest);
+  if (isFatal) command.promise.then(die, () => undefined);
+  return sent;
+};
+
+// ── work ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const client = await connected(url, id);
+const own = { prefix: "kit", deadlineMs };
+const shipper = createShipper(client, "logs", {
+  ...own,
+  limitBytes,
+  chunkBytes: 2_048,
+  codec: lane % 2 ? "gzip" : "none",
+  maxInFlight: 4,
+  flushMs: 50,
+  leaseMs,
+  consumers: ["a", "b"],
+});
+const consumer = ["a", "b"][lane % 2];
+const receiver = createReceiver(client, "logs", {
+  ...own,
+  consumer,
+  flushLines: 60,
+  flushMs: 50,
+  prefetchBytes: 16_384,
+});
+const job = createLogJob(client, "sums", { ...own, directory: jobFolder, leaseMs, flushLines: 60 });
+const access = (what) => () => log("access", { what, at: clock() });
+for (const [object, what] of [
+  [shipper, "ship"],
+  [receiver, "receive"],
+  [job, "job"],
+]) {
+  object.on("progress", access(what));
+  object.on("error", noteBackground);
+}
+
+const endless = 1e9;
+/** How many files of its lane are there; the last one may not be shipped whole. */
+const filesOf = (folder) =>
+  readdirSync(folder).filter((name) => name.startsWith(`${lane}-`) && !name.endsWith(".part")).length;
+const write = (folder, name) => {
+  const path = join(folder, name);
+  if (!existsSync(path)) {
+    writeFileSync(`${path}.part`, bytesOf(name, seed));
+    renameSync(`${path}.part`, path);
+  }
+  return path;
+};
+const nameOf = (number) => `${lane}-${number}.log${number % 3 ? "" : ".gz"}`;
+const stop = new AbortController();
+void left.then(() => stop.abort(abortReason));
+
+const ship = async () => {
+  for (let number = Math.max(1, filesOf(shipFolder)); !isLeaving(); number++) {
+    const name = nameOf(number);
+    const path = write(shipFolder, name);
+    const options = { signal: stop.signal, id: name };
+    const send = () =>
+      number % 4 === 1
+        ? shipper.send(name, Readable.from([bytesOf(name, seed)]), options)
+        : shipper.add(path, { ...options, passThrough: isPassedThrough(name) });
+    const shipped = await attempt("ship", name, endless, send);
+    if (shipped) log("shipped", { name, sha256: shipped.sha256 });
+    else {
+      number--;
+      await pause(20);
+    }
+  }
+};
+
+/** What is stored is read by others too; a process that goes on asks until there is an answer. */
+const storedOf = (object) => async () => {
+  for (;;)
+    try {
+      return await object.results(`chain-${object === job ? "job" : consumer}`);
+    } catch (error) {
+      if (isLeaving()) throw error;
+      await pause(50);
+    }
+};
+const odd = (what) => log("odd", { what });
+
+const receiveByHand = async (signal, random) => {
+  const collect = collector(consumer, storedOf(receiver), odd);
+  for await (const file of receiver.files({ signal })) {
+    let { offset } = file;
+    for await (const { lines, endOffset } of file.batches()) {
+      await collect(lines, file.results, { file: file.name, offset });
+      offset = endOffset;
+      if (random() < 0.5) await file.commit();
+    }
+    await file.commit();
+  }
+};
+
+/** Runs for a while; then it, or another process of this consumer, begins anew. */
+const inSlices = async (what, random, run) => {
+  while (!isLeaving()) {
+    const slice = new AbortController();
+    const end = () => slice.abort(abortReason);
+    const timer = setTimeout(end, 200 + random() * 1_300);
+    stop.signal.addEventListener("abort", end);
+    await attempt(what, "", endless, () => run(slice.signal));
+    clearTimeout(timer);
+    stop.signal.removeEventListener("abort", end);
+    await pause(20 + random() * 150);
+  }
+};
+
+const work = async (random) => {
+  await inSlices("job", random, async (signal) => {
+    write(jobFolder, nameOf(filesOf(jobFolder) + 1));
+    await job.run(collector("job", storedOf(job), odd), { signal, concurrency: 2 });
+  });
+};
+
+const ask = async () => {
+  while (!isLeaving()) {
+    await attempt("status", "logs", deadlineMs, () => shipper.status());
+    await pause(30);
+  }
+};
+
+const obey = async (random) => {
+  while (!isLeaving()) {
+    for (const { point } of points) if (isTold(`die at ${point}`)) fatal = { point, isBefore: random() < 0.3 };
+    if (isTold("block")) {
+      const from = clock();
+      const until = from + leaseMs * (1.2 + 0.6 * random());
+      while (clock() < until);
+      log("blocked", { from, to: clock() });
+    }
+    await pause(10);
+  }
+};
+
+log("started", { pid: process.pid });
+const randomOf = (loop) => seeded(settings.workerSeed * 31 + loop);
+const byHand = randomOf(1);
+const loops = [
+  ship(),
+  inSlices("receive", randomOf(2), (signal) =>
+    byHand() < 0.4
+      ? receiveByHand(signal, byHand)
+      : receiver.run(collector(consumer, storedOf(receiver), odd), { signal, concurrency: 2 }),
+  ),
+  work(randomOf(3)),
+  ask(),
+  obey(randomOf(4)),
+];
+await left;
+await Promise.all(loops);
+const closing = timed("close", "", 10_000);
+await Promise.all([shipper, receiver, job].map((object) => object.close()));
+await client.close();
+closing("ok");
+farewell();
