@@ -178,7 +178,6 @@ export class CounterSeries {
     if (!tally) return sender.drop(this.id, "full", added);
     tally.amount += added;
     buffered.units += added;
-    buffered.events++;
     if (!outbox.isListed) sender.list(outbox);
   }
 
@@ -196,9 +195,8 @@ export class CounterSeries {
   async add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
     const added = amountOption(amount);
     const checked = confirmOptions(options);
-    if (checked.op === undefined && this.outbox.awaited.units + added > Number.MAX_SAFE_INTEGER)
-      throw new CounterOverflowError(this.id);
     return await this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
+      if (awaited.units + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
       tally.amount += added;
       awaited.units += added;
     });

@@ -212,7 +212,6 @@ export class DistributionSeries {
     const partial = outbox.buffered.timeline.slot(at, sender.admit);
     if (!partial) return sender.drop(this.id, "full", 1);
     partial.add(valid, subject, this.#settings.slowest);
-    outbox.buffered.events++;
     outbox.buffered.units++;
     if (!outbox.isListed) sender.list(outbox);
   }

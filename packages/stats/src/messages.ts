@@ -247,7 +247,6 @@ export class Messages {
     });
     // Without room for the entry, it is counted nevertheless.
     if (isRoom) sender.release(buffered.add(name, { localAt, severity, text: cut, fields, fingerprint: counted }));
-    buffered.events++;
     buffered.units++;
     if (!this.outbox.isListed) sender.list(this.outbox);
   }

@@ -1,4 +1,5 @@
 import type { KitError, RedisArgument, Script } from "@kit/core";
+import type { Deadline } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { Timeline } from "./timeline.js";
 
@@ -16,8 +17,6 @@ export interface Channel {
 /** Amounts, observations or messages that wait to be sent; they merge, so that memory follows series and time, not events. */
 export class Aggregate<Value = unknown> {
   readonly timeline: Timeline<Value>;
-  /** How many calls are in it. */
-  events = 0;
   /** What is lost if it is dropped: an amount, or a number of observations or messages. */
   units = 0;
 
@@ -33,7 +32,6 @@ export class Aggregate<Value = unknown> {
   /** Takes in all of another, which is not used any more. */
   absorb(other: this): void {
     this.timeline.absorb(other.timeline);
-    this.events += other.events;
     this.units += other.units;
   }
 }
@@ -47,8 +45,11 @@ export class Aggregate<Value = unknown> {
  */
 export type Delivery = "at-most-once" | "at-least-once" | "effectively-once";
 
-/** Somebody who waits for an answer about what it gave. */
-export interface Waiter<Result> {
+/** Somebody who gave something, and waits for an answer about it. */
+export interface Waiter<Contents extends Aggregate, Result> {
+  readonly deadline: Deadline;
+  /** Adds what it gave to what is sent; throws if that cannot be. */
+  put(awaited: Contents): void;
   resolve(result: Result): void;
   reject(error: unknown): void;
 }
@@ -64,21 +65,29 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   readonly buffered: Contents;
   /** Given by callers who wait: they learn that it was not counted, and decide. */
   readonly awaited: Contents;
-  readonly waiters: readonly Waiter<Result>[];
+  readonly waiters: readonly Waiter<Contents, Result>[];
   /** All of it, with its keys. */
   readonly operands: Operands;
   /** A reply to it was lost: the server may have counted it, so its number has to stay. */
   mayBeCounted = false;
   #outcome: { readonly result: Result } | { readonly error: KitError } | undefined;
 
-  constructor(outbox: Outbox<Contents, Result>, seq: number, validUntil: number) {
-    const { buffered, awaited, waiters } = outbox;
+  constructor(outbox: Outbox<Contents, Result>, seq: number, validUntil: number, awaited: Contents) {
+    const { buffered, waiters } = outbox;
     this.outbox = outbox;
     this.seq = seq;
     this.validUntil = validUntil;
     this.buffered = buffered;
     this.awaited = awaited;
-    this.waiters = waiters;
+    this.waiters = [...waiters].filter((waiter) => {
+      try {
+        waiter.put(awaited);
+        return true;
+      } catch (error) {
+        waiter.reject(error);
+        return false;
+      }
+    });
     this.operands = outbox.operands(seq, buffered, awaited);
   }
 
@@ -125,8 +134,8 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   readonly delivery: Delivery;
   /** What is waiting to be sent. */
   buffered: Contents;
-  awaited: Contents;
-  waiters: Waiter<Result>[] = [];
+  /** Those whose amounts are not on their way yet. */
+  readonly waiters: Set<Waiter<Contents, Result>> = new Set();
   /** Sent, or to be sent again with the same number. */
   sealed: Batch<Contents, Result> | undefined;
   /** When it last held something, at least about (local monotonic clock). */
@@ -156,24 +165,15 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     this.writer = keeper.newWriter();
     this.#make = make;
     this.buffered = make();
-    this.awaited = make();
   }
 
   get hasPending(): boolean {
-    return this.buffered.events > 0 || this.waiters.length > 0;
+    return this.buffered.timeline.size > 0 || this.waiters.size > 0;
   }
 
   /** Places of the buffer that it takes in all. */
   get size(): number {
-    return (
-      this.buffered.size + this.awaited.size + (this.sealed ? this.sealed.buffered.size + this.sealed.awaited.size : 0)
-    );
-  }
-
-  /** Forgets what callers wait for; they are told by the sender. */
-  discardAwaited(): void {
-    this.awaited = this.#make();
-    this.waiters = [];
+    return this.buffered.size + (this.sealed?.buffered.size ?? 0);
   }
 
   /** Takes out what lies too far ahead of the server's clock. */
@@ -184,7 +184,6 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
       const units = this.unitsOf(value as ValueOf<Contents>);
       buffered.timeline.remove(start);
       buffered.units -= units;
-      if (buffered.timeline.size === 0) buffered.events = 0;
       this.#keeper.drop(this.id, "future", units);
     }
   }
@@ -195,10 +194,15 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   /** Makes a batch of all that waits. */
   seal(seq: number, validUntil: number): Batch<Contents, Result> {
     this.usedAt = performance.now();
-    this.sealed = new Batch(this, seq, validUntil);
-    this.buffered = this.#make();
-    this.discardAwaited();
+    this.sealed = new Batch(this, seq, validUntil, this.#make());
+    this.discard();
+    this.waiters.clear();
     return this.sealed;
+  }
+
+  /** Begins with an empty buffer. */
+  discard(): void {
+    this.buffered = this.#make();
   }
 
   /** The keys of a batch, and its part of the script's plan. */

@@ -7,12 +7,12 @@ import {
   type RedisArgument,
 } from "@kit/core";
 import { Flusher } from "@kit/core/batching";
-import { type ClientContext, Deadline, newToken, onAbort, pause } from "@kit/core/toolkit";
+import { addressOf, atDeadline, type ClientContext, Deadline, newToken, onAbort, pause } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
 import { CounterOverflowError, StatsExpiredError, StatsTimeError } from "./errors.js";
 import type { ConfirmOptions } from "./options.js";
-import type { Aggregate, Batch, Channel, Delivery, DropReason, Outbox, OutboxKeeper } from "./outbox.js";
+import type { Aggregate, Batch, Channel, Delivery, DropReason, Outbox, OutboxKeeper, Waiter } from "./outbox.js";
 import { serverMs } from "./scripts/index.js";
 
 export interface SenderSettings {
@@ -36,6 +36,10 @@ const maxSeries = 64;
 const maxOperands = 4_000;
 /** Unknown outcomes that callers may ask for again. */
 const maxRemembered = 1_000;
+/** A caller who has less than this share of its deadline left when its amount would be sent is told that it was not. */
+const leastShare = 0.25;
+/** A call that ends at the same deadline says more than that it is over. */
+const graceMs = 20;
 /** Between two tries to send what is left, while closing. */
 const closePauseMs = 50;
 
@@ -109,12 +113,6 @@ export class Sender implements OutboxKeeper {
     return true;
   };
 
-  /** Takes a place for somebody who waits, and so bounds its own number. */
-  readonly admitAlways = (): boolean => {
-    this.#entries++;
-    return true;
-  };
-
   /** Gives back places that a merge has freed. */
   release(entries: number): void {
     this.#entries -= entries;
@@ -159,38 +157,48 @@ export class Sender implements OutboxKeeper {
     { at, signal, op }: ConfirmOptions,
     put: (awaited: Aggregate<Value>, value: Value) => void,
   ): Promise<Result> {
-    if (op !== undefined) return await this.#again(op);
+    const deadline = this.#deadline();
+    if (op !== undefined) return await this.#again(op, deadline);
     if (at !== undefined) {
       await this.learnTime(signal);
       if (at > this.#clock.now() + maxAheadMs) throw new StatsTimeError(outbox.id);
     }
     signal?.throwIfAborted();
     if (this.#isClosed) throw new KitClosedError("The statistics object");
+    const localAt = performance.now();
     return await new Promise<Result>((resolve, reject) => {
-      const stopListening = onAbort(signal, () => reject(signal?.reason as Error));
-      const { awaited, waiters } = outbox;
-      put(awaited, awaited.timeline.slot(at, this.admitAlways) as Value);
-      awaited.events++;
-      waiters.push({
+      const fail = (error: unknown): void => {
+        outbox.waiters.delete(waiter);
+        stopTimer();
+        stopListening();
+        reject(error as Error);
+      };
+      const waiter: Waiter<Aggregate<Value>, Result> = {
+        deadline,
+        put: (awaited) => put(awaited, awaited.timeline.slot(at ?? this.#clock.at(localAt), () => true) as Value),
         resolve: (result) => {
+          stopTimer();
           stopListening();
           resolve(result);
         },
-        reject: (error) => {
-          stopListening();
-          reject(error as Error);
-        },
+        reject: fail,
+      };
+      outbox.waiters.add(waiter);
+      // What is under way has a deadline that is no later.
+      const stopTimer = atDeadline(deadline, () => {
+        if (outbox.waiters.has(waiter)) fail(this.#notSent(outbox.id));
       });
+      const stopListening = onAbort(signal, () => fail(signal?.reason));
       this.list(outbox as unknown as Outbox);
       void this.#attempt(outbox as unknown as Outbox);
     });
   }
 
   /** Waits once more for a batch whose outcome was unknown. */
-  async #again<Result>(op: string): Promise<Result> {
+  async #again<Result>(op: string, deadline: Deadline): Promise<Result> {
     const batch = this.#unknown.get(op);
     if (!batch) throw new RangeError("Expected `op` to come from a KitUnknownOutcomeError of this object");
-    if (!batch.outcome) await this.#attempt(batch.outbox);
+    if (!batch.outcome) await by(deadline, this.#attempt(batch.outbox));
     const { outcome } = batch;
     if (!outcome) throw this.#unknownOutcome(batch, undefined);
     if ("error" in outcome) throw outcome.error;
@@ -198,12 +206,17 @@ export class Sender implements OutboxKeeper {
   }
 
   /**
-   * Sends all that waits now.
+   * Sends all that waits now, or what can be sent by its deadline.
    *
    * @throws {KitError} some of it could not be sent. It stays in the buffer.
    */
   async flush(): Promise<void> {
-    if (this.#listed.size > 0) await this.#flusher.now();
+    if (this.#listed.size === 0) return;
+    const isDone = await by(
+      Deadline.in(this.#deadline().remainingMs + graceMs),
+      this.#flusher.now().then(() => true),
+    );
+    if (!isDone) throw this.#notSent("the buffer");
   }
 
   async #flushListed(): Promise<void> {
@@ -218,7 +231,10 @@ export class Sender implements OutboxKeeper {
     this.#closing = deadline;
     for (const listener of [...this.#closeListeners]) listener();
     while (this.#listed.size > 0 && deadline.remainingMs > 0) {
-      const error = await this.flush().catch((reason: unknown) => reason as KitError);
+      const error = await by(
+        deadline,
+        this.#flusher.now().catch((reason: unknown) => reason as KitError),
+      );
       // A client that has ended stays so.
       if (error instanceof KitUnavailableError && !error.retryable) break;
       if (error) await pause(Math.max(0, Math.min(closePauseMs, deadline.remainingMs)));
@@ -228,10 +244,11 @@ export class Sender implements OutboxKeeper {
       const { sealed } = outbox;
       if (sealed) {
         this.drop(outbox.id, "unknown", sealed.buffered.units);
-        this.#settle(sealed, { error: new KitClosedError("The statistics object") }, false);
+        this.#settle(sealed, { error: this.#unknownOutcome(sealed, undefined) });
       }
       this.drop(outbox.id, "closed", outbox.buffered.units);
-      for (const { reject } of outbox.waiters) reject(new KitClosedError("The statistics object"));
+      outbox.discard();
+      for (const { reject } of [...outbox.waiters]) reject(new KitClosedError("The statistics object"));
     }
     this.#listed.clear();
     this.#entries = 0;
@@ -272,7 +289,7 @@ export class Sender implements OutboxKeeper {
     } catch (error) {
       // Nothing was sealed, so nothing was sent: callers who wait are told, the rest stays.
       for (const [outbox, attempt] of ready) {
-        if (!outbox.sealed) this.#giveUp(outbox, error as KitError);
+        if (!outbox.sealed) for (const { reject } of [...outbox.waiters]) reject(error);
         this.#landed(outbox, attempt, error as KitError);
       }
       return;
@@ -291,6 +308,9 @@ export class Sender implements OutboxKeeper {
     if (outbox.sealed) return outbox.sealed;
     const before = outbox.size;
     outbox.prune(this.#clock.now());
+    const leastMs = leastShare * this.#settings.deadlineMs;
+    for (const { deadline, reject } of [...outbox.waiters])
+      if (deadline.remainingMs < leastMs) reject(this.#notSent(outbox.id));
     if (!outbox.hasPending) return undefined;
     const isOnce = outbox.delivery === "effectively-once";
     const validUntil = isOnce ? Math.floor(this.#clock.now()) + resendMs : 0;
@@ -313,8 +333,14 @@ export class Sender implements OutboxKeeper {
     const script = delivery === "at-most-once" ? channel.onceOnly : channel.script;
     const sentAt = performance.now();
     let replies: readonly string[];
+    const dueAt = Math.min(
+      this.#deadline().at,
+      // Those of a batch that is sent again have their answer.
+      ...group.flatMap(({ batch }) => (batch.mayBeCounted ? [] : batch.waiters.map(({ deadline }) => deadline.at))),
+    );
+    const deadlineMs = Math.max(1, new Deadline(dueAt).remainingMs);
     try {
-      replies = await script.run(this.#context, { series }, { plan }, { deadlineMs: this.#deadline().remainingMs });
+      replies = await script.run(this.#context, { series }, { plan }, { deadlineMs });
     } catch (error) {
       for (const { batch, attempt } of group) {
         this.#failed(batch, error as KitError);
@@ -333,15 +359,17 @@ export class Sender implements OutboxKeeper {
   /** The server's verdict on one batch. */
   #judge(batch: Batch, reply: string): KitError | undefined {
     const { outbox } = batch;
+    // Given up by a close.
+    if (batch.outcome) return undefined;
     const refusal = refusalOf(reply, outbox.id);
     if (!refusal) {
       const result = outbox.decode(reply);
       outbox.counted(batch, result);
-      this.#settle(batch, { result }, true);
+      this.#settle(batch, { result });
       return undefined;
     }
     const [reason, error] = refusal;
-    this.#settle(batch, { error }, true);
+    this.#settle(batch, { error });
     this.drop(outbox.id, reason, batch.buffered.units);
     this.#events.error(error);
     return error;
@@ -350,6 +378,7 @@ export class Sender implements OutboxKeeper {
   /** No verdict: not sent, refused as a whole, or nobody knows. */
   #failed(batch: Batch, error: KitError): void {
     const { outbox } = batch;
+    if (batch.outcome) return;
     if (!(error instanceof KitUnknownOutcomeError)) {
       if (!batch.mayBeCounted) this.#putBack(batch, error);
       return;
@@ -360,7 +389,7 @@ export class Sender implements OutboxKeeper {
     }
     if (outbox.delivery === "at-most-once") {
       const { units } = batch.buffered;
-      this.#settle(batch, { error }, true);
+      this.#settle(batch, { error });
       this.drop(outbox.id, "unknown", units);
       return;
     }
@@ -390,35 +419,28 @@ export class Sender implements OutboxKeeper {
     batch.settle({ error });
   }
 
-  /** Callers who wait learn that nothing was counted; the rest stays in the buffer. */
-  #giveUp(outbox: Outbox, error: KitError): void {
-    const { waiters, size } = outbox;
-    if (waiters.length === 0) return;
-    outbox.discardAwaited();
-    this.release(size - outbox.size);
-    for (const { reject } of waiters) reject(error);
-  }
-
-  #settle(batch: Batch, outcome: { result: unknown } | { error: KitError }, frees: boolean): void {
+  #settle(batch: Batch, outcome: { result: unknown } | { error: KitError }): void {
     const { outbox } = batch;
-    if (frees) this.release(batch.buffered.size + batch.awaited.size);
+    this.release(batch.buffered.size);
     outbox.sealed = undefined;
     batch.settle(outcome);
   }
 
   #landed(outbox: Outbox, attempt: Attempt, error: KitError | undefined, wasResent = false): void {
     outbox.isInFlight = false;
-    if (!error && wasResent && outbox.hasPending) {
-      // The attempt was for what waited behind the batch that was sent again.
-      void this.#attempt(outbox).then(attempt.resolve);
-      return;
-    }
     if (!outbox.sealed && !outbox.hasPending) {
       outbox.isListed = false;
       this.#listed.delete(outbox);
     } else this.#flusher.changed();
-    attempt.resolve(error);
+    // The attempt was for what waited behind the batch that was sent again.
+    if (!error && wasResent && outbox.hasPending) void this.#attempt(outbox).then(attempt.resolve);
+    else attempt.resolve(error);
     if (this.#wanted.has(outbox)) this.#dispatchSoon();
+  }
+
+  #notSent(what: string): KitUnavailableError {
+    const address = addressOf(this.#context.client);
+    return new KitUnavailableError(`Redis at ${address} did not answer in time: not all of ${what} was sent`, address);
   }
 
   #deadline(): Deadline {
@@ -427,6 +449,13 @@ export class Sender implements OutboxKeeper {
     return Deadline.in(Math.min(deadlineMs, left));
   }
 }
+
+/** What work resolves with, or undefined at a deadline. */
+const by = async <T>(deadline: Deadline, work: Promise<T>): Promise<T | undefined> =>
+  await new Promise((resolve, reject) => {
+    const stop = atDeadline(deadline, () => resolve(undefined));
+    work.then(resolve, reject).finally(stop);
+  });
 
 const opOf = (writer: string, { seq }: Batch): string => `${writer}:${String(seq)}`;
 

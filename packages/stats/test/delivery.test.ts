@@ -120,6 +120,38 @@ describe("a lost reply", () => {
     await expect(counter.add(1, { op: "nonsense" })).rejects.toThrow(RangeError);
   });
 
+  it("that stays lost keeps nobody waiting beyond the deadline, and what was not sent is not counted later", async () => {
+    const { proxy, stats } = await behindProxy({ deadlineMs: 300 }, 10);
+    const counter = stats.counter("behind_total");
+    proxy.down.hole = true;
+    expect(await rejection(counter.add(1))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    const { ms } = await timed(async () => {
+      expect(await rejection(counter.add(10))).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    });
+    expect(ms).toBeLessThan(1_500);
+    proxy.heal();
+    await eventually(() => stats.flush());
+    expect(await totalOf("behind_total")).toBe(1);
+  });
+
+  it("that is found in the end lets go what has come to wait meanwhile", async () => {
+    const { proxy, client, stats } = await behindProxy({ deadlineMs: 1_000 }, 10);
+    const counter = stats.counter("meanwhile_total");
+    proxy.down.hole = true;
+    expect(await rejection(counter.add(1))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    proxy.heal();
+    proxy.resetAll();
+    await eventually(() => client.ping());
+    proxy.down.latencyMs = 100;
+    counter.inc(10);
+    const flushing = stats.flush();
+    // The open amount is on its way again.
+    await new Promise((resolve) => setImmediate(resolve));
+    const adding = counter.add(100);
+    await Promise.all([flushing, adding]);
+    expect(await totalOf("meanwhile_total")).toBe(111);
+  });
+
   it("and a copy of the call that arrives late count once together", async () => {
     const { proxy, client, stats } = await behindProxy();
     const counter = stats.counter("late_total");
@@ -279,6 +311,27 @@ describe("close", () => {
     expect(() => stats.counter("closed_total")).toThrow("closed");
   });
 
+  it("ends at its own time when a server has fallen silent, and tells what may be lost", async () => {
+    const node = redis.server.nodes[0]!;
+    const stats = fixture.make({ deadlineMs: 30_000 });
+    const dropped = drops(stats);
+    const counter = stats.counter("silent_total");
+    await counter.add(1);
+    node.pause();
+    counter.inc(3);
+    const flushing = stats.flush().catch(() => undefined);
+    await new Promise((resolve) => setImmediate(resolve));
+    counter.inc(4);
+    const adding = rejection(counter.add(5));
+    const { ms } = await timed(() => stats.close({ timeoutMs: 300 }));
+    expect(ms).toBeLessThan(1_500);
+    expect([await adding, dropped]).toMatchObject([closed, { unknown: 3, closed: 4 }]);
+    node.resume();
+    await flushing;
+    await eventually(async () => expect(await totalOf("silent_total")).toBe(4));
+    expect(stats.report().pending).toBe(0);
+  });
+
   it("lets a process end, and so does a buffer that nobody sends", async () => {
     const program = new URL("programs/ending.mjs", import.meta.url);
     for (const how of ["close", "leave"]) {
@@ -324,6 +377,8 @@ describe("flushing", () => {
     expect(await rejection(stats.counter("aborted_total").add(1, { signal: ending.signal }))).toMatchObject({
       message: "enough",
     });
+    // It was not on its way yet.
     await stats.flush();
+    expect(await totalOf("aborted_total")).toBe(0);
   });
 });

@@ -1,0 +1,166 @@
+// The ways to count and to measure, each behind the same small interface.
+import { cleanCountersOnce, COUNTER_PRECISIONS, SAMPLES_KEPT, updateCounter, updateStats } from "@tooling/classic";
+import type { Redis } from "ioredis";
+import { connected } from "../../loops/caller.js";
+import { pinned } from "../../pins.js";
+import type { Contestant } from "../../suite.js";
+
+/** Seven widths, of each so many buckets, as the classic code has them; else those that a counter has by default. */
+export interface StatsSetup {
+  readonly precisions: "seven" | "default";
+}
+
+/** A way to count and to measure, in this process. */
+export interface Tool {
+  /** Each resolves when the server has it. `at`: epoch milliseconds. */
+  readonly count?: (series: number, at?: number) => Promise<unknown>;
+  readonly observe?: (series: number, value: number) => Promise<unknown>;
+  /** They return at once. */
+  readonly countLocally?: (series: number) => void;
+  readonly countUnlabelled?: () => void;
+  readonly observeLocally?: (value: number) => void;
+  /** Brings what was counted locally to where it can be read. */
+  readonly settle?: () => Promise<unknown>;
+  /** What a series has counted. */
+  readonly total?: (series: number) => Promise<number>;
+  /** Removes what is over, at an instant. */
+  readonly clean?: (at: number) => Promise<void>;
+}
+
+interface Definition extends Omit<Contestant, "isDefaults"> {
+  readonly open: (url: string, setup: StatsSetup) => Promise<Tool>;
+}
+
+const seven = COUNTER_PRECISIONS.map((seconds) => ({ stepMs: 1_000 * seconds, keepSamples: SAMPLES_KEPT }));
+const labelOf = (series: number): string => `series-${String(series)}`;
+
+const kit: Definition = {
+  id: "kit",
+  peer: "kit",
+  settings:
+    "effectively once; a counter with its total, a distribution with two windows and a sketch; flush every 250 ms",
+  open: async (url, { precisions }) => {
+    const { createStats } = await import("@kit/stats");
+    const stats = createStats(await connected(url));
+    const options = precisions === "seven" ? { precisions: seven } : {};
+    const counter = stats.counter("hits_total", { labelNames: ["n"], ...options });
+    const plain = stats.counter("plain_total", options);
+    const latency = stats.distribution("request_ms");
+    return {
+      count: (series, at) => counter.add({ n: labelOf(series) }, 1, { at }),
+      observe: (_, value) => latency.record(value),
+      countLocally: (series) => counter.inc({ n: labelOf(series) }),
+      countUnlabelled: () => plain.inc(),
+      observeLocally: (value) => latency.observe(value),
+      settle: () => stats.flush(),
+      total: (series) => counter.total({ n: labelOf(series) }),
+    };
+  },
+};
+
+const classicTool = (redis: Redis): Tool => ({
+  count: (series, at) => updateCounter(redis, labelOf(series), at === undefined ? {} : { now: at / 1_000 }),
+});
+
+const classic: Definition = {
+  id: "classic",
+  peer: "classic",
+  settings: "one transaction of 14 commands for seven widths; WATCH and two temporary keys for a value",
+  open: async (url) => {
+    const redis = await connected(url);
+    // WATCH belongs to a connection.
+    const own = new Map<number, Promise<Redis>>();
+    const ownOf = (series: number): Promise<Redis> => {
+      const found = own.get(series) ?? connected(url);
+      own.set(series, found);
+      return found;
+    };
+    return {
+      ...classicTool(redis),
+      observe: async (series, value) => {
+        if (!(await updateStats(await ownOf(series), "bench", "request", value))) throw new Error("it was dropped");
+      },
+    };
+  },
+};
+
+const classicCleaned: Definition = {
+  id: "classic, cleaned",
+  peer: "classic, cleaned",
+  settings: "the same, and its clean-up process at the end",
+  open: async (url) => {
+    const redis = await connected(url);
+    return {
+      ...classicTool(redis),
+      clean: (at) => cleanCountersOnce(redis, { now: () => at }),
+    };
+  },
+};
+
+const raw: Definition = {
+  id: "raw HINCRBY",
+  peer: "raw HINCRBY",
+  settings: "a pipeline of one HINCRBY for each width: no total, no expiry, no ledger",
+  open: async (url, { precisions }) => {
+    const redis = await connected(url);
+    const widths = precisions === "seven" ? COUNTER_PRECISIONS : [1];
+    return {
+      count: (series, at = Date.now()) => {
+        const pipeline = redis.pipeline();
+        for (const width of widths) {
+          const slice = Math.floor(at / 1_000 / width) * width;
+          pipeline.hincrby(`${String(width)}:${labelOf(series)}`, String(slice), 1);
+        }
+        return pipeline.exec();
+      },
+    };
+  },
+};
+
+const local = async (): Promise<typeof import("prom-client")> => await import("prom-client");
+
+const promClient: Definition = {
+  id: "prom-client",
+  peer: pinned("prom-client"),
+  settings: "in this process alone: a Counter, a Histogram with its default buckets",
+  open: async () => {
+    const { Counter, Histogram } = await local();
+    const counter = new Counter({ name: "hits_total", help: "hits", labelNames: ["n"], registers: [] });
+    const plain = new Counter({ name: "plain_total", help: "hits", registers: [] });
+    const latency = new Histogram({ name: "request_ms", help: "time", registers: [] });
+    return {
+      countLocally: (series) => counter.inc({ n: labelOf(series) }),
+      countUnlabelled: () => plain.inc(),
+      observeLocally: (value) => latency.observe(value),
+    };
+  },
+};
+
+const promSummary: Definition = {
+  id: "prom-client Summary",
+  peer: "prom-client Summary",
+  settings: "in this process alone: a Summary with its default quantiles, of all time",
+  open: async () => {
+    const { Summary } = await local();
+    const latency = new Summary({ name: "request_ms", help: "time", registers: [] });
+    return { observeLocally: (value) => latency.observe(value) };
+  },
+};
+
+const definitions: readonly Definition[] = [kit, classic, classicCleaned, raw, promClient, promSummary];
+
+const definition = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};
+
+/** For the parent: who it is and how it is set. */
+export const statsContestant = (id: string): Contestant => {
+  const { peer, settings } = definition(id);
+  return { id, peer, isDefaults: id.startsWith("prom-client"), settings };
+};
+
+/** In a client process. */
+export const openStatsContestant = (id: string, url: string, setup: StatsSetup): Promise<Tool> =>
+  definition(id).open(url, setup);

@@ -1,0 +1,130 @@
+import { now } from "../../clock.js";
+import type { Jobs, OpenJobs } from "../../suite.js";
+import { openStatsContestant, type StatsSetup, type Tool } from "./contestants.js";
+
+type Way = "count" | "observe" | "countLocally" | "countUnlabelled" | "observeLocally";
+
+/** Callers who count or observe one after the other, for so long. Each call is for one of so many series, in turn. */
+export interface RunTask {
+  readonly way: Way;
+  readonly callers: number;
+  readonly series: number;
+  readonly ms: number;
+}
+
+export interface RunResult {
+  readonly operations: number;
+  readonly elapsedMs: number;
+}
+
+/** One hit a second, up to an instant. */
+export interface DaysTask {
+  readonly seconds: number;
+  readonly endAt: number;
+}
+
+/** As many hits, as fast as it goes. */
+export interface ManyTask {
+  readonly hits: number;
+  readonly series: number;
+}
+
+/** Between two looks at the clock; local calls take nanoseconds. */
+const burst = 1_000;
+/** The event loop has its turn so often: what is buffered is sent then. */
+const sliceMs = 10;
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** A value for each turn: a thousand different ones, from 1 to 1,000. */
+const valueOf = (turnNumber: number): number => 1 + ((turnNumber * 619) % 1_000);
+
+const callOf = (tool: Tool, way: Way, series: number): ((at: number) => unknown) => {
+  const { count, observe, countLocally, countUnlabelled, observeLocally } = tool;
+  switch (way) {
+    case "count":
+      if (count) return (at) => count(at % series);
+      break;
+    case "observe":
+      if (observe) return (at) => observe(at % series, valueOf(at));
+      break;
+    case "countLocally":
+      if (countLocally) return (at) => countLocally(at % series);
+      // What cannot count locally counts at the server.
+      if (count) return (at) => count(at % series);
+      break;
+    case "countUnlabelled":
+      if (countUnlabelled) return countUnlabelled;
+      break;
+    case "observeLocally":
+      if (observeLocally) return (at) => observeLocally(valueOf(at));
+  }
+  throw new Error(`it cannot ${way}`);
+};
+
+export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
+  const tool = await openStatsContestant(contestant, url, setup as StatsSetup);
+
+  const runLocally = async (call: (at: number) => unknown, ms: number): Promise<RunResult> => {
+    const startedAt = now();
+    const end = startedAt + ms;
+    let operations = 0;
+    while (now() < end) {
+      const sliceEnd = Math.min(end, now() + sliceMs);
+      do {
+        for (const upTo = operations + burst; operations < upTo; operations++) call(operations);
+      } while (now() < sliceEnd);
+      await turn();
+    }
+    await tool.settle?.();
+    return { operations, elapsedMs: now() - startedAt };
+  };
+
+  return {
+    ready: () => Promise.resolve(),
+
+    run: async ({ way, callers, series, ms }: RunTask): Promise<RunResult> => {
+      const call = callOf(tool, way, series);
+      if (!(call(0) instanceof Promise)) return await runLocally(call, ms);
+      const startedAt = now();
+      const end = startedAt + ms;
+      let operations = 0;
+      const caller = async (first: number): Promise<void> => {
+        for (let at = first; now() < end; at += callers, operations++) await call(at);
+      };
+      await Promise.all(Array.from({ length: callers }, (_, index) => caller(index)));
+      return { operations, elapsedMs: now() - startedAt };
+    },
+
+    days: async ({ seconds, endAt }: DaysTask): Promise<void> => {
+      const { count, clean } = tool;
+      if (!count) throw new Error("it cannot count");
+      for (let second = seconds; second > 0;) {
+        const some: Promise<unknown>[] = [];
+        for (const last = Math.max(0, second - 1_000); second > last; second--)
+          some.push(count(0, endAt - second * 1_000));
+        await Promise.all(some);
+      }
+      await clean?.(endAt);
+    },
+
+    /** Resolves with how long it took. */
+    many: async ({ hits, series }: ManyTask): Promise<number> => {
+      const { countLocally, settle } = tool;
+      if (!countLocally || !settle) throw new Error("it cannot count locally");
+      const startedAt = now();
+      for (let hit = 0; hit < hits;) {
+        for (const upTo = Math.min(hits, hit + 20 * burst); hit < upTo; hit++) countLocally(hit % series);
+        await turn();
+      }
+      await settle();
+      return now() - startedAt;
+    },
+
+    sum: async ({ series }: { readonly series: number }): Promise<number> => {
+      let sum = 0;
+      for (let one = 0; one < series; one++) sum += (await tool.total?.(one)) ?? 0;
+      return sum;
+    },
+  } satisfies Jobs;
+};

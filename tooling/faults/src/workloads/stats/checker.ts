@@ -1,0 +1,186 @@
+import { checkWorker, judged, type Judge as AnyJudge, stalledByAll, type Verdict } from "../../common-laws.js";
+import { clockErrorMs, type Span } from "../../records.js";
+import {
+  callsOf,
+  type DataLoss,
+  type Found,
+  type Heal,
+  type LogRecord,
+  type RunHistory,
+  type WorkerHistory,
+} from "./history.js";
+
+/**
+ * The laws that a run is held against.
+ *
+ * - `E1` effectively once: a total is the sum of what was given, less what was reported as dropped, or told to have failed
+ * - `E2` at most once: a total is never more than what was given, nor less than that without what was reported
+ * - `E3` at least once: a total is never less than what was given, and nothing is given up because its reply is lost
+ * - `E4` the buckets, windows, bins of a series add up to its total; of a distribution the sum of values is exact, too
+ * - `E5` what a caller is answered contains its amount, and nothing of what was there before is gone
+ * - `E6` a report has what the events said, and nothing is pending after a close
+ * - `U1` every promise settles by its deadline and 100 ms
+ * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
+ * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end, no key that stays
+ * - `U5` every error is typed
+ */
+export type Law = (typeof laws)[number];
+export const laws = ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4", "U5"] as const;
+
+type Judge = AnyJudge<Law>;
+
+const resumeMs = 1_000;
+
+/** Everything in a run that statistics may not do. It knows nothing of how they work, only what they promise. */
+export const verdictOn = (run: RunHistory): Verdict<Law> =>
+  judged(laws, (judge) => {
+    for (const worker of run.workers) {
+      checkWorker(worker, judge);
+      checkReport(worker, judge);
+      for (const { series } of run.found) checkAnswers(run, worker, series, judge);
+    }
+    for (const found of run.found) checkSeries(run, found, judge);
+    for (const heal of run.heals) checkResumption(run, heal, judge);
+    for (const what of run.leftovers) judge("U4", what);
+  });
+
+// ── how much there may be ───────────────────────────────────────────────────────────────────────────────────────────
+
+/** Least and most of something. */
+interface Bounds {
+  readonly least: number;
+  readonly most: number;
+}
+
+const isStruck = ({ losses }: RunHistory, { from, to }: Span): boolean =>
+  losses.some((loss) => (loss.what === "all" || to >= loss.from - clockErrorMs) && from <= loss.to + clockErrorMs);
+
+/** Of what was dropped only this may have been counted all the same. */
+const isOpen = (reason: string): boolean => reason === "unknown";
+
+const boundsOf = (run: RunHistory, records: readonly LogRecord[], series: string): Bounds => {
+  let [given, not, dropped, sure, counted] = [0, 0, 0, 0, 0];
+  for (const record of records) {
+    if (record.kind === "sure") {
+      // All of it is there, or was told to be dropped.
+      const net = Math.max(0, (record.upTo[series] ?? 0) - dropped);
+      if (!isStruck(run, record)) counted += Math.max(0, net - sure);
+      sure = Math.max(sure, net);
+    }
+    if (!("series" in record) || record.series !== series) continue;
+    if (record.kind === "gives") given += record.units;
+    if (record.kind === "dropped") dropped += record.count;
+    if (record.kind === "dropped" && !isOpen(record.reason)) not += record.count;
+    if (record.kind === "fate" && record.fate === "not") not += record.units;
+    if (record.kind === "fate" && record.fate === "counted" && !isStruck(run, record)) counted += record.units;
+  }
+  return { least: counted, most: given - not };
+};
+
+/** The same of the sum of a distribution's values; dropped ones are not told one by one. */
+const sumBoundsOf = (run: RunHistory, records: readonly LogRecord[], series: string): Bounds => {
+  const hasDrops = records.some((record) => record.kind === "dropped" && record.series === series);
+  const sums = records.flatMap((record): LogRecord[] => {
+    if (record.kind === "sure") return [{ ...record, upTo: hasDrops ? {} : record.sums }];
+    if (record.kind === "gives" || record.kind === "fate") return [{ ...record, units: record.sum ?? 0 }];
+    return [];
+  });
+  return boundsOf(run, sums, series);
+};
+
+const checkSeries = (run: RunHistory, { series, delivery, total, sum, parts }: Found, judge: Judge): void => {
+  const within = (law: Law, what: string, value: number, { least, most }: Bounds): void => {
+    const range = least === most ? String(least) : `${String(least)} to ${String(most)}`;
+    judge(law, !(value >= least && value <= most) && `${series}: ${what} is ${String(value)}, not ${range}`);
+  };
+  const all = (boundsIn: typeof boundsOf): Bounds =>
+    run.workers
+      .map(({ records }) => boundsIn(run, records, series))
+      .reduce((a, b) => ({ least: a.least + b.least, most: a.most + b.most }), { least: 0, most: 0 });
+  const bounds = all(boundsOf);
+  switch (delivery) {
+    case "effectively-once":
+      within("E1", "the total", total, bounds);
+      if (sum !== undefined) within("E4", "the sum of values", sum, all(sumBoundsOf));
+      break;
+    case "at-most-once":
+      within("E2", "the total", total, { ...bounds, most: bounds.most + (run.copied[series] ?? 0) });
+      break;
+    case "at-least-once":
+      within("E3", "the total", total, { ...bounds, most: Infinity });
+      for (const { id, records } of run.workers)
+        for (const record of records)
+          if (record.kind === "dropped" && record.series === series)
+            judge("E3", isOpen(record.reason) && `${series}: ${id} gave up ${String(record.count)}`);
+  }
+  if (run.isWhole)
+    for (const [what, part] of Object.entries(parts)) within("E4", what, part, { least: total, most: total });
+};
+
+// ── what callers are told ───────────────────────────────────────────────────────────────────────────────────────────
+
+/** Totals that one caller after the other was answered; those that overlapped may have any order. */
+const checkAnswers = (run: RunHistory, { id, records }: WorkerHistory, series: string, judge: Judge): void => {
+  const answers = records
+    .filter((record) => record.kind === "fate")
+    .filter((record) => record.series === series && record.total !== undefined)
+    .toSorted((a, b) => a.to - b.to);
+  for (const [at, { from, to, total = 0, units }] of answers.entries()) {
+    const before = answers.slice(0, at).findLast((one) => one.to < from);
+    if (!before || run.losses.some((loss) => isBetween(loss, before.from, to))) continue;
+    const isLess = total < (before.total ?? 0) + units;
+    judge(
+      "E5",
+      isLess && `${series}: ${id} was told ${String(total)} for ${String(units)} after ${String(before.total)}`,
+    );
+  }
+};
+
+const isBetween = (loss: DataLoss, from: number, to: number): boolean =>
+  loss.from - clockErrorMs <= to && from <= loss.to + clockErrorMs;
+
+const checkReport = ({ id, records }: WorkerHistory, judge: Judge): void => {
+  const report = records.find((record) => record.kind === "report");
+  if (!report) return;
+  judge("E6", report.pending !== 0 && `${id} had ${String(report.pending)} pending after its end`);
+  for (const [reason, count] of Object.entries(report.dropped)) {
+    let told = 0;
+    for (const record of records) if (record.kind === "dropped" && record.reason === reason) told += record.count;
+    judge("E6", told !== count && `${id} dropped ${String(count)} (${reason}), and told of ${String(told)}`);
+  }
+};
+
+// ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const flushesOf = (run: RunHistory) =>
+  run.workers.flatMap(callsOf).filter(({ what, outcome }) => what === "flush" && outcome === "ok");
+
+const resumedAt = (run: RunHistory, at: number): number =>
+  flushesOf(run).reduce(
+    (first, { startedAt, settledAt }) => (startedAt > at ? Math.min(first, settledAt) : first),
+    Infinity,
+  );
+
+const checkResumption = (run: RunHistory, { kind, at, dueMs = resumeMs }: Heal, judge: Judge): void => {
+  const tookMs = resumedAt(run, at) - at - stalledByAll(run.workers, at, at + dueMs);
+  judge("U3", tookMs > dueMs && `flushes went on ${tookMs.toFixed(0)} ms after ${kind} at ${at.toFixed(0)}`);
+};
+
+/** How long after a heal, or a failover's beginning, something was counted again. */
+export const recoveryMs = (run: RunHistory, { at }: Heal): number => resumedAt(run, at) - at;
+
+/** The longest time in which no flush ended well. */
+export const worstStallMs = (run: RunHistory): number => {
+  const instants = flushesOf(run)
+    .map(({ settledAt }) => settledAt)
+    .toSorted((a, b) => a - b);
+  return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
+};
+
+/** Everything that was given. */
+export const operationsOf = (run: RunHistory): number => {
+  let calls = 0;
+  for (const { records } of run.workers)
+    for (const record of records) if (record.kind === "gives") calls += record.calls;
+  return calls;
+};

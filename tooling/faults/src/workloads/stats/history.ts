@@ -1,0 +1,100 @@
+import type { Loss } from "../../lab/lab.js";
+import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+
+/** How much of each series, by its id: an amount, or a number of values or messages. */
+export type Units = Readonly<Record<string, number>>;
+
+/** Something is going to be given to be counted. */
+export interface GiveRecord {
+  readonly kind: "gives";
+  readonly series: string;
+  readonly units: number;
+  /** Of a distribution: the sum of the values. */
+  readonly sum?: number;
+  /** So many calls. */
+  readonly calls: number;
+}
+
+/** What was given by a caller who waited was counted, was not, or nobody knows. */
+export interface FateRecord {
+  readonly kind: "fate";
+  readonly series: string;
+  readonly units: number;
+  readonly sum?: number;
+  readonly fate: "counted" | "not" | "open";
+  readonly from: number;
+  readonly to: number;
+  /** What the series had then, in all. */
+  readonly total?: number;
+}
+
+/** All that had been given without waiting, up to these sums, is counted or reported as dropped. */
+export interface SureRecord extends Span {
+  readonly kind: "sure";
+  readonly upTo: Units;
+  readonly sums: Units;
+}
+
+export interface DropRecord {
+  readonly kind: "dropped";
+  readonly series: string;
+  readonly reason: string;
+  readonly count: number;
+}
+
+/** The last words of a statistics object. */
+interface ReportRecord {
+  readonly kind: "report";
+  readonly pending: number;
+  readonly dropped: Units;
+}
+
+export type LogRecord =
+  | CommonRecord
+  | GiveRecord
+  | FateRecord
+  | SureRecord
+  | DropRecord
+  | ReportRecord
+  | { readonly kind: "blocked"; readonly from: number; readonly to: number };
+
+export type WorkerHistory = AnyWorkerHistory<LogRecord>;
+
+/** What is there of a series in the end. */
+export interface Found {
+  readonly series: string;
+  readonly delivery: "at-most-once" | "at-least-once" | "effectively-once";
+  readonly total: number;
+  /** Of a distribution. */
+  readonly sum?: number;
+  /** The parts that have to add up to the total: buckets of each precision, windows, bins; by what they are. */
+  readonly parts: Units;
+}
+
+export interface DataLoss extends Span {
+  readonly what: Loss;
+}
+
+export interface Heal {
+  readonly kind: string;
+  readonly at: number;
+  readonly dueMs?: number | undefined;
+}
+
+/** All that is known of one run. */
+export interface RunHistory {
+  readonly workers: readonly WorkerHistory[];
+  readonly heals: readonly Heal[];
+  readonly losses: readonly DataLoss[];
+  /** Whether the parts of a series share the fate of its total: not where the server forgets keys, or its clock jumps. */
+  readonly isWhole: boolean;
+  readonly found: readonly Found[];
+  /** What the network delivered once more of what nothing marks as delivered before. */
+  readonly copied: Units;
+  readonly leftovers: readonly string[];
+  /** Copies of requests that were answered. */
+  readonly echoes: number;
+}
+
+export const callsOf = ({ records }: WorkerHistory): readonly Call[] =>
+  records.filter((record) => record.kind === "call");

@@ -1,0 +1,176 @@
+// A process that counts, observes and logs: buffered in bursts, and waiting for the answer, in every way of delivery. It
+// writes down what it is going to give before it gives it.
+import { pause } from "@kit/core/toolkit";
+import { clock } from "../../lab/clock.mjs";
+import {
+  attempt,
+  connected,
+  detail,
+  farewell,
+  isLeaving,
+  isTold,
+  left,
+  log,
+  noteBackground,
+  outcomeOf,
+  settings,
+  timed,
+} from "../../lab/contender.mjs";
+import { seeded } from "../../lab/random.mjs";
+
+const { id, prefix, deadlineMs, series, precisions } = settings;
+const { createStats } = await import(settings.statsModule);
+
+const pick = (random, list) => list[Math.floor(random() * list.length)];
+const upTo = (random, most) => 1 + Math.floor(random() * most);
+
+const client = await connected(settings.url, id);
+const stats = createStats(client, { prefix, deadlineMs, flushMs: 20 });
+stats.on("error", noteBackground);
+stats.on("dropped", ({ series: name, reason, count }) => log("dropped", { series: name, reason, count }));
+const handles = new Map(
+  series.map((one) => {
+    const { metric, labels, delivery, kind } = one;
+    if (kind === "log") return [one, stats.messages(metric)];
+    const options = { labelNames: Object.keys(labels), delivery };
+    if (kind === "counter") return [one, stats.counter(metric, { ...options, precisions }).series(labels)];
+    return [one, stats.distribution(metric, { ...options, slowest: 3 }).series(labels)];
+  }),
+);
+log("started", { pid: process.pid });
+
+// ── given without waiting ─────────────────────────────────────────────────────────────────────────────────────────────
+
+const given = new Map();
+const sums = new Map();
+const add = (map, name, value) => map.set(name, (map.get(name) ?? 0) + value);
+
+/** As it is written down first, a kill leaves no doubt about what can have been given. */
+const giveSome = (random) => {
+  const one = pick(random, series);
+  const { name, kind } = one;
+  const handle = handles.get(one);
+  const values = Array.from({ length: upTo(random, 40) }, () => upTo(random, 1_000));
+  const sum = values.reduce((all, value) => all + value, 0);
+  const units = kind === "counter" ? sum : values.length;
+  log("gives", { series: name, units, sum: kind === "distribution" ? sum : undefined, calls: values.length });
+  add(given, name, units);
+  add(sums, name, sum);
+  for (const value of values)
+    if (kind === "counter") handle.inc(value);
+    else if (kind === "distribution") handle.observe(value, value > 990 ? { subject: `${id}/${value}` } : {});
+    else handle.log("warn", `Order ${value} was ${value % 3 ? "paid" : "sent"}`);
+};
+
+const giveAll = async (random) => {
+  while (!isLeaving()) {
+    for (let bursts = upTo(random, 5); bursts > 0; bursts--) giveSome(random);
+    await pause(random() * settings.restMs);
+  }
+};
+
+let sureAt = clock();
+const sure = (from, upToNow, sumsNow) => {
+  log("sure", { from: sureAt, to: clock(), upTo: upToNow, sums: sumsNow });
+  sureAt = from;
+};
+
+const flushAll = async (random) => {
+  while (!isLeaving()) {
+    const from = clock();
+    const [upToNow, sumsNow] = [Object.fromEntries(given), Object.fromEntries(sums)];
+    const flushed = await attempt("flush", "", settings.flushDueMs, async () => {
+      await stats.flush();
+      return true;
+    });
+    if (flushed) sure(from, upToNow, sumsNow);
+    await pause(random() * settings.restMs);
+  }
+};
+
+// ── given by who waits ────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Asks until it is known what came of it, or it is time to go. */
+const settle = async (what, one, units, sum, call) => {
+  const from = clock();
+  log("gives", { series: one.name, units, sum, calls: 1 });
+  const fate = (word, total) => log("fate", { series: one.name, units, sum, fate: word, from, to: clock(), total });
+  for (let op; ;) {
+    const settled = timed(what, one.name, deadlineMs);
+    try {
+      const total = await call(op);
+      settled("ok");
+      return fate("counted", total);
+    } catch (error) {
+      const outcome = outcomeOf(error);
+      settled(outcome, detail(error));
+      const isRefused = outcome === "failed" && error.code !== "KIT_STATS_EXPIRED";
+      if (isRefused && op === undefined) return fate("not");
+      // The other ways of delivery know no operation.
+      if (one.delivery !== "effectively-once" || outcome !== "unknown" || isLeaving()) return fate("open");
+      op = error.op;
+      await pause(20);
+    }
+  }
+};
+
+const waitAll = async (random) => {
+  const some = series.filter(({ kind }) => kind !== "log");
+  while (!isLeaving()) {
+    const one = pick(random, some);
+    const handle = handles.get(one);
+    const value = upTo(random, 1_000);
+    if (one.kind === "counter") await settle("add", one, value, undefined, (op) => handle.add(value, { op }));
+    else await settle("record", one, 1, value, async (op) => void (await handle.record(value, { op })));
+    await pause(random() * settings.restMs);
+  }
+};
+
+/** A sink that repeats its call until all of it is counted. */
+const applyAll = async (random) => {
+  const some = series.filter(({ kind, delivery }) => kind === "counter" && delivery === "effectively-once");
+  for (let seq = 1; !isLeaving(); seq++) {
+    const parts = some.map((one) => ({ one, amount: upTo(random, 1_000) }));
+    const deltas = parts.map(({ one, amount }) => ({ name: one.metric, labels: one.labels, amount }));
+    const from = clock();
+    for (const { one, amount } of parts) log("gives", { series: one.name, units: amount, calls: 1 });
+    let isDone = false;
+    while (!isDone) {
+      // The time, if no reply has told it yet, and the call.
+      isDone = await attempt("apply", "", 2 * deadlineMs, async () => {
+        await stats.apply(deltas, { writer: id, seq });
+        return true;
+      });
+      if (isLeaving()) break;
+      if (!isDone) await pause(20);
+    }
+    for (const { one, amount } of parts)
+      log("fate", { series: one.name, units: amount, fate: isDone ? "counted" : "open", from, to: clock() });
+    await pause(random() * settings.restMs);
+  }
+};
+
+const obey = async (random) => {
+  while (!isLeaving()) {
+    if (isTold("block")) {
+      const from = clock();
+      const until = from + settings.leaseMs * (1.2 + 0.6 * random());
+      while (clock() < until);
+      log("blocked", { from, to: clock() });
+    }
+    await pause(10);
+  }
+};
+
+const loops = [giveAll, giveAll, flushAll, waitAll, waitAll, waitAll, applyAll, obey];
+const working = loops.map((loop, index) => loop(seeded(settings.seed * 31 + index)));
+await left;
+await Promise.all(working);
+const from = clock();
+const closing = timed("close", "", settings.closeMs);
+await stats.close({ timeoutMs: settings.closeMs });
+closing("ok");
+sure(from, Object.fromEntries(given), Object.fromEntries(sums));
+log("report", stats.report());
+await client.close();
+farewell();

@@ -1,0 +1,37 @@
+// Controls: statistics as their callers see them, with one lie. Which one says the query of the address they are imported by.
+import { createStats as createTrueStats } from "@kit/stats";
+import { lying } from "../../lab/lies.mjs";
+
+const lie = new URL(import.meta.url).search.slice(1);
+
+/** Another way of delivery than what was asked for. */
+const delivering = (from, to) => (stats) => ({
+  counter: (name, options) => stats.counter(name, options.delivery === from ? { ...options, delivery: to } : options),
+});
+
+const lies = {
+  "sends-again": delivering("at-most-once", "at-least-once"),
+  "gives-up": delivering("at-least-once", "at-most-once"),
+  /** What nobody knows the outcome of is not told of. */
+  "drops-in-silence": (stats) => ({
+    on: (event, listener) =>
+      stats.on(event, event === "dropped" ? (drop) => drop.reason === "unknown" || listener(drop) : listener),
+  }),
+  /** What was refused is answered like what was counted. */
+  "refused-is-counted": (stats) => ({
+    counter: (name, options) => {
+      const counter = stats.counter(name, options);
+      return lying(counter, {
+        series: (labels) => {
+          const one = counter.series(labels);
+          return lying(one, { add: (amount, { op }) => one.add(amount, { op }).catch(() => 1e15) });
+        },
+      });
+    },
+  }),
+};
+
+export const createStats = (...args) => {
+  const stats = createTrueStats(...args);
+  return lying(stats, lies[lie](stats));
+};
