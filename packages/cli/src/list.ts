@@ -17,7 +17,7 @@ const find = async (redis: Connection, packageName: string, prefix: string, part
   const names = new Set<string>();
   let isWhole = true;
   const pattern = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}:${packageName}:{*}:${part}`;
-  const nodes = (redis as Partial<Cluster>).nodes?.("master") ?? [redis];
+  const nodes = (redis as unknown as Partial<Cluster>).nodes?.("master") ?? [redis];
   for (const node of nodes) {
     let cursor: string | undefined = "0";
     for (let step = 0; step < maxSteps && cursor !== undefined && names.size < maxNames; step++) {
