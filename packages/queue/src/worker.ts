@@ -32,7 +32,7 @@ export interface WorkerEvents {
   readonly dead: readonly [event: { readonly job: Job; readonly error: unknown }];
   /** A job was taken back from a worker that died or went unheard: it is ready again, or dead. */
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
-  /** The lease of a job of this worker ended: another may run it, too. */
+  /** The lease of a job ended whose handler had begun: another worker may run it, too. */
   readonly lost: readonly [event: { readonly job: Job }];
   /** Something failed behind the scenes; it is being tried again where that makes sense. */
   readonly error: readonly [error: KitError];
@@ -241,6 +241,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #deliver(jobs: readonly TakenJob[]): void {
     const { maxCrashes } = this.#settings;
     const returned: TakenJob[] = [];
+    const held: TakenJob[] = [];
     for (const job of jobs)
       if (job.crashes > 0 && job.crashes >= maxCrashes - 1) {
         this.#isCareful = true;
@@ -248,9 +249,14 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         else void this.#begin((this.#suspect = job));
       } else {
         if (jobs.length === 1) this.#isCareful = false;
-        this.#buffer.push(job);
+        held.push(job);
       }
     void this.#intake.handBack(returned);
+    this.#hold(held);
+  }
+
+  #hold(jobs: readonly TakenJob[]): void {
+    for (const job of jobs) this.#buffer.push(job);
     this.#start();
     if (this.#buffer.length > 0) this.#watchHoard();
   }
@@ -259,11 +265,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   async #begin(job: TakenJob): Promise<void> {
     for (let attempt = 2; job.state === "held" && !this.#closing; attempt++)
       try {
-        if (await this.#commands.begin(job.member)) {
-          this.#buffer.push(job);
-          this.#start();
-          return;
-        }
+        if (await this.#commands.begin(job.member)) return this.#hold([job]);
         this.#onLost(job);
       } catch (error) {
         this.emit("error", error as KitError);
@@ -290,7 +292,6 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       if (this.#turn?.free(this) === 0) break;
       const job = this.#buffer[next++];
       if (job?.state === "held") this.#run(job);
-      else if (this.#suspect === job) this.#suspect = undefined;
     }
     this.#isStarting = false;
     if (next > 0) this.#buffer.splice(0, next);
@@ -314,15 +315,18 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   // Running ---------------------------------------------------------------------------------------------------------
 
   #run(job: TakenJob): void {
-    const handler = this.#handlers.get(job.name);
-    if (!handler) return this.#refuse(job, "There is no handler of this name");
+    const now = performance.now();
+    // This process stood still: another may have the job by now.
+    if (now >= job.leaseUntil) return this.#onLost(job);
     try {
       job.data = decodePayload(job.blob, job);
     } catch {
       return this.#refuse(job, "The stored data cannot be read");
     }
+    const handler = this.#handlers.get(job.name);
+    if (!handler) return this.#refuse(job, "There is no handler of this name");
     job.state = "running";
-    job.startedAt = performance.now();
+    job.startedAt = now;
     this.#running.add(job);
     this.#turn?.began(this);
     const { timeoutMs } = job.header;
@@ -456,8 +460,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #onLost(job: TakenJob): void {
     if (job.isRepeat || job.stopReason instanceof JobLeaseLostError) return;
-    if (job.state === "held") job.state = "ended";
+    if (this.#suspect === job && job.state === "held") this.#suspect = undefined;
     job.stop(new JobLeaseLostError(job.name, job.id));
-    this.emit("lost", { job });
+    if (job.state === "held") job.state = "ended";
+    else this.emit("lost", { job });
   }
 }

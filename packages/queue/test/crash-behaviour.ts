@@ -155,6 +155,24 @@ export const crashBehaviour = (mode: RedisMode): void => {
       expect(await fixture.counts()).toMatchObject({ jobs: 1, delayed: 1, leases: 0 });
     });
 
+    it("are not begun by a process that stood still until their leases had ended", async () => {
+      const queue = make();
+      const peer = await spawn({ leaseMs: 500 });
+      await queue.add("job", { log: "first" });
+      await logs(1);
+      const datas = [{ log: "blocks", act: "block", ms: 3_000 }, { log: "waits" }];
+      await queue.addAll(datas.map((data) => ({ name: "job", data })));
+      await logs(2);
+      const runs = new Runs();
+      work(queue, runs.handler, { leaseMs: 500, concurrency: 2 });
+      await runs.until(2);
+      await fixture.untilEmpty();
+      expect(await peer.ask("running")).toBe(0);
+      expect(await fixture.logged()).toEqual(["first 1 0", "blocks 1 0"]);
+      expect(runs.jobs.map(({ crashes }) => crashes)).toEqual([1, 1]);
+      expect(await peer.ask("close")).toBeUndefined();
+    });
+
     it("have their signal aborted when their lease is gone, and their late end is refused", async () => {
       const queue = make({ maxAttempts: 3 });
       const runs: Job[] = [];
