@@ -1,0 +1,292 @@
+// The queues, each behind the same small interface and with the settings under which it is measured. Each is loaded only
+// where it is opened.
+import { setTimeout as sleep } from "node:timers/promises";
+import { enqueue, executeLater, moveDueOnce, workOnQueuesOnce } from "@tooling/classic";
+import type { Redis } from "ioredis";
+import { connected, inWords, reconnecting } from "../../loops/caller.js";
+import { pinned } from "../../pins.js";
+import type { Contestant } from "../../suite.js";
+
+/** What a job carries: about 200 bytes as JSON, distinct and incompressible. */
+export interface Data {
+  readonly n: number;
+  readonly text: string;
+}
+
+/** How a worker of ours confirms; the others have one way. */
+export interface QueueSetup {
+  readonly strict?: boolean;
+  readonly ack?: "batched" | "each";
+}
+
+type Handler = (data: Data) => unknown;
+
+/** A queue in this process. */
+export interface BenchQueue {
+  add(data: Data): Promise<unknown>;
+  /** At most 1,000 of them. */
+  addMany(all: readonly Data[]): Promise<unknown>;
+  readonly addDelayed?: (data: Data, delayMs: number) => Promise<unknown>;
+  readonly addRanked?: (all: readonly Data[], priorityOf: (data: Data) => number) => Promise<unknown>;
+  /** Resolves when it may be given jobs, with what ends it. */
+  work(concurrency: number, handler: Handler): Promise<() => Promise<unknown>>;
+}
+
+interface Definition extends Contestant {
+  /** Jobs in a measurement of throughput: about a second's work. */
+  readonly load: number;
+  readonly open: (url: string, setup: QueueSetup) => Promise<BenchQueue>;
+}
+
+const name = "bench";
+
+const kit: Definition = {
+  id: "kit",
+  peer: "kit",
+  isDefaults: false,
+  settings: "defaults; where a case says strict or ack each: strict: true, ack: each",
+  load: 120_000,
+  open: async (url, setup) => {
+    const { createQueue } = await import("@kit/queue");
+    const redis = await connected(url);
+    const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name);
+    return {
+      add: (data) => queue.add("job", data),
+      addMany: (all) => queue.addAll(all.map((data) => ({ name: "job", data }))),
+      addDelayed: (data, delayMs) => queue.add("job", data, { delayMs }),
+      addRanked: (all, priorityOf) =>
+        Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) }))),
+      work: async (concurrency, handler) => {
+        const worker = queue.work({ job: ({ data }) => handler(data) }, { concurrency, ...setup });
+        return () => worker.close();
+      },
+    };
+  },
+};
+
+const bullmq = (id: string, isDefaults: boolean, settings: object): Definition => ({
+  id,
+  peer: pinned("bullmq"),
+  isDefaults,
+  settings: isDefaults ? "as it comes" : inWords(settings),
+  load: 12_000,
+  open: async (url) => {
+    const { Queue, Worker } = await import("bullmq");
+    const connection = await connected(url);
+    const queue = new Queue(name, { connection: connection as never, defaultJobOptions: settings });
+    const blocking = reconnecting(url);
+    blocking.options.maxRetriesPerRequest = null;
+    return {
+      add: (data) => queue.add("job", data),
+      addMany: (all) => queue.addBulk(all.map((data) => ({ name: "job", data }))),
+      addDelayed: (data, delay) => queue.add("job", data, { delay }),
+      addRanked: (all, priorityOf) =>
+        // Its own begin at 1.
+        Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) + 100 }))),
+      work: async (concurrency, handler) => {
+        const worker = new Worker<Data>(name, async ({ data }) => handler(data), {
+          connection: blocking as never,
+          concurrency,
+        });
+        worker.on("error", () => undefined);
+        await worker.waitUntilReady();
+        return () => worker.close();
+      },
+    };
+  },
+});
+
+/** Without an open command connection it is not ready; `redis` is its own client, of another library. */
+const bee = (id: string, isDefaults: boolean, settings: object): Definition => ({
+  id,
+  peer: pinned("bee-queue"),
+  isDefaults,
+  settings: isDefaults ? "as it comes, with activateDelayedJobs where jobs are delayed" : inWords(settings),
+  load: 16_000,
+  open: async (url) => {
+    const { default: BeeQueue } = await import("bee-queue");
+    const own = { ...settings, redis: { url }, activateDelayedJobs: true };
+    const queue = await new BeeQueue<Data>(name, { ...own, isWorker: false }).ready();
+    return {
+      add: (data) => queue.createJob(data).save(),
+      addMany: async (all) => {
+        const failed = await queue.saveAll(all.map((data) => queue.createJob(data)));
+        if (failed.size > 0) throw new Error("some were not saved");
+      },
+      addDelayed: (data, delayMs) =>
+        queue
+          .createJob(data)
+          .delayUntil(Date.now() + delayMs)
+          .save(),
+      work: async (concurrency, handler) => {
+        const worker = await new BeeQueue<Data>(name, own).ready();
+        worker.on("error", () => undefined);
+        worker.process(concurrency, async ({ data }) => handler(data));
+        return () => worker.close(1_000).catch(() => undefined);
+      },
+    };
+  },
+});
+
+const groupmq: Definition = {
+  id: "groupmq",
+  peer: pinned("groupmq"),
+  isDefaults: false,
+  settings: "autoBatch, keepCompleted 0, 200 groups, which may run side by side",
+  load: 4_000,
+  open: async (url) => {
+    const { Queue, Worker } = await import("groupmq");
+    const redis = (await connected(url)) as never;
+    const queue = new Queue<Data>({ redis, namespace: name, keepCompleted: 0, autoBatch: { size: 100, maxWaitMs: 1 } });
+    const add = (data: Data, delay?: number): Promise<unknown> =>
+      queue.add({ groupId: `g${String(data.n % 200)}`, data, ...(delay === undefined ? {} : { delay }) });
+    return {
+      add,
+      addMany: (all) => Promise.all(all.map((data) => add(data))),
+      addDelayed: add,
+      work: async (concurrency, handler) => {
+        const worker = new Worker<Data>({ queue, concurrency, handler: async ({ data }) => handler(data) });
+        worker.on("error", () => undefined);
+        void worker.run();
+        return () => worker.close(1_000);
+      },
+    };
+  },
+};
+
+const classic: Definition = {
+  id: "classic",
+  peer: "classic",
+  isDefaults: false,
+  settings: "RPUSH of [name, args] as JSON; BLPOP, a connection per slot; delayed: ZSET, polled each 10 ms",
+  load: 20_000,
+  open: async (url) => {
+    const redis = await connected(url);
+    return {
+      add: (data) => enqueue(redis, name, "job", [data]),
+      addMany: (all) => Promise.all(all.map((data) => enqueue(redis, name, "job", [data]))),
+      addDelayed: (data, delayMs) => executeLater(redis, name, "job", [data], delayMs),
+      work: async (concurrency, handler) => {
+        let isOver = false;
+        const slots = await Promise.all(Array.from({ length: concurrency + 1 }, () => connected(url)));
+        const untilOver = async (round: () => Promise<unknown>): Promise<void> => {
+          // Its worker's loop dies of a delayed item, which the caller has to survive.
+          while (!isOver) await round().catch(() => undefined);
+        };
+        const callbacks = { job: (data: unknown): unknown => handler(data as Data) };
+        const [mover, ...workers] = slots as [Redis, ...Redis[]];
+        for (const slot of workers) void untilOver(() => workOnQueuesOnce(slot, [name], callbacks));
+        void untilOver(() => moveDueOnce(mover));
+        return async () => {
+          isOver = true;
+          for (const slot of slots) slot.disconnect();
+        };
+      },
+    };
+  },
+};
+
+const waiting = "floor:waiting";
+
+/** The least: no lease, no identity; one command a call in order, or as many items in it as there are. */
+const floor: Definition = {
+  id: "floor",
+  peer: "floor",
+  isDefaults: false,
+  settings:
+    "RPUSH of JSON, variadic where many are at hand; RPOPLPUSH and LREM of what was done before, or LPOP 250 at a time with two calls under way where a worker may take ahead; nothing else",
+  load: 200_000,
+  open: async (url, { strict }) => {
+    const redis = await connected(url);
+    const texts = (all: readonly Data[]): string[] => all.map((data) => JSON.stringify(data));
+    let batch: string[] | undefined;
+    let sending: Promise<unknown> = Promise.resolve();
+    return {
+      // What comes in one turn goes together.
+      add: (data) => {
+        if (!batch) {
+          const own: string[] = (batch = []);
+          sending = Promise.resolve().then(() => {
+            batch = undefined;
+            return redis.rpush(waiting, ...own);
+          });
+        }
+        batch.push(JSON.stringify(data));
+        return sending;
+      },
+      addMany: (all) => redis.rpush(waiting, ...texts(all)),
+      work: async (concurrency, handler) => {
+        let isOver = false;
+        const blocking = await connected(url);
+        const ahead = async (): Promise<void> => {
+          while (!isOver) {
+            const all = await redis.lpop(waiting, 250);
+            if (!all) await waitForOne();
+            else for (const text of all) handler(JSON.parse(text) as Data);
+          }
+        };
+        const waitForOne = async (): Promise<void> => {
+          const popped = await blocking.blpop(waiting, 1).catch(() => null);
+          if (popped) handler(JSON.parse(popped[1]) as Data);
+        };
+        const each = async (slot: number): Promise<void> => {
+          let done = "";
+          while (!isOver) {
+            const removing = done === "" ? undefined : redis.lrem(`floor:active:${String(slot)}`, 1, done);
+            const text = await redis.rpoplpush(waiting, `floor:active:${String(slot)}`);
+            await removing;
+            done = text ?? "";
+            if (text === null) await sleep(1);
+            else handler(JSON.parse(text) as Data);
+          }
+        };
+        if (strict) for (let slot = 0; slot < concurrency; slot++) void each(slot);
+        else for (let call = 0; call < 2; call++) void ahead();
+        return async () => {
+          isOver = true;
+          blocking.disconnect();
+        };
+      },
+    };
+  },
+};
+
+const keepNothing = { removeOnComplete: true, removeOnFail: true };
+const tellNothing = {
+  getEvents: false,
+  sendEvents: false,
+  storeJobs: false,
+  removeOnSuccess: true,
+  removeOnFailure: true,
+  delayedDebounce: 1,
+};
+
+const definitions: readonly Definition[] = [
+  kit,
+  bullmq("bullmq", false, keepNothing),
+  bullmq("bullmq defaults", true, {}),
+  bee("bee-queue", false, tellNothing),
+  bee("bee-queue defaults", true, {}),
+  groupmq,
+  classic,
+  floor,
+];
+
+const definition = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};
+
+/** For the parent: who it is and how it is set. */
+export const queueContestant = (id: string): Contestant => {
+  const { peer, isDefaults, settings } = definition(id);
+  return { id, peer, isDefaults, settings };
+};
+
+/** How many jobs it is given in a measurement of throughput. */
+export const loadOf = (id: string): number => definition(id).load;
+
+/** In a client process. */
+export const openQueueContestant = (id: string, url: string, setup: QueueSetup): Promise<BenchQueue> =>
+  definition(id).open(url, setup);

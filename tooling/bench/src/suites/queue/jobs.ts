@@ -1,0 +1,154 @@
+// What the client processes of the queue cases do.
+import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { now } from "../../clock.js";
+import { sent } from "../../sent.js";
+import type { Jobs, OpenJobs } from "../../suite.js";
+import { type BenchQueue, type Data, openQueueContestant, type QueueSetup } from "./contestants.js";
+
+export interface AddTask {
+  readonly how: "serial" | "concurrent" | "bulk" | "ranked";
+  readonly ms: number;
+}
+
+export interface ProcessTask {
+  readonly jobs: number;
+  readonly concurrency: number;
+  readonly handlerMs?: number;
+}
+
+export interface Rate {
+  readonly jobs: number;
+  readonly elapsedMs: number;
+  /** CPU time of this process. */
+  readonly cpuMicros: number;
+}
+
+export interface TrickleTask {
+  readonly jobs: number;
+  readonly gapMs: number;
+  /** Undefined: at once. */
+  readonly delayMs?: number;
+}
+
+const many = 1_000;
+const texts = Array.from({ length: 10_000 }, () => randomBytes(135).toString("base64url"));
+let made = 0;
+const data = (): Data => ({ n: ++made, text: texts[made % texts.length] ?? "" });
+const datas = (count: number): Data[] => Array.from({ length: count }, data);
+
+const cpuMicros = (): number => {
+  const { user, system } = process.cpuUsage();
+  return user + system;
+};
+
+/** The priority of a job, ±50; 0 not among them. */
+const priorityOf = ({ n }: Data): number => (n % 50) + 1;
+
+export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
+  let queue: BenchQueue = await openQueueContestant(contestant, url, setup as QueueSetup);
+  const ranked = (): NonNullable<BenchQueue["addRanked"]> => {
+    if (!queue.addRanked) throw new Error("it has no priorities");
+    return queue.addRanked;
+  };
+  const adders: Readonly<Record<AddTask["how"], () => Promise<number>>> = {
+    serial: async () => {
+      await queue.add(data());
+      return 1;
+    },
+    concurrent: async () => {
+      await Promise.all(datas(many).map((one) => queue.add(one)));
+      return many;
+    },
+    bulk: async () => {
+      await queue.addMany(datas(many));
+      return many;
+    },
+    ranked: async () => {
+      await ranked()(datas(many), priorityOf);
+      return many;
+    },
+  };
+  /** By job: how late it was. */
+  let heard: number[] = [];
+  let seen = 0;
+  const dueAt = (at: number): Data => ({ n: at, text: data().text });
+  return {
+    ready: () => Promise.resolve(),
+    pin: async ({ core }: { readonly core: number }) =>
+      void execFileSync("taskset", ["-acp", String(core), String(process.pid)]),
+
+    /** From now on by another way to the server. */
+    open: async ({ port }: { readonly port: number }) => {
+      const other = new URL(url);
+      other.port = String(port);
+      queue = await openQueueContestant(contestant, other.href, setup as QueueSetup);
+    },
+
+    fill: async ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => {
+      for (let left = count; left > 0; left -= many) {
+        const some = datas(Math.min(many, left));
+        await (isRanked === true ? ranked()(some, priorityOf) : queue.addMany(some));
+      }
+    },
+
+    add: async ({ how, ms }: AddTask): Promise<Rate & { readonly sent: number }> => {
+      const before = sent();
+      const cpuBefore = cpuMicros();
+      const startedAt = now();
+      let count = 0;
+      while (now() - startedAt < ms) count += await adders[how]();
+      return { jobs: count, elapsedMs: now() - startedAt, cpuMicros: cpuMicros() - cpuBefore, sent: sent() - before };
+    },
+
+    /** Works until so many jobs have been handled; all of them are there already. */
+    process: async ({ jobs: count, concurrency, handlerMs = 0 }: ProcessTask): Promise<Rate> => {
+      const cpuBefore = cpuMicros();
+      let startedAt = 0;
+      let handled = 0;
+      let done: () => void = () => undefined;
+      const all = new Promise<void>((resolve) => (done = resolve));
+      const count1 = ({ text }: Data): void => {
+        if (startedAt === 0) startedAt = now();
+        if (text.length !== 180) throw new Error("not what was added");
+        if (++handled === count) done();
+      };
+      const slow = async (one: Data): Promise<void> => {
+        await sleep(handlerMs);
+        count1(one);
+      };
+      const stop = await queue.work(concurrency, handlerMs > 0 ? slow : count1);
+      await all;
+      const rate = { jobs: count - 1, elapsedMs: now() - startedAt, cpuMicros: cpuMicros() - cpuBefore };
+      await stop();
+      return rate;
+    },
+
+    /** Handles jobs, each of which carries the instant at which it should be handled. */
+    listen: async ({ isHanging = false }: { readonly isHanging?: boolean }) => {
+      await queue.work(1, ({ n }) => {
+        heard.push(now() - n);
+        seen = now();
+        return isHanging ? new Promise(() => undefined) : undefined;
+      });
+    },
+    heard: async (): Promise<readonly number[]> => {
+      const all = heard;
+      heard = [];
+      return all;
+    },
+    seen: async (): Promise<number> => seen,
+
+    trickle: async ({ jobs: count, gapMs, delayMs }: TrickleTask) => {
+      const adds: Promise<unknown>[] = [];
+      for (let left = count; left > 0; left--) {
+        await sleep(gapMs * (0.5 + Math.random()));
+        if (delayMs === undefined) await queue.add(dueAt(now()));
+        else if (!queue.addDelayed) throw new Error("it has no delays");
+        else adds.push(queue.addDelayed(dueAt(now() + delayMs), delayMs));
+      }
+      await Promise.all(adds);
+    },
+  } satisfies Jobs;
+};
