@@ -1,0 +1,214 @@
+import {
+  checkWorker,
+  judged,
+  type Judge as AnyJudge,
+  stalledByAll,
+  stalledIn,
+  type Verdict as AnyVerdict,
+} from "../../common-laws.js";
+import { clockErrorMs } from "../../records.js";
+import {
+  type AccessRecord,
+  type AddCall,
+  type Death,
+  type JobRecord,
+  maxAttempts,
+  type RunHistory,
+  type WorkerHistory,
+} from "./history.js";
+
+/**
+ * The laws that a run is held against.
+ *
+ * - `kept` a job whose adding was acknowledged is run to its end, or is a dead letter in the end; nothing is left over
+ * - `repeats` a job is run again only after a failed attempt, a charged crash, or when its worker closed
+ * - `ended` a job never begins again once its worker was told that the server has its end
+ * - `fenced` the end of a job is refused whose lease was taken back, and which another has begun since
+ * - `told` a handler's signal has aborted when another worker begins its job
+ * - `due` no delayed job begins before its time
+ * - `dead` a dead letter has failed as often as it may, or was begun and charged its last crash
+ * - `lease` the jobs of a killed worker begin again within their lease and a tenth of it
+ * - `U1`, `U3`, `U4`, `U5` as of every package: settles in time, goes on, leaves nothing, is typed
+ */
+export const laws = [
+  "kept",
+  "repeats",
+  "ended",
+  "fenced",
+  "told",
+  "due",
+  "dead",
+  "lease",
+  "U1",
+  "U3",
+  "U4",
+  "U5",
+] as const;
+export type Law = (typeof laws)[number];
+type Judge = AnyJudge<Law>;
+
+type Begun = AccessRecord & { readonly worker: WorkerHistory; readonly after: readonly JobRecord[] };
+
+/** All that is known of one job. */
+interface Story {
+  readonly job: string;
+  /** Its runs, in order; with each what its worker saw of it later. */
+  readonly runs: readonly Begun[];
+  readonly adds: readonly AddCall[];
+}
+
+const storiesOf = ({ workers }: RunHistory): Story[] => {
+  const stories = new Map<string, { job: string; runs: Begun[]; adds: AddCall[] }>();
+  const storyOf = (job: string): { runs: Begun[]; adds: AddCall[] } => {
+    const known = stories.get(job);
+    if (known) return known;
+    const made = { job, runs: [], adds: [] };
+    stories.set(job, made);
+    return made;
+  };
+  for (const worker of workers) {
+    const open = new Map<string, JobRecord[]>();
+    for (const record of worker.records) {
+      if (record.kind === "call" && "jobs" in record)
+        for (const { key } of record.jobs) storyOf(`${record.name} ${key}`).adds.push(record);
+      if (record.kind === "access") {
+        const after: JobRecord[] = [];
+        open.set(runOf(record), after);
+        storyOf(`${record.name} ${record.key}`).runs.push({ ...record, worker, after });
+      } else if (isOfJob(record)) open.get(runOf(record))?.push(record);
+    }
+  }
+  return [...stories.values()].map(({ runs, ...story }) => ({ ...story, runs: runs.toSorted((a, b) => a.at - b.at) }));
+};
+
+const jobKinds: readonly string[] = ["ran", "lost", "done", "dead"];
+const isOfJob = (record: { readonly kind: string }): record is JobRecord => jobKinds.includes(record.kind);
+const runOf = ({ name, key, attempt, crashes }: AccessRecord | JobRecord): string =>
+  [name, key, attempt, crashes].join(" ");
+
+const saw = ({ after }: Begun, kind: JobRecord["kind"]): JobRecord | undefined =>
+  after.find((one) => one.kind === kind);
+
+/** Everything in a run that no queue may do. */
+export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
+  judged(laws, (judge) => {
+    for (const worker of run.workers) if (worker.id !== "lab") checkWorker(worker, judge);
+    for (const heal of run.heals) checkResumption(run, heal, judge);
+    const stories = storiesOf(run);
+    const byJob = new Map(stories.map((story) => [story.job, story]));
+    for (const story of stories) {
+      checkKept(run, story, judge);
+      checkRuns(run, story, judge);
+    }
+    if (run.losses.length === 0) for (const what of run.leftovers) judge("kept", what);
+    for (const [name, letters] of run.letters)
+      for (const letter of letters) {
+        const { key, attempts, crashes } = letter;
+        const story = byJob.get(`${name} ${key}`);
+        const spec = run.specs.find((one) => one.name === name);
+        const fails = failsOf(story, key);
+        const isCrashed =
+          crashes >= (spec?.work.maxCrashes ?? 0) && story?.runs.some((one) => one.crashes === crashes - 1);
+        const isRight = attempts === maxAttempts ? fails >= maxAttempts : isCrashed === true;
+        if (run.losses.length === 0) judge("dead", !isRight && `${name}: ${JSON.stringify(letter)} should not be dead`);
+      }
+    for (const death of run.deaths) checkDeath(run, death, byJob.get(`${death.name} ${death.key}`), judge);
+  });
+
+const failsOf = (story: Story | undefined, key: string): number =>
+  story?.adds.flatMap(({ jobs }) => jobs).find((job) => job.key === key)?.fails ?? 0;
+
+/** What was acknowledged while a server was about to lose it, or before it lost all, may be gone. */
+const mayBeLost = ({ losses }: RunHistory, from: number, to: number): boolean =>
+  losses.some((loss) => from <= loss.to && (loss.isTotal || to >= loss.from));
+
+const checkKept = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): void => {
+  const acknowledged = adds.find(({ outcome }) => outcome === "ok");
+  if (!acknowledged || run.letters.size === 0) return;
+  if (mayBeLost(run, acknowledged.startedAt, acknowledged.settledAt)) return;
+  const [name = "", key = ""] = job.split(" ");
+  const isDead = run.letters.get(name)?.some((letter) => letter.key === key) === true;
+  const isRun = runs.some(({ after }) => after.some(({ how }) => how === "ok"));
+  judge("kept", !isDead && !isRun && `${job} was added, and neither ran to its end nor is a dead letter`);
+};
+
+const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): void => {
+  const [first] = runs;
+  // The same data twice, by calls of which the first was given up.
+  const delay = adds.flatMap(({ jobs }) => jobs).find(({ key }) => `${first?.name ?? ""} ${key}` === job)?.delayMs ?? 0;
+  const earliest = Math.min(...adds.map(({ startedAt }) => startedAt)) + delay - clockErrorMs;
+  if (first && delay > 0 && !run.isShifted)
+    judge("due", first.takenAt < Math.floor(earliest) && `${job} began ${String(earliest - first.takenAt)} ms early`);
+  for (const [index, former] of runs.entries()) {
+    const next = runs[index + 1];
+    const done = saw(former, "done");
+    const isLossy = next !== undefined && mayBeLost(run, former.at - run.leaseMs, next.at);
+    if (done) judge("ended", next !== undefined && !isLossy && next.at > done.at && `${job} began after its end`);
+    if (!next || isLossy) continue;
+    const isHandedBack = former.worker.records.some(
+      (record) => record.kind === "call" && record.what === "close" && record.startedAt < next.at,
+    );
+    const isExplained = next.attempt > former.attempt || next.crashes > former.crashes || isHandedBack;
+    judge("repeats", !isExplained && `${job} ran again as attempt ${String(next.attempt)}, without a reason`);
+    if (next.crashes === former.crashes) continue;
+    judge("fenced", done !== undefined && done.at > next.at && `${job}: an end counted of which the lease was lost`);
+    checkTold(run, job, former, next, judge);
+  }
+};
+
+/** Timers and the machine. */
+const tellMs = 100;
+
+const checkTold = (run: RunHistory, job: string, former: Begun, next: Begun, judge: Judge): void => {
+  const { worker } = former;
+  const ranAt = saw(former, "ran")?.at ?? Infinity;
+  if (run.isShifted || worker.id === next.worker.id || ranAt <= next.at) return;
+  if ((worker.killedAt ?? Infinity) < next.at + run.leaseMs || worker.end !== "exit 0") return;
+  const toldAt = Math.min(saw(former, "lost")?.at ?? Infinity, ranAt);
+  const lateBy = toldAt - next.at - stalledIn(worker, next.at - tellMs, toldAt);
+  judge("told", lateBy > tellMs && `${job} began elsewhere ${lateBy.toFixed(0)} ms before ${worker.id} was told`);
+};
+
+const checkDeath = (run: RunHistory, death: Death, story: Story | undefined, judge: Judge): void => {
+  const former = story?.runs.findLast(({ worker }) => worker.id === death.worker);
+  const next = former && story?.runs.find(({ at }) => at > former.at);
+  if (!former || !next || mayBeLost(run, former.at, next.at)) return;
+  const tookMs = next.at - death.endsAt;
+  const stalledMs = stalledByAll(run.workers, death.endsAt, next.at);
+  const allowedMs = run.leaseMs * 0.1 + stalledMs + lateMs;
+  judge(
+    "lease",
+    tookMs > allowedMs &&
+      `${death.name} ${death.key} began ${tookMs.toFixed(0)} ms after its lease, stalled ${stalledMs.toFixed(0)} ms`,
+  );
+};
+
+/** For a free handler: all of them may have a long job. */
+const lateMs = 400;
+const resumeMs = 1_000;
+
+const accessesOf = ({ workers }: RunHistory): number[] =>
+  workers
+    .flatMap(({ records }) => records.flatMap((record) => (record.kind === "access" ? [record.at] : [])))
+    .toSorted((a, b) => a - b);
+
+/** How long after an instant a handler began. */
+export const recoveryMs = (run: RunHistory, at: number): number =>
+  (accessesOf(run).find((one) => one > at) ?? Infinity) - at;
+
+const checkResumption = (run: RunHistory, { at, dueMs }: RunHistory["heals"][number], judge: Judge): void => {
+  const tookMs = recoveryMs(run, at);
+  const allowed = (dueMs ?? resumeMs) + stalledByAll(run.workers, at, at + tookMs);
+  judge("U3", tookMs > allowed && `no job began within ${tookMs.toFixed(0)} ms, due within ${allowed.toFixed(0)}`);
+};
+
+/** The longest time in which no handler began. */
+export const worstStallMs = (run: RunHistory): number =>
+  accessesOf(run).reduce((worst, at, index, all) => Math.max(worst, at - (all[index - 1] ?? at)), 0);
+
+/** How many runs were not the first of their attempt. */
+export const repeatsOf = (run: RunHistory): number =>
+  storiesOf(run).reduce(
+    (sum, { runs }) => sum + runs.filter((one, index) => runs[index - 1]?.attempt === one.attempt).length,
+    0,
+  );

@@ -1,0 +1,94 @@
+import { builtWith, type Mutation } from "../../lab/mutation.js";
+import type { Control } from "../../workload.js";
+import type { Law } from "./checker.js";
+
+interface QueueControl extends Control {
+  readonly laws: readonly Law[];
+  readonly mutation: Mutation;
+}
+
+/** A script to which the server's answers are told otherwise. */
+const misled = (lua: string): string =>
+  `local call = redis.call function redis.call(...) local command, key = ... ${lua} return call(...) end`;
+
+const anyTime = "8 scripts flushed";
+
+/** What a queue may get wrong; a checker that does not see it is of no use. */
+export const queueControls: readonly QueueControl[] = [
+  {
+    name: "add-forgets-itself",
+    laws: ["repeats"],
+    kind: "27 requests repeated",
+    mutation: {
+      script: "add",
+      operands: ["producers"],
+      lua: misled("if command == 'ZADD' and key == producers then call(...) return 1 end"),
+    },
+  },
+  {
+    name: "reclaimed-and-dropped",
+    laws: ["kept"],
+    kind: "1 worker killed",
+    mutation: {
+      script: "step",
+      operands: ["waiting"],
+      lua: misled("if command == 'LPUSH' and key == waiting then return 0 end"),
+    },
+  },
+  {
+    name: "late-ends-count",
+    laws: ["fenced"],
+    kind: "2 worker stopped",
+    strikes: 6,
+    mutation: {
+      script: "step",
+      operands: ["revoked"],
+      lua: misled("if command == 'ZSCORE' and key == revoked then return false end"),
+    },
+  },
+  {
+    name: "leases-end-early",
+    laws: ["told"],
+    kind: anyTime,
+    mutation: {
+      script: "step",
+      operands: ["leases"],
+      lua: misled(
+        "if command == 'ZRANGEBYSCORE' and key == leases then return call(command, key, '-inf', '+inf', 'LIMIT', 0, 3) end",
+      ),
+    },
+  },
+  {
+    name: "due-too-early",
+    laws: ["due"],
+    kind: anyTime,
+    mutation: {
+      script: "step",
+      operands: ["delayed"],
+      lua: misled(
+        "if command == 'ZRANGEBYSCORE' and key == delayed then return call(command, key, '-inf', '+inf', 'LIMIT', 0, 200) end",
+      ),
+    },
+  },
+  {
+    name: "recovered-and-dropped",
+    laws: ["kept"],
+    kind: "16 replies lost",
+    strikes: 8,
+    mutation: {
+      script: "recover",
+      operands: ["waiting"],
+      lua: misled("if command == 'LPUSH' and key == waiting then return 0 end"),
+    },
+  },
+  {
+    name: "ends-are-forgotten",
+    laws: ["ended"],
+    kind: anyTime,
+    mutation: { script: "step", operands: ["done", "others"], lua: "done, others = '', {}" },
+  },
+];
+
+/** What workers import as the queue. */
+export const moduleOf = (control?: QueueControl): string =>
+  control ? builtWith(`queue-${control.name}`, "@kit/queue", "index.js", control.mutation) : "@kit/queue";

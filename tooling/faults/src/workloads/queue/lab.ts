@@ -1,0 +1,248 @@
+import { join } from "node:path";
+import { connect } from "@kit/core";
+import { createQueue, type Job } from "@kit/queue";
+import { eventually } from "@kit/testing";
+import { Lab, type LabOptions, type Loss as LossKind, type Surroundings } from "../../lab/lab.js";
+import { workspaceFolder } from "../../lab/paths.js";
+import { Worker } from "../../lab/worker.js";
+import { clock } from "../../lab/clock.mjs";
+import {
+  type AccessRecord,
+  type Death,
+  type JobRecord,
+  type Letter,
+  type LogRecord,
+  type Loss,
+  maxAttempts,
+  type RunHistory,
+  type Spec,
+} from "./history.js";
+
+const prefix = "kit";
+const specs: readonly Spec[] = [
+  { name: "ahead", work: { concurrency: 5, maxCrashes: 1_000_000 } },
+  { name: "strict", work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" } },
+];
+const places = ["waiting", "prioritised", "delayed", "leases"] as const;
+const keyOf = (name: string, part: string): string => `${prefix}:queue:{${name}}:${part}`;
+
+export interface QueueLabOptions extends LabOptions {
+  /** What the workers import as the queue. */
+  readonly queueModule: string;
+}
+
+/** A server, processes that add jobs and run them, and what is done to them. */
+export class QueueLab extends Lab {
+  readonly leaseMs: number;
+  readonly deaths: Death[] = [];
+  readonly losses: Loss[] = [];
+  readonly #options: QueueLabOptions;
+  readonly #client: ReturnType<Surroundings["server"]["client"]> | undefined;
+  /** Jobs whose handlers run, by worker: `queue key`. */
+  readonly #running = new Map<Worker, Set<string>>();
+  readonly #lastAccess = new Map<string, number>();
+  readonly #own: LogRecord[] = [];
+
+  constructor(options: QueueLabOptions, around: Surroundings) {
+    super(options, around);
+    this.#options = options;
+    this.leaseMs = [400, 500, 700][Math.floor(this.random() * 3)] ?? 500;
+    this.#client = this.server.mode === "cluster" ? this.server.client() : undefined;
+  }
+
+  spawn(): Worker {
+    const number = this.all.length + 1;
+    const settings = {
+      url: this.url,
+      prefix,
+      specs,
+      leaseMs: this.leaseMs,
+      deadlineMs: this.server.mode === "single" ? 500 : 1_500,
+      maxAttempts,
+      seed: this.#options.seed + 1_000 * number,
+      loops: 3,
+      restMs: 25,
+      queueModule: this.#options.queueModule,
+    };
+    const program = join(workspaceFolder, "src/workloads/queue/worker.mjs");
+    const { folder, workerEnv } = this.around;
+    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
+    const running = new Set<string>();
+    this.#running.set(worker, running);
+    worker.onLine = (line) => {
+      const record = JSON.parse(line) as AccessRecord | JobRecord;
+      const job = `${record.name} ${record.key}`;
+      if (record.kind === "access") {
+        running.add(job);
+        this.#lastAccess.set(record.name, Math.max(this.#lastAccess.get(record.name) ?? 0, record.at));
+      } else if (record.kind === "ran") running.delete(job);
+    };
+    this.all.push(worker);
+    return worker;
+  }
+
+  // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
+
+  async #ask(command: string, key: string, ...args: string[]): Promise<unknown> {
+    // A client that has not heard of a new master yet is told so, and asks again.
+    if (this.#client) return await eventually(() => this.#client?.call(command, key, ...args));
+    const node = this.server.mode === "sentinel" ? await this.server.master() : this.node;
+    return await node.call(command, key, ...args);
+  }
+
+  /** By job, as `queue key`: its member of the leases, and when that ends. */
+  async #leases(): Promise<Map<string, { readonly member: string; readonly endsAt: number }>> {
+    const found = new Map<string, { member: string; endsAt: number }>();
+    for (const { name } of specs) {
+      const flat = (await this.#ask("ZRANGE", keyOf(name, "leases"), "0", "-1", "WITHSCORES")) as string[];
+      const members = flat.filter((_, index) => index % 2 === 0);
+      if (members.length === 0) continue;
+      const ids = members.map((member) => member.slice(12).replace(/^!-?\d+!/, ""));
+      const blobs = (await this.#ask("HMGET", keyOf(name, "jobs"), ...ids)) as (string | null)[];
+      for (const [index, member] of members.entries()) {
+        const key = /"key":"([^"]+)"/.exec(blobs[index] ?? "")?.[1];
+        if (key !== undefined) found.set(`${name} ${key}`, { member, endsAt: Number(flat[2 * index + 1]) });
+      }
+    }
+    return found;
+  }
+
+  async #held(worker: Worker): Promise<{ job: string; member: string; endsAt: number }[]> {
+    worker.logged("access");
+    const leases = await this.#leases();
+    return [...(this.#running.get(worker) ?? [])].flatMap((job) => {
+      const lease = leases.get(job);
+      return lease ? [{ job, ...lease }] : [];
+    });
+  }
+
+  async victim(): Promise<Worker> {
+    return await eventually(
+      async () => {
+        const worker = this.pick(this.workers);
+        if (!worker || (await this.#held(worker)).length === 0) throw new Error("it holds nothing");
+        return worker;
+      },
+      { intervalMs: 2 },
+    );
+  }
+
+  async claimsOf(worker: Worker): Promise<ReadonlySet<string>> {
+    return new Set((await this.#held(worker)).map(({ member }) => member));
+  }
+
+  async died(worker: Worker, kind: string): Promise<number> {
+    const held = await this.#held(worker);
+    for (const { job, endsAt } of held) {
+      const [name = "", key = ""] = job.split(" ");
+      this.deaths.push({ name, key, worker: worker.id, endsAt });
+      this.marks.push({ kind, at: clock(), name: key });
+    }
+    return held.length;
+  }
+
+  lostData(from: number, to: number, what: LossKind): void {
+    this.losses.push({ from, to, isTotal: what !== "unreplicated" });
+  }
+
+  async resumed(at: number): Promise<void> {
+    // A failover may have struck one slot.
+    const isEach = this.server.mode !== "single";
+    await eventually(
+      () => {
+        this.logged("access");
+        const goesOn = ({ name }: Spec): boolean => (this.#lastAccess.get(name) ?? 0) > at;
+        if (!(isEach ? specs.every(goesOn) : specs.some(goesOn))) throw new Error("no work goes on");
+      },
+      { timeoutMs: 15_000 },
+    );
+  }
+
+  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async begin(workers: number): Promise<void> {
+    for (let i = 0; i < workers; i++) this.spawn();
+    await Promise.all(this.workers.map((worker) => worker.started()));
+    await eventually(
+      () => {
+        if (this.workers.some((worker) => worker.logged("access") === 0)) throw new Error("not all of them work");
+      },
+      { timeoutMs: 20_000 },
+    );
+  }
+
+  async end(isStuck: boolean): Promise<RunHistory> {
+    const workers = await this.dismiss<LogRecord>();
+    const letters = new Map<string, readonly Letter[]>();
+    const leftovers: string[] = [];
+    for (const { name } of specs) if (!isStuck) letters.set(name, await this.#workOff(name, leftovers));
+    return {
+      leaseMs: this.leaseMs,
+      specs,
+      // What we worked off ourselves is as good as any.
+      workers: [...workers, { id: "lab", records: this.#own, killedAt: clock(), printed: "", end: "exit 0" }],
+      heals: this.marks.filter(({ name }) => name === undefined).map(({ at, dueMs }) => ({ at, dueMs })),
+      deaths: this.deaths,
+      losses: this.losses,
+      isShifted: this.setting === "shifted",
+      letters,
+      leftovers,
+      echoes: this.around.tap?.echoes.length ?? 0,
+    };
+  }
+
+  /** Runs what is left, as any worker would, and then looks at what stays. */
+  async #workOff(name: string, leftovers: string[]): Promise<Letter[]> {
+    await using client = await connect(this.server.url);
+    const queue = createQueue(client, name, { prefix, maxAttempts });
+    const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
+      const { key } = job.data as { key: string };
+      const { attempt, crashes, takenAt } = job;
+      this.#own.push({ kind, name, key, attempt, crashes, takenAt, at: clock(), ...facts } as LogRecord);
+    };
+    const handler = (job: Job): void => {
+      note("access", job);
+      const isFailing = job.attempt <= (job.data as { fails: number }).fails;
+      note("ran", job, { how: isFailing ? "failed" : "ok" });
+      if (isFailing) throw new Error("fails on purpose");
+    };
+    const worker = queue.work({ job: handler }, { leaseMs: this.leaseMs, backoff: { firstMs: 30 } });
+    worker.on("completed", ({ job }) => note("done", job));
+    worker.on("error", () => undefined);
+    const count = async (part: string, command: string): Promise<number> =>
+      Number(await this.#ask(command, keyOf(name, part)));
+    const left = async (): Promise<string> => {
+      const counts = await Promise.all(
+        places.map(async (part) => [part, await count(part, part === "waiting" ? "LLEN" : "ZCARD")] as const),
+      );
+      const jobs = (await count("jobs", "HLEN")) - (await count("dead", "ZCARD"));
+      return jobs === 0 && counts.every(([, n]) => n === 0)
+        ? ""
+        : `${name}: ${String(jobs)} jobs and ${JSON.stringify(counts)} are left`;
+    };
+    try {
+      await eventually(
+        async () => {
+          if ((await left()) !== "") throw new Error("not all is worked off");
+        },
+        { timeoutMs: 10_000, intervalMs: 50 },
+      );
+    } catch {
+      leftovers.push(await left());
+    }
+    const letters: Letter[] = [];
+    for (let page = 1; page > 0;) {
+      const found = await queue.deadLetters({ start: letters.length, count: 100 });
+      page = found.length;
+      for (const { data, attempts, crashes } of found)
+        letters.push({ key: (data as { key?: string } | undefined)?.key ?? "?", attempts, crashes });
+    }
+    await queue.close({ timeoutMs: 1_000 });
+    return letters;
+  }
+
+  override async stop(): Promise<void> {
+    this.#client?.disconnect();
+    await super.stop();
+  }
+}

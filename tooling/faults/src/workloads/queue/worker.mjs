@@ -1,0 +1,144 @@
+// A process that adds jobs to every queue and works on them, and writes down what it saw of each.
+import { pause } from "@kit/core/toolkit";
+import { clock } from "../../lab/clock.mjs";
+import {
+  connected,
+  detail,
+  farewell,
+  isLeaving,
+  isTold,
+  left,
+  log,
+  noteBackground,
+  outcomeOf,
+  settings,
+  timed,
+} from "../../lab/contender.mjs";
+import { seeded } from "../../lab/random.mjs";
+
+const { id, prefix, specs, leaseMs, deadlineMs, maxAttempts } = settings;
+const { createQueue } = await import(settings.queueModule);
+
+// ── working ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const factsOf = ({ data, attempt, crashes }) => ({ key: data.key, attempt, crashes });
+
+const handlerOf = (name) => async (job) => {
+  const { data, takenAt, attempt, signal } = job;
+  const facts = { name, ...factsOf(job) };
+  log("access", { ...facts, takenAt, at: clock() });
+  const ended = (how) => log("ran", { ...facts, at: clock(), how });
+  const stopped = pause(data.ms, data.isDeaf ? undefined : signal).then(
+    () => undefined,
+    () => signal.reason,
+  );
+  const reason = await stopped;
+  if (reason) {
+    ended("failed");
+    throw reason;
+  }
+  ended(attempt <= data.fails ? "failed" : "ok");
+  if (attempt <= data.fails) throw new Error("fails on purpose");
+};
+
+const work = (queue, { name, work: options }) => {
+  const worker = queue.work({ job: handlerOf(name) }, { ...options, leaseMs });
+  worker.on("completed", ({ job }) => log("done", { name, ...factsOf(job), at: clock() }));
+  worker.on("dead", ({ job }) => log("dead", { name, ...factsOf(job), at: clock() }));
+  worker.on("lost", ({ job }) => log("lost", { name, ...factsOf(job), at: clock() }));
+  worker.on("error", noteBackground);
+  return worker;
+};
+
+// ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+let made = 0;
+
+const newJob = (random) => {
+  const key = `${id}-${++made}`;
+  const roll = random();
+  const fails = random() < 0.88 ? 0 : random() < 0.6 ? 1 : maxAttempts;
+  const ms = roll < 0.75 ? random() * 10 : roll < 0.97 ? random() * 60 : leaseMs * (0.5 + random());
+  const delayMs = random() < 0.85 ? 0 : Math.ceil(random() * 300);
+  const priority = random() < 0.85 ? 0 : Math.floor(random() * 7) - 3;
+  const own = random() < 0.1 ? { id: `own-${key}` } : {};
+  const options = { ...(delayMs > 0 && { delayMs }), ...(priority !== 0 && { priority }), ...own };
+  return { about: { key, fails, delayMs }, data: { key, fails, ms, isDeaf: random() < 0.5 }, options };
+};
+
+/** Asks until somebody knows what came of it. */
+const add = async (queue, name, { about, data, options }, random) => {
+  for (let op, tries = 1; tries <= 6; tries++) {
+    const settled = timed("add", name, deadlineMs);
+    try {
+      await queue.add("job", data, op === undefined ? options : { ...options, op });
+      return settled("ok", { jobs: [about] });
+    } catch (error) {
+      const outcome = outcomeOf(error);
+      settled(outcome, { jobs: [about], ...detail(error) });
+      if (outcome !== "unknown" || random() < 0.1) return;
+      ({ op } = error);
+      await pause(20 * tries);
+    }
+  }
+};
+
+const addMany = async (queue, name, jobs) => {
+  const settled = timed("addAll", name, deadlineMs);
+  const about = jobs.map((job) => job.about);
+  try {
+    await queue.addAll(jobs.map(({ data, options }) => ({ name: "job", data, ...options })));
+    settled("ok", { jobs: about });
+  } catch (error) {
+    settled(outcomeOf(error), { jobs: about, ...detail(error) });
+  }
+};
+
+const produce = async (queues, random) => {
+  while (!isLeaving()) {
+    const [name, queue] = queues[Math.floor(random() * queues.length)];
+    const count = random() < 0.8 ? 1 : 2 + Math.floor(random() * 10);
+    const jobs = Array.from({ length: count }, () => newJob(random));
+    if (random() < 0.3) await addMany(queue, name, jobs);
+    else await Promise.all(jobs.map((job) => add(queue, name, job, random)));
+    await pause(random() * settings.restMs * 2);
+  }
+};
+
+const obey = async (random) => {
+  while (!isLeaving()) {
+    if (isTold("block")) {
+      const from = clock();
+      const until = from + leaseMs * (1.2 + 0.6 * random());
+      while (clock() < until);
+      log("blocked", { from, to: clock() });
+    }
+    await pause(10);
+  }
+};
+
+// ── a life ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const client = await connected(settings.url, id);
+const queues = specs.map((spec) => {
+  const queue = createQueue(client, spec.name, {
+    prefix,
+    deadlineMs,
+    maxAttempts,
+    backoff: { firstMs: 30, jitter: 0.5 },
+  });
+  queue.on("error", noteBackground);
+  work(queue, spec);
+  return [spec.name, queue];
+});
+log("started", { pid: process.pid });
+const random = seeded(settings.seed);
+const loops = [obey(random), ...Array.from({ length: settings.loops }, () => produce(queues, random))];
+await left;
+await Promise.all(loops);
+const timeoutMs = 500;
+const closing = timed("close", "", timeoutMs + 3 * deadlineMs + 500);
+await Promise.all(queues.map(([, queue]) => queue.close({ timeoutMs })));
+closing("ok");
+await client.close();
+farewell();
