@@ -268,24 +268,15 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   listen(member: string, options: ListenOptions = {}): Listener<Body> {
     const terms = listenTerms(options);
-    const reader = new Reader<Body>(this.#store, member, nowhere(0), true);
-    let isReady = false;
-    const ready = async (): Promise<void> => {
-      if (isReady) return;
+    let reader: Reader<Body> | undefined;
+    const readerOf = async (): Promise<Reader<Body>> => {
       const { keys } = await this.#open(terms.signal);
       keys.member(0, member);
-      const { parts, delivered } = decodeToken(member, terms.token, keys.shards);
-      reader.standing.parts.push(...parts);
-      for (const [chat, cursor] of delivered) reader.standing.delivered.set(chat, cursor);
-      isReady = true;
+      return (reader ??= new Reader<Body>(this.#store, member, decodeToken(member, terms.token, keys.shards), true));
     };
     const host = {
-      next: async () => {
-        this.#assertOpen();
-        await ready();
-        return await reader.next(terms);
-      },
-      wait: () => this.#waitFor(reader, undefined, terms.signal),
+      next: async () => await (await readerOf()).next(terms),
+      wait: async () => await this.#waitFor(await readerOf(), undefined, terms.signal),
       ack: (message: Message) => this.#outbox.ack({ ...message, member }),
       onError: (error: KitError) => this.emit("error", error),
     };

@@ -34,8 +34,8 @@ export interface ChatNews<Body = unknown> {
   /** Messages before these that the reader will not get. */
   readonly gap: Gap | undefined;
   /**
-   * Where this reader stood is not part of the chat any more. `fork`: a failover lost messages that it was given, and
-   * the messages here follow the member's position. `epoch`: it is another chat of that name.
+   * Where this reader stood is not part of the chat any more. `fork`: a failover lost messages that it was given; some of
+   * those before them come again. `epoch`: it is another chat of that name.
    */
   readonly reset: "fork" | "epoch" | undefined;
 }
@@ -69,6 +69,9 @@ const startOf = (change: Change, cursor: Cursor | undefined): readonly [epoch: s
 /** No more chats of one shard are looked at for one page, however many messages it may have. */
 const mostChats = 64;
 
+/** A token remembers about so many chats at most; beyond that some messages may come twice. */
+const mostCursors = 1_000;
+
 /** What was read of one chat. */
 interface ChatPage<Body> {
   readonly news: ChatNews<Body>;
@@ -87,12 +90,15 @@ export class Reader<Body> {
   readonly standing: Standing;
   readonly #store: ChatStore;
   readonly #keepsCursors: boolean;
+  /** Chats of which the last page gave a part. */
+  readonly #begun: Set<string>;
 
   constructor(store: ChatStore, member: string, standing: Standing, keepsCursors: boolean) {
     this.#store = store;
     this.member = member;
     this.standing = standing;
     this.#keepsCursors = keepsCursors;
+    this.#begun = new Set(standing.delivered.keys());
   }
 
   /** Finds in which chats there may be news, shard by shard; with `names`, all chats of the member, too. */
@@ -110,7 +116,7 @@ export class Reader<Body> {
             user: this.member,
             limit: perShard,
             names: names ? 1 : 0,
-            parts: group.map((shard) => parts[shard] ?? ""),
+            parts: [...group.map((shard) => parts[shard] ?? ""), ...this.#begunIn(keys, group)],
           },
           this.#store.call(signal),
         );
@@ -118,6 +124,13 @@ export class Reader<Body> {
       }),
     );
     return found;
+  }
+
+  /** Chats whose rest has to come by name: who goes by positions would not see them once another reader acknowledged all. */
+  #begunIn(keys: Keys, group: readonly number[]): string[] {
+    const isByPosition = (part = ""): boolean => part === "" || part.endsWith(" -");
+    const shards = new Set(group.filter((shard) => isByPosition(this.standing.parts[shard])));
+    return shards.size === 0 ? [] : [...this.#begun].filter((chat) => shards.has(keys.shardOf(chat)));
   }
 
   /** The next page, and moves on behind it. Empty and not `more`: there is no news. */
@@ -128,7 +141,7 @@ export class Reader<Body> {
       const shards = await this.look(limit, false, signal);
       const wanted = shards.map((shard) => shard.changes.filter((change) => this.#isNews(change, gone)));
       const pages = await this.#read(wanted, { limit, maxBytes, signal }, gone);
-      const isCut = this.#moveOn(shards, wanted, pages, gone);
+      const isCut = await this.#moveOn(shards, wanted, pages, gone);
       for (const [index, shard] of shards.entries()) if (!isCut[index]) left.push(...shard.left);
       const chats = Array.from(pages.values(), ({ news }) => news).filter(
         ({ messages, gap, reset }) => messages.length > 0 || gap || reset,
@@ -162,7 +175,7 @@ export class Reader<Body> {
         const operands = some.flatMap((change) => [
           ...[change.chat, change.epoch],
           ...startOf(change, this.standing.delivered.get(change.chat)),
-          ...[change.position, change.from],
+          ...[change.position, change.from, change.head ?? ""],
         ]);
         const replies = await read.run(
           this.#store.context,
@@ -182,6 +195,8 @@ export class Reader<Body> {
 
   #pageOf({ chat, position }: Change, reply: ReadReply): ChatPage<Body> {
     const { head, floor, epoch, reset, gap, isCut } = reply;
+    if (isCut) this.#begun.add(chat);
+    else this.#begun.delete(chat);
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
     const last = messages.at(-1);
     if (last) this.standing.delivered.set(chat, { epoch, seq: last.seq, at: last.at });
@@ -191,19 +206,23 @@ export class Reader<Body> {
   }
 
   /** Moves on in the shards of which the page gave all; says of which it gave only a part. */
-  #moveOn(
+  async #moveOn(
     shards: readonly ShardChanges[],
     wanted: readonly (readonly Change[])[],
     pages: ReadonlyMap<string, ChatPage<Body>>,
     gone: ReadonlySet<string>,
-  ): boolean[] {
+  ): Promise<boolean[]> {
+    const { keys } = await this.#store.open();
     const { parts, delivered } = this.standing;
-    return shards.map(({ part, changes: found, left }, shard) => {
+    return shards.map(({ part, isMore, left }, shard) => {
       const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);
       if (isCut) return true;
+      // What was read beyond this part of the activity comes by again.
+      const isAhead = isMore && parts[shard]!.startsWith("a ") && delivered.size < mostCursors;
       parts[shard] = part;
       for (const chat of left) delivered.delete(chat);
-      if (!this.#keepsCursors) for (const { chat } of found) delivered.delete(chat);
+      if (!this.#keepsCursors && !isAhead)
+        for (const chat of delivered.keys()) if (keys.shardOf(chat) === shard) delivered.delete(chat);
       return false;
     });
   }

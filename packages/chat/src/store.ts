@@ -1,5 +1,5 @@
-import type { RedisLike, RunOptions } from "@kit/core";
-import { attach, type ClientContext, Deadline } from "@kit/core/toolkit";
+import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
+import { addressOf, attach, type ClientContext, Deadline } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -52,13 +52,16 @@ export class ChatStore {
   async #ask(): Promise<Division> {
     const { deadlineMs } = this.settings;
     const isCluster = await this.context.isCluster(deadlineMs);
-    const { prefix } = this.context;
-    const shards = await layout.run(
-      this.context,
-      { layout: layoutKey(prefix) },
-      { shards: this.settings.shards },
-      { deadlineMs },
-    );
+    const { prefix, client } = this.context;
+    const asked = { shards: this.settings.shards };
+    const shards = await layout
+      .run(this.context, { layout: layoutKey(prefix) }, asked, { deadlineMs })
+      .catch((error: unknown) => {
+        // The call that wants to know has not been sent, whatever became of this one.
+        throw error instanceof KitUnknownOutcomeError
+          ? new KitUnavailableError(error.message, addressOf(client))
+          : error;
+      });
     const all = Array.from({ length: shards }, (_, shard) => shard);
     return { keys: new Keys(prefix, shards), groups: isCluster ? all.map((shard) => [shard]) : [all] };
   }

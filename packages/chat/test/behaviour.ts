@@ -290,6 +290,35 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(seqsOf(await chat.fetch("bob", { token: laptop.token }))).toEqual([11, 12]);
       });
 
+      it("goes on with what a page gave a part of, also when another device has acknowledged the rest meanwhile", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"] });
+        await sendMany(chat, "ann", 6);
+        const page = await chat.fetch("bob", { limit: 2 });
+        expect(seqsOf(page)).toEqual([1, 2]);
+        await chat.ack("bob", { chat: room, seq: 6 });
+        const { messages } = await drain(chat, "bob", { token: page.token, limit: 2 });
+        expect(messages.map(({ seq }) => seq)).toEqual([3, 4, 5, 6]);
+      });
+
+      it("gives a message once, also one that is sent between its look at the activity and its reading", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"] });
+        const sent = sendMany(chat, "ann", 10).then(async () => {
+          for (let more = 0; more < 300; more++) await chat.send(room, { from: "ann", body: "x" });
+        });
+        const seqs: number[] = [];
+        let { token } = await chat.fetch("bob");
+        for (let isOver = false; !isOver;) {
+          const page: Page = await chat.fetch("bob", { token });
+          seqs.push(...seqsOf(page));
+          ({ token } = page);
+          isOver = seqs.at(-1) === 310;
+        }
+        await sent;
+        expect(seqs).toEqual(upTo(310).slice(-seqs.length));
+      });
+
       it("misses nothing when the activity that its token stands on was trimmed, on any device", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });

@@ -59,7 +59,9 @@ describe("a server that restarts", () => {
     await sendMany(chat, "ann", 2);
     const { token, messages: all } = await drain(chat, "bob");
     const iterator = chat.listen("bob")[Symbol.asyncIterator]();
-    for (let seq = 1; seq <= 5; seq++) expect((await iterator.next()).value).toMatchObject({ seq });
+    const other = chat.listen("bob")[Symbol.asyncIterator]();
+    for (let seq = 1; seq <= 5; seq++)
+      for (const one of [iterator, other]) expect((await one.next()).value).toMatchObject({ seq });
     // As a failover to a replica that lacked the last two.
     await Promise.all(keys.map((key, index) => fixture.db.restore(key, 0, snapshot[index]!, "REPLACE")));
     for (const body of ["other 4", "other 5", "other 6"]) await chat.send(room, { from: "ann", body });
@@ -69,6 +71,12 @@ describe("a server that restarts", () => {
     const rest = [value, ...(await Promise.all(upTo(5).map(async () => (await iterator.next()).value)))];
     expect(rest.map((one) => one?.body)).toEqual(["m1", "m2", "m3", "other 4", "other 5", "other 6"]);
     await iterator.return?.(undefined);
+    // Also where another device has acknowledged what is new.
+    await chat.ack("bob", { chat: room, seq: 6 });
+    const seen = await Promise.all(upTo(6).map(async () => (await other.next()).value));
+    expect(seen[0]).toMatchObject({ reset: "fork" });
+    expect(seen.map((one) => one?.body)).toEqual(["m1", "m2", "m3", "other 4", "other 5", "other 6"]);
+    await other.return?.(undefined);
     // A token goes back far enough, too.
     const again = await drain(chat, "bob", { token });
     expect(again.messages.map(({ body }) => body).slice(-3)).toEqual(["other 4", "other 5", "other 6"]);

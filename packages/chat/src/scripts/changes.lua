@@ -7,6 +7,7 @@
 -- ARGV[n]  parts  string   where the reader stands in each shard. Empty: nowhere. `a ID`: it has seen the activity up to
 --                          ID. `w CURSOR ID SINCE`: it walks all chats, will then have seen ID, and has seen what is older
 --                          than SINCE, epoch milliseconds; `-`: it goes by positions
+--                          After these: chats of which a reader that goes by positions was given only a part
 --
 -- Reply     {{part, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}}, …}  for each shard: where the reader
 --           will stand; whether there is more to look through; what may be new, and from where: `SEQUENCE`, or
@@ -16,9 +17,8 @@ local user = ARGV[1]
 local limit = tonumber(ARGV[2])
 local names = ARGV[3]
 local parts = { unpack(ARGV, 4) }
+local shards = #keys / 3
 local mostEntries = 500
--- Clocks of servers that take over from each other may differ by this much.
-local skewMs = 10000
 
 -- Libraries
 
@@ -86,6 +86,12 @@ local function follow(activity, member, heads, id)
   return { 'a ' .. done, isMore, found, left }
 end
 
+-- What a reader has begun goes on, whatever others of the same member acknowledge meanwhile.
+local isBegun = {}
+for i = shards + 1, #parts do
+  isBegun[parts[i]] = true
+end
+
 -- Some of all chats, and those of them that have news.
 local function walk(member, heads, cursor, id, since)
   local page = redis.call('HSCAN', member, cursor, 'COUNT', limit)
@@ -99,9 +105,9 @@ local function walk(member, heads, cursor, id, since)
     local head, headAt = string.match(records[i] or '', '^(%d+) %d+ (%d+) ')
     local start
     if since == '-' then
-      if position and (not head or tonumber(head) > position) then start = int(position) end
+      if position and (not head or tonumber(head) > position or isBegun[chat]) then start = int(position) end
     elseif position then
-      local earliest = since - skewMs
+      local earliest = since - clockSkewMs
       if joinedMs >= earliest then
         start = int(from)
       elseif not head or tonumber(headAt) >= earliest then
@@ -119,7 +125,8 @@ local function walk(member, heads, cursor, id, since)
 end
 
 local reply = {}
-for i, part in ipairs(parts) do
+for i = 1, shards do
+  local part = parts[i]
   local activity, member, heads = keys[3 * i - 2], keys[3 * i - 1], keys[3 * i]
   local seen = string.match(part, '^a (%d+%-%d+)$')
   local cursor, id, since = string.match(part, '^w (%d+) (%d+%-%d+) (%S+)$')

@@ -4,8 +4,9 @@
 -- ARGV[1]  limit     integer  how many messages at most
 -- ARGV[2]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
 -- ARGV[n]  operands  string   for each chat: its name; the epoch of the membership; that of the cursor, or empty; the cursor:
---                             `SEQUENCE`, `SEQUENCE-MS` of a message that was read, or `SEQUENCE@MS`; the position; and the
---                             sequence up to which the member sees nothing
+--                             `SEQUENCE`, `SEQUENCE-MS` of a message that was read, or `SEQUENCE@MS`; the position; the
+--                             sequence up to which the member sees nothing; and the last to read, empty: the head. What
+--                             came after the look at the activity would come again with the next
 --
 -- Reply     {{epoch, head, floor, reset, gapFrom, gapTo, gapReason, isCut, {id, sender, kind, body, …}}, …}  for each
 --           chat; reset 1: the cursor's message is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there
@@ -22,12 +23,12 @@ local now = readClock()
 local left, bytesLeft = limit, maxBytes
 local reply = {}
 
--- Up to `most` messages after a sequence, within the bytes that are left. Says whether it met the end of the stream.
-local function take(messages, sequence, most, taken)
+-- Up to `most` messages in (sequence, high], within the bytes that are left. Says whether it met the end of these.
+local function take(messages, sequence, high, most, taken)
   local last = sequence
   while most > 0 do
     local step = math.min(most, 50)
-    local page = redis.call('XRANGE', messages, int(last + 1), '+', 'COUNT', step)
+    local page = redis.call('XRANGE', messages, int(last + 1), int(high), 'COUNT', step)
     for _, entry in ipairs(page) do
       local fields = entry[2]
       if left < limit and bytesLeft < #fields[4] then return false end
@@ -47,25 +48,28 @@ end
 local function startOf(state, messages, cursorEpoch, cursor, position, from)
   if cursorEpoch ~= '' and cursorEpoch ~= state.epoch then return from, 2 end
   local sequence, mark, at = string.match(cursor, '^(%d+)([-@]?)(%d*)$')
-  sequence = tonumber(sequence)
-  if mark == '@' then
+  sequence, at = tonumber(sequence), tonumber(at)
+  -- Whatever came after a time, and what the member has not acknowledged.
+  local function since(time)
     local earlier = lastWhere(messages, state.floor, state.head, function(sentAt)
-      return sentAt < tonumber(at)
+      return sentAt < time
     end)
-    return math.max(math.min(position, earlier), from), 0
+    return math.max(math.min(position, earlier), from)
   end
+  if mark == '@' then return since(at), 0 end
   local isForked = sequence > state.head
   if mark == '-' and sequence > state.floor and not isForked then
     local found, foundAt = messageAfter(messages, sequence - 1)
-    isForked = found == sequence and foundAt ~= tonumber(at)
+    isForked = found == sequence and foundAt ~= at
   end
-  if isForked then return math.max(math.min(position, state.head), from), 1 end
+  -- What replaced the lost messages is not older than they were, and others may have acknowledged it for the member.
+  if isForked then return since((at or 0) - clockSkewMs), 1 end
   return math.max(sequence, from), 0
 end
 
-local count = #operands / 6
+local count = #operands / 7
 for i = 1, count do
-  local name, memberEpoch, cursorEpoch, cursor, position, from = unpack(operands, 6 * i - 5, 6 * i)
+  local name, memberEpoch, cursorEpoch, cursor, position, from, upTo = unpack(operands, 7 * i - 6, 7 * i)
   local messages = keys[3 * i]
   local state = openChat(name, keys[3 * i - 2], keys[3 * i - 1], messages)
   if not state or state.id ~= memberEpoch then
@@ -78,15 +82,16 @@ for i = 1, count do
       gapFrom, gapTo, reason = start + 1, state.floor, 1
       start = state.floor
     end
-    local taken, isCut = {}, start < state.head
-    if left > 0 and start < state.head then
-      local isEnd = take(messages, start, math.ceil(left / (count - i + 1)), taken)
-      local first = taken[1] and partsOf(taken[1]) or isEnd and state.head + 1
+    local high = math.min(state.head, tonumber(upTo) or state.head)
+    local taken, isCut = {}, start < high
+    if left > 0 and start < high then
+      local isEnd = take(messages, start, high, math.ceil(left / (count - i + 1)), taken)
+      local first = taken[1] and partsOf(taken[1]) or isEnd and high + 1
       if first and first > start + 1 then
         if reason == 0 then gapFrom = start + 1 end
         gapTo, reason = first - 1, 2
       end
-      isCut = not isEnd and partsOf(taken[#taken - 3] or '0-0') ~= state.head
+      isCut = not isEnd and partsOf(taken[#taken - 3] or '0-0') ~= high
     end
     reply[i] = { state.epoch, state.head, state.floor, reset, gapFrom, gapTo, reason, isCut and 1 or 0, taken }
   end

@@ -1,9 +1,12 @@
 -- state.lua - what all scripts know of a chat: its record, its oldest message, and how messages are dropped.
 --
--- Defines readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim, announce
+-- Defines clockSkewMs, readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim, announce
 --
 -- All inputs are parameters. A refusal is a number: 1 unknown chat, 2 not a member, 3 too large, 4 full, 5 duplicate,
 -- 6 beyond the head, 7 forked, 9 written by a newer version.
+
+-- Clocks of servers that take over from each other may differ by this much.
+local clockSkewMs = 10000
 
 -- The server's time in epoch milliseconds.
 local function readClock()

@@ -1,0 +1,495 @@
+import {
+  checkWorker,
+  judged,
+  type Judge as AnyJudge,
+  stalledByAll,
+  type Verdict as AnyVerdict,
+} from "../../common-laws.js";
+import { type Call, clockErrorMs } from "../../records.js";
+import {
+  bodyBytes,
+  type ChatCall,
+  type End,
+  type Given,
+  type LogRecord,
+  type LookRecord,
+  type RunHistory,
+  type SendCall,
+  type SettleCall,
+  type TakeCall,
+  type WorkerHistory,
+} from "./history.js";
+
+/**
+ * The laws that a run is held against.
+ *
+ * - `order` all readers of a chat are given the same messages in the same order, without a hole that is not told as a gap
+ * - `kept` what was acknowledged to its sender is there, and given to each reader
+ * - `positions` positions move forward only, up to what was acknowledged, and are the same in both places
+ * - `unread` what is said to be unread is what is unread
+ * - `retention` nothing is dropped that the chat's settings protect
+ * - `leases` a message of the mailbox is with one worker at a time, and with nobody after its acknowledgement
+ * - `mailbox` no message of the mailbox is lost, and each repeated delivery has a reason
+ * - `U1` every promise settles by its deadline and 100 ms
+ * - `U2` what is sent twice has one effect and one answer
+ * - `U3` work goes on within two seconds after an outage, and after a failover as soon as there is a new master
+ * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
+ * - `U5` every error is typed
+ */
+export type Law = (typeof laws)[number];
+export const laws = [
+  "order",
+  "kept",
+  "positions",
+  "unread",
+  "retention",
+  "leases",
+  "mailbox",
+  "U1",
+  "U2",
+  "U3",
+  "U4",
+  "U5",
+] as const;
+
+type Judge = AnyJudge<Law>;
+type Message = Given["messages"][number];
+
+/** Everything in a run that no chat may do. */
+export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
+  judged(laws, (judge) => {
+    for (const worker of run.workers) checkWorker(worker, judge);
+    for (const heal of run.heals) checkResumption(run, heal, judge);
+    const sends = callsOf(run, "send");
+    for (const [chain, given] of chainsOf(run)) checkChain(run, chain, given, judge);
+    checkLeases(run, judge);
+    // All else is about what a server may forget.
+    if (!run.isWhole) return;
+    checkIdentity(run, sends, judge);
+    for (const look of looksOf(run)) checkLook(run, look, judge);
+    for (const [name, end] of run.ends) checkEnd(run, name, end, judge);
+    for (const [name, end] of run.ends) checkKept(name, end, sends, judge);
+    checkMailbox(run, sends, judge);
+    for (const { name } of run.specs) checkPositions(run, name, sends, judge);
+    for (const call of allCalls(run))
+      if (call.outcome !== "ok") judge("kept", isGone(call) && `${call.name}: ${call.what} found ${call.code ?? ""}`);
+  });
+
+const allCalls = ({ workers }: RunHistory): Call[] =>
+  workers.flatMap(({ records }) => records.filter((record) => record.kind === "call"));
+
+const callsOf = <W extends ChatCall["what"]>(run: RunHistory, what: W): Extract<ChatCall, { what: W }>[] =>
+  (allCalls(run) as readonly (Call | ChatCall)[]).filter(
+    (call): call is Extract<ChatCall, { what: W }> => call.what === what,
+  );
+
+const looksOf = ({ workers }: RunHistory): LookRecord[] =>
+  workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
+
+/** Chats are made before the workers begin. */
+const isGone = ({ what, code = "" }: Call): boolean =>
+  what !== "create" && what !== "join" && ["KIT_CHAT_UNKNOWN", "KIT_CHAT_NOT_MEMBER"].includes(code);
+
+// ── readers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What each reader was given, in order. */
+const chainsOf = ({ workers }: RunHistory): Map<string, Given[]> => {
+  const chains = new Map<string, Given[]>();
+  for (const { records } of workers)
+    for (const record of records) {
+      const isRead = record.kind === "heard" || (record.kind === "call" && record.what === "fetch");
+      if (!isRead || !record.given) continue;
+      chains.set(record.chain, [...(chains.get(record.chain) ?? []), ...record.given]);
+    }
+  return chains;
+};
+
+const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge: Judge): void => {
+  for (const name of new Set(all.map(({ chat }) => chat))) {
+    const given = all.filter(({ chat }) => chat === name);
+    const has = new Set(given.flatMap(({ messages }) => messages.map(([seq]) => seq)));
+    for (const { gap } of given) for (let seq = gap?.from ?? 1; seq <= (gap?.to ?? 0); seq++) has.add(seq);
+    const [low, high] = [Math.min(...has), Math.max(...has)];
+    for (let seq = low; seq <= high; seq++)
+      judge("order", !has.has(seq) && `${name}: ${chain} was not given ${String(seq)}`);
+    const seqs = given.flatMap(({ messages }) => messages.map(([seq]) => seq));
+    const odd = given.find(({ gap, reset }) => (gap && gap.reason !== "retention") || reset);
+    if (run.isWhole) {
+      const back = seqs.find((seq, index) => index > 0 && seq <= (seqs[index - 1] ?? 0));
+      judge("order", back !== undefined && `${name}: ${chain} was given ${String(back)} after a later one`);
+      judge("order", odd !== undefined && `${name}: ${chain} was told of ${JSON.stringify(odd?.gap ?? odd?.reset)}`);
+      continue;
+    }
+    // Where messages were lost others have their numbers: none of those that stayed may be passed over.
+    const end = run.ends.get(name);
+    if (!end || name !== "plain") continue;
+    const ids = new Set(given.flatMap(({ messages }) => messages.map(([, , id]) => id)));
+    const places = end.messages.flatMap(([, , id], index) => (ids.has(id) ? [index] : []));
+    for (const [seq, , id] of end.messages.slice(places[0] ?? Infinity, (places.at(-1) ?? 0) + 1)) {
+      const isTold = given.some(({ gap }) => gap && gap.from <= seq && seq <= gap.to);
+      judge("order", !ids.has(id) && !isTold && `${name}: ${chain} was never given ${id}, which is ${String(seq)} now`);
+    }
+  }
+};
+
+/** One sequence is one message, whoever tells of it, and one message has one sequence. */
+const checkIdentity = (run: RunHistory, sends: readonly SendCall[], judge: Judge): void => {
+  const bySeq = new Map<string, string>();
+  const byId = new Map<string, string>();
+  const note = (name: string, [seq, at, id]: Message): void => {
+    const place = `${name} ${String(seq)}`;
+    const message = `${id} of ${String(at)}`;
+    const known = bySeq.get(place) ?? message;
+    judge("order", known !== message && `${place} is ${known}, and ${message}`);
+    const knownPlace = byId.get(id) ?? place;
+    judge("U2", knownPlace !== place && `${id} is ${knownPlace}, and ${place}`);
+    bySeq.set(place, message);
+    byId.set(id, place);
+  };
+  for (const { name, seq, at, id } of sends) if (seq !== undefined && at !== undefined) note(name, [seq, at, id]);
+  for (const given of chainsOf(run).values())
+    for (const { chat, messages } of given) for (const message of messages) note(chat, message);
+  for (const [name, { messages }] of run.ends) for (const message of messages) note(name, message);
+};
+
+/** What senders were told is there in the end, or dropped, and whoever read to the end was given it. */
+const checkKept = (name: string, { look, messages }: End, sends: readonly SendCall[], judge: Judge): void => {
+  const there = new Map(messages.map(([seq, , id]) => [seq, id]));
+  for (const send of sends) {
+    if (send.name !== name || send.seq === undefined || send.seq <= look.floor) continue;
+    judge(
+      "kept",
+      there.get(send.seq) !== send.id && `${name}: ${send.id} is not there, which was sent as ${String(send.seq)}`,
+    );
+  }
+  const refused = new Set(sends.filter(({ outcome }) => outcome === "failed").map(({ id }) => id));
+  for (const { id, outcome } of sends) if (outcome !== "failed") refused.delete(id);
+  for (const [seq, , id] of messages)
+    judge("kept", refused.has(id) && `${name}: ${id} was refused, and is ${String(seq)}`);
+};
+
+const checkEnd = (run: RunHistory, name: string, { look, messages, unread, fetched }: End, judge: Judge): void => {
+  const seqs = messages.map(([seq]) => seq);
+  const isDense = seqs.length === look.head - look.floor && seqs.every((seq, index) => seq === look.floor + index + 1);
+  if (run.isWhole)
+    judge("order", !isDense && `${name} is not dense from ${String(look.floor)} to ${String(look.head)}`);
+  for (const [member, position] of Object.entries(look.positions)) {
+    const said = unread[member];
+    const left = seqs.filter((seq) => seq > position).length;
+    const isExact = said === left && fetched[member] === left;
+    judge(
+      "unread",
+      !isExact &&
+        `${name}: ${member} has ${String(left)} left, unread says ${String(said)}, fetch ${String(fetched[member])}`,
+    );
+  }
+  // Whoever left last had read all that had been sent by then.
+  for (const { records } of run.workers)
+    for (const [index, last] of records.entries()) {
+      if (last.kind !== "call" || last.what !== "fetch" || last.isLast !== true) continue;
+      const given = records
+        .slice(0, index)
+        .flatMap((one) =>
+          one.kind === "call" && one.what === "fetch" && one.chain === last.chain ? (one.given ?? []) : [],
+        );
+      const seen = Math.max(0, ...given.filter(({ chat }) => chat === name).map(lastOf));
+      const sent = run.workers
+        .flatMap((worker) => worker.records)
+        .reduce(
+          (high, one) =>
+            one.kind === "call" && one.what === "send" && one.name === name && one.settledAt < last.startedAt
+              ? Math.max(high, one.seq ?? 0)
+              : high,
+          0,
+        );
+      if (seen > 0)
+        judge(
+          "kept",
+          seen < sent && `${name}: ${last.chain} read to its end and saw ${String(seen)} of ${String(sent)}`,
+        );
+    }
+};
+
+const lastOf = ({ messages, gap }: Given): number => Math.max(messages.at(-1)?.[0] ?? 0, gap?.to ?? 0);
+
+// ── positions, unread, retention ────────────────────────────────────────────────────────────────────────────────────
+
+const checkLook = (run: RunHistory, look: LookRecord, judge: Judge): void => {
+  const { name, head, floor, newest, positions, own } = look;
+  const what = JSON.stringify({ head, floor, newest, positions, own });
+  const isDense =
+    newest.count === 0 ? head === floor : newest.last === head && newest.last - newest.first + 1 === newest.count;
+  judge("order", !isDense && `${name}: the newest messages are not dense: ${what}`);
+  const isSame = Object.entries(own).every(([member, position]) => positions[member] === position);
+  judge("positions", !isSame && `${name}: positions differ: ${what}`);
+  const {
+    count = Infinity,
+    bytes = Infinity,
+    readByAll = name === run.mailbox,
+  } = run.specs.find((spec) => spec.name === name)?.retain ?? {};
+  const slowest = readByAll ? Math.min(...Object.values(positions)) : 0;
+  // The last dropped one had to go for the newer ones alone.
+  const most = Math.max(
+    slowest,
+    readByAll ? 0 : head - count,
+    bytes === Infinity ? 0 : head - Math.floor(bytes / bodyBytes),
+  );
+  judge(
+    "retention",
+    floor > Math.max(0, most) && `${name}: dropped up to ${String(floor)}, allowed is ${String(most)}: ${what}`,
+  );
+};
+
+/** The highest value of all entries before an instant. */
+class Highest {
+  readonly #entries: readonly { readonly at: number; readonly value: number }[];
+
+  constructor(entries: readonly { readonly at: number; readonly value: number }[]) {
+    let highest = 0;
+    const sorted = entries.toSorted((one, other) => one.at - other.at);
+    this.#entries = sorted.map(({ at, value }) => ({ at, value: (highest = Math.max(highest, value)) }));
+  }
+
+  before(at: number): number {
+    let [low, high] = [0, this.#entries.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#entries[middle]?.at ?? 0) < at) low = middle + 1;
+      else high = middle;
+    }
+    return this.#entries[low - 1]?.value ?? 0;
+  }
+}
+
+/** What a member's position was at least and at most, by all that was said and asked before. */
+const boundsOf = (
+  run: RunHistory,
+  name: string,
+  member: string,
+  sends: readonly SendCall[],
+): { low: Highest; high: Highest } => {
+  const acks = callsOf(run, "ack").filter((ack) => ack.name === name && ack.member === member);
+  const asked = acks.map(({ startedAt, seq }) => ({ at: startedAt, value: seq }));
+  const own = sends.flatMap((send) =>
+    send.name === name && send.from === member ? [{ at: startOf(sends, send), value: send.seq ?? 0 }] : [],
+  );
+  const heard = run.workers.flatMap(({ records }) =>
+    records.flatMap((one) =>
+      one.kind === "heard" && one.member === member
+        ? one.given.flatMap((given) => (given.chat === name ? [{ at: one.at, value: lastOf(given) }] : []))
+        : [],
+    ),
+  );
+  // An own message whose reply was lost may have moved it as well.
+  const lost = new Set(sends.flatMap(({ id, outcome }) => (outcome === "unknown" ? [id] : [])));
+  const there = (run.ends.get(name)?.messages ?? []).flatMap(([seq, at, id]) =>
+    lost.has(id) ? [{ at: at - 1, value: seq }] : [],
+  );
+  return {
+    low: new Highest([
+      ...acks.flatMap(({ settledAt, outcome, seq }) => (outcome === "ok" ? [{ at: settledAt, value: seq }] : [])),
+      ...looksOf(run).flatMap((look) =>
+        look.name === name ? [{ at: look.at, value: look.positions[member] ?? 0 }] : [],
+      ),
+    ]),
+    high: new Highest([...asked, ...own, ...heard, ...there]),
+  };
+};
+
+const firstStarts = new WeakMap<readonly SendCall[], Map<string, number>>();
+/** When a message was first sent. */
+const startOf = (sends: readonly SendCall[], { id }: SendCall): number => {
+  let starts = firstStarts.get(sends);
+  if (!starts) {
+    starts = new Map();
+    for (const send of sends) starts.set(send.id, Math.min(starts.get(send.id) ?? Infinity, send.startedAt));
+    firstStarts.set(sends, starts);
+  }
+  return starts.get(id) ?? 0;
+};
+
+const checkPositions = (run: RunHistory, name: string, sends: readonly SendCall[], judge: Judge): void => {
+  const looks = looksOf(run).filter((look) => look.name === name);
+  const there = (run.ends.get(name)?.messages ?? []).map(([seq, at]) => ({ at: at - 1, value: seq }));
+  const own = sends.filter((send) => send.name === name);
+  const sent = new Highest(own.map(({ settledAt, seq = 0 }) => ({ at: settledAt, value: seq })));
+  const asked = new Highest([...own.map((one) => ({ at: startOf(sends, one), value: one.seq ?? 0 })), ...there]);
+  const retain = run.specs.find((spec) => spec.name === name)?.retain;
+  // What is dropped unread would blur the bounds.
+  const isExact = retain?.readByAll === true || (retain?.count ?? 0) > 1_000;
+  for (const member of Object.keys(looks[0]?.positions ?? {})) {
+    const { low, high } = boundsOf(run, name, member, sends);
+    for (const { from, at, positions } of looks) {
+      const position = positions[member] ?? 0;
+      const [least, most] = [low.before(from), high.before(at + clockErrorMs)];
+      const told = `${name}: ${member} is at ${String(position)}, and was from ${String(least)} to ${String(most)}`;
+      judge("positions", (position < least || position > most) && told);
+    }
+    for (const { member: who, counts, startedAt, settledAt } of isExact ? callsOf(run, "unread") : []) {
+      if (who !== member || !counts) continue;
+      const count = counts[name] ?? 0;
+      const least = sent.before(startedAt) - high.before(settledAt + clockErrorMs);
+      const most = asked.before(settledAt + clockErrorMs) - low.before(startedAt);
+      const told = `${name}: ${member} has ${String(count)} unread, which are ${String(least)} to ${String(most)}`;
+      judge("unread", (count < least || count > most) && told);
+    }
+  }
+};
+
+// ── the mailbox ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const lostDataBetween = ({ dataLosses }: RunHistory, from: number, to: number): boolean =>
+  dataLosses.some((loss) => from - clockErrorMs <= loss.to && loss.from <= to + clockErrorMs);
+
+interface Delivery {
+  readonly call: TakeCall;
+  readonly worker: WorkerHistory;
+  readonly id: string;
+  readonly seq: number;
+  readonly deliveries: number;
+}
+
+const deliveriesOf = ({ workers }: RunHistory): Delivery[] =>
+  workers.flatMap((worker) =>
+    worker.records.flatMap((call): Delivery[] =>
+      call.kind === "call" && call.what === "take" ? (call.taken ?? []).map((one) => ({ ...one, call, worker })) : [],
+    ),
+  );
+
+const byMessage = <T extends { readonly id: string }>(all: readonly T[]): Map<string, T[]> => {
+  const found = new Map<string, T[]>();
+  for (const one of all) {
+    const some = found.get(one.id);
+    if (some) some.push(one);
+    else found.set(one.id, [one]);
+  }
+  return found;
+};
+
+const checkLeases = (run: RunHistory, judge: Judge): void => {
+  const settles = byMessage(callsOf(run, "settle"));
+  const lostTakes = callsOf(run, "take")
+    .filter(({ outcome }) => outcome !== "ok")
+    .map(({ startedAt }) => startedAt);
+  const killed = run.workers.flatMap(({ killedAt }) => killedAt ?? []);
+  for (const [id, some] of byMessage(deliveriesOf(run))) {
+    const sorted = some.toSorted((one, other) => one.deliveries - other.deliveries);
+    const own = settles.get(id) ?? [];
+    const acked = own.find(({ how, isDone }) => how === "ack" && isDone === true);
+    for (const [index, next] of sorted.entries()) {
+      const { call, seq, worker } = next;
+      const told = `${String(seq)} (${id})`;
+      if (acked && !lostDataBetween(run, acked.startedAt, call.settledAt))
+        judge("leases", call.startedAt > acked.settledAt && `${worker.id} was given ${told}, which was acknowledged`);
+      const before = sorted[index - 1];
+      const since = before?.call.startedAt ?? 0;
+      if (next.deliveries === 1 && !before) continue;
+      if (lostDataBetween(run, since, call.settledAt)) continue;
+      if (before?.deliveries === next.deliveries)
+        judge("mailbox", run.isWhole && `${told} was handed out twice for the ${String(next.deliveries)}. time`);
+      else if (before?.deliveries === next.deliveries - 1) judge("leases", takenTooEarly(before, next, own));
+      else {
+        const isExplained = [...lostTakes, ...killed].some((at) => at < call.settledAt);
+        judge(
+          "mailbox",
+          !isExplained && `${told} came for the ${String(next.deliveries)}. time, and nobody had it before`,
+        );
+      }
+    }
+  }
+};
+
+const takenTooEarly = (
+  before: Delivery,
+  { call, seq, worker }: Delivery,
+  own: readonly SettleCall[],
+): string | false => {
+  const theirs = own.filter(({ deliveries }) => deliveries === before.deliveries);
+  const isGivenBack = theirs.some(
+    ({ how, startedAt }) => how !== "extend" && startedAt < call.settledAt + clockErrorMs,
+  );
+  // An extension replaces what was left; of one without an answer nobody knows.
+  const extensions = theirs.filter(
+    (one) => one.how === "extend" && one.isDone !== false && one.startedAt < call.settledAt,
+  );
+  const ends = extensions.map(({ startedAt, leaseMs }) => startedAt + leaseMs);
+  const isSure = extensions.length > 0 && extensions.every(({ isDone }) => isDone);
+  const endsAt = isSure ? Math.min(...ends) : Math.min(before.call.startedAt + before.call.leaseMs, ...ends);
+  const earlyBy = endsAt - call.settledAt - clockErrorMs;
+  return (
+    !isGivenBack &&
+    earlyBy > 0 &&
+    `${worker.id} was given ${String(seq)} ${earlyBy.toFixed(1)} ms before the lease of ${before.worker.id} ended`
+  );
+};
+
+const checkMailbox = (run: RunHistory, sends: readonly SendCall[], judge: Judge): void => {
+  if (run.ends.size === 0) return;
+  const acked = callsOf(run, "settle").flatMap(({ how, id }) => (how === "ack" ? [id] : []));
+  // Who was killed may have acknowledged what it had taken.
+  const killed = deliveriesOf(run).flatMap(({ worker, id }) => (worker.killedAt === undefined ? [] : [id]));
+  const handled = new Set([...run.drained, ...acked, ...killed]);
+  for (const { name, id, outcome } of sends)
+    if (name === run.mailbox && outcome === "ok")
+      judge("mailbox", !handled.has(id) && `${id} was sent, and nobody ever had it`);
+};
+
+// ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Where the server lost its data the chats are made again first. */
+const resumeMs = ({ isWhole }: RunHistory): number => (isWhole ? 2_000 : 3_000);
+
+/** What kind of work went well; a full chat that says so works, too. */
+export const isWork = (record: LogRecord): string | undefined => {
+  if (record.kind !== "call" || (record.outcome !== "ok" && record.code !== "KIT_CHAT_FULL")) return undefined;
+  if (record.what === "send") return `send ${record.name}`;
+  return record.what === "fetch" || record.what === "take" ? record.what : undefined;
+};
+
+const worksOf = ({ specs }: RunHistory): string[] => ["fetch", "take", ...specs.map(({ name }) => `send ${name}`)];
+
+const resumedAt = (run: RunHistory, at: number, work: string): number => {
+  let first = Infinity;
+  for (const { records } of run.workers)
+    for (const record of records)
+      if (record.kind === "call" && record.startedAt > at && isWork(record) === work)
+        first = Math.min(first, record.settledAt);
+  return first;
+};
+
+const checkResumption = (
+  run: RunHistory,
+  { kind, at, dueMs = resumeMs(run) }: RunHistory["heals"][number],
+  judge: Judge,
+): void => {
+  for (const work of worksOf(run)) {
+    const tookMs = resumedAt(run, at, work) - at - stalledByAll(run.workers, at, at + dueMs);
+    judge(
+      "U3",
+      tookMs > dueMs && `${work} went on ${tookMs.toFixed(0)} ms after "${kind}", due within ${dueMs.toFixed(0)}`,
+    );
+  }
+};
+
+/** How long after a heal all kinds of work went on. */
+export const recoveryMs = (run: RunHistory, at: number): number =>
+  Math.max(...worksOf(run).map((work) => resumedAt(run, at, work))) - at;
+
+/** The longest time in which nothing went well. */
+export const worstStallMs = (run: RunHistory): number => {
+  const instants = run.workers.flatMap(({ records }) =>
+    records.flatMap((record) => (record.kind === "call" && isWork(record) !== undefined ? [record.settledAt] : [])),
+  );
+  instants.sort((one, other) => one - other);
+  return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
+};
+
+/** What is worth telling of a run, and breaks no law: how often it was so. */
+export const remarksOn = (run: RunHistory): Record<string, number> => {
+  const remarks: Record<string, number> = {};
+  for (const given of chainsOf(run).values())
+    for (const { gap, reset } of given)
+      for (const remark of [gap && `gap, ${gap.reason}`, reset && `reset, ${reset}`])
+        if (remark !== undefined) remarks[remark] = (remarks[remark] ?? 0) + 1;
+  return remarks;
+};

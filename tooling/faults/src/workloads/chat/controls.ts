@@ -1,0 +1,94 @@
+import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
+import type { Control } from "../../workload.js";
+import type { Law } from "./checker.js";
+
+interface ChatControl extends Control {
+  readonly laws: readonly Law[];
+  /** In the built chat; without it the chat is wrapped, with the lie of the control's own name. */
+  readonly mutation?: Mutation;
+}
+
+/** A script to which the server's answers are told otherwise. */
+const misled = (lua: string): string =>
+  `local server = redis local redis = { pcall = server.pcall, call = function(...) local call, command, key = server.call, ... ${lua} return call(...) end }`;
+
+const kind = "8 scripts flushed";
+
+/** What a chat may get wrong; a checker that does not see it is of no use. */
+export const chatControls: readonly ChatControl[] = [
+  {
+    name: "sends-into-the-void",
+    laws: ["order", "kept", "unread"],
+    kind,
+    mutation: {
+      script: "send",
+      operands: ["messages"],
+      lua: misled("if command == 'XADD' and key == messages and call('TIME')[2] % 100 < 3 then return '0-0' end"),
+    },
+  },
+  {
+    name: "forgets-client-ids",
+    laws: ["U2"],
+    kind: "27 requests repeated",
+    mutation: {
+      script: "send",
+      operands: ["sentEven", "sentOdd"],
+      lua: misled(
+        "if command == 'HMGET' and (key == sentEven or key == sentOdd) then local found = call(...) for i = 2, #found do found[i] = false end return found end",
+      ),
+    },
+  },
+  {
+    name: "positions-move-back",
+    laws: ["positions"],
+    kind,
+    mutation: {
+      script: "ack",
+      operands: ["operands"],
+      lua: misled(
+        "local found = command == 'HGET' and call(...) if found and string.match(found, '^%d+ %d+ %d+%-%d+ ') then return (string.gsub(found, '^%d+', '0')) end",
+      ),
+    },
+  },
+  {
+    name: "goes-by-the-fastest",
+    laws: ["retention"],
+    kind,
+    mutation: {
+      script: "ack",
+      operands: ["operands"],
+      lua: misled("if command == 'ZRANGE' then return call('ZREVRANGE', select(2, ...)) end"),
+    },
+  },
+  {
+    name: "leases-end-early",
+    laws: ["leases"],
+    kind,
+    mutation: {
+      script: "take",
+      operands: ["mailbox"],
+      lua: misled("if command == 'TIME' then local time = call('TIME') return { tostring(time[1] + 1), time[2] } end"),
+    },
+  },
+  {
+    name: "takes-and-forgets",
+    laws: ["mailbox"],
+    kind,
+    mutation: {
+      script: "take",
+      operands: ["mailbox"],
+      lua: misled("if command == 'HSET' and key == mailbox and select(3, ...) ~= '' then return 0 end"),
+    },
+  },
+  { name: "unread-off-by-one", laws: ["unread"], kind },
+  { name: "page-without-its-last", laws: ["order"], kind },
+];
+
+/** What workers import as the chat. */
+export const moduleOf = (control?: ChatControl): string => {
+  if (!control) return "@kit/chat";
+  const { name, mutation } = control;
+  return mutation
+    ? builtWith(`chat-${name}`, "@kit/chat", "index.js", mutation)
+    : wrappedBy("chat", "wrapped-chat.mjs", name);
+};

@@ -1,0 +1,131 @@
+import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+
+/** A chat that the workers write to and read. All bodies have `bodyBytes`. */
+export interface Spec {
+  readonly name: string;
+  readonly retain: { readonly count?: number; readonly bytes?: number; readonly readByAll?: boolean };
+  readonly whenFull: "drop" | "refuse";
+}
+
+export const bodyBytes = 100;
+
+/** What a reader was given of one chat: messages as `[sequence, time, body]`. */
+export interface Given {
+  readonly chat: string;
+  readonly messages: readonly (readonly [seq: number, at: number, id: string])[];
+  readonly gap?: { readonly from: number; readonly to: number; readonly reason: string };
+  readonly reset?: string;
+}
+
+export interface SendCall extends Call {
+  readonly what: "send";
+  readonly from: string;
+  /** The client id, which is the body, too. */
+  readonly id: string;
+  readonly seq?: number;
+  readonly at?: number;
+}
+
+interface ReadFacts {
+  readonly member: string;
+  /** One reader: whatever it is given follows what it was given before. */
+  readonly chain: string;
+  readonly given?: readonly Given[];
+}
+
+export interface FetchCall extends Call, ReadFacts {
+  readonly what: "fetch";
+  /** Without a token. */
+  readonly isFirst: boolean;
+  /** The reader is to leave, and there was nothing more. */
+  readonly isLast?: boolean;
+}
+
+/** What a listener was given. */
+export interface HeardRecord extends Required<ReadFacts> {
+  readonly kind: "heard";
+  readonly at: number;
+}
+
+export interface AckCall extends Call {
+  readonly what: "ack";
+  readonly member: string;
+  readonly seq: number;
+}
+
+export interface UnreadCall extends Call {
+  readonly what: "unread";
+  readonly member: string;
+  readonly counts?: Readonly<Record<string, number>>;
+}
+
+export interface TakeCall extends Call {
+  readonly what: "take";
+  readonly leaseMs: number;
+  readonly taken?: readonly { readonly seq: number; readonly id: string; readonly deliveries: number }[];
+}
+
+export interface SettleCall extends Call {
+  readonly what: "settle";
+  readonly how: "ack" | "extend" | "release";
+  readonly seq: number;
+  readonly id: string;
+  readonly deliveries: number;
+  /** For how long an `extend` asked. */
+  readonly leaseMs: number;
+  readonly isDone?: boolean;
+}
+
+/** What one look found of a chat, at one instant of the server between `from` and `at`. */
+export interface LookRecord {
+  readonly kind: "access";
+  readonly name: string;
+  readonly from: number;
+  readonly at: number;
+  readonly head: number;
+  readonly floor: number;
+  /** Of the newest messages after the floor, up to a hundred. */
+  readonly newest: { readonly count: number; readonly first: number; readonly last: number };
+  readonly positions: Readonly<Record<string, number>>;
+  /** The same as the members' own records have it. */
+  readonly own: Readonly<Record<string, number>>;
+}
+
+export type ChatCall = SendCall | FetchCall | AckCall | UnreadCall | TakeCall | SettleCall;
+
+export type LogRecord =
+  | Exclude<CommonRecord, Call>
+  | ChatCall
+  | (Call & { readonly what: "create" | "join" | "wait" | "close" })
+  | HeardRecord
+  | LookRecord
+  | { readonly kind: "blocked" };
+
+export type WorkerHistory = AnyWorkerHistory<LogRecord>;
+
+/** What a chat was when all had left. */
+export interface End {
+  readonly look: LookRecord;
+  /** Its messages after the floor. */
+  readonly messages: Given["messages"];
+  /** By member: what `unread` says, and how many a fetch without a token gave. */
+  readonly unread: Readonly<Record<string, number>>;
+  readonly fetched: Readonly<Record<string, number>>;
+}
+
+/** All that is known of one run. */
+export interface RunHistory {
+  /** Whether the server keeps all that it acknowledged, and its clock goes right. */
+  readonly isWhole: boolean;
+  readonly specs: readonly Spec[];
+  readonly mailbox: string;
+  readonly leaseMs: number;
+  readonly workers: readonly WorkerHistory[];
+  readonly heals: readonly { readonly kind: string; readonly at: number; readonly dueMs?: number | undefined }[];
+  readonly dataLosses: readonly Span[];
+  /** Missing where the workers were stuck. */
+  readonly ends: ReadonlyMap<string, End>;
+  /** Messages that were left in the mailbox, by body. */
+  readonly drained: readonly string[];
+  readonly echoes: number;
+}
