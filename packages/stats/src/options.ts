@@ -177,6 +177,14 @@ export interface ConfirmOptions extends WriteOptions {
   readonly op?: string | undefined;
 }
 
+/** Which days to read. */
+export interface DaysOptions {
+  /** A name of the IANA database, such as `Europe/Berlin`; `UTC` is one, too. */
+  readonly timeZone: string;
+  /** How many, today included, 1 to 1,000. */
+  readonly lastDays: number;
+}
+
 /** Which subjects to list. */
 export interface SlowestOptions extends RangeOptions {
   /**
@@ -414,6 +422,15 @@ export const exposeOptions = (options: ExposeOptions): Filled<ExposeOptions> => 
     format: choiceOption("format", format, ["prometheus", "openmetrics"]),
     scope: choiceOption("scope", scope, ["shared", "local"]),
     include,
+  };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const daysOptions = (options: DaysOptions): DaysOptions => {
+  const { timeZone, lastDays } = optionsObject<DaysOptions>("options", options, ["timeZone", "lastDays"]);
+  return {
+    timeZone: textOption("timeZone", timeZone, 100),
+    lastDays: integerOption("lastDays", lastDays, 1, 1_000),
   };
 };
 

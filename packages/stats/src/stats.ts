@@ -209,6 +209,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       if (!counter) throw new RangeError("Expected `name` to be a counter of this object");
       return { counter, id: counter.map.idOf(labels), amount: amountOption(amount), at: writeOptions({ at }).at };
     });
+    const deadline = Deadline.in(this.#settings.deadlineMs);
     const now = await this.#shared.serverNow();
     for (const { counter, id, amount, at = now } of checked) {
       if (at > now + maxAheadMs) {
@@ -225,7 +226,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       const keys = seriesKeys(this.#context.prefix, id);
       const operands = countOperands(keys, counter.settings.precisions, { writer, seq, total, amounts }, now);
       const plan: RedisArgument[] = [applyLedgerMs, 0, ...operands.plan];
-      const { deadlineMs } = this.#settings;
+      const deadlineMs = Math.max(1, deadline.remainingMs);
       const op = `${own.writer}:${String(seq)}`;
       const [, reply = ""] = await scripts.count.script.run(
         this.#context,
@@ -242,9 +243,9 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Sends all that is buffered now, and resolves when the server has it.
+   * Sends all that is buffered now, and resolves when the server has it; settles within `deadlineMs`.
    *
-   * @throws {KitError} some of it could not be sent, and stays in the buffer.
+   * @throws {KitError} some of it was not confirmed by then, and stays in the buffer.
    */
   async flush(): Promise<void> {
     await this.#shared.sender.flush();

@@ -135,6 +135,34 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(minutes.map(({ value }) => value)).toEqual([1, 30, 32]);
       });
 
+      it("sum up the days of a time zone from what is stored", async () => {
+        const stats = make();
+        const options = { precisions: [{ stepMs: 900_000, keepMs: 90 * 24 * hourMs }] };
+        const counter = stats.counter("days_total", options);
+        // Nearly six hours east of Greenwich.
+        const zone = { timeZone: "Asia/Kathmandu", lastDays: 3 };
+        const [first, second, today] = await counter.days(zone);
+        expect([second!.startAt, today!.startAt]).toEqual([first!.endAt, second!.endAt]);
+        counter.inc(1, { at: first!.startAt - 1 });
+        counter.inc(2, { at: first!.startAt });
+        counter.inc(4, { at: first!.endAt - 1 });
+        counter.inc(8, { at: second!.startAt });
+        counter.inc(16);
+        await stats.flush();
+        const days = await counter.days(zone);
+        expect(days.map(({ value, isPartial }) => [value, isPartial])).toEqual([
+          [6, false],
+          [8, false],
+          [16, true],
+        ]);
+        // The day before has the rest, and hours are those of the days.
+        expect((await counter.days({ ...zone, lastDays: 4 }))[0]!.value).toBe(1);
+        const hours = await counter.read({ fromAt: first!.startAt, toAt: first!.endAt, stepMs: 900_000 });
+        expect([hours.length, sum(hours)]).toEqual([96, 6]);
+        const coarse = stats.counter("coarse_total", { precisions: [{ stepMs: hourMs, keepMs: 24 * hourMs }] });
+        await expect(coarse.days(zone)).rejects.toThrow(/divide the days/);
+      });
+
       it("fill gaps with zeros, and say which buckets may lack something", async () => {
         const stats = make();
         const options = {
