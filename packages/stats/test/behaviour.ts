@@ -84,18 +84,31 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         const from = await fixture().serverMs();
         const until = performance.now() + 1_300;
         let sent = 0;
+        const windows = { windows: [100, 500].map((stepMs) => ({ stepMs, keepMs: minuteMs })) };
         const writer = async (stats: Stats): Promise<void> => {
           const counter = stats.counter("burst_total", options);
+          const latency = stats.distribution("burst_ms", windows);
           while (performance.now() < until) {
             counter.inc();
-            await counter.add(2);
+            latency.observe(1);
+            latency.observe(2);
+            await Promise.all([counter.add(2), latency.record(3)]);
             sent += 3;
           }
         };
         await Promise.all(Array.from({ length: 64 }, (_, index) => writer(objects[index % 8]!)));
         await Promise.all(objects.map((stats) => stats.flush()));
         const counter = objects[0]!.counter("burst_total", options);
-        expect(await counter.total()).toBe(sent);
+        const latency = objects[0]!.distribution("burst_ms", windows);
+        expect([await counter.total(), await latency.total()]).toMatchObject([sent, { count: sent, sum: 2 * sent }]);
+        for (const stepMs of [100, 500]) {
+          const toAt = (await fixture().serverMs()) + 1_000;
+          const parts = await latency.windows({ fromAt: from - 1_000, toAt, stepMs });
+          const count = parts.reduce((all, { summary }) => all + summary.count, 0);
+          const added = parts.reduce((all, { summary }) => all + summary.sum, 0);
+          expect([count, added]).toEqual([sent, 2 * sent]);
+          expect(parts.filter(({ summary }) => summary.count > 0).length).toBeGreaterThan(1);
+        }
         for (const stepMs of [20, 100, 400]) {
           // Eight objects estimate the server's clock: some may be ahead of the one that reads.
           const buckets = await counter.read({
@@ -576,6 +589,34 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
               .top("error", Math.floor((await fixture().serverMs()) / hourMs) * hourMs),
           ),
         ).toBeLessThanOrEqual(100);
+      });
+
+      it("put the lists of several windows together, with the doubt of each", async () => {
+        const stepMs = 200;
+        const stats = make();
+        const log = stats.messages("windows", { window: { stepMs, keepSamples: 1_000 }, maxDistinct: 2, mask: false });
+        const sent = new Map<string, number>();
+        const from = await fixture().serverMs();
+        for (const texts of ["aaaaab", "aaaccd", "eeaaaa"]) {
+          const began = await fixture().serverMs();
+          await eventually(async () =>
+            expect(Math.floor((await fixture().serverMs()) / stepMs)).toBeGreaterThan(Math.floor(began / stepMs)),
+          );
+          for (const text of texts) {
+            log.log("info", text);
+            sent.set(text, (sent.get(text) ?? 0) + 1);
+            // One after the other, so that a full list has to choose.
+            await stats.flush();
+          }
+        }
+        const top = await log.frequent({ fromAt: from - stepMs, toAt: (await fixture().serverMs()) + 1_000 });
+        expect(top[0]).toMatchObject({ sample: "a" });
+        for (const { sample, count, error } of top) {
+          expect(count).toBeGreaterThanOrEqual(sent.get(sample)!);
+          expect(count - error).toBeLessThanOrEqual(sent.get(sample)!);
+        }
+        // A window that is over does not count any more.
+        expect((await log.frequent({ fromAt: from - 60_000, toAt: from - 10_000 })).length).toBe(0);
       });
 
       it("show entries as they come, after the last few, across a lost connection", async () => {
