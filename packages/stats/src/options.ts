@@ -462,7 +462,8 @@ export const logOptions = (
   const { fields, fingerprint } = optionsObject<LogOptions>("options", options, ["fields", "fingerprint"]);
   if (fields !== undefined && (typeof fields !== "object" || fields === null || Array.isArray(fields)))
     throw new TypeError("Expected `fields` to be an object");
-  const json = fields === undefined ? "" : JSON.stringify(fields, withErrors);
+  // An object may say of itself that it has nothing to write.
+  const json = fields === undefined ? "" : ((JSON.stringify(fields, withErrors) as string | undefined) ?? "");
   if (Buffer.byteLength(json) > maxBytes)
     throw new RangeError(`Expected \`fields\` to have at most ${String(maxBytes)} bytes as JSON`);
   if (fingerprint !== undefined && /\p{Surrogate}/u.test(textOption("fingerprint", fingerprint, 200)))

@@ -41,7 +41,7 @@ import { Shared } from "./shared.js";
 export interface StatsEvents {
   /**
    * Something that was given to be counted is not, or may not be, counted: an amount, or a number of observations or
-   * messages of a series.
+   * messages of a series. What a listener itself gives, and is dropped, is no event; `report()` has it.
    */
   readonly dropped: readonly [event: { readonly series: string; readonly reason: DropReason; readonly count: number }];
   /** A metric has as many series as it may: further label sets are counted together. Once for each metric. */
@@ -100,6 +100,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   readonly #exposed = new Map<string, string>();
   readonly #messages = new Map<string, Messages>();
   readonly #dropped: Record<DropReason, number> = { ...noDrops };
+  #isTelling = false;
   #closing: Promise<void> | undefined;
 
   /** @internal */
@@ -110,7 +111,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     this.#shared = new Shared(this.#context, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
+        // A listener that counts drops here, too, would have no end when there is no room.
+        if (this.#isTelling) return;
+        this.#isTelling = true;
         this.emit("dropped", { series, reason, count });
+        this.#isTelling = false;
       },
       overflow: (metric, maxSeries) => this.emit("overflow", { metric, maxSeries }),
       error: (error) => {

@@ -676,6 +676,23 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         ).toBe(999_950);
       });
 
+      it("of the stack is bounded: a listener may count what is dropped, also where there is no room for that", async () => {
+        const stats = make({ maxPending: 1 });
+        const dropped = stats.counter("dropped_total");
+        const events: string[] = [];
+        stats.on("dropped", ({ series, count }) => {
+          events.push(series);
+          dropped.inc(count);
+        });
+        const counter = stats.counter("fine_total");
+        counter.inc();
+        stats.counter("full_total").inc(5);
+        expect([events, stats.report().dropped.full]).toEqual([["full_total"], 10]);
+        await stats.flush();
+        stats.counter("full_total").inc(5);
+        expect(await counter.total()).toBe(1);
+      });
+
       it("of the buffer is bounded: what does not fit is dropped, and counted", async () => {
         const stats = make({ maxPending: 4 });
         const dropped = drops(stats);
