@@ -1,4 +1,5 @@
 import { integerOption, optionsObject } from "@kit/core/toolkit";
+import type { Day } from "./days.js";
 
 /** How wide the buckets of a precision are, and how long they are kept: for a time, or for so many buckets. */
 export type Precision =
@@ -134,8 +135,6 @@ export const planRange = (steps: readonly Step[], range: RangeOptions, now: numb
   if (from > to) throw new RangeError("Expected `fromAt` not to be after `toAt`");
   // The bucket that ends `keepMs` ago has just gone.
   const has = ({ stepMs, keepMs }: Step): boolean => floorTo(from, stepMs) + stepMs + keepMs > now;
-  const furthest = (among: readonly Step[]): Step =>
-    among.reduce((best, one) => (one.keepMs > best.keepMs ? one : best), among[0] as Step);
   const wanted = range.stepMs ?? (steps.find(has) ?? furthest(steps)).stepMs;
   const stepMs = integerOption("stepMs", wanted, 1, maxMs);
   const fitting = steps.filter((step) => stepMs % step.stepMs === 0);
@@ -144,15 +143,48 @@ export const planRange = (steps: readonly Step[], range: RangeOptions, now: numb
       `Expected \`stepMs\` to be a multiple of a stored step (${steps.map((step) => String(step.stepMs)).join(", ")}), got ${String(stepMs)}`,
     );
   const fromAt = floorTo(from, stepMs);
-  const source = fitting.findLast((step) => fromAt + step.stepMs + step.keepMs > now) ?? furthest(fitting);
+  const source = sourceOf(fitting, fromAt, now);
   const toAt = Math.ceil(to / stepMs) * stepMs;
   if ((toAt - fromAt) / stepMs > maxBuckets)
     throw new RangeError(`Expected a range of at most ${String(maxBuckets)} buckets; give a larger \`stepMs\``);
   return { source, stepMs, fromAt, toAt };
 };
 
+const furthest = (steps: readonly Step[]): Step =>
+  steps.reduce((best, one) => (one.keepMs > best.keepMs ? one : best), steps[0] as Step);
+
+/** The coarsest that still has the beginning; if none has, the one that reaches furthest back. */
+const sourceOf = (steps: readonly Step[], fromAt: number, now: number): Step =>
+  steps.findLast(({ stepMs, keepMs }) => fromAt + stepMs + keepMs > now) ?? furthest(steps);
+
+/**
+ * What to read for the sums of days.
+ *
+ * @throws {RangeError} no stored step divides all of them.
+ */
+export const planDays = (
+  steps: readonly Step[],
+  days: readonly Day[],
+  now: number,
+): Pick<Plan, "source" | "fromAt" | "toAt"> => {
+  const [first, last] = [days[0], days.at(-1)];
+  if (!first || !last) throw new RangeError("Expected `lastDays` to have at least one day");
+  const fitting = steps.filter(({ stepMs }) =>
+    [...days, { startAt: last.endAt }].every(({ startAt }) => startAt % stepMs === 0),
+  );
+  if (fitting.length === 0)
+    throw new RangeError(
+      `Expected one of the steps to divide the days of the time zone (${steps.map(({ stepMs }) => String(stepMs)).join(", ")}); 900000 divides those of all`,
+    );
+  return { source: sourceOf(fitting, first.startAt, now), fromAt: first.startAt, toAt: last.endAt };
+};
+
 /** The first instants of all keys, `spanMs` of time each, that may hold something of a plan at the server's `now`. */
-export const keyStarts = ({ source, fromAt, toAt }: Plan, spanMs: number, now: number): number[] => {
+export const keyStarts = (
+  { source, fromAt, toAt }: Pick<Plan, "source" | "fromAt" | "toAt">,
+  spanMs: number,
+  now: number,
+): number[] => {
   const starts: number[] = [];
   const oldest = Math.max(fromAt, now - source.keepMs - spanMs);
   const newest = Math.min(toAt, now + maxAheadMs + spanMs);
@@ -160,6 +192,6 @@ export const keyStarts = ({ source, fromAt, toAt }: Plan, spanMs: number, now: n
   return starts;
 };
 
-/** Whether a bucket of the answer may lack something: it has not ended yet, or its beginning is not stored any more. */
-export const isPartial = ({ source, stepMs }: Plan, startAt: number, now: number): boolean =>
-  startAt + stepMs > now || startAt + source.stepMs + source.keepMs <= now;
+/** Whether a span of the answer may lack something: it has not ended yet, or its beginning is not stored any more. */
+export const isPartial = ({ source }: Pick<Plan, "source">, startAt: number, endAt: number, now: number): boolean =>
+  endAt > now || startAt + source.stepMs + source.keepMs <= now;

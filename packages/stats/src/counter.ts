@@ -5,10 +5,12 @@ import {
   keyStarts,
   maxAheadMs,
   type Plan,
+  planDays,
   planRange,
   type RangeOptions,
   type Step,
 } from "./buckets.js";
+import { type Day, daysOf } from "./days.js";
 import { CounterOverflowError } from "./errors.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
 import { counterFamilyName, counterSample, type Family } from "./exposition.js";
@@ -18,6 +20,8 @@ import {
   confirmOptions,
   type ConfirmOptions,
   type CounterSettings,
+  type DaysOptions,
+  daysOptions,
   type ExpositionScope,
   writeOptions,
   type WriteOptions,
@@ -33,6 +37,13 @@ export interface CounterBucket {
   readonly startAt: number;
   readonly value: number;
   /** It has not ended yet, or its beginning is not kept any more: the value may be less than what was counted. */
+  readonly isPartial: boolean;
+}
+
+/** What was counted on a calendar day of a time zone. */
+export interface CounterDay extends Day {
+  readonly value: number;
+  /** As of a {@link CounterBucket}. */
   readonly isPartial: boolean;
 }
 
@@ -222,32 +233,63 @@ export class CounterSeries {
     const { precisions } = this.#settings;
     const guess = await this.#shared.serverNow();
     const plan = planRange(precisions, range, guess);
-    const spanMs = plan.source.stepMs * chunkLength;
-    const starts = keyStarts(plan, spanMs, guess);
-    const { now, hashes } = await this.#shared.read(starts.map((at) => this.outbox.keys.chunk(plan.source.stepMs, at)));
-    return rolledUp(plan, starts, hashes, now);
+    const { fromAt, toAt, stepMs } = plan;
+    const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
+    const now = await this.#sum(plan, guess, (at, amount) => {
+      values[Math.floor((at - fromAt) / stepMs)]! += amount;
+    });
+    return values.map((value, index) => {
+      const startAt = fromAt + index * stepMs;
+      return { startAt, value, isPartial: isPartial(plan, startAt, startAt + stepMs, now) };
+    });
+  }
+
+  /**
+   * What was counted on the last calendar days of a time zone, today as the last of them: 23, 24 or 25 hours each, where
+   * clocks change. Of what is stored a step must divide the days; the default of 15 minutes divides those of all zones.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be, there is no such zone, or no step divides its days.
+   * @throws {KitUnavailableError} no server answered in time.
+   *
+   * @example
+   * await views.days({ timeZone: "Europe/Berlin", lastDays: 7 });
+   */
+  async days(options: DaysOptions): Promise<CounterDay[]> {
+    const { timeZone, lastDays } = daysOptions(options);
+    const guess = await this.#shared.serverNow();
+    const days = daysOf(timeZone, lastDays, guess);
+    const plan = planDays(this.#settings.precisions, days, guess);
+    const values = days.map(() => 0);
+    const now = await this.#sum(plan, guess, (at, amount) => {
+      // Whatever clocks do, a day begins less than two days from where its number puts it.
+      const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
+      values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
+    });
+    return days.map((day, index) => ({
+      ...day,
+      value: values[index] ?? 0,
+      isPartial: isPartial(plan, day.startAt, day.endAt, now),
+    }));
+  }
+
+  /** Hands over each stored amount of a span with the beginning of its bucket; resolves with the server's time. */
+  async #sum(
+    plan: Pick<Plan, "source" | "fromAt" | "toAt">,
+    guess: number,
+    add: (at: number, amount: number) => void,
+  ): Promise<number> {
+    const { stepMs } = plan.source;
+    const starts = keyStarts(plan, stepMs * chunkLength, guess);
+    const { now, hashes } = await this.#shared.read(starts.map((at) => this.outbox.keys.chunk(stepMs, at)));
+    hashes.forEach((buckets, index) => {
+      for (const [bucket, amount] of buckets) {
+        const at = (starts[index] ?? 0) + Number(bucket) * stepMs;
+        if (at >= plan.fromAt && at < plan.toAt) add(at, Number(amount));
+      }
+    });
+    return now;
   }
 }
-
-const rolledUp = (
-  plan: Plan,
-  starts: readonly number[],
-  hashes: readonly ReadonlyMap<string, string>[],
-  now: number,
-): CounterBucket[] => {
-  const { source, stepMs, fromAt, toAt } = plan;
-  const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
-  hashes.forEach((buckets, index) => {
-    for (const [bucket, amount] of buckets) {
-      const at = (starts[index] ?? 0) + Number(bucket) * source.stepMs;
-      if (at >= fromAt && at < toAt) values[Math.floor((at - fromAt) / stepMs)]! += Number(amount);
-    }
-  });
-  return values.map((value, index) => {
-    const startAt = fromAt + index * stepMs;
-    return { startAt, value, isPartial: isPartial(plan, startAt, now) };
-  });
-};
 
 /**
  * A named total that only grows, kept for every set of label values, and by time at several precisions. Made by
@@ -285,6 +327,11 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
   /** As {@link CounterSeries.read}. */
   async read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
     return await this.of(args, (series, ...rest: Parameters<CounterSeries["read"]>) => series.read(...rest));
+  }
+
+  /** As {@link CounterSeries.days}. */
+  async days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
+    return await this.of(args, (series, ...rest: Parameters<CounterSeries["days"]>) => series.days(...rest));
   }
 
   /** @internal For an exposition: totals of all processes, or what was confirmed of this object. */

@@ -264,7 +264,11 @@ export class DistributionSeries {
     }
     const windows: WindowSummary[] = [];
     for (let startAt = plan.fromAt; startAt < plan.toAt; startAt += plan.stepMs)
-      windows.push({ startAt, summary: merged(found.get(startAt) ?? []), isPartial: isPartial(plan, startAt, now) });
+      windows.push({
+        startAt,
+        summary: merged(found.get(startAt) ?? []),
+        isPartial: isPartial(plan, startAt, startAt + plan.stepMs, now),
+      });
     return windows;
   }
 

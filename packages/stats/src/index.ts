@@ -2,7 +2,8 @@ export { CounterOverflowError, StatsExpiredError, StatsTimeError } from "./error
 export { createStats } from "./stats.js";
 
 export type { Precision, RangeOptions } from "./buckets.js";
-export type { Counter, CounterBucket, CounterSeries } from "./counter.js";
+export type { Counter, CounterBucket, CounterDay, CounterSeries } from "./counter.js";
+export type { Day } from "./days.js";
 export type {
   Distribution,
   DistributionSeries,
@@ -20,6 +21,7 @@ export type { Entry, FrequentMessage, Messages, Page } from "./messages.js";
 export type {
   ConfirmOptions,
   CounterOptions,
+  DaysOptions,
   DistributionOptions,
   ExposeOptions,
   ExpositionScope,

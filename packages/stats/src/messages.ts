@@ -126,6 +126,24 @@ class Log extends Aggregate<Counts> {
     return 1;
   }
 
+  /** Moves so many entries and fingerprints into an empty one; returns how many messages were counted by those. */
+  moveTo(other: Log, places: number): number {
+    for (const [level, entries] of this.entries) {
+      other.entries.set(level, entries.splice(0, places));
+      places -= other.entries.get(level)?.length ?? 0;
+    }
+    let moved = 0;
+    for (const [start, counts] of this.timeline.entries())
+      for (const [level, ofLevel] of counts)
+        for (const [fingerprint, count] of ofLevel) {
+          if (places-- <= 0) return moved;
+          ofLevel.delete(fingerprint);
+          addCount(other.timeline.slot(start, () => true) as Counts, level, fingerprint, count);
+          moved += count.count;
+        }
+    return moved;
+  }
+
   override absorb(other: this): void {
     for (const [level, older] of other.entries)
       this.entries.set(level, [...older, ...(this.entries.get(level) ?? [])].slice(-this.#keepEntries));
@@ -151,6 +169,10 @@ class LogOutbox extends Outbox<Log, undefined> {
 
   protected override unitsOf(): number {
     return 0;
+  }
+
+  protected override move(from: Log, to: Log, places: number): number {
+    return from.moveTo(to, places);
   }
 
   override prune(): void {

@@ -177,6 +177,14 @@ export interface ConfirmOptions extends WriteOptions {
   readonly op?: string | undefined;
 }
 
+/** Which days to read. */
+export interface DaysOptions {
+  /** A name of the IANA database, such as `Europe/Berlin`; `UTC` is one, too. */
+  readonly timeZone: string;
+  /** How many, today included, 1 to 1,000. */
+  readonly lastDays: number;
+}
+
 /** Which subjects to list. */
 export interface SlowestOptions extends RangeOptions {
   /**
@@ -417,6 +425,15 @@ export const exposeOptions = (options: ExposeOptions): Filled<ExposeOptions> => 
   };
 };
 
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const daysOptions = (options: DaysOptions): DaysOptions => {
+  const { timeZone, lastDays } = optionsObject<DaysOptions>("options", options, ["timeZone", "lastDays"]);
+  return {
+    timeZone: textOption("timeZone", timeZone, 100),
+    lastDays: integerOption("lastDays", lastDays, 1, 1_000),
+  };
+};
+
 /** @throws {TypeError | RangeError} it is no text of 1 to 500 characters. */
 export const subjectOption = (subject: string | undefined): string | undefined =>
   subject === undefined ? undefined : textOption("subject", subject, 500);
@@ -445,7 +462,8 @@ export const logOptions = (
   const { fields, fingerprint } = optionsObject<LogOptions>("options", options, ["fields", "fingerprint"]);
   if (fields !== undefined && (typeof fields !== "object" || fields === null || Array.isArray(fields)))
     throw new TypeError("Expected `fields` to be an object");
-  const json = fields === undefined ? "" : JSON.stringify(fields, withErrors);
+  // An object may say of itself that it has nothing to write.
+  const json = fields === undefined ? "" : ((JSON.stringify(fields, withErrors) as string | undefined) ?? "");
   if (Buffer.byteLength(json) > maxBytes)
     throw new RangeError(`Expected \`fields\` to have at most ${String(maxBytes)} bytes as JSON`);
   if (fingerprint !== undefined && /\p{Surrogate}/u.test(textOption("fingerprint", fingerprint, 200)))

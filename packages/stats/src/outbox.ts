@@ -12,6 +12,8 @@ export interface Channel {
   readonly script: BatchScript;
   /** The same script, sent once. */
   readonly onceOnly: BatchScript;
+  /** So many places of the buffer go into one batch: the server does nothing else while it takes one. */
+  readonly maxPlaces: number;
 }
 
 /** Amounts, observations or messages that wait to be sent; they merge, so that memory follows series and time, not events. */
@@ -68,17 +70,26 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   readonly waiters: readonly Waiter<Contents, Result>[];
   /** All of it, with its keys. */
   readonly operands: Operands;
+  /** Whether there was more in the buffer than goes into one. */
+  readonly leavesRest: boolean;
   /** A reply to it was lost: the server may have counted it, so its number has to stay. */
   mayBeCounted = false;
   #outcome: { readonly result: Result } | { readonly error: KitError } | undefined;
 
-  constructor(outbox: Outbox<Contents, Result>, seq: number, validUntil: number, awaited: Contents) {
-    const { buffered, waiters } = outbox;
+  constructor(
+    outbox: Outbox<Contents, Result>,
+    seq: number,
+    validUntil: number,
+    buffered: Contents,
+    awaited: Contents,
+  ) {
+    const { waiters } = outbox;
     this.outbox = outbox;
     this.seq = seq;
     this.validUntil = validUntil;
     this.buffered = buffered;
     this.awaited = awaited;
+    this.leavesRest = buffered !== outbox.buffered;
     this.waiters = [...waiters].filter((waiter) => {
       try {
         waiter.put(awaited);
@@ -194,10 +205,30 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   /** Makes a batch of all that waits. */
   seal(seq: number, validUntil: number): Batch<Contents, Result> {
     this.usedAt = performance.now();
-    this.sealed = new Batch(this, seq, validUntil, this.#make());
-    this.discard();
+    const batch = new Batch(this, seq, validUntil, this.#taken(), this.#make());
+    this.sealed = batch;
+    if (!batch.leavesRest) this.discard();
     this.waiters.clear();
-    return this.sealed;
+    return batch;
+  }
+
+  /** All of the buffer, or as much as goes into a batch. */
+  #taken(): Contents {
+    const { buffered } = this;
+    const { maxPlaces } = this.channel;
+    if (buffered.size <= maxPlaces) return buffered;
+    const taken = this.#make();
+    const units = this.move(buffered, taken, maxPlaces);
+    taken.units += units;
+    buffered.units -= units;
+    return taken;
+  }
+
+  /** Moves so many places from one to another, which is empty; returns the units in them. */
+  protected move(from: Contents, to: Contents, places: number): number {
+    let units = 0;
+    for (const value of from.timeline.moveTo(to.timeline, places)) units += this.unitsOf(value as ValueOf<Contents>);
+    return units;
   }
 
   /** Begins with an empty buffer. */

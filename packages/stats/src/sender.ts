@@ -326,18 +326,16 @@ export class Sender implements OutboxKeeper {
     const { channel, delivery } = first.batch.outbox;
     const series: string[] = [];
     const plan: RedisArgument[] = [delivery === "effectively-once" ? ledgerMs : 0];
+    let dueAt = this.#deadline().at;
     for (const { batch } of group) {
       series.push(...batch.operands.keys);
       plan.push(batch.validUntil, ...batch.operands.plan);
+      // Those of a batch that is sent again have their answer.
+      if (!batch.mayBeCounted) for (const { deadline } of batch.waiters) dueAt = Math.min(dueAt, deadline.at);
     }
     const script = delivery === "at-most-once" ? channel.onceOnly : channel.script;
     const sentAt = performance.now();
     let replies: readonly string[];
-    const dueAt = Math.min(
-      this.#deadline().at,
-      // Those of a batch that is sent again have their answer.
-      ...group.flatMap(({ batch }) => (batch.mayBeCounted ? [] : batch.waiters.map(({ deadline }) => deadline.at))),
-    );
     const deadlineMs = Math.max(1, new Deadline(dueAt).remainingMs);
     try {
       replies = await script.run(this.#context, { series }, { plan }, { deadlineMs });
@@ -352,7 +350,7 @@ export class Sender implements OutboxKeeper {
     group.forEach(({ batch, attempt }, index) => {
       const error = this.#judge(batch, replies[index + 1] ?? "");
       const { outbox } = batch;
-      this.#landed(outbox, attempt, error, batch.mayBeCounted);
+      this.#landed(outbox, attempt, error, batch.mayBeCounted || batch.leavesRest);
     });
   }
 
@@ -426,14 +424,14 @@ export class Sender implements OutboxKeeper {
     batch.settle(outcome);
   }
 
-  #landed(outbox: Outbox, attempt: Attempt, error: KitError | undefined, wasResent = false): void {
+  #landed(outbox: Outbox, attempt: Attempt, error: KitError | undefined, hasMore = false): void {
     outbox.isInFlight = false;
     if (!outbox.sealed && !outbox.hasPending) {
       outbox.isListed = false;
       this.#listed.delete(outbox);
     } else this.#flusher.changed();
-    // The attempt was for what waited behind the batch that was sent again.
-    if (!error && wasResent && outbox.hasPending) void this.#attempt(outbox).then(attempt.resolve);
+    // The attempt was for what waited behind the batch that was sent again, or did not go into it, too.
+    if (!error && hasMore && outbox.hasPending) void this.#attempt(outbox).then(attempt.resolve);
     else attempt.resolve(error);
     if (this.#wanted.has(outbox)) this.#dispatchSoon();
   }

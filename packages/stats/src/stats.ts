@@ -41,7 +41,7 @@ import { Shared } from "./shared.js";
 export interface StatsEvents {
   /**
    * Something that was given to be counted is not, or may not be, counted: an amount, or a number of observations or
-   * messages of a series.
+   * messages of a series. What a listener itself gives, and is dropped, is no event; `report()` has it.
    */
   readonly dropped: readonly [event: { readonly series: string; readonly reason: DropReason; readonly count: number }];
   /** A metric has as many series as it may: further label sets are counted together. Once for each metric. */
@@ -100,6 +100,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   readonly #exposed = new Map<string, string>();
   readonly #messages = new Map<string, Messages>();
   readonly #dropped: Record<DropReason, number> = { ...noDrops };
+  #isTelling = false;
   #closing: Promise<void> | undefined;
 
   /** @internal */
@@ -110,7 +111,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     this.#shared = new Shared(this.#context, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
+        // A listener that counts drops here, too, would have no end when there is no room.
+        if (this.#isTelling) return;
+        this.#isTelling = true;
         this.emit("dropped", { series, reason, count });
+        this.#isTelling = false;
       },
       overflow: (metric, maxSeries) => this.emit("overflow", { metric, maxSeries }),
       error: (error) => {
@@ -209,6 +214,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       if (!counter) throw new RangeError("Expected `name` to be a counter of this object");
       return { counter, id: counter.map.idOf(labels), amount: amountOption(amount), at: writeOptions({ at }).at };
     });
+    const deadline = Deadline.in(this.#settings.deadlineMs);
     const now = await this.#shared.serverNow();
     for (const { counter, id, amount, at = now } of checked) {
       if (at > now + maxAheadMs) {
@@ -225,7 +231,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       const keys = seriesKeys(this.#context.prefix, id);
       const operands = countOperands(keys, counter.settings.precisions, { writer, seq, total, amounts }, now);
       const plan: RedisArgument[] = [applyLedgerMs, 0, ...operands.plan];
-      const { deadlineMs } = this.#settings;
+      const deadlineMs = Math.max(1, deadline.remainingMs);
       const op = `${own.writer}:${String(seq)}`;
       const [, reply = ""] = await scripts.count.script.run(
         this.#context,
@@ -242,9 +248,9 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Sends all that is buffered now, and resolves when the server has it.
+   * Sends all that is buffered now, and resolves when the server has it; settles within `deadlineMs`.
    *
-   * @throws {KitError} some of it could not be sent, and stays in the buffer.
+   * @throws {KitError} some of it was not confirmed by then, and stays in the buffer.
    */
   async flush(): Promise<void> {
     await this.#shared.sender.flush();

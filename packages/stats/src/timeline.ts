@@ -70,6 +70,18 @@ export class Timeline<Value> {
     }
   }
 
+  /** Hands so many of its values over to another, which is empty; the server's clock is known by now. */
+  *moveTo(other: Timeline<Value>, count: number): Iterable<Value> {
+    this.entries();
+    this.#currentUntil = -Infinity;
+    for (const [start, value] of this.#placed) {
+      if (count-- <= 0) return;
+      this.#placed.delete(start);
+      other.#placed.set(start, value);
+      yield value;
+    }
+  }
+
   remove(start: number): void {
     this.#placed.delete(start);
     this.#currentUntil = -Infinity;

@@ -84,18 +84,31 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         const from = await fixture().serverMs();
         const until = performance.now() + 1_300;
         let sent = 0;
+        const windows = { windows: [100, 500].map((stepMs) => ({ stepMs, keepMs: minuteMs })) };
         const writer = async (stats: Stats): Promise<void> => {
           const counter = stats.counter("burst_total", options);
+          const latency = stats.distribution("burst_ms", windows);
           while (performance.now() < until) {
             counter.inc();
-            await counter.add(2);
+            latency.observe(1);
+            latency.observe(2);
+            await Promise.all([counter.add(2), latency.record(3)]);
             sent += 3;
           }
         };
         await Promise.all(Array.from({ length: 64 }, (_, index) => writer(objects[index % 8]!)));
         await Promise.all(objects.map((stats) => stats.flush()));
         const counter = objects[0]!.counter("burst_total", options);
-        expect(await counter.total()).toBe(sent);
+        const latency = objects[0]!.distribution("burst_ms", windows);
+        expect([await counter.total(), await latency.total()]).toMatchObject([sent, { count: sent, sum: 2 * sent }]);
+        for (const stepMs of [100, 500]) {
+          const toAt = (await fixture().serverMs()) + 1_000;
+          const parts = await latency.windows({ fromAt: from - 1_000, toAt, stepMs });
+          const count = parts.reduce((all, { summary }) => all + summary.count, 0);
+          const added = parts.reduce((all, { summary }) => all + summary.sum, 0);
+          expect([count, added]).toEqual([sent, 2 * sent]);
+          expect(parts.filter(({ summary }) => summary.count > 0).length).toBeGreaterThan(1);
+        }
         for (const stepMs of [20, 100, 400]) {
           // Eight objects estimate the server's clock: some may be ahead of the one that reads.
           const buckets = await counter.read({
@@ -133,6 +146,34 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         ]);
         const minutes = await counter.read({ fromAt: chunk - minuteMs, toAt: chunk + 2 * minuteMs, stepMs: minuteMs });
         expect(minutes.map(({ value }) => value)).toEqual([1, 30, 32]);
+      });
+
+      it("sum up the days of a time zone from what is stored", async () => {
+        const stats = make();
+        const options = { precisions: [{ stepMs: 900_000, keepMs: 90 * 24 * hourMs }] };
+        const counter = stats.counter("days_total", options);
+        // Nearly six hours east of Greenwich.
+        const zone = { timeZone: "Asia/Kathmandu", lastDays: 3 };
+        const [first, second, today] = await counter.days(zone);
+        expect([second!.startAt, today!.startAt]).toEqual([first!.endAt, second!.endAt]);
+        counter.inc(1, { at: first!.startAt - 1 });
+        counter.inc(2, { at: first!.startAt });
+        counter.inc(4, { at: first!.endAt - 1 });
+        counter.inc(8, { at: second!.startAt });
+        counter.inc(16);
+        await stats.flush();
+        const days = await counter.days(zone);
+        expect(days.map(({ value, isPartial }) => [value, isPartial])).toEqual([
+          [6, false],
+          [8, false],
+          [16, true],
+        ]);
+        // The day before has the rest, and hours are those of the days.
+        expect((await counter.days({ ...zone, lastDays: 4 }))[0]!.value).toBe(1);
+        const hours = await counter.read({ fromAt: first!.startAt, toAt: first!.endAt, stepMs: 900_000 });
+        expect([hours.length, sum(hours)]).toEqual([96, 6]);
+        const coarse = stats.counter("coarse_total", { precisions: [{ stepMs: hourMs, keepMs: 24 * hourMs }] });
+        await expect(coarse.days(zone)).rejects.toThrow(/divide the days/);
       });
 
       it("fill gaps with zeros, and say which buckets may lack something", async () => {
@@ -550,6 +591,34 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         ).toBeLessThanOrEqual(100);
       });
 
+      it("put the lists of several windows together, with the doubt of each", async () => {
+        const stepMs = 200;
+        const stats = make();
+        const log = stats.messages("windows", { window: { stepMs, keepSamples: 1_000 }, maxDistinct: 2, mask: false });
+        const sent = new Map<string, number>();
+        const from = await fixture().serverMs();
+        for (const texts of ["aaaaab", "aaaccd", "eeaaaa"]) {
+          const began = await fixture().serverMs();
+          await eventually(async () =>
+            expect(Math.floor((await fixture().serverMs()) / stepMs)).toBeGreaterThan(Math.floor(began / stepMs)),
+          );
+          for (const text of texts) {
+            log.log("info", text);
+            sent.set(text, (sent.get(text) ?? 0) + 1);
+            // One after the other, so that a full list has to choose.
+            await stats.flush();
+          }
+        }
+        const top = await log.frequent({ fromAt: from - stepMs, toAt: (await fixture().serverMs()) + 1_000 });
+        expect(top[0]).toMatchObject({ sample: "a" });
+        for (const { sample, count, error } of top) {
+          expect(count).toBeGreaterThanOrEqual(sent.get(sample)!);
+          expect(count - error).toBeLessThanOrEqual(sent.get(sample)!);
+        }
+        // A window that is over does not count any more.
+        expect((await log.frequent({ fromAt: from - 60_000, toAt: from - 10_000 })).length).toBe(0);
+      });
+
       it("show entries as they come, after the last few, across a lost connection", async () => {
         const stats = make();
         const log = stats.messages("tailed");
@@ -605,6 +674,23 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
             .counter("flood_total", { labelNames: ["user"] })
             .total({ user: "__overflow__" }),
         ).toBe(999_950);
+      });
+
+      it("of the stack is bounded: a listener may count what is dropped, also where there is no room for that", async () => {
+        const stats = make({ maxPending: 1 });
+        const dropped = stats.counter("dropped_total");
+        const events: string[] = [];
+        stats.on("dropped", ({ series, count }) => {
+          events.push(series);
+          dropped.inc(count);
+        });
+        const counter = stats.counter("fine_total");
+        counter.inc();
+        stats.counter("full_total").inc(5);
+        expect([events, stats.report().dropped.full]).toEqual([["full_total"], 10]);
+        await stats.flush();
+        stats.counter("full_total").inc(5);
+        expect(await counter.total()).toBe(1);
       });
 
       it("of the buffer is bounded: what does not fit is dropped, and counted", async () => {

@@ -244,6 +244,9 @@ describe("statistics", () => {
     await cart.record(1, { at: serverMs });
     expect(await cart.summary({ lastMs: 60_000 })).toMatchObject({ count: 1, max: 1 });
     expect(await cart.summary({ lastMs: 6 * hourMs })).toMatchObject({ count: 2, max: 100 });
+    // The hour before is that, also when nothing happened, and not the last in which something did.
+    const hours = await cart.windows({ lastMs: 3 * hourMs, stepMs: hourMs });
+    expect(hours.slice(0, -1).map(({ summary }) => summary.count)).toEqual(hours.slice(0, -1).map(() => 0));
   });
 
   it("lose the deviation of values that are near each other", async () => {

@@ -368,6 +368,31 @@ describe("flushing", () => {
     expect(Number(calls)).toBe(3);
   });
 
+  it("sends a great deal in parts, and waits for all of them", async () => {
+    const stats = fixture.make();
+    const options = { precisions: [{ stepMs: 1_000, keepMs: 100_000_000 }] };
+    const counter = stats.counter("great_total", options);
+    const latency = stats.distribution("great_ms", { windows: [{ stepMs: 10_000, keepMs: 20_000_000 }] });
+    const log = stats.messages("great", { keepEntries: 50_000 });
+    const now = await fixture.serverMs();
+    for (let second = 0; second < 12_000; second++) counter.inc(2, { at: now - 1_000 * second });
+    for (let value = 0; value < 4_000; value++) latency.observe(1.1 ** (value % 500), { at: now - 1_000 * value });
+    for (let entry = 0; entry < 3_000; entry++) log.log("info", `entry ${entry}`);
+    await stats.flush();
+    const sum = (await counter.read({ lastMs: 70_000_000, stepMs: 10_000_000 })).reduce(
+      (all, { value }) => all + value,
+      0,
+    );
+    expect([await counter.total(), sum]).toEqual([24_000, 24_000]);
+    expect((await latency.total()).count).toBe(4_000);
+    const stored = fixture.logKeysOf("great").log("info");
+    expect([(await log.frequent({ lastMs: 1 }))[0]?.count, await fixture.db.xlen(stored)]).toEqual([3_000, 3_000]);
+    expect(stats.report()).toMatchObject({ pending: 0 });
+    // As many callers who wait.
+    const totals = await Promise.all(Array.from({ length: 20_000 }, () => counter.add(1)));
+    expect(Math.max(...totals.slice(-10))).toBe(44_000);
+  });
+
   it("while a caller gives up leaves no listener behind", async () => {
     const stats = fixture.make();
     const ending = new AbortController();

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { floorTo, isPartial, keyStarts, planRange, precisionsOption } from "../src/buckets.js";
 import { ServerTime } from "../src/clock.js";
+import { daysOf } from "../src/days.js";
 import { cutTo, masked } from "../src/fingerprint.js";
 import { seriesId } from "../src/labels.js";
 import { addMoments, addValue, type Moments, noMoments } from "../src/moments.js";
@@ -174,9 +175,8 @@ describe("ranges", () => {
   it("begin and end at whole buckets, and say where something may be missing", () => {
     const plan = planRange(steps, { fromAt: now - 10_500, toAt: now }, now);
     expect([plan.fromAt, plan.toAt]).toEqual([floorTo(now - 10_500, 1_000), floorTo(now, 1_000) + 1_000]);
-    expect(isPartial(plan, floorTo(now, 1_000), now)).toBe(true);
-    expect(isPartial(plan, floorTo(now, 1_000) - 1_000, now)).toBe(false);
-    expect(isPartial(plan, now - 700_000, now)).toBe(true);
+    const of = (startAt: number): boolean => isPartial(plan, startAt, startAt + 1_000, now);
+    expect([floorTo(now, 1_000), floorTo(now, 1_000) - 1_000, now - 700_000].map(of)).toEqual([true, false, true]);
     expect(keyStarts(plan, 60_000, now)).toEqual([floorTo(now, 60_000)]);
   });
 
@@ -192,6 +192,75 @@ describe("ranges", () => {
       { fromAt: 0, stepMs: 1_000 },
     ])
       expect(() => planRange(steps, range, now), JSON.stringify(range)).toThrow(/Expected/);
+  });
+});
+
+describe("the days of a time zone", () => {
+  const hourMs = 3_600_000;
+  const at = Date.parse;
+  const found = (timeZone: string, count: number, iso: string) =>
+    daysOf(timeZone, count, at(iso)).map(({ date, startAt, endAt }) => [
+      date,
+      new Date(startAt).toISOString().slice(0, 16),
+      (endAt - startAt) / hourMs,
+    ]);
+
+  it("have 23 hours when clocks go forward, and 25 when they go back", () => {
+    expect(found("Europe/Berlin", 3, "2026-03-30T10:00Z")).toEqual([
+      ["2026-03-28", "2026-03-27T23:00", 24],
+      ["2026-03-29", "2026-03-28T23:00", 23],
+      ["2026-03-30", "2026-03-29T22:00", 24],
+    ]);
+    expect(found("Europe/Berlin", 2, "2026-10-25T23:59Z")).toEqual([
+      ["2026-10-25", "2026-10-24T22:00", 25],
+      ["2026-10-26", "2026-10-25T23:00", 24],
+    ]);
+    // Half an hour, in the south.
+    expect(found("Australia/Lord_Howe", 1, "2026-04-05T00:00Z")).toEqual([["2026-04-05", "2026-04-04T13:00", 24.5]]);
+  });
+
+  it("begin when clocks pass over midnight, or show it for the first time", () => {
+    expect(found("America/Sao_Paulo", 2, "2018-11-05T12:00Z")).toEqual([
+      ["2018-11-04", "2018-11-04T03:00", 23],
+      ["2018-11-05", "2018-11-05T02:00", 24],
+    ]);
+    expect(found("America/Havana", 2, "2026-11-02T12:00Z")).toEqual([
+      ["2026-11-01", "2026-11-01T04:00", 25],
+      ["2026-11-02", "2026-11-02T05:00", 24],
+    ]);
+    // Samoa had no 30 December 2011.
+    expect(found("Pacific/Apia", 4, "2011-12-31T12:00Z").map(([date]) => date)).toEqual([
+      "2011-12-29",
+      "2011-12-31",
+      "2012-01-01",
+    ]);
+  });
+
+  it("are right at offsets of quarters of an hour, in leap years and at the turn of the year", () => {
+    expect(found("Asia/Kathmandu", 2, "2026-01-01T00:00Z")).toEqual([
+      ["2025-12-31", "2025-12-30T18:15", 24],
+      ["2026-01-01", "2025-12-31T18:15", 24],
+    ]);
+    expect(found("UTC", 3, "2028-03-01T00:00Z").map(([date]) => date)).toEqual([
+      "2028-02-28",
+      "2028-02-29",
+      "2028-03-01",
+    ]);
+  });
+
+  it("follow on each other without a gap, and begin at quarters of an hour in every zone", () => {
+    for (const timeZone of Intl.supportedValuesOf("timeZone"))
+      for (const [day] of [daysOf(timeZone, 1, at("2026-01-15T12:00Z")), daysOf(timeZone, 1, at("2026-07-15T12:00Z"))])
+        expect(day!.startAt % 900_000, timeZone).toBe(0);
+    for (const timeZone of ["Europe/London", "America/New_York", "Asia/Gaza", "Africa/Casablanca", "Pacific/Chatham"]) {
+      const days = daysOf(timeZone, 366, at("2026-12-31T12:00Z"));
+      expect(days.length, timeZone).toBe(366);
+      days.forEach(({ endAt }, index) => expect(days[index + 1]?.startAt ?? endAt, timeZone).toBe(endAt));
+    }
+  });
+
+  it("of a zone that does not exist are refused", () => {
+    expect(() => daysOf("Mars/Olympus", 1, 0)).toThrow(/timeZone/);
   });
 });
 

@@ -19,16 +19,17 @@ const batchScript = (name: string, source: string, idempotent: boolean): BatchSc
     reply: (raw) => (raw as unknown[]).map(String),
   });
 
-const channel = (name: string, source: string): Channel => ({
+const channel = (name: string, source: string, maxPlaces: number): Channel => ({
   script: batchScript(name, source, true),
   onceOnly: batchScript(name, source, false),
+  maxPlaces,
 });
 
 /** Adds to counters. */
-export const count: Channel = channel("stats.count", countSource);
+export const count: Channel = channel("stats.count", countSource, 1_000);
 
 /** Merges partial distributions. */
-export const merge: Channel = channel("stats.merge", mergeSource);
+export const merge: Channel = channel("stats.merge", mergeSource, 50);
 
 /** Some hashes at one instant of the server. */
 export interface HashesReply {
@@ -64,7 +65,7 @@ export const serverMs = (reply: unknown): number => {
 };
 
 /** Stores entries of message logs, and counts them. */
-export const log: Channel = channel("stats.log", logSource);
+export const log: Channel = channel("stats.log", logSource, 1_000);
 
 /** Members of sorted sets with their scores, the largest first. */
 export type ListsReply = readonly (readonly (readonly [member: string, score: number])[])[];

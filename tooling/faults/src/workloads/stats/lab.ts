@@ -68,7 +68,7 @@ export class StatsLab extends Lab {
       series,
       precisions,
       deadlineMs: this.deadlineMs,
-      flushDueMs: 4 * this.deadlineMs,
+      flushDueMs: this.deadlineMs,
       closeMs: 5_000,
       leaseMs: this.leaseMs,
       seed: seed + 1_000 * number,

@@ -136,8 +136,7 @@ const applyAll = async (random) => {
     for (const { one, amount } of parts) log("gives", { series: one.name, units: amount, calls: 1 });
     let isDone = false;
     while (!isDone) {
-      // The time, if no reply has told it yet, and the call.
-      isDone = await attempt("apply", "", 2 * deadlineMs, async () => {
+      isDone = await attempt("apply", "", deadlineMs, async () => {
         await stats.apply(deltas, { writer: id, seq });
         return true;
       });
