@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { newToken } from "@kit/core/toolkit";
+import { Deadline, isReplyError, newToken, serverError } from "@kit/core/toolkit";
 import type { Attached } from "./attached.js";
 import {
   byteOffsets,
@@ -10,10 +10,11 @@ import {
   isUnsearchable,
   type Item,
   parseRecord,
+  parseRow,
 } from "./entry.js";
 import { RebuildLostError } from "./errors.js";
 import { foldPrefix } from "./fold/index.js";
-import { type IndexKeys, indexKeys } from "./keys.js";
+import { type IndexKeys, indexKeys, rowTag } from "./keys.js";
 import { select } from "./matching.js";
 import { type IndexRules, type IndexSettings, parseRules, rulesText } from "./options.js";
 import * as scripts from "./scripts/index.js";
@@ -50,14 +51,32 @@ const stagedMs = 600_000;
 /** Rules change by a rebuild; more often within one call than this, something is wrong. */
 const mostTries = 5;
 const longestQuery = 512;
+/** One query reads no more, unless a higher limit asks for it. */
+const mostRows = 512;
 
 /** One shard of an index: its keys, and the rules that it had when it was last seen. */
 interface Shard {
   readonly keys: IndexKeys;
   rules: string;
+  /** What its rows begin with, by these rules. */
+  tag: string;
   /** Those of a rebuild under way; empty: none was seen. */
   staged: string;
+  /** The rebuild that was last when an alphabetical query found nothing; undefined: none ever did. */
+  switched: string | undefined;
 }
+
+/** The least text behind all that begin with `text`: bytes of UTF-8 are in the order of code points. */
+const behind = (text: string): string => {
+  for (let end = text.length; end > 0;) {
+    const at = /[\uDC00-\uDFFF]/.test(text[end - 1]!) ? end - 2 : end - 1;
+    const last = text.codePointAt(at)!;
+    // No character comes between U+D7FF and U+E000, and none behind the last one.
+    if (last < 0x10ffff) return text.slice(0, at) + String.fromCodePoint(last === 0xd7ff ? 0xe000 : last + 1);
+    end = at;
+  }
+  return "";
+};
 
 /** FNV-1a of a code point's four bytes. */
 const hashOf = (codePoint: number): number => {
@@ -89,7 +108,9 @@ export class IndexCommands {
     this.#shards = Array.from({ length: settings.shards }, (_, shard) => ({
       keys: indexKeys(attached.context.prefix, name, shard, settings.shards),
       rules: this.#own,
+      tag: rowTag(this.#own),
       staged: "",
+      switched: undefined,
     }));
   }
 
@@ -170,15 +191,12 @@ export class IndexCommands {
     for (const shard of this.#shards) {
       const isDone = await scripts.switchOver.run(this.#context, shard.keys, { token }, this.#options(signal, token));
       if (!isDone) throw new RebuildLostError(this.#name);
-      shard.rules = this.#own;
-      shard.staged = "";
+      this.#learn(shard, this.#own, "");
     }
   }
 
   async survey(signal: AbortSignal | undefined): Promise<scripts.Survey[]> {
-    return await Promise.all(
-      this.#shards.map(({ keys }) => scripts.survey.run(this.#context, keys, {}, this.#options(signal))),
-    );
+    return await Promise.all(this.#shards.map((shard) => this.#survey(shard, signal)));
   }
 
   async purge(signal: AbortSignal | undefined): Promise<void> {
@@ -261,6 +279,13 @@ export class IndexCommands {
     for (let tries = 0; tries < mostTries; tries++) {
       const rules = this.rulesOf(shard.rules);
       const prefix = foldPrefix(query, rules.fold);
+      if (prefix === "" && rules.empty === "nothing")
+        return { query: "", rules, items: [], hasMore: false, truncated: false };
+      if (rules.order === "alphabetical") {
+        const found = await this.#range(shard, rules, prefix, limit, signal);
+        if (found) return found;
+        continue;
+      }
       const anchor = Array.from(prefix.slice(0, 2 * rules.rankedLength))
         .slice(0, rules.rankedLength)
         .join("");
@@ -278,10 +303,79 @@ export class IndexCommands {
     });
   }
 
+  /**
+   * Answers a query of an alphabetical index by one plain range: no script, and nothing to look up besides. What begins with
+   * the tag of other rules is not found, so no answer mixes two rebuilds; where nothing is found, the rules are looked at.
+   * Undefined: they are others now.
+   */
+  async #range(
+    shard: Shard,
+    rules: IndexRules,
+    prefix: string,
+    limit: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Found | undefined> {
+    const from = shard.tag + prefix;
+    const items = new Map<string, Item>();
+    const answer = (hasMore: boolean, truncated: boolean): Found => {
+      const found = [...items.values()];
+      return {
+        query: prefix,
+        rules,
+        items: found.slice(0, limit),
+        hasMore: hasMore || found.length > limit,
+        truncated,
+      };
+    };
+    // An entry that matches with several words has several rows. It is read again from the start then, so that all of the
+    // answer is of one instant.
+    for (const most of [limit + 1, Math.max(mostRows, 4 * limit)]) {
+      const rows = await this.#rows(shard, [`[${from}`, `(${behind(from)}`, "LIMIT", "0", String(most)], signal);
+      if (rows.length === 0) return (await this.#isStill(shard, signal)) ? answer(false, false) : undefined;
+      items.clear();
+      for (const row of rows) {
+        const item = parseRow(row.slice(shard.tag.length), rules);
+        if (items.size <= limit && !items.has(item.id)) items.set(item.id, item);
+      }
+      if (rows.length < most || items.size > limit) return answer(false, false);
+    }
+    return answer(true, true);
+  }
+
+  async #rows(shard: Shard, range: readonly string[], signal: AbortSignal | undefined): Promise<string[]> {
+    const key = shard.keys.rows;
+    const what = `ZRANGEBYLEX of ${key}`;
+    const deadline = Deadline.in(this.#settings.deadlineMs);
+    const call = { what, mutates: false, idempotent: true, deadline, signal };
+    try {
+      return (await this.#context.executor.run("ZRANGEBYLEX", [key, ...range], call)) as string[];
+    } catch (error) {
+      if (!isReplyError(error)) throw error;
+      // A script names the key that is wrong.
+      await this.#survey(shard, signal);
+      throw serverError(error, what);
+    }
+  }
+
+  /** Whether a shard has the rules that it had when it was last seen, and no rebuild came in between. */
+  async #isStill(shard: Shard, signal: AbortSignal | undefined): Promise<boolean> {
+    const { settings, switched } = await this.#survey(shard, signal);
+    if (settings === "") return true;
+    const isStill = settings === shard.rules && switched === shard.switched;
+    this.#learn(shard, settings, shard.staged);
+    shard.switched = switched;
+    return isStill;
+  }
+
+  #survey(shard: Shard, signal: AbortSignal | undefined): Promise<scripts.Survey> {
+    return scripts.survey.run(this.#context, shard.keys, {}, this.#options(signal));
+  }
+
   #learn(shard: Shard, rules: string, staged: string): void {
     const stored = this.rulesOf(rules);
     if (staged !== "") this.rulesOf(staged);
     if (rules !== shard.rules && rules !== this.#own) this.#events.mismatch(stored);
+    if (rules !== shard.rules) shard.tag = rowTag(rules);
     shard.rules = rules;
     shard.staged = staged;
   }

@@ -116,6 +116,24 @@ export const parseRecord = (id: string, record: string): Item => {
   return { id, text, weight: Number(weight), payload, fold, starts: unitOffsets(fold, starts) };
 };
 
+/** Reads a row of an alphabetical index: `suffix NUL kind id NUL weight NUL text NUL [payload]`. An id may hold NUL. */
+export const parseRow = (row: string, rules: MatchRules): Item => {
+  const suffixEnd = row.indexOf("\0");
+  const textEnd = row.lastIndexOf("\0");
+  const weightEnd = row.lastIndexOf("\0", textEnd - 1);
+  const idEnd = row.lastIndexOf("\0", weightEnd - 1);
+  const text = row.slice(weightEnd + 1, textEnd);
+  const isWhole = row[suffixEnd + 1] === "0";
+  const suffix = row.slice(0, suffixEnd);
+  return {
+    id: row.slice(suffixEnd + 2, idEnd),
+    text,
+    weight: Number(row.slice(idEnd + 1, weightEnd)),
+    payload: row.slice(textEnd + 1) || undefined,
+    ...(isWhole ? { fold: suffix, starts: wordStarts(suffix, rules.match) } : foldText(text, rules)),
+  };
+};
+
 const ascii = /^[\x20-\x7e]*$/;
 
 /** Offsets in UTF-16 units as offsets in bytes, which is what scripts count. */

@@ -1,31 +1,38 @@
+import { createHash } from "node:crypto";
 import { keyspace } from "@kit/core";
 
 /**
  * Every key of a prefix index. All of one shard have one hash tag, so they lie in one slot: `{name}`, or
- * `{name:<shard>/<shards>}` where there are several. An index has two generations, `a` and `b`; one is current, the other
- * is there only while a rebuild fills it.
+ * `{name:<shard>/<shards>}` where there are several. A rebuild fills the staged keys, and then renames them.
  *
- * | Key                              | Type | Content                                                      | Life                    |
- * | -------------------------------- | ---- | ------------------------------------------------------------ | ----------------------- |
- * | `kit:autocomplete:{name}:index`  | hash | `layout`, `current`, `a`, `b` (settings), `staging`, `switched`, `revision` | permanent |
- * | `kit:autocomplete:{name}:ops`    | zset | operation id → server ms                                      | 1 minute                |
- * | `kit:autocomplete:{name}:live`   | set  | ids written during a rebuild                                  | as staged data          |
- * | `kit:autocomplete:{name}:a:rows` | zset | score 0: `suffix NUL kind id`                                 | permanent; staged: 10 min after the last batch |
- * | `kit:autocomplete:{name}:a:ranked` | zset | score 0: `prefix NUL rank rest NUL kind id` | as the rows             |
- * | `kit:autocomplete:{name}:a:items` | hash | id → `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`; empty id → token of a rebuild | as the rows |
- * | `kit:autocomplete:{name}:b:…`    |      | the same                                                      | the same                |
+ * | Key                               | Type | Content                                                     | Life                    |
+ * | --------------------------------- | ---- | ----------------------------------------------------------- | ----------------------- |
+ * | `kit:autocomplete:{name}:index`   | hash | `layout`, `settings`, `staging`, `staged`, `switched`, `revision` | permanent         |
+ * | `kit:autocomplete:{name}:ops`     | zset | operation id → server ms                                     | 1 minute                |
+ * | `kit:autocomplete:{name}:live`    | set  | ids written during a rebuild                                 | as staged data          |
+ * | `kit:autocomplete:{name}:rows`    | zset | score 0: `suffix NUL kind id`; alphabetical: see {@link rowTag} | permanent            |
+ * | `kit:autocomplete:{name}:ranked`  | zset | score 0: `prefix NUL rank rest NUL kind id`                  | permanent               |
+ * | `kit:autocomplete:{name}:items`   | hash | id → `revision NUL weight NUL starts NUL fold NUL text [NUL payload]` | permanent      |
+ * | `kit:autocomplete:{name}:staged:…` |     | the same three; among the items the empty id → token of the rebuild | 10 min after the last batch |
  */
 export interface IndexKeys {
   readonly index: string;
   readonly ops: string;
   readonly live: string;
-  readonly aRows: string;
-  readonly aRanked: string;
-  readonly aItems: string;
-  readonly bRows: string;
-  readonly bRanked: string;
-  readonly bItems: string;
+  readonly rows: string;
+  readonly ranked: string;
+  readonly items: string;
+  readonly stagedRows: string;
+  readonly stagedRanked: string;
+  readonly stagedItems: string;
 }
+
+/**
+ * What the rows of an alphabetical index begin with: eight hexadecimal digits of the SHA-1 of its settings. Such a row is all
+ * that a reader needs, `tag suffix NUL kind id NUL weight NUL text NUL payload`, so a read is one plain range; and one that
+ * was folded by other settings than the stored ones finds nothing, and looks again.
+ */
+export const rowTag = (settings: string): string => createHash("sha1").update(settings).digest("hex").slice(0, 8);
 
 /**
  * Every key of a contact book. All have the hash tag `{owner}`, and expire together `keepMs` after the last write.
@@ -57,12 +64,12 @@ export const indexKeys = (prefix: string, name: string, shard = 0, shards = 1): 
     index: `${base}index`,
     ops: `${base}ops`,
     live: `${base}live`,
-    aRows: `${base}a:rows`,
-    aRanked: `${base}a:ranked`,
-    aItems: `${base}a:items`,
-    bRows: `${base}b:rows`,
-    bRanked: `${base}b:ranked`,
-    bItems: `${base}b:items`,
+    rows: `${base}rows`,
+    ranked: `${base}ranked`,
+    items: `${base}items`,
+    stagedRows: `${base}staged:rows`,
+    stagedRanked: `${base}staged:ranked`,
+    stagedItems: `${base}staged:items`,
   };
 };
 

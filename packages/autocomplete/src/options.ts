@@ -150,7 +150,7 @@ export interface SessionOptions {
   readonly limit?: number | undefined;
   /**
    * How many items the first keystroke asks for, so that what is typed next can be answered without a round trip: up to
-   * 200, and no fewer than `limit`. Each keystroke that needs the server again asks for twice as many, up to 200.
+   * 200, and no fewer than `limit`. Each keystroke that needs the server again asks for four times as many, up to 200.
    *
    * @default 50
    */

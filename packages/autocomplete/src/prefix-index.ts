@@ -86,7 +86,7 @@ const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: I
 /**
  * An index of names that answers "what begins like this?", in any language. Made by {@link createPrefixIndex}.
  *
- * A read is one read-only script on one key slot: no lock, no retry, nothing left behind. A change is one atomic step, and
+ * A read is one range or one read-only script, on one key slot: no lock, no retry, nothing left behind. A change is one atomic step, and
  * is seen by the next read; with several shards, one atomic step in each.
  *
  * After the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and

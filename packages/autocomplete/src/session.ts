@@ -117,12 +117,12 @@ export class SuggestSession<Payload = unknown> {
     }
   }
 
-  /** Twice as many as for a shorter beginning, which had more: soon the answer is complete, and typing on costs nothing. */
+  /** Four times as many as for a shorter beginning, which had more: soon the answer is complete, and typing on costs nothing. */
   #prefetch(query: string): number {
     let most = this.#terms.prefetch;
     if (isUnsearchable(query)) return most;
     for (const [prefix, { found, asked }] of this.#cached)
-      if (foldPrefix(query, found.rules.fold).startsWith(prefix)) most = Math.max(most, 2 * asked);
+      if (foldPrefix(query, found.rules.fold).startsWith(prefix)) most = Math.max(most, 4 * asked);
     return Math.min(most, mostItems);
   }
 

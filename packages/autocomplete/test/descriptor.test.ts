@@ -38,7 +38,7 @@ describe("kit inspect", () => {
       rebuild: "none",
     });
     const inspector = descriptor.inspectors![0]!;
-    expect(inspector.keys!(redis.prefix, "guild")).toContain(fixture.keysOf().aRows);
+    expect(inspector.keys!(redis.prefix, "guild")).toContain(fixture.keysOf().rows);
   });
 
   it("autocomplete: finds an index in several shards, and says that it counts copies", async () => {
@@ -60,8 +60,8 @@ describe("kit inspect", () => {
     };
     await index.rebuild(source());
     const { index: head } = fixture.keysOf();
-    const settings = (await fixture.db.hget(head, "b"))!;
-    await fixture.db.hset(head, "b", settings.replace(/fold=\S+/, "fold=1/1.0"));
+    const settings = (await fixture.db.hget(head, "settings"))!;
+    await fixture.db.hset(head, "settings", settings.replace(/fold=\S+/, "fold=1/1.0"));
     expect((await facts("autocomplete", {}, "guild"))["folding"]).toMatch(/version 1\/1\.0, not .* rebuild it$/);
   });
 

@@ -384,8 +384,11 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         const index = fixture.index();
         await index.put({ id: "1", text: "Ann" });
         const { index: head } = fixture.keysOf();
-        const stored = (await fixture.db.hget(head, "a"))!;
-        await fixture.db.hset(head, "a", stored.replace(/fold=.*/, "fold=1/13.0"));
+        const stored = (await fixture.db.hget(head, "settings"))!.replace(/fold=.*/, "fold=1/13.0");
+        // What the other one would have written.
+        await index.purge();
+        await fixture.db.hset(head, "layout", "1", "settings", stored);
+        await fixture.index().put({ id: "1", text: "Ann" });
         const told: unknown[] = [];
         index.on("mismatch", ({ stored: { foldVersion } }) => told.push(foldVersion));
         expect(texts(await index.suggest("a"))).toEqual(["Ann"]);
@@ -401,20 +404,24 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture.index().put({ id: "1", text: "Ann" });
         await fixture.db.hset(head, "layout", "2");
         for (const call of [
-          () => fixture.index().suggest("a"),
+          () => fixture.index().suggest("b"),
+          () => fixture.index({ order: "weight" }).suggest("a"),
           () => fixture.index().put({ id: "1", text: "Ann" }),
           () => fixture.index().rebuild([]),
           () => fixture.index().inspect(),
         ])
           expect(await rejection(call())).toMatchObject({ code: "KIT_LAYOUT" });
-        await fixture.db.hset(head, "layout", "1", "a", "order=newest");
-        expect(await rejection(fixture.index().suggest("a"))).toMatchObject({ code: "KIT_LAYOUT" });
+        await fixture.db.hset(head, "layout", "1", "settings", "order=newest");
+        expect(await rejection(fixture.index().suggest("b"))).toMatchObject({ code: "KIT_LAYOUT" });
       });
     });
 
     describe("of whose data something is lost", () => {
-      const rebuilt = async (lost: "index" | "aRows" | "aItems"): Promise<unknown[]> => {
-        const index = fixture.index();
+      const rebuilt = async (
+        lost: "index" | "rows" | "items",
+        order: PrefixIndexOptions["order"],
+      ): Promise<unknown[]> => {
+        const index = fixture.index({ order });
         await index.putMany(named("Ann", "Abe"));
         await fixture.db.del(fixture.keysOf()[lost]);
         const told: string[] = [];
@@ -430,11 +437,17 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
       };
 
       it("answers without it, tells of it once, and is healed by a rebuild", async () => {
-        expect(await rebuilt("aItems")).toEqual([[[], []], ["KIT_AUTOCOMPLETE_DAMAGED"], "put"]);
+        const both = ["Abe", "Ann"];
+        expect(await rebuilt("items", "weight")).toEqual([[[], []], ["KIT_AUTOCOMPLETE_DAMAGED"], "put"]);
         await fixture.index().purge();
-        expect(await rebuilt("aRows")).toEqual([[[], []], [], "put"]);
+        expect(await rebuilt("index", "weight")).toEqual([[[], []], [], "KIT_LAYOUT"]);
         await fixture.index().purge();
-        expect(await rebuilt("index")).toEqual([[[], []], [], "KIT_LAYOUT"]);
+        // The rows of an alphabetical index are all that a reader needs.
+        expect(await rebuilt("items", "alphabetical")).toEqual([[both, both], [], "put"]);
+        await fixture.index().purge();
+        expect(await rebuilt("rows", "alphabetical")).toEqual([[[], []], [], "put"]);
+        await fixture.index().purge();
+        expect(await rebuilt("index", "alphabetical")).toEqual([[both, both], [], "KIT_LAYOUT"]);
       });
 
       it("names a key that holds another type, and changes nothing", async () => {
@@ -451,6 +464,57 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         }
         expect(wrong).toHaveLength(9);
       });
+    });
+
+    it("answers by the rules that count, whatever rebuilds a reader slept through", async () => {
+      const reader = fixture.index({ marks: "keep" });
+      const writer = fixture.index();
+      const keeping = fixture.index({ marks: "keep" });
+      const entries = named("Zoë", "Zoe", "Zora");
+      await keeping.putMany(entries);
+      expect(texts(await reader.suggest("zoë"))).toEqual(["Zoë"]);
+      expect(texts(await reader.suggest("zoé"))).toEqual([]);
+      await writer.rebuild(entries);
+      expect(texts(await reader.suggest("zoé"))).toEqual(["Zoe", "Zoë"]);
+      // And back, twice over, while it does not look.
+      await keeping.rebuild(entries);
+      await writer.rebuild(entries);
+      await keeping.rebuild(entries);
+      expect(texts(await reader.suggest("zoé"))).toEqual([]);
+      expect(texts(await reader.suggest("zo"))).toEqual(["Zoe", "Zora", "Zoë"]);
+      // Staged data is not seen, whatever its rules.
+      const seen: string[][] = [];
+      const source = async function* () {
+        yield* named(...Array.from({ length: 200 }, (_, at) => `Zo ${String(at)}`));
+        seen.push(texts(await reader.suggest("zo")), texts(await reader.suggest("zo 1")));
+      };
+      await keeping.rebuild(source());
+      expect(seen).toEqual([["Zoe", "Zora", "Zoë"], []]);
+      expect((await reader.suggest("zo")).items).toHaveLength(10);
+    });
+
+    it("gives an entry once that matches with many words, and says when it gave up looking for more", async () => {
+      const index = fixture.index();
+      const many = (count: number, word: string): Entry[] =>
+        Array.from({ length: count }, (_, at) => ({ id: String(at), text: `${word}${String(at)} `.repeat(30) }));
+      await index.putMany(many(12, "ab"));
+      expect(await index.suggest("ab", { limit: 10 })).toMatchObject({ hasMore: true, truncated: false });
+      const { items, truncated } = await index.suggest("ab", { limit: 12 });
+      expect([new Set(items.map(({ id }) => id)).size, truncated]).toEqual([12, false]);
+      await index.rebuild(many(100, "cd"));
+      expect(await index.suggest("cd", { limit: 40 })).toMatchObject({ hasMore: true, truncated: true });
+    });
+
+    it("finds what begins with the last characters that there are", async () => {
+      const index = fixture.index();
+      const entries = named("\u{10ffff}a", "\ud7ffb", "\ue000c", "~d", "\u{1f600}e");
+      await index.putMany(entries);
+      for (const { text } of entries) {
+        const [first = ""] = Array.from(text);
+        expect(texts(await index.suggest(first)), text).toEqual([text]);
+      }
+      // The stored rules count, which say that nothing gives nothing.
+      expect(texts(await fixture.index({ empty: "top" }).suggest(""))).toEqual([]);
     });
 
     it("has readers and writers of one index change nothing but what they should", async () => {

@@ -82,7 +82,7 @@ describe("options", () => {
       [async () => index.session({ maxAgeMs: 0.5 }), RangeError],
     ];
     for (const [call, kind] of calls) await expect(Promise.resolve().then(call), call.toString()).rejects.toThrow(kind);
-    expect(await fixture.db.exists(fixture.keysOf().index, fixture.keysOf().aItems)).toBe(0);
+    expect(await fixture.db.exists(fixture.keysOf().index, fixture.keysOf().items)).toBe(0);
     expect(await fixture.db.exists(fixture.bookKeysOf().book)).toBe(0);
   });
 });

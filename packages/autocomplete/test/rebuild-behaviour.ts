@@ -145,16 +145,16 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       const { source, arrived, letOn } = gated(newNames, 150);
       const rebuilding = index.rebuild(source);
       await arrived;
-      const { bRows, bItems } = fixture.keysOf();
-      expect(await fixture.db.pttl(bRows)).toBeGreaterThan(0);
-      await lapse(fixture.db, bItems);
-      await lapse(fixture.db, bRows);
+      const { stagedRows, stagedItems } = fixture.keysOf();
+      expect(await fixture.db.pttl(stagedRows)).toBeGreaterThan(0);
+      await lapse(fixture.db, stagedItems);
+      await lapse(fixture.db, stagedRows);
       letOn();
       expect(await rejection(rebuilding)).toMatchObject({ code: "KIT_AUTOCOMPLETE_REBUILD" });
       // A live change finds nobody who rebuilds, and stages nothing.
       await index.put({ id: "1", text: "Old one more" });
       expect((await index.suggest("old", { limit: 100 })).items).toHaveLength(31);
-      expect(await fixture.db.exists(bRows)).toBe(0);
+      expect(await fixture.db.exists(stagedRows)).toBe(0);
       await whole();
     });
 

@@ -1,13 +1,13 @@
 import type { RedisArgument } from "@kit/core";
 import { newToken } from "@kit/core/toolkit";
 import type { Part } from "./keys.js";
-import { encodeFence, encodePage, fieldsPerShard, recordsPerPage, sealed } from "./pages.js";
+import { encodeBlock, encodeFence, encodePage, fieldsPerShard, recordsPerPage } from "./pages.js";
 import type { NamesByLocale, Place, StoredNames, StoredPlace } from "./place.js";
 import { RangeFolder } from "./ranges.js";
 import type { ActivateOptions, GeoIpStore, Manifest } from "./store.js";
 
 /** Entries of one block of places, and of names: a block is what one miss of a reader fetches. */
-export const entriesPerBlock: Readonly<Record<"places" | "names", number>> = { places: 64, names: 32 };
+export const entriesPerBlock: Readonly<Record<"places" | "names", number>> = { places: 32, names: 16 };
 /** Shards under way at a time: they bound what an importer holds. */
 const maxInFlight = 4;
 
@@ -82,7 +82,7 @@ class BlockWriter {
 
   flush(): void {
     if (this.#entries.length === 0) return;
-    this.#shards.add(sealed(Buffer.from(`[${this.#entries.join(",")}]`)));
+    this.#shards.add(encodeBlock(this.#entries));
     this.#entries = [];
   }
 }

@@ -1,4 +1,4 @@
-import { crc32 } from "node:zlib";
+import { crc32, deflateRawSync, inflateRawSync } from "node:zlib";
 
 /** Records of one page; a page is a field of a shard. */
 export const recordsPerPage = 256;
@@ -23,8 +23,12 @@ export const sealed = (body: Uint8Array): Buffer => {
 export const isIntact = (bytes: Buffer): boolean =>
   bytes.length > crcBytes && bytes.readUInt32BE(0) === crc32(bytes.subarray(crcBytes));
 
-/** The body behind the checksum. */
-export const bodyOf = (bytes: Buffer): Buffer => bytes.subarray(crcBytes);
+/** A block of entries in JSON. What they have in common, their names above all, is most of them: packed. */
+export const encodeBlock = (entries: readonly string[]): Buffer =>
+  sealed(deflateRawSync(`[${entries.join(",")}]`, { level: 1 }));
+
+/** The entries of an intact block. */
+export const decodeBlock = (bytes: Buffer): unknown => JSON.parse(inflateRawSync(bytes.subarray(crcBytes)).toString());
 
 /**
  * A page: `crc32, width`, then for each range its first address in `width` bytes and its place in 4, big-endian. The width

@@ -5,7 +5,7 @@ import { GeoIpCorruptError } from "./errors.js";
 import type { Part } from "./keys.js";
 import type { GeoIpSettings } from "./options.js";
 import {
-  bodyOf,
+  decodeBlock,
   decodeFence,
   type Fence,
   fieldsPerShard,
@@ -196,7 +196,7 @@ export class Release {
   }
 
   #entries<Entry>(bytes: Buffer | undefined, part: Part, block: number): Entry[] {
-    return JSON.parse(bodyOf(this.#checked(bytes, part, block)).toString()) as Entry[];
+    return decodeBlock(this.#checked(bytes, part, block)) as Entry[];
   }
 
   async #allPages(part: "v4" | "v6", fence: Fence): Promise<Buffer[]> {

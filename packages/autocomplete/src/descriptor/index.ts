@@ -30,13 +30,11 @@ export const descriptor: PackageDescriptor = {
     asked: (key) => [
       ["HSET", key, "f", ""],
       ["HSETNX", key, "f", ""],
+      ["RENAME", key, key],
       ["SADD", key, "m"],
     ],
   },
   // An index is data; a book may be made to be kept for ever.
-  endlessKeys: [
-    { key: /^\{.*\}:(?:index|[ab]:(?:rows|ranked|items))$/s },
-    { key: /^\{.*\}:(?:book|contacts|cards|blocked)$/s },
-  ],
+  endlessKeys: [{ key: /^\{.*\}:(?:index|rows|ranked|items)$/s }, { key: /^\{.*\}:(?:book|contacts|cards|blocked)$/s }],
   inspectors: [indexInspector, bookInspector],
 };

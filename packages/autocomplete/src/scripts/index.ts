@@ -14,8 +14,8 @@ import touchSource from "./touch.lua";
 import weightsSource from "./weights.lua";
 import writeSource from "./write.lua";
 
-type Generations = readonly ["aRows", "aRanked", "aItems", "bRows", "bRanked", "bItems"];
-const generations: Generations = ["aRows", "aRanked", "aItems", "bRows", "bRanked", "bItems"];
+type Generations = readonly ["rows", "ranked", "items", "stagedRows", "stagedRanked", "stagedItems"];
+const generations: Generations = ["rows", "ranked", "items", "stagedRows", "stagedRanked", "stagedItems"];
 
 /** What became of a batch of changes. */
 export type WriteReply =
@@ -54,13 +54,13 @@ export const touch: Script<readonly ["index", "ops", "live", ...Generations], re
 
 /** Begins a rebuild. */
 export const stage: Script<
-  readonly ["index", "live", ...Generations],
+  readonly ["index", "live", "stagedRows", "stagedRanked", "stagedItems"],
   readonly ["token", "settings", "keepMs"],
   undefined
 > = defineScript({
   name: "autocomplete.stage",
   source: stageSource,
-  keys: ["index", "live", ...generations],
+  keys: ["index", "live", "stagedRows", "stagedRanked", "stagedItems"],
   args: ["token", "settings", "keepMs"],
   idempotent: true,
   reply: () => undefined,
@@ -97,15 +97,15 @@ export type SuggestReply =
 
 const nothing: SuggestReply = { state: "found", items: [], hasMore: false, truncated: false, damaged: 0 };
 
-/** Answers a prefix. */
+/** Answers a prefix by weight. */
 export const suggest: Script<
-  readonly ["index", ...Generations],
+  readonly ["index", "rows", "ranked", "items"],
   readonly ["settings", "prefix", "anchor", "limit"],
   SuggestReply
 > = defineScript({
   name: "autocomplete.suggest",
   source: suggestSource,
-  keys: ["index", ...generations],
+  keys: ["index", "rows", "ranked", "items"],
   args: ["settings", "prefix", "anchor", "limit"],
   readonly: true,
   reply: (raw) => {
@@ -119,14 +119,10 @@ export const suggest: Script<
 });
 
 /** What items weigh in one shard; undefined: it does not have them. */
-export const weights: Script<
-  readonly ["index", "aItems", "bItems"],
-  readonly ["...ids"],
-  readonly (string | undefined)[]
-> = defineScript({
+export const weights: Script<readonly ["items"], readonly ["...ids"], readonly (string | undefined)[]> = defineScript({
   name: "autocomplete.weights",
   source: weightsSource,
-  keys: ["index", "aItems", "bItems"],
+  keys: ["items"],
   args: ["...ids"],
   readonly: true,
   reply: (raw) => (raw as unknown[]).map((weight) => (weight === "" ? undefined : String(weight))),
@@ -146,33 +142,35 @@ export const revision: Script<readonly ["index"], readonly [], string> = defineS
 export interface Survey {
   /** Empty: there is no index. */
   readonly settings: string;
+  /** The last rebuild; empty: there was none. */
+  readonly switched: string;
   readonly items: number;
   readonly rows: number;
   readonly ranked: number;
   /** Items that a rebuild has written; -1: none is under way. */
   readonly staged: number;
-  readonly msLeft: number;
 }
 
 /** Counts one shard. */
-export const survey: Script<readonly ["index", ...Generations], readonly [], Survey> = defineScript({
-  name: "autocomplete.survey",
-  source: surveySource,
-  keys: ["index", ...generations],
-  args: [],
-  readonly: true,
-  reply: (raw) => {
-    const [settings, items, rows, ranked, staged, msLeft] = raw as unknown[];
-    return {
-      settings: String(settings),
-      items: Number(items),
-      rows: Number(rows),
-      ranked: Number(ranked),
-      staged: Number(staged),
-      msLeft: Number(msLeft),
-    };
-  },
-});
+export const survey: Script<readonly ["index", "rows", "ranked", "items", "stagedItems"], readonly [], Survey> =
+  defineScript({
+    name: "autocomplete.survey",
+    source: surveySource,
+    keys: ["index", "rows", "ranked", "items", "stagedItems"],
+    args: [],
+    readonly: true,
+    reply: (raw) => {
+      const [settings, switched, items, rows, ranked, staged] = raw as unknown[];
+      return {
+        settings: String(settings),
+        switched: String(switched),
+        items: Number(items),
+        rows: Number(rows),
+        ranked: Number(ranked),
+        staged: Number(staged),
+      };
+    },
+  });
 
 /** Deletes keys. */
 export const purge: Script<readonly ["...keys"], readonly [], number> = defineScript({

@@ -2,31 +2,25 @@
 --
 -- Defines layoutError, mostWeight, openIndex, isStaged, isRepeated, remember, recordOf, putItem, dropItem, rankItem, keepStaged
 --
--- All inputs are parameters. A generation is { rows, ranked, items, settings, marker }: three keys, the settings by which
--- they were written, and the token of the rebuild that fills it.
+-- All inputs are parameters. A generation is { rows, ranked, items, settings, token }: three keys, the settings by which
+-- they are written, and of the staged one the token of the rebuild that fills it.
 local layoutError = 'KIT_LAYOUT the index was written by a newer version, or has lost its head'
 local mostWeight = 9999999999999
 local opsMs = 60000
 local mostOps = 10000
 
--- The current and the other generation; nil and an error where they cannot be told. The current one has no settings where
--- the index was never written. Reading the sizes fails on a key of another type before anything is changed.
-local function openIndex(index, a, b)
-  local layout, current, aSettings, bSettings, staging =
-    unpack(redis.call('HMGET', index, 'layout', 'current', 'a', 'b', 'staging'))
-  if layout and (layout ~= '1' or (current ~= 'a' and current ~= 'b')) then return nil, layoutError end
-  a.settings, b.settings = aSettings or nil, bSettings or nil
-  a.name, b.name = 'a', 'b'
-  for _, generation in ipairs({ a, b }) do
+-- Reads the settings of both generations; returns an error where they cannot be told. The current one has none where the
+-- index was never written. Reading the sizes fails on a key of another type before anything is changed.
+local function openIndex(index, current, staged)
+  local layout, settings, stagedSettings, token =
+    unpack(redis.call('HMGET', index, 'layout', 'settings', 'staged', 'staging'))
+  if layout and layout ~= '1' then return layoutError end
+  current.settings, staged.settings, staged.token = settings or nil, stagedSettings or nil, token or nil
+  for _, generation in ipairs({ current, staged }) do
     local size = redis.call('ZCARD', generation.rows) + redis.call('ZCARD', generation.ranked)
-    if redis.call('HLEN', generation.items) + size > 0 and not layout then return nil, layoutError end
+    if redis.call('HLEN', generation.items) + size > 0 and not layout then return layoutError end
   end
-  local this, other = a, b
-  if current == 'b' then
-    this, other = b, a
-  end
-  other.token = staging or nil
-  return this, other
+  return nil
 end
 
 -- Whether a rebuild fills the generation: its marker lies among the items, and expires with them.
@@ -71,10 +65,17 @@ local function rankOf(weight, isExact)
   return table.concat(digits)
 end
 
--- The rows that find an item by its text, and those that rank it.
+local function isByWeight(generation)
+  return string.find(generation.settings, 'order=weight', 1, true) ~= nil
+end
+
+-- The rows that find an item by its text, and those that rank it. Alphabetical rows are all that a reader needs.
 local function rowsOf(generation, id, record)
   local settings = generation.settings
-  local isRanked = string.find(settings, 'order=weight', 1, true)
+  local isRanked = isByWeight(generation)
+  local tag = isRanked and '' or string.sub(redis.sha1hex(settings), 1, 8)
+  local tail = string.find(record.tail, '\0', 1, true) and record.tail or record.tail .. '\0'
+  local content = isRanked and '' or '\0' .. string.format('%.0f', record.weight) .. '\0' .. tail
   local hasTop = string.find(settings, 'empty=top', 1, true)
   local rankedLength = tonumber(string.match(settings, 'ranked=(%d+)'))
   local exact, other = rankOf(record.weight, true), rankOf(record.weight, false)
@@ -82,7 +83,7 @@ local function rowsOf(generation, id, record)
   for start in string.gmatch(record.starts, '%d+') do
     local suffix = string.sub(record.fold, start + 1)
     local row = suffix .. '\0' .. (start == '0' and '0' or '1') .. id
-    rows[#rows + 1] = row
+    rows[#rows + 1] = tag .. row .. content
     if isRanked then
       if hasTop and start == '0' then ranked[#ranked + 1] = '\0' .. other .. row end
       local at = 0
@@ -130,19 +131,13 @@ end
 -- Stores an item with its rows in place of what it was; without a weight it keeps the one that it had.
 local function putItem(generation, id, record, old)
   record.weight = record.weight or (old and old.weight) or 0
-  local isSameText = old and old.fold == record.fold and old.starts == record.starts
-  local isSameRank = isSameText and old.weight == record.weight
-  if old and not isSameRank then
-    local rows, ranked = rowsOf(generation, id, old)
-    if not isSameText then removeRows(generation.rows, rows) end
-    removeRows(generation.ranked, ranked)
-  end
+  local isSame = old and old.fold == record.fold and old.starts == record.starts and old.weight == record.weight
+  if isSame and (isByWeight(generation) or old.tail == record.tail) then return store(generation, id, record) end
+  dropItem(generation, id, old)
   store(generation, id, record)
-  if not isSameRank then
-    local rows, ranked = rowsOf(generation, id, record)
-    if not isSameText then addRows(generation.rows, rows) end
-    addRows(generation.ranked, ranked)
-  end
+  local rows, ranked = rowsOf(generation, id, record)
+  addRows(generation.rows, rows)
+  addRows(generation.ranked, ranked)
 end
 
 -- Adds to the weight of an item, within what a weight can be.

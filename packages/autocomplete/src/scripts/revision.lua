@@ -1,6 +1,6 @@
 -- revision.lua - the next revision of a sharded index: higher than all before.
 --
--- KEYS[1]  index  hash  layout, current generation, settings of each; revision: the last one given
+-- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 --
 -- Reply     the revision, as text: the server's microseconds, or one more than the last where its clock stepped back
 local index = KEYS[1]

@@ -1,12 +1,9 @@
--- suggest.lua - the items with a word that begins with a text; changes nothing.
+-- suggest.lua - the items of an index by weight with a word that begins with a text; changes nothing.
 --
--- KEYS[1]  index     hash     layout, current generation, settings of each
--- KEYS[2]  aRows     zset     `suffix NUL kind id`
--- KEYS[3]  aRanked  zset     `prefix NUL rank rest NUL kind id`
--- KEYS[4]  aItems    hash     id to its record
--- KEYS[5]  bRows     zset     the same of the other generation
--- KEYS[6]  bRanked   zset     the same
--- KEYS[7]  bItems    hash     the same
+-- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
+-- KEYS[2]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
+-- KEYS[3]  ranked        zset  `prefix NUL rank rest NUL kind id`
+-- KEYS[4]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
 -- ARGV[1]  settings  string   by which the text was folded
 -- ARGV[2]  prefix    string   the folded text
 -- ARGV[3]  anchor    string   its first characters, as many as are ranked
@@ -15,32 +12,23 @@
 -- Reply     {1, more, truncated, damaged, records, id, …}  the best first; 1: there are more; 1: better ones may have been
 --                          missed; how many have rows and no record. The records are one text, with byte 01 between them,
 --                          which none of them has: a client decodes it in a fraction of the time
---           {2, settings}  the current generation has other settings
+--           {2, settings}  the index has other settings
 --           {0}            there is no index
 --           error KIT_LAYOUT  written by a newer version
 local index = KEYS[1]
-local aRows = KEYS[2]
-local aRanked = KEYS[3]
-local aItems = KEYS[4]
-local bRows = KEYS[5]
-local bRanked = KEYS[6]
-local bItems = KEYS[7]
+local rows = KEYS[2]
+local ranked = KEYS[3]
+local items = KEYS[4]
 local settings = ARGV[1]
 local prefix = ARGV[2]
 local anchor = ARGV[3]
 local limit = tonumber(ARGV[4])
 
-local layout, current, aSettings, bSettings = unpack(redis.call('HMGET', index, 'layout', 'current', 'a', 'b'))
+local layout, stored = unpack(redis.call('HMGET', index, 'layout', 'settings'))
 if not layout then return { 0 } end
 if layout ~= '1' then return redis.error_reply('KIT_LAYOUT the index was written by a newer version') end
-local stored = current == 'b' and bSettings or aSettings
-local rows, ranked, items = aRows, aRanked, aItems
-if current == 'b' then
-  rows, ranked, items = bRows, bRanked, bItems
-end
 if stored ~= settings then return { 2, stored } end
 
-local isRanked = string.find(settings, 'order=weight', 1, true)
 -- The bounds of what one query reads.
 local scan = math.max(64, limit)
 local most = math.max(512, 4 * limit)
@@ -123,9 +111,7 @@ end
 -- No byte of UTF-8 is FF.
 local from, to = '[' .. prefix, '(' .. prefix .. '\255'
 local more = false
-if not isRanked then
-  more = not collect(rows, from, to, 0, '')
-elseif prefix == anchor then
+if prefix == anchor then
   -- The rank of a whole name that equals the prefix is above all others.
   more = not collect(ranked, '[' .. anchor .. '\0', '(' .. anchor .. '\1', #anchor + 8, '')
 else

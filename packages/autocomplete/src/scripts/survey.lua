@@ -1,31 +1,21 @@
 -- survey.lua - how large one shard of an index is, and what state it is in; changes nothing.
 --
--- KEYS[1]  index    hash  layout, current generation, settings of each, token of a rebuild
--- KEYS[2]  aRows    zset  `suffix NUL kind id`
--- KEYS[3]  aRanked  zset  `prefix NUL rank rest NUL kind id`
--- KEYS[4]  aItems   hash  id to its record
--- KEYS[5]  bRows    zset  the same of the other generation
--- KEYS[6]  bRanked  zset  the same
--- KEYS[7]  bItems   hash  the same
+-- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
+-- KEYS[2]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
+-- KEYS[3]  ranked        zset  `prefix NUL rank rest NUL kind id`
+-- KEYS[4]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
+-- KEYS[5]  stagedItems   hash  the third; the empty id has the token of the rebuild
 --
--- Reply     {settings, items, rows, ranked, staged, msLeft}  settings empty: there is no index; staged: items that a
---                             rebuild has written, -1: there is none; msLeft: until they expire
+-- Reply     {settings, switched, items, rows, ranked, staged}  settings empty: there is no index; the token of the last
+--                             rebuild; staged: items that a rebuild has written, -1: there is none
 --           error KIT_LAYOUT  written by a newer version
 local index = KEYS[1]
-local aRows = KEYS[2]
-local aRanked = KEYS[3]
-local aItems = KEYS[4]
-local bRows = KEYS[5]
-local bRanked = KEYS[6]
-local bItems = KEYS[7]
+local rows = KEYS[2]
+local ranked = KEYS[3]
+local items = KEYS[4]
+local stagedItems = KEYS[5]
 
-local layout, current, aSettings, bSettings = unpack(redis.call('HMGET', index, 'layout', 'current', 'a', 'b'))
+local layout, settings, switched = unpack(redis.call('HMGET', index, 'layout', 'settings', 'switched'))
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the index was written by a newer version') end
-local stored = current == 'b' and bSettings or aSettings
-local rows, ranked, items, staging = aRows, aRanked, aItems, bItems
-if current == 'b' then
-  rows, ranked, items, staging = bRows, bRanked, bItems, aItems
-end
-local staged = redis.call('HLEN', staging) - 1
-local msLeft = redis.call('PTTL', staging)
-return { stored or '', redis.call('HLEN', items), redis.call('ZCARD', rows), redis.call('ZCARD', ranked), staged, msLeft }
+local sizes = { redis.call('HLEN', items), redis.call('ZCARD', rows), redis.call('ZCARD', ranked) }
+return { settings or '', switched or '', sizes[1], sizes[2], sizes[3], redis.call('HLEN', stagedItems) - 1 }

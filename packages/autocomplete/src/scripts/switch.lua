@@ -1,47 +1,40 @@
--- switch.lua - ends a rebuild: makes the staged generation current, and removes the one before.
+-- switch.lua - ends a rebuild: puts what it staged in the place of the index.
 --
--- KEYS[1]  index    hash    layout, current generation, settings of each, token of a rebuild
--- KEYS[2]  live     set     ids that were written while a rebuild ran
--- KEYS[3]  aRows    zset    `suffix NUL kind id`
--- KEYS[4]  aRanked  zset    `prefix NUL rank rest NUL kind id`
--- KEYS[5]  aItems   hash    id to its record
--- KEYS[6]  bRows    zset    the same of the other generation
--- KEYS[7]  bRanked  zset    the same
--- KEYS[8]  bItems   hash    the same
+-- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
+-- KEYS[2]  live          set   ids that were written while a rebuild ran
+-- KEYS[3]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
+-- KEYS[4]  ranked        zset  `prefix NUL rank rest NUL kind id`
+-- KEYS[5]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
+-- KEYS[6]  stagedRows    zset  the same three of a rebuild
+-- KEYS[7]  stagedRanked  zset  the second
+-- KEYS[8]  stagedItems   hash  the third; the empty id has the token of the rebuild
 -- ARGV[1]  token    string  of the rebuild; sent again, nothing changes
 --
 -- Reply     1  done, now or by an earlier copy
 --           0  the rebuild is over: another took its place, or it took too long; nothing changed
 local index = KEYS[1]
 local live = KEYS[2]
-local aRows = KEYS[3]
-local aRanked = KEYS[4]
-local aItems = KEYS[5]
-local bRows = KEYS[6]
-local bRanked = KEYS[7]
-local bItems = KEYS[8]
+local rows = KEYS[3]
+local ranked = KEYS[4]
+local items = KEYS[5]
+local stagedRows = KEYS[6]
+local stagedRanked = KEYS[7]
+local stagedItems = KEYS[8]
 local token = ARGV[1]
 
-local current, staging, switched = unpack(redis.call('HMGET', index, 'current', 'staging', 'switched'))
+local staging, switched, settings = unpack(redis.call('HMGET', index, 'staging', 'switched', 'staged'))
 if switched == token then return 1 end
-local before = { aRows, aRanked, aItems, name = 'a' }
-local after = { bRows, bRanked, bItems, name = 'b' }
-if current == 'b' then
-  before, after = after, before
+if staging ~= token or redis.call('HGET', stagedItems, '') ~= token then return 0 end
+-- Shrinks first: allowed at maxmemory, and so is what follows.
+redis.call('UNLINK', rows, ranked, items, live)
+redis.call('HDEL', stagedItems, '')
+local function rename(from, to)
+  -- All that is staged expires, so this says whether it is there.
+  if redis.call('PERSIST', from) == 1 then redis.call('RENAME', from, to) end
 end
-local function finish(old, new)
-  -- Shrinks first: allowed at maxmemory, and so is what follows.
-  redis.call('HDEL', new[3], '')
-  for i = 1, 3 do
-    redis.call('PERSIST', new[i])
-  end
-  redis.call('UNLINK', old[1], old[2], old[3], live)
-  redis.call('HDEL', index, 'staging', old.name)
-  redis.call('HSET', index, 'current', new.name, 'switched', token)
-  return 1
-end
-local function markerOf(generation)
-  return redis.call('HGET', generation[3], '')
-end
-if staging ~= token or markerOf(after) ~= token then return 0 end
-return finish(before, after)
+rename(stagedRows, rows)
+rename(stagedRanked, ranked)
+rename(stagedItems, items)
+redis.call('HDEL', index, 'staging', 'staged')
+redis.call('HSET', index, 'settings', settings, 'switched', token)
+return 1

@@ -1,14 +1,14 @@
 -- write.lua - puts and drops items of one shard, each with all of its rows.
 --
--- KEYS[1]  index     hash     layout, current generation, settings of each, token of a rebuild
--- KEYS[2]  ops       zset     operation id to server milliseconds, of the last minute
--- KEYS[3]  live      set      ids that were written while a rebuild ran
--- KEYS[4]  aRows     zset     `suffix NUL kind id`
--- KEYS[5]  aRanked   zset     `prefix NUL rank rest NUL kind id`
--- KEYS[6]  aItems    hash     id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
--- KEYS[7]  bRows     zset     the same of the other generation
--- KEYS[8]  bRanked   zset     the same
--- KEYS[9]  bItems    hash     the same
+-- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
+-- KEYS[2]  ops           zset  operation id to server milliseconds, of the last minute
+-- KEYS[3]  live          set   ids that were written while a rebuild ran
+-- KEYS[4]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
+-- KEYS[5]  ranked        zset  `prefix NUL rank rest NUL kind id`
+-- KEYS[6]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
+-- KEYS[7]  stagedRows    zset  the same three of a rebuild
+-- KEYS[8]  stagedRanked  zset  the second
+-- KEYS[9]  stagedItems   hash  the third; the empty id has the token of the rebuild
 -- ARGV[1]  op        string   operation id: sent again, nothing changes
 -- ARGV[2]  token     string   the rebuild that fills the staged generation; empty: a live change, of the current
 --                             generation and of a staged one
@@ -26,12 +26,12 @@
 local index = KEYS[1]
 local ops = KEYS[2]
 local live = KEYS[3]
-local aRows = KEYS[4]
-local aRanked = KEYS[5]
-local aItems = KEYS[6]
-local bRows = KEYS[7]
-local bRanked = KEYS[8]
-local bItems = KEYS[9]
+local rows = KEYS[4]
+local ranked = KEYS[5]
+local items = KEYS[6]
+local stagedRows = KEYS[7]
+local stagedRanked = KEYS[8]
+local stagedItems = KEYS[9]
 local op = ARGV[1]
 local token = ARGV[2]
 local settings = ARGV[3]
@@ -42,10 +42,10 @@ local stride = 8
 
 -- Libraries
 
-local a = { rows = aRows, ranked = aRanked, items = aItems }
-local b = { rows = bRows, ranked = bRanked, items = bItems }
-local current, other = openIndex(index, a, b)
-if not current then return redis.error_reply(other) end
+local current = { rows = rows, ranked = ranked, items = items }
+local other = { rows = stagedRows, ranked = stagedRanked, items = stagedItems }
+local problem = openIndex(index, current, other)
+if problem then return redis.error_reply(problem) end
 local isLost = not isStaged(other)
 local hasLive = redis.call('SCARD', live) > 0
 local isRepeat = isRepeated(ops, op)
@@ -94,12 +94,12 @@ end
 if isRepeat then return reply end
 
 if hasChanged then
-  if isNew and token == '' then redis.call('HSET', index, 'layout', '1', 'current', 'a', 'a', settings) end
+  if isNew and token == '' then redis.call('HSET', index, 'layout', '1', 'settings', settings) end
   remember(ops, op)
 end
 if not isLost then
   keepStaged(other, live, token ~= '' and keepMs or nil)
 elseif other.token then
-  redis.call('HDEL', index, 'staging')
+  redis.call('HDEL', index, 'staging', 'staged')
 end
 return reply

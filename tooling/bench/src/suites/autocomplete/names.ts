@@ -1,4 +1,5 @@
 // Made-up names, the same in every process and run: the figures depend on how many begin alike.
+import { randomOf } from "../../random.js";
 
 /** A name that can be searched. */
 export interface Name {
@@ -6,15 +7,6 @@ export interface Name {
   readonly text: string;
   readonly weight: number;
 }
-
-/** Numerical Recipes' "quick and dirty" generator: even enough for names. */
-const randomOf = (seed: number): ((below: number) => number) => {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-};
 
 const onsets = ["b", "br", "c", "ch", "d", "f", "g", "h", "j", "k", "l", "m", "n", "p", "r", "s", "st", "t", "v", "w"];
 const vowels = ["a", "e", "i", "o", "u", "ai", "ea", "ou"];

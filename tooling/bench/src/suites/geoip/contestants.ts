@@ -1,0 +1,171 @@
+// The ways to place an address, each behind the same small interface.
+import { createReadStream } from "node:fs";
+import { findCity, importIps } from "@tooling/classic";
+import type { Redis } from "ioredis";
+import type { CityResponse } from "maxmind";
+import { connected } from "../../loops/caller.js";
+import { pinned } from "../../pins.js";
+import type { Contestant } from "../../suite.js";
+import {
+  blocksFile,
+  cities,
+  cityName,
+  classicFile,
+  locationsFile,
+  type Network,
+  networksOf,
+  unnamedFile,
+} from "./data.js";
+import { mmdbOf } from "./mmdb.js";
+
+/** A way to place addresses, in this process. */
+export interface Locator {
+  /** Makes what an import of so many rows reads; resolves with the import, which resolves with how many it took. */
+  readonly importOf?: (rows: number) => Promise<() => Promise<number>>;
+  /** Has so many networks at hand, however. */
+  load(rows: number): Promise<void>;
+  /** The name of the city. */
+  find(address: string): Promise<string | undefined>;
+}
+
+interface Definition extends Omit<Contestant, "isDefaults"> {
+  readonly open: (url: string) => Promise<Locator>;
+}
+
+const kit = (id: string, settings: string, cachePages: number): Definition => ({
+  id,
+  peer: "kit",
+  settings,
+  open: async (url) => {
+    const { createGeoIp, geoLite2, importGeoIp } = await import("@kit/geoip");
+    const redis = await connected(url);
+    const geo = createGeoIp(redis, "city", { cachePages });
+    const importOf = async (rows: number): Promise<() => Promise<number>> => {
+      const [blocks, locations] = [unnamedFile(blocksFile(rows)), unnamedFile(locationsFile())];
+      const input = (name: string, fd: number) => ({
+        name,
+        stream: createReadStream("", { fd, start: 0, autoClose: false, highWaterMark: 1 << 18 }),
+      });
+      return async () => {
+        const source = geoLite2({ blocks: [input("blocks", blocks)], locations: [input("locations", locations)] });
+        return (await importGeoIp(redis, "city", source)).ranges.v4;
+      };
+    };
+    return {
+      importOf,
+      load: async (rows) => void (await (await importOf(rows))()),
+      find: async (address) => (await geo.lookup(address)).place?.cityName,
+    };
+  },
+});
+
+const member = ({ place }: Network, row: number): string => `${String(place % cities)}_${String(row)}`;
+
+/** As it stores them, but a thousand at once. */
+const loadClassic = async (redis: Redis, rows: number): Promise<void> => {
+  let scored: (number | string)[] = [];
+  let row = 0;
+  for (const network of networksOf(rows)) {
+    if (scored.push(network.first, member(network, ++row)) < 2_000 && row < rows) continue;
+    await redis.zadd("ip2cityid:", ...scored);
+    scored = [];
+  }
+  for (let city = 0; city < cities; city += 1_000) {
+    const some = Array.from({ length: 1_000 }, (_, at) => city + at);
+    await redis.hset(
+      "cityid2city:",
+      Object.fromEntries(some.map((one) => [one, JSON.stringify([cityName(one), "N1", "XA"])])),
+    );
+  }
+};
+
+const classic: Definition = {
+  id: "classic",
+  peer: "classic",
+  settings: "start and city in a sorted set, one awaited ZADD per row; ZREVRANGEBYSCORE and HGET: two round trips",
+  open: async (url) => {
+    const redis = await connected(url);
+    return {
+      importOf: async (rows) => {
+        const file = Buffer.from([...classicFile(rows)].join("\n"));
+        return await Promise.resolve(async () => {
+          await importIps(redis, file);
+          return await redis.zcard("ip2cityid:");
+        });
+      },
+      load: (rows) => loadClassic(redis, rows),
+      find: async (address) => (await findCity(redis, address))?.[0],
+    };
+  },
+};
+
+const variadic: Definition = {
+  id: "variadic ZADD",
+  peer: "variadic ZADD",
+  settings: "the classic layout, a thousand rows in each ZADD, the next one parsed while one is under way",
+  open: async (url) => {
+    const redis = await connected(url);
+    return {
+      importOf: async (rows) => {
+        const file = Buffer.from([...classicFile(rows)].join("\n"));
+        return await Promise.resolve(async () => {
+          let scored: string[] = [];
+          let sending: Promise<unknown> = Promise.resolve();
+          for (const [row, line] of file.toString("latin1").split("\n").entries()) {
+            if (row === 0) continue;
+            const [first = "", , city = ""] = line.split(",");
+            scored.push(first, `${city}_${String(row)}`);
+            if (scored.length < 2_000 && row < rows) continue;
+            await sending;
+            sending = redis.zadd("ip2cityid:", ...scored);
+            scored = [];
+          }
+          await sending;
+          return await redis.zcard("ip2cityid:");
+        });
+      },
+      load: (rows) => loadClassic(redis, rows),
+      find: () => Promise.resolve(undefined),
+    };
+  },
+};
+
+const maxmind: Definition = {
+  id: "maxmind",
+  peer: pinned("maxmind"),
+  settings: "an mmdb file in the memory of the process, its cache of results off; no server",
+  open: async () => {
+    const { Reader } = await import("maxmind");
+    let reader: InstanceType<typeof Reader<CityResponse>>;
+    return {
+      load: (rows) => {
+        reader = new Reader(mmdbOf(networksOf(rows)));
+        return Promise.resolve();
+      },
+      find: (address) => Promise.resolve(reader.get(address)?.city?.names.en),
+    };
+  },
+};
+
+const definitions: readonly Definition[] = [
+  kit("kit", "cached mode with its defaults", 4_096),
+  kit("kit, two pages", "cached mode with two pages: nearly every look-up fetches one; places are cached", 2),
+  classic,
+  variadic,
+  maxmind,
+];
+
+const definition = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};
+
+/** For the parent: who it is and how it is set. */
+export const geoIpContestant = (id: string): Contestant => {
+  const { peer, settings } = definition(id);
+  return { id, peer, isDefaults: false, settings };
+};
+
+/** In a client process. */
+export const openGeoIpContestant = (id: string, url: string): Promise<Locator> => definition(id).open(url);

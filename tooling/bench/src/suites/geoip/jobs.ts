@@ -1,0 +1,81 @@
+import { now } from "../../clock.js";
+import { randomOf } from "../../random.js";
+import type { Jobs, OpenJobs } from "../../suite.js";
+import { openGeoIpContestant } from "./contestants.js";
+import { addressText, cityName, cityOf, networksOf } from "./data.js";
+
+export interface RowsTask {
+  readonly rows: number;
+}
+
+export interface ImportResult {
+  readonly rowsPerSecond: number;
+  readonly elapsedMs: number;
+  readonly cpuMs: number;
+  /** Of the process, beyond what it held before. */
+  readonly peakBytes: number;
+}
+
+export interface LookUpTask extends RowsTask {
+  readonly ms: number;
+}
+
+/** Few enough that their places, and in one case their pages, are cached. */
+const lookUps = 2_000;
+const memoryEveryMs = 20;
+
+export const jobs: OpenJobs = async ({ contestant, url }) => {
+  const locator = await openGeoIpContestant(contestant, url);
+  let ready: { readonly rows: number; readonly run: () => Promise<number> } | undefined;
+  let wanted: readonly { readonly address: string; readonly city: string }[] = [];
+  return {
+    ready: () => Promise.resolve(),
+
+    /** Makes what is read: that is not measured. */
+    prepare: async ({ rows }: RowsTask) => {
+      if (locator.importOf) ready = { rows, run: await locator.importOf(rows) };
+    },
+
+    import: async (): Promise<ImportResult> => {
+      if (!ready) throw new Error("it cannot import");
+      let peakBytes = 0;
+      const before = process.memoryUsage.rss();
+      const look = (): void => void (peakBytes = Math.max(peakBytes, process.memoryUsage.rss() - before));
+      const timer = setInterval(look, memoryEveryMs);
+      const cpu = process.cpuUsage();
+      const startedAt = now();
+      const count = await ready.run();
+      const elapsedMs = now() - startedAt;
+      clearInterval(timer);
+      look();
+      if (count !== ready.rows) throw new Error(`it took ${String(count)} of ${String(ready.rows)} rows`);
+      const { user, system } = process.cpuUsage(cpu);
+      return { rowsPerSecond: (1_000 * count) / elapsedMs, elapsedMs, cpuMs: (user + system) / 1_000, peakBytes };
+    },
+
+    load: async ({ rows }: RowsTask) => {
+      await locator.load(rows);
+      const random = randomOf(3);
+      const networks = [...networksOf(rows)];
+      wanted = Array.from({ length: lookUps }, () => {
+        const { first, bits, place } = networks[random(rows)]!;
+        return { address: addressText(first + random(2 ** (32 - bits))), city: cityName(cityOf(place)) };
+      });
+    },
+
+    /** Resolves with look-ups a second of one caller. */
+    lookUp: async ({ ms }: LookUpTask): Promise<number> => {
+      const startedAt = now();
+      const end = startedAt + ms;
+      let done = 0;
+      while (now() < end) {
+        // The clock is not asked for each of millions.
+        for (let turn = 0; turn < 100; turn++) {
+          const { address, city } = wanted[done++ % lookUps]!;
+          if ((await locator.find(address)) !== city) throw new Error(`it did not find ${city}`);
+        }
+      }
+      return (1_000 * done) / (now() - startedAt);
+    },
+  } satisfies Jobs;
+};
