@@ -4,14 +4,11 @@ import { describeDescriptor, inspectCall } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
-import { user } from "./acl.js";
 import { fixtureOf, named, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 
-// An index has no inbox, and needs no command for one; every other package has.
-const ofInbox = ["+ping", "+publish", "+subscribe", "+unsubscribe"];
-describeDescriptor(descriptor, { ...user, grants: (mode) => [...user.grants(mode), ...ofInbox] }, redis);
+describeDescriptor(descriptor, redis);
 
 describe("kit inspect", () => {
   const fixture = fixtureOf(redis);

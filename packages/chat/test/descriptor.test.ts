@@ -4,15 +4,12 @@ import { commandCall, describeDescriptor, inspectCall, rejection } from "@toolin
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
-import { user } from "./acl.js";
 import { fixtureOf, permanentKeys, room, sendMany, untilBlocked } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
 
-// A chat has no inbox, and needs no command for one; most other packages have.
-const ofInbox = ["+ping", "+publish", "+subscribe", "+unsubscribe"];
-describeDescriptor(descriptor, { ...user, grants: (mode) => [...user.grants(mode), ...ofInbox] }, redis);
+describeDescriptor(descriptor, redis);
 
 const connection = async () => {
   const client = await connect({ url: redis.url });

@@ -45,7 +45,7 @@ const listInspectors = async (descriptors: Descriptors): Promise<void> => {
   if (absent.length > 0)
     await write(
       process.stdout,
-      `${wrap(`Not installed: ${absent.map((name) => `@kit/${name}`).join(", ")}`, width()).join("\n")}\n`,
+      `${wrap(`Not installed, or a version without a descriptor: ${absent.map((name) => `@kit/${name}`).join(", ")}`, width()).join("\n")}\n`,
     );
 };
 

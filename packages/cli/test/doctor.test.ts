@@ -1,10 +1,14 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect as connectSocket } from "node:net";
 import { join } from "node:path";
+import { descriptor as chatDescriptor } from "@kit/chat/descriptor";
+import { descriptor as lockDescriptor } from "@kit/lock/descriptor";
+import { descriptor as semaphoreDescriptor } from "@kit/semaphore/descriptor";
 import { eventually, FaultProxy, startRedis, type RedisServer } from "@kit/testing";
+import { aclUser } from "@tooling/vitest/helpers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { judgeVersion } from "../src/doctor/version.js";
-import { doctor, emptyFolder, type Examined, soundArgs, soundPassword, started } from "./harness.js";
+import { doctor, emptyFolder, type Examined, programBeside, soundArgs, soundPassword, started } from "./harness.js";
 
 const ids = [
   "reachability",
@@ -288,12 +292,7 @@ describe("kit doctor on a server with one fault", () => {
 });
 
 describe("kit doctor with a user that may do little", () => {
-  const grantsOf = (name: string): string[] =>
-    readFileSync(new URL(`../../${name}/acl.txt`, import.meta.url), "utf8")
-      .split("\n")
-      .find((line) => line.startsWith("~"))!
-      .split(" ");
-  const grants = grantsOf("lock");
+  const grants = aclUser(lockDescriptor).grants("single");
 
   const someFix: unknown = expect.stringMatching(/^Give the user the line/);
 
@@ -335,13 +334,20 @@ describe("kit doctor with a user that may do little", () => {
   });
 
   it("catches a command that the semaphore needs", async () => {
-    const rules = grantsOf("semaphore");
+    const rules = aclUser(semaphoreDescriptor).grants("single");
     expect((await doctor(await as(rules))).said("permissions")).toBe(
       "this user may do all that @kit/core and @kit/semaphore need",
     );
     const { code, said } = await doctor(await as(rules.filter((grant) => grant !== "+zlexcount")));
     expect(said("permissions")).toBe("this user may not run ZLEXCOUNT on kit:semaphore:*: semaphores cannot work");
     expect(code).toBe(2);
+  });
+
+  it("asks for no channel where no package uses one", async () => {
+    const program = programBeside("chat");
+    const { of, said } = await doctor(await as(aclUser(chatDescriptor).grants("single")), [], { program });
+    expect(said("permissions")).toBe("this user may do all that @kit/core and @kit/chat need");
+    expect(of("permissions").severity).toBe("ok");
   });
 
   it("catches keys that it may not touch", async () => {
@@ -353,7 +359,7 @@ describe("kit doctor with a user that may do little", () => {
 
   it("catches channels that it may not use", async () => {
     const { said } = await doctor(await as(grants.filter((grant) => !grant.startsWith("&"))));
-    expect(said("permissions")).toBe("this user may not run PUBLISH, SUBSCRIBE on kit:inbox:*: whoever waits polls");
+    expect(said("permissions")).toBe("this user may not run PUBLISH, SUBSCRIBE on kit:inbox:*: waiting calls poll");
   });
 
   it("looks at the keys of the prefix that it is told", async () => {

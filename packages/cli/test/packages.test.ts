@@ -11,14 +11,18 @@ describe("the packages beside the command line", () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(/^lock NAME +@kit\/lock +who holds it, since when, and who waits$/m);
     expect(stdout).toMatch(/^semaphore NAME +@kit\/semaphore /m);
-    expect(flat(stdout)).toContain(`Not installed: ${others.map((name) => `@kit/${name}`).join(", ")} `);
+    expect(flat(stdout)).toContain(
+      `Not installed, or a version without a descriptor: ${others.map((name) => `@kit/${name}`).join(", ")} `,
+    );
   });
 
   it("may be none", async () => {
     const program = programBeside();
     const { code, stdout } = await kit(["inspect"], { program });
     expect(code).toBe(0);
-    expect(flat(stdout)).toBe(`Not installed: ${knownPackages.map((name) => `@kit/${name}`).join(", ")} `);
+    expect(flat(stdout)).toBe(
+      `Not installed, or a version without a descriptor: ${knownPackages.map((name) => `@kit/${name}`).join(", ")} `,
+    );
     const server = await started();
     const report = await doctor(server.url, [], { program });
     expect(report.said("permissions")).toBe("this user may do all that @kit/core needs");

@@ -8,7 +8,7 @@ import { createLock } from "../src/index.js";
 import { user } from "./acl.js";
 import { benchOf, enqueue } from "./harness.js";
 
-/** That `acl.txt` is what the lock needs, no more; what it forbids; and that the README shows it. */
+/** That the descriptor grants what the lock needs, no more; what it forbids; and that the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a lock on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode });

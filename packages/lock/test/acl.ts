@@ -1,4 +1,5 @@
 import { type AclUser, aclUser } from "@tooling/vitest/helpers";
+import { descriptor } from "../src/descriptor/index.js";
 
-/** The user of a lock, as `acl.txt` has it. */
-export const user: AclUser = aclUser(new URL("../acl.txt", import.meta.url));
+/** The user of a lock. */
+export const user: AclUser = aclUser(descriptor);

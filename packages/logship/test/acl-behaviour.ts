@@ -9,7 +9,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { countWords, fixtureOf, logLines, name, textOf, writeLog } from "./harness.js";
 
-/** That `acl.txt` is what this package needs, no more; what it forbids; and that the README shows it. */
+/** That the descriptor grants what this package needs, no more; what it forbids; and that the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of logship on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys: ["*"] });

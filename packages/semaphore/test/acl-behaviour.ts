@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { benchOf, enqueue, name, take } from "./harness.js";
 
-/** That `acl.txt` is what a semaphore needs, no more; what it forbids; and that the README shows it. */
+/** That the descriptor grants what a semaphore needs, no more; what it forbids; and that the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a semaphore on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode });

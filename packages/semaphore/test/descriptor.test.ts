@@ -2,6 +2,5 @@ import { useRedis } from "@kit/testing";
 import { describeDescriptor } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
-import { user } from "./acl.js";
 
-describeDescriptor(descriptor, user, useRedis(vitest));
+describeDescriptor(descriptor, useRedis(vitest));

@@ -1,4 +1,5 @@
 import { type AclUser, aclUser } from "@tooling/vitest/helpers";
+import { descriptor } from "../src/descriptor/index.js";
 
-/** The user of this package, as `acl.txt` has it. */
-export const user: AclUser = aclUser(new URL("../acl.txt", import.meta.url));
+/** The user of this package. */
+export const user: AclUser = aclUser(descriptor);

@@ -10,7 +10,33 @@ export interface Login {
 
 type Mode = "single" | "sentinel" | "cluster";
 
-/** What a user of a package may do, as the package's `acl.txt` has it. */
+type Form = readonly [command: string, ...args: (string | number)[]];
+
+/** What is looked at of a package's descriptor. */
+interface Descriptor {
+  readonly name: string;
+  readonly permissions: {
+    readonly channels?: readonly string[];
+    readonly tried: (key: string) => readonly Form[];
+    readonly asked?: (key: string) => readonly Form[];
+  };
+}
+
+/** What core runs for every package, for one that uses channels, and on a Cluster. */
+const always = ["client|setname", "eval", "evalsha", "info", "time", "type"];
+const forChannels = ["ping", "publish", "subscribe", "unsubscribe"];
+const onCluster = ["+cluster|info", "+cluster|slots"];
+
+/** Commands that an ACL names with their first argument. */
+const containers = new Set(["CLIENT", "CLUSTER", "CONFIG", "FUNCTION", "OBJECT", "SCRIPT", "XGROUP", "XINFO"]);
+
+/** The commands of a descriptor's list, as grants name them. */
+export const commandsOf = ({ tried, asked }: Descriptor["permissions"]): readonly string[] =>
+  [...tried("k"), ...(asked?.("k") ?? [])].map(([command, first]) =>
+    (containers.has(command) ? `${command}|${String(first)}` : command).toLowerCase(),
+  );
+
+/** The user that a package's descriptor describes. */
 export interface AclUser {
   readonly login: Login;
   grants(mode: Mode): readonly string[];
@@ -26,14 +52,15 @@ const root: Login = { username: "root", password: "root-password" };
 /** What MIGRATE needs to log in where {@link guardUsers} is at work. */
 export const migrateLogin: readonly string[] = ["AUTH2", root.username, root.password];
 
-export const aclUser = (file: URL): AclUser => {
-  const grants = (mode: Mode): readonly string[] => {
-    const lines = readFileSync(file, "utf8")
-      .split("\n")
-      .filter((line) => line !== "" && !line.startsWith("#"));
-    const [always = "", cluster = ""] = lines;
-    return (mode === "cluster" ? `${always} ${cluster}` : always).split(" ");
-  };
+export const aclUser = ({ name, permissions }: Descriptor): AclUser => {
+  const { channels = [] } = permissions;
+  const commands = [...always, ...(channels.length === 0 ? [] : forChannels), ...commandsOf(permissions)];
+  const grants = (mode: Mode): readonly string[] => [
+    `~kit:${name}:*`,
+    ...channels.map((channel) => `&kit:${channel}`),
+    ...commands.toSorted().map((command) => `+${command}`),
+    ...(mode === "cluster" ? onCluster : []),
+  ];
   const rulesOf = (mode: Mode, prefix: string): readonly string[] => [
     "reset",
     "on",

@@ -4,7 +4,7 @@ import type { Server } from "../server.js";
 import { type Check, ok, problem, warning } from "./check.js";
 
 /** What every package runs besides the commands on its keys. */
-const ofCore: readonly CommandForm[] = [["PING"], ["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
+const ofCore: readonly CommandForm[] = [["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
 
 const isRefused = (error: unknown): boolean =>
   error instanceof Refused || (error instanceof Error && isRefusal(error.message));
@@ -84,21 +84,26 @@ export const permissions: Check = {
   id: "permissions",
   async look(server): Promise<readonly Finding[]> {
     const { prefix, packages } = server;
-    const channel = `${prefix}:inbox:kit-doctor-${newToken()}`;
-    const fix = `Give the user the line of the packages' README: ~${prefix}:* &${prefix}:inbox:* and the commands; do not rename commands.`;
+    const fix = `Give the user the line of the packages' README: keys, channels and commands; do not rename commands.`;
     const found: Finding[] = [];
     const core = await refusedOf(server, ofCore);
     if (core.length > 0) found.push(problem(`this user may not run ${core.join(", ")}: nothing of kit can work`, fix));
     const verdicts: Verdict[] = [];
     for (const one of packages) verdicts.push({ of: one, missing: await missingOf(server, one) });
     found.push(...packageFindings(prefix, fix, verdicts));
-    const meant = verdicts.filter(({ missing }) => missing).map(({ of }) => of.name);
-    const pushes = [
-      ...(await refusedOf(server, [["PUBLISH", channel, ""]])),
-      ...((await maySubscribe(server, channel)) ? [] : ["SUBSCRIBE"]),
-    ];
-    if (pushes.length > 0)
-      found.push(warning(`this user may not run ${pushes.join(", ")} on ${prefix}:inbox:*: whoever waits polls`, fix));
+    const usable = verdicts.filter(({ missing }) => missing).map(({ of }) => of);
+    const meant = usable.map(({ name }) => name);
+    for (const channel of new Set(usable.flatMap(({ permissions: { channels = [] } }) => channels))) {
+      const name = `${prefix}:${channel.replace("*", `kit-doctor-${newToken()}`)}`;
+      const pushes = [
+        ...(await refusedOf(server, [["PING"], ["PUBLISH", name, ""]])),
+        ...((await maySubscribe(server, name)) ? [] : ["SUBSCRIBE"]),
+      ];
+      if (pushes.length > 0)
+        found.push(
+          warning(`this user may not run ${pushes.join(", ")} on ${prefix}:${channel}: waiting calls poll`, fix),
+        );
+    }
     const helpful = await refusedOf(server, [
       ["INFO", "server"],
       ["TYPE", `${prefix}:${meant[0] ?? "lock"}:{kit-doctor}:key`],

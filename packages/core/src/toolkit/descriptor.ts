@@ -21,10 +21,17 @@ export interface PackageDescriptor {
 export type CommandForm = readonly [command: string, ...args: (string | number)[]];
 
 /**
- * The commands that the package's least-privilege ACL user needs, beyond those that core runs for every package.
- * Together they are the package's `acl.txt`.
+ * What the package's least-privilege ACL user may do, beyond what core needs for every package. The tests make that user
+ * from this list, and the README shows it.
  */
 export interface Permissions {
+  /**
+   * The channels that the package publishes and subscribes to, without the prefix: `inbox:*` where it waits for pushes.
+   * With any it also needs PING, PUBLISH, SUBSCRIBE and UNSUBSCRIBE.
+   *
+   * @default none
+   */
+  readonly channels?: readonly string[];
   /**
    * `kit doctor` runs these to see whether the server permits them. `key` exists nowhere, is the package's own, and has
    * a hash tag. Each form must change nothing: read, remove, or write only to what exists (`XX`).

@@ -7,6 +7,7 @@ export const descriptor: PackageDescriptor = {
   name: "geoip",
   things: "IP databases",
   permissions: {
+    channels: ["inbox:*", "geoip:*"],
     tried: (key) => [
       ["EXISTS", key],
       ["HGET", key, "f"],
@@ -16,10 +17,7 @@ export const descriptor: PackageDescriptor = {
       ["PTTL", key],
       ["UNLINK", key],
     ],
-    asked: (key) => [
-      ["HSET", key, "f", ""],
-      ["UNSUBSCRIBE", key],
-    ],
+    asked: (key) => [["HSET", key, "f", ""]],
   },
   endlessKeys: [
     { key: /^\{[^{}]*\}:(?:current|version:[0-9a-f]+)$/s },

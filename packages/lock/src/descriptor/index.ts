@@ -6,6 +6,7 @@ export const descriptor: PackageDescriptor = {
   name: "lock",
   things: "locks",
   permissions: {
+    channels: ["inbox:*"],
     tried: (key) => [
       ["DEL", key],
       ["EXISTS", key],

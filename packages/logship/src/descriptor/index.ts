@@ -7,6 +7,7 @@ export const descriptor: PackageDescriptor = {
   name: "logship",
   things: "log jobs and channels",
   permissions: {
+    channels: ["inbox:*", "logship:*"],
     tried: (key) => [
       ["GET", key],
       ["HDEL", key, "f"],
@@ -32,7 +33,6 @@ export const descriptor: PackageDescriptor = {
       ["HSET", key, "f", ""],
       ["HSETNX", key, "f", ""],
       ["SADD", key, "m"],
-      ["UNSUBSCRIBE", key],
       ["ZINCRBY", key, 0, "m"],
     ],
   },

@@ -7,6 +7,7 @@ export const descriptor: PackageDescriptor = {
   name: "queue",
   things: "queues",
   permissions: {
+    channels: ["inbox:*"],
     tried: (key) => [
       // The key does not exist: this gives up after a thousandth of a second.
       ["BZPOPMIN", key, 0.001],

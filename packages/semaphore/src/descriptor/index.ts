@@ -6,6 +6,7 @@ export const descriptor: PackageDescriptor = {
   name: "semaphore",
   things: "semaphores",
   permissions: {
+    channels: ["inbox:*"],
     tried: (key) => [
       ["EXISTS", key],
       ["HDEL", key, "f"],

@@ -10,6 +10,7 @@ export const descriptor: PackageDescriptor = {
   things: "statistics",
   permissions: {
     tried: (key) => [
+      ["PING"],
       ["GET", key],
       ["HDEL", key, "f"],
       ["HGET", key, "f"],
