@@ -7,6 +7,13 @@ export default {
     buyers: "src/buyers.ts",
     recount: "src/recount.ts",
     visitors: "src/visitors.ts",
+    holder: "src/holder.ts",
+    ...Object.fromEntries(
+      ["consumer", "partners", "sellers", "shipper", "traffic", "wire", "worker"].map((name) => [
+        name,
+        `src/crew/${name}.ts`,
+      ]),
+    ),
   }),
   // The ports of the textbook algorithms are TypeScript source, so they are bundled; everything else is imported.
   noExternal: ["@tooling/classic"],

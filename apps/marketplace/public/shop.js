@@ -1,9 +1,182 @@
-// Two comforts: updates can be paused, and a form that takes a moment says so. Without this file the shop works the same.
+// Comforts: names complete while they are typed, messages are sent without a new page, charts are zoomed by dragging,
+// updates can be paused, and a form that takes a moment says so. Without this file the shop works the same.
 (() => {
+  const make = (tag, props = {}, ...children) => {
+    const element = Object.assign(document.createElement(tag), props);
+    element.append(...children);
+    return element;
+  };
+
+  // --- names complete while they are typed (the combobox pattern of ARIA) ---
+
+  for (const input of document.querySelectorAll("[data-suggest]")) {
+    const list = make("ul", { id: `${input.id}-list`, className: "suggestions", hidden: true });
+    list.setAttribute("role", "listbox");
+    list.setAttribute("aria-label", "Suggestions");
+    input.parentElement.append(list);
+    for (const [name, value] of Object.entries({
+      role: "combobox",
+      "aria-autocomplete": "list",
+      "aria-expanded": "false",
+      "aria-controls": list.id,
+    }))
+      input.setAttribute(name, value);
+    let asked = new AbortController();
+    let chosen = -1;
+    const options = () => [...list.children];
+    const choose = (next) => {
+      chosen = next;
+      options().forEach((option, at) => option.setAttribute("aria-selected", String(at === next)));
+      if (next < 0) input.removeAttribute("aria-activedescendant");
+      else {
+        input.setAttribute("aria-activedescendant", options()[next].id);
+        options()[next].scrollIntoView({ block: "nearest" });
+      }
+    };
+    const close = () => {
+      asked.abort();
+      list.hidden = true;
+      input.setAttribute("aria-expanded", "false");
+      choose(-1);
+    };
+    const take = (option) => {
+      if (option.dataset.href) location.assign(option.dataset.href);
+      else {
+        input.value = option.dataset.text;
+        close();
+      }
+    };
+    const show = (hits) => {
+      list.replaceChildren(
+        ...hits.map(({ text, ranges, kind, href = "" }, at) => {
+          const name = make("bdi");
+          let from = 0;
+          for (const [start, end] of ranges) {
+            name.append(text.slice(from, start), make("mark", { textContent: text.slice(start, end) }));
+            from = end;
+          }
+          name.append(text.slice(from));
+          const option = make(
+            "li",
+            { id: `${list.id}-${at}` },
+            name,
+            make("span", { className: "kind", textContent: kind }),
+          );
+          Object.assign(option.dataset, { href, text });
+          option.setAttribute("role", "option");
+          return option;
+        }),
+      );
+      choose(-1);
+      list.hidden = hits.length === 0;
+      input.setAttribute("aria-expanded", String(hits.length > 0));
+    };
+    input.addEventListener("input", async () => {
+      // The latest key wins: what was asked before is not wanted any more.
+      asked.abort();
+      const mine = (asked = new AbortController());
+      if (input.value.trim() === "") return close();
+      try {
+        const answer = await fetch(`${input.dataset.suggest}?q=${encodeURIComponent(input.value)}`, {
+          signal: mine.signal,
+        });
+        if (answer.ok && mine === asked) show(await answer.json());
+      } catch {
+        // Overtaken, or the shop is away: the form still works.
+      }
+    });
+    input.addEventListener("keydown", (event) => {
+      const last = options().length - 1;
+      if (event.key === "Escape" && !list.hidden) {
+        event.preventDefault();
+        close();
+      } else if (list.hidden || last < 0) return;
+      else if (event.key === "ArrowDown") choose(chosen >= last ? 0 : chosen + 1);
+      else if (event.key === "ArrowUp") choose(chosen <= 0 ? last : chosen - 1);
+      else if (event.key === "Enter" && chosen >= 0) take(options()[chosen]);
+      else return;
+      event.preventDefault();
+    });
+    // Before the field loses the focus, which closes the list.
+    list.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      const option = event.target.closest("[role=option]");
+      if (option) take(option);
+    });
+    input.addEventListener("blur", close);
+  }
+
+  // --- a message is sent without a new page ---
+
+  const chat = document.querySelector("#chat");
+  const toEnd = () => {
+    if (chat) chat.scrollTop = chat.scrollHeight;
+  };
+  toEnd();
+  if (chat) new MutationObserver(toEnd).observe(chat, { childList: true });
+  for (const form of document.querySelectorAll("form[data-say]"))
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+      const body = new URLSearchParams(new FormData(form));
+      const field = form.elements.text;
+      try {
+        const answer = await fetch(form.action, { method: "POST", body, headers: { accept: "application/json" } });
+        if (!answer.ok) throw new Error();
+        field.value = "";
+        field.setCustomValidity("");
+        // Another message; the same one sent twice would be one.
+        form.elements.id.value = crypto.randomUUID();
+      } catch {
+        // With the same id: should it have arrived after all, sending it again changes nothing.
+        field.setCustomValidity("That was not sent. Try again.");
+        field.reportValidity();
+      }
+    });
+  document.addEventListener("input", (event) => event.target.setCustomValidity?.(""));
+
+  // --- a chart is zoomed by dragging over it ---
+
+  for (const svg of document.querySelectorAll("[data-zoom]")) {
+    const mark = svg.querySelector(".selection");
+    const [from, to] = [Number(svg.dataset.from), Number(svg.dataset.to)];
+    const shareOf = ({ clientX }) => {
+      const { left, width } = svg.getBoundingClientRect();
+      return Math.min(1, Math.max(0, (clientX - left) / width));
+    };
+    let start;
+    svg.addEventListener("pointerdown", (event) => {
+      start = shareOf(event);
+      svg.setPointerCapture(event.pointerId);
+    });
+    svg.addEventListener("pointermove", (event) => {
+      if (start === undefined) return;
+      const [left, right] = [start, shareOf(event)].sort((a, b) => a - b);
+      mark.setAttribute("x", String(left * 1_000));
+      mark.setAttribute("width", String((right - left) * 1_000));
+    });
+    svg.addEventListener("pointerup", (event) => {
+      const [left, right] = [start ?? 0, shareOf(event)].sort((a, b) => a - b);
+      start = undefined;
+      if (right - left < 0.01) return mark.setAttribute("width", "0");
+      const at = (share) => Math.round(from + share * (to - from));
+      location.assign(`/stats?from=${at(left)}&to=${at(right)}`);
+    });
+    svg.addEventListener("pointercancel", () => {
+      start = undefined;
+      mark.setAttribute("width", "0");
+    });
+  }
+
+  // --- what moves can be paused; a page that hears nothing says so ---
+
   const pause = document.querySelector("[data-pause]");
+  const offline = document.querySelector("[data-offline]");
+  const status = document.querySelector("[data-status]");
   if (pause) {
     let paused = false;
     let missed;
+    let heardAt = performance.now();
     pause.hidden = false;
     pause.addEventListener("click", () => {
       paused = !paused;
@@ -14,12 +187,42 @@
       missed = undefined;
     });
     document.addEventListener("htmx:sse:before:message", (event) => {
+      heardAt = performance.now();
       if (!paused) return;
       missed = event.detail.connection;
       event.preventDefault();
     });
+    // One line for those who listen to the page, at most every five seconds; panels are silent.
+    let said = "";
+    setInterval(() => {
+      const money = document.querySelector("#bar-money")?.textContent.replace(/\s+/g, " ").trim() ?? "";
+      const isBad = document.querySelector(".bar .mark.bad") !== null;
+      const now = isBad ? money : "";
+      if (now !== said) status.textContent = said = now;
+      // The books change with every sale; where nothing is heard for long, nothing is known.
+      if (!offline) return;
+      const silent = Math.round((performance.now() - heardAt) / 1_000);
+      offline.hidden = navigator.onLine !== false && !(isAway && silent > 3);
+      offline.textContent = `The shop does not answer. What you see is unknown since ${silent} s.`;
+    }, 5_000);
+    let isAway = false;
+    const gone = () => {
+      isAway = true;
+      offline.textContent = "The shop does not answer. It is tried again every second.";
+      offline.hidden = false;
+    };
+    document.addEventListener("htmx:sse:error", gone);
+    document.addEventListener("htmx:sse:close", gone);
+    document.addEventListener("htmx:sse:after:message", () => {
+      isAway = false;
+      if (offline) offline.hidden = true;
+    });
   }
+
+  // --- forms ---
+
   document.addEventListener("submit", (event) => {
+    if (event.defaultPrevented || event.target.method === "get") return;
     // After this turn, so that the pressed button still says which it was.
     setTimeout(() => {
       for (const button of event.target.querySelectorAll("button")) button.disabled = true;
@@ -34,4 +237,16 @@
       button.classList.remove("busy");
     }
   });
+
+  const drawer = document.querySelector(".drawer");
+  if (drawer) {
+    document.addEventListener("click", (event) => {
+      if (!drawer.contains(event.target)) drawer.open = false;
+    });
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !drawer.open) return;
+      drawer.open = false;
+      drawer.querySelector("summary").focus();
+    });
+  }
 })();

@@ -1,33 +1,30 @@
-// The web of the shop: what may come in, and which page answers.
-import { KitError } from "@kit/core";
+// The web of the shop: what every request passes, and which part of it answers.
 import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
-import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import { HTTPException } from "hono/http-exception";
 import { asset } from "./assets.js";
-import { type BenchRow, benchSessions } from "./bench.js";
-import { isId } from "./keys.js";
-import type { Busy, Item, User, Way } from "./market.js";
-import { money, parsePence, parsePrice } from "./money.js";
-import { benchPage } from "./pages/bench.js";
-import { itemPage } from "./pages/item.js";
-import { type Frame, layout, type Notice, type Page, plainPage } from "./pages/layout.js";
-import { marketPage } from "./pages/market.js";
-import { mePage, personasPage } from "./pages/people.js";
-import { racePage } from "./pages/race.js";
+import { isId, lockName } from "./keys.js";
+import { watch, type Watch } from "./live.js";
+import { chatLines } from "./pages/chat.js";
+import { faultParts } from "./pages/faults.js";
+import { lockPanel, staleNote } from "./pages/live.js";
+import { logsParts } from "./pages/logs.js";
+import { mailList } from "./pages/mail.js";
+import { soldTicker } from "./pages/market.js";
+import { opsParts } from "./pages/ops.js";
+import { waterfall } from "./pages/order.js";
 import { picture } from "./pictures.js";
 import { RaceQueueFullError } from "./race.js";
-import { isRaceWay } from "./race-ways.js";
-import type { BuyOutcome, ListOutcome } from "./scripts/index.js";
-import { personas } from "./seed/personas.js";
-import { categories } from "./seed/titles.js";
-import { isOwnForm, newId, type Session } from "./sessions.js";
-import type { Shop } from "./shop.js";
+import { behindRoutes, lookAtLogs, lookAtMail, lookAtOps } from "./routes/behind.js";
+import { marketRoutes } from "./routes/market.js";
+import { lookAtChat, namesOf, ownOrder, peopleRoutes } from "./routes/people.js";
+import { tryRoutes } from "./routes/tries.js";
+import { orderChat, pairChat } from "./tools.js";
+import { isAway, isSameOrigin, problem, problems, Web, type WebOptions } from "./web.js";
 
 const bodyBytes = 64 * 1024;
-const perPage = 24;
-const cookieName = "sid";
-const mostPages = 10_000;
+const slowTicks = 4;
+const tickerLength = 6;
 
 const policy = [
   "default-src 'none'",
@@ -41,31 +38,42 @@ const policy = [
   "report-uri /csp-report",
 ].join("; ");
 
-interface Visitor {
-  readonly session: Session | null;
-  readonly user: User | null;
-}
+/** `/item/i5/buy` → `/item/:id/buy`: routes are few, and stay so whatever is asked for. */
+const routeOf = (path: string, status: number): string => {
+  if (status === 404) return "none";
+  return path.replace(/^\/(item|order|race|seller|docs|messages\/with)\/[^/]+/, "/$1/:id");
+};
 
-type Form = Readonly<Record<string, string>>;
+const isMeasured = (path: string): boolean => !/^\/(live|assets|pictures)(\/|$)/.test(path);
 
-export interface AppOptions {
-  readonly shop: Shop;
-  /** Where the shop is reached, for the buyers of a race. */
-  readonly origin: () => string;
-  /** Faults that are nobody's input: for the operator, never for the visitor. */
-  readonly onFault: (error: unknown) => void;
-}
-
-export const createApp = ({ shop, origin, onFault }: AppOptions): Hono => {
-  const { market, sessions, races, live, auditor, isGuestServer } = shop;
+export const createApp = (options: WebOptions): Hono => {
+  const { shop, accessLog, onFault, faults } = options;
+  const { live, auditor } = shop;
+  const web = new Web(options);
   const kinds = new Map(shop.world.items.map(({ id, category }) => [id, category]));
-  const users = new Set(shop.world.users.map(({ id }) => id));
+  const nameOf = namesOf(web);
   const cspReports: string[] = [];
-  let benchRows: BenchRow[] | null = null;
-  let isBenchRunning = false;
   const app = new Hono();
 
   // --- what every request passes ---
+
+  app.use(async (c, next) => {
+    const startedAt = performance.now();
+    await next();
+    const { path, method } = c.req;
+    const { status } = c.res;
+    if (isMeasured(path))
+      shop.stats.requests.observe({ route: routeOf(path, status) }, performance.now() - startedAt, {
+        subject: `${method} ${path}`.slice(0, 80),
+      });
+    accessLog.write({
+      address: accessLog.addressOf(c.req.header("x-bazaar-visitor")),
+      at: Date.now(),
+      ...{ method, path: path.slice(0, 500), status },
+      bytes: Number(c.res.headers.get("content-length") ?? 0),
+      agent: (c.req.header("user-agent") ?? "-").slice(0, 120),
+    });
+  });
 
   app.use(async (c, next) => {
     await next();
@@ -74,6 +82,7 @@ export const createApp = ({ shop, origin, onFault }: AppOptions): Hono => {
     c.header("Referrer-Policy", "same-origin");
     c.header("Cross-Origin-Opener-Policy", "same-origin");
     c.header("Cross-Origin-Resource-Policy", "same-origin");
+    c.header("Permissions-Policy", "camera=(), geolocation=(), microphone=()");
     if (!c.res.headers.has("Cache-Control")) c.header("Cache-Control", "no-store");
   });
 
@@ -105,264 +114,120 @@ export const createApp = ({ shop, origin, onFault }: AppOptions): Hono => {
       c.header("Retry-After", "2");
       return problem(c, 503, ...problems[503]);
     }
-    onFault(error);
+    // The visitor went away while the answer was being made.
+    if (!c.req.raw.signal.aborted) onFault(error);
     return problem(c, 500, ...problems[500]);
   });
 
   app.notFound((c) => problem(c, 404, ...problems[404]));
 
-  // --- who is it ---
+  // --- the pages ---
 
-  const visit = async (c: Context, item?: string): Promise<Visitor> => {
-    const id = getCookie(c, cookieName);
-    const session = id !== undefined && isSessionId(id) ? await sessions.visit(id, item) : null;
-    return { session, user: session?.user ? await market.user(session.user) : null };
+  marketRoutes(app, web);
+  peopleRoutes(app, web);
+  behindRoutes(app, web);
+  tryRoutes(app, web);
+
+  // --- what pages show live ---
+
+  const lockWatch = (item: string, shown: number): Watch =>
+    watch({
+      key: `item ${item}`,
+      everyTicks: 1,
+      look: async () => {
+        const [lock, revision] = await Promise.all([
+          shop.lock.inspect(lockName("main", item)).catch(() => null),
+          shop.market.revision(item).catch(() => null),
+        ]);
+        return { lock, revision };
+      },
+      parts: ({ lock, revision }) => [
+        ["lock", lockPanel(lock)],
+        ["stale", staleNote(revision !== null && revision !== shown)],
+      ],
+    });
+
+  const orderWatch = async (c: Context, id: string): Promise<Watch> => {
+    const persona = await web.persona(c);
+    if (!persona) throw new HTTPException(401);
+    const me = persona.user.id;
+    await ownOrder(web, id, me);
+    return watch({
+      key: `order ${id} ${me}`,
+      everyTicks: 1,
+      look: async () => {
+        const [order, steps, view] = await Promise.all([
+          shop.orders.order(id),
+          shop.orders.steps(id),
+          lookAtChat(web, orderChat(id), me, nameOf),
+        ]);
+        return { order, steps, view };
+      },
+      parts: ({ order, steps, view }) => [
+        ...(order ? [["jobs", waterfall(order, steps, Date.now())] as const] : []),
+        ["chat", chatLines(view)] as const,
+      ],
+    });
   };
 
-  /** A visitor whose page has forms: somebody new gets a short session that carries their token. */
-  const visitWithForms = async (c: Context, item?: string): Promise<Visitor & { session: Session }> => {
-    const visitor = await visit(c, item);
-    if (visitor.session) return { ...visitor, session: visitor.session };
-    const session = await sessions.open();
-    remember(c, session);
-    return { session, user: null };
+  const chatWatch = async (c: Context, other: string): Promise<Watch> => {
+    const persona = await web.persona(c);
+    if (!persona) throw new HTTPException(401);
+    const me = persona.user.id;
+    return watch({
+      key: `chat ${me} ${other}`,
+      everyTicks: 1,
+      look: () => lookAtChat(web, pairChat(me, other), me, nameOf),
+      parts: (view) => [["chat", chatLines(view)]],
+    });
   };
 
-  /** The fields of a form that this very session was given. */
-  const ownForm = async (c: Context, session: Session | null): Promise<Form> => {
-    const form = await formOf(c);
-    if (!session || !isOwnForm(session, form["csrf"])) throw new HTTPException(403);
-    return form;
+  const boards: Readonly<Record<string, Watch>> = {
+    market: watch({
+      key: "market",
+      everyTicks: slowTicks,
+      look: () => shop.orders.newest(tickerLength),
+      parts: (sold) => [["ticker", soldTicker(sold)]],
+    }),
+    ops: watch({ key: "ops", everyTicks: 2, look: () => lookAtOps(web), parts: opsParts }),
+    logs: watch({ key: "logs", everyTicks: slowTicks, look: () => lookAtLogs(web), parts: logsParts }),
+    mail: watch({
+      key: "mail",
+      everyTicks: slowTicks,
+      look: () => lookAtMail(web),
+      parts: (mails) => [["mails", mailList(mails)]],
+    }),
+    faults: watch({
+      key: "faults",
+      everyTicks: slowTicks,
+      look: () => Promise.resolve(faults.list()),
+      parts: faultParts,
+    }),
   };
 
-  const signedIn = async (c: Context): Promise<{ session: Session; user: User; form: Form }> => {
-    const { session, user } = await visit(c);
-    if (!session || !user) throw new HTTPException(401);
-    return { session, user, form: await ownForm(c, session) };
-  };
-
-  const show = async (c: Context, { session, user }: Visitor, page: Page): Promise<Response> => {
-    const frame: Frame = {
-      user,
-      csrf: session?.csrf ?? "",
-      notice: noticeOf(session?.notice),
-      audit: await auditor.look(),
-      isGuestServer,
-    };
-    return c.html(layout(frame, page));
-  };
-
-  const tell = async (session: Session, tone: Notice["tone"], text: string): Promise<void> =>
-    await sessions.tell(session, JSON.stringify({ tone, text } satisfies Notice));
-
-  // --- the market ---
-
-  app.get("/", async (c) => {
-    const category = c.req.query("category") ?? null;
-    if (category !== null && !categories.some(({ id }) => id === category)) throw new HTTPException(404);
-    const page = pageOf(c.req.query("page"));
-    const [visitor, { total, items }] = await Promise.all([
-      visit(c),
-      market.page(category, (page - 1) * perPage, perPage),
-    ]);
-    const pages = Math.max(1, Math.ceil(total / perPage));
-    if (page > pages) throw new HTTPException(404);
-    const locks = new Map(await Promise.all(items.map(async ({ id }) => [id, await live.lockState(id)] as const)));
-    const view = { category, page, pages, total, items, locks };
-    return await show(c, visitor, { title: "Market", path: "/", body: marketPage(view) });
-  });
-
-  const itemOr404 = async (c: Context): Promise<Item> => {
-    const id = c.req.param("id");
-    const item = isId(id) ? await market.item(id) : null;
-    if (!item) throw new HTTPException(404);
-    return item;
-  };
-
-  app.get("/item/:id", async (c) => {
-    const item = await itemOr404(c);
-    const [visitor, lock] = await Promise.all([visit(c, item.id), live.lockState(item.id)]);
-    const { session, user } = visitor;
-    const owner = item.listing?.seller ?? null;
-    const isOwner = user !== null && (owner === user.id || (owner === null && (await market.owns(user.id, item.id))));
-    const view = {
-      item,
-      seller: owner === null ? null : await market.user(owner),
-      user,
-      isOwner,
-      views: session?.views ?? (await market.views(item.id)),
-      lock,
-      csrf: session?.csrf ?? "",
-      request: newId(),
-    };
-    const watch = { item: item.id, revision: item.revision };
-    return await show(c, visitor, { title: item.title, path: `/item/${item.id}`, watch, body: itemPage(view) });
-  });
-
-  app.post("/item/:id/buy", async (c) => {
-    const { session, user, form } = await signedIn(c);
-    const item = await itemOr404(c);
-    const [way, price, revision, request] = [wayOf(form), parsePence(form["price"]), revisionOf(form), form["request"]];
-    if (!way || price === null || revision === null || !isId(request)) throw new HTTPException(400);
-    const outcome = await market.buy(way, { item: item.id, buyer: user.id, price, revision, request }, user.name);
-    if (wantsJson(c)) return c.json({ outcome }, outcome.kind === "sold" ? 200 : 409);
-    await tell(session, outcome.kind === "sold" ? "good" : "bad", buyWords(outcome, item.title, price));
-    return c.redirect(`/item/${item.id}`, 303);
-  });
-
-  app.post("/item/:id/list", async (c) => {
-    const { session, user, form } = await signedIn(c);
-    const item = await itemOr404(c);
-    const [way, revision, request] = [wayOf(form), revisionOf(form), form["request"]];
-    if (!way || revision === null || !isId(request)) throw new HTTPException(400);
-    const price = parsePrice(form["pounds"] ?? "");
-    if (price === null) {
-      if (wantsJson(c)) return c.json({ outcome: { kind: "bad-price" } }, 400);
-      await tell(
-        session,
-        "bad",
-        "That is no price. Give pounds and pence between £0.01 and £1,000,000, such as 24.50.",
-      );
-      return c.redirect(`/item/${item.id}`, 303);
+  app.get("/live", async (c) => {
+    const { item, revision = "0", order, with: other, on } = c.req.query();
+    const watches: Watch[] = [];
+    if (item !== undefined) {
+      if (!kinds.has(item)) throw new HTTPException(404);
+      watches.push(lockWatch(item, Number(revision)));
     }
-    const outcome = await market.list(way, { item: item.id, seller: user.id, price, revision, request }, user.name);
-    const good = outcome.kind === "listed" || outcome.kind === "repriced";
-    if (wantsJson(c)) return c.json({ outcome }, good ? 200 : outcome.kind === "not-yours" ? 403 : 409);
-    await tell(session, good ? "good" : "bad", listWords(outcome, item.title));
-    return c.redirect(`/item/${item.id}`, 303);
-  });
-
-  app.post("/item/:id/hold", async (c) => {
-    const { session, user } = await signedIn(c);
-    const item = await itemOr404(c);
-    const held = await shop.hold(item.id, user.id, user.name);
-    const text = held
-      ? "The lock is yours for eight seconds. Others wait in line."
-      : "You hold one already, or the line is too long just now.";
-    await tell(session, held ? "good" : "bad", text);
-    return c.redirect(`/item/${item.id}`, 303);
-  });
-
-  // --- people ---
-
-  app.get("/personas", async (c) => {
-    const visitor = await visitWithForms(c);
-    const list = await Promise.all(
-      personas(shop.world).map(async ({ id, role }) => {
-        const user = await market.user(id);
-        return user && { ...user, role };
-      }),
-    );
-    const body = personasPage(
-      list.filter((persona) => persona !== null),
-      visitor.session.csrf,
-      visitor.user?.id ?? "",
-    );
-    return await show(c, visitor, { title: "Personas", path: "/personas", body });
-  });
-
-  app.post("/login", async (c) => {
-    const { session } = await visit(c);
-    const form = await ownForm(c, session);
-    const user = form["user"] ?? "";
-    if (!users.has(user)) throw new HTTPException(400);
-    // A new id with every change of persona: one that was planted before is worth nothing afterwards.
-    if (session) await sessions.close(session);
-    remember(c, await sessions.open(user));
-    return c.redirect("/", 303);
-  });
-
-  app.post("/logout", async (c) => {
-    const { session } = await visit(c);
-    await ownForm(c, session);
-    if (session) await sessions.close(session);
-    deleteCookie(c, cookieName, { path: "/" });
-    return c.redirect("/", 303);
-  });
-
-  app.get("/me", async (c) => {
-    const visitor = await visit(c);
-    const { session, user } = visitor;
-    if (!session || !user) return c.redirect("/personas", 303);
-    const [inventory, recent] = await Promise.all([market.inventory(user.id), market.items(session.recent)]);
-    return await show(c, visitor, { title: user.name, path: "/me", body: mePage({ user, inventory, recent }) });
-  });
-
-  // --- races ---
-
-  app.get("/race", async (c) => {
-    const way = c.req.query("way") ?? "none";
-    if (!isRaceWay(way)) throw new HTTPException(404);
-    const visitor = await visitWithForms(c);
-    const body = racePage({ way, result: null, csrf: visitor.session.csrf, isGuestServer });
-    return await show(c, visitor, { title: "Race", path: "/race", body });
-  });
-
-  app.post("/race", async (c) => {
-    const { session } = await visit(c);
-    const { way } = await ownForm(c, session);
-    if (!isRaceWay(way)) throw new HTTPException(400);
-    if (isGuestServer) throw new HTTPException(403);
-    const { id } = await races.run(way, origin());
-    return c.redirect(`/race/${id}#result`, 303);
-  });
-
-  app.get("/race/:id", async (c) => {
-    const id = c.req.param("id");
-    const result = isId(id) ? await races.result(id) : null;
-    if (!result) throw new HTTPException(404);
-    if (wantsJson(c)) return c.json(result);
-    const visitor = await visitWithForms(c);
-    const body = racePage({ way: result.way, result, csrf: visitor.session.csrf, isGuestServer });
-    return await show(c, visitor, { title: "Race", path: "/race", body });
-  });
-
-  // One of the buyers. Their sessions are those of the race's own market.
-  app.post("/race/:id/buy", async (c) => {
-    const race = races.running(c.req.param("id"));
-    if (!race) throw new HTTPException(404);
-    const id = getCookie(c, cookieName);
-    const session = id !== undefined && isSessionId(id) ? await race.sessions.visit(id) : null;
-    if (!session?.user) throw new HTTPException(401);
-    const form = await ownForm(c, session);
-    const { item, request } = form;
-    const [price, revision] = [parsePence(form["price"]), revisionOf(form)];
-    if (!isId(item) || !isId(request) || price === null || revision === null) throw new HTTPException(400);
-    const outcome = await race.buy({ item, buyer: session.user, price, revision, request });
-    return c.json({ outcome }, outcome.kind === "sold" ? 200 : 409);
-  });
-
-  // --- what a page view costs ---
-
-  app.get("/sessions", async (c) => {
-    const visitor = await visitWithForms(c);
-    const body = benchPage({ rows: benchRows, csrf: visitor.session.csrf, isGuestServer });
-    return await show(c, visitor, { title: "Sessions", path: "/sessions", body });
-  });
-
-  app.post("/sessions", async (c) => {
-    const { session } = await visit(c);
-    await ownForm(c, session);
-    if (isGuestServer) throw new HTTPException(403);
-    if (isBenchRunning) throw new HTTPException(429);
-    isBenchRunning = true;
-    try {
-      benchRows = await benchSessions(shop.redis, shop.redisUrl);
-    } finally {
-      isBenchRunning = false;
+    if (order !== undefined) watches.push(await orderWatch(c, order));
+    if (other !== undefined) {
+      if (!isId(other)) throw new HTTPException(404);
+      watches.push(await chatWatch(c, other));
     }
-    return c.redirect("/sessions", 303);
-  });
-
-  // --- what a page needs besides itself ---
-
-  app.get("/live", (c) => {
-    const item = c.req.query("item") ?? null;
-    if (item !== null && !kinds.has(item)) throw new HTTPException(404);
-    const body = live.open(item, Number(c.req.query("revision") ?? "0"));
+    if (on !== undefined) {
+      const board = Object.hasOwn(boards, on) ? boards[on] : undefined;
+      if (!board) throw new HTTPException(404);
+      watches.push(board);
+    }
+    const body = live.open(watches);
     if (!body) throw new HTTPException(503);
     return c.body(body, 200, { "Content-Type": "text/event-stream; charset=utf-8" });
   });
+
+  // --- what a page needs besides itself ---
 
   app.get("/invariants", async (c) => c.json(await auditor.fresh()));
 
@@ -393,122 +258,4 @@ export const createApp = ({ shop, origin, onFault }: AppOptions): Hono => {
   app.get("/csp-report", (c) => c.json({ count: cspReports.length, reports: cspReports }));
 
   return app;
-};
-
-// --- reading what came in ---
-
-const isSessionId = (text: string): boolean => /^[\w-]{22}$/.test(text);
-
-const remember = (c: Context, session: Session): void =>
-  // No `Secure`: the shop is reached by plain HTTP on the loopback, and nowhere else.
-  setCookie(c, cookieName, session.id, { httpOnly: true, sameSite: "Lax", path: "/" });
-
-/** A browser says where a request comes from; one that says nothing is not a browser with our page open. */
-const isSameOrigin = (c: Context): boolean => {
-  const site = c.req.header("sec-fetch-site");
-  const from = c.req.header("origin");
-  const isOurs = from === new URL(c.req.url).origin;
-  return site === undefined ? isOurs : site === "same-origin" && (from === undefined || isOurs);
-};
-
-const formOf = async (c: Context): Promise<Form> => {
-  if (!c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")) throw new HTTPException(400);
-  return Object.fromEntries(new URLSearchParams(await c.req.text()));
-};
-
-const wantsJson = (c: Context): boolean => c.req.header("accept") === "application/json";
-
-const wayOf = ({ way }: Form): Way | null => (way === "lock" || way === "optimistic" ? way : null);
-
-const revisionOf = ({ revision }: Form): number | null =>
-  revision !== undefined && /^\d{1,15}$/.test(revision) ? Number(revision) : null;
-
-const pageOf = (text: string | undefined): number => {
-  if (text === undefined) return 1;
-  if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > mostPages) throw new HTTPException(404);
-  return Number(text);
-};
-
-const noticeOf = (text: string | undefined): Notice | null => (text ? (JSON.parse(text) as Notice) : null);
-
-// --- saying what happened ---
-
-const buyWords = (outcome: BuyOutcome | Busy, title: string, price: number): string => {
-  switch (outcome.kind) {
-    case "sold":
-      return outcome.repeat
-        ? `That form was sent before: ${title} is yours for ${money(outcome.price)}, once.`
-        : `Yours: ${title} for ${money(outcome.price)}${outcome.fence === "" ? "" : `, under fencing token ${outcome.fence}`}.`;
-    case "not-for-sale":
-      return "Too late: it is not for sale any more. You paid nothing.";
-    case "price-changed":
-      return `The price is ${money(outcome.price)} now, you saw ${money(price)}. You paid nothing; look again.`;
-    case "changed":
-      return "It was sold and offered anew since you looked. You paid nothing; look again.";
-    case "short":
-      return `You have ${money(outcome.funds)}, it costs ${money(price)}.`;
-    case "stale-fence":
-      return "Your lease on the item ran out and somebody came after you. You paid nothing; try again.";
-    case "own-item":
-      return "It is yours already.";
-    case "busy":
-      return "Others kept the item busy for five seconds. You paid nothing; try again.";
-  }
-};
-
-const listWords = (outcome: ListOutcome | Busy, title: string): string => {
-  switch (outcome.kind) {
-    case "listed":
-      return `${title} is on the market for ${money(outcome.price)}.`;
-    case "repriced":
-      return `${title} costs ${money(outcome.price)} now.`;
-    case "not-yours":
-      return "That is not yours to offer.";
-    case "changed":
-      return "It changed since you looked; look again.";
-    case "stale-fence":
-      return "Your lease on the item ran out and somebody came after you; try again.";
-    case "busy":
-      return "Others kept the item busy for five seconds; try again.";
-  }
-};
-
-// --- when it does not work ---
-
-type Problem = readonly [title: string, text: string];
-
-const problems: Readonly<Record<number, Problem>> & Readonly<Record<400 | 404 | 429 | 500 | 503, Problem>> = {
-  400: ["That makes no sense", "The shop could not read what was sent. Go back and try again."],
-  401: ["Who are you?", "Choose a persona first; your session may have ended."],
-  403: ["Not from here", "This form was not made for you, or it is too old. Open the page again and repeat it."],
-  404: ["Not here", "There is nothing under this address; it may have been a race that is over."],
-  421: ["Wrong door", "The shop answers on this machine only."],
-  429: ["One moment", "Several are waiting for that already. Try again in a few seconds."],
-  500: ["Something broke", "That is our fault. Nothing was sold by it."],
-  503: [
-    "Closed for a moment",
-    "The shop cannot reach its books. It opens again by itself; whatever you sent can be sent once more.",
-  ],
-};
-
-const problem = (c: Context, status: number, title: string, text: string): Response | Promise<Response> => {
-  c.status(status as 400);
-  if (wantsJson(c)) return c.json({ error: title });
-  const link = status === 401 ? { href: "/personas", name: "Choose a persona" } : { href: "/", name: "To the market" };
-  return c.html(plainPage(title, text, link));
-};
-
-const awayCodes = new Set(["KIT_UNAVAILABLE", "KIT_UNKNOWN_OUTCOME", "KIT_CLOSED", "KIT_LOCK_LOST"]);
-
-/** Redis does not answer, or not now. ioredis has no class of its own for most of it. */
-const isAway = (error: unknown): boolean => {
-  if (KitError.is(error)) return error.retryable || awayCodes.has(error.code);
-  if (!(error instanceof Error)) return false;
-  return (
-    error.name === "MaxRetriesPerRequestError" ||
-    /^(Connection is closed|Command timed out|Stream isn't writeable|LOADING|CLUSTERDOWN|MASTERDOWN)/.test(
-      error.message,
-    ) ||
-    /^(ECONN|EPIPE|ETIMEDOUT)/.test((error as NodeJS.ErrnoException).code ?? "")
-  );
 };

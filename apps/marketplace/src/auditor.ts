@@ -7,6 +7,8 @@ const freshMs = 1_000;
 export class Auditor {
   readonly #market: Market;
   readonly #users: readonly string[];
+  #heardAt = performance.now();
+  #isKnown = true;
   #seen: { readonly at: number; readonly audit: Promise<Audit | null> } | undefined;
 
   constructor(market: Market, users: readonly string[]) {
@@ -21,8 +23,21 @@ export class Auditor {
     return await this.#seen.audit;
   }
 
+  /** How long nothing has been known; 0 while the last look was answered. */
+  get silentMs(): number {
+    return this.#isKnown ? 0 : performance.now() - this.#heardAt;
+  }
+
   async fresh(): Promise<Audit> {
-    return await this.#market.audit(this.#users);
+    try {
+      const audit = await this.#market.audit(this.#users);
+      this.#isKnown = true;
+      this.#heardAt = performance.now();
+      return audit;
+    } catch (error) {
+      this.#isKnown = false;
+      throw error;
+    }
   }
 }
 

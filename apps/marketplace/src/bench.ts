@@ -5,6 +5,7 @@ import { updateToken, updateTokenPipeline } from "@tooling/classic";
 import { randomBytes } from "node:crypto";
 import { Redis } from "ioredis";
 import { marketKeys } from "./keys.js";
+import type { Place } from "./place.js";
 import { Sessions } from "./sessions.js";
 
 const rounds = 5;
@@ -20,16 +21,15 @@ export interface BenchRow {
   readonly max: number;
 }
 
-const space = keyspace("shop");
-
 const median = (sorted: readonly number[]): number => sorted[Math.floor(sorted.length / 2)] ?? 0;
 
 /** Views pages one after the other on one connection each, interleaved by rounds, so that a slow moment hits all. */
-export const benchSessions = async (redis: Connection, redisUrl: string): Promise<BenchRow[]> => {
+export const benchSessions = async (redis: Connection, { url, prefix: head }: Place): Promise<BenchRow[]> => {
   const market = `bench-${randomBytes(6).toString("hex")}`;
-  const prefix = space.key(market, "classic:");
-  const sessions = new Sessions(redis, marketKeys(market));
-  const plain = new Redis(redisUrl, { lazyConnect: true });
+  const prefix = keyspace("shop", head).key(market, "classic:");
+  const keys = marketKeys(market, head);
+  const sessions = new Sessions(redis, keys);
+  const plain = new Redis(url, { lazyConnect: true });
   // The commands in flight say what went wrong; without a listener ioredis prints.
   plain.on("error", () => undefined);
   await plain.connect();
@@ -64,7 +64,7 @@ export const benchSessions = async (redis: Connection, redisUrl: string): Promis
   } finally {
     // The textbook gives its keys no time to live.
     const leftovers = ["login:", "recent:", "viewed:token", "viewed:"].map((name) => `${prefix}${name}`);
-    await plain.unlink(...leftovers, marketKeys(market).views);
+    await plain.unlink(...leftovers, keys.views);
     await plain.quit();
   }
 };

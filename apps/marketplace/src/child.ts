@@ -33,6 +33,12 @@ export const runChild = <Answer>(name: string, task: unknown, timeoutMs: number)
     });
   });
 
+/** Sees to it that a process does not outlive this one; call what it returns once the process is over. */
+export const ownChild = (child: ChildProcess): (() => void) => {
+  running.add(child);
+  return () => running.delete(child);
+};
+
 /** Ends what still runs. */
 export const killChildren = (): void => {
   for (const child of running) child.kill("SIGKILL");

@@ -13,15 +13,19 @@
 // | `shelf:<category>` | zset   | the same for one category                                    | permanent                 |
 // | `ledger`           | stream | one entry per sale, the newest 10,000                        | permanent                 |
 // | `receipt:<user>:<request>` | string | the first result of a request                        | 10 minutes                |
-// | `session:<digest>` | hash   | user, csrf, endsAt, notice                                   | 12 h unused, 7 days at most |
+// | `session:<digest>` | hash   | user, csrf, endsAt, permit, notice                           | 12 h unused, 7 days at most |
 // | `recent:<digest>`  | list   | the 25 items a session looked at last                        | that of the session       |
 // | `views`            | zset   | views per item, the 2,000 most looked at                     | 7 days after the last     |
 // | `result`           | string | a race: what came of it, as JSON                             | 10 minutes                |
+// | `orders`           | zset   | orders by the instant of their sale, the newest 500          | permanent                 |
+// | `orders:<user>`    | zset   | the same of one buyer or seller, the newest 100              | 7 days after the last     |
+// | `order:<order>`    | hash   | item, title, buyer, seller, price, at; placed; done:<job>    | 7 days                    |
+// | `steps:<order>`    | list   | what became of its jobs, one JSON text each                  | 7 days                    |
+// | `dispatched`       | string | the entry of the ledger up to which every sale has its jobs  | permanent                 |
+// | `present:<user>`   | string | a person plays this user now, so no program answers for them | 30 minutes                |
 //
 // In a market with a life (a race) the permanent ones live that long.
 import { keyspace } from "@kit/core";
-
-const space = keyspace("shop");
 
 /** The names of the keys of one market. */
 export interface MarketKeys {
@@ -31,6 +35,8 @@ export interface MarketKeys {
   readonly ledger: string;
   readonly views: string;
   readonly result: string;
+  readonly orders: string;
+  readonly dispatched: string;
   user(user: string): string;
   inventory(user: string): string;
   item(item: string): string;
@@ -39,9 +45,15 @@ export interface MarketKeys {
   receipt(user: string, request: string): string;
   session(digest: string): string;
   recent(digest: string): string;
+  ordersOf(user: string): string;
+  order(order: string): string;
+  steps(order: string): string;
+  present(user: string): string;
 }
 
-export const marketKeys = (market: string): MarketKeys => {
+/** The names of the keys of one market of the shop whose keys begin with `prefix`. */
+export const marketKeys = (market: string, prefix = "kit"): MarketKeys => {
+  const space = keyspace("shop", prefix);
   const part = (name: string): string => space.key(market, name);
   return {
     about: part("about"),
@@ -50,6 +62,8 @@ export const marketKeys = (market: string): MarketKeys => {
     ledger: part("ledger"),
     views: part("views"),
     result: part("result"),
+    orders: part("orders"),
+    dispatched: part("dispatched"),
     user: (user) => part(`user:${user}`),
     inventory: (user) => part(`inventory:${user}`),
     item: (item) => part(`item:${item}`),
@@ -58,6 +72,10 @@ export const marketKeys = (market: string): MarketKeys => {
     receipt: (user, request) => part(`receipt:${user}:${request}`),
     session: (digest) => part(`session:${digest}`),
     recent: (digest) => part(`recent:${digest}`),
+    ordersOf: (user) => part(`orders:${user}`),
+    order: (order) => part(`order:${order}`),
+    steps: (order) => part(`steps:${order}`),
+    present: (user) => part(`present:${user}`),
   };
 };
 

@@ -1,43 +1,44 @@
-// What moves on a page: one stream per page, at most one look at a lock per quarter second however many watch it, and
+// What moves on a page: one stream per page, at most one look at a thing per quarter second however many watch it, and
 // none at all when nobody does.
-import type { Lock, LockInspection } from "@kit/lock";
 import type { Auditor } from "./auditor.js";
-import { lockName } from "./keys.js";
-import type { Market } from "./market.js";
-import { barParts, lockPanel, partial, staleNote } from "./pages/live.js";
+import { barParts, partial } from "./pages/live.js";
 
 const tickMs = 250;
 const barTicks = 4;
 const pingTicks = 60;
 const maxStreams = 200;
 
+/** A piece of a page: the id of the element that it fills, and what with. */
+export type Part = readonly [target: string, content: string];
+
+/** Something that a page shows live. Watches with the same key share their looks. */
+export interface Watch<Seen = unknown> {
+  readonly key: string;
+  /** How many quarters of a second pass between two looks. */
+  readonly everyTicks: number;
+  readonly look: () => Promise<Seen>;
+  readonly parts: (seen: Seen) => readonly Part[];
+}
+
+/** Keeps the type of what is seen between the two functions of a watch. */
+export const watch = <Seen>(one: Watch<Seen>): Watch => one as unknown as Watch;
+
 interface Stream {
-  readonly item: string | null;
-  /** The revision of the item that the page shows. */
-  readonly revision: number;
+  readonly watches: readonly Watch[];
   readonly send: (text: string) => boolean;
   readonly end: () => void;
   readonly sent: Map<string, string>;
   nextId: number;
 }
 
-interface Look {
-  readonly lock: LockInspection | null;
-  readonly revision: number | null;
-}
-
 export class Live {
-  readonly #lock: Lock;
-  readonly #market: Market;
   readonly #auditor: Auditor;
   readonly #streams = new Set<Stream>();
   #timer: NodeJS.Timeout | undefined;
   #tick = 0;
   #looking = false;
 
-  constructor(lock: Lock, market: Market, auditor: Auditor) {
-    this.#lock = lock;
-    this.#market = market;
+  constructor(auditor: Auditor) {
     this.#auditor = auditor;
   }
 
@@ -45,13 +46,8 @@ export class Live {
     return this.#streams.size;
   }
 
-  /** The state of one lock; null when Redis does not answer. */
-  async lockState(item: string): Promise<LockInspection | null> {
-    return await this.#lock.inspect(lockName(this.#market.id, item)).catch(() => null);
-  }
-
   /** A stream of server-sent events for one page, or null when there are too many already. */
-  open(item: string | null, revision: number): ReadableStream<Uint8Array> | null {
+  open(watches: readonly Watch[]): ReadableStream<Uint8Array> | null {
     if (this.#streams.size >= maxStreams) return null;
     const encoder = new TextEncoder();
     let stream: Stream;
@@ -59,8 +55,7 @@ export class Live {
       {
         start: (controller) => {
           stream = {
-            item,
-            revision,
+            watches,
             send: (text) => {
               // A reader that does not keep up misses a state, not the newest one.
               if ((controller.desiredSize ?? 0) <= 0) return false;
@@ -103,17 +98,27 @@ export class Live {
     this.#looking = true;
     try {
       this.#tick++;
-      const items = new Set([...this.#streams].map(({ item }) => item).filter((item) => item !== null));
-      const looks = new Map<string, Look>();
-      await Promise.all([...items].map(async (item) => looks.set(item, await this.#look(item))));
+      const looks = new Map<string, Promise<{ readonly seen: unknown } | null>>();
+      const isDue = (stream: Stream, { everyTicks }: Watch): boolean =>
+        stream.nextId === 1 || this.#tick % everyTicks === 0;
+      for (const stream of this.#streams)
+        for (const one of stream.watches)
+          if (isDue(stream, one) && !looks.has(one.key))
+            looks.set(
+              one.key,
+              one.look().then(
+                (seen) => ({ seen }),
+                // Redis is away: what the page shows stays, and the bar says so.
+                () => null,
+              ),
+            );
       const audit = await this.#auditor.look();
       for (const stream of this.#streams) {
-        const parts: [string, string][] = [];
-        if (this.#tick % barTicks === 0 || stream.sent.size === 0) parts.push(...barParts(audit));
-        const look = stream.item === null ? undefined : looks.get(stream.item);
-        if (look) {
-          parts.push(["lock", lockPanel(look.lock)]);
-          parts.push(["stale", staleNote(look.revision !== null && look.revision !== stream.revision)]);
+        const parts: Part[] = [];
+        if (this.#tick % barTicks === 0 || stream.nextId === 1) parts.push(...barParts(audit, this.#auditor.silentMs));
+        for (const one of stream.watches) {
+          const look = isDue(stream, one) ? await looks.get(one.key) : null;
+          if (look) parts.push(...one.parts(look.seen));
         }
         this.#deliver(stream, parts);
       }
@@ -122,12 +127,7 @@ export class Live {
     }
   }
 
-  async #look(item: string): Promise<Look> {
-    const [lock, revision] = await Promise.all([this.lockState(item), this.#market.revision(item).catch(() => null)]);
-    return { lock, revision };
-  }
-
-  #deliver(stream: Stream, parts: readonly [target: string, content: string][]): void {
+  #deliver(stream: Stream, parts: readonly Part[]): void {
     const news = parts.filter(([target, content]) => stream.sent.get(target) !== content);
     if (news.length === 0) {
       if (this.#tick % pingTicks === 0) stream.send(": still here\n\n");

@@ -1,42 +1,79 @@
-// The program: a Redis of its own, the shop in it, the web before it; and one way out for all three.
+// The program: a Redis of its own, the shop in it, the web before it, the processes beside it; and one way out for all.
+import { randomBytes } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { AccessLog } from "./access-log.js";
 import { createApp } from "./app.js";
 import { killChildren, runChild } from "./child.js";
+import { Crew } from "./crew/crew.js";
+import type { ConsumerTask } from "./crew/consumer.js";
+import type { PartnersFacts } from "./crew/partners.js";
+import type { SellersTask } from "./crew/sellers.js";
+import type { ShipperTask } from "./crew/shipper.js";
+import type { TrafficTask } from "./crew/traffic.js";
+import type { WireFacts, WireTask } from "./crew/wire.js";
+import type { WorkerTask } from "./crew/worker.js";
+import { Faults } from "./faults.js";
+import { checkPackages } from "./package-checks.js";
+import type { Place } from "./place.js";
 import type { Recount, RecountTask } from "./recount.js";
-import { type PrivateRedis, startRedis } from "./redis-server.js";
+import { startRedis } from "./redis-server.js";
 import { serve, type WebServer } from "./server.js";
+import { isMode, type Mode, type Servers, startBehind } from "./servers.js";
 import { Shop } from "./shop.js";
 import { smokeSummary } from "./smoke.js";
+import { logConsumers } from "./tools.js";
 import type { VisitorsReport, VisitorsTask } from "./visitors.js";
 
-const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--smoke]
+const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT] [--mode MODE] [--no-visitors] [--smoke]
 
-  --port N     serve on this port (default: 3000 if it is free, else any)
-  --redis URL  use this Redis instead of an own one; races and measurements are switched off
-  --smoke      send scripted visitors, print one JSON summary, and exit 0 if all is well, else 1
+  --port N       serve on this port (default: 3000 if it is free, else any)
+  --redis URL    use this Redis instead of an own one; faults, races and measurements are switched off
+  --prefix TEXT  what all keys begin with (default: kit)
+  --mode MODE    what the own Redis is: single (default), cluster, or sentinel
+  --no-visitors  let nobody play visitors; the shop is yours alone
+  --smoke        send scripted visitors, try every package, print one JSON summary; exit 0 if all is well, else 1
 `;
 
-const exitLimitMs = 2_500;
+const exitLimitMs = 2_700;
 const visitorsLimitMs = 120_000;
 const recountLimitMs = 20_000;
+const workerNames = ["worker 1", "worker 2", "worker 3"];
 
 interface Flags {
   readonly port: number | undefined;
   readonly redis: string | undefined;
+  readonly prefix: string;
+  readonly mode: Mode;
+  readonly hasVisitors: boolean;
   readonly smoke: boolean;
 }
 
 const readFlags = (): Flags | string => {
   try {
     const { values } = parseArgs({
-      options: { port: { type: "string" }, redis: { type: "string" }, smoke: { type: "boolean", default: false } },
+      options: {
+        port: { type: "string" },
+        redis: { type: "string" },
+        prefix: { type: "string", default: "kit" },
+        mode: { type: "string", default: "single" },
+        "no-visitors": { type: "boolean", default: false },
+        smoke: { type: "boolean", default: false },
+      },
     });
+    const { redis, prefix, mode, smoke } = values;
     const port = values.port === undefined ? undefined : Number(values.port);
     if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
       return `--port takes a number from 1 to 65535`;
-    if (values.smoke && values.redis !== undefined)
-      return `--smoke races, so it needs a Redis of its own: leave out --redis`;
-    return { port, redis: values.redis, smoke: values.smoke };
+    if (!/^[\w-]{1,32}$/.test(prefix)) return `--prefix takes 1 to 32 letters, digits, - and _`;
+    if (!isMode(mode)) return `--mode takes single, cluster or sentinel`;
+    if (redis !== undefined && mode !== "single") return `--mode is about an own Redis: leave out --redis`;
+    if (smoke && redis !== undefined) return `--smoke races, so it needs a Redis of its own: leave out --redis`;
+    // Nobody plays visitors in a Redis of somebody else, nor while scripted ones are counted.
+    const hasVisitors = !values["no-visitors"] && !smoke && redis === undefined;
+    return { port, redis, prefix, mode, hasVisitors, smoke };
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
@@ -61,29 +98,65 @@ const leave = (code: number): Promise<never> => {
   return leaving;
 };
 
-const run = async ({ port, redis: givenUrl, smoke }: Flags): Promise<void> => {
+/** A folder that goes with the program, however that ends. */
+const makeHome = (): { home: string; logs: string } => {
+  const home = mkdtempSync(join(tmpdir(), "bazaar-"));
+  process.once("exit", () => rmSync(home, { recursive: true, force: true }));
+  const logs = join(home, "logs");
+  mkdirSync(logs);
+  return { home, logs };
+};
+
+const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke }: Flags): Promise<void> => {
   const startedAt = performance.now();
-  let redis: PrivateRedis | undefined;
+  const progress = (text: string): void => {
+    if (!smoke) say(`  ${((performance.now() - startedAt) / 1_000).toFixed(1)} s  ${text}`);
+  };
+  const { home, logs } = makeHome();
+  let servers: Servers | undefined;
+  let otherLogsUrl: string | null = null;
   if (givenUrl === undefined) {
-    redis = await startRedis();
-    const { stop } = redis;
-    begun.push({ name: "Redis", end: stop });
-    redis.lost.catch((error: unknown) => {
-      if (leaving) return;
-      say(wordsOf(error));
-      void leave(1);
-    });
+    servers = await startBehind(mode, home);
+    begun.push({ name: "Redis", end: () => servers?.stop() ?? Promise.resolve() });
+    const other = await startRedis(home);
+    begun.push({ name: "the other Redis", end: other.stop });
+    otherLogsUrl = other.url;
+    for (const lost of [servers.lost, other.lost])
+      lost?.catch((error: unknown) => {
+        if (leaving) return;
+        say(wordsOf(error));
+        void leave(1);
+      });
+    progress(
+      mode === "single"
+        ? "Redis answers"
+        : `a ${mode === "cluster" ? "Cluster" : "master with replicas and Sentinels"} answers`,
+    );
   }
   const redisMs = performance.now() - startedAt;
 
-  const redisUrl = givenUrl ?? redis?.url ?? "";
-  const shop = await Shop.open({ redisUrl, isGuestServer: givenUrl !== undefined });
+  const crew = new Crew();
+  process.once("exit", () => crew.killAll());
+  let url = givenUrl ?? servers?.url ?? "";
+  const wire = servers?.port == null ? null : "wire";
+  if (wire !== null && servers?.port != null)
+    ({ url } = await crew.add<WireFacts>(wire, "wire", { port: servers.port } satisfies WireTask));
+  begun.push({ name: "the other processes", end: () => crew.stop() });
+
+  const place: Place = { url, prefix };
+  const shop = await Shop.open({ ...place, isGuestServer: givenUrl !== undefined, onProgress: progress });
   begun.push({ name: "the shop", end: () => shop.close() });
   const seededMs = performance.now() - startedAt - redisMs;
 
+  const pass = randomBytes(12).toString("hex");
+  const accessLog = new AccessLog(logs, pass);
+  const partners = await crew.add<PartnersFacts>("partners", "partners", null);
+  const faults = new Faults({
+    ...{ shop, crew, wire, failover: servers?.failover ?? null, isEnabled: givenUrl === undefined },
+  });
   let web: WebServer | undefined;
   const app = createApp({
-    shop,
+    ...{ shop, crew, partners, faults, accessLog, pass, otherLogsUrl },
     origin: () => web?.origin ?? "",
     onFault: (error) => say(error instanceof Error ? (error.stack ?? error.message) : String(error)),
   });
@@ -93,20 +166,51 @@ const run = async ({ port, redis: givenUrl, smoke }: Flags): Promise<void> => {
     name: "the web server",
     end: async () => {
       shop.live.close();
+      accessLog.close();
       await close();
     },
   });
-
   if (!smoke) {
     process.stdout.write(`Bazaar is open: ${origin}\n`);
-    return;
+    say(
+      `  Look first at ${origin}/about (two minutes), or at once at ${origin}/race\n  Ctrl-C ends the shop and every process of it.`,
+    );
   }
+
+  // The page is there; the others come to work.
+  const sellers = shop.world.users.filter(({ isSeller }) => isSeller).map(({ id }) => id);
+  const begin = (async () => {
+    // In pairs: a machine of two cores starts two programs sooner than eight.
+    const [first = "", ...others] = workerNames;
+    const worker = (name: string): Promise<unknown> =>
+      crew.add(name, "worker", { ...place, name, partners } satisfies WorkerTask);
+    await Promise.all([worker(first), crew.add("sellers", "sellers", { ...place, sellers } satisfies SellersTask)]);
+    await Promise.all(others.map(worker));
+    await Promise.all([
+      crew.add("shipper", "shipper", { ...place, folder: logs } satisfies ShipperTask),
+      ...logConsumers.map((consumer) => crew.add(consumer, "consumer", { ...place, consumer } satisfies ConsumerTask)),
+    ]);
+    if (hasVisitors) {
+      const users = shop.world.users
+        .filter(({ id, isSeller }) => !isSeller && !shop.personas.has(id))
+        .map(({ id }) => id);
+      await crew.add("visitors", "traffic", { origin, pass, users } satisfies TrafficTask);
+    }
+    progress("workers, shipper, consumers and sellers are at work");
+  })();
+  await begin.catch((error: unknown) => {
+    if (leaving) return;
+    throw error;
+  });
+  if (!smoke) return;
+
   const readyMs = performance.now() - startedAt;
   const visitors = await runChild<VisitorsReport>("visitors", { origin } satisfies VisitorsTask, visitorsLimitMs);
+  const packages = await checkPackages({ shop, crew, partners, origin, accessLog });
   const { users, items } = shop.world;
   const openingMoney = users.reduce((sum, { funds }) => sum + funds, 0);
   const recountTask: RecountTask = {
-    url: redisUrl,
+    ...place,
     market: "main",
     users: users.map(({ id }) => id),
     items: items.map(({ id }) => id),
@@ -114,7 +218,7 @@ const run = async ({ port, redis: givenUrl, smoke }: Flags): Promise<void> => {
     seller: null,
   };
   const recount = await runChild<Recount>("recount", recountTask, recountLimitMs);
-  const { summary, ok } = smokeSummary(visitors, recount, { redisMs, seededMs, readyMs });
+  const { summary, ok } = smokeSummary(visitors, recount, packages, { redisMs, seededMs, readyMs });
   process.stdout.write(`${JSON.stringify(summary)}\n`);
   await leave(ok ? 0 : 1);
 };

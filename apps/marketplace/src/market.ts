@@ -71,9 +71,9 @@ export class Market {
   readonly #lock: Lock;
   readonly #lifeMs: number;
 
-  constructor(redis: Connection, lock: Lock, id: string, lifeMs = 0) {
+  constructor(redis: Connection, lock: Lock, id: string, lifeMs = 0, prefix = "kit") {
     this.id = id;
-    this.keys = marketKeys(id);
+    this.keys = marketKeys(id, prefix);
     this.#redis = redis;
     this.#lock = lock;
     this.#lifeMs = lifeMs;

@@ -14,7 +14,9 @@ import {
 import { Redis } from "ioredis";
 import type { BuyerReply, BuyersTask } from "./buyers.js";
 import { runChild } from "./child.js";
+import { marketKeys } from "./keys.js";
 import { Market, type Purchase } from "./market.js";
+import type { Place } from "./place.js";
 import type { RaceWay } from "./race-ways.js";
 import type { Recount, RecountTask } from "./recount.js";
 import { openMarket, type World } from "./seed/index.js";
@@ -66,11 +68,9 @@ export interface RunningRace {
 interface Deps {
   readonly redis: Connection;
   readonly lock: Lock;
-  readonly redisUrl: string;
+  readonly place: Place;
   readonly world: World;
 }
-
-const space = keyspace("shop");
 
 /** What the textbook calls its outcomes, in the words of the shop. */
 const classicOutcome: Readonly<Record<PurchaseResult["outcome"], string>> = {
@@ -83,12 +83,14 @@ const classicOutcome: Readonly<Record<PurchaseResult["outcome"], string>> = {
 
 export class Races {
   readonly #deps: Deps;
+  readonly #space: ReturnType<typeof keyspace>;
   readonly #running = new Map<string, RunningRace>();
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
 
   constructor(deps: Deps) {
     this.#deps = deps;
+    this.#space = keyspace("shop", deps.place.prefix);
   }
 
   running(id: string): RunningRace | undefined {
@@ -97,7 +99,7 @@ export class Races {
 
   /** What came of a race; null once its ten minutes are over. */
   async result(id: string): Promise<RaceResult | null> {
-    const text = await this.#deps.redis.get(space.key(id, "result"));
+    const text = await this.#deps.redis.get(this.#space.key(id, "result"));
     return text === null ? null : (JSON.parse(text) as RaceResult);
   }
 
@@ -119,7 +121,7 @@ export class Races {
       const result = await this.#round(way, origin, round);
       if (way !== "none" || result.sold > 1 || round === mostRounds) {
         const { redis } = this.#deps;
-        await redis.set(space.key(result.id, "result"), JSON.stringify(result), "PX", lifeMs);
+        await redis.set(this.#space.key(result.id, "result"), JSON.stringify(result), "PX", lifeMs);
         return result;
       }
     }
@@ -206,8 +208,8 @@ export class Races {
   }
 
   async #ours(id: string, way: RaceWay, copy: World): Promise<Stage> {
-    const { redis, lock } = this.#deps;
-    const market = new Market(redis, lock, id, lifeMs);
+    const { redis, lock, place } = this.#deps;
+    const market = new Market(redis, lock, id, lifeMs, place.prefix);
     await openMarket(redis, market.keys, copy, lifeMs);
     return {
       race: {
@@ -222,11 +224,11 @@ export class Races {
 
   /** The textbook's layout and code, on a plain client, with nothing added but the time to live of its keys. */
   async #classic(id: string, way: "none" | "setnx", copy: World): Promise<Stage> {
-    const { redis, lock, redisUrl } = this.#deps;
-    const prefix = space.key(id, "classic:");
+    const { redis, place } = this.#deps;
+    const prefix = this.#space.key(id, "classic:");
     const keys = classicKeys(prefix);
     const sellerId = copy.users[0]?.id ?? "";
-    const plain = new Redis(redisUrl, { lazyConnect: true });
+    const plain = new Redis(place.url, { lazyConnect: true });
     // The commands in flight say what went wrong; without a listener ioredis prints.
     plain.on("error", () => undefined);
     await plain.connect();
@@ -252,7 +254,7 @@ export class Races {
       return { kind: classicOutcome[outcome] };
     };
     return {
-      race: { sessions: new Sessions(redis, new Market(redis, lock, id, lifeMs).keys), buy },
+      race: { sessions: new Sessions(redis, marketKeys(id, place.prefix)), buy },
       recount: { ...this.#recountTask(id, copy), classicPrefix: prefix },
       close: async () => {
         // The inventories came into being with the first purchase.
@@ -264,7 +266,7 @@ export class Races {
 
   #recountTask(id: string, { users, items }: World): RecountTask {
     return {
-      url: this.#deps.redisUrl,
+      ...this.#deps.place,
       market: id,
       users: users.map((user) => user.id),
       items: items.map((item) => item.id),

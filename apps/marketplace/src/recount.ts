@@ -6,6 +6,7 @@ import { marketKeys } from "./keys.js";
 
 export interface RecountTask {
   readonly url: string;
+  readonly prefix: string;
   readonly market: string;
   readonly users: readonly string[];
   readonly items: readonly string[];
@@ -70,7 +71,7 @@ const recountClassic = async (redis: Connection, task: RecountTask, prefix: stri
 };
 
 const recountOurs = async (redis: Connection, task: RecountTask): Promise<Recount> => {
-  const keys = marketKeys(task.market);
+  const keys = marketKeys(task.market, task.prefix);
   const funds = await Promise.all(task.users.map((user) => redis.hget(keys.user(user), "funds")));
   const inventories = await Promise.all(
     task.users.map(async (user) => [user, await redis.smembers(keys.inventory(user))] as const),

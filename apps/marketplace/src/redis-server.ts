@@ -3,7 +3,6 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants, mkdtempSync, rmSync } from "node:fs";
 import { connect, createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -13,6 +12,7 @@ const tries = 5;
 
 export interface PrivateRedis {
   readonly url: string;
+  readonly port: number;
   readonly pid: number;
   /** Rejects when the server ends without being asked to. */
   readonly lost: Promise<never>;
@@ -65,8 +65,8 @@ const answers = (port: number, mark: string): Promise<boolean> =>
     socket.on("close", () => resolve(false));
   });
 
-const startOnce = async (file: string): Promise<PrivateRedis | string> => {
-  const folder = mkdtempSync(join(tmpdir(), "bazaar-"));
+const startOnce = async (file: string, home: string): Promise<PrivateRedis | string> => {
+  const folder = mkdtempSync(join(home, "redis-"));
   const port = await freePort();
   const args = ["--port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
   // In a group of its own: Ctrl-C is meant for the shop, which then ends its Redis in good order.
@@ -107,7 +107,7 @@ const startOnce = async (file: string): Promise<PrivateRedis | string> => {
         process.off("exit", remove);
         rmSync(folder, { recursive: true, force: true });
       };
-      return { url: `redis://127.0.0.1:${port}`, pid: child.pid ?? 0, lost, stop };
+      return { url: `redis://127.0.0.1:${port}`, port, pid: child.pid ?? 0, lost, stop };
     }
     if (await Promise.race([isOver, sleep(15, false)])) break;
   }
@@ -116,12 +116,16 @@ const startOnce = async (file: string): Promise<PrivateRedis | string> => {
   return await Promise.race([ended, sleep(500, "it does not answer")]);
 };
 
-/** @throws {Error} no server program, or it does not start; the message says which and why. */
-export const startRedis = async (): Promise<PrivateRedis> => {
+/**
+ * Starts a server whose folder lies in `home`.
+ *
+ * @throws {Error} no server program, or it does not start; the message says which and why.
+ */
+export const startRedis = async (home: string): Promise<PrivateRedis> => {
   const file = findServer();
   let why = "";
   for (let attempt = 0; attempt < tries; attempt++) {
-    const started = await startOnce(file);
+    const started = await startOnce(file, home);
     if (typeof started !== "string") return started;
     why = started;
     if (!/in use|bind/i.test(why)) break;

@@ -9,7 +9,7 @@ const hourMs = 3_600_000;
 const recentKept = 25;
 export const viewsKept = 2_000;
 const viewsLifeMs = 7 * 24 * hourMs;
-const idleMs = 12 * hourMs;
+export const idleMs: number = 12 * hourMs;
 const lifeMs = 7 * 24 * hourMs;
 // Nobody has picked a persona yet: it only carries the token of the forms.
 const anonymousMs = hourMs / 2;
@@ -41,10 +41,10 @@ export class Sessions {
   }
 
   /** Opens a session; without `user` a short one that only carries the token of the forms. */
-  async open(user = "", life: number = user === "" ? anonymousMs : lifeMs): Promise<Session> {
+  async open(user = "", life: number = user === "" ? anonymousMs : lifeMs, permit = ""): Promise<Session> {
     const [id, csrf] = [newId(), newId()];
     const key = this.#keys.session(digestOf(id));
-    await openSession.run(this.#redis, { session: key }, { user, csrf, lifeMs: life, idleMs });
+    await openSession.run(this.#redis, { session: key }, { user, csrf, lifeMs: life, idleMs, permit });
     return { id, user, csrf, notice: "", views: 0, recent: [] };
   }
 
@@ -63,6 +63,11 @@ export class Sessions {
   /** Leaves a word for the next page of this session. */
   async tell(session: Session, notice: string): Promise<void> {
     await tell.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
+  }
+
+  /** The permit that the session was opened with; empty where nobody counted. */
+  async permit({ id }: Session): Promise<string> {
+    return (await this.#redis.hget(this.#keys.session(digestOf(id)), "permit")) ?? "";
   }
 
   async close(session: Session): Promise<void> {

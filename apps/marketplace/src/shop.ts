@@ -1,12 +1,37 @@
-// Everything the shop consists of, put together and taken apart again.
+// Everything the web process consists of, put together and taken apart again.
+import type { Chat } from "@kit/chat";
 import { connect, type Connection } from "@kit/core";
+import { createFlags, type Flags } from "@kit/core/config";
+import { createGeoIp, type GeoIp, importGeoIp } from "@kit/geoip";
 import { createLock, type Lock } from "@kit/lock";
+import { createReceiver, type Receiver } from "@kit/logship";
+import type { Semaphore } from "@kit/semaphore";
+import { Accounts } from "./accounts.js";
 import { Auditor } from "./auditor.js";
+import { HeldLocks } from "./held-locks.js";
 import { Live } from "./live.js";
 import { Market } from "./market.js";
+import { Orders } from "./orders.js";
+import type { Place } from "./place.js";
 import { Races } from "./race.js";
+import { RecentLog } from "./recent-log.js";
+import { Search } from "./search.js";
+import { countryBlocks } from "./seed/countries.js";
+import { seedHistory } from "./seed/history.js";
 import { openMarket, world, type World } from "./seed/index.js";
+import { personas } from "./seed/personas.js";
 import { Sessions } from "./sessions.js";
+import {
+  geoDatabase,
+  logChannel,
+  ordersQueue,
+  type OrdersQueue,
+  payments,
+  quiet,
+  shopChat,
+  type ShopStats,
+  shopStats,
+} from "./tools.js";
 
 /** One seed, so that everybody's shop opens with the same people and things. */
 const seed = 1_912;
@@ -16,54 +41,105 @@ const commandTimeoutMs = 3_000;
 const mostHolds = 20;
 const holdMs = 8_000;
 
-export interface ShopOptions {
-  readonly redisUrl: string;
+export interface ShopOptions extends Place {
   /** The server belongs to somebody else: nothing heavy is offered. */
   readonly isGuestServer: boolean;
+  /** Told what is being done while the shop is opened. */
+  readonly onProgress?: (text: string) => void;
 }
 
 export class Shop {
   readonly redis: Connection;
-  readonly redisUrl: string;
+  readonly place: Place;
   readonly isGuestServer: boolean;
   readonly world: World;
+  readonly personas: ReadonlySet<string>;
   readonly market: Market;
   readonly sessions: Sessions;
+  readonly accounts: Accounts;
   readonly auditor: Auditor;
   readonly live: Live;
   readonly races: Races;
-  readonly #lock: Lock;
+  readonly lock: Lock;
+  readonly locks: HeldLocks;
+  readonly queue: OrdersQueue;
+  readonly payments: Semaphore;
+  readonly chat: Chat<string>;
+  readonly orders: Orders;
+  readonly search: Search;
+  readonly stats: ShopStats;
+  readonly geo: GeoIp;
+  readonly countries: Receiver;
+  readonly flags: Flags<"maintenance">;
+  readonly recentLog: RecentLog;
   readonly #holds = new Set<string>();
   readonly #closing = new AbortController();
 
-  private constructor(redis: Connection, lock: Lock, { redisUrl, isGuestServer }: ShopOptions) {
+  private constructor(redis: Connection, { url, prefix, isGuestServer }: ShopOptions) {
     this.redis = redis;
-    this.redisUrl = redisUrl;
+    this.place = { url, prefix };
     this.isGuestServer = isGuestServer;
     this.world = world(seed);
-    this.market = new Market(redis, lock, "main");
-    this.sessions = new Sessions(redis, this.market.keys);
+    this.personas = new Set(personas(this.world).map(({ id }) => id));
+    this.lock = createLock(redis, { prefix });
+    this.locks = new HeldLocks(this.lock);
+    this.market = new Market(redis, this.lock, "main", 0, prefix);
+    const { keys } = this.market;
+    this.sessions = new Sessions(redis, keys);
+    this.accounts = new Accounts(redis, keys, this.sessions, prefix);
     this.auditor = new Auditor(
       this.market,
       this.world.users.map(({ id }) => id),
     );
-    this.live = new Live(lock, this.market, this.auditor);
-    this.races = new Races({ redis, lock, redisUrl, world: this.world });
-    this.#lock = lock;
+    this.live = new Live(this.auditor);
+    this.races = new Races({ redis, lock: this.lock, place: this.place, world: this.world });
+    this.queue = ordersQueue(redis, prefix);
+    this.payments = payments(redis, prefix);
+    this.chat = shopChat(redis, prefix);
+    this.orders = new Orders({ redis, keys, queue: this.queue, chat: this.chat });
+    this.search = new Search(redis, prefix, this.world, this.personas);
+    this.stats = shopStats(redis, prefix);
+    this.geo = createGeoIp(redis, geoDatabase, { prefix });
+    // Only to look: the consumers themselves are processes of their own.
+    this.countries = createReceiver(redis, logChannel, { prefix, consumer: "countries", isolate: false });
+    this.flags = createFlags(redis, { maintenance: { whenUnknown: false } }, { prefix });
+    this.recentLog = new RecentLog(redis, prefix);
+    // An outage is told to the calls that meet it; what happens behind the scenes is tried again by itself.
+    quiet(this.lock, this.queue, this.payments, this.chat, this.stats.stats, this.geo, this.countries, this.flags);
   }
 
   /** Connects, and fills the shelves unless they are full already. */
   static async open(options: ShopOptions): Promise<Shop> {
-    const redis = await connect({ url: options.redisUrl, options: { commandTimeout: commandTimeoutMs } });
-    const lock = createLock(redis);
-    const shop = new Shop(redis, lock, options);
+    const { url, onProgress = () => undefined } = options;
+    const redis = await connect({ url, connectionName: "bazaar web", options: { commandTimeout: commandTimeoutMs } });
+    const shop = new Shop(redis, options);
     try {
       // Two programs that open the same shop at once would count one opening twice.
-      await lock.using("shop.main.opening", () => openMarket(redis, shop.market.keys, shop.world), { waitMs: 10_000 });
+      await shop.lock.using("shop.main.opening", () => shop.#fill(onProgress), { waitMs: 30_000 });
+      await shop.flags.ready();
+      await shop.recentLog.open(url);
       return shop;
     } catch (error) {
       await shop.close();
       throw error;
+    }
+  }
+
+  async #fill(onProgress: (text: string) => void): Promise<void> {
+    const { users, items } = this.world;
+    const opened = await openMarket(this.redis, this.market.keys, this.world);
+    onProgress(`${items.length} things and ${users.length} people are in the books`);
+    await this.search.open();
+    onProgress("names can be searched");
+    const known = await this.geo.info().catch(() => null);
+    if (!known)
+      await importGeoIp(this.redis, geoDatabase, countryBlocks(), {
+        prefix: this.place.prefix,
+        attribution: "synthetic geography: reserved addresses, made up for this shop",
+      });
+    if (opened === "opened") {
+      await seedHistory(this.stats, Date.now());
+      onProgress("ninety days of sales are counted");
     }
   }
 
@@ -89,7 +165,20 @@ export class Shop {
   async close(): Promise<void> {
     this.#closing.abort();
     this.live.close();
-    await this.#lock.close({ timeoutMs: 1_000 }).catch(() => undefined);
+    const short = { timeoutMs: 500 };
+    await Promise.allSettled([
+      this.lock.close(short),
+      this.accounts.close(),
+      this.queue.close(short),
+      this.payments.close(short),
+      this.chat.close(short),
+      this.search.close(),
+      this.stats.stats.close(short),
+      this.geo.close(),
+      this.countries.close(short),
+      this.flags.close(),
+      this.recentLog.close(),
+    ]);
     await this.redis.close();
   }
 }

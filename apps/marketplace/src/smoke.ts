@@ -1,4 +1,5 @@
 // What the smoke run says in the end, and whether that is good enough.
+import type { PackageCheck } from "./package-checks.js";
 import type { RaceResult } from "./race.js";
 import type { Recount } from "./recount.js";
 import type { VisitorsReport } from "./visitors.js";
@@ -35,6 +36,7 @@ const raceIsRight = ({ way, answered, buyers, sold, recount }: RaceResult): bool
 export const smokeSummary = (
   visitors: VisitorsReport,
   recount: Recount,
+  packages: readonly PackageCheck[],
   setup: SetupTimes,
 ): { summary: object; ok: boolean } => {
   const { latencies, outcomes, races, complaints, cspReports, invariantsBefore, invariantsAfter } = visitors;
@@ -48,12 +50,14 @@ export const smokeSummary = (
       : [`the shop: ${soldByVisitors} told sold, ${recount.sales} in the ledger`]),
     ...(outcomes["lock"]?.["sold"] ? [] : ["nobody bought with the lock"]),
     ...(outcomes["optimistic"]?.["sold"] ? [] : ["nobody bought optimistically"]),
+    ...packages.filter((check) => !check.ok).map((check) => `@kit/${check.package}: ${check.what}`),
     ...(cspReports === 0 ? [] : [`${cspReports} reports of the content policy`]),
   ];
   const ok = failures.length === 0;
   const summary = {
     ok,
     failures,
+    packages: Object.fromEntries(packages.map(({ package: name, ...check }) => [name, check])),
     sold: soldByVisitors,
     visitors: outcomes,
     races: Object.fromEntries(

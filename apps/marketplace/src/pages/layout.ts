@@ -1,8 +1,10 @@
 import { assetUrl } from "../assets.js";
+import type { FaultView } from "../faults.js";
 import type { User } from "../market.js";
 import { money } from "../money.js";
 import type { Audit } from "../scripts/index.js";
-import { html, type Html, safe } from "./html.js";
+import { screenOf } from "../screens.js";
+import { html, type Html, mark, safe } from "./html.js";
 import { barParts } from "./live.js";
 
 /** What every page needs to know of the visitor and the shop. */
@@ -13,8 +15,15 @@ export interface Frame {
   /** Said once, above the page: what the last form came to. */
   readonly notice: Notice | null;
   readonly audit: Audit | null;
+  /** How long nothing has been known of the books. */
+  readonly silentMs: number;
   /** What is missing because the shop runs in a Redis of somebody else. */
   readonly isGuestServer: boolean;
+  /** Messages that the visitor has not seen. */
+  readonly unread: number;
+  /** Why the shop is closed to buyers at the moment; null while it is open. */
+  readonly maintenance: string | null;
+  readonly faults: readonly FaultView[];
 }
 
 export interface Notice {
@@ -25,27 +34,69 @@ export interface Notice {
 export interface Page {
   readonly title: string;
   readonly path: string;
-  /** The item whose lock the page shows live, and the revision it shows. */
-  readonly watch?: { readonly item: string; readonly revision: number };
+  /** What the page shows live: a query for `/live`. */
+  readonly watch?: Readonly<Record<string, string | number>>;
+  /** What stands in the search box. */
+  readonly query?: string;
   readonly body: Html;
 }
 
-const links = [
-  { href: "/", name: "Market" },
-  { href: "/race", name: "Race" },
-  { href: "/sessions", name: "Sessions" },
-] as const;
+interface Link {
+  readonly href: string;
+  readonly name: string;
+}
+
+const groups: readonly { readonly name: string; readonly links: readonly Link[] }[] = [
+  {
+    name: "Shop",
+    links: [
+      { href: "/", name: "Market" },
+      { href: "/messages", name: "Messages" },
+    ],
+  },
+  {
+    name: "Behind it",
+    links: [
+      { href: "/ops", name: "Ops" },
+      { href: "/logs", name: "Logs" },
+      { href: "/stats", name: "Stats" },
+      { href: "/mail", name: "Mail" },
+    ],
+  },
+  {
+    name: "Try it",
+    links: [
+      { href: "/race", name: "Race" },
+      { href: "/faults", name: "Faults" },
+      { href: "/pipeline", name: "Pipeline" },
+      { href: "/sessions", name: "Sessions" },
+    ],
+  },
+];
 
 const isHere = (href: string, path: string): boolean =>
-  href === "/" ? path === "/" || path.startsWith("/item/") : path === href || path.startsWith(`${href}/`);
+  href === "/"
+    ? path === "/" || path === "/search" || path.startsWith("/item/")
+    : path === href || path.startsWith(`${href}/`);
 
 const htmxConfig = JSON.stringify({ includeIndicatorCSS: false, extensions: "sse", history: false });
 
-const nav = (path: string): Html[] =>
-  links.map(({ href, name }) =>
-    isHere(href, path)
-      ? html`<li><a href="${href}" aria-current="page">${name}</a></li>`
-      : html`<li><a href="${href}">${name}</a></li>`,
+const nav = (path: string, unread: number): Html[] =>
+  groups.map(
+    ({ name, links }) =>
+      html`<li class="group">
+        <span class="group-name" aria-hidden="true">${name}</span>
+        <ul>
+          ${links.map(
+            ({ href, name: text }) =>
+              html`<li>
+                <a href="${href}" ${isHere(href, path) ? safe(' aria-current="page"') : ""}
+                  >${text}${href === "/messages" && unread > 0 ? html`<span class="badge">${unread}<span class="away"> unread</span></span>` : ""}</a
+                >
+              </li>`,
+          )}
+        </ul>
+      </li>`,
   );
 
 const visitor = ({ user, csrf }: Frame): Html =>
@@ -53,6 +104,7 @@ const visitor = ({ user, csrf }: Frame): Html =>
     ? html`<a class="who" href="/me" title="Your things"
           ><span class="name" dir="auto">${user.name}</span><span class="purse">${money(user.funds)}</span></a
         >
+        <a class="quiet button small" href="/personas">Switch</a>
         <form method="post" action="/logout">
           <input type="hidden" name="csrf" value="${csrf}" /><button class="quiet">Leave</button>
         </form>`
@@ -61,41 +113,132 @@ const visitor = ({ user, csrf }: Frame): Html =>
 const noticeBox = (notice: Notice | null): Html =>
   notice ? html`<p class="notice ${notice.tone}" role="status">${notice.text}</p>` : html``;
 
-const stream = (watch: Page["watch"]): string =>
-  watch ? `/live?item=${encodeURIComponent(watch.item)}&revision=${watch.revision}` : "/live";
+const searchBox = (query: string): Html =>
+  html`<form class="search" action="/search" role="search">
+    <label class="away" for="q">Search sellers and things</label>
+    <input
+      id="q"
+      name="q"
+      type="search"
+      autocomplete="off"
+      maxlength="80"
+      placeholder="Search sellers and things"
+      value="${query}"
+      data-suggest="/suggest"
+      dir="auto"
+    />
+    <button class="away-button">Search</button>
+  </form>`;
 
-/** A whole page. It works as it stands; the two scripts only keep it current. */
-export const layout = (frame: Frame, { title, path, watch, body }: Page): Html => {
-  const bar = barParts(frame.audit).map(([id, content]) => html`<div id="${id}" class="cell">${safe(content)}</div>`);
+const stream = (watch: Page["watch"]): string => {
+  const query = new URLSearchParams(
+    Object.entries(watch ?? {}).map(([name, value]): [string, string] => [name, String(value)]),
+  );
+  return query.size === 0 ? "/live" : `/live?${query.toString()}`;
+};
+
+/** The head of a document, the same for all of them. */
+const head = (title: string, scripts: Html): Html =>
+  html`<meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <meta name="color-scheme" content="light dark" />
+    <meta name="htmx-config" content="${htmxConfig}" />
+    <title>${title} · Bazaar</title>
+    <link rel="icon" href="${assetUrl("favicon.svg")}" type="image/svg+xml" />
+    <link rel="stylesheet" href="${assetUrl("shop.css")}" />
+    ${scripts}`;
+
+const faultButtons = ({ faults, csrf }: Frame): Html =>
+  html`<details class="drawer">
+    <summary>Break something</summary>
+    <div class="drawer-body">
+      ${
+        csrf === ""
+          ? html`<p><a href="/faults">Open the faults page</a> to press its buttons.</p>`
+          : html`<form method="post" action="/faults" class="fault-list">
+              <input type="hidden" name="csrf" value="${csrf}" />
+              ${faults.map(
+                ({ name, title, isRunning }) =>
+                  html`<button name="fault" value="${name}" ${isRunning ? safe(" disabled") : ""}>${title}</button>`,
+              )}
+            </form>`
+      }
+      <p class="hint">Each heals by itself. <a href="/faults">What each of them proves</a></p>
+    </div>
+  </details>`;
+
+const explained = (path: string): Html => {
+  const screen = screenOf(path);
+  if (!screen) return html``;
+  return html`<aside class="explained" aria-label="What am I looking at?">
+    <details>
+      <summary>What am I looking at?</summary>
+      <div class="explained-body">
+        <p>${screen.what}</p>
+        <dl class="behind">
+          <div>
+            <dt>Packages</dt>
+            <dd>${screen.packages.map((name) => html`<a href="/docs/${name}"><code>@kit/${name}</code></a> `)}</dd>
+          </div>
+          <div>
+            <dt>Keys in Redis</dt>
+            <dd>${screen.keys.map((key) => html`<code>${key}</code> `)}</dd>
+          </div>
+        </dl>
+        <figure>
+          <figcaption>From <code>${screen.file}</code>, as it runs</figcaption>
+          <pre tabindex="0"><code>${screen.code}</code></pre>
+        </figure>
+      </div>
+    </details>
+    <p class="kit-line">
+      <b>kit</b> is a set of Redis packages for Node: locks, queues, chat, search and more, each on its own. This shop
+      runs on all of them. <a href="/about">Every screen, and the code behind it</a>
+    </p>
+  </aside>`;
+};
+
+/** A whole page. It works as it stands; the scripts only keep it current. */
+export const layout = (frame: Frame, { title, path, watch, query = "", body }: Page): Html => {
+  const bar = barParts(frame.audit, frame.silentMs).map(
+    ([id, content]) => html`<div id="${id}" class="cell">${safe(content)}</div>`,
+  );
+  const scripts = html`<script src="${assetUrl("htmx.js")}" defer></script>
+    <script src="${assetUrl("htmx-sse.js")}" defer></script>
+    <script src="${assetUrl("shop.js")}" defer></script>`;
   return html`<!doctype html>
     <html lang="en">
       <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <meta name="color-scheme" content="light dark" />
-        <meta name="htmx-config" content="${htmxConfig}" />
-        <title>${title} · Bazaar</title>
-        <link rel="icon" href="${assetUrl("favicon.svg")}" type="image/svg+xml" />
-        <link rel="stylesheet" href="${assetUrl("shop.css")}" />
-        <script src="${assetUrl("htmx.js")}" defer></script>
-        <script src="${assetUrl("htmx-sse.js")}" defer></script>
-        <script src="${assetUrl("shop.js")}" defer></script>
+        ${head(title, scripts)}
       </head>
       <body>
         <a class="skip" href="#main">To the content</a>
         <header class="top">
           <a class="brand" href="/">Bazaar</a>
+          ${searchBox(query)}
+          <div class="visitor">${visitor(frame)}</div>
           <nav aria-label="Pages">
-            <ul>
-              ${nav(path)}
+            <ul class="groups">
+              ${nav(path, frame.unread)}
             </ul>
           </nav>
-          <div class="visitor">${visitor(frame)}</div>
         </header>
-        <main id="main">${noticeBox(frame.notice)} ${body}</main>
+        <main id="main" tabindex="-1">
+          <p class="notice bad offline" data-offline hidden role="alert"></p>
+          ${
+            frame.maintenance === null
+              ? ""
+              : html`<p class="note">
+                  ${mark(false)} Closed to buyers: ${frame.maintenance}. Looking around still works.
+                </p>`
+          }
+          ${noticeBox(frame.notice)} ${body} ${explained(path)}
+        </main>
         <footer class="bar" aria-label="Invariants of the shop" hx-sse:connect="${stream(watch)}" hx-swap="none">
           <div class="cells">${bar}</div>
+          ${frame.faults.length === 0 ? "" : faultButtons(frame)}
           <button type="button" class="pause" data-pause hidden aria-pressed="false">Pause</button>
+          <p class="away" role="status" data-status></p>
         </footer>
       </body>
     </html>`;
@@ -106,12 +249,7 @@ export const plainPage = (title: string, text: string, link: { href: string; nam
   html`<!doctype html>
     <html lang="en">
       <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <meta name="color-scheme" content="light dark" />
-        <title>${title} · Bazaar</title>
-        <link rel="icon" href="${assetUrl("favicon.svg")}" type="image/svg+xml" />
-        <link rel="stylesheet" href="${assetUrl("shop.css")}" />
+        ${head(title, html``)}
       </head>
       <body class="plain">
         <main id="main">

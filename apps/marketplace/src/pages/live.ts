@@ -22,13 +22,14 @@ const verdict = (good: boolean, name: string, fact: string, more = ""): string =
     >`,
   );
 
-const unknown = "cannot be read: Redis does not answer";
+const unknown = (silentMs: number): string =>
+  `unknown since ${Math.max(1, Math.round(silentMs / 1_000))} s: Redis does not answer`;
 const gone = "gone: Redis came back without its data";
 
 /** What the bar at the foot of every page says, by the id of its cell. */
-export const barParts = (audit: Audit | null): [id: string, content: string][] => {
+export const barParts = (audit: Audit | null, silentMs = 0): [id: string, content: string][] => {
   if (!audit || !hasBooks(audit)) {
-    const why = audit ? gone : unknown;
+    const why = audit ? gone : unknown(silentMs);
     return [
       ["bar-money", verdict(false, "Money", why)],
       ["bar-items", verdict(false, "Items", why)],
@@ -71,7 +72,7 @@ export const lockPanel = (state: LockInspection | null): string => {
           <span class="chip held">held</span> by <b>${state.holder ?? "somebody"}</b>
         </p>`,
       )
-    : text(html`<p class="lock-state free"><span class="chip free">free</span></p>`);
+    : text(html`<p class="lock-state free"><span class="chip free">not held</span></p>`);
   const queue = state.queue.map(({ holder }) => text(html`<li>${holder}</li>`)).join("");
   return [
     head,

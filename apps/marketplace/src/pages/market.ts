@@ -2,7 +2,9 @@ import type { LockInspection } from "@kit/lock";
 import type { Item } from "../market.js";
 import { money } from "../money.js";
 import { categories } from "../seed/titles.js";
-import { html, type Html, plural } from "./html.js";
+import type { Order } from "../orders.js";
+import { html, type Html, plural, safe } from "./html.js";
+import { clock, text } from "./parts.js";
 
 export interface MarketView {
   readonly category: string | null;
@@ -11,6 +13,9 @@ export interface MarketView {
   readonly total: number;
   readonly items: readonly Item[];
   readonly locks: ReadonlyMap<string, LockInspection | null>;
+  readonly sold: readonly Order[];
+  /** Only what this seller offers. */
+  readonly seller?: string;
 }
 
 export const categoryName = (id: string): string => categories.find((category) => category.id === id)?.name ?? id;
@@ -26,7 +31,7 @@ const address = (category: string | null, page: number): string => {
 const lockChip = (state: LockInspection | null | undefined): Html =>
   state?.state === "held"
     ? html`<span class="chip held" title="held by ${state.holder ?? "somebody"}">locked</span>`
-    : html`<span class="chip free">free</span>`;
+    : html``;
 
 const card = (item: Item, state: LockInspection | null | undefined): Html =>
   html`<li class="card">
@@ -64,15 +69,37 @@ const pager = ({ category, page, pages }: MarketView): Html => {
   return html`<nav class="pager" aria-label="More items">${newer}<span>Page ${page} of ${pages}</span>${older}</nav>`;
 };
 
+/** What was sold last. */
+export const soldTicker = (sold: readonly Order[]): string =>
+  sold.length === 0
+    ? ""
+    : text(
+        html`<h2 class="ticker-title">Just sold</h2>
+          <ol class="sold">
+            ${sold.map(
+              ({ item, title, price, at }) =>
+                html`<li>
+                  <a href="/item/${item}"
+                    ><span class="sold-title">${title}</span><span class="price">${money(price)}</span>${clock(at)}</a
+                  >
+                </li>`,
+            )}
+          </ol>`,
+      );
+
 export const marketPage = (view: MarketView): Html => {
-  const { category, items, total, locks } = view;
+  const { category, page, items, total, locks, sold, seller } = view;
+  const isFront = category === null && page === 1 && seller === undefined;
   return html`<section class="intro">
-      <h1>${category === null ? "Fine old things, sold exactly once" : categoryName(category)}</h1>
+      <h1>
+        ${seller !== undefined ? html`<bdi>${seller}</bdi>` : category === null ? "Fine old things, sold exactly once" : categoryName(category)}
+      </h1>
       <p class="lead">
         ${plural(total, "item")} for sale. Each has a lock of its own; whoever buys holds it for a moment.
+        ${isFront ? html`New here? <a href="/about">What am I looking at</a>, in five steps.` : ""}
       </p>
     </section>
-    ${filter(category)}
+    ${isFront ? html`<div id="ticker" class="ticker">${safe(soldTicker(sold))}</div>` : ""} ${filter(category)}
     ${
       items.length === 0
         ? html`<p class="empty">Nothing here at the moment.</p>`

@@ -1,5 +1,6 @@
 import type { Item, User } from "../market.js";
 import { money } from "../money.js";
+import type { Order } from "../orders.js";
 import { html, type Html, plural } from "./html.js";
 
 export interface Persona extends User {
@@ -35,13 +36,31 @@ export interface MeView {
   readonly user: User;
   readonly inventory: readonly Item[];
   readonly recent: readonly Item[];
+  readonly orders: readonly Order[];
 }
 
-export const mePage = ({ user, inventory, recent }: MeView): Html =>
+const orderRow = (order: Order, me: string): Html =>
+  html`<li>
+    <a href="/order/${order.id}"
+      ><code>${order.id}</code><span class="hit">${order.title}</span
+      ><span class="fact">${order.buyer === me ? "bought" : "sold"}</span
+      ><span class="price">${money(order.price)}</span></a
+    >
+  </li>`;
+
+export const mePage = ({ user, inventory, recent, orders }: MeView): Html =>
   html`<section class="intro">
       <h1 dir="auto">${user.name}</h1>
       <p class="lead">${money(user.funds)} to spend, ${plural(inventory.length, "item")} in the cupboard.</p>
     </section>
+    <h2>Orders</h2>
+    ${
+      orders.length === 0
+        ? html`<p class="empty">None yet.</p>`
+        : html`<ul class="results">
+            ${orders.map((order) => orderRow(order, user.id))}
+          </ul>`
+    }
     <h2>Yours, not for sale</h2>
     ${
       inventory.length === 0

@@ -57,11 +57,15 @@ const milliseconds = (ms: number): string => `${ms.toFixed(ms < 10 ? 1 : 0)} ms`
 const quantile = (sorted: readonly number[], share: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
 
-const tabs = (current: RaceWay): Html => {
-  const list = ways.map(({ way, tab }) =>
-    way === current
-      ? html`<li><a href="/race?way=${way}" aria-current="page">${tab}</a></li>`
-      : html`<li><a href="/race?way=${way}">${tab}</a></li>`,
+export const raceTabs = (current: RaceWay | "pause"): Html => {
+  const all = [
+    ...ways.map(({ way, tab }) => ({ id: way, href: `/race?way=${way}`, tab })),
+    { id: "pause" as const, href: "/race/pause", tab: "A buyer that sleeps" },
+  ];
+  const list = all.map(({ id, href, tab }) =>
+    id === current
+      ? html`<li><a href="${href}" aria-current="page">${tab}</a></li>`
+      : html`<li><a href="${href}">${tab}</a></li>`,
   );
   return html`<nav class="tabs" aria-label="Ways to buy">
     <ul>
@@ -192,9 +196,49 @@ const recounted = ({ way, sold, recount }: RaceResult): Html => {
   </ul>`;
 };
 
+/** The races that this visitor has seen, side by side. */
+const comparison = (all: ReadonlyMap<RaceWay, RaceResult>): Html => {
+  const rows = ways.flatMap(({ way, tab }) => {
+    const result = all.get(way);
+    return result ? [{ tab, result }] : [];
+  });
+  if (rows.length < 2) return html``;
+  return html`<section class="panel">
+    <table class="compare">
+      <caption>
+        Your races so far
+      </caption>
+      <thead>
+        <tr>
+          <th scope="col">Way</th>
+          <th scope="col" class="number">Sold</th>
+          <th scope="col" class="number">Owners found</th>
+          <th scope="col" class="number">Median</th>
+          <th scope="col" class="number">Slowest</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(({ tab, result }) => {
+          const times = result.buyers.map(({ ms }) => ms).sort((a, b) => a - b);
+          const good = result.sold === 1 && result.recount.owned === 1;
+          return html`<tr>
+            <th scope="row">${mark(good)} ${tab}</th>
+            <td class="number">${result.sold}</td>
+            <td class="number">${result.recount.owned}</td>
+            <td class="number">${milliseconds(quantile(times, 0.5))}</td>
+            <td class="number">${milliseconds(result.raceMs)}</td>
+          </tr>`;
+        })}
+      </tbody>
+    </table>
+  </section>`;
+};
+
 export interface RaceView {
   readonly way: RaceWay;
   readonly result: RaceResult | null;
+  /** What this visitor has seen so far, by way. */
+  readonly all: ReadonlyMap<RaceWay, RaceResult>;
   readonly csrf: string;
   readonly isGuestServer: boolean;
 }
@@ -220,7 +264,7 @@ export const racePage = (view: RaceView): Html => {
         Redis holds afterwards.
       </p>
     </section>
-    ${tabs(chosen.way)}
+    ${raceTabs(chosen.way)}
     <section class="panel race">
       <div class="explain">
         <h2>${chosen.tab}</h2>
@@ -249,6 +293,7 @@ export const racePage = (view: RaceView): Html => {
             </div>`
       }
     </section>
+    ${comparison(view.all)}
     <p class="small-print">
       Every race has a small market of its own, under its own hash
       tag${result ? html` <code>{${result.id}}</code>` : ""}, gone after ten minutes. The bar below judges the shop.

@@ -130,7 +130,7 @@ export const list: Script<typeof listKeys, typeof listArgs, ListOutcome> = defin
 });
 
 const openKeys = ["session"] as const;
-const openArgs = ["user", "csrf", "lifeMs", "idleMs"] as const;
+const openArgs = ["user", "csrf", "lifeMs", "idleMs", "permit"] as const;
 
 export const openSession: Script<typeof openKeys, typeof openArgs, void> = defineScript({
   name: "shop.open-session",

@@ -1,0 +1,62 @@
+// The access log of the web server: a file in the combined format, put aside for the shipper every few seconds.
+import { createWriteStream, type WriteStream } from "node:fs";
+import { rename } from "node:fs/promises";
+import { once } from "node:events";
+import { join } from "node:path";
+import { isIP } from "node:net";
+import { type LogLine, logLine } from "./seed/access-log.js";
+
+const rotateMs = 4_000;
+const mostBytes = 8 * 1024 * 1024;
+
+export class AccessLog {
+  readonly #folder: string;
+  readonly #pass: string;
+  readonly #timer: NodeJS.Timeout;
+  #file: WriteStream | undefined;
+  #lines = 0;
+  #number = 0;
+
+  constructor(folder: string, pass: string) {
+    this.#folder = folder;
+    this.#pass = pass;
+    this.#timer = setInterval(() => void this.turn().catch(() => undefined), rotateMs).unref();
+  }
+
+  /** Lines that were written since the shop was opened. */
+  lines = 0;
+
+  /** The address in the header of a visitor that shows the pass; everybody else comes from this machine. */
+  addressOf(header: string | undefined): string {
+    const [pass, address] = (header ?? "").split(" ");
+    return pass === this.#pass && address !== undefined && isIP(address) !== 0 ? address : "127.0.0.1";
+  }
+
+  write(line: LogLine): void {
+    this.#file ??= createWriteStream(join(this.#folder, `writing-${++this.#number}`)).on("error", () => undefined);
+    // A full disk holds no request up.
+    if (this.#file.writableLength > mostBytes) return;
+    this.#file.write(logLine(line));
+    this.#lines++;
+    this.lines++;
+  }
+
+  /** Puts the file aside that is being written, if anything is in it. */
+  async turn(): Promise<void> {
+    const file = this.#file;
+    if (!file || this.#lines === 0) return;
+    const number = this.#number;
+    this.#file = undefined;
+    this.#lines = 0;
+    file.end();
+    await once(file, "close");
+    // A rename is one step: the shipper never sees half of a file.
+    const name = `access-${Date.now()}${String(number).padStart(4, "0")}.log`;
+    await rename(join(this.#folder, `writing-${number}`), join(this.#folder, name));
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#file?.end();
+  }
+}

@@ -1,0 +1,69 @@
+// Signing in: at most five sessions of one persona, counted by a semaphore whose tenants are the personas.
+import type { Connection } from "@kit/core";
+import type { Semaphore } from "@kit/semaphore";
+import type { MarketKeys } from "./keys.js";
+import { idleMs, type Session, type Sessions } from "./sessions.js";
+import { accountSessions } from "./tools.js";
+
+const renewMs = 10 * 60_000;
+const presentMs = 30 * 60_000;
+const mostRenewals = 10_000;
+
+export class Accounts {
+  readonly #redis: Connection;
+  readonly #keys: MarketKeys;
+  readonly #sessions: Sessions;
+  readonly #limit: Semaphore;
+  /** When the permit of a session was prolonged last, by this process. */
+  readonly #renewed = new Map<string, number>();
+
+  constructor(redis: Connection, keys: MarketKeys, sessions: Sessions, prefix: string) {
+    this.#redis = redis;
+    this.#keys = keys;
+    this.#sessions = sessions;
+    this.#limit = accountSessions(redis, prefix, idleMs);
+    this.#limit.on("error", () => undefined);
+  }
+
+  /** Null: five sessions of this persona are open. */
+  async signIn(user: string, isPerson: boolean): Promise<Session | null> {
+    const permit = await this.#limit.tryAcquire({ tenant: user, holder: `session of ${user}` });
+    if (!permit) return null;
+    // From here on the session store has the permit, not this process.
+    const session = await this.#sessions.open(user, undefined, permit.handOver());
+    if (isPerson) await this.#redis.set(this.#keys.present(user), 1, "PX", presentMs);
+    return session;
+  }
+
+  async signOut(session: Session): Promise<void> {
+    const text = await this.#sessions.permit(session);
+    await this.#sessions.close(session);
+    this.#renewed.delete(session.id);
+    if (session.user === "") return;
+    await this.#redis.del(this.#keys.present(session.user));
+    // One that has ended by itself needs no release.
+    if (text !== "") await (await this.#limit.resume(text).catch(() => null))?.release();
+  }
+
+  /** A visit prolongs the permit of its session, though not at every page. */
+  seen(session: Session): void {
+    const now = performance.now();
+    if (session.user === "" || now - (this.#renewed.get(session.id) ?? Number.NEGATIVE_INFINITY) < renewMs) return;
+    if (this.#renewed.size >= mostRenewals) this.#renewed.clear();
+    const isFirst = !this.#renewed.has(session.id);
+    this.#renewed.set(session.id, now);
+    if (isFirst) return;
+    void this.#sessions
+      .permit(session)
+      .then(async (text) => text !== "" && (await this.#limit.resume(text)).handOver())
+      .catch(() => undefined);
+  }
+
+  async open(user: string): Promise<number> {
+    return (await this.#limit.inspect({ tenant: user })).used;
+  }
+
+  async close(): Promise<void> {
+    await this.#limit.close({ timeoutMs: 0 });
+  }
+}

@@ -1,0 +1,187 @@
+// The processes beside the web server: started, restarted when they die, told to stop.
+import { type ChildProcess, fork } from "node:child_process";
+import { startLimitMs } from "./member.js";
+
+const restartMs = 1_500;
+const stopMs = 1_200;
+const eventsKept = 40;
+
+export type MemberState = "starting" | "running" | "paused" | "gone";
+
+/** What the web process knows of one of the others. */
+export interface Member {
+  readonly name: string;
+  readonly program: string;
+  readonly pid: number;
+  readonly state: MemberState;
+  readonly since: number;
+  readonly restarts: number;
+  /** What it said of itself last. */
+  readonly status: unknown;
+}
+
+export interface CrewEvent {
+  readonly at: number;
+  readonly text: string;
+}
+
+type FromChild =
+  | { readonly kind: "ready"; readonly facts: unknown }
+  | { readonly kind: "status"; readonly status: unknown }
+  | { readonly kind: "reply"; readonly call: number; readonly value: unknown };
+
+export type ToChild =
+  | { readonly kind: "begin"; readonly task: unknown }
+  | { readonly kind: "call"; readonly call: number; readonly what: unknown }
+  | { readonly kind: "stop" };
+
+class OneMember {
+  readonly name: string;
+  readonly program: string;
+  readonly task: unknown;
+  child: ChildProcess | undefined;
+  state: MemberState = "starting";
+  since = Date.now();
+  restarts = 0;
+  status: unknown;
+  restartAfterMs = restartMs;
+  timer: NodeJS.Timeout | undefined;
+  readonly calls = new Map<number, (value: unknown) => void>();
+
+  constructor(name: string, program: string, task: unknown) {
+    this.name = name;
+    this.program = program;
+    this.task = task;
+  }
+}
+
+export class Crew {
+  readonly #members = new Map<string, OneMember>();
+  readonly #events: CrewEvent[] = [];
+  #isStopping = false;
+  #calls = 0;
+
+  /** Starts a process and resolves with what it says when it is ready. It is started anew whenever it dies. */
+  async add<Facts = unknown>(name: string, program: string, task: unknown): Promise<Facts> {
+    const member = new OneMember(name, program, task);
+    this.#members.set(name, member);
+    return (await this.#start(member)) as Facts;
+  }
+
+  members(program?: string): Member[] {
+    return [...this.#members.values()]
+      .filter((member) => program === undefined || member.program === program)
+      .map(({ name, program: of, child, state, since, restarts, status }) => ({
+        ...{ name, program: of, pid: child?.pid ?? 0, state, since, restarts, status },
+      }));
+  }
+
+  /** What happened lately, the newest first. */
+  get events(): readonly CrewEvent[] {
+    return this.#events;
+  }
+
+  note(text: string): void {
+    this.#events.unshift({ at: Date.now(), text });
+    this.#events.splice(eventsKept);
+  }
+
+  /** SIGKILL, as an operator or the kernel would; it is started anew `backAfterMs` later. */
+  kill(name: string, backAfterMs: number = restartMs): number {
+    const member = this.#running(name);
+    member.restartAfterMs = backAfterMs;
+    const pid = member.child?.pid ?? 0;
+    this.note(`${name} (pid ${pid}) was killed`);
+    member.child?.kill("SIGKILL");
+    return pid;
+  }
+
+  /** Asks a process something and resolves with its answer. */
+  async call<Answer>(name: string, what: unknown): Promise<Answer> {
+    const member = this.#running(name);
+    const call = ++this.#calls;
+    return await new Promise<Answer>((resolve, reject) => {
+      member.calls.set(call, (value) => resolve(value as Answer));
+      member.child?.send({ kind: "call", call, what } satisfies ToChild, (error) => {
+        if (!error) return;
+        member.calls.delete(call);
+        reject(error);
+      });
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    const ended = [...this.#members.values()].map(
+      (member) =>
+        new Promise<void>((resolve) => {
+          clearTimeout(member.timer);
+          const { child } = member;
+          if (!child || child.exitCode !== null || child.signalCode !== null) return resolve();
+          const timer = setTimeout(() => child.kill("SIGKILL"), stopMs);
+          child.once("exit", () => {
+            clearTimeout(timer);
+            resolve();
+          });
+          child.send({ kind: "stop" } satisfies ToChild, () => undefined);
+          // A stopped process acts on nothing else.
+          child.kill("SIGCONT");
+        }),
+    );
+    await Promise.all(ended);
+  }
+
+  /** For a way out that waits for nothing. */
+  killAll(): void {
+    this.#isStopping = true;
+    for (const { child, timer } of this.#members.values()) {
+      clearTimeout(timer);
+      child?.kill("SIGKILL");
+    }
+  }
+
+  #running(name: string): OneMember {
+    const member = this.#members.get(name);
+    if (!member || member.state !== "running") throw new Error(`${name} is not running`);
+    return member;
+  }
+
+  #start(member: OneMember): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const child = fork(new URL(`./${member.program}.js`, import.meta.url), {
+        stdio: ["ignore", "ignore", "inherit", "ipc"],
+        serialization: "advanced",
+      });
+      member.child = child;
+      member.state = "starting";
+      member.since = Date.now();
+      member.status = undefined;
+      const limit = setTimeout(() => child.kill("SIGKILL"), 2 * startLimitMs);
+      child.on("message", (message: FromChild) => {
+        if (message.kind === "ready") {
+          clearTimeout(limit);
+          member.state = "running";
+          if (member.restarts > 0) this.note(`${member.name} is back as pid ${child.pid ?? 0}`);
+          resolve(message.facts);
+        } else if (message.kind === "status") member.status = message.status;
+        else {
+          member.calls.get(message.call)?.(message.value);
+          member.calls.delete(message.call);
+        }
+      });
+      child.once("error", reject);
+      child.once("exit", (code, signal) => {
+        clearTimeout(limit);
+        member.state = "gone";
+        member.since = Date.now();
+        if (this.#isStopping) return;
+        if (signal === null) this.note(`${member.name} ended with ${code}`);
+        member.restarts++;
+        member.timer = setTimeout(() => void this.#start(member).catch(() => undefined), member.restartAfterMs);
+        member.restartAfterMs = restartMs;
+        reject(new Error(`${member.name} ended at its start (${signal ?? `code ${code}`})`));
+      });
+      child.send({ kind: "begin", task: member.task } satisfies ToChild, () => undefined);
+    });
+  }
+}

@@ -1,0 +1,57 @@
+// The other side of crew.ts: one process of the shop, from its task to its end.
+import type { ToChild } from "./crew.js";
+
+export interface Duty {
+  /** Told to the web process when the process is ready. */
+  readonly facts?: unknown;
+  readonly onCall?: (what: never) => unknown;
+  readonly stop: () => Promise<void>;
+}
+
+/** Sends what the ops page shows of this process, at most four times a second. */
+export type Report = (status: unknown) => void;
+
+const reportMs = 250;
+
+/** Many processes start at once, and the machine may be a small one. */
+export const startLimitMs = 20_000;
+
+export const serveMember = <Task>(begin: (task: Task, report: Report) => Promise<Duty>): void => {
+  // The terminal sends Ctrl-C to every process of the group; the web process decides when this one ends.
+  process.on("SIGINT", () => undefined);
+  process.once("disconnect", () => process.exit(1));
+  let duty: Duty | undefined;
+  let latest: unknown;
+  let timer: NodeJS.Timeout | undefined;
+  const send = (message: object): void => {
+    if (process.connected) process.send?.(message, () => undefined);
+  };
+  const report: Report = (status) => {
+    latest = status;
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      send({ kind: "status", status: latest });
+    }, reportMs).unref();
+  };
+  process.on("message", (message: ToChild) => {
+    if (message.kind === "begin")
+      void begin(message.task as Task, report).then(
+        (ready) => {
+          duty = ready;
+          send({ kind: "ready", facts: ready.facts });
+        },
+        (error: unknown) => {
+          process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+          process.exit(1);
+        },
+      );
+    else if (message.kind === "call") {
+      const { call, what } = message;
+      void Promise.resolve(duty?.onCall?.(what as never)).then((value) => send({ kind: "reply", call, value }));
+    } else
+      void (duty?.stop() ?? Promise.resolve()).then(
+        () => process.exit(0),
+        () => process.exit(0),
+      );
+  });
+};

@@ -1,0 +1,66 @@
+// The sellers, played by a program: each answers in the chats of its orders, unless a person plays that seller.
+import { connect } from "@kit/core";
+import { setTimeout as sleep } from "node:timers/promises";
+import { marketKeys } from "../keys.js";
+import { support } from "../orders.js";
+import type { Place } from "../place.js";
+import { shopChat } from "../tools.js";
+import { serveMember, startLimitMs } from "./member.js";
+
+export interface SellersTask extends Place {
+  readonly sellers: readonly string[];
+}
+
+export interface SellersStatus {
+  readonly answered: number;
+}
+
+const thinkingMs = 350;
+
+const rules: readonly (readonly [RegExp, string])[] = [
+  [/price|cheap|discount|offer/i, "The price is the price, I'm afraid. It is a good one."],
+  [/ship|post|send|when|arriv/i, "It goes out today; the label is printed already."],
+  [/seal|condition|work|broken|scratch|mend/i, "As described: honest wear, and it works."],
+  [/thank|great|lovely/i, "You are welcome. Enjoy it!"],
+  [/\?/, "Good question. Yes, it is."],
+];
+
+const answerTo = (text: string): string => rules.find(([pattern]) => pattern.test(text))?.[1] ?? "Noted, thank you.";
+
+serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
+  const redis = await connect({ url, connectionName: "bazaar sellers", deadlineMs: startLimitMs });
+  const keys = marketKeys("main", prefix);
+  const chat = shopChat(redis, prefix);
+  chat.on("error", () => undefined);
+  const everySeller = new Set(sellers);
+  const end = new AbortController();
+  let answered = 0;
+  report({ answered } satisfies SellersStatus);
+
+  const serve = async (seller: string): Promise<void> => {
+    await chat.listen(seller, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
+      // Only people are answered, never another program.
+      if (from === support || from === seller || everySeller.has(from)) return;
+      if ((await redis.exists(keys.present(seller))) === 1) return;
+      await sleep(thinkingMs, undefined, { signal: end.signal });
+      // Sent again after a crash it is the same answer, and is taken once.
+      await chat.send(name, { from: seller, body: answerTo(body), clientId: `answer-${seq}` });
+      report({ answered: ++answered } satisfies SellersStatus);
+    });
+  };
+  // An outage that outlasts the deadline of a call ends that round of listening, not the listening.
+  const keepServing = async (seller: string): Promise<void> => {
+    while (!end.signal.aborted) {
+      await serve(seller).catch(() => undefined);
+      await sleep(500, undefined, { signal: end.signal }).catch(() => undefined);
+    }
+  };
+  for (const seller of sellers) void keepServing(seller);
+  return {
+    stop: async () => {
+      end.abort();
+      await chat.close({ timeoutMs: 300 }).catch(() => undefined);
+      await redis.close();
+    },
+  };
+});

@@ -1,0 +1,102 @@
+// Ships the shop's own access log: every file that the web server has finished, and at the start a month of history.
+import { readdir, unlink } from "node:fs/promises";
+import { watch } from "node:fs";
+import { join } from "node:path";
+import { connect } from "@kit/core";
+import { createShipper } from "@kit/logship";
+import { setTimeout as sleep } from "node:timers/promises";
+import { historyDays, historyFile } from "../seed/access-log.js";
+import type { Place } from "../place.js";
+import { logChannel, logConsumers } from "../tools.js";
+import { serveMember, startLimitMs } from "./member.js";
+
+export interface ShipperTask extends Place {
+  /** Where the web server puts the files it has finished. */
+  readonly folder: string;
+}
+
+export interface ShipperStatus {
+  readonly files: number;
+  readonly lines: number;
+  readonly bytes: number;
+  readonly now: { readonly file: string; readonly doneBytes: number; readonly totalBytes: number | null } | null;
+}
+
+export interface ShipCall {
+  readonly lines: number;
+}
+
+const limitBytes = 8 * 1024 * 1024;
+const lookMs = 2_000;
+const bytesPerSecond = 1_500_000;
+
+/** Sends blocks no faster than a wire of that width, so that the progress can be seen. */
+async function* paced(blocks: readonly string[], signal: AbortSignal): AsyncGenerator<string> {
+  for (const block of blocks) {
+    yield block;
+    await sleep((block.length / bytesPerSecond) * 1_000, undefined, { signal });
+  }
+}
+
+serveMember(async ({ url, prefix, folder }: ShipperTask, report) => {
+  const redis = await connect({ url, connectionName: "bazaar shipper", deadlineMs: startLimitMs });
+  const shipper = createShipper(redis, logChannel, { prefix, limitBytes, consumers: logConsumers, chunkBytes: 32_768 });
+  shipper.on("error", () => undefined);
+  const end = new AbortController();
+  let [files, lines, bytes] = [0, 0, 0];
+  let now: ShipperStatus["now"] = null;
+  const tell = (): void => report({ files, lines, bytes, now } satisfies ShipperStatus);
+  shipper.on("progress", ({ file, doneBytes, totalBytes }) => {
+    now = { file, doneBytes, totalBytes: totalBytes ?? null };
+    tell();
+  });
+  const shipped = (file: { lines: number; textBytes: number; wasShipped: boolean }): void => {
+    now = null;
+    if (!file.wasShipped) {
+      files++;
+      lines += file.lines;
+      bytes += file.textBytes;
+    }
+    tell();
+  };
+
+  // One after the other, in the order in which they were asked for.
+  let last: Promise<unknown> = Promise.resolve();
+  const inTurn = (work: () => Promise<unknown>): void => {
+    last = last.then(work).catch(() => undefined);
+  };
+  const send = async (name: string, blocks: readonly string[]): Promise<void> => {
+    shipped(await shipper.send(name, paced(blocks, end.signal), { id: name, signal: end.signal }));
+  };
+
+  const look = async (): Promise<void> => {
+    const found = (await readdir(folder)).filter((name) => /^access-\d+\.log$/.test(name)).sort();
+    for (const name of found) {
+      const path = join(folder, name);
+      shipped(await shipper.add(path, { signal: end.signal }));
+      // What is shipped is in Redis, whole; the file has done its duty.
+      await unlink(path);
+    }
+  };
+  for (const day of historyDays(Date.now())) inTurn(() => send(`history-${day}.log`, historyFile(day)));
+  const watcher = watch(folder, () => inTurn(look));
+  const timer = setInterval(() => inTurn(look), lookMs);
+  tell();
+
+  let extra = 0;
+  return {
+    onCall: ({ lines: wanted }: ShipCall): string => {
+      const name = `delivery-${Date.now()}-${++extra}.log`;
+      const day = historyDays(Date.now()).at(-1) ?? "";
+      inTurn(() => send(name, historyFile(day, wanted, name)));
+      return name;
+    },
+    stop: async () => {
+      end.abort();
+      watcher.close();
+      clearInterval(timer);
+      await shipper.close({ timeoutMs: 300 }).catch(() => undefined);
+      await redis.close();
+    },
+  };
+});

@@ -1,0 +1,32 @@
+// The wire between the shop and its Redis, as a process of its own, so that it can be made slow and be cut.
+import { FaultProxy } from "@kit/testing";
+import { serveMember } from "./member.js";
+
+export interface WireTask {
+  readonly port: number;
+}
+
+export interface WireFacts {
+  readonly url: string;
+}
+
+export interface WireCall {
+  readonly latencyMs: number;
+  readonly isCut: boolean;
+}
+
+serveMember(async ({ port }: WireTask) => {
+  const proxy = await FaultProxy.start({ port });
+  return {
+    facts: { url: proxy.url } satisfies WireFacts,
+    onCall: ({ latencyMs, isCut }: WireCall): boolean => {
+      // Half of it on the way there, half on the way back.
+      proxy.up.latencyMs = latencyMs / 2;
+      proxy.down.latencyMs = latencyMs / 2;
+      proxy.refuse = isCut;
+      if (isCut) proxy.resetAll();
+      return true;
+    },
+    stop: () => proxy.close(),
+  };
+});

@@ -1,0 +1,188 @@
+// A worker: does the jobs of orders, and looks after sales that were left without an order.
+import { connect } from "@kit/core";
+import { createLock } from "@kit/lock";
+import type { Job } from "@kit/queue";
+import { setTimeout as sleep } from "node:timers/promises";
+import { marketKeys } from "../keys.js";
+import { money } from "../money.js";
+import { type Order, Orders } from "../orders.js";
+import type { Place } from "../place.js";
+import {
+  jobLeaseMs,
+  type JobName,
+  ordersQueue,
+  payments,
+  paymentPermits,
+  quiet,
+  shopChat,
+  shopStats,
+} from "../tools.js";
+import { sendMail } from "./mail.js";
+import { serveMember, startLimitMs } from "./member.js";
+import type { PartnersFacts } from "./partners.js";
+
+export interface WorkerTask extends Place {
+  readonly name: string;
+  readonly partners: PartnersFacts;
+}
+
+export interface RunningJob {
+  readonly id: string;
+  readonly name: string;
+  readonly since: number;
+  /** From 0 to 1, where it is known. */
+  readonly progress?: number;
+}
+
+export interface WorkerStatus {
+  readonly running: readonly RunningJob[];
+  readonly done: number;
+  readonly failed: number;
+}
+
+const concurrency = 4;
+const dispatchMs = 3_000;
+
+serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
+  const redis = await connect({ url, connectionName: `bazaar ${name}`, deadlineMs: startLimitMs });
+  const keys = marketKeys("main", prefix);
+  const queue = ordersQueue(redis, prefix);
+  const chat = shopChat(redis, prefix);
+  const slots = payments(redis, prefix);
+  const lock = createLock(redis, { prefix, holder: name });
+  const counted = shopStats(redis, prefix);
+  const orders = new Orders({ redis, keys, queue, chat });
+  const nothing = (): void => undefined;
+  // Outages are told to the calls that meet them; nothing here may print.
+  quiet(queue, chat, slots, lock, counted.stats);
+
+  const running = new Map<string, RunningJob>();
+  let [done, failed] = [0, 0];
+  const tell = (): void => report({ running: [...running.values()], done, failed } satisfies WorkerStatus);
+  const progress = (id: string, share: number): void => {
+    const job = running.get(id);
+    if (job) running.set(id, { ...job, progress: share });
+    tell();
+  };
+
+  const ask = async (path: string, of: string, signal: AbortSignal): Promise<void> => {
+    const response = await fetch(`${partners.origin}${path}?of=${encodeURIComponent(of)}`, { method: "POST", signal });
+    const { text } = (await response.json()) as { text: string };
+    if (!response.ok) throw new Error(text);
+  };
+
+  /** What all jobs of orders have in common: their steps, and that what is done is not done again. */
+  const ofOrder =
+    (job: JobName, work: (order: Order, job: Job) => Promise<string | undefined>) =>
+    async (taken: Job<string, { order: string }>): Promise<void> => {
+      const order = await orders.order(taken.data.order);
+      if (!order || order.done[job] !== undefined) return;
+      running.set(taken.id, { id: taken.id, name: job, since: Date.now() });
+      tell();
+      const attempt = taken.attempt + taken.crashes;
+      const step = { job, worker: name, attempt };
+      try {
+        await orders.step(order.id, {
+          ...step,
+          what: "taken",
+          ...(taken.crashes > 0 ? { note: "its worker died" } : {}),
+        });
+        const note = await work(order, taken as Job);
+        await orders.done(order.id, job);
+        await orders.step(order.id, { ...step, what: "done", ...(note === undefined ? {} : { note }) });
+      } catch (error) {
+        const note = error instanceof Error ? error.message : String(error);
+        await orders.step(order.id, { ...step, what: "failed", note }).catch(nothing);
+        throw error;
+      } finally {
+        running.delete(taken.id);
+        tell();
+      }
+    };
+
+  const worker = queue.work(
+    {
+      charge: ofOrder("charge", async (order, { signal }) => {
+        await slots.using(
+          async (permit) => {
+            await orders.step(order.id, {
+              job: "charge",
+              what: "slot",
+              worker: name,
+              note: `one of ${paymentPermits} permits`,
+            });
+            await ask("/charge", order.id, AbortSignal.any([signal, permit.signal]));
+          },
+          { holder: `${order.id} · ${name}`, signal },
+        );
+        return `${money(order.price)} charged`;
+      }),
+      label: ofOrder("label", async (_order, { id, signal }) => {
+        for (let part = 1; part <= 8; part++) {
+          await sleep(90, undefined, { signal });
+          progress(id, part / 8);
+        }
+        return "label printed";
+      }),
+      receipt: ofOrder("receipt", async (order, { id, signal }) => {
+        const buyer = (await redis.hget(keys.user(order.buyer), "name")) ?? order.buyer;
+        const text = `Dear ${buyer},\n\nyou bought: ${order.title}\nfor ${money(order.price)}, order ${order.id}.\n\nBazaar`;
+        const to = `${order.buyer}@bazaar.example`;
+        await sendMail(partners.smtpPort, { id, to, subject: `Receipt for order ${order.id}`, text }, signal);
+        return `mail to ${to}`;
+      }),
+      review: ofOrder("review", async (order, { id, signal }) => {
+        const text = `How do you like it: ${order.title}?\n\nBazaar`;
+        const to = `${order.buyer}@bazaar.example`;
+        await sendMail(partners.smtpPort, { id, to, subject: `How was order ${order.id}?`, text }, signal);
+        return `mail to ${to}`;
+      }),
+      stocktake: async ({ id, data: { ms }, signal, crashes }) => {
+        running.set(id, { id, name: "stocktake", since: Date.now(), progress: 0 });
+        try {
+          const parts = 20;
+          for (let part = 1; part <= parts; part++) {
+            await sleep(ms / parts, undefined, { signal });
+            progress(id, part / parts);
+          }
+          await redis.set(keys.result, JSON.stringify({ job: id, worker: name, crashes }), "PX", 600_000);
+        } finally {
+          running.delete(id);
+          tell();
+        }
+      },
+      print: ({ data: { sheet }, signal }) => ask("/print", sheet, signal),
+    },
+    { concurrency, leaseMs: jobLeaseMs, strict: true },
+  );
+  worker.on("error", nothing);
+  worker.on("completed", ({ job }) => {
+    done++;
+    counted.jobs.inc({ job: job.name, outcome: "done" });
+    counted.jobMs.observe({ job: job.name }, Math.max(0, Date.now() - job.takenAt));
+    tell();
+  });
+  worker.on("failed", ({ job }) => {
+    failed++;
+    counted.jobs.inc({ job: job.name, outcome: "failed" });
+    tell();
+  });
+  worker.on("dead", ({ job }) => counted.jobs.inc({ job: job.name, outcome: "dead" }));
+  tell();
+
+  // One worker at a time looks through the ledger; the others have better things to do.
+  const dispatch = async (): Promise<void> => {
+    await using lease = await lock.tryAcquire("shop.main.dispatch");
+    if (lease) while ((await orders.dispatch()) > 0) lease.assertHeld();
+  };
+  const timer = setInterval(() => void dispatch().catch(nothing), dispatchMs);
+
+  return {
+    stop: async () => {
+      clearInterval(timer);
+      await queue.close({ timeoutMs: 500 }).catch(nothing);
+      await counted.stats.close({ timeoutMs: 200 }).catch(nothing);
+      await redis.close();
+    },
+  };
+});

@@ -1,0 +1,46 @@
+import type { Screen } from "../screens.js";
+import { html, type Html } from "./html.js";
+
+export const aboutPage = (screens: readonly Screen[]): Html =>
+  html`<section class="intro">
+      <h1>What am I looking at?</h1>
+      <p class="lead">
+        A shop that runs on kit, a set of Redis packages for Node. Nothing is staged: purchases are real scripts,
+        workers are real processes, and the bar at the foot counts money and items from Redis.
+      </p>
+    </section>
+    <ol class="tour">
+      <li><a href="/">Type “mül” or “brass” in the search box</a> and see names complete.</li>
+      <li><a href="/personas">Become somebody</a>, open a thing and buy it.</li>
+      <li>On the order's page watch its jobs, and ask the seller something.</li>
+      <li><a href="/race">Send fifty buyers for one item</a>, without a lock and with it.</li>
+      <li><a href="/faults">Kill a worker</a> in the middle of a job; the bar stays green.</li>
+    </ol>
+    ${screens.map(
+      ({ path, name, what, packages, keys, file, code }) =>
+        html`<section class="panel screen" aria-labelledby="s-${name}">
+          <h2 id="s-${name}">${path.endsWith("/") && path !== "/" ? name : html`<a href="${path}">${name}</a>`}</h2>
+          <p>${what}</p>
+          <dl class="behind">
+            <div>
+              <dt>Packages</dt>
+              <dd>${packages.map((one) => html`<a href="/docs/${one}"><code>@kit/${one}</code></a> `)}</dd>
+            </div>
+            <div>
+              <dt>Keys in Redis</dt>
+              <dd>${keys.map((key) => html`<code>${key}</code> `)}</dd>
+            </div>
+          </dl>
+          <figure>
+            <figcaption>From <code>${file}</code></figcaption>
+            <pre tabindex="0"><code>${code}</code></pre>
+          </figure>
+        </section>`,
+    )}`;
+
+export const docsPage = (name: string, readme: string): Html =>
+  html`<section class="intro">
+      <p class="label"><a href="/about">What am I looking at?</a></p>
+      <h1>@kit/${name}</h1>
+    </section>
+    <pre class="readme panel" tabindex="0">${readme}</pre>`;

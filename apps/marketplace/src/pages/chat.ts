@@ -1,0 +1,55 @@
+import type { Message } from "@kit/chat";
+import { html, type Html } from "./html.js";
+import { clock, csrfField, slot, text } from "./parts.js";
+
+export interface ChatView {
+  readonly messages: readonly Message<string>[];
+  /** How far each other member has read. */
+  readonly positions: readonly { readonly member: string; readonly position: number }[];
+  readonly me: string;
+  readonly nameOf: (user: string) => string;
+}
+
+/** The messages, oldest first; under the last of one's own who has seen it. */
+export const chatLines = ({ messages, positions, me, nameOf }: ChatView): string => {
+  if (messages.length === 0) return text(html`<p class="empty">Nothing said yet.</p>`);
+  const lastOfMine = messages.findLast(({ from }) => from === me)?.seq;
+  return text(
+    html`<ol class="lines">
+      ${messages.map(({ seq, from, body, at }) => {
+        const seenBy = positions
+          .filter(({ member, position }) => member !== me && position >= seq)
+          .map(({ member }) => nameOf(member));
+        return html`<li class="${from === me ? "mine" : "theirs"}">
+          <p class="from"><bdi>${from === me ? "You" : nameOf(from)}</bdi> ${clock(at)}</p>
+          <p class="body" dir="auto">${body}</p>
+          ${
+            seq === lastOfMine
+              ? html`<p class="seen">
+                  ${seenBy.length === 0 ? "Sent" : html`Seen by ${seenBy.map((name, n) => html`${n > 0 ? ", " : ""}<bdi>${name}</bdi>`)}`}
+                </p>`
+              : ""
+          }
+        </li>`;
+      })}
+    </ol>`,
+  );
+};
+
+export const chatBox = (lines: string, action: string, csrf: string, id: string): Html =>
+  html`${slot("chat", lines, 'class="chat" tabindex="0" role="log" aria-label="Messages" aria-live="off"')}
+    <form method="post" action="${action}" class="say" data-say>
+      ${csrfField(csrf)}
+      <input type="hidden" name="id" value="${id}" />
+      <label class="away" for="say">Your message</label>
+      <input
+        id="say"
+        name="text"
+        required
+        maxlength="2000"
+        autocomplete="off"
+        placeholder="Write a message"
+        dir="auto"
+      />
+      <button class="button primary">Send</button>
+    </form>`;

@@ -1,0 +1,171 @@
+import type { ChannelStatus } from "@kit/logship";
+import type { ShipperStatus } from "../crew/shipper.js";
+import { html, type Html, plural, safe } from "./html.js";
+import { bytes, count, csrfField, fact, meter, text } from "./parts.js";
+
+export interface LogsLook {
+  readonly channel: ChannelStatus | null;
+  readonly shipper: ShipperStatus | null;
+  /** `2026-11-20 DE` → visits. */
+  readonly visits: ReadonlyMap<string, string>;
+  readonly counted: number;
+  readonly consumers: readonly { readonly name: string; readonly lines: number }[];
+}
+
+const shownDays = 14;
+const shownCountries = 12;
+const levels = 6;
+const names = new Intl.DisplayNames("en-GB", { type: "region", fallback: "code" });
+
+const countryName = (code: string): string => {
+  if (!/^[A-Z]{2}$/.test(code)) return code === "unknown" ? "this machine" : code;
+  return names.of(code) ?? code;
+};
+
+const grid = (visits: LogsLook["visits"]): Html => {
+  const byDay = new Map<string, Map<string, number>>();
+  const totals = new Map<string, number>();
+  for (const [field, value] of visits) {
+    const [day, country] = field.split(" ");
+    if (day === undefined || country === undefined) continue;
+    const row = byDay.get(day) ?? new Map<string, number>();
+    byDay.set(day, row.set(country, Number(value)));
+    totals.set(country, (totals.get(country) ?? 0) + Number(value));
+  }
+  const days = [...byDay.keys()].sort().slice(-shownDays);
+  const countries = [...totals].sort(([, one], [, other]) => other - one).slice(0, shownCountries);
+  if (days.length === 0) return html`<p class="empty">Nothing counted yet: the first files are on their way.</p>`;
+  const most = Math.max(1, ...days.flatMap((day) => countries.map(([country]) => byDay.get(day)?.get(country) ?? 0)));
+  const top = Math.max(1, ...countries.map(([, total]) => total));
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Visits by country and day">
+    <table class="heat">
+      <caption class="away">
+        Visits by country and day
+      </caption>
+      <thead>
+        <tr>
+          <th scope="col">Country</th>
+          ${days.map((day) => html`<th scope="col" class="number"><span class="away">${day}</span><span aria-hidden="true">${day.slice(8)}</span></th>`)}
+          <th scope="col" class="number">30 days</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${countries.map(
+          ([country, total]) =>
+            html`<tr>
+              <th scope="row">${countryName(country)}</th>
+              ${days.map((day) => {
+                const value = byDay.get(day)?.get(country) ?? 0;
+                const level = value === 0 ? 0 : Math.ceil((value / most) * levels);
+                return html`<td class="number h${level}">${value === 0 ? "" : value}</td>`;
+              })}
+              <td class="number total">${count(total)}${meter(total / top)}</td>
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+};
+
+const fileRows = ({ files }: ChannelStatus): Html => {
+  const shown = files.slice(-8).reverse();
+  if (shown.length === 0)
+    return html`<p class="empty">No file is in Redis: all were read by all, and their space was freed.</p>`;
+  return html`<ul class="files">
+    ${shown.map(({ name, textBytes, storedBytes, chunks, freedChunks, positions, isSealed }) => {
+      const held = Math.max(0, chunks - freedChunks);
+      return html`<li>
+        <p>
+          <b>${name}</b>
+          <span class="fact"
+            >${bytes(textBytes)} of text, ${bytes(storedBytes)} packed, ${plural(held, "chunk")} in Redis,
+            ${freedChunks} freed${isSealed ? "" : ", arriving"}</span
+          >
+        </p>
+        <ul class="progress">
+          ${Object.entries(positions).map(
+            ([consumer, position]) =>
+              html`<li>
+                <span>${consumer}</span>${meter(textBytes === 0 ? 0 : position / textBytes)}<span class="number"
+                  >${textBytes === 0 ? 0 : Math.floor((position / textBytes) * 100)} %</span
+                >
+              </li>`,
+          )}
+        </ul>
+      </li>`;
+    })}
+  </ul>`;
+};
+
+export const logsParts = ({
+  channel,
+  shipper,
+  visits,
+  counted,
+  consumers,
+}: LogsLook): [id: string, content: string][] => [
+  [
+    "logs-now",
+    text(
+      html`<dl class="facts">
+          ${fact("Shipped", shipper === null ? "–" : plural(shipper.files, "file"))}
+          ${fact("Lines", shipper === null ? "–" : count(shipper.lines))}
+          ${fact("Counted exactly once", count(counted))}
+          ${fact("In Redis now", channel === null ? "–" : `${bytes(channel.usedBytes)} of ${bytes(channel.limitBytes)}`)}
+          ${consumers.map(({ name, lines }) => fact(`Read by ${name}`, count(lines)))}
+        </dl>
+        <p class="shipping">
+          ${
+            shipper?.now
+              ? html`<span>Shipping <b>${shipper.now.file}</b>, ${bytes(shipper.now.doneBytes)}</span>`
+              : html`<span class="fact"
+                  >The shipper waits for the next file; the web server puts one aside every few seconds.</span
+                >`
+          }
+        </p>`,
+    ),
+  ],
+  ["logs-files", text(channel === null ? html`<p class="empty">No channel yet.</p>` : fileRows(channel))],
+  ["logs-grid", text(grid(visits))],
+];
+
+export interface LogsView {
+  readonly look: LogsLook;
+  readonly csrf: string;
+  readonly canShip: boolean;
+}
+
+export const logsPage = ({ look, csrf, canShip }: LogsView): Html => {
+  const parts = new Map(logsParts(look));
+  const live = (id: string): Html => html`<div id="${id}">${safe(parts.get(id) ?? "")}</div>`;
+  return html`<section class="intro">
+      <h1>The shop's own log files</h1>
+      <p class="lead">
+        Every request to this server is a line. Files travel through Redis in chunks, under a limit of memory; two
+        consumers count each line exactly once, whatever dies on the way.
+      </p>
+    </section>
+    <section class="panel">
+      <h2>On the way</h2>
+      ${live("logs-now")}
+      ${
+        canShip
+          ? html`<form method="post" action="/logs/ship" class="start">
+              ${csrfField(csrf)}<button class="button primary">Ship a file of 20,000 lines</button>
+            </form>`
+          : ""
+      }
+    </section>
+    <section class="panel">
+      <h2>Files in Redis</h2>
+      ${live("logs-files")}
+    </section>
+    <section class="panel">
+      <h2>Visits by country and day</h2>
+      ${live("logs-grid")}
+      <p class="hint">
+        Synthetic geography: addresses come from blocks that belong to nobody (240.0.0.0/4, 2001:db8::/32), and which
+        country has which block was made up for this shop.
+      </p>
+    </section>`;
+};

@@ -1,0 +1,187 @@
+import { money } from "../money.js";
+import { jobsOfOrder, type Order, type Step } from "../orders.js";
+import type { JobName } from "../tools.js";
+import { html, type Html, mark, safe } from "./html.js";
+import { fact, seconds, text } from "./parts.js";
+
+const jobWords: Readonly<Partial<Record<JobName, string>>> = {
+  charge: "Charge the card",
+  label: "Print the label",
+  receipt: "Mail the receipt",
+  review: "Ask for a review",
+};
+
+type Kind = "waited" | "slot" | "ran" | "failed";
+
+interface Span {
+  readonly kind: Kind;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What a job did when: waiting for a worker, waiting for a permit, running, failing. */
+const spansOf = (steps: readonly Step[], isDone: boolean, now: number): Span[] => {
+  const spans: Span[] = [];
+  let [from, kind]: [number | null, Kind] = [null, "waited"];
+  const close = (to: number, as: Kind = kind): void => {
+    if (from !== null && to >= from) spans.push({ kind: as, from, to });
+  };
+  for (const { what, at, job } of steps) {
+    if (what === "done") {
+      close(at);
+      from = null;
+    } else if (what === "failed") {
+      close(at, "failed");
+      [from, kind] = [at, "waited"];
+    } else {
+      close(at);
+      [from, kind] = [at, what === "taken" ? (job === "charge" ? "slot" : "ran") : what === "slot" ? "ran" : "waited"];
+    }
+  }
+  if (!isDone) close(now);
+  return spans;
+};
+
+const kindWords: Readonly<Record<Kind, string>> = {
+  waited: "waiting for a worker",
+  slot: "waiting for one of five permits",
+  ran: "at work",
+  failed: "an attempt that failed",
+};
+
+const leastMs = 2_000;
+
+/** The jobs of an order as bars over time, with what happened as a list below: the same for who does not see bars. */
+export const waterfall = (order: Order, steps: readonly Step[], now: number): string => {
+  const shown = jobsOfOrder.filter((job) => job !== "review");
+  const ofJob = (job: JobName): Step[] => steps.filter((step) => step.job === job);
+  const start = Math.min(order.at, ...steps.map(({ at }) => at));
+  const isOver = shown.every((job) => order.done[job] !== undefined);
+  const ends = shown.flatMap((job) => ofJob(job).map(({ at }) => at));
+  const end = Math.max(start + leastMs, isOver ? Math.max(start, ...ends) : now);
+  const x = (at: number): string => (((Math.min(at, end) - start) / (end - start)) * 1_000).toFixed(1);
+  const rows = shown.map((job) => {
+    const own = ofJob(job);
+    const spans = spansOf(own, order.done[job] !== undefined, now);
+    const attempts = own.filter(({ what }) => what === "taken").length;
+    const last = own.at(-1);
+    const worker = own.findLast(({ worker: who }) => who !== undefined)?.worker;
+    const state =
+      order.done[job] !== undefined
+        ? `done in ${seconds((order.done[job] ?? 0) - order.at)}`
+        : last?.what === "failed"
+          ? "failed, tried again soon"
+          : last?.what === "added"
+            ? "in the queue"
+            : "at work";
+    return html`<li class="job">
+      <p class="job-name">
+        ${order.done[job] === undefined ? html`<span class="pending" aria-hidden="true"></span>` : mark(true)}
+        <b>${jobWords[job]}</b>
+      </p>
+      <svg class="gantt" viewBox="0 0 1000 20" preserveAspectRatio="none" aria-hidden="true">
+        <rect class="track" width="1000" height="20" />
+        ${spans.map(
+          ({ kind, from, to }) =>
+            html`<rect
+              class="${kind}"
+              x="${x(from)}"
+              width="${Math.max(3, Number(x(to)) - Number(x(from))).toFixed(1)}"
+              height="20"
+            />`,
+        )}
+      </svg>
+      <p class="job-state">
+        ${state}${attempts > 1 ? `, ${attempts} attempts` : ""}${worker === undefined ? "" : `, by ${worker}`}${last?.note !== undefined && order.done[job] !== undefined ? html`. <span class="fact">${last.note}</span>` : ""}
+      </p>
+    </li>`;
+  });
+  const legend = (Object.keys(kindWords) as Kind[]).map(
+    (kind) =>
+      html`<li>
+        <svg class="key" viewBox="0 0 10 10" aria-hidden="true">
+          <rect class="${kind}" width="10" height="10" rx="2" />
+        </svg>
+        ${kindWords[kind]}
+      </li>`,
+  );
+  const events = steps.filter(({ what }) => what !== "added").slice(-24);
+  const review = order.done.review;
+  return text(
+    html`<ol class="waterfall">
+        ${rows}
+      </ol>
+      <ul class="legend">
+        ${legend}
+      </ul>
+      <p class="hint">
+        ${jobWords.review}:
+        ${review === undefined ? "a delayed job, a minute after the sale (a week in life)" : "sent"}.
+      </p>
+      <details class="twin">
+        <summary>The same as a list</summary>
+        <table>
+          <caption class="away">
+            What happened to the jobs of this order
+          </caption>
+          <thead>
+            <tr>
+              <th scope="col">After</th>
+              <th scope="col">Job</th>
+              <th scope="col">What</th>
+              <th scope="col">Worker</th>
+            </tr>
+          </thead>
+          <tbody>
+            ${events.map(
+              ({ job, what, at, worker, attempt, note }) =>
+                html`<tr>
+                  <td>${seconds(at - start)}</td>
+                  <td>${job}</td>
+                  <td>
+                    ${what === "slot" ? "got a permit" : what}${attempt !== undefined && attempt > 1 ? `, attempt ${attempt}` : ""}${note === undefined ? "" : html` <span class="fact">${note}</span>`}
+                  </td>
+                  <td>${worker ?? ""}</td>
+                </tr>`,
+            )}
+          </tbody>
+        </table>
+      </details>`,
+  );
+};
+
+export interface OrderView {
+  readonly order: Order;
+  readonly buyer: string;
+  readonly seller: string;
+  readonly jobs: string;
+  readonly chat: Html;
+}
+
+export const orderPage = ({ order, buyer, seller, jobs, chat }: OrderView): Html =>
+  html`<section class="intro">
+      <p class="label"><a href="/me">Your orders</a></p>
+      <h1>Order <span class="code">${order.id}</span></h1>
+    </section>
+    <div class="order">
+      <section class="panel" aria-labelledby="jobs-title">
+        <h2 id="jobs-title">What happens now</h2>
+        <div id="jobs">${safe(jobs)}</div>
+      </section>
+      <section class="panel summary" aria-labelledby="sum-title">
+        <h2 id="sum-title">What was bought</h2>
+        <a href="/item/${order.item}" class="thumb"
+          ><img src="/pictures/${order.item}.svg" alt="" width="400" height="300"
+        /></a>
+        <p><a href="/item/${order.item}">${order.title}</a></p>
+        <dl class="facts">
+          ${fact("Price", money(order.price))} ${fact("Buyer", html`<bdi>${buyer}</bdi>`)}
+          ${fact("Seller", html`<bdi>${seller}</bdi>`)}
+        </dl>
+      </section>
+      <section class="panel" aria-labelledby="chat-title">
+        <h2 id="chat-title">Buyer, seller and support</h2>
+        ${chat}
+        <p class="hint">The seller is played by a program, and answers within a second.</p>
+      </section>
+    </div>`;

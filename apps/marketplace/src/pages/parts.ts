@@ -1,0 +1,52 @@
+// Small pieces that several pages use.
+import { html, type Html, safe } from "./html.js";
+
+/** What a stream sends is text. */
+export const text = (piece: Html): string => String(piece);
+
+/** A name with the letters marked that were typed. */
+export const marked = (name: string, ranges: readonly (readonly [number, number])[]): Html => {
+  const pieces: (string | Html)[] = [];
+  let at = 0;
+  for (const [start, end] of ranges) {
+    pieces.push(name.slice(at, start), html`<mark>${name.slice(start, end)}</mark>`);
+    at = end;
+  }
+  pieces.push(name.slice(at));
+  return html`<bdi>${pieces}</bdi>`;
+};
+
+export const seconds = (ms: number): string => `${(ms / 1_000).toFixed(ms < 9_950 ? 1 : 0)} s`;
+
+export const clock = (at: number): Html => {
+  const iso = new Date(at).toISOString();
+  return html`<time datetime="${iso}">${iso.slice(11, 19)}</time>`;
+};
+
+export const count = (value: number): string => value.toLocaleString("en-GB");
+
+export const bytes = (value: number): string =>
+  value < 1_024
+    ? `${value} B`
+    : value < 1_048_576
+      ? `${(value / 1_024).toFixed(0)} KiB`
+      : `${(value / 1_048_576).toFixed(1)} MiB`;
+
+/** A bar from 0 to 1. Widths are attributes, since the policy of the pages forbids styles. */
+export const meter = (share: number, kind = ""): Html =>
+  html`<svg class="meter ${kind}" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+    <rect class="track" width="100" height="4" rx="2" />
+    <rect class="fill" width="${(Math.max(0, Math.min(1, share)) * 100).toFixed(1)}" height="4" rx="2" />
+  </svg>`;
+
+export const fact = (name: string, value: string | Html): Html =>
+  html`<div>
+    <dt>${name}</dt>
+    <dd>${value}</dd>
+  </div>`;
+
+export const csrfField = (csrf: string): Html => html`<input type="hidden" name="csrf" value="${csrf}" />`;
+
+/** A place that the stream fills; `content` is what it starts with. */
+export const slot = (id: string, content: string, more = ""): Html =>
+  html`<div id="${id}" ${safe(more)}>${safe(content)}</div>`;

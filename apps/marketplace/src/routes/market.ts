@@ -1,0 +1,225 @@
+// The market and its things: looking, searching, buying, selling.
+import type { Hono } from "hono";
+import { HTTPException } from "hono/http-exception";
+import { isId } from "../keys.js";
+import { lockName } from "../keys.js";
+import type { Busy, Way } from "../market.js";
+import { money, parsePence, parsePrice } from "../money.js";
+import { orderId } from "../orders.js";
+import { itemPage } from "../pages/item.js";
+import { marketPage } from "../pages/market.js";
+import { searchPage } from "../pages/search.js";
+import type { BuyOutcome, ListOutcome } from "../scripts/index.js";
+import { categories } from "../seed/titles.js";
+import { newId } from "../sessions.js";
+import { type Form, problem, type Routes, wantsJson } from "../web.js";
+
+const perPage = 24;
+const mostPages = 10_000;
+const found = 40;
+const suggested = 8;
+const tickerLength = 6;
+const queryLength = 80;
+
+const wayOf = ({ way }: Form): Way | null => (way === "lock" || way === "optimistic" ? way : null);
+
+const revisionOf = ({ revision }: Form): number | null =>
+  revision !== undefined && /^\d{1,15}$/.test(revision) ? Number(revision) : null;
+
+const pageOf = (text: string | undefined): number => {
+  if (text === undefined) return 1;
+  if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > mostPages) throw new HTTPException(404);
+  return Number(text);
+};
+
+/** What somebody typed, as far as it can be part of a name. */
+export const typed = (text: string | undefined): string => (text ?? "").normalize().slice(0, queryLength);
+
+export const marketRoutes: Routes = (app: Hono, web): void => {
+  const { shop } = web;
+  const { market, orders, search } = shop;
+  const names = new Map(shop.world.users.map(({ id, name }) => [id, name]));
+
+  app.get("/", async (c) => {
+    const visitor = await web.visit(c);
+    const category = c.req.query("category") ?? null;
+    if (category !== null && !categories.some(({ id }) => id === category)) throw new HTTPException(404);
+    const page = pageOf(c.req.query("page"));
+    const [{ total, items }, sold] = await Promise.all([
+      market.page(category, (page - 1) * perPage, perPage),
+      category === null && page === 1 ? orders.newest(tickerLength) : [],
+    ]);
+    const pages = Math.max(1, Math.ceil(total / perPage));
+    if (page > pages) throw new HTTPException(404);
+    const locks = new Map(
+      await Promise.all(
+        items.map(async ({ id }) => [id, await shop.lock.inspect(lockName("main", id)).catch(() => null)] as const),
+      ),
+    );
+    const view = { category, page, pages, total, items, locks, sold };
+    return await web.show(c, visitor, { title: "Market", path: "/", watch: { on: "market" }, body: marketPage(view) });
+  });
+
+  app.get("/search", async (c) => {
+    const query = typed(c.req.query("q"));
+    const visitor = await web.visit(c);
+    const hits = await search.find(query, found, c.req.raw.signal);
+    const results = await Promise.all(
+      hits.map(async (hit) => ({ hit, item: hit.kind === "item" ? await market.item(hit.id) : null })),
+    );
+    const body = searchPage(query, results);
+    return await web.show(c, visitor, { title: "Search", path: "/search", query, body });
+  });
+
+  app.get("/suggest", async (c) => {
+    const hits = await search.find(typed(c.req.query("q")), suggested, c.req.raw.signal);
+    return c.json(
+      hits.map(({ kind, id, text, ranges }) => ({
+        ...{ text, ranges, kind: kind === "seller" ? "Seller" : "Thing" },
+        href: kind === "seller" ? `/seller/${id}` : `/item/${id}`,
+      })),
+    );
+  });
+
+  app.get("/seller/:id", async (c) => {
+    const id = c.req.param("id");
+    const name = names.get(id);
+    if (name === undefined) throw new HTTPException(404);
+    const visitor = await web.visit(c);
+    const own = shop.world.items.filter(({ owner }) => owner === id).map((item) => item.id);
+    const items = (await market.items(own)).filter(({ listing }) => listing?.seller === id);
+    const view = {
+      category: null,
+      page: 1,
+      pages: 1,
+      total: items.length,
+      items,
+      locks: new Map(),
+      sold: [],
+      seller: name,
+    };
+    return await web.show(c, visitor, { title: name, path: "/", body: marketPage(view) });
+  });
+
+  app.get("/item/:id", async (c) => {
+    const item = await web.itemOr404(c);
+    const lock = shop.lock.inspect(lockName("main", item.id)).catch(() => null);
+    const visitor = await web.visit(c, item.id);
+    const { session, user } = visitor;
+    const owner = item.listing?.seller ?? null;
+    const isOwner = user !== null && (owner === user.id || (owner === null && (await market.owns(user.id, item.id))));
+    const view = {
+      item,
+      seller: owner === null ? null : await market.user(owner),
+      user,
+      isOwner,
+      views: session?.views ?? (await market.views(item.id)),
+      lock: await lock,
+      csrf: session?.csrf ?? "",
+      request: newId(),
+    };
+    const watch = { item: item.id, revision: item.revision };
+    return await web.show(c, visitor, { title: item.title, path: `/item/${item.id}`, watch, body: itemPage(view) });
+  });
+
+  app.post("/item/:id/buy", async (c) => {
+    const { session, user, form } = await web.signedIn(c);
+    const item = await web.itemOr404(c);
+    const [way, price, revision, request] = [wayOf(form), parsePence(form["price"]), revisionOf(form), form["request"]];
+    if (!way || price === null || revision === null || !isId(request)) throw new HTTPException(400);
+    const maintenance = shop.flags.get("maintenance");
+    if (maintenance.on)
+      return problem(
+        c,
+        503,
+        "Closed for maintenance",
+        `${maintenance.reason ?? "The shop is being looked after"}. You paid nothing.`,
+      );
+    const outcome = await market.buy(way, { item: item.id, buyer: user.id, price, revision, request }, user.name);
+    let order: string | null = null;
+    if (outcome.kind === "sold") {
+      if (!outcome.repeat) shop.stats.sales.inc();
+      shop.recentLog.write(`sold ${item.title} for ${money(outcome.price)}`);
+      order = orderId({ buyer: user.id, request });
+      const seller = item.listing?.seller ?? "";
+      // The sale stands. Should its order not be placed now, a worker finds the sale in the ledger, and places it.
+      if (seller !== "" && !outcome.repeat)
+        await orders
+          .place({ request, item: item.id, buyer: user.id, seller, price: outcome.price, at: Date.now() })
+          .catch(() => undefined);
+    }
+    if (wantsJson(c)) return c.json({ outcome, ...(order === null ? {} : { order }) }, order === null ? 409 : 200);
+    await web.tell(session, order === null ? "bad" : "good", buyWords(outcome, item.title, price));
+    return c.redirect(order === null ? `/item/${item.id}` : `/order/${order}`, 303);
+  });
+
+  app.post("/item/:id/list", async (c) => {
+    const { session, user, form } = await web.signedIn(c);
+    const item = await web.itemOr404(c);
+    const [way, revision, request] = [wayOf(form), revisionOf(form), form["request"]];
+    if (!way || revision === null || !isId(request)) throw new HTTPException(400);
+    const price = parsePrice(form["pounds"] ?? "");
+    if (price === null) {
+      if (wantsJson(c)) return c.json({ outcome: { kind: "bad-price" } }, 400);
+      const words = "That is no price. Give pounds and pence between £0.01 and £1,000,000, such as 24.50.";
+      await web.tell(session, "bad", words);
+      return c.redirect(`/item/${item.id}`, 303);
+    }
+    const outcome = await market.list(way, { item: item.id, seller: user.id, price, revision, request }, user.name);
+    const good = outcome.kind === "listed" || outcome.kind === "repriced";
+    if (wantsJson(c)) return c.json({ outcome }, good ? 200 : outcome.kind === "not-yours" ? 403 : 409);
+    await web.tell(session, good ? "good" : "bad", listWords(outcome, item.title));
+    return c.redirect(`/item/${item.id}`, 303);
+  });
+
+  app.post("/item/:id/hold", async (c) => {
+    const { session, user } = await web.signedIn(c);
+    const item = await web.itemOr404(c);
+    const held = await shop.hold(item.id, user.id, user.name);
+    const text = held
+      ? "The lock is yours for eight seconds. Buy it now from another window, as somebody else: that purchase waits in line, and goes through when you let go."
+      : "You hold one already, or the line is too long just now.";
+    await web.tell(session, held ? "good" : "bad", text);
+    return c.redirect(`/item/${item.id}`, 303);
+  });
+};
+
+const buyWords = (outcome: BuyOutcome | Busy, title: string, price: number): string => {
+  switch (outcome.kind) {
+    case "sold":
+      return outcome.repeat
+        ? `That form was sent before: ${title} is yours for ${money(outcome.price)}, once.`
+        : `Yours: ${title} for ${money(outcome.price)}${outcome.fence === "" ? "" : `, under fencing token ${outcome.fence}`}.`;
+    case "not-for-sale":
+      return "Too late: it is not for sale any more. You paid nothing.";
+    case "price-changed":
+      return `The price is ${money(outcome.price)} now, you saw ${money(price)}. You paid nothing; look again.`;
+    case "changed":
+      return "It was sold and offered anew since you looked. You paid nothing; look again.";
+    case "short":
+      return `You have ${money(outcome.funds)}, it costs ${money(price)}.`;
+    case "stale-fence":
+      return "Your lease on the item ran out and somebody came after you. You paid nothing; try again.";
+    case "own-item":
+      return "It is yours already.";
+    case "busy":
+      return "Others kept the item busy for five seconds. You paid nothing; try again.";
+  }
+};
+
+const listWords = (outcome: ListOutcome | Busy, title: string): string => {
+  switch (outcome.kind) {
+    case "listed":
+      return `${title} is on the market for ${money(outcome.price)}.`;
+    case "repriced":
+      return `${title} costs ${money(outcome.price)} now.`;
+    case "not-yours":
+      return "That is not yours to offer.";
+    case "changed":
+      return "It changed since you looked; look again.";
+    case "stale-fence":
+      return "Your lease on the item ran out and somebody came after you; try again.";
+    case "busy":
+      return "Others kept the item busy for five seconds; try again.";
+  }
+};

@@ -1,0 +1,250 @@
+// Who somebody is, what is theirs, and whom they talk to.
+import type { Message } from "@kit/chat";
+import type { Context, Hono } from "hono";
+import { HTTPException } from "hono/http-exception";
+import { isId } from "../keys.js";
+import type { Order } from "../orders.js";
+import { support } from "../orders.js";
+import { chatBox, chatLines, type ChatView } from "../pages/chat.js";
+import { type Conversation, conversationPage, messagesPage } from "../pages/messages.js";
+import { orderPage, waterfall } from "../pages/order.js";
+import { mePage, personasPage } from "../pages/people.js";
+import { personas } from "../seed/personas.js";
+import { newId } from "../sessions.js";
+import { orderChat, pairChat, sessionsPerPersona } from "../tools.js";
+import { forget, problem, remember, type Routes, type Web, wantsJson } from "../web.js";
+import { typed } from "./market.js";
+
+const shownMessages = 100;
+const shownChats = 30;
+const suggested = 8;
+const textLength = 2_000;
+const chatRetention = { count: 500, ageMs: 7 * 24 * 3_600_000 };
+
+/** What somebody sees of one chat; what is shown counts as read. */
+export const lookAtChat = async (
+  { shop }: Web,
+  chat: string,
+  me: string,
+  nameOf: (user: string) => string,
+): Promise<ChatView> => {
+  const { messages } = await shop.chat.history(chat, { limit: shownMessages });
+  const last: Message<string> | undefined = messages.at(-1);
+  // Only what somebody else wrote needs to be acknowledged: one's own counts as read.
+  if (last && last.from !== me) await shop.chat.ack(me, last);
+  const { members } = await shop.chat.members(chat, { limit: 10 });
+  return { messages, positions: members, me, nameOf };
+};
+
+/** The order, if it is of this person. What belongs to others is not there. */
+export const ownOrder = async ({ shop }: Web, id: string | undefined, user: string): Promise<Order> => {
+  const order = id !== undefined && isId(id) ? await shop.orders.order(id) : null;
+  if (!order || (order.buyer !== user && order.seller !== user)) throw new HTTPException(404);
+  return order;
+};
+
+export const namesOf = ({ shop }: Web): ((user: string) => string) => {
+  const names = new Map(shop.world.users.map(({ id, name }) => [id, name]));
+  return (user) => (user === support ? "Support" : (names.get(user) ?? user));
+};
+
+export const peopleRoutes: Routes = (app: Hono, web): void => {
+  const { shop } = web;
+  const { market, chat, orders, search, accounts } = shop;
+  const users = new Set(shop.world.users.map(({ id }) => id));
+  const byName = new Map(shop.world.users.map(({ id, name }) => [name.normalize(), id]));
+  const nameOf = namesOf(web);
+
+  app.get("/personas", async (c) => {
+    const visitor = await web.visitWithForms(c);
+    const list = await Promise.all(
+      personas(shop.world).map(async ({ id, role }) => {
+        const user = await market.user(id);
+        return user && { ...user, role };
+      }),
+    );
+    const known = list.filter((persona) => persona !== null);
+    const body = personasPage(known, visitor.session.csrf, visitor.user?.id ?? "");
+    return await web.show(c, visitor, { title: "Personas", path: "/personas", body });
+  });
+
+  app.post("/login", async (c) => {
+    const { session, form } = await web.anyForm(c);
+    const user = form["user"] ?? "";
+    if (!users.has(user)) throw new HTTPException(400);
+    // Programs play visitors, too; what they play is not a person being there.
+    const isPerson = web.options.accessLog.addressOf(c.req.header("x-bazaar-visitor")) === "127.0.0.1";
+    // A new id with every change of persona: one that was planted before is worth nothing afterwards.
+    await accounts.signOut(session);
+    const opened = await accounts.signIn(user, isPerson);
+    if (!opened) {
+      forget(c);
+      const words = `${nameOf(user)} has ${sessionsPerPersona} sessions open already, and may have no more. Leave one of them, or be somebody else.`;
+      return problem(c, 429, "Five at most", words);
+    }
+    remember(c, opened);
+    return c.redirect("/", 303);
+  });
+
+  app.post("/logout", async (c) => {
+    const { session } = await web.anyForm(c);
+    await accounts.signOut(session);
+    forget(c);
+    return c.redirect("/", 303);
+  });
+
+  app.get("/me", async (c) => {
+    const visitor = await web.visit(c);
+    const { session, user } = visitor;
+    if (!session || !user) return c.redirect("/personas", 303);
+    const [inventory, recent, own] = await Promise.all([
+      market.inventory(user.id),
+      market.items(session.recent),
+      orders.newest(20, user.id),
+    ]);
+    const body = mePage({ user, inventory, recent, orders: own });
+    return await web.show(c, visitor, { title: user.name, path: "/me", body });
+  });
+
+  // --- orders ---
+
+  const personaOf = async (c: Context): Promise<Awaited<ReturnType<Web["persona"]>>> => await web.persona(c);
+
+  app.get("/order/:id", async (c) => {
+    const persona = await personaOf(c);
+    if (!persona) throw new HTTPException(401);
+    const { session, user } = persona;
+    const order = await ownOrder(web, c.req.param("id"), user.id);
+    const [steps, view] = await Promise.all([
+      orders.steps(order.id),
+      lookAtChat(web, orderChat(order.id), user.id, nameOf).catch(() => null),
+    ]);
+    const body = orderPage({
+      order,
+      buyer: nameOf(order.buyer),
+      seller: nameOf(order.seller),
+      jobs: waterfall(order, steps, Date.now()),
+      chat: chatBox(view ? chatLines(view) : "", `/order/${order.id}/say`, session.csrf, newId()),
+    });
+    const watch = { order: order.id };
+    return await web.show(c, persona, { title: `Order ${order.id}`, path: `/order/${order.id}`, watch, body });
+  });
+
+  /** A message of a form: its text, and an id that makes sending it twice one message. */
+  const messageOf = (form: Readonly<Record<string, string>>): { body: string; clientId: string } => {
+    const [body, clientId] = [(form["text"] ?? "").trim(), form["id"]];
+    if (body === "" || body.length > textLength || !isId(clientId)) throw new HTTPException(400);
+    return { body, clientId };
+  };
+
+  app.post("/order/:id/say", async (c) => {
+    const { user, form } = await web.signedIn(c);
+    const order = await ownOrder(web, c.req.param("id"), user.id);
+    await chat.send(orderChat(order.id), { from: user.id, ...messageOf(form) });
+    await search.wrote(user.id, user.id === order.buyer ? order.seller : order.buyer);
+    return wantsJson(c) ? c.json({ ok: true }) : c.redirect(`/order/${order.id}#chat`, 303);
+  });
+
+  // --- messages ---
+
+  const conversations = async (me: string): Promise<Conversation[]> => {
+    const [unread, own, { items: contacts }] = await Promise.all([
+      chat.unread(me),
+      orders.newest(shownChats, me),
+      search.addressees(me, "", shownChats).then((items) => ({ items })),
+    ]);
+    const named = [
+      ...own.map((order) => ({ chat: orderChat(order.id), href: `/order/${order.id}`, name: order.title })),
+      ...contacts.map(({ id, text }) => ({ chat: pairChat(me, id), href: `/messages/with/${id}`, name: text })),
+    ];
+    const found = await Promise.all(
+      named.map(async ({ chat: name, href, name: title }): Promise<Conversation | null> => {
+        const page = await chat.history(name, { limit: 1 }).catch(() => null);
+        const last = page?.messages.at(-1);
+        if (!last) return null;
+        const shown = { from: last.from === me ? "You" : nameOf(last.from), body: last.body, at: last.at };
+        return { href, name: title, unread: unread.get(name) ?? 0, last: shown };
+      }),
+    );
+    return found
+      .filter((one) => one !== null)
+      .sort((one, other) => other.unread - one.unread || (other.last?.at ?? 0) - (one.last?.at ?? 0))
+      .slice(0, shownChats);
+  };
+
+  app.get("/messages", async (c) => {
+    const persona = await web.persona(c);
+    if (!persona) return c.redirect("/personas", 303);
+    const { session, user } = persona;
+    const [list, contacts] = await Promise.all([conversations(user.id), search.addressees(user.id, "", 5)]);
+    const guild = search.guild(user.id)?.name ?? null;
+    const body = messagesPage({ conversations: list, guild, contacts, csrf: session.csrf, id: newId() });
+    return await web.show(c, persona, { title: "Messages", path: "/messages", body });
+  });
+
+  app.get("/messages/suggest", async (c) => {
+    const persona = await web.persona(c);
+    if (!persona) throw new HTTPException(401);
+    const people = await search.addressees(persona.user.id, typed(c.req.query("q")), suggested);
+    return c.json(
+      people.map(({ text, ranges, why }) => ({
+        text,
+        ranges,
+        kind: why === "contact" ? "Wrote lately" : "Your guild",
+      })),
+    );
+  });
+
+  app.get("/messages/with/:id", async (c) => {
+    const persona = await web.persona(c);
+    const other = c.req.param("id");
+    if (!persona) throw new HTTPException(401);
+    const { session, user } = persona;
+    if (!users.has(other) || other === user.id) throw new HTTPException(404);
+    const view = await lookAtChat(web, pairChat(user.id, other), user.id, nameOf).catch(() => null);
+    if (!view) throw new HTTPException(404);
+    const body = conversationPage(
+      nameOf(other),
+      chatBox(chatLines(view), `/messages/with/${other}/say`, session.csrf, newId()),
+    );
+    const watch = { with: other };
+    return await web.show(c, persona, { title: nameOf(other), path: "/messages/with", watch, body });
+  });
+
+  const sendTo = async (from: string, to: string, message: { body: string; clientId: string }): Promise<void> => {
+    const name = pairChat(from, to);
+    await chat.create(name, { members: [from, to], retain: chatRetention });
+    await chat.send(name, { from, ...message });
+    await search.wrote(from, to);
+  };
+
+  app.post("/messages/with/:id/say", async (c) => {
+    const { user, form } = await web.signedIn(c);
+    const other = c.req.param("id");
+    if (!users.has(other) || other === user.id) throw new HTTPException(404);
+    // Only a chat that was begun goes on here: a new one needs a contact or a member of the guild.
+    await chat.inspect(pairChat(user.id, other)).catch(() => {
+      throw new HTTPException(404);
+    });
+    await sendTo(user.id, other, messageOf(form));
+    return wantsJson(c) ? c.json({ ok: true }) : c.redirect(`/messages/with/${other}#chat`, 303);
+  });
+
+  app.post("/messages/send", async (c) => {
+    const { session, user, form } = await web.signedIn(c);
+    const wanted = typed(form["to"]).trim();
+    const message = messageOf(form);
+    const to = byName.get(wanted.normalize());
+    const people = to === undefined ? [] : await search.addressees(user.id, wanted, 50);
+    if (to === undefined || !people.some(({ id }) => id === to)) {
+      await web.tell(
+        session,
+        "bad",
+        "Nobody of that name is in your guild or among your contacts. Choose one of the names that appear while you type.",
+      );
+      return c.redirect("/messages", 303);
+    }
+    await sendTo(user.id, to, message);
+    return c.redirect(`/messages/with/${to}`, 303);
+  });
+};

@@ -1,0 +1,132 @@
+// Finding things and people while somebody types.
+import {
+  type ContactBook,
+  createContactBook,
+  createPrefixIndex,
+  type PrefixIndex,
+  type Range,
+} from "@kit/autocomplete";
+import type { Connection } from "@kit/core";
+import type { World } from "./seed/index.js";
+import { guildMembers, guildOf, guilds, type Guild } from "./seed/guilds.js";
+
+const booksKept = 200;
+const bookSize = 50;
+
+export interface Hit {
+  readonly kind: "item" | "seller";
+  readonly id: string;
+  readonly text: string;
+  readonly ranges: readonly Range[];
+}
+
+export interface Addressee {
+  readonly id: string;
+  readonly text: string;
+  readonly why: "contact" | "guild";
+  readonly ranges: readonly Range[];
+}
+
+interface Payload {
+  readonly kind: Hit["kind"];
+}
+
+export class Search {
+  readonly #redis: Connection;
+  readonly #prefix: string;
+  readonly #world: World;
+  readonly #personas: ReadonlySet<string>;
+  readonly #names: ReadonlyMap<string, { readonly name: string; readonly isSeller: boolean }>;
+  readonly #market: PrefixIndex<Payload>;
+  readonly #guilds = new Map<string, PrefixIndex>();
+  readonly #books = new Map<string, ContactBook>();
+
+  constructor(redis: Connection, prefix: string, world: World, personas: ReadonlySet<string>) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#world = world;
+    this.#personas = personas;
+    this.#names = new Map(world.users.map(({ id, name, isSeller }) => [id, { name, isSeller }]));
+    this.#market = createPrefixIndex<Payload>(redis, "market", { prefix });
+    this.#market.on("error", () => undefined);
+    for (const { id } of guilds) {
+      const index = createPrefixIndex(redis, `guild ${id}`, { prefix });
+      index.on("error", () => undefined);
+      this.#guilds.set(id, index);
+    }
+  }
+
+  /** Fills the indexes, unless they are full already. */
+  async open(): Promise<void> {
+    const { users, items } = this.#world;
+    if ((await this.#market.inspect()).items > 0) return;
+    const sellers = users.filter(({ isSeller }) => isSeller);
+    await this.#market.putMany([
+      ...sellers.map(({ id, name }) => ({ id, text: name, payload: { kind: "seller" as const } })),
+      ...items.map(({ id, title }) => ({ id, text: title, payload: { kind: "item" as const } })),
+    ]);
+    const members = guildMembers(this.#world, this.#personas);
+    await Promise.all([...this.#guilds].map(([id, index]) => index.putMany(members.get(id) ?? [])));
+  }
+
+  /** Sellers and things whose names have words that begin so. */
+  async find(text: string, limit: number, signal?: AbortSignal): Promise<Hit[]> {
+    if (text.trim() === "") return [];
+    const { items } = await this.#market.suggest(text, { limit, signal });
+    return items.map(({ id, text: name, payload, ranges }) => ({
+      id,
+      text: name,
+      kind: payload?.kind ?? "item",
+      ranges,
+    }));
+  }
+
+  guild(user: string): Guild | null {
+    return guildOf(user, this.#names.get(user)?.isSeller ?? false, this.#personas);
+  }
+
+  /** Recent contacts first, then members of the same guild. */
+  async addressees(user: string, text: string, limit: number): Promise<Addressee[]> {
+    const found: Addressee[] = [];
+    const { items: contacts } =
+      text.trim() === "" ? await this.#book(user).list() : await this.#book(user).suggest(text, { limit });
+    for (const { id, text: name, ...rest } of contacts.slice(0, limit))
+      found.push({ id, text: name, why: "contact", ranges: "ranges" in rest ? rest.ranges : [] });
+    const guild = this.guild(user);
+    const index = guild && this.#guilds.get(guild.id);
+    if (index && text.trim() !== "")
+      for (const { id, text: name, ranges } of (await index.suggest(text, { limit })).items)
+        if (id !== user && found.length < limit && !found.some((one) => one.id === id))
+          found.push({ id, text: name, why: "guild", ranges });
+    return found;
+  }
+
+  /** Somebody wrote to somebody: each is now among the other's contacts. */
+  async wrote(from: string, to: string): Promise<void> {
+    const name = (id: string): string => this.#names.get(id)?.name ?? id;
+    await Promise.all([
+      this.#book(from).record(to, { text: name(to) }),
+      this.#book(to).record(from, { text: name(from) }),
+    ]);
+  }
+
+  async close(): Promise<void> {
+    await this.#market.close();
+    for (const index of this.#guilds.values()) await index.close();
+    for (const book of this.#books.values()) await book.close();
+  }
+
+  #book(user: string): ContactBook {
+    let book = this.#books.get(user);
+    if (!book) {
+      if (this.#books.size >= booksKept) {
+        const [oldest = ""] = this.#books.keys();
+        void this.#books.get(oldest)?.close();
+        this.#books.delete(oldest);
+      }
+      book = createContactBook(this.#redis, user, { prefix: this.#prefix, max: bookSize, ranking: "frecent" });
+      this.#books.set(user, book);
+    }
+    return book;
+  }
+}

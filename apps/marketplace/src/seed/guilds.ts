@@ -1,0 +1,44 @@
+// Guilds: one for each category of things. A message may go to members of one's own guild, and to recent contacts.
+import type { World } from "./index.js";
+import { categories } from "./titles.js";
+
+export interface Guild {
+  readonly id: string;
+  readonly name: string;
+}
+
+const guildNames: Readonly<Record<string, string>> = {
+  instruments: "Navigators",
+  cameras: "Lens Grinders",
+  clocks: "Clockmakers",
+  ceramics: "Potters",
+  lamps: "Lamplighters",
+  chairs: "Joiners",
+  books: "Bookbinders",
+  records: "Listeners",
+  bicycles: "Wheelwrights",
+  textiles: "Weavers",
+  toys: "Tinkerers",
+  plants: "Gardeners",
+};
+
+export const guilds: readonly Guild[] = categories.map(({ id }) => ({ id, name: `Guild of ${guildNames[id] ?? id}` }));
+
+/** Sellers, personas, and every third buyer belong to one; the others to none. */
+export const guildOf = (user: string, isSeller: boolean, personas: ReadonlySet<string>): Guild | null => {
+  const number = Number(user.slice(1));
+  if (!isSeller && !personas.has(user) && number % 3 !== 0) return null;
+  return guilds[number % guilds.length] ?? null;
+};
+
+export const guildMembers = (
+  { users }: World,
+  personas: ReadonlySet<string>,
+): Map<string, { id: string; text: string }[]> => {
+  const members = new Map<string, { id: string; text: string }[]>(guilds.map(({ id }) => [id, []]));
+  for (const { id, name, isSeller } of users) {
+    const guild = guildOf(id, isSeller, personas);
+    if (guild) members.get(guild.id)?.push({ id, text: name });
+  }
+  return members;
+};

@@ -1,0 +1,116 @@
+// What the shop asks of each package, in one place: names and settings that all of its processes share.
+import type { Connection } from "@kit/core";
+import { createChat, type Chat } from "@kit/chat";
+import { createQueue, type Queue } from "@kit/queue";
+import { createSemaphore, type Semaphore } from "@kit/semaphore";
+import { type Counter, createStats, type Distribution, type Stats } from "@kit/stats";
+
+/** A typed emitter of any package: what goes wrong behind the scenes is told by `error`. */
+interface Source {
+  on(event: "error", listener: () => void): unknown;
+}
+
+/** For objects whose calls say by themselves what came of them: what is tried again anyway needs no word. */
+export const quiet = (...sources: readonly object[]): void => {
+  for (const source of sources) (source as Source).on("error", () => undefined);
+};
+
+/** The jobs of the shop, and what each is given. */
+export type ShopJobs = {
+  charge: (data: { order: string }) => void;
+  label: (data: { order: string }) => void;
+  receipt: (data: { order: string }) => void;
+  review: (data: { order: string }) => void;
+  stocktake: (data: { ms: number }) => void;
+  print: (data: { sheet: string }) => void;
+};
+
+export type JobName = keyof ShopJobs & string;
+export type OrdersQueue = Queue<ShopJobs>;
+
+/** Short, so that the jobs of a killed worker are soon seen to move. The package's own default is 10 s. */
+export const jobLeaseMs = 4_000;
+export const queueName = "orders";
+
+export const ordersQueue = (redis: Connection, prefix: string): OrdersQueue =>
+  createQueue<ShopJobs>(redis, queueName, {
+    prefix,
+    maxAttempts: 5,
+    backoff: { firstMs: 400, factor: 2, maxMs: 5_000 },
+    timeoutMs: 30_000,
+    // A throw-away server of a demonstration may have any policy.
+    allowEviction: true,
+  });
+
+/** The provider takes five payments at once, and no more. */
+export const paymentPermits = 5;
+
+export const payments = (redis: Connection, prefix: string): Semaphore =>
+  createSemaphore(redis, "payments", { prefix, permits: paymentPermits, leaseMs: 5_000 });
+
+/** At most five sessions of one persona. A session that no process holds ends after twelve idle hours. */
+export const sessionsPerPersona = 5;
+
+export const accountSessions = (redis: Connection, prefix: string, idleMs: number): Semaphore =>
+  createSemaphore(redis, "sessions", {
+    prefix,
+    permits: 1_000_000,
+    permitsPerTenant: sessionsPerPersona,
+    leaseMs: idleMs,
+    renew: false,
+  });
+
+export const shopChat = (redis: Connection, prefix: string): Chat<string> => createChat<string>(redis, { prefix });
+
+/** The chat of an order, of which buyer, seller and support are members. */
+export const orderChat = (order: string): string => `order:${order}`;
+
+/** The chat of two people; the same for both of them. */
+export const pairChat = (one: string, other: string): string => `pair:${[one, other].sort().join("~")}`;
+
+export const logChannel = "access";
+export const logConsumers = ["countries", "status"] as const;
+export const geoDatabase = "synthetic";
+
+const secondMs = 1_000;
+const minuteMs = 60 * secondMs;
+const hourMs = 60 * minuteMs;
+const dayMs = 24 * hourMs;
+
+/** From the last quarter of an hour by the second to ninety days by the hour. */
+export const precisions: readonly { readonly stepMs: number; readonly keepMs: number }[] = [
+  { stepMs: secondMs, keepMs: 15 * minuteMs },
+  { stepMs: 5 * secondMs, keepMs: 2 * hourMs },
+  { stepMs: minuteMs, keepMs: dayMs },
+  { stepMs: hourMs, keepMs: 90 * dayMs },
+];
+
+export interface ShopStats {
+  readonly stats: Stats;
+  readonly sales: Counter;
+  readonly views: Counter;
+  readonly requests: Distribution<"route">;
+  readonly jobs: Counter<"job" | "outcome">;
+  readonly jobMs: Distribution<"job">;
+}
+
+export const shopStats = (redis: Connection, prefix: string): ShopStats => {
+  const stats = createStats(redis, { prefix });
+  const windows = [
+    { stepMs: 10 * secondMs, keepMs: 2 * hourMs },
+    { stepMs: minuteMs, keepMs: dayMs },
+  ];
+  return {
+    stats,
+    sales: stats.counter("shop_sales_total", { help: "Items sold", precisions }),
+    views: stats.counter("shop_views_total", { help: "Pages shown", precisions }),
+    requests: stats.distribution("shop_request_ms", {
+      help: "Time to answer a request",
+      labelNames: ["route"],
+      slowest: 10,
+      windows,
+    }),
+    jobs: stats.counter("shop_jobs_total", { help: "Jobs that ended", labelNames: ["job", "outcome"] }),
+    jobMs: stats.distribution("shop_job_ms", { help: "Time a job took", labelNames: ["job"], windows }),
+  };
+};

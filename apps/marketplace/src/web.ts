@@ -1,0 +1,200 @@
+// What all pages have in common: who asks, whether a form is ours, the frame around a page, and errors in plain words.
+import { KitError } from "@kit/core";
+import type { Context, Hono } from "hono";
+import { deleteCookie, getCookie, setCookie } from "hono/cookie";
+import { HTTPException } from "hono/http-exception";
+import type { AccessLog } from "./access-log.js";
+import type { Crew } from "./crew/crew.js";
+import type { PartnersFacts } from "./crew/partners.js";
+import type { Faults } from "./faults.js";
+import type { Item, User } from "./market.js";
+import { type Frame, layout, type Notice, type Page, plainPage } from "./pages/layout.js";
+import { isOwnForm, type Session } from "./sessions.js";
+import type { Shop } from "./shop.js";
+import { isId } from "./keys.js";
+
+const cookieName = "sid";
+
+export interface Visitor {
+  readonly session: Session | null;
+  readonly user: User | null;
+}
+
+export type Form = Readonly<Record<string, string>>;
+
+export interface WebOptions {
+  readonly shop: Shop;
+  readonly crew: Crew;
+  readonly partners: PartnersFacts | null;
+  readonly faults: Faults;
+  readonly accessLog: AccessLog;
+  /** Where the shop is reached, for the buyers of a race. */
+  readonly origin: () => string;
+  /** What the program that plays visitors shows, so that its addresses are believed. */
+  readonly pass: string;
+  /** Where the component `logs` can be moved to, besides the shop's own Redis. */
+  readonly otherLogsUrl: string | null;
+  /** Faults that are nobody's input: for the operator, never for the visitor. */
+  readonly onFault: (error: unknown) => void;
+}
+
+/** Adds pages to the shop. */
+export type Routes = (app: Hono, web: Web) => void;
+
+export class Web {
+  readonly options: WebOptions;
+  readonly shop: Shop;
+
+  constructor(options: WebOptions) {
+    this.options = options;
+    this.shop = options.shop;
+  }
+
+  async visit(c: Context, item?: string): Promise<Visitor> {
+    const { sessions, accounts, market } = this.shop;
+    const id = getCookie(c, cookieName);
+    const session = id !== undefined && isSessionId(id) ? await sessions.visit(id, item) : null;
+    if (session) accounts.seen(session);
+    return { session, user: session?.user ? await market.user(session.user) : null };
+  }
+
+  /** A visitor whose page has forms: somebody new gets a short session that carries their token. */
+  async visitWithForms(c: Context, item?: string): Promise<Visitor & { session: Session }> {
+    const visitor = await this.visit(c, item);
+    if (visitor.session) return { ...visitor, session: visitor.session };
+    const session = await this.shop.sessions.open();
+    remember(c, session);
+    return { session, user: null };
+  }
+
+  /** The fields of a form that this very session was given. */
+  async ownForm(c: Context, session: Session | null): Promise<Form> {
+    const form = await formOf(c);
+    if (!session || !isOwnForm(session, form["csrf"])) throw new HTTPException(403);
+    return form;
+  }
+
+  /** A form of anybody who has one of our pages open. */
+  async anyForm(c: Context): Promise<{ session: Session; form: Form }> {
+    const { session } = await this.visit(c);
+    const form = await this.ownForm(c, session);
+    if (!session) throw new HTTPException(403);
+    return { session, form };
+  }
+
+  async signedIn(c: Context): Promise<{ session: Session; user: User; form: Form }> {
+    const { session, user } = await this.visit(c);
+    if (!session || !user) throw new HTTPException(401);
+    return { session, user, form: await this.ownForm(c, session) };
+  }
+
+  /** Somebody who reads what is only theirs; null for a visitor without a persona. */
+  async persona(c: Context): Promise<{ session: Session; user: User } | null> {
+    const { session, user } = await this.visit(c);
+    return session && user ? { session, user } : null;
+  }
+
+  async show(c: Context, { session, user }: Visitor, page: Page): Promise<Response> {
+    const { auditor, chat, flags, isGuestServer } = this.shop;
+    const unread = user ? await chat.unread(user.id).catch(() => new Map<string, number>()) : new Map<string, number>();
+    const maintenance = flags.get("maintenance");
+    const frame: Frame = {
+      user,
+      csrf: session?.csrf ?? "",
+      notice: noticeOf(session?.notice),
+      audit: await auditor.look(),
+      silentMs: auditor.silentMs,
+      isGuestServer,
+      unread: [...unread.values()].reduce((sum, count) => sum + count, 0),
+      maintenance: maintenance.on ? (maintenance.reason ?? "maintenance") : null,
+      faults: this.options.faults.list(),
+    };
+    this.shop.stats.views.inc();
+    return c.html(layout(frame, page));
+  }
+
+  async itemOr404(c: Context): Promise<Item> {
+    const id = c.req.param("id");
+    const item = isId(id) ? await this.shop.market.item(id) : null;
+    if (!item) throw new HTTPException(404);
+    return item;
+  }
+
+  async tell(session: Session, tone: Notice["tone"], text: string): Promise<void> {
+    await this.shop.sessions.tell(session, JSON.stringify({ tone, text } satisfies Notice));
+  }
+}
+
+// --- reading what came in ---
+
+const isSessionId = (text: string): boolean => /^[\w-]{22}$/.test(text);
+
+/** The session of a race's own market that a request carries. */
+export const sessionIdOf = (c: Context): string | null => {
+  const id = getCookie(c, cookieName);
+  return id !== undefined && isSessionId(id) ? id : null;
+};
+
+export const remember = (c: Context, session: Session): void =>
+  // No `Secure`: the shop is reached by plain HTTP on the loopback, and nowhere else.
+  setCookie(c, cookieName, session.id, { httpOnly: true, sameSite: "Lax", path: "/" });
+
+export const forget = (c: Context): void => void deleteCookie(c, cookieName, { path: "/" });
+
+/** A browser says where a request comes from; one that says nothing is not a browser with our page open. */
+export const isSameOrigin = (c: Context): boolean => {
+  const site = c.req.header("sec-fetch-site");
+  const from = c.req.header("origin");
+  const isOurs = from === new URL(c.req.url).origin;
+  return site === undefined ? isOurs : site === "same-origin" && (from === undefined || isOurs);
+};
+
+export const formOf = async (c: Context): Promise<Form> => {
+  if (!c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")) throw new HTTPException(400);
+  return Object.fromEntries(new URLSearchParams(await c.req.text()));
+};
+
+export const wantsJson = (c: Context): boolean => c.req.header("accept") === "application/json";
+
+const noticeOf = (text: string | undefined): Notice | null => (text ? (JSON.parse(text) as Notice) : null);
+
+// --- when it does not work ---
+
+type Problem = readonly [title: string, text: string];
+
+export const problems: Readonly<Record<number, Problem>> & Readonly<Record<400 | 404 | 429 | 500 | 503, Problem>> = {
+  400: ["That makes no sense", "The shop could not read what was sent. Go back and try again."],
+  401: ["Who are you?", "Choose a persona first; your session may have ended."],
+  403: ["Not from here", "This form was not made for you, or it is too old. Open the page again and repeat it."],
+  404: ["Not here", "There is nothing under this address; it may have been a race that is over."],
+  409: ["Not now", "That cannot be done at this moment. Go back and look again."],
+  421: ["Wrong door", "The shop answers on this machine only."],
+  429: ["One moment", "Several are waiting for that already. Try again in a few seconds."],
+  500: ["Something broke", "That is our fault. Nothing was sold by it."],
+  503: [
+    "Closed for a moment",
+    "The shop cannot reach its books. It opens again by itself; whatever you sent can be sent once more.",
+  ],
+};
+
+export const problem = (c: Context, status: number, title: string, text: string): Response | Promise<Response> => {
+  c.status(status as 400);
+  if (wantsJson(c)) return c.json({ error: title });
+  const link = status === 401 ? { href: "/personas", name: "Choose a persona" } : { href: "/", name: "To the market" };
+  return c.html(plainPage(title, text, link));
+};
+
+const awayCodes = new Set(["KIT_UNAVAILABLE", "KIT_UNKNOWN_OUTCOME", "KIT_CLOSED", "KIT_LOCK_LOST"]);
+
+/** Redis does not answer, or not now. ioredis has no class of its own for most of it. */
+export const isAway = (error: unknown): boolean => {
+  if (KitError.is(error)) return error.retryable || awayCodes.has(error.code);
+  if (!(error instanceof Error)) return false;
+  return (
+    error.name === "MaxRetriesPerRequestError" ||
+    /^(Connection is closed|Command timed out|Stream isn't writeable|LOADING|CLUSTERDOWN|MASTERDOWN|READONLY)/.test(
+      error.message,
+    ) ||
+    /^(ECONN|EPIPE|ETIMEDOUT)/.test((error as NodeJS.ErrnoException).code ?? "")
+  );
+};
