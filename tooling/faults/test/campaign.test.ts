@@ -1,4 +1,5 @@
 import { randomInt } from "node:crypto";
+import { readdirSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { planOf } from "../src/leg.js";
 import { rows } from "../src/rows/index.js";
@@ -7,8 +8,13 @@ import type { Control, Workload } from "../src/workload.js";
 /** `SEED=<the one that a failure names>` plays the same strikes again. */
 const someSeed = (): number => Number(process.env["SEED"] ?? randomInt(2 ** 31));
 const runTimeoutMs = 150_000;
-const found = import.meta.glob<{ workload: Workload }>("../src/workloads/*/index.ts", { eager: true });
-const workloads: readonly Workload[] = Object.values(found).map(({ workload }) => workload);
+const folder = new URL("../src/workloads/", import.meta.url);
+const workloads: readonly Workload[] = await Promise.all(
+  readdirSync(folder).map(
+    async (name) =>
+      ((await import(new URL(`${name}/index.ts`, folder).href)) as { readonly workload: Workload }).workload,
+  ),
+);
 
 /** Expects that one of the laws that a control is said to break is seen broken. */
 const expectCaught = async (workload: Workload, control: Control): Promise<void> => {
