@@ -27,11 +27,12 @@ const countLines = (bytes: Buffer): number => {
   return count;
 };
 
-/** Bytes that were fed, still to be made into chunks. */
+/** Bytes that were fed, still to be made into chunks; CRC-32 and length of all that was fed up to their end. */
 interface Piece {
   readonly bytes: Buffer;
   readonly crcBefore: number;
-  readonly fedBefore: number;
+  readonly crcAfter: number;
+  readonly fedAfter: number;
 }
 
 /** Makes chunks of at most `chunkBytes` stored bytes out of text; gzip chunks end behind a line where one ends in them. */
@@ -92,16 +93,16 @@ export class Framer {
     const bytes = whole.subarray(0, feed < 0 ? size : feed + 1);
     this.#waiting = bytes.length < whole.length ? [whole.subarray(bytes.length)] : [];
     this.#waitingBytes = whole.length - bytes.length;
-    const made = this.#frame({ bytes, crcBefore: this.#crc, fedBefore: this.#fed });
+    const crcBefore = this.#crc;
     this.#fed += bytes.length;
-    this.#crc = crc32(bytes, this.#crc);
+    this.#crc = crc32(bytes, crcBefore);
+    const made = this.#frame({ bytes, crcBefore, crcAfter: this.#crc, fedAfter: this.#fed });
     // Whoever takes them awaits them; until then nobody looks.
     made.catch(() => undefined);
     return made;
   }
 
-  async #frame({ bytes, crcBefore, fedBefore }: Piece): Promise<Chunk[]> {
-    const [crcAfter, fedAfter] = [crc32(bytes, crcBefore), fedBefore + bytes.length];
+  async #frame({ bytes, crcBefore, crcAfter, fedAfter }: Piece): Promise<Chunk[]> {
     if (this.#codec !== "gzip") {
       const isText = this.#codec === "none";
       const [text, lines] = isText ? [bytes.length, countLines(bytes)] : [0, 0];
@@ -113,13 +114,12 @@ export class Framer {
       return [{ bytes: packed, text: bytes.length, lines: countLines(bytes), crc: crc32(packed), crcAfter, fedAfter }];
     const middle = bytes.length >> 1;
     const feed = bytes.lastIndexOf(lineFeed, middle);
-    const [first, second] = [
-      bytes.subarray(0, feed < 0 ? middle : feed + 1),
-      bytes.subarray(feed < 0 ? middle : feed + 1),
-    ];
+    const cut = feed < 0 ? middle : feed + 1;
+    const [first, second] = [bytes.subarray(0, cut), bytes.subarray(cut)];
+    const crc = crc32(first, crcBefore);
     const halves = [
-      await this.#frame({ bytes: first, crcBefore, fedBefore }),
-      await this.#frame({ bytes: second, crcBefore: crc32(first, crcBefore), fedBefore: fedBefore + first.length }),
+      await this.#frame({ bytes: first, crcBefore, crcAfter: crc, fedAfter: fedAfter - second.length }),
+      await this.#frame({ bytes: second, crcBefore: crc, crcAfter, fedAfter }),
     ];
     return halves.flat();
   }

@@ -69,27 +69,26 @@ export class LineBatch {
   readonly #bytes: Buffer;
   readonly #ends: readonly number[] | undefined;
   readonly #crcBefore: number;
-  readonly #crcAfter: number | undefined;
+  readonly #crcAfter: number;
 
   /**
-   * `ends`: where each line ends in `bytes`, unless each of them ends with a line feed there. `dropped`: that `bytes` are not all that
-   * was read, with the length of that and the CRC-32 of the text up to its end.
+   * `crcs`: CRC-32 of the text before the first line and behind the last. `ends`: where each line ends in `bytes`, unless each of them ends with a
+   * line feed there. `length`: of what was read, where `bytes` are not all of it.
    */
   constructor(
     lines: readonly string[],
     offset: number,
     bytes: Buffer,
-    crcBefore: number,
+    crcs: readonly [before: number, after: number],
     ends?: readonly number[],
-    dropped?: { readonly length: number; readonly crc: number },
+    length: number = bytes.length,
   ) {
     this.lines = lines;
     this.offset = offset;
-    this.endOffset = offset + (dropped?.length ?? bytes.length);
+    this.endOffset = offset + length;
     this.#bytes = bytes;
     this.#ends = ends;
-    this.#crcBefore = crcBefore;
-    this.#crcAfter = dropped?.crc;
+    [this.#crcBefore, this.#crcAfter] = crcs;
   }
 
   /** Text bytes up to and with the end of the line number `count`; for 0 those before the first one. */
@@ -104,7 +103,7 @@ export class LineBatch {
 
   /** CRC-32 of the text up to and with the end of the line number `count`. */
   crcOf(count: number): number {
-    if (count >= this.lines.length && this.#crcAfter !== undefined) return this.#crcAfter;
+    if (count >= this.lines.length) return this.#crcAfter;
     return crc32(this.#bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore);
   }
 }
@@ -236,9 +235,7 @@ export class LineCutter {
         const isWhole = endsWithFeed || index < lines.length - 1;
         if (isWhole && line.charCodeAt(line.length - 1) === carriageReturn) lines[index] = line.slice(0, -1);
       }
-    const batch = new LineBatch(lines, this.#offset, bytes, this.#crc);
-    this.#passed(length, crc32(bytes, this.#crc));
-    return batch;
+    return this.#batch(lines, bytes, crc32(bytes, this.#crc));
   }
 
   /** Lines that end at `ends` in `bytes`: each is judged by itself. */
@@ -276,9 +273,7 @@ export class LineCutter {
     const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
     if (until > 0) {
       const passed = bytes.subarray(0, until);
-      const batch = new LineBatch(lines, this.#offset, passed, this.#crc, delivered);
-      this.#passed(until, crc32(passed, this.#crc));
-      yield batch;
+      yield this.#batch(lines, passed, crc32(passed, this.#crc), delivered);
     }
     if (fault) throw fault;
   }
@@ -304,14 +299,14 @@ export class LineCutter {
     const fault = kept.length > 0 ? this.#judge(kept, 0, length, lines, []) : undefined;
     if (fault) throw fault;
     const crc = crc32(rest, this.#droppedCrc);
-    const batch = new LineBatch(lines, this.#offset, kept, this.#crc, [], { length, crc });
-    this.#passed(length, crc);
-    yield batch;
+    yield this.#batch(lines, kept, crc, [], length);
   }
 
-  #passed(length: number, crc: number): void {
-    this.#offset += length;
-    this.#crc = crc;
+  /** The next batch; the text before it ends with it then. */
+  #batch(lines: readonly string[], bytes: Buffer, crc: number, ends?: readonly number[], length?: number): LineBatch {
+    const batch = new LineBatch(lines, this.#offset, bytes, [this.#crc, crc], ends, length);
+    [this.#offset, this.#crc] = [batch.endOffset, crc];
+    return batch;
   }
 
   #tooLong(offset: number): LineError {

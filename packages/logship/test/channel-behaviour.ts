@@ -225,6 +225,24 @@ export const channelBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await usedOf(shippers[0]!)).toEqual([0, 0]);
     });
 
+    it("lets the first open file go on when those behind it have filled the channel, though its receiver reads one at a time", async () => {
+      const lines = logLines(0, 1_500);
+      const options = { limitBytes: 20_000, chunkBytes: 1_024, codec: "none", flushMs: 5 } as const;
+      const shipper = fixture.shipper(options);
+      const first = shipper.writable("first");
+      first.write(textOf(lines.slice(0, 10)));
+      await eventually(async () => expect((await shipper.status())!.files[0]?.chunks).toBe(1));
+      const waiting = new Promise<void>((resolve) => shipper.once("waiting", () => resolve()));
+      const second = shipper.send("second", Readable.from([textOf(lines)]));
+      await waiting;
+      const receiver = fixture.receiver({ flushLines: 100 });
+      const running = receiver.run(countWords);
+      await new Promise<void>((resolve) => first.end(textOf(lines.slice(10)), resolve));
+      await second;
+      await shipper.closeChannel();
+      expect((await running).lines).toBe(3_000);
+    });
+
     it("keeps a channel open for what comes, and ends receivers behind the last byte once it is closed", async () => {
       const shipper = fixture.shipper({ flushMs: 10 });
       const receiver = fixture.receiver({ flushMs: 20 });

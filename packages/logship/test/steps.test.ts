@@ -170,7 +170,7 @@ describe("a commit whose reply is lost", () => {
     const directory = await fixture.directory();
     const path = await writeLog(directory, "a.log", lines);
     const { chunks } = fixture.keys;
-    const { client, proxy } = await losing((args) => args[0] === "evalsha" && args[5] === chunks);
+    const { client, proxy } = await losing((args) => args[0] === "evalsha" && args[6] === chunks);
     const shipper = fixture.shipper({ client, codec: "none", chunkBytes: 1_024, maxInFlight: 4 });
     expect((await shipper.add(path)).lines).toBe(500);
     expect([proxy.stats.resets, proxy.stats.droppedBytes > 0]).toEqual([1, true]);

@@ -2,9 +2,10 @@
 --
 -- KEYS[1]  channel       hash     limit, used, reserved
 -- KEYS[2]  files         hash     `<id>:<fact>` of each file
--- KEYS[3]  chunks        hash     `<id> <ordinal>` to `part size text crc lines storedAt textAt`
--- KEYS[4]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
--- KEYS[5]  reservations  hash     `<id> <fence>` to bytes
+-- KEYS[3]  live          zset     file id, scored by itself
+-- KEYS[4]  chunks        hash     `<id> <ordinal>` to `part size text crc lines storedAt textAt`
+-- KEYS[5]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[6]  reservations  hash     `<id> <fence>` to bytes
 -- KEYS[n]  written       string   the chunks, each until now with the expiry of its reservation
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper
@@ -24,10 +25,11 @@
 --           {3}  the file does not end where these begin
 local channel = KEYS[1]
 local files = KEYS[2]
-local chunks = KEYS[3]
-local leases = KEYS[4]
-local reservations = KEYS[5]
-local written = { unpack(KEYS, 6) }
+local live = KEYS[3]
+local chunks = KEYS[4]
+local leases = KEYS[5]
+local reservations = KEYS[6]
+local written = { unpack(KEYS, 7) }
 local file = ARGV[1]
 local fence = ARGV[2]
 local first = tonumber(ARGV[3])
@@ -49,7 +51,8 @@ local unit = heldBytes(chunkBytes)
 local count = tonumber(known[2])
 if count == first + #written and known[6] == crc then
   -- The reply to the first time was lost.
-  return { 1, raiseReservation(channel, leases, reservations, lease, want, unit, now, leaseMs), now + leaseMs }
+  local spare = spareFor(channel, files, live, file)
+  return { 1, raiseReservation(channel, leases, reservations, lease, want, unit, spare, now, leaseMs), now + leaseMs }
 end
 if count ~= first or known[6] ~= crcBefore then return { 3 } end
 local ending = redis.call('ZSCORE', leases, lease)
@@ -77,6 +80,6 @@ redis.call('HINCRBY', files, file .. ':lines', lines)
 redis.call('HSET', files, file .. ':crc', crc, file .. ':at', now)
 redis.call('HINCRBY', channel, 'used', held)
 lowerReservation(channel, leases, reservations, lease, held)
-local have = raiseReservation(channel, leases, reservations, lease, want, unit, now, leaseMs)
+local have = raiseReservation(channel, leases, reservations, lease, want, unit, spareFor(channel, files, live, file), now, leaseMs)
 redis.call('PUBLISH', events, 'data')
 return { 1, have, now + leaseMs }

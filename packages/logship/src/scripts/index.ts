@@ -186,13 +186,13 @@ export type Reserved =
   | { readonly state: "gone" };
 
 export const reserve: Script<
-  readonly ["channel", "files", "leases", "reservations", "free"],
+  readonly ["channel", "files", "live", "leases", "reservations", "free"],
   readonly ["file", "fence", "want", "chunkBytes", "leaseMs"],
   Reserved
 > = defineScript({
   name: "logship.reserve",
   source: [clockSource, spaceSource, reserveSource],
-  keys: ["channel", "files", "leases", "reservations", "free"],
+  keys: ["channel", "files", "live", "leases", "reservations", "free"],
   args: ["file", "fence", "want", "chunkBytes", "leaseMs"],
   idempotent: true,
   reply: (raw) => {
@@ -214,13 +214,13 @@ export type ChunksCommitted =
   | { readonly state: "fenced" | "gone" | "expired" | "moved" };
 
 export const commit: Script<
-  readonly ["channel", "files", "chunks", "leases", "reservations", "...written"],
+  readonly ["channel", "files", "live", "chunks", "leases", "reservations", "...written"],
   readonly ["file", "fence", "first", "want", "chunkBytes", "leaseMs", "events", "crcBefore", "crc", "...facts"],
   ChunksCommitted
 > = defineScript({
   name: "logship.commit",
   source: [clockSource, spaceSource, commitSource],
-  keys: ["channel", "files", "chunks", "leases", "reservations", "...written"],
+  keys: ["channel", "files", "live", "chunks", "leases", "reservations", "...written"],
   args: ["file", "fence", "first", "want", "chunkBytes", "leaseMs", "events", "crcBefore", "crc", "...facts"],
   idempotent: true,
   reply: (raw) => {

@@ -44,7 +44,7 @@ local function releaseChunks(channel, files, live, sources, done, chunks, consum
   if not isDone or facts[1] ~= 'sealed' or last < tonumber(facts[4]) then return end
   for _, field in ipairs(fields) do redis.call('HDEL', positions, field) end
   for _, fact in ipairs({ 'name', 'source', 'codec', 'state', 'fence', 'op', 'at', 'chunks', 'freed', 'from', 'text', 'stored', 'lines', 'crc',
-    'sha256' }) do
+    'unit', 'sha256' }) do
     redis.call('HDEL', files, file .. ':' .. fact)
   end
   redis.call('ZREM', live, file)

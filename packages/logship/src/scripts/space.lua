@@ -1,6 +1,6 @@
 -- space.lua - the accounting of a channel: what is used, what is reserved, and what a chunk counts for.
 --
--- Defines heldBytes, returnExpired, raiseReservation, lowerReservation
+-- Defines heldBytes, returnExpired, raiseReservation, lowerReservation, spareFor
 --- Bytes of memory that a string of so many bytes takes with its key: its class in jemalloc (four to each power of two).
 local function heldBytes(size)
   local need = math.max(size + 12, 128)
@@ -32,11 +32,29 @@ local function returnExpired(channel, leases, reservations, now)
   end
 end
 
---- Raises a reservation to `want` bytes as far as there is space, in steps of `unit`. Returns what is reserved then.
-local function raiseReservation(channel, leases, reservations, lease, want, unit, now, leaseMs)
+--- Bytes that a file must leave to the first file that is open: an eighth of the limit, at least one chunk. Receivers read files in order, so those
+--- behind it could fill the channel for good.
+local function spareFor(channel, files, live, file)
+  local limit = tonumber(redis.call('HGET', channel, 'limit'))
+  local first = redis.call('HGET', channel, 'firstOpen') or '0'
+  local from = first
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', live, first, '+inf', 'LIMIT', 0, 100)) do
+    local facts = redis.call('HMGET', files, id .. ':state', id .. ':unit')
+    first = id
+    if facts[1] == 'open' then
+      if first ~= from then redis.call('HSET', channel, 'firstOpen', first) end
+      return first == file and 0 or math.max(math.floor(limit / 8), tonumber(facts[2] or '0'))
+    end
+  end
+  if first ~= from then redis.call('HSET', channel, 'firstOpen', first) end
+  return 0
+end
+
+--- Raises a reservation to `want` bytes as far as there is space, in steps of `unit`, but for `spare` bytes. Returns what is reserved then.
+local function raiseReservation(channel, leases, reservations, lease, want, unit, spare, now, leaseMs)
   local have = tonumber(redis.call('HGET', reservations, lease) or '0')
   local state = redis.call('HMGET', channel, 'limit', 'used', 'reserved')
-  local space = tonumber(state[1]) - tonumber(state[2] or '0') - tonumber(state[3] or '0')
+  local space = tonumber(state[1]) - tonumber(state[2] or '0') - tonumber(state[3] or '0') - spare
   local more = math.min(want - have, math.floor(space / unit) * unit)
   if more > 0 then
     redis.call('HINCRBY', reservations, lease, more)

@@ -49,7 +49,6 @@ export class LogshipLab extends Lab {
   readonly leaseMs = 400;
   readonly deadlineMs = 1_000;
   readonly #options: LogshipLabOptions;
-  readonly #lanes = new Map<Worker, number>();
   readonly #looks: MemoryLook[] = [];
   readonly #lastAccess = new Map<string, number>();
   readonly #accesses: number[] = [];
@@ -67,13 +66,10 @@ export class LogshipLab extends Lab {
   spawn(): Worker {
     const { seed, logshipModule } = this.#options;
     const number = this.all.length + 1;
-    const taken = new Set(this.workers.map((worker) => this.#lanes.get(worker)));
-    let lane = 0;
-    while (taken.has(lane)) lane++;
     const { leaseMs, deadlineMs, url } = this;
     const settings = {
       url,
-      lane,
+      lane: number,
       seed,
       workerSeed: seed + 1_000 * number,
       leaseMs,
@@ -87,7 +83,6 @@ export class LogshipLab extends Lab {
     const { folder, workerEnv } = this.around;
     const worker = new Worker(program, `w${String(number)}`, folder, { ...settings, ...folders }, workerEnv);
     worker.onLine = (line) => this.#hear(line);
-    this.#lanes.set(worker, lane);
     this.all.push(worker);
     return worker;
   }
@@ -179,7 +174,7 @@ export class LogshipLab extends Lab {
 
   #truths(folder: string): FileTruth[] {
     return readdirSync(folder)
-      .filter((name) => !name.endsWith(".part"))
+      .filter((name) => /\.(log|gz)$/.test(name))
       .map((name) => {
         const lines = linesOf(name, this.#options.seed);
         return { name, chain: chained(noChain, lines), words: Object.fromEntries(wordsOf(lines)) };
@@ -207,8 +202,10 @@ export class LogshipLab extends Lab {
     const unsealed: string[] = [];
     for (const { name } of shipped) {
       const adding = shipper.add(join(this.#folders.ship, name), { id: name, passThrough: isPassedThrough(name) });
-      adding.catch(() => undefined);
-      const { wasShipped } = await Promise.race([adding, failed]);
+      const { wasShipped } = await Promise.race([adding, failed]).catch((error: unknown) => {
+        odd.push(`${name}: ${String(error)}`);
+        return { wasShipped: true };
+      });
       if (!wasShipped && acknowledged.has(name)) unsealed.push(name);
     }
     await shipper.closeChannel();

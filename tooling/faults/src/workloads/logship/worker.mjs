@@ -68,19 +68,16 @@ const shipper = createShipper(client, "logs", {
   leaseMs,
   consumers: ["a", "b"],
 });
-const consumer = ["a", "b"][lane % 2];
-const receiver = createReceiver(client, "logs", {
-  ...own,
-  consumer,
-  flushLines: 60,
-  flushMs: 50,
-  prefetchBytes: 16_384,
+const receivers = ["a", "b"].map((consumer) => {
+  const options = { ...own, consumer, flushLines: 60, flushMs: 50, prefetchBytes: 16_384 };
+  const receiver = createReceiver(client, "logs", options);
+  return { receiver, collect: () => collector(consumer, storedOf(receiver, consumer), odd) };
 });
 const job = createLogJob(client, "sums", { ...own, directory: jobFolder, leaseMs, flushLines: 60 });
 const access = (what) => () => log("access", { what, at: clock() });
 for (const [object, what] of [
   [shipper, "ship"],
-  [receiver, "receive"],
+  ...receivers.map(({ receiver }) => [receiver, "receive"]),
   [job, "job"],
 ]) {
   object.on("progress", access(what));
@@ -88,9 +85,9 @@ for (const [object, what] of [
 }
 
 const endless = 1e9;
-/** How many files of its lane are there; the last one may not be shipped whole. */
+/** How many files of its lane are there. */
 const filesOf = (folder) =>
-  readdirSync(folder).filter((name) => name.startsWith(`${lane}-`) && !name.endsWith(".part")).length;
+  readdirSync(folder).filter((name) => name.startsWith(`${lane}-`) && /\.(log|gz)$/.test(name)).length;
 const write = (folder, name) => {
   const path = join(folder, name);
   if (!existsSync(path)) {
@@ -103,29 +100,39 @@ const nameOf = (number) => `${lane}-${number}.log${number % 3 ? "" : ".gz"}`;
 const stop = new AbortController();
 void left.then(() => stop.abort(abortReason));
 
-const ship = async () => {
-  for (let number = Math.max(1, filesOf(shipFolder)); !isLeaving(); number++) {
-    const name = nameOf(number);
-    const path = write(shipFolder, name);
-    const options = { signal: stop.signal, id: name };
-    const send = () =>
-      number % 4 === 1
-        ? shipper.send(name, Readable.from([bytesOf(name, seed)]), options)
-        : shipper.add(path, { ...options, passThrough: isPassedThrough(name) });
+/** Ships one file until it is there; whoever shipped it before is fenced off, unless that one comes later. */
+const shipOne = async (name, isMine) => {
+  const path = write(shipFolder, name);
+  const options = { signal: stop.signal, id: name };
+  const isStream = /[159]\.log$/.test(name);
+  const send = () =>
+    isStream
+      ? shipper.send(name, Readable.from([bytesOf(name, seed)]), options)
+      : shipper.add(path, { ...options, passThrough: isPassedThrough(name) });
+  while (!isLeaving()) {
     const shipped = await attempt("ship", name, endless, send);
-    if (shipped) log("shipped", { name, sha256: shipped.sha256 });
-    else {
-      number--;
-      await pause(20);
+    if (shipped) {
+      writeFileSync(`${path}.done`, "");
+      return log("shipped", { name, sha256: shipped.sha256 });
     }
+    if (!isMine) return;
+    await pause(20);
   }
 };
 
+const ship = async () => {
+  // What others have left, or are still at: a file that is open holds up those behind it.
+  const all = readdirSync(shipFolder);
+  const left = all.filter((name) => /\.(log|gz)$/.test(name) && !all.includes(`${name}.done`));
+  await Promise.all(left.map((name) => shipOne(name, false)));
+  for (let number = 1; !isLeaving(); number++) await shipOne(nameOf(number), true);
+};
+
 /** What is stored is read by others too; a process that goes on asks until there is an answer. */
-const storedOf = (object) => async () => {
+const storedOf = (object, consumer) => async () => {
   for (;;)
     try {
-      return await object.results(`chain-${object === job ? "job" : consumer}`);
+      return await object.results(`chain-${consumer}`);
     } catch (error) {
       if (isLeaving()) throw error;
       await pause(50);
@@ -133,8 +140,7 @@ const storedOf = (object) => async () => {
 };
 const odd = (what) => log("odd", { what });
 
-const receiveByHand = async (signal, random) => {
-  const collect = collector(consumer, storedOf(receiver), odd);
+const receiveByHand = async (receiver, collect, signal, random) => {
   for await (const file of receiver.files({ signal })) {
     let { offset } = file;
     for await (const { lines, endOffset } of file.batches()) {
@@ -163,7 +169,7 @@ const inSlices = async (what, random, run) => {
 const work = async (random) => {
   await inSlices("job", random, async (signal) => {
     write(jobFolder, nameOf(filesOf(jobFolder) + 1));
-    await job.run(collector("job", storedOf(job), odd), { signal, concurrency: 2 });
+    await job.run(collector("job", storedOf(job, "job"), odd), { signal, concurrency: 2 });
   });
 };
 
@@ -192,11 +198,11 @@ const randomOf = (loop) => seeded(settings.workerSeed * 31 + loop);
 const byHand = randomOf(1);
 const loops = [
   ship(),
-  inSlices("receive", randomOf(2), (signal) =>
-    byHand() < 0.4
-      ? receiveByHand(signal, byHand)
-      : receiver.run(collector(consumer, storedOf(receiver), odd), { signal, concurrency: 2 }),
-  ),
+  inSlices("receive", randomOf(2), async (signal) => {
+    const { receiver, collect } = receivers[byHand() < 0.5 ? 0 : 1];
+    if (byHand() < 0.4) await receiveByHand(receiver, collect(), signal, byHand);
+    else await receiver.run(collect(), { signal, concurrency: 2 });
+  }),
   work(randomOf(3)),
   ask(),
   obey(randomOf(4)),
@@ -204,7 +210,7 @@ const loops = [
 await left;
 await Promise.all(loops);
 const closing = timed("close", "", 10_000);
-await Promise.all([shipper, receiver, job].map((object) => object.close()));
+await Promise.all([shipper, job, ...receivers.map(({ receiver }) => receiver)].map((object) => object.close()));
 await client.close();
 closing("ok");
 farewell();

@@ -1,0 +1,206 @@
+// The ways to carry and read logs, each behind the same small interface. All that a file is carried by begins with a local file.
+import { execFile } from "node:child_process";
+import { createReadStream } from "node:fs";
+import { createInterface } from "node:readline";
+import { dirname } from "node:path";
+import { promisify } from "node:util";
+import { classicKeys, copyLogs, readBlocks } from "@tooling/classic";
+import { connected } from "../../loops/caller.js";
+import type { Contestant } from "../../suite.js";
+
+/** A file, alone in its directory. */
+export interface Source {
+  readonly path: string;
+  readonly isGzip: boolean;
+}
+
+/** How a case wants it. */
+export interface LogshipSetup {
+  readonly codec: "gzip" | "none";
+  /** Keeps the bytes of a gzip file as they are. */
+  readonly passThrough: boolean;
+}
+
+export interface Carrier {
+  /** Resolves when all of it is in Redis. */
+  upload?(source: Source): Promise<void>;
+  /** Resolves with how many bytes came. */
+  download?(): Promise<number>;
+  /** Resolves with how many lines there are, by whole batches or callbacks. */
+  lines?(source: Source): Promise<number>;
+  /** The same, one by one out of an asynchronous iterator. */
+  eachLine?(source: Source): Promise<number>;
+  /** As `lines`, with results of so many lines stored at once; undefined: only at the end. */
+  counted?(flushLines: number | undefined): Promise<number>;
+}
+
+interface Definition extends Omit<Contestant, "isDefaults"> {
+  readonly open: (url: string, setup: LogshipSetup) => Promise<Carrier>;
+}
+
+const limitBytes = 4_294_967_296;
+
+const kit: Definition = {
+  id: "kit",
+  peer: "kit",
+  settings:
+    "chunks of 131,060 bytes, 16 written at once, 2 MiB fetched ahead; CRC-32 of chunks and text, SHA-256 of the text",
+  open: async (url, { codec, passThrough }) => {
+    const { createReceiver, createShipper } = await import("@kit/logship");
+    const redis = await connected(url);
+    let [channel, consumer] = [0, 0];
+    const name = (): string => `bench-${String(channel)}`;
+    const receiving = (options = {}): ReturnType<typeof createReceiver> =>
+      createReceiver(redis, name(), { consumer: `c${String(++consumer)}`, from: "start", ...options });
+    const all = async (reader: "batches" | "lines" | "bytes"): Promise<number> => {
+      // A consumer that has not come keeps what there is for the next round.
+      const receiver = receiving();
+      let count = 0;
+      for await (const file of receiver.files({ until: "empty" }))
+        if (reader === "batches") for await (const { lines } of file.batches()) count += lines.length;
+        else if (reader === "bytes") for await (const block of file.bytes()) count += block.length;
+        else for await (const line of file.lines()) count += line.length >= 0 ? 1 : 0;
+      await receiver.close();
+      return count;
+    };
+    return {
+      upload: async ({ path }) => {
+        channel++;
+        const shipper = createShipper(redis, name(), { limitBytes, codec });
+        await shipper.add(path, { passThrough });
+        await shipper.close();
+      },
+      download: () => all("bytes"),
+      lines: () => all("batches"),
+      eachLine: () => all("lines"),
+      counted: async (flushLines) => {
+        const [keeper, receiver] = [
+          receiving(),
+          receiving(
+            flushLines === undefined ? { flushMs: 3_600_000, flushLines: 1e9, flushBytes: 1e12 } : { flushLines },
+          ),
+        ];
+        // Somebody else needs the chunks: what is compared are commits, not the freeing of memory.
+        await keeper.files({ until: "empty" }).next();
+        const { lines } = await receiver.run(
+          (some, results) => {
+            for (const line of some) results.increment("statuses", line.slice(-60, -57));
+          },
+          { until: "empty" },
+        );
+        await Promise.all([keeper.close(), receiver.close()]);
+        return lines;
+      },
+    };
+  },
+};
+
+const classic: Definition = {
+  id: "classic",
+  peer: "classic",
+  settings: "APPEND and GETRANGE of 131,072 bytes, one after the other; no checksum",
+  open: async (url) => {
+    const [redis, announced] = [await connected(url), await connected(url)];
+    const keys = classicKeys("");
+    let [channel, file] = [0, ""];
+    return {
+      upload: async ({ path }) => {
+        const name = `bench-${String(++channel)}`;
+        const stop = new AbortController();
+        // It waits for a consumer to be done with the file; by then all of that is there.
+        const copying = copyLogs(redis, dirname(path), name, { count: 1, limitBytes, signal: stop.signal });
+        copying.catch(() => undefined);
+        const [, found] = (await announced.blpop(keys.logNames(name, "0"), 0)) ?? [];
+        file = keys.log(name, found ?? "");
+        stop.abort();
+      },
+      download: async () => {
+        let bytes = 0;
+        for await (const block of readBlocks(redis, file)) bytes += block.length;
+        return bytes;
+      },
+    };
+  },
+};
+
+const blockBytes = 131_072;
+const window = 8;
+
+const pipelined: Definition = {
+  id: "raw GETRANGE",
+  peer: "floor",
+  settings: `GETRANGE of 131,072 bytes, ${String(window)} at once; no checksum`,
+  open: async (url) => {
+    const redis = await connected(url);
+    let file = 0;
+    return {
+      upload: async ({ path }) => {
+        file++;
+        for await (const block of createReadStream(path, { highWaterMark: blockBytes }))
+          await redis.append(`file-${String(file)}`, block as Buffer);
+      },
+      download: async () => {
+        let bytes = 0;
+        const key = `file-${String(file)}`;
+        const size = await redis.strlen(key);
+        const get = (from: number): Promise<Buffer> => redis.getrangeBuffer(key, from, from + blockBytes - 1);
+        const ahead: Promise<Buffer>[] = [];
+        for (let from = 0; from < size || ahead.length > 0;) {
+          for (; from < size && ahead.length < window; from += blockBytes) ahead.push(get(from));
+          bytes += ((await ahead.shift()) as Buffer).length;
+        }
+        return bytes;
+      },
+    };
+  },
+};
+
+const readline: Definition = {
+  id: "readline",
+  peer: "readline",
+  settings: "the local file, without Redis: `line` events, or `for await`",
+  open: () =>
+    Promise.resolve({
+      lines: async ({ path }) => {
+        let count = 0;
+        const reading = createInterface({ input: createReadStream(path), crlfDelay: Infinity });
+        reading.on("line", () => count++);
+        await new Promise<void>((resolve) => reading.once("close", resolve));
+        return count;
+      },
+      eachLine: async ({ path }) => {
+        let count = 0;
+        for await (const line of createInterface({ input: createReadStream(path), crlfDelay: Infinity }))
+          count += line.length >= 0 ? 1 : 0;
+        return count;
+      },
+    }),
+};
+
+const zcat: Definition = {
+  id: "zcat | wc -l",
+  peer: "zcat | wc -l",
+  settings: "the local gzip file, without Redis: two processes",
+  open: () =>
+    Promise.resolve({
+      lines: async ({ path }) => Number((await promisify(execFile)("sh", ["-c", 'zcat "$0" | wc -l', path])).stdout),
+    }),
+};
+
+const definitions: readonly Definition[] = [kit, classic, pipelined, readline, zcat];
+
+const definition = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};
+
+/** For the parent: who it is and how it is set. */
+export const logshipContestant = (id: string): Contestant => {
+  const { peer, settings } = definition(id);
+  return { id, peer, isDefaults: false, settings };
+};
+
+/** In a client process. */
+export const openLogshipContestant = (id: string, url: string, setup: LogshipSetup): Promise<Carrier> =>
+  definition(id).open(url, setup);

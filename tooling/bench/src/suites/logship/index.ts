@@ -1,0 +1,284 @@
+import type { Lab, Team, Worker } from "../../lab.js";
+import type { Case, Entry, Measurement, Suite } from "../../suite.js";
+import { logshipContestant, type LogshipSetup } from "./contestants.js";
+import type { FileTask, LargeTask, ReadTask, Shipped, Took } from "./jobs.js";
+
+const mebibyte = 1_048_576;
+
+const firstOf = ({ workers }: Team): Worker => {
+  const [worker] = workers;
+  if (!worker) throw new Error("no process");
+  return worker;
+};
+
+const plain: LogshipSetup = { codec: "none", passThrough: false };
+
+interface CarryCase {
+  readonly contestants: readonly string[];
+  readonly setup: LogshipSetup & { readonly latencyMs?: number };
+  readonly mebibytes: number;
+  readonly isGzip?: boolean;
+  readonly measure: (
+    worker: Worker,
+    lab: Lab,
+    bytes: number,
+  ) => Promise<Omit<Measurement, "operations"> & { readonly values: Readonly<Record<string, number>> }>;
+}
+
+/** A local file of log text, which a measurement may upload and read. */
+const carryCase = (
+  entries: readonly Entry[],
+  { contestants, setup, mebibytes, isGzip = false, measure }: CarryCase,
+): Case => ({
+  entries,
+  contestants: contestants.map(logshipContestant),
+  rounds: Infinity,
+  processes: 1,
+  setup,
+  measure: {
+    alone: async (team, lab, scale): Promise<Measurement> => {
+      const worker = firstOf(team);
+      const bytes = Math.ceil(mebibytes * mebibyte * scale);
+      await worker.ask("file", { bytes, isGzip } satisfies FileTask);
+      return { ...(await measure(worker, lab, bytes)), operations: 0 };
+    },
+  },
+});
+
+const rate = (bytes: number, ...all: readonly Took[]): number => bytes / 1e3 / all.reduce((sum, { ms }) => sum + ms, 0);
+
+const megabytesEntry = (name: string, about: string, goal: Entry["goal"]): Entry => ({
+  name,
+  unit: "MB/s of text",
+  better: "higher",
+  about,
+  ...(goal && { goal }),
+});
+
+const readCase = (entry: Entry, how: "download" | "lines" | "eachLine", carry: Omit<CarryCase, "measure">): Case =>
+  carryCase([entry], {
+    ...carry,
+    measure: async (worker, _lab, bytes) => {
+      await worker.ask("uploadIfAny");
+      const took = await worker.ask<Took>("read", { how } satisfies ReadTask);
+      if (took.count === 0) throw new Error("nothing came");
+      return { values: { [entry.name]: rate(bytes, took) }, details: { count: took.count } };
+    },
+  });
+
+const uploadName = "upload raw";
+const slowName = "upload and download at 1 ms round trip";
+const heldName = "bytes held framed gzip";
+const overheadName = "commit overhead";
+const [highestName, waitsName, largeName] = [
+  "2 GiB under 64 MiB: highest use",
+  "2 GiB under 64 MiB: waits",
+  "2 GiB under 64 MiB",
+];
+
+const usedBytes = async ({ server }: Lab): Promise<number> =>
+  Number(/^used_memory_dataset:(\d+)/m.exec(String(await server.call("INFO", "memory")))?.[1]);
+
+const largeCase: Case = {
+  entries: [
+    {
+      name: highestName,
+      unit: "MiB",
+      better: "lower",
+      about: "the most that the channel said it used and reserved, asked of the server all the time",
+      goal: { text: "cap never exceeded: ≤ 64 MiB", checks: [{ atMost: 64, of: "max" }] },
+    },
+    {
+      name: waitsName,
+      unit: "times",
+      better: "higher",
+      about: "how often the shipper waited at the limit; at least once, or the case fails",
+    },
+    megabytesEntry(
+      largeName,
+      "2 GiB of log lines shipped by one process and counted by another, which must find the same sums as one local pass",
+      undefined,
+    ),
+  ],
+  contestants: [logshipContestant("kit")],
+  rounds: 1,
+  processes: 2,
+  setup: plain,
+  measure: {
+    alone: async (team, lab, scale): Promise<Measurement> => {
+      const [shipping, receiving] = team.workers as readonly [Worker, Worker];
+      const task: LargeTask = {
+        bytes: Math.ceil(2_048 * mebibyte * scale),
+        limitBytes: Math.ceil(64 * mebibyte * Math.min(1, scale)),
+      };
+      let [highest, memory, looks, isOver] = [0, 0, 0, false];
+      const look = async (): Promise<void> => {
+        while (!isOver) {
+          const [used, reserved] = (
+            (await lab.server.call("HMGET", "kit:logship:{large}:channel", "used", "reserved")) as (string | null)[]
+          ).map(Number);
+          highest = Math.max(highest, (used ?? 0) + (reserved ?? 0));
+          memory = Math.max(memory, await usedBytes(lab));
+          looks++;
+          await new Promise((resolve) => setTimeout(resolve, 2));
+        }
+      };
+      const looking = look();
+      const startedAt = performance.now();
+      const ship = shipping.ask<Shipped>("shipLarge", task);
+      // It begins when the channel is full, so that the shipper waits at least once.
+      while (highest < task.limitBytes * 0.9) await new Promise((resolve) => setTimeout(resolve, 10));
+      const sums = await receiving.ask<Readonly<Record<string, string>>>("receiveLarge", task);
+      const { waits, lines } = await ship;
+      const ms = performance.now() - startedAt;
+      isOver = true;
+      await looking;
+      const local = await receiving.ask<Readonly<Record<string, string>>>("passLocally", task);
+      if (JSON.stringify(Object.entries(sums).toSorted()) !== JSON.stringify(Object.entries(local).toSorted()))
+        throw new Error(`the sums are not those of a local pass: ${JSON.stringify(sums)}, ${JSON.stringify(local)}`);
+      if (waits === 0) throw new Error("the shipper never waited");
+      const values = {
+        [highestName]: (highest / mebibyte) * Math.max(1, 1 / scale),
+        [waitsName]: waits,
+        [largeName]: task.bytes / 1e3 / ms,
+      };
+      return { values, operations: 0, details: { lines, looks, memoryMiB: memory / mebibyte } };
+    },
+  },
+};
+
+export const suite: Suite = {
+  package: "logship",
+  cases: [
+    carryCase(
+      [
+        megabytesEntry(uploadName, "64 MiB of a local file, as they are", {
+          text: "≥ 5 × classic",
+          checks: [{ than: "classic", atLeast: 5 }],
+        }),
+      ],
+      {
+        contestants: ["kit", "classic"],
+        setup: plain,
+        mebibytes: 64,
+        measure: async (worker, _lab, bytes) => ({
+          values: { [uploadName]: rate(bytes, await worker.ask<Took>("upload")) },
+        }),
+      },
+    ),
+    carryCase(
+      [
+        megabytesEntry(
+          slowName,
+          "8 MiB of a local file, there and back, through a proxy that holds everything up for 0.5 ms each way",
+          { text: "≥ 5 × classic", checks: [{ than: "classic", atLeast: 5 }] },
+        ),
+      ],
+      {
+        contestants: ["kit", "classic"],
+        setup: { ...plain, latencyMs: 1 },
+        mebibytes: 8,
+        measure: async (worker, _lab, bytes) => {
+          const up = await worker.ask<Took>("upload");
+          const down = await worker.ask<Took>("read", { how: "download" } satisfies ReadTask);
+          return { values: { [slowName]: rate(2 * bytes, up, down) }, details: { upMs: up.ms, downMs: down.ms } };
+        },
+      },
+    ),
+    readCase(
+      megabytesEntry("download raw", "64 MiB of plain chunks as bytes", {
+        text: "≥ 0.8 × raw pipelined GETRANGE",
+        checks: [{ than: "floor", atLeast: 0.8 }],
+      }),
+      "download",
+      { contestants: ["kit", "raw GETRANGE", "classic"], setup: plain, mebibytes: 64 },
+    ),
+    readCase(
+      megabytesEntry("lines plain batch", "64 MiB of plain chunks, cut into lines, by batches", {
+        text: "≥ 1.5 × readline events on the local file",
+        checks: [{ than: "readline", atLeast: 1.5 }],
+      }),
+      "lines",
+      { contestants: ["kit", "readline"], setup: plain, mebibytes: 64 },
+    ),
+    readCase(
+      megabytesEntry("lines per-line iterator", "the same, one by one", {
+        text: "≥ 1.0 × readline for-await",
+        checks: [{ than: "readline", atLeast: 1 }],
+      }),
+      "eachLine",
+      { contestants: ["kit", "readline"], setup: plain, mebibytes: 64 },
+    ),
+    readCase(
+      megabytesEntry("lines gz", "64 MiB of text, a gzip file of one member that is passed through, by batches", {
+        text: "≥ 1.0 × zcat | wc -l",
+        checks: [{ than: "zcat | wc -l", atLeast: 1 }],
+      }),
+      "lines",
+      {
+        contestants: ["kit", "zcat | wc -l"],
+        setup: { codec: "gzip", passThrough: true },
+        mebibytes: 64,
+        isGzip: true,
+      },
+    ),
+    readCase(megabytesEntry("lines gz framed", "the same text in framed chunks, by batches", undefined), "lines", {
+      contestants: ["kit", "zcat | wc -l"],
+      setup: { codec: "gzip", passThrough: false },
+      mebibytes: 64,
+      isGzip: true,
+    }),
+    carryCase(
+      [
+        {
+          name: heldName,
+          unit: "bytes per byte of text",
+          better: "lower",
+          about: "what the server's data grows by, 16 MiB of log text",
+          goal: { text: "≥ 4 × less than classic", checks: [{ than: "classic", atLeast: 4 }] },
+        },
+      ],
+      {
+        contestants: ["kit", "classic"],
+        setup: { codec: "gzip", passThrough: false },
+        mebibytes: 16,
+        measure: async (worker, lab, bytes) => {
+          const before = await usedBytes(lab);
+          await worker.ask("upload");
+          return { values: { [heldName]: ((await usedBytes(lab)) - before) / bytes } };
+        },
+      },
+    ),
+    carryCase(
+      [
+        {
+          name: overheadName,
+          unit: "%",
+          better: "lower",
+          about:
+            "64 MiB of plain chunks counted by status: how much longer it takes with a commit every 10,000 lines than with one at the end",
+          goal: { text: "≤ 5 %", checks: [{ atMost: 5 }] },
+        },
+      ],
+      {
+        contestants: ["kit"],
+        setup: plain,
+        mebibytes: 64,
+        measure: async (worker) => {
+          await worker.ask("upload");
+          const run = async (flushLines?: number): Promise<number> =>
+            (await worker.ask<Took>("read", { how: "counted", flushLines } satisfies ReadTask)).ms;
+          await run();
+          // In turns, so that a busy moment hits both.
+          let [without, withCommits] = [0, 0];
+          for (let turn = 0; turn < 3; turn++) {
+            withCommits += await run(10_000);
+            without += await run();
+          }
+          return { values: { [overheadName]: 100 * (withCommits / without - 1) }, details: { withoutMs: without / 3 } };
+        },
+      },
+    ),
+    largeCase,
+  ],
+};

@@ -1,0 +1,128 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { createGzip } from "node:zlib";
+import { createReadStream, createWriteStream } from "node:fs";
+import { pipeline } from "node:stream/promises";
+import { createReceiver, createShipper, readLines } from "@kit/logship";
+import { FaultProxy } from "@kit/testing";
+import { now } from "../../clock.js";
+import { connected } from "../../loops/caller.js";
+import type { Jobs, OpenJobs } from "../../suite.js";
+import { type Carrier, type LogshipSetup, openLogshipContestant, type Source } from "./contestants.js";
+import { logBlocks, writeLog } from "./log-text.js";
+
+export interface FileTask {
+  readonly bytes: number;
+  readonly isGzip: boolean;
+}
+
+export type ReadTask =
+  | { readonly how: "download" | "lines" | "eachLine" }
+  | { readonly how: "counted"; readonly flushLines?: number | undefined };
+
+/** How long it took, and what came: bytes, or lines. */
+export interface Took {
+  readonly ms: number;
+  readonly count: number;
+}
+
+export interface LargeTask {
+  readonly bytes: number;
+  readonly limitBytes: number;
+}
+
+export interface Shipped {
+  readonly waits: number;
+  readonly lines: number;
+}
+
+/** A count of status codes: what is summed here and there. */
+type Sums = Readonly<Record<string, string>>;
+const statusOf = /" (\d{3}) /;
+const count = (sums: Map<string, number>, lines: readonly string[]): void => {
+  for (const line of lines) {
+    const status = statusOf.exec(line)?.[1] ?? "none";
+    sums.set(status, (sums.get(status) ?? 0) + 1);
+  }
+};
+
+export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
+  const { latencyMs = 0, ...own } = setup as LogshipSetup & { readonly latencyMs?: number };
+  let server = url;
+  if (latencyMs > 0) {
+    // In this process, for every contestant alike.
+    const proxy = await FaultProxy.start({ port: Number(new URL(url).port) });
+    for (const side of ["up", "down"] as const) Object.assign(proxy[side], { latencyMs: latencyMs / 2 });
+    server = `redis://127.0.0.1:${String(proxy.port)}`;
+  }
+  const carrier: Carrier = await openLogshipContestant(contestant, server, own);
+  const folder = mkdtempSync(join(tmpdir(), "bench-logship-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  let source: Source | undefined;
+  const timed = async (run: (() => Promise<number | void>) | undefined): Promise<Took> => {
+    if (!run) throw new Error("it does no such thing");
+    const startedAt = now();
+    const found = await run();
+    return { ms: now() - startedAt, count: Number(found ?? 0) };
+  };
+  return {
+    ready: () => Promise.resolve(),
+
+    /** The local file that there is from then on; the same in every round. */
+    file: async ({ bytes, isGzip }: FileTask): Promise<void> => {
+      if (source) return;
+      const path = join(folder, "access.log");
+      await writeLog(path, bytes);
+      source = { path, isGzip };
+      if (!isGzip) return;
+      await pipeline(createReadStream(path), createGzip({ level: 6 }), createWriteStream(`${path}.gz`));
+      rmSync(path);
+      source = { path: `${path}.gz`, isGzip };
+    },
+
+    upload: () => timed(carrier.upload && (() => carrier.upload!(source!))),
+
+    /** What needs no Redis has nothing to upload. */
+    uploadIfAny: async () => void (await carrier.upload?.(source!)),
+
+    read: (task: ReadTask) =>
+      timed(() =>
+        task.how === "counted"
+          ? carrier.counted!(task.flushLines)
+          : task.how === "download"
+            ? carrier.download!()
+            : carrier[task.how]!(source!),
+      ),
+
+    shipLarge: async ({ bytes, limitBytes }: LargeTask): Promise<Shipped> => {
+      const shipper = createShipper(await connected(url), "large", { limitBytes, consumers: ["sums"] });
+      let waits = 0;
+      shipper.on("waiting", () => waits++);
+      const { lines } = await shipper.send("access.log", Readable.from(logBlocks(bytes)));
+      await shipper.closeChannel();
+      await shipper.close();
+      return { waits, lines };
+    },
+
+    receiveLarge: async (): Promise<Sums> => {
+      const receiver = createReceiver(await connected(url), "large", { consumer: "sums" });
+      await receiver.run((lines, results) => {
+        const sums = new Map<string, number>();
+        count(sums, lines);
+        for (const [status, by] of sums) results.increment("statuses", status, by);
+      });
+      const sums = Object.fromEntries(await receiver.results("statuses"));
+      await receiver.close();
+      return sums;
+    },
+
+    /** The same sums in one pass, without Redis. */
+    passLocally: async ({ bytes }: LargeTask): Promise<Sums> => {
+      const sums = new Map<string, number>();
+      for await (const { lines } of readLines(Readable.from(logBlocks(bytes)))) count(sums, lines);
+      return Object.fromEntries([...sums].map(([status, sum]) => [status, String(sum)]));
+    },
+  } satisfies Jobs;
+};
