@@ -1,20 +1,16 @@
 import { connect } from "@kit/core";
 import { Readable } from "node:stream";
 import { appendFile } from "node:fs/promises";
-import { type RedisMode, useRedis } from "@kit/testing";
+import type { RedisMode, TestRedis } from "@kit/testing";
 import { expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
-import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
-import { countWords, fixtureOf, logLines, name, textOf, writeLog } from "./harness.js";
+import { countWords, type Fixture, logLines, name, textOf, writeLog } from "./harness.js";
 
 /** That the descriptor grants what this package needs, no more; what it forbids; and that the README shows it. */
-export const aclBehaviour = (mode: RedisMode): void => {
-  describe(`the ACL user of logship on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
-    const redis = useRedis(vitest, { mode, permanentKeys: ["*"] });
-    const fixture = fixtureOf(redis);
-
+export const aclBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): void => {
+  describe("the ACL user of logship", () => {
     it("is granted the commands that jobs, shippers and receivers run, and no other", async () => {
       const { server } = redis;
       const directory = await fixture.directory();
@@ -63,7 +59,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
 
       // Core sends PING where a connection has been silent for long.
       const used = new Set([...(await usedCommands(server.nodes)), "ping"]);
-      expect([...used].toSorted()).toEqual(grantedCommands(user.grants(mode)));
+      expect([...used].toSorted()).toEqual(grantedCommands(user.grants(redis.server.mode)));
     });
 
     it("is who this package works as, and may do nothing else", async () => {
@@ -71,7 +67,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       const { username } = user.login;
       const setUser = (...rules: readonly string[]): Promise<unknown> =>
         Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
-      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
+      await setUser(...user.rulesOf(server.mode, prefix), "+acl|whoami");
       redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
       const client = redis.connect({ ...user.login }) as Redis;
       expect(await client.call("ACL", "WHOAMI")).toBe(username);

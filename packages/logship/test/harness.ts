@@ -43,6 +43,7 @@ export interface Fixture {
   connect: TestRedis<RedisMode>["connect"];
   readonly shared: Parameters<typeof createLogJob>[0];
   readonly db: Redis;
+  readonly mode: RedisMode;
   readonly keys: LogshipKeys;
   keysOf(name: string): LogshipKeys;
   nodeOf(name: string): Promise<RedisNode>;
@@ -68,6 +69,9 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture =
     connect: clients.connect,
     get shared() {
       return clients.shared();
+    },
+    get mode() {
+      return redis.server.mode;
     },
     get db() {
       return db();
@@ -148,6 +152,16 @@ export const writeLog = async (directory: string, file: string, lines: readonly 
   await writeFile(path, file.endsWith(".gz") ? Buffer.concat(members) : textOf(lines));
   return path;
 };
+
+/**
+ * After which command another process is killed: the first ones, in which it begins, and fewer and fewer, until one comes to its end. The fault lab
+ * kills after each. On a Cluster the same code runs.
+ */
+export function* killPoints({ mode }: Fixture): Generator<number, void, undefined> {
+  if (mode === "cluster") yield 5;
+  else for (const point of [1, 3, 8, 21, 55]) yield point;
+  yield Infinity;
+}
 
 /** Blocks of the given sizes, over and over. */
 export async function* inBlocks(bytes: Uint8Array, ...sizes: readonly number[]): AsyncGenerator<Uint8Array> {

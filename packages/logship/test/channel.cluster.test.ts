@@ -1,3 +1,0 @@
-import { channelBehaviour } from "./channel-behaviour.js";
-
-channelBehaviour("cluster");

@@ -1,3 +1,0 @@
-import { jobBehaviour } from "./job-behaviour.js";
-
-jobBehaviour("cluster");
