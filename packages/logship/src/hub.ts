@@ -11,8 +11,11 @@ import {
   Deadline,
   onAbort,
   pause,
+  signalOption,
+  traced,
 } from "@kit/core/toolkit";
 import { type LogshipKeys, logshipKeys } from "./keys.js";
+import { type LinkedSignal, linkedSignal } from "./signals.js";
 
 /** Settings that jobs, shippers and receivers share. */
 export interface HubOptions extends ClientOptions {
@@ -32,8 +35,11 @@ export type Hint = "data" | "space" | "file";
 const lookEveryMs = 10_000;
 const pollMs = 250;
 
-/** The context of one job or channel: its keys, its commands, and the hints that scripts publish. */
+/** What a job, shipper or receiver is made of: its keys, its commands, the hints that scripts publish, and what runs. */
 export class Hub {
+  readonly #what: string;
+  readonly #onError: (error: KitError) => void;
+  readonly #running = new Set<Promise<unknown>>();
   readonly name: string;
   readonly context: ClientContext;
   readonly keys: LogshipKeys;
@@ -45,8 +51,17 @@ export class Hub {
   #closed: Promise<void> | undefined;
   #isForbidden = false;
 
-  constructor(redis: RedisLike, name: string, { prefix, isolate = true, deadlineMs }: HubOptions) {
+  /** `what`: how errors call its owner. `onError` hears of what fails and is tried again. */
+  constructor(
+    redis: RedisLike,
+    name: string,
+    { prefix, isolate = true, deadlineMs }: HubOptions,
+    what: string,
+    onError: (error: KitError) => void,
+  ) {
     this.name = name;
+    this.#what = what;
+    this.#onError = onError;
     const settings = clientSettings({ prefix, isolate, deadlineMs });
     this.deadlineMs = settings.deadlineMs;
     this.context = attach(redis, settings);
@@ -58,9 +73,33 @@ export class Hub {
     }
   }
 
-  /** Aborts with KitClosedError when `close()` is called. */
-  get closing(): AbortSignal {
-    return this.#closing.signal;
+  /** A signal that aborts with the caller's, and with KitClosedError when `close()` is called; to be unlinked. Throws once that was called. */
+  link(signal: AbortSignal | undefined): LinkedSignal {
+    this.assertOpen();
+    return linkedSignal([signalOption("signal", signal), this.#closing.signal]);
+  }
+
+  assertOpen(): void {
+    if (this.#closing.signal.aborted) throw new KitClosedError(this.#what);
+  }
+
+  /** Runs what `close()` ends and waits for. */
+  async task<T>(
+    name: string,
+    facts: () => object,
+    signal: AbortSignal | undefined,
+    run: (link: LinkedSignal) => Promise<T>,
+  ): Promise<T> {
+    const link = this.link(signal);
+    const running = traced(name, facts, () => run(link));
+    const settled = running.catch(() => undefined);
+    this.#running.add(settled);
+    try {
+      return await running;
+    } finally {
+      this.#running.delete(settled);
+      link.unlink();
+    }
   }
 
   /** How many hints of a kind have come: to be taken before the state is looked at. */
@@ -93,30 +132,30 @@ export class Hub {
   /**
    * Calls `attempt` until it resolves, through outages and failovers, with growing pauses. Errors that another try cannot help are thrown.
    */
-  async persist<T>(attempt: () => Promise<T>, signal: AbortSignal, onError: (error: KitError) => void): Promise<T> {
+  async persist<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
     for (let number = 2; ; number++)
       try {
         signal.throwIfAborted();
         return await attempt();
       } catch (error) {
         if (!KitError.is(error) || !error.retryable || signal.aborted) throw error;
-        onError(error);
+        this.#onError(error);
         await pause(Math.max(10, backoffMs(number, 20, 2_000)), signal);
       }
   }
 
   /** Ends what runs, waits for it for at most `timeoutMs`, and lets go of the client. The first call decides. */
-  close(what: string, running: readonly Promise<unknown>[], options: CloseOptions): Promise<void> {
+  close(options: CloseOptions = {}): Promise<void> {
     const timeoutMs = closeTimeoutMs(options);
-    this.#closed ??= this.#close(what, running, timeoutMs);
+    this.#closed ??= this.#close(timeoutMs);
     return this.#closed;
   }
 
-  async #close(what: string, running: readonly Promise<unknown>[], timeoutMs: number): Promise<void> {
-    this.#closing.abort(new KitClosedError(what));
+  async #close(timeoutMs: number): Promise<void> {
+    this.#closing.abort(new KitClosedError(this.#what));
     await new Promise<void>((resolve) => {
       const cancel = atDeadline(Deadline.in(timeoutMs), resolve);
-      void Promise.allSettled(running).then(() => {
+      void Promise.allSettled(this.#running).then(() => {
         cancel();
         resolve();
       });

@@ -1,5 +1,5 @@
-import { KitClosedError, KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { KitError, type RedisLike } from "@kit/core";
+import { type CloseOptions, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
 import { BadDataError, fencedError, LineError, LogshipError, resultError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
 import { Hub } from "./hub.js";
@@ -7,8 +7,9 @@ import { concurrencyOption, type JobOptions, type JobTerms, jobTerms, type RunOp
 import { formatPosition, parsePosition, type Position } from "./position.js";
 import { fileText, readingOf } from "./reading.js";
 import { deleteJob, hashOf } from "./removal.js";
-import { type CommitOperands, type LinesHandler, linkedSignal, runFile } from "./runner.js";
+import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import * as scripts from "./scripts/index.js";
+import { linkedSignal, type LinkedSignal } from "./signals.js";
 import { type CounterSink, forwardSums } from "./sink.js";
 
 /** What a job tells while it runs. */
@@ -61,13 +62,12 @@ export class LogJob extends TypedEmitter<JobEvents> {
   readonly name: string;
   readonly #terms: JobTerms;
   readonly #hub: Hub;
-  readonly #runs = new Set<Promise<unknown>>();
 
   constructor(redis: RedisLike, name: string, options: JobOptions) {
     super();
     this.name = name;
     this.#terms = jobTerms(options);
-    this.#hub = new Hub(redis, name, this.#terms.hub);
+    this.#hub = new Hub(redis, name, this.#terms.hub, "The job", (error) => this.emit("error", error));
   }
 
   /**
@@ -91,26 +91,13 @@ export class LogJob extends TypedEmitter<JobEvents> {
   async run(handler: LinesHandler, options: RunOptions = {}): Promise<RunSummary> {
     const { signal, concurrency } = optionsObject<RunOptions>("options", options, ["signal", "concurrency"]);
     const count = concurrencyOption(concurrency);
-    this.#assertOpen();
-    const link = linkedSignal([signalOption("signal", signal), this.#hub.closing]);
-    const running = traced(
-      "logship.run",
-      () => ({ job: this.name }),
-      () => this.#run(handler, count, link),
-    );
-    const settled = running.catch(() => undefined);
-    this.#runs.add(settled);
-    try {
-      return await running;
-    } finally {
-      this.#runs.delete(settled);
-      link.unlink();
-    }
+    const facts = (): object => ({ job: this.name });
+    return await this.#hub.task("logship.run", facts, signal, (link) => this.#run(handler, count, link));
   }
 
   /** The files that the job knows, by name. */
   async files(): Promise<JobFile[]> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     const flat = await hashOf(this.#hub, this.#hub.keys.progress);
     const byId = new Map<string, Map<string, string>>();
     for (const [field, value] of flat) {
@@ -132,7 +119,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
 
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     return await hashOf(this.#hub, this.resultKey(name));
   }
 
@@ -148,14 +135,8 @@ export class LogJob extends TypedEmitter<JobEvents> {
     sink: CounterSink,
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<number> {
-    this.#assertOpen();
     const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
-    const link = linkedSignal([signalOption("signal", signal), this.#hub.closing]);
-    try {
-      return await forwardSums(this.#hub, this.#hub.keys.job, name, sink, link.signal);
-    } finally {
-      link.unlink();
-    }
+    return await forwardSums(this.#hub, this.#hub.keys.job, name, sink, signal);
   }
 
   /** The key of the result `name`, for other commands. */
@@ -170,24 +151,20 @@ export class LogJob extends TypedEmitter<JobEvents> {
    * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file; after a crash, until its lease has ended.
    */
   async delete(): Promise<void> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     await deleteJob(this.#hub);
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#hub.close("The job", [...this.#runs], options);
+    await this.#hub.close(options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  async #run(
-    handler: LinesHandler,
-    count: number,
-    { controller, signal }: ReturnType<typeof linkedSignal>,
-  ): Promise<RunSummary> {
+  async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
     const skipped = new Set<string>();
     const state = { files: 0, lines: 0, skipped };
     // The first look tells whether there is a server at all; later ones wait for it.
@@ -214,7 +191,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
     for (;;) {
       const mark = this.#hub.mark("file");
       const files = (await this.#list()).filter(({ id, stamp }) => !state.skipped.has(`${id} ${stamp}`));
-      const records = await this.#persist(() => this.#look(files, signal), signal);
+      const records = await this.#hub.persist(() => this.#look(files, signal), signal);
       let [hasWorked, nearestMs] = [false, Infinity];
       for (const [index, file] of files.entries()) {
         const record = records[index]!;
@@ -269,7 +246,10 @@ export class LogJob extends TypedEmitter<JobEvents> {
     const { name, id, stamp } = file;
     const op = newToken();
     const args = { file: id, seen: recorded, prefix, name, stamp, leaseMs: this.#terms.leaseMs, op };
-    const reply = await this.#persist(() => scripts.claim.run(context, keys, args, { deadlineMs, signal, op }), signal);
+    const reply = await this.#hub.persist(
+      () => scripts.claim.run(context, keys, args, { deadlineMs, signal, op }),
+      signal,
+    );
     if (reply.state !== "claimed") return undefined;
     return { file, fence: reply.fence, seq: reply.seq, position: parsePosition(reply.position) };
   }
@@ -327,7 +307,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
     const targets = effects.names.map((name) => this.resultKey(name));
     const facts = { seq, position: formatPosition(position), lines, doneStamp, results: effects.results };
     // Once it is sent an abort does not end it: whether it is stored must be known.
-    const reply = await this.#persist(() => this.#send(claimed, this.#terms.leaseMs, facts, targets), signal);
+    const reply = await this.#hub.persist(() => this.#send(claimed, this.#terms.leaseMs, facts, targets), signal);
     if (reply.state === "refused") throw resultError(reply.fault, targets);
     if (reply.state !== "committed") throw fencedError("The file", claimed.file.name);
   }
@@ -377,14 +357,6 @@ export class LogJob extends TypedEmitter<JobEvents> {
       found.push(...(await scripts.records.run(context, keys, { files: ids }, { deadlineMs, signal })));
     }
     return found;
-  }
-
-  #persist<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    return this.#hub.persist(attempt, signal, (error) => this.emit("error", error));
-  }
-
-  #assertOpen(): void {
-    if (this.#hub.closing.aborted) throw new KitClosedError("The job");
   }
 }
 

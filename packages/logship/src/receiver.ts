@@ -1,5 +1,5 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, newToken, optionsObject, signalOption, traced, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
 import { Download, type DownloadSource } from "./download.js";
 import { fencedError, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
@@ -15,7 +15,7 @@ import {
 import { formatPosition } from "./position.js";
 import { ReceivedFile } from "./received.js";
 import { hashOf } from "./removal.js";
-import { type CommitOperands, type LinesHandler, linkedSignal, runFile } from "./runner.js";
+import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { type CounterSink, forwardSums } from "./sink.js";
@@ -70,7 +70,6 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   readonly channel: string;
   readonly #terms: ReceiverTerms;
   readonly #hub: Hub;
-  readonly #running = new Set<Promise<unknown>>();
   #session: Promise<Session> | undefined;
   #epoch: string | undefined;
 
@@ -78,7 +77,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     super();
     this.channel = channel;
     this.#terms = receiverTerms(options);
-    this.#hub = new Hub(redis, channel, this.#terms.hub);
+    this.#hub = new Hub(redis, channel, this.#terms.hub, "The receiver", (error) => this.emit("error", error));
   }
 
   /**
@@ -101,34 +100,22 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   async run(handler: LinesHandler, options: ReceiveOptions = {}): Promise<RunSummary> {
     const own = optionsObject<ReceiveOptions>("options", options, ["signal", "concurrency", "until"]);
     const count = concurrencyOption(own.concurrency);
-    const { signal, controller, unlink } = linkedSignal([signalOption("signal", own.signal), this.#hub.closing]);
-    const running = traced(
-      "logship.receive",
-      () => ({ channel: this.channel }),
-      async () => {
-        const summary = { files: 0, lines: 0 };
-        const seen = this.#seen(own.until ?? "closed", signal);
-        const workers = Array.from({ length: count }, async () => {
-          try {
-            for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
-          } catch (error) {
-            controller.abort(error);
-            throw error;
-          }
-        });
-        await Promise.allSettled(workers);
-        await Promise.all(workers);
-        return summary;
-      },
-    );
-    const settled = running.catch(() => undefined);
-    this.#running.add(settled);
-    try {
-      return await running;
-    } finally {
-      this.#running.delete(settled);
-      unlink();
-    }
+    const facts = (): object => ({ channel: this.channel });
+    return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
+      const summary = { files: 0, lines: 0 };
+      const seen = this.#seen(own.until ?? "closed", signal);
+      const workers = Array.from({ length: count }, async () => {
+        try {
+          for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
+        } catch (error) {
+          controller.abort(error);
+          throw error;
+        }
+      });
+      await Promise.allSettled(workers);
+      await Promise.all(workers);
+      return summary;
+    });
   }
 
   /**
@@ -144,7 +131,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
    */
   async *files(options: FilesOptions = {}): AsyncGenerator<ReceivedFile, void, undefined> {
     const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
-    const { signal, controller, unlink } = linkedSignal([signalOption("signal", own.signal), this.#hub.closing]);
+    const { signal, controller, unlink } = this.#hub.link(own.signal);
     try {
       for await (const seen of this.#seen(own.until ?? "closed", signal)) yield this.#received(seen, signal);
     } finally {
@@ -156,14 +143,14 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     const { context, keys, deadlineMs } = this.#hub;
     return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
   }
 
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     return await hashOf(this.#hub, this.resultKey(name));
   }
 
@@ -179,14 +166,8 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     sink: CounterSink,
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<number> {
-    this.#assertOpen();
     const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
-    const link = linkedSignal([signalOption("signal", signal), this.#hub.closing]);
-    try {
-      return await forwardSums(this.#hub, this.#hub.keys.channel, name, sink, link.signal);
-    } finally {
-      link.unlink();
-    }
+    return await forwardSums(this.#hub, this.#hub.keys.channel, name, sink, signal);
   }
 
   /** The key of the result `name`, for other commands. */
@@ -196,7 +177,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#hub.close("The receiver", [...this.#running], options);
+    await this.#hub.close(options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -204,7 +185,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   }
 
   async *#seen(until: "closed" | "empty", signal: AbortSignal): AsyncGenerator<SeenFile, void, undefined> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     // The first call tells whether there is a server at all; later ones wait for it.
     const { after } = await this.#join(signal);
     /** Files that were given out and, while some before them are still open, those behind. */
@@ -214,7 +195,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
       const mark = this.#hub.mark("data");
       let [isClosed, isOpen, isContiguous] = [false, false, true];
       for (let from = floor; ;) {
-        const seen = await this.#persist(() => this.#look(from, filesAtOnce, signal), signal);
+        const seen = await this.#hub.persist(() => this.#look(from, filesAtOnce, signal), signal);
         ({ isClosed } = seen);
         for (const file of seen.files) {
           from = file.id;
@@ -288,7 +269,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
       hub: this.#hub,
       signal,
       prefetchBytes: this.#terms.prefetchBytes,
-      persist: (attempt) => this.#persist(attempt, signal),
+      persist: (attempt) => this.#hub.persist(attempt, signal),
       grown: async (known) => {
         for (;;) {
           const mark = this.#hub.mark("data");
@@ -307,7 +288,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** A file as it is now; undefined: it is gone. */
   async #again(id: number, signal: AbortSignal): Promise<SeenFile | undefined> {
-    const { files } = await this.#persist(() => this.#look(id - 1, 1, signal), signal);
+    const { files } = await this.#hub.persist(() => this.#look(id - 1, 1, signal), signal);
     return files[0]?.id === id ? files[0] : undefined;
   }
 
@@ -327,7 +308,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
       results: effects.results,
     };
     // Once it is sent an abort does not end it: whether it is stored must be known.
-    const reply = await this.#persist(
+    const reply = await this.#hub.persist(
       () => scripts.advance.run(context, { ...keys, targets }, args, { deadlineMs }),
       signal,
     );
@@ -392,14 +373,6 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     this.#epoch = reply.epoch;
     await freeChunks(this.#hub, reply.parts).catch((error: unknown) => this.emit("error", error as KitError));
     return reply;
-  }
-
-  #persist<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    return this.#hub.persist(attempt, signal, (error) => this.emit("error", error));
-  }
-
-  #assertOpen(): void {
-    if (this.#hub.closing.aborted) throw new KitClosedError("The receiver");
   }
 }
 

@@ -1,4 +1,4 @@
-import { integerOption, onAbort } from "@kit/core/toolkit";
+import { integerOption } from "@kit/core/toolkit";
 import type { LineBatch } from "./lines.js";
 import type { Position } from "./position.js";
 import type { Reading } from "./reading.js";
@@ -150,13 +150,4 @@ const lateAfter = (ms: number): { readonly late: Promise<"late">; cancel(): void
     timer = setTimeout(() => resolve("late"), ms);
   });
   return { late, cancel: () => clearTimeout(timer) };
-};
-
-/** A signal that aborts with any of some others, and what takes its listeners off. */
-export const linkedSignal = (
-  signals: readonly (AbortSignal | undefined)[],
-): { readonly controller: AbortController; readonly signal: AbortSignal; unlink(): void } => {
-  const controller = new AbortController();
-  const stops = signals.map((signal) => onAbort(signal, () => controller.abort(signal?.reason)));
-  return { controller, signal: controller.signal, unlink: () => stops.forEach((stop) => stop()) };
 };

@@ -2,17 +2,8 @@ import { createHash } from "node:crypto";
 import { basename } from "node:path";
 import { Writable } from "node:stream";
 import { crc32 } from "node:zlib";
-import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import {
-  type CloseOptions,
-  integerOption,
-  newToken,
-  optionsObject,
-  signalOption,
-  textOption,
-  traced,
-  TypedEmitter,
-} from "@kit/core/toolkit";
+import type { KitError, RedisLike } from "@kit/core";
+import { type CloseOptions, integerOption, newToken, optionsObject, signalOption, textOption, TypedEmitter } from "@kit/core/toolkit";
 import { LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
 import { followLog } from "./follow.js";
@@ -30,7 +21,6 @@ import {
   type ShipperTerms,
 } from "./options.js";
 import { deleteChannel, dropConsumer } from "./removal.js";
-import { linkedSignal } from "./runner.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { RewindNeeded, Upload } from "./upload.js";
@@ -147,14 +137,13 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   readonly channel: string;
   readonly #terms: ShipperTerms;
   readonly #hub: Hub;
-  readonly #running = new Set<Promise<unknown>>();
   #toldLimit: number | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ShipperOptions = {}) {
     super();
     this.channel = channel;
     this.#terms = shipperTerms(options);
-    this.#hub = new Hub(redis, channel, this.#terms.hub);
+    this.#hub = new Hub(redis, channel, this.#terms.hub, "The shipper", (error) => this.emit("error", error));
   }
 
   /**
@@ -241,8 +230,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     const { rotated, quietMs = 2_000 } = own;
     if (rotated !== undefined && !(rotated instanceof RegExp)) throw new TypeError("Expected `rotated` to be a RegExp");
     const terms = { path, rotated, quietMs: integerOption("quietMs", quietMs, 0, 3_600_000) };
-    this.#assertOpen();
-    const { signal, unlink } = linkedSignal([signalOption("signal", own.signal), this.#hub.closing]);
+    const { signal, unlink } = this.#hub.link(own.signal);
     const { codec } = this.#terms;
     try {
       for await (const { file, id, isLive, size, read } of followLog(terms, signal)) {
@@ -294,7 +282,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /** Changes the limit of the channel, for all shippers. Lowered below what is used, it lets nothing in until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     const { context, keys, deadlineMs } = this.#hub;
     await scripts.limit.run(
       context,
@@ -306,7 +294,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /** Closes the channel for good: nothing can be opened any more, and receivers end behind the last file. What is open can still be finished. */
   async closeChannel(): Promise<void> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     const { context, keys, deadlineMs } = this.#hub;
     await scripts.close.run(context, keys, { events: keys.events }, { deadlineMs });
   }
@@ -316,7 +304,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
    * steps; if this process dies on the way the channel is closed, and another call finishes it. What was shipped to it is not known any more.
    */
   async deleteChannel(): Promise<void> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     await deleteChannel(this.#hub);
   }
 
@@ -325,7 +313,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
    * does each later one of this name, since its results lack what it had not processed. Resolves with whether there was such a consumer.
    */
   async removeConsumer(name: string): Promise<boolean> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     return await dropConsumer(this.#hub, consumerName(name), 0);
   }
 
@@ -334,7 +322,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
    * is committed is all of the file. A shipper that has only paused so long rejects with `KIT_LOGSHIP_FENCED`. Resolves with their names.
    */
   async endAbandoned(silentMs: number): Promise<string[]> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     integerOption("silentMs", silentMs, 0);
     const { context, keys, deadlineMs } = this.#hub;
     return await scripts.finish.run(context, keys, { silentMs, events: keys.events }, { deadlineMs });
@@ -342,14 +330,14 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
-    this.#assertOpen();
+    this.#hub.assertOpen();
     const { context, keys, deadlineMs } = this.#hub;
     return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). The channel stays open. Idempotent. */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#hub.close("The shipper", [...this.#running], options);
+    await this.#hub.close(options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -357,22 +345,8 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   }
 
   async #ship(source: Source, outer: AbortSignal | undefined): Promise<ShippedFile> {
-    this.#assertOpen();
-    const { signal, unlink } = linkedSignal([outer, this.#hub.closing]);
-    const { name } = source;
-    const shipping = traced(
-      "logship.ship",
-      () => ({ channel: this.channel, file: name }),
-      () => this.#shipWhole(source, signal),
-    );
-    const settled = shipping.catch(() => undefined);
-    this.#running.add(settled);
-    try {
-      return await shipping;
-    } finally {
-      this.#running.delete(settled);
-      unlink();
-    }
+    const facts = (): object => ({ channel: this.channel, file: source.name });
+    return await this.#hub.task("logship.ship", facts, outer, ({ signal }) => this.#shipWhole(source, signal));
   }
 
   async #shipWhole(source: Source, signal: AbortSignal): Promise<ShippedFile> {
@@ -380,7 +354,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     for (let isFirst = true; ; isFirst = false) {
       const upload = this.#uploadOf(source, signal);
       const open = (): Promise<Opened> => upload.open();
-      const opened = await (isFirst ? open() : this.#hub.persist(open, signal, (error) => this.emit("error", error)));
+      const opened = await (isFirst ? open() : this.#hub.persist(open, signal));
       this.#compareLimit(opened);
       if (opened.state === "done") return shippedBefore(source, opened);
       try {
@@ -471,7 +445,6 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
         }),
       waiting: (): void => this.emit("waiting", { file: name }),
       dropped: (consumer: string): void => this.emit("dropped", { consumer }),
-      error: (error: KitError): void => this.emit("error", error),
     };
     return new Upload(this.#hub, this.#terms, { source: id, name, codec }, told, signal);
   }
@@ -481,10 +454,6 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     if (!hasLimit || storedLimitBytes === limitBytes || storedLimitBytes === this.#toldLimit) return;
     this.#toldLimit = storedLimitBytes;
     this.emit("mismatch", { limitBytes, storedLimitBytes });
-  }
-
-  #assertOpen(): void {
-    if (this.#hub.closing.aborted) throw new KitClosedError("The shipper");
   }
 }
 

@@ -31,18 +31,24 @@ export const forwardSums = async (
   owner: string,
   name: string,
   sink: CounterSink,
-  signal: AbortSignal,
+  given: AbortSignal | undefined,
 ): Promise<number> => {
   const { context, keys, deadlineMs } = hub;
   const operands = { owner, source: keys.result(name), sending: keys.sending(name) };
-  let [ack, count] = [0, 0];
-  for (;;) {
-    signal.throwIfAborted();
-    const taken = await scripts.take.run(context, operands, { ack }, { deadlineMs });
-    if (!taken) return count;
-    const deltas = taken.sums.map(([field, by]) => ({ name, field, by }));
-    await sink.apply(deltas, { writer: operands.source, seq: taken.seq });
-    ack = taken.seq;
-    count += deltas.length;
-  }
+  return await hub.task(
+    "logship.forward",
+    () => ({ of: hub.name }),
+    given,
+    async ({ signal }) => {
+      for (let [ack, count] = [0, 0]; ;) {
+        signal.throwIfAborted();
+        const taken = await scripts.take.run(context, operands, { ack }, { deadlineMs });
+        if (!taken) return count;
+        const deltas = taken.sums.map(([field, by]) => ({ name, field, by }));
+        await sink.apply(deltas, { writer: operands.source, seq: taken.seq });
+        ack = taken.seq;
+        count += deltas.length;
+      }
+    },
+  );
 };

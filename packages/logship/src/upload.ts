@@ -1,4 +1,3 @@
-import type { KitError } from "@kit/core";
 import { Deadline, isReplyError, newToken, serverError } from "@kit/core/toolkit";
 import { fencedError, LogshipError } from "./errors.js";
 import type { Chunk } from "./framing.js";
@@ -22,7 +21,6 @@ export interface UploadEvents {
   readonly committed: (upload: Upload) => void;
   readonly waiting: () => void;
   readonly dropped: (consumer: string) => void;
-  readonly error: (error: KitError) => void;
 }
 
 /** A chunk that is not known to be committed. */
@@ -135,19 +133,15 @@ export class Upload {
   /** Runs a step; after what may pass, opens the file again and compares. */
   async #surviving(step: () => Promise<void>): Promise<void> {
     let isBroken = false;
-    await this.#hub.persist(
-      async () => {
-        try {
-          if (isBroken) await this.#recover();
-          await step();
-        } catch (error) {
-          isBroken = true;
-          throw error;
-        }
-      },
-      this.#signal,
-      (error) => this.#events.error(error),
-    );
+    await this.#hub.persist(async () => {
+      try {
+        if (isBroken) await this.#recover();
+        await step();
+      } catch (error) {
+        isBroken = true;
+        throw error;
+      }
+    }, this.#signal);
   }
 
   /** After this the chunks that are held are those that the server does not have. */

@@ -18,18 +18,20 @@ const crashes = points.map(({ point }): Row => ({
   setting: "kept",
   inject: async (lab) => {
     const worker = await lab.victim();
+    let hasDied = false;
     worker.tell(`die at ${point}`);
     return {
-      until: () => within(worker.ended, 8_000),
-      heal: () => {
-        if (!worker.hasEnded) return worker.kill();
-        worker.killedAt = clock();
-        return undefined;
+      until: async () => {
+        await within(worker.ended, 8_000);
+        hasDied = worker.hasEnded;
       },
-      bit: () => {
+      heal: async () => {
+        if (worker.hasEnded) worker.killedAt = clock();
+        else await worker.kill();
+        // What it had open holds others up until somebody ships it.
         lab.spawn();
-        return worker.process.signalCode === "SIGKILL";
       },
+      bit: () => hasDied,
     };
   },
 }));

@@ -188,7 +188,7 @@ export class LogshipLab extends Lab {
     await using client = await connect(this.server.url);
     const own = { prefix: "kit", deadlineMs: 5_000 };
     await using shipper = createShipper(client, "logs", { ...own, leaseMs: this.leaseMs, chunkBytes: 2_048 });
-    await using job = createLogJob(client, "sums", { ...own, directory: this.#folders.job });
+    await using job = createLogJob(client, "sums", { ...own, directory: this.#folders.job, match: /\.(log|gz)$/ });
     const receivers = ["a", "b"].map((consumer) => createReceiver(client, "logs", { ...own, consumer }));
     const odd: string[] = [];
     const [shipped, processed] = [this.#truths(this.#folders.ship), this.#truths(this.#folders.job)];

@@ -73,7 +73,13 @@ const receivers = ["a", "b"].map((consumer) => {
   const receiver = createReceiver(client, "logs", options);
   return { receiver, collect: () => collector(consumer, storedOf(receiver, consumer), odd) };
 });
-const job = createLogJob(client, "sums", { ...own, directory: jobFolder, leaseMs, flushLines: 60 });
+const job = createLogJob(client, "sums", {
+  ...own,
+  directory: jobFolder,
+  match: /\.(log|gz)$/,
+  leaseMs,
+  flushLines: 60,
+});
 const access = (what) => () => log("access", { what, at: clock() });
 for (const [object, what] of [
   [shipper, "ship"],
