@@ -105,6 +105,28 @@ describe("shipping", () => {
   });
 });
 
+describe("cleaning up", () => {
+  it("a file that all are done with stays, because of an older one that is not", async () => {
+    const directory = await fixture.directory();
+    for (const name of ["a.log", "b.log"]) await writeLog(directory, name, ["one"]);
+    await redis.client.set(keys().logDone(channel, "b.log"), "1");
+    await copyAndDie(directory);
+    expect(await redis.client.exists(keys().log(channel, "b.log"))).toBe(1);
+
+    const shipper = fixture.shipper();
+    await shipper.addDirectory(directory);
+    const before = (await shipper.status())!;
+    for await (const file of fixture.receiver().files({ until: "empty" })) {
+      if (file.name === "a.log") continue;
+      for await (const batch of file.batches()) expect(batch.lines).toEqual(["one"]);
+      await file.commit();
+    }
+    const after = (await shipper.status())!;
+    expect(after.files.map(({ name }) => name)).toEqual(["a.log"]);
+    expect(after.usedBytes).toBe(before.usedBytes / 2);
+  });
+});
+
 describe("receiving", () => {
   it("a consumer that dies has acknowledged files that it never read, and counts again what it had counted", async () => {
     const directory = await fixture.directory();
@@ -146,6 +168,31 @@ describe("gzip", () => {
   it("everything behind the first member is lost", async () => {
     expect(await theirs(inBlocks(whole, 1_000))).toEqual(["one"]);
     expect(await ours(inBlocks(whole, 1_000))).toEqual(["one", "two"]);
+  });
+
+  it("a small file becomes one block of any size", async () => {
+    const bomb = gzipSync(Buffer.alloc(16_777_216));
+    expect(bomb.length).toBeLessThan(classic.BLOCK_BYTES);
+    const largest = async (blocks: AsyncIterable<Uint8Array>): Promise<number> => {
+      let size = 0;
+      for await (const block of blocks) size = Math.max(size, block.length);
+      return size;
+    };
+    expect(await largest(classic.inflateBlocks(inBlocks(bomb, classic.BLOCK_BYTES)))).toBe(16_777_216);
+    expect(await largest(readGzip(inBlocks(bomb, classic.BLOCK_BYTES)))).toBe(131_072);
+  });
+
+  it("a last line feed makes one line more", async () => {
+    const found: string[] = [];
+    const blocks = async function* (): AsyncGenerator<Uint8Array> {
+      yield* [Buffer.from("one\n"), Buffer.alloc(0)];
+      await Promise.resolve();
+    };
+    for await (const line of classic.readLines(blocks())) found.push(line);
+    expect(found).toEqual(["one", ""]);
+    const own: string[] = [];
+    for await (const { lines } of readLines(blocks())) own.push(...lines);
+    expect(own).toEqual(["one"]);
   });
 
   it("a wrong checksum is not seen", async () => {
@@ -262,6 +309,22 @@ describe("processing a directory", () => {
     const job = fixture.job({ directory });
     await job.run(countWords);
     expect((await job.files()).map(({ offset }) => offset)).toEqual([4]);
+  });
+
+  it("a file that comes late, and whose name is before that of the last one, is left out", async () => {
+    const directory = await fixture.directory();
+    await writeLog(directory, "b.log", ["x"]);
+    const job = fixture.job({ directory });
+    const processAll = async (): Promise<number> => {
+      const count = (transaction: { incr(key: string): unknown }, line: string): unknown =>
+        transaction.incr(`${prefix()}${line.trim()}`);
+      await classic.processDirectory(redis.client, directory, count, prefix());
+      return (await job.run(countWords)).lines;
+    };
+    expect(await processAll()).toBe(1);
+    await writeLog(directory, "a.log", ["y"]);
+    expect(await processAll()).toBe(1);
+    expect(await redis.client.exists(`${prefix()}x`, `${prefix()}y`)).toBe(1);
   });
 
   it("a second job goes on where the first one was", async () => {

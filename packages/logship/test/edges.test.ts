@@ -1,0 +1,161 @@
+import { createHash } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { gzipSync } from "node:zlib";
+import { eventually, useRedis } from "@kit/testing";
+import { rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Redis } from "ioredis";
+import type { JobOptions } from "../src/index.js";
+import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const fixture = fixtureOf(redis);
+
+describe("shipping", () => {
+  it("cuts files of whole chunks, and of a byte more or less", async () => {
+    for (const size of [0, 1, 1_023, 1_024, 1_025, 3_071, 3_072, 3_073]) {
+      const shipper = fixture.shipper({ name: String(size), codec: "none", chunkBytes: 1_024 });
+      const bytes = Buffer.alloc(size, "0123456789\n");
+      const { sha256, textBytes } = await shipper.send("a", Readable.from([bytes]));
+      expect([size, textBytes, sha256]).toEqual([size, size, createHash("sha256").update(bytes).digest("hex")]);
+      expect((await shipper.status())!.files[0]!.chunks).toBe(Math.ceil(size / 1_024));
+      const parts: Buffer[] = [];
+      for await (const file of fixture.receiver({ name: String(size) }).files({ until: "empty" }))
+        for await (const part of file.bytes()) parts.push(part);
+      expect(Buffer.concat(parts).equals(bytes)).toBe(true);
+    }
+  });
+
+  it("looks at the content and not at the name to know gzip, as a job does", async () => {
+    const directory = await fixture.directory();
+    await writeFile(join(directory, "plain.gz"), "w1 plain\n");
+    await writeFile(join(directory, "packed.log"), gzipSync("w2 packed\n"));
+    const job = fixture.job({ name: "job", directory });
+    expect(await job.run(countWords)).toEqual({ files: 2, lines: 2 });
+    const expected = new Map([
+      ["w1", "1"],
+      ["w2", "1"],
+    ]);
+    expect(await job.results("words")).toEqual(expected);
+    await fixture.shipper().addDirectory(directory);
+    const receiver = fixture.receiver();
+    await receiver.run(countWords, { until: "empty" });
+    expect(await receiver.results("words")).toEqual(expected);
+  });
+
+  it("counts for each chunk what it takes in Redis", async () => {
+    for (const codec of ["none", "gzip"] as const) {
+      const shipper = fixture.shipper({ name: codec, codec, chunkBytes: 5_000 });
+      await shipper.send("a", Readable.from([textOf(logLines(0, 5_000))]));
+      let memory = 0;
+      for (const key of await redis.keys())
+        if (key.includes(`{${codec}}:chunk:`)) memory += Number(await fixture.db.call("MEMORY", "USAGE", key));
+      const { usedBytes } = (await shipper.status())!;
+      expect(memory).toBeGreaterThan(5_000);
+      expect(memory).toBeLessThanOrEqual(usedBytes);
+      expect(usedBytes).toBeLessThan(1.05 * memory);
+    }
+  });
+});
+
+describe("a receiver", () => {
+  it("fetches no more ahead than it may, and no more at all when it is left", async () => {
+    await fixture.shipper({ codec: "none", chunkBytes: 1_024 }).send("a", Readable.from([textOf(logLines(0, 3_000))]));
+    const client = fixture.connect() as Redis;
+    let gets = 0;
+    const get = client.getBuffer.bind(client) as (...args: unknown[]) => Promise<Buffer | null>;
+    client.getBuffer = ((...args: unknown[]) => {
+      gets++;
+      return get(...args);
+    }) as typeof client.getBuffer;
+    const receiver = fixture.receiver({ client, prefetchBytes: 4_096 });
+    let delivered = 0;
+    for await (const file of receiver.files({ until: "empty" })) {
+      for await (const { lines } of file.batches()) {
+        expect(lines.length).toBeGreaterThan(0);
+        delivered++;
+        for (let turn = 0; turn < 20; turn++) await fixture.db.ping();
+        // The one that is delivered, and the next whose beginning ends its last line.
+        expect(gets).toBeLessThanOrEqual(delivered + 5);
+        if (delivered === 10) break;
+      }
+      break;
+    }
+    const before = gets;
+    for (let turn = 0; turn < 20; turn++) await fixture.db.ping();
+    expect([before >= 10, gets]).toEqual([true, before]);
+    expect((await fixture.receiver().run(countWords, { until: "empty" })).lines).toBe(3_000);
+  });
+
+  it("ends when it is aborted in the middle, and the next goes on behind its last commit", async () => {
+    const lines = logLines(0, 3_000);
+    await fixture.shipper({ chunkBytes: 1_024 }).send("a", Readable.from([textOf(lines)]));
+    const controller = new AbortController();
+    const receiver = fixture.receiver({ flushLines: 100 });
+    let seen = 0;
+    const running = receiver.run(
+      async (some, results, context) => {
+        await countWords(some, results, context);
+        if ((seen += some.length) > 1_000) controller.abort(new Error("enough"));
+      },
+      { signal: controller.signal },
+    );
+    expect(await rejection(running)).toMatchObject({ message: "enough" });
+    expect((await receiver.run(countWords, { until: "empty" })).lines).toBeLessThan(3_000);
+    expect(await receiver.results("words")).toEqual(wordsOf(lines));
+  });
+
+  it("is one of ten, and what they all have passed is free at once, no sooner", async () => {
+    const names = Array.from({ length: 10 }, (_, index) => `c${String(index)}`);
+    const shipper = fixture.shipper({ codec: "none", chunkBytes: 1_024, consumers: names });
+    await shipper.send("a", Readable.from([textOf(logLines(0, 500))]));
+    const { usedBytes } = (await shipper.status())!;
+    for (const consumer of names) {
+      expect((await shipper.status())!.usedBytes).toBe(usedBytes);
+      const receiver = fixture.receiver({ consumer });
+      expect((await receiver.run(countWords, { until: "empty" })).lines).toBe(500);
+    }
+    expect((await shipper.status())!.usedBytes).toBe(0);
+  });
+});
+
+describe("results are committed", () => {
+  /** How many lines each commit had. */
+  const commits = async (options: Partial<JobOptions>, pauseAfter = Infinity): Promise<number[]> => {
+    const directory = await fixture.directory();
+    await writeLog(directory, "a.log", logLines(0, 20_000));
+    const job = fixture.job({ directory, leaseMs: 10_000, ...options });
+    const each: number[] = [];
+    let before = 0;
+    job.on("progress", ({ lines }) => {
+      each.push(lines - before);
+      before = lines;
+    });
+    let batches = 0;
+    await job.run(async (lines, results, context) => {
+      await countWords(lines, results, context);
+      if (++batches === pauseAfter) await eventually(() => expect(performance.now()).toBeGreaterThan(until));
+      until = performance.now() + 60;
+    });
+    expect(await job.results("words")).toEqual(wordsOf(logLines(0, 20_000)));
+    await job.delete();
+    return each;
+  };
+  let until = 0;
+  const never = { flushLines: 1e9, flushBytes: 1e9, flushMs: 3_600_000 };
+
+  it("by lines, by bytes, by time, and at the end of a file", async () => {
+    expect(await commits(never)).toEqual([20_000]);
+    const byLines = await commits({ ...never, flushLines: 5_000 });
+    const byBytes = await commits({ ...never, flushBytes: 200_000 });
+    const byTime = await commits({ ...never, flushMs: 50 }, 2);
+    for (const each of [byLines, byBytes, byTime]) {
+      expect(each.length).toBeGreaterThan(1);
+      expect(each.reduce((sum, lines) => sum + lines, 0)).toBe(20_000);
+    }
+    expect(byLines[0]).toBeGreaterThanOrEqual(5_000);
+  });
+});
