@@ -1,0 +1,143 @@
+// The ways to chat, each behind the same small interface.
+import { randomBytes } from "node:crypto";
+import { createClassicChat, fetchChatMessages, sendChatMessage } from "@tooling/classic";
+import { connected } from "../../loops/caller.js";
+import type { Contestant } from "../../suite.js";
+
+/** A way to chat, on one connection of this process. */
+export interface Talker {
+  /** Makes chats `0 … chats − 1`, each with the reader, who has nothing unread, and so many others. */
+  make(chats: number, others: number): Promise<void>;
+  send(chat: string, body: string): Promise<unknown>;
+  /** Looks for news of the reader in all chats where there are none. */
+  idle(): Promise<unknown>;
+  /** Reads and acknowledges all that the reader has not; resolves with how many there were. */
+  readAll(): Promise<number>;
+  /** The key that holds the messages of a chat. */
+  messagesKey(chat: string): string;
+  /** One call about a large chat, or many chats; ours alone. */
+  readonly look?: Readonly<Record<"fetch" | "unread" | "members", () => Promise<unknown>>>;
+  /** Resolves when there is something for the reader, beyond what `idle` found. */
+  readonly wait?: () => Promise<unknown>;
+}
+
+interface Definition extends Omit<Contestant, "isDefaults"> {
+  readonly open: (url: string) => Promise<Talker>;
+}
+
+const reader = "reader";
+const sender = "sender";
+const pageSize = 500;
+/** Base64 of random bytes: nothing that is compressed or interned. */
+export const someBody = (): string => randomBytes(75).toString("base64");
+
+/** A thousand at a time. */
+const forEach = async (count: number, work: (index: number) => Promise<unknown>): Promise<void> => {
+  for (let from = 0; from < count; from += 1_000)
+    await Promise.all(Array.from({ length: Math.min(1_000, count - from) }, (_, index) => work(from + index)));
+};
+
+const kit: Definition = {
+  id: "kit",
+  peer: "kit",
+  settings: "everything on, 16 shards, retain 1,000,000; 500 a page, by token; acknowledged a page at once",
+  open: async (url) => {
+    const { createChat } = await import("@kit/chat");
+    const { slotOf } = await import("@kit/core/toolkit");
+    const chat = createChat<string>(await connected(url));
+    let token: string | undefined;
+    const next = async (): Promise<Awaited<ReturnType<typeof chat.fetch>>> => {
+      const page = await chat.fetch(reader, { token, limit: pageSize });
+      ({ token } = page);
+      return page;
+    };
+    return {
+      make: async (chats, others) => {
+        token = undefined;
+        const members = [reader, sender, ...Array.from({ length: others }, (_, index) => `member ${String(index)}`)];
+        await forEach(chats, (index) => chat.create(String(index), { members, retain: { count: 1_000_000 } }));
+        while ((await next()).more);
+      },
+      send: (name, body) => chat.send(name, { from: sender, body }),
+      idle: next,
+      readAll: async () => {
+        for (let count = 0; ;) {
+          const page = await next();
+          const last = page.chats.flatMap(({ messages }) => messages.slice(-1));
+          if (last.length > 0) await chat.ack(reader, last);
+          count += page.chats.reduce((sum, { messages }) => sum + messages.length, 0);
+          if (!page.more) return count;
+        }
+      },
+      messagesKey: (name) => `kit:chat:{${String(slotOf(name) % 16)}}:messages:${name}`,
+      look: {
+        fetch: next,
+        unread: () => chat.unread(reader, ["0"]),
+        members: () => chat.members("0", { limit: 100 }),
+      },
+      wait: () => chat.wait(reader, { token }),
+    };
+  },
+};
+
+const classic: Definition = {
+  id: "classic",
+  peer: "classic",
+  settings: "SETNX lock, INCR, ZADD, WATCH, GET, MULTI DEL EXEC; a ZSET of JSON; all that is new in one reply",
+  open: async (url) => {
+    const redis = await connected(url);
+    const fetch = (): Promise<{ readonly messages: readonly unknown[] }[]> => fetchChatMessages(redis, reader) as never;
+    return {
+      make: async (chats) => {
+        for (let chat = 0; chat < chats; chat++) await createClassicChat(redis, sender, [reader], "x", String(chat));
+        await fetch();
+      },
+      send: (chat, body) => sendChatMessage(redis, chat, sender, body, { lockWaitMs: 60_000 }),
+      idle: fetch,
+      readAll: async () => (await fetch()).reduce((sum, { messages }) => sum + messages.length, 0),
+      messagesKey: (chat) => `msgs:${chat}`,
+    };
+  },
+};
+
+const raw: Definition = {
+  id: "raw stream",
+  peer: "floor",
+  settings: "XADD; XREADGROUP COUNT 500 and XACK; a group for each reader, no members, positions or sequence",
+  open: async (url) => {
+    const redis = await connected(url);
+    return {
+      make: async (chats) =>
+        forEach(chats, (chat) => redis.xgroup("CREATE", `messages:${String(chat)}`, reader, "0", "MKSTREAM")),
+      send: (chat, body) => redis.xadd(`messages:${chat}`, "*", "f", sender, "s", body),
+      idle: () => redis.xreadgroup("GROUP", reader, "one", "COUNT", pageSize, "STREAMS", "messages:0", ">"),
+      readAll: async () => {
+        for (let count = 0; ;) {
+          const reply = await redis.xreadgroup("GROUP", reader, "one", "COUNT", pageSize, "STREAMS", "messages:0", ">");
+          const [[, entries] = []] = (reply ?? []) as [string, [id: string, fields: string[]][]][];
+          if (!entries) return count;
+          await redis.xack("messages:0", reader, ...entries.map(([id]) => id));
+          count += entries.length;
+        }
+      },
+      messagesKey: (chat) => `messages:${chat}`,
+    };
+  },
+};
+
+const definitions = [kit, classic, raw];
+
+const definition = (id: string): Definition => {
+  const found = definitions.find((one) => one.id === id);
+  if (!found) throw new Error(`There is no contestant ${id}`);
+  return found;
+};
+
+/** For the parent: who it is and how it is set. */
+export const chatContestant = (id: string): Contestant => {
+  const { peer, settings } = definition(id);
+  return { id, peer, isDefaults: false, settings };
+};
+
+/** In a client process. */
+export const openTalker = (id: string, url: string): Promise<Talker> => definition(id).open(url);
