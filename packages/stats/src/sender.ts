@@ -38,8 +38,6 @@ const maxOperands = 4_000;
 const maxRemembered = 1_000;
 /** A caller who has less than this share of its deadline left when its amount would be sent is told that it was not. */
 const leastShare = 0.25;
-/** A call that ends at the same deadline says more than that it is over. */
-const graceMs = 20;
 /** Between two tries to send what is left, while closing. */
 const closePauseMs = 50;
 
@@ -186,7 +184,7 @@ export class Sender implements OutboxKeeper {
       outbox.waiters.add(waiter);
       // What is under way has a deadline that is no later.
       const stopTimer = atDeadline(deadline, () => {
-        if (outbox.waiters.has(waiter)) fail(this.#notSent(outbox.id));
+        if (outbox.waiters.has(waiter)) fail(this.notSent(outbox.id));
       });
       const stopListening = onAbort(signal, () => fail(signal?.reason));
       this.list(outbox as unknown as Outbox);
@@ -206,17 +204,12 @@ export class Sender implements OutboxKeeper {
   }
 
   /**
-   * Sends all that waits now, or what can be sent by its deadline.
+   * Sends all that waits now.
    *
    * @throws {KitError} some of it could not be sent. It stays in the buffer.
    */
   async flush(): Promise<void> {
-    if (this.#listed.size === 0) return;
-    const isDone = await by(
-      Deadline.in(this.#deadline().remainingMs + graceMs),
-      this.#flusher.now().then(() => true),
-    );
-    if (!isDone) throw this.#notSent("the buffer");
+    if (this.#listed.size > 0) await this.#flusher.now();
   }
 
   async #flushListed(): Promise<void> {
@@ -310,7 +303,7 @@ export class Sender implements OutboxKeeper {
     outbox.prune(this.#clock.now());
     const leastMs = leastShare * this.#settings.deadlineMs;
     for (const { deadline, reject } of [...outbox.waiters])
-      if (deadline.remainingMs < leastMs) reject(this.#notSent(outbox.id));
+      if (deadline.remainingMs < leastMs) reject(this.notSent(outbox.id));
     if (!outbox.hasPending) return undefined;
     const isOnce = outbox.delivery === "effectively-once";
     const validUntil = isOnce ? Math.floor(this.#clock.now()) + resendMs : 0;
@@ -436,7 +429,8 @@ export class Sender implements OutboxKeeper {
     if (this.#wanted.has(outbox)) this.#dispatchSoon();
   }
 
-  #notSent(what: string): KitUnavailableError {
+  /** The error for what had to be sent by a deadline, and was not. */
+  notSent(what: string): KitUnavailableError {
     const address = addressOf(this.#context.client);
     return new KitUnavailableError(`Redis at ${address} did not answer in time: not all of ${what} was sent`, address);
   }
@@ -449,7 +443,7 @@ export class Sender implements OutboxKeeper {
 }
 
 /** What work resolves with, or undefined at a deadline. */
-const by = async <T>(deadline: Deadline, work: Promise<T>): Promise<T | undefined> =>
+export const by = async <T>(deadline: Deadline, work: Promise<T>): Promise<T | undefined> =>
   await new Promise((resolve, reject) => {
     const stop = atDeadline(deadline, () => resolve(undefined));
     work.then(resolve, reject).finally(stop);

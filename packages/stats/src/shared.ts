@@ -1,15 +1,18 @@
-import type { ClientContext } from "@kit/core/toolkit";
+import { type ClientContext, Deadline } from "@kit/core/toolkit";
 import { ServerTime } from "./clock.js";
 import type { StatsSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 import { seriesKeys } from "./keys.js";
 import { SeriesIndex } from "./series-index.js";
-import { Sender, type SenderEvents } from "./sender.js";
+import { by, Sender, type SenderEvents } from "./sender.js";
 
 /** So many keys are read by one call. */
 const maxKeys = 500;
 /** So many totals are read by one call, or on a Cluster by so many calls at once. */
 const maxTotals = 64;
+
+/** A call that ends at the same deadline says more than that it is over. */
+const graceMs = 20;
 
 export interface SharedEvents extends SenderEvents {
   /** A metric has no room for another series. */
@@ -41,6 +44,20 @@ export class Shared {
   async serverNow(): Promise<number> {
     await this.sender.learnTime();
     return this.clock.now();
+  }
+
+  /**
+   * Sends all that waits now, and lists the series that are new.
+   *
+   * @throws {KitError} not all of it was done by the deadline. It stays in the buffer.
+   */
+  async flush(): Promise<void> {
+    const work = this.sender.flush().then(() => this.index.flush());
+    const isDone = await by(
+      Deadline.in(this.deadlineMs + graceMs),
+      work.then(() => true),
+    );
+    if (!isDone) throw this.sender.notSent("the buffer");
   }
 
   /** Reads sorted sets of one slot; `limit` 0: all of each. */

@@ -22,13 +22,16 @@ const edge = (bin: number): number => {
   return octave > 1_000 ? rest * 2 ** 1_000 * 2 ** (octave - 1_000) : rest * 2 ** octave;
 };
 
+/** Counts by bin; each in an object of its own, so that counting is one look-up. */
+type Bins = Map<number, { count: number }>;
+
 /**
  * Counts of values by bins of equal relative width, for positive and negative values, and of zeros. Two sketches together
  * are the sums of their bins: merging is exact, in any order.
  */
 export class Sketch {
-  readonly #positive = new Map<number, number>();
-  readonly #negative = new Map<number, number>();
+  readonly #positive: Bins = new Map();
+  readonly #negative: Bins = new Map();
   #zeros = 0;
 
   get size(): number {
@@ -42,8 +45,8 @@ export class Sketch {
   }
 
   absorb(other: Sketch): void {
-    for (const [bin, count] of other.#positive) increase(this.#positive, bin, count);
-    for (const [bin, count] of other.#negative) increase(this.#negative, bin, count);
+    for (const [bin, { count }] of other.#positive) increase(this.#positive, bin, count);
+    for (const [bin, { count }] of other.#negative) increase(this.#negative, bin, count);
     this.#zeros += other.#zeros;
   }
 
@@ -58,8 +61,8 @@ export class Sketch {
   /** Field and count of each bin, as they are stored. */
   fields(): string[] {
     const fields: string[] = [];
-    for (const [bin, count] of this.#positive) fields.push(`p${String(bin)}`, String(count));
-    for (const [bin, count] of this.#negative) fields.push(`n${String(bin)}`, String(count));
+    for (const [bin, { count }] of this.#positive) fields.push(`p${String(bin)}`, String(count));
+    for (const [bin, { count }] of this.#negative) fields.push(`n${String(bin)}`, String(count));
     if (this.#zeros > 0) fields.push("z", String(this.#zeros));
     return fields;
   }
@@ -85,15 +88,17 @@ export class Sketch {
     const negative = [...this.#negative].toSorted(([a], [b]) => b - a);
     const positive = [...this.#positive].toSorted(([a], [b]) => a - b);
     return [
-      ...negative.map(([bin, count]) => ({ upTo: -edge(bin), value: -point(bin), count })),
+      ...negative.map(([bin, { count }]) => ({ upTo: -edge(bin), value: -point(bin), count })),
       ...(this.#zeros > 0 ? [{ upTo: 0, value: 0, count: this.#zeros }] : []),
-      ...positive.map(([bin, count]) => ({ upTo: edge(bin + 1), value: point(bin), count })),
+      ...positive.map(([bin, { count }]) => ({ upTo: edge(bin + 1), value: point(bin), count })),
     ];
   }
 }
 
 const point = (bin: number): number => edge(bin) * pointFactor;
 
-const increase = (bins: Map<number, number>, bin: number, count: number): void => {
-  bins.set(bin, (bins.get(bin) ?? 0) + count);
+const increase = (bins: Bins, bin: number, count: number): void => {
+  const known = bins.get(bin);
+  if (known) known.count += count;
+  else bins.set(bin, { count });
 };

@@ -253,8 +253,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {KitError} some of it was not confirmed by then, and stays in the buffer.
    */
   async flush(): Promise<void> {
-    await this.#shared.sender.flush();
-    await this.#shared.index.flush();
+    await this.#shared.flush();
   }
 
   /**

@@ -129,11 +129,13 @@ local function mergeInto(key, partial, bins, maxBins)
   }
   redis.call('HSET', key, 'count', moments[1], 'mean', moments[2], 'm2', moments[3], 'min', moments[4],
     'max', moments[5], 'sum', moments[6], 'compensation', moments[7])
+  local hasNew = false
   for bin = bins.from, bins.to, 2 do
-    redis.call('HINCRBY', key, plan[bin], plan[bin + 1])
+    local count = redis.call('HINCRBY', key, plan[bin], plan[bin + 1])
+    hasNew = hasNew or count == tonumber(plan[bin + 1])
   end
   -- Nine fields at most are no bins.
-  if redis.call('HLEN', key) > maxBins + 9 then collapse(key, maxBins) end
+  if hasNew and redis.call('HLEN', key) > maxBins + 9 then collapse(key, maxBins) end
   return table.concat(moments, ' '), not stored[1]
 end
 
@@ -143,6 +145,8 @@ local function mergeSeries(key, at)
   local window = key + 2
   local item = at + 8
   local ofWindow, ofAll
+  -- What is known of all time begins, or a window does: only then its end of life moves.
+  local begins = false
   for _ = 1, plan[at + 7] do
     local windows, binCount, listed = tonumber(plan[item]), tonumber(plan[item + 1]), tonumber(plan[item + 2])
     local partial = {
@@ -160,7 +164,10 @@ local function mergeSeries(key, at)
     for index = 0, windows - 1 do
       local isNew
       ofWindow, isNew = mergeInto(series[window], partial, bins, maxBins)
-      if isNew then redis.call('PEXPIREAT', series[window], plan[untils + index]) end
+      if isNew then
+        redis.call('PEXPIREAT', series[window], plan[untils + index])
+        begins = true
+      end
       window = window + 1
       if hasLists then
         if listed > 0 then
@@ -173,11 +180,15 @@ local function mergeSeries(key, at)
         window = window + 1
       end
     end
-    ofAll = mergeInto(series[key], partial, bins, maxBins)
+    local isNew
+    ofAll, isNew = mergeInto(series[key], partial, bins, maxBins)
+    begins = begins or isNew
     item = list + 2 * listed
   end
-  redis.call('HSET', series[key], 'layout', '1')
-  redis.call('PEXPIRE', series[key], plan[at + 4])
+  if begins then
+    redis.call('HSET', series[key], 'layout', '1')
+    redis.call('PEXPIRE', series[key], plan[at + 4])
+  end
   return (ofWindow or ofAll) .. ' ' .. ofAll
 end
 

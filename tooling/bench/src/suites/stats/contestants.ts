@@ -10,15 +10,19 @@ export interface StatsSetup {
   readonly precisions: "seven" | "default";
 }
 
+type Do = (series: number, value: number) => unknown;
+
 /** A way to count and to measure, in this process. */
 export interface Tool {
-  /** Each resolves when the server has it. `at`: epoch milliseconds. */
-  readonly count?: (series: number, at?: number) => Promise<unknown>;
-  readonly observe?: (series: number, value: number) => Promise<unknown>;
+  /** Each resolves when the server has it. */
+  readonly count?: Do;
+  readonly observe?: Do;
   /** They return at once. */
-  readonly countLocally?: (series: number) => void;
-  readonly countUnlabelled?: () => void;
-  readonly observeLocally?: (value: number) => void;
+  readonly countLocally?: Do;
+  readonly countUnlabelled?: Do;
+  readonly observeLocally?: Do;
+  /** Counts something that happened at an instant, epoch milliseconds. */
+  readonly countAt?: (at: number) => Promise<unknown>;
   /** Brings what was counted locally to where it can be read. */
   readonly settle?: () => Promise<unknown>;
   /** What a series has counted. */
@@ -47,20 +51,17 @@ const kit: Definition = {
     const plain = stats.counter("plain_total", options);
     const latency = stats.distribution("request_ms");
     return {
-      count: (series, at) => counter.add({ n: labelOf(series) }, 1, { at }),
+      count: (series) => counter.add({ n: labelOf(series) }),
+      countAt: (at) => plain.add(1, { at }),
       observe: (_, value) => latency.record(value),
       countLocally: (series) => counter.inc({ n: labelOf(series) }),
       countUnlabelled: () => plain.inc(),
-      observeLocally: (value) => latency.observe(value),
+      observeLocally: (_, value) => latency.observe(value),
       settle: () => stats.flush(),
       total: (series) => counter.total({ n: labelOf(series) }),
     };
   },
 };
-
-const classicTool = (redis: Redis): Tool => ({
-  count: (series, at) => updateCounter(redis, labelOf(series), at === undefined ? {} : { now: at / 1_000 }),
-});
 
 const classic: Definition = {
   id: "classic",
@@ -76,7 +77,8 @@ const classic: Definition = {
       return found;
     };
     return {
-      ...classicTool(redis),
+      count: (series) => updateCounter(redis, labelOf(series)),
+      countAt: (at) => updateCounter(redis, "plain", { now: at / 1_000 }),
       observe: async (series, value) => {
         if (!(await updateStats(await ownOf(series), "bench", "request", value))) throw new Error("it was dropped");
       },
@@ -91,7 +93,7 @@ const classicCleaned: Definition = {
   open: async (url) => {
     const redis = await connected(url);
     return {
-      ...classicTool(redis),
+      countAt: (at) => updateCounter(redis, "plain", { now: at / 1_000 }),
       clean: (at) => cleanCountersOnce(redis, { now: () => at }),
     };
   },
@@ -105,10 +107,11 @@ const raw: Definition = {
     const redis = await connected(url);
     const widths = precisions === "seven" ? COUNTER_PRECISIONS : [1];
     return {
-      count: (series, at = Date.now()) => {
+      count: (series) => {
         const pipeline = redis.pipeline();
+        const seconds = Date.now() / 1_000;
         for (const width of widths) {
-          const slice = Math.floor(at / 1_000 / width) * width;
+          const slice = Math.floor(seconds / width) * width;
           pipeline.hincrby(`${String(width)}:${labelOf(series)}`, String(slice), 1);
         }
         return pipeline.exec();
@@ -131,7 +134,7 @@ const promClient: Definition = {
     return {
       countLocally: (series) => counter.inc({ n: labelOf(series) }),
       countUnlabelled: () => plain.inc(),
-      observeLocally: (value) => latency.observe(value),
+      observeLocally: (_, value) => latency.observe(value),
     };
   },
 };
@@ -143,7 +146,7 @@ const promSummary: Definition = {
   open: async () => {
     const { Summary } = await local();
     const latency = new Summary({ name: "request_ms", help: "time", registers: [] });
-    return { observeLocally: (value) => latency.observe(value) };
+    return { observeLocally: (_, value) => latency.observe(value) };
   },
 };
 
@@ -158,7 +161,7 @@ const definition = (id: string): Definition => {
 /** For the parent: who it is and how it is set. */
 export const statsContestant = (id: string): Contestant => {
   const { peer, settings } = definition(id);
-  return { id, peer, isDefaults: id.startsWith("prom-client"), settings };
+  return { id, peer, isDefaults: false, settings };
 };
 
 /** In a client process. */

@@ -39,27 +39,11 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 /** A value for each turn: a thousand different ones, from 1 to 1,000. */
 const valueOf = (turnNumber: number): number => 1 + ((turnNumber * 619) % 1_000);
 
-const callOf = (tool: Tool, way: Way, series: number): ((at: number) => unknown) => {
-  const { count, observe, countLocally, countUnlabelled, observeLocally } = tool;
-  switch (way) {
-    case "count":
-      if (count) return (at) => count(at % series);
-      break;
-    case "observe":
-      if (observe) return (at) => observe(at % series, valueOf(at));
-      break;
-    case "countLocally":
-      if (countLocally) return (at) => countLocally(at % series);
-      // What cannot count locally counts at the server.
-      if (count) return (at) => count(at % series);
-      break;
-    case "countUnlabelled":
-      if (countUnlabelled) return countUnlabelled;
-      break;
-    case "observeLocally":
-      if (observeLocally) return (at) => observeLocally(valueOf(at));
-  }
-  throw new Error(`it cannot ${way}`);
+/** One call of a way, by its number. What cannot count locally counts at the server. */
+const callOf = (tool: Tool, way: Way, series: number): ((number: number) => unknown) => {
+  const call = tool[way] ?? (way === "countLocally" ? tool.count : undefined);
+  if (!call) throw new Error(`it cannot ${way}`);
+  return (number) => call(number % series, valueOf(number));
 };
 
 export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
@@ -97,12 +81,12 @@ export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
     },
 
     days: async ({ seconds, endAt }: DaysTask): Promise<void> => {
-      const { count, clean } = tool;
-      if (!count) throw new Error("it cannot count");
+      const { countAt, clean } = tool;
+      if (!countAt) throw new Error("it cannot count");
       for (let second = seconds; second > 0;) {
         const some: Promise<unknown>[] = [];
         for (const last = Math.max(0, second - 1_000); second > last; second--)
-          some.push(count(0, endAt - second * 1_000));
+          some.push(countAt(endAt - second * 1_000));
         await Promise.all(some);
       }
       await clean?.(endAt);
@@ -114,7 +98,7 @@ export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
       if (!countLocally || !settle) throw new Error("it cannot count locally");
       const startedAt = now();
       for (let hit = 0; hit < hits;) {
-        for (const upTo = Math.min(hits, hit + 20 * burst); hit < upTo; hit++) countLocally(hit % series);
+        for (const upTo = Math.min(hits, hit + 20 * burst); hit < upTo; hit++) countLocally(hit % series, 1);
         await turn();
       }
       await settle();
