@@ -56,7 +56,7 @@ export type Pins = [
     >
   >,
   Check<Same<Call<typeof geoLite2>, [[files: GeoLite2Files], GeoIpSource]>>,
-  Check<Same<Parameters<typeof dbIp>[number], CsvInput>>,
+  Check<typeof dbIp extends (one: CsvInput, other: CsvInput) => GeoIpSource ? true : false>,
   Check<Same<Call<typeof lookedUpAs>, [[address: AddressInput], string | null]>>,
   Check<
     Same<
