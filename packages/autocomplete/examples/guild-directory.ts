@@ -47,11 +47,11 @@ for (const player of ["abc", "abcd", "abcz", "abcx", "abcy", "abci", "abcj", "ab
   await directory.join(player, "red");
 await directory.join("abcq", "blue");
 
-console.log(await directory.complete("abd", "abc")); // prints: abc,abcd,abci,abcj,abcx,abcy,abcz
-console.log(await directory.complete("abcq", "ABC")); // prints: abcq
+console.log((await directory.complete("abd", "abc")).join()); // prints: abc,abcd,abci,abcj,abcx,abcy,abcz
+console.log((await directory.complete("abcq", "ABC")).join()); // prints: abcq
 console.log((await directory.complete("stranger", "abc")).length); // prints: 0
 await directory.leave("abcd");
-console.log(await directory.complete("abd", "abc")); // prints: abc,abci,abcj,abcx,abcy,abcz
+console.log((await directory.complete("abd", "abc")).join()); // prints: abc,abci,abcj,abcx,abcy,abcz
 
 await directory.close();
 await redis.close();

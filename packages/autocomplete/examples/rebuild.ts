@@ -13,7 +13,7 @@ async function* catalogue() {
 }
 const refused: string[] = [];
 const { items } = await products.rebuild(catalogue(), { onInvalid: (_error, { id }) => refused.push(id) });
-console.log(items, refused); // prints: 2 2
+console.log(items, refused.join()); // prints: 2 2
 
 const found = await products.suggest("lamp");
-console.log(found.items.map(({ text }) => text)); // prints: Brass lamp,Lamp oil
+console.log(found.items.map(({ text }) => text).join()); // prints: Brass lamp,Lamp oil

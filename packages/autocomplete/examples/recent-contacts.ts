@@ -17,4 +17,4 @@ for (const { text, ranges } of items) console.log(text, JSON.stringify(ranges));
 
 await contacts.remove("user:7");
 const { items: left } = await contacts.list();
-console.log(left.map(({ text }) => text)); // prints: Zoë Piper
+console.log(left.map(({ text }) => text).join()); // prints: Zoë Piper

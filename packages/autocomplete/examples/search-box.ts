@@ -10,11 +10,7 @@ const box = names.session({ limit: 5 });
 const typed = ["a", "an", "ann", "anna"].map(async (query) => {
   const answer = await box.type(query);
   // Null: the next key was hit before the answer came.
-  if (answer)
-    console.log(
-      answer.query,
-      answer.items.map(({ text }) => text),
-    );
+  if (answer) console.log(answer.query, answer.items.map(({ text }) => text).join());
 });
 await Promise.all(typed); // prints: anna Anna
 

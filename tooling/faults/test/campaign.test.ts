@@ -41,7 +41,12 @@ const expectCaught = async (workload: Workload, control: Control): Promise<void>
 const kinds = ["1 worker killed", "8 scripts flushed", "10 command connections killed", "16 replies lost"];
 
 /** One deliberate fault of each workload, which its checker must see; of the others the first of each. */
-const controls: Readonly<Record<string, string>> = { core: "expects-nothing", lock: "grant-while-held" };
+const controls: Readonly<Record<string, string>> = {
+  autocomplete: "batches-go-live",
+  core: "expects-nothing",
+  geoip: "last-page-is-lost",
+  lock: "grant-while-held",
+};
 const controlOf = ({ name, controls: all }: Workload): Control =>
   all.find((one) => one.name === (controls[name] ?? all[0]?.name))!;
 

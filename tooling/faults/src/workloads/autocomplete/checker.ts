@@ -1,0 +1,41 @@
+import { judged, type Verdict } from "../../common-laws.js";
+import type { RunHistory, State } from "./history.js";
+import { checkPlain } from "./plain-checker.js";
+
+/**
+ * The laws that a run is held against.
+ *
+ * - `P1` who changed an entry finds it so, once: text and weight; touches count once however often they were sent
+ * - `P2` each row has its record, each record its rows, and what a dead rebuild staged expires
+ * - `P3` in the end each entry is as it was last changed, or as a change whose outcome nobody knows would have it
+ * - `P4` an answer is of one rebuild, and of all of it
+ * - `U1` every promise settles by its deadline and 100 ms
+ * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
+ * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
+ * - `U5` every error is typed
+ */
+export type Law = (typeof laws)[number];
+export const laws = ["P1", "P2", "P3", "P4", "U1", "U3", "U4", "U5"] as const;
+
+const textOf = (state: State): string => (state ? `${state.text} (${String(state.weight)})` : "nothing");
+
+/** Everything in a run that an index may not do. */
+export const verdictOn = (run: RunHistory): Verdict<Law> =>
+  judged(laws, (judge) => {
+    // Of what was acknowledged to callers, a server without a file, or a failover, may lose the last.
+    checkPlain(run, judge, (law) => law === "P1" && !run.losesNothing);
+    if (!run.losesNothing) return;
+    const possible = new Map<string, Set<string>>();
+    for (const { records } of run.workers)
+      for (const record of records) {
+        if (record.kind !== "intends" && record.kind !== "done") continue;
+        const key = `${record.index} ${record.id}`;
+        const text = textOf(record.state);
+        const before = possible.get(key) ?? new Set(["nothing"]);
+        possible.set(key, record.kind === "done" ? new Set([text]) : before.add(text));
+      }
+    for (const [key, texts] of possible) {
+      const text = textOf(run.found[key] ?? null);
+      judge("P3", !texts.has(text) && `${key} is ${text}, not ${[...texts].join(" or ")}`);
+    }
+  });

@@ -1,0 +1,117 @@
+import { join } from "node:path";
+import { eventually } from "@kit/testing";
+import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";
+import { workspaceFolder } from "../../lab/paths.js";
+import { Worker } from "../../lab/worker.js";
+import type { PlainHistory } from "./history.js";
+
+export const prefix = "kit";
+
+export interface PlainLabOptions extends LabOptions {
+  /** The folder of the workload. */
+  readonly workload: string;
+  /** What the workers import as the package. */
+  readonly module: string;
+}
+
+/** A server and workers of a package that leases nothing: what counts is that calls go well. */
+export abstract class PlainLab<R extends { readonly kind: string }> extends Lab {
+  readonly leaseMs = 400;
+  readonly deadlineMs = 300;
+  readonly #options: PlainLabOptions;
+  /** When the newest call began that went well. */
+  #wellSince = 0;
+
+  constructor(options: PlainLabOptions, around: Surroundings) {
+    super(options, around);
+    this.#options = options;
+  }
+
+  spawn(): Worker {
+    const { seed, module, workload } = this.#options;
+    const number = this.all.length + 1;
+    const { deadlineMs, leaseMs, url } = this;
+    const settings = { url, prefix, deadlineMs, leaseMs, number, seed: seed + 1_000 * number, restMs: 10, module };
+    const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
+    const { folder, workerEnv } = this.around;
+    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
+    worker.onLine = (line) => this.#hear(line);
+    this.all.push(worker);
+    return worker;
+  }
+
+  #hear(line: string): void {
+    if (!line.startsWith('{"kind":"call"')) return;
+    const { outcome, startedAt } = JSON.parse(line) as { outcome: string; startedAt: number };
+    if (outcome === "ok") this.#wellSince = Math.max(this.#wellSince, startedAt);
+  }
+
+  async victim(): Promise<Worker> {
+    return await eventually(() => {
+      const worker = this.pick(this.workers.filter((one) => one.logged("saw") > 0));
+      if (!worker) throw new Error("nobody works");
+      return worker;
+    });
+  }
+
+  /** Nobody holds anything here; what all have seen, and is more a moment later, stands for it. */
+  async claimsOf(): Promise<ReadonlySet<string>> {
+    return new Set([String(this.logged("saw"))]);
+  }
+
+  async died(): Promise<number> {
+    return 1;
+  }
+
+  lostData(_from: number, _to: number, _what: Loss): void {
+    // What may be lost is told by the setting.
+  }
+
+  async resumed(at: number): Promise<void> {
+    await eventually(
+      () => {
+        this.logged("call");
+        if (this.#wellSince <= at) throw new Error("no call goes well");
+      },
+      { timeoutMs: 15_000 },
+    );
+  }
+
+  override async settled(): Promise<void> {
+    const before = new Map(this.workers.map((worker) => [worker, worker.logged("saw")]));
+    await eventually(
+      () => {
+        for (const [worker, count] of before)
+          if (!worker.hasEnded && worker.logged("saw") <= count) throw new Error(`${worker.id} does nothing yet`);
+      },
+      { timeoutMs: 15_000 },
+    );
+  }
+
+  async begin(workers: number): Promise<void> {
+    for (let i = 0; i < workers; i++) this.spawn();
+    await Promise.all(this.workers.map((worker) => worker.started()));
+    await this.settled();
+  }
+
+  /** Sends the workers away, and returns what they wrote down. */
+  protected async plainHistory(): Promise<Omit<PlainHistory<R>, "wrong">> {
+    return {
+      workers: await this.dismiss<R>(),
+      heals: this.marks.map(({ kind, at, dueMs }) => ({ kind, at, dueMs })),
+      losesNothing: this.setting === "kept",
+      echoes: this.around.tap?.echoes.length ?? 0,
+    };
+  }
+
+  /** All keys of the masters, with the time that they have left: -1 for ever. */
+  protected async lives(): Promise<Map<string, number>> {
+    const found = new Map<string, number>();
+    for (const node of [...this.server.nodes, ...this.server.replicas]) {
+      if (!String(await node.call("INFO", "replication")).includes("role:master\r\n")) continue;
+      for (const key of (await node.call("KEYS", `${prefix}:*`)) as string[])
+        found.set(key, Number(await node.call("PTTL", key)));
+    }
+    return found;
+  }
+}

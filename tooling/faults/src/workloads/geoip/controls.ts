@@ -1,0 +1,59 @@
+import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
+import type { Control } from "../../workload.js";
+
+export const laws = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as const;
+/**
+ * The laws that a run is held against.
+ *
+ * - `G1` an answer is wholly of the version that it names
+ * - `G2` what every version has is found, before and after a switch, in every mode
+ * - `G3` no part of what serves is missing, whatever became of importers
+ * - `G4` what a dead import left expires; only what serves stays
+ * - `U1` every promise settles by its deadline and 100 ms
+ * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
+ * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
+ * - `U5` every error is typed
+ */
+export type Law = (typeof laws)[number];
+
+interface GeoIpControl extends Control {
+  readonly laws: readonly Law[];
+  /** In the built package; without it that is wrapped, with the lie of the control's own name. */
+  readonly mutation?: Mutation;
+}
+
+/** What a database may get wrong; a checker that does not see it is of no use. */
+export const geoIpControls: readonly GeoIpControl[] = [
+  {
+    name: "staged-for-ever",
+    laws: ["G4"],
+    kind: "1 worker killed",
+    strikes: 6,
+    mutation: {
+      script: "stage",
+      operands: [],
+      lua: "local call = redis.call local redis = { call = function(command, ...) if command == 'PEXPIRE' then return 1 end return call(command, ...) end }",
+    },
+  },
+  {
+    name: "last-page-is-lost",
+    laws: ["G3"],
+    kind: "8 scripts flushed",
+    mutation: {
+      script: "stage",
+      operands: ["fields"],
+      lua: "if fields[3] and fields[1] == '0' then fields[#fields] = nil fields[#fields] = nil end",
+    },
+  },
+  { name: "names-another-version", laws: ["G1"], kind: "8 scripts flushed" },
+  { name: "silence-is-a-gap", laws: ["G2"], kind: "16 replies lost" },
+];
+
+/** What the workers import as the package. */
+export const moduleOf = (control?: GeoIpControl): string => {
+  if (!control) return "@kit/geoip";
+  const { name, mutation } = control;
+  return mutation
+    ? builtWith(`geoip-${name}`, "@kit/geoip", "index.js", mutation)
+    : wrappedBy("geoip", "wrapped-geoip.mjs", name);
+};

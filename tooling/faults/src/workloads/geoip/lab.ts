@@ -1,0 +1,38 @@
+import { type Connection, connect } from "@kit/core";
+import { createGeoIp, importGeoIp } from "@kit/geoip";
+import { PlainLab, prefix } from "../autocomplete/plain-lab.js";
+import type { LogRecord, RunHistory } from "./history.js";
+
+const options = { prefix, deadlineMs: 10_000 };
+
+/** A server, workers that import, roll back and look up, and what is done to them. */
+export class GeoIpLab extends PlainLab<LogRecord> {
+  async end(): Promise<RunHistory> {
+    const plain = await this.plainHistory();
+    await using client = await connect({ url: this.server.url, deadlineMs: 10_000 });
+    return { ...plain, wrong: { G2: await this.#unanswered(client), G4: await this.#orphans(client) } };
+  }
+
+  /** Whether what serves in the end answers for all of its ranges. */
+  async #unanswered(client: Connection): Promise<string[]> {
+    await using reader = createGeoIp(client, "city", { ...options, mode: "local" });
+    try {
+      await reader.ready();
+    } catch (error) {
+      return [`what serves in the end: ${String(error)}`];
+    }
+    const found = new Set<number | undefined>();
+    for (let at = 0; at < 1_200; at++)
+      found.add(reader.lookupSync(`11.0.${String(at >> 4)}.${String((at & 15) << 4)}`).place?.asn);
+    return found.size === 1 && !found.has(undefined) ? [] : [`in the end there are ${[...found].join()}`];
+  }
+
+  /** Once more imported, so that all that a dead importer left half done is done: only what serves then may stay. */
+  async #orphans(client: Connection): Promise<string[]> {
+    const { version } = await importGeoIp(client, "city", [{ network: "11.0.0.0/24", place: { asn: 1 } }], options);
+    return [...(await this.lives())].flatMap(([key, ms]) => {
+      const mayStay = key.endsWith("{city}:current") || key.includes(version);
+      return mayStay === ms < 0 ? [] : [`${key} has ${String(ms)} ms left`];
+    });
+  }
+}

@@ -1,0 +1,106 @@
+// A process that imports versions of a database, rolls them back, and looks addresses up in every mode meanwhile. All ranges
+// of a version have one number, and no two versions the same.
+import { pause } from "@kit/core/toolkit";
+import { clock } from "../../lab/clock.mjs";
+import {
+  attempt,
+  connected,
+  farewell,
+  isLeaving,
+  isTold,
+  left,
+  log,
+  noteBackground,
+  settings,
+} from "../../lab/contender.mjs";
+import { seeded } from "../../lab/random.mjs";
+
+const { id, prefix, deadlineMs, restMs, number } = settings;
+const { createGeoIp, importGeoIp, rollbackGeoIp } = await import(settings.module);
+
+const client = await connected(settings.url, id);
+const database = "city";
+const readers = ["cached", "server", "local"].map((mode) => {
+  const reader = createGeoIp(client, database, { prefix, deadlineMs, mode, cachePages: 2, cachePlaces: 32 });
+  reader.on("error", noteBackground);
+  return [mode, reader];
+});
+log("started", { pid: process.pid });
+
+const ranges = 1_200;
+const address = (at) => `11.0.${at >> 4}.${(at & 15) << 4}`;
+const rest = (random) => pause(random() * restMs);
+
+const importAll = async (random) => {
+  for (let turn = 1; !isLeaving(); turn++) {
+    const asn = number * 10_000 + turn;
+    const source = async function* () {
+      for (let at = 0; at < ranges; at++) {
+        if (at % 300 === 0) await pause(1);
+        // Neighbours with one place would be one range.
+        yield { network: `${address(at)}/28`, place: { asn, postalCode: String(at & 7) } };
+      }
+    };
+    // Old versions go while readers still have their fences.
+    const options = { prefix, deadlineMs, stagingMs: 30_000, keepPreviousMs: 2_000 };
+    await attempt("import", database, 60 * deadlineMs, () => importGeoIp(client, database, source(), options));
+    if (random() < 0.3)
+      await attempt("rollback", database, 60 * deadlineMs, () =>
+        rollbackGeoIp(client, database, { prefix, deadlineMs, keepPreviousMs: 2_000 }),
+      );
+    await pause(random() * 400);
+  }
+};
+
+/** The number of each version, as it was first seen. */
+const numbers = new Map();
+
+const lookUp = async (random, [mode, reader]) => {
+  while (!isLeaving()) {
+    const at = Math.floor(random() * ranges);
+    let code;
+    // Of each of its commands: head, record, page and places, once more where a version has just gone.
+    const found = await attempt("lookup", mode, 30 * deadlineMs, () =>
+      reader.lookup(address(at)).catch((error) => {
+        ({ code } = error);
+        throw error;
+      }),
+    );
+    log("saw", { law: "G3", wrong: code === "KIT_GEOIP_CORRUPT" && `${mode} found data missing` });
+    if (found) {
+      const { place, version } = found;
+      log("saw", { law: "G2", wrong: !place && `${mode} found no place for ${address(at)}: ${found.none}` });
+      if (place) {
+        const known = numbers.get(version) ?? place.asn;
+        numbers.set(version, known);
+        const isRight = known === place.asn && place.postalCode === String(at & 7);
+        log("saw", { law: "G1", wrong: !isRight && `${mode} has ${place.asn} of ${version}, which has ${known}` });
+      }
+    }
+    await rest(random);
+  }
+};
+
+const obey = async (random) => {
+  while (!isLeaving()) {
+    if (isTold("block")) {
+      const from = clock();
+      const until = from + settings.leaseMs * (1.2 + 0.6 * random());
+      while (clock() < until);
+      log("blocked", { from, to: clock() });
+    }
+    await pause(10);
+  }
+};
+
+const loops = [
+  importAll,
+  obey,
+  ...readers.flatMap((reader) => [(random) => lookUp(random, reader), (random) => lookUp(random, reader)]),
+];
+const working = loops.map((loop, index) => loop(seeded(settings.seed * 31 + index)));
+await left;
+await Promise.all(working);
+await Promise.all(readers.map(([, reader]) => reader.close()));
+await client.close();
+farewell();
