@@ -130,12 +130,17 @@ describe("What is only somebody's", () => {
     expect((await other.post(`/order/${order}/say`, { csrf, id: "x", text: "hello" })).status).toBe(status);
   });
 
-  it("an order is there for its seller, too", async () => {
-    const { order, seller } = await buy("u104", 160);
+  it("an order is there for its seller, too, with what they have not read; reading it is seen", async () => {
+    const { visitor, order, seller, csrf } = await buy("u104", 160);
     const other = new Visitor(shop.origin);
     await other.signIn(seller);
-    expect((await other.get(`/order/${order}`)).status).toBe(200);
-    expect((await other.get("/")).body).toMatch(/class="badge">1/);
+    // A person plays the seller now, so the program leaves the message unread.
+    await visitor.post(`/order/${order}/say`, { csrf, id: "q", text: "Anybody there?" });
+    expect((await other.get("/")).body).toMatch(/class="badge"\s*>\d/);
+    expect((await visitor.get(`/order/${order}`)).body).toMatch(/class="seen">\s*Sent/);
+    const page = await other.get(`/order/${order}`);
+    expect([page.status, page.body]).toEqual([200, expect.stringContaining("Anybody there?")]);
+    expect((await visitor.get(`/order/${order}`)).body).toMatch(/class="seen">\s*Seen by/);
   });
 
   it("a chat of two is not there for a third, and cannot be begun by its address", async () => {
