@@ -1,6 +1,9 @@
 // Work that a process of its own must do: it is sent one message, sends one back, and ends.
 import { fork, type ChildProcess } from "node:child_process";
 
+/** How long a child tries to reach Redis: several start at once, and the machine may be a busy one. */
+export const patienceMs = 10_000;
+
 const running = new Set<ChildProcess>();
 
 /**

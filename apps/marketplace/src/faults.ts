@@ -55,6 +55,7 @@ interface Fault {
   readonly run: () => Promise<{ isGood: boolean; text: string }>;
 }
 
+const aimMs = 1_200;
 const cutMs = 5_000;
 const slowMs = 12_000;
 const extraLatencyMs = 300;
@@ -177,10 +178,12 @@ export class Faults {
     return {
       title: "Cut Redis off for 5 seconds",
       promise: "Pages say so calmly, nothing is lost, and all goes on when the wire is mended.",
-      healsMs: cutMs + 6_000,
+      healsMs: aimMs + cutMs + 6_000,
       run: async () => {
         const { crew, shop } = this.#deps;
         const before = await shop.auditor.fresh();
+        // The page that the button leads to is still to be seen.
+        await sleep(aimMs);
         await crew.call(wire, { latencyMs: 0, isCut: true } satisfies WireCall);
         await sleep(cutMs);
         await crew.call(wire, { latencyMs: 0, isCut: false } satisfies WireCall);

@@ -7,6 +7,7 @@ import type { Redis } from "ioredis";
 import { lockName } from "./keys.js";
 import { Market } from "./market.js";
 import type { Place } from "./place.js";
+import { patienceMs } from "./child.js";
 
 export interface HolderTask extends Place {
   readonly way: "setnx" | "lock";
@@ -36,7 +37,7 @@ const aboutToWrite = async (fencingToken: string | null): Promise<void> => {
 };
 
 const buyAsTheTextbook = async (task: HolderTask): Promise<string> => {
-  const redis = await connect(task.url);
+  const redis = await connect({ url: task.url, deadlineMs: patienceMs });
   const { buyer, item, seller, price, classicPrefix: prefix, leaseMs } = task;
   // The textbook's code as it is. Its first write waits for the parent's word.
   const write = redis.hincrby.bind(redis) as Redis["hincrby"];
@@ -56,7 +57,7 @@ const buyAsTheTextbook = async (task: HolderTask): Promise<string> => {
 };
 
 const buyUnderLock = async (task: HolderTask): Promise<{ outcome: string; newestToken: string | null }> => {
-  const redis = await connect(task.url);
+  const redis = await connect({ url: task.url, deadlineMs: patienceMs });
   const lock = createLock(redis, { prefix: task.prefix, leaseMs: task.leaseMs, holder: task.name });
   lock.on("error", () => undefined);
   const market = new Market(redis, lock, task.market, task.lifeMs, task.prefix);

@@ -24,10 +24,11 @@ import { serve, type WebServer } from "./server.js";
 import { isMode, type Mode, type Servers, startBehind } from "./servers.js";
 import { Shop } from "./shop.js";
 import { smokeSummary } from "./smoke.js";
+import { soak } from "./soak.js";
 import { logConsumers } from "./tools.js";
 import type { VisitorsReport, VisitorsTask } from "./visitors.js";
 
-const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT] [--mode MODE] [--no-visitors] [--smoke]
+const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT] [--mode MODE] [--no-visitors] [--smoke] [--soak MINUTES]
 
   --port N       serve on this port (default: 3000 if it is free, else any)
   --redis URL    use this Redis instead of an own one; faults, races and measurements are switched off
@@ -35,6 +36,7 @@ const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT]
   --mode MODE    what the own Redis is: single (default), cluster, or sentinel
   --no-visitors  let nobody play visitors; the shop is yours alone
   --smoke        send scripted visitors, try every package, print one JSON summary; exit 0 if all is well, else 1
+  --soak MINUTES press faults at random for so long, watch money, items and heap, print one JSON summary
 `;
 
 const exitLimitMs = 2_700;
@@ -49,6 +51,7 @@ interface Flags {
   readonly mode: Mode;
   readonly hasVisitors: boolean;
   readonly smoke: boolean;
+  readonly soakMinutes: number;
 }
 
 const readFlags = (): Flags | string => {
@@ -61,6 +64,7 @@ const readFlags = (): Flags | string => {
         mode: { type: "string", default: "single" },
         "no-visitors": { type: "boolean", default: false },
         smoke: { type: "boolean", default: false },
+        soak: { type: "string", default: "0" },
       },
     });
     const { redis, prefix, mode, smoke } = values;
@@ -71,9 +75,12 @@ const readFlags = (): Flags | string => {
     if (!isMode(mode)) return `--mode takes single, cluster or sentinel`;
     if (redis !== undefined && mode !== "single") return `--mode is about an own Redis: leave out --redis`;
     if (smoke && redis !== undefined) return `--smoke races, so it needs a Redis of its own: leave out --redis`;
+    const soakMinutes = Number(values.soak);
+    if (!(soakMinutes >= 0 && soakMinutes <= 24 * 60)) return `--soak takes minutes, at most a day`;
+    if (soakMinutes > 0 && redis !== undefined) return `--soak breaks things, so it needs a Redis of its own`;
     // Nobody plays visitors in a Redis of somebody else, nor while scripted ones are counted.
     const hasVisitors = !values["no-visitors"] && !smoke && redis === undefined;
-    return { port, redis, prefix, mode, hasVisitors, smoke };
+    return { port, redis, prefix, mode, hasVisitors, smoke, soakMinutes };
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
@@ -107,7 +114,7 @@ const makeHome = (): { home: string; logs: string } => {
   return { home, logs };
 };
 
-const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke }: Flags): Promise<void> => {
+const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke, soakMinutes }: Flags): Promise<void> => {
   const startedAt = performance.now();
   const progress = (text: string): void => {
     if (!smoke) say(`  ${((performance.now() - startedAt) / 1_000).toFixed(1)} s  ${text}`);
@@ -144,7 +151,12 @@ const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke }: 
   begun.push({ name: "the other processes", end: () => crew.stop() });
 
   const place: Place = { url, prefix };
-  const shop = await Shop.open({ ...place, isGuestServer: givenUrl !== undefined, onProgress: progress });
+  const shop = await Shop.open({
+    ...place,
+    isGuestServer: givenUrl !== undefined,
+    hasReplicas: mode !== "single",
+    onProgress: progress,
+  });
   begun.push({ name: "the shop", end: () => shop.close() });
   const seededMs = performance.now() - startedAt - redisMs;
 
@@ -202,6 +214,11 @@ const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke }: 
     if (leaving) return;
     throw error;
   });
+  if (soakMinutes > 0) {
+    const report = await soak(shop, faults, soakMinutes);
+    process.stdout.write(`${JSON.stringify(report)}\n`);
+    await leave(report.ok ? 0 : 1);
+  }
   if (!smoke) return;
 
   const readyMs = performance.now() - startedAt;

@@ -9,13 +9,17 @@
 // `revision`, and every write names the revision that was seen. So a lock holder that wakes up late is refused by the
 // fence when a later holder came, and by the revision when the item was sold or offered anew without a lock.
 import { type Connection, KitConflictError, KitUnknownOutcomeError, optimistic, type Transaction } from "@kit/core";
+import { durable } from "@kit/core/durable";
 import { type Lease, type Lock, LockLostError, LockTimeoutError } from "@kit/lock";
 import { lockName, type MarketKeys, marketKeys } from "./keys.js";
 import { audit, type Audit, buy, type BuyOutcome, list, type ListOutcome } from "./scripts/index.js";
 
 const receiptLifeMs = 10 * 60_000;
 const ledgerLength = 10_000;
-const waitMs = 5_000;
+// Longer than a visitor can hold the lock of an item for show.
+const waitMs = 9_000;
+/** How long a sale waits for its copies. It stands in any case. */
+const copyMs = 1_500;
 
 export type Way = "lock" | "optimistic";
 
@@ -30,6 +34,8 @@ export interface Purchase {
   readonly revision: number;
   /** Chosen by the caller; the same one again gives the first result. */
   readonly request: string;
+  /** How many replicas are to confirm a sale under the lock before it counts as done. @default 0 */
+  readonly copies?: number;
 }
 
 /** What a seller saw and now asks. */
@@ -151,38 +157,41 @@ export class Market {
 
   /** The write of a locked purchase. Safe with a lease that is long over: the script then refuses its token. */
   async buyUnder({ fencingToken, signal }: Proof, purchase: Purchase): Promise<BuyOutcome> {
-    const { item, buyer, price, revision, request } = purchase;
+    const { item, buyer, price, revision, request, copies = 0 } = purchase;
     const { category, seller } = await this.#read(item);
     const { keys } = this;
-    return await buy.run(
+    const operands = {
+      item: keys.item(item),
+      listing: keys.listing(item),
+      buyer: keys.user(buyer),
+      // Of an item that is not for sale nobody is paid; the script finds that out before it looks at the seller.
+      seller: keys.user(seller ?? buyer),
+      inventory: keys.inventory(buyer),
+      market: keys.market,
+      shelf: keys.shelf(category),
+      ledger: keys.ledger,
+      totals: keys.totals,
+      receipt: keys.receipt(buyer, request),
+    };
+    const terms = {
+      itemId: item,
+      buyerId: buyer,
+      sellerId: seller ?? "",
+      price,
+      revision,
+      fencingToken,
+      request,
+      receiptLifeMs,
+      marketLifeMs: this.#lifeMs,
+      ledgerLength,
+    };
+    if (copies === 0) return await buy.run(this.#redis, operands, terms, { signal, op: request });
+    const { value, replicas } = await durable(
       this.#redis,
-      {
-        item: keys.item(item),
-        listing: keys.listing(item),
-        buyer: keys.user(buyer),
-        // Of an item that is not for sale nobody is paid; the script finds that out before it looks at the seller.
-        seller: keys.user(seller ?? buyer),
-        inventory: keys.inventory(buyer),
-        market: keys.market,
-        shelf: keys.shelf(category),
-        ledger: keys.ledger,
-        totals: keys.totals,
-        receipt: keys.receipt(buyer, request),
-      },
-      {
-        itemId: item,
-        buyerId: buyer,
-        sellerId: seller ?? "",
-        price,
-        revision,
-        fencingToken,
-        request,
-        receiptLifeMs,
-        marketLifeMs: this.#lifeMs,
-        ledgerLength,
-      },
-      { signal, op: request },
+      { key: operands.item, replicas: copies, timeoutMs: copyMs, signal },
+      (scope) => scope.run(buy, operands, terms),
     );
+    return value.kind === "sold" ? { ...value, copies: replicas } : value;
   }
 
   /** The write of a locked listing; as {@link buyUnder}. */

@@ -45,6 +45,9 @@ interface Deps {
   readonly world: World;
 }
 
+/** Text from right to left keeps to itself, and does not turn the sentence around it. */
+const isolated = (name: string): string => `\u2068${name}\u2069`;
+
 const next = async (child: ChildProcess): Promise<HolderSays> => {
   const [message] = (await once(child, "message", { signal: AbortSignal.timeout(limitMs) })) as [HolderSays];
   return message;
@@ -59,6 +62,7 @@ export const playPause = async ({ redis, lock, place, world }: Deps, way: PauseW
   const [seller, ada, bo] = [world.users[0], people[0], people[1]];
   if (!thing?.price || !seller || !ada || !bo) throw new Error("the scene needs three people and a thing");
   const { price, title } = thing;
+  const [first, second] = [isolated(ada.name), isolated(bo.name)];
   const copy: World = {
     users: [
       { ...seller, id: "u1", funds: 0 },
@@ -90,7 +94,7 @@ export const playPause = async ({ redis, lock, place, world }: Deps, way: PauseW
     const held = await next(child);
     const token = held.what === "about to write" ? held.fencingToken : null;
     step(
-      `${ada.name} holds the lock${token === null ? "" : `, fencing token ${token}`}, has read price and purse, and is about to write.`,
+      `${first} holds the lock${token === null ? "" : `, fencing token ${token}`}, has read price and purse, and is about to write.`,
     );
     child.kill("SIGSTOP");
     step(`SIGSTOP: process ${child.pid ?? 0} stands still. Its lock runs out after ${leaseMs / 1_000} s.`);
@@ -111,10 +115,10 @@ export const playPause = async ({ redis, lock, place, world }: Deps, way: PauseW
       });
       secondOutcome = outcome === "bought" ? "sold" : outcome;
     }
-    step(`${bo.name} waited in line, has the lock now, and buys: ${wordsOf(secondOutcome)}.`);
+    step(`${second} waited in line, has the lock now, and buys: ${wordsOf(secondOutcome)}.`);
 
     child.kill("SIGCONT");
-    step(`SIGCONT: ${ada.name} goes on, knows nothing of the pause, and writes.`);
+    step(`SIGCONT: ${first} goes on, knows nothing of the pause, and writes.`);
     const over = next(child);
     child.send({ goOn: true });
     const said = await over;
@@ -123,7 +127,7 @@ export const playPause = async ({ redis, lock, place, world }: Deps, way: PauseW
     step(
       firstOutcome === "stale-fence"
         ? `Refused: the item has seen token ${newest ?? ""}, and ${token ?? ""} is older. Nothing was written.`
-        : `${ada.name} is told: ${wordsOf(firstOutcome)}.`,
+        : `${first} is told: ${wordsOf(firstOutcome)}.`,
     );
 
     const recount = await runChild<Recount>(
@@ -139,7 +143,7 @@ export const playPause = async ({ redis, lock, place, world }: Deps, way: PauseW
       },
       limitMs,
     );
-    step(`A third process counts again: ${recount.owned} of the two own it, the seller was paid ${paid(recount)}.`);
+    step(`A third process counts again: ${owners(recount)}, and the seller was paid ${paid(recount)}.`);
     const told = [firstOutcome, secondOutcome].filter((outcome) => outcome === "sold").length;
     return { way, title, first: ada.name, second: bo.name, steps, firstOutcome, secondOutcome, told, recount };
   } finally {
@@ -151,7 +155,8 @@ export const playPause = async ({ redis, lock, place, world }: Deps, way: PauseW
   }
 };
 
-const paid = ({ owned }: Recount): string => (owned === 1 ? "once" : `${owned} times`);
+const owners = ({ owned }: Recount): string => (owned === 2 ? "both own the one thing" : `${owned} of the two owns it`);
+const paid = ({ owned }: Recount): string => (owned === 1 ? "once" : owned === 2 ? "twice" : `${owned} times`);
 
 const words: Readonly<Record<string, string>> = {
   sold: "it is yours",

@@ -1,7 +1,7 @@
 // Counts a market again: a process of its own with its own connection, that trusts nothing but what stands in Redis.
 import { connect, type Connection } from "@kit/core";
 import { classicKeys } from "@tooling/classic";
-import { serveChild } from "./child.js";
+import { serveChild, patienceMs } from "./child.js";
 import { marketKeys } from "./keys.js";
 
 export interface RecountTask {
@@ -101,7 +101,7 @@ const recountOurs = async (redis: Connection, task: RecountTask): Promise<Recoun
 };
 
 serveChild(async (task: RecountTask): Promise<Recount> => {
-  await using redis = await connect(task.url);
+  await using redis = await connect({ url: task.url, deadlineMs: patienceMs });
   const { classicPrefix } = task;
   return classicPrefix === undefined
     ? await recountOurs(redis, task)

@@ -38,12 +38,15 @@ const seed = 1_912;
 
 // Above core's own deadline, so that a command of ours on a silent server ends soon after the scripts do.
 const commandTimeoutMs = 3_000;
+const ownServerMs = 10_000;
 const mostHolds = 20;
 const holdMs = 8_000;
 
 export interface ShopOptions extends Place {
   /** The server belongs to somebody else: nothing heavy is offered. */
   readonly isGuestServer: boolean;
+  /** The server has replicas, so a sale can wait for a copy. */
+  readonly hasReplicas: boolean;
   /** Told what is being done while the shop is opened. */
   readonly onProgress?: (text: string) => void;
 }
@@ -52,6 +55,7 @@ export class Shop {
   readonly redis: Connection;
   readonly place: Place;
   readonly isGuestServer: boolean;
+  readonly hasReplicas: boolean;
   readonly world: World;
   readonly personas: ReadonlySet<string>;
   readonly market: Market;
@@ -75,10 +79,11 @@ export class Shop {
   readonly #holds = new Set<string>();
   readonly #closing = new AbortController();
 
-  private constructor(redis: Connection, { url, prefix, isGuestServer }: ShopOptions) {
+  private constructor(redis: Connection, { url, prefix, isGuestServer, hasReplicas }: ShopOptions) {
     this.redis = redis;
     this.place = { url, prefix };
     this.isGuestServer = isGuestServer;
+    this.hasReplicas = hasReplicas;
     this.world = world(seed);
     this.personas = new Set(personas(this.world).map(({ id }) => id));
     this.lock = createLock(redis, { prefix });
@@ -111,7 +116,11 @@ export class Shop {
   /** Connects, and fills the shelves unless they are full already. */
   static async open(options: ShopOptions): Promise<Shop> {
     const { url, onProgress = () => undefined } = options;
-    const redis = await connect({ url, connectionName: "bazaar web", options: { commandTimeout: commandTimeoutMs } });
+    const redis = await connect({
+      ...{ url, connectionName: "bazaar web", options: { commandTimeout: commandTimeoutMs } },
+      // A server of our own is there; on a busy machine its first answer may take a while.
+      ...(options.isGuestServer ? {} : { deadlineMs: ownServerMs }),
+    });
     const shop = new Shop(redis, options);
     try {
       // Two programs that open the same shop at once would count one opening twice.

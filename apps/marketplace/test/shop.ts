@@ -6,7 +6,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll } from "vitest";
+import { eventually } from "@kit/testing";
+import { afterAll, afterEach, expect } from "vitest";
 import { ask, field, type Reply } from "../src/http-client.js";
 
 const program = fileURLToPath(new URL("../dist/main.js", import.meta.url));
@@ -15,6 +16,8 @@ export interface RunningShop {
   readonly origin: string;
   readonly process: ChildProcess;
   readonly said: { stdout: string; stderr: string };
+  /** Resolves once every process of the shop is at work. */
+  isComplete(): Promise<void>;
   /** Sends the signal and resolves with exit code and time. */
   stop(signal?: NodeJS.Signals): Promise<{ code: number | null }>;
 }
@@ -66,6 +69,9 @@ export const startShop = async (...args: readonly string[]): Promise<RunningShop
     origin,
     process: child,
     said,
+    isComplete: async () => {
+      await eventually(() => expect(said.stderr).toContain("are at work"), { timeoutMs: 60_000 });
+    },
     stop: async (signal = "SIGTERM") => {
       const ended = child.exitCode === null ? once(child, "exit") : Promise.resolve([child.exitCode]);
       child.kill(signal);
@@ -75,10 +81,18 @@ export const startShop = async (...args: readonly string[]): Promise<RunningShop
   };
 };
 
+/** Those who are signed in: at most five sessions of one persona may be open, so each test leaves none behind. */
+const present = new Set<Visitor>();
+afterEach(async () => {
+  await Promise.all([...present].map((visitor) => visitor.leave().catch(() => undefined)));
+  present.clear();
+});
+
 /** A visitor with a cookie, as a browser without JavaScript. */
 export class Visitor {
   readonly origin: string;
   cookie: string | undefined;
+  #csrf = "";
 
   constructor(origin: string) {
     this.origin = origin;
@@ -95,8 +109,15 @@ export class Visitor {
   /** Becomes `user`; returns the token of this session's forms. */
   async signIn(user: string): Promise<string> {
     const page = await this.get("/personas");
-    await this.post("/login", { user, csrf: field(page.body, "csrf") });
-    return field((await this.get("/")).body, "csrf");
+    const entered = await this.post("/login", { user, csrf: field(page.body, "csrf") });
+    if (entered.status !== 303) throw new Error(`${user} was not let in: ${entered.status}`);
+    present.add(this);
+    this.#csrf = field((await this.get("/")).body, "csrf");
+    return this.#csrf;
+  }
+
+  async leave(): Promise<void> {
+    await this.post("/logout", { csrf: this.#csrf });
   }
 
   #keep(reply: Reply): Reply {

@@ -4,6 +4,9 @@ import { createLock } from "@kit/lock";
 import { Market, type Way } from "../src/market.js";
 import { random } from "../src/seed/random.js";
 
+// Several processes start at once, and the machine may be a busy one.
+const patienceMs = 20_000;
+
 export type WorkerTask =
   | {
       /** Buys and lists at random, by both ways. */
@@ -40,7 +43,7 @@ export interface TradeReport {
 const answer = (message: object): void => void process.send?.(message);
 
 const trade = async (task: Extract<WorkerTask, { kind: "trade" }>): Promise<TradeReport> => {
-  await using redis = await connect(task.url);
+  await using redis = await connect({ url: task.url, deadlineMs: patienceMs });
   const lock = createLock(redis);
   const market = new Market(redis, lock, task.market);
   const chance = random(task.seed);
@@ -88,7 +91,7 @@ const trade = async (task: Extract<WorkerTask, { kind: "trade" }>): Promise<Trad
 };
 
 const late = async (task: Extract<WorkerTask, { kind: "late" }>): Promise<object> => {
-  await using redis = await connect(task.url);
+  await using redis = await connect({ url: task.url, deadlineMs: patienceMs });
   const lock = createLock(redis, { leaseMs: task.leaseMs });
   const market = new Market(redis, lock, task.market);
   const { item, buyer, price } = task;

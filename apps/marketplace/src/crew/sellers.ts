@@ -16,6 +16,7 @@ export interface SellersStatus {
 }
 
 const thinkingMs = 350;
+const playedMs = 1_000;
 
 const rules: readonly (readonly [RegExp, string])[] = [
   [/price|cheap|discount|offer/i, "The price is the price, I'm afraid. It is a good one."],
@@ -37,11 +38,17 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
   let answered = 0;
   report({ answered } satisfies SellersStatus);
 
+  const isPlayed = async (seller: string): Promise<boolean> => (await redis.exists(keys.present(seller))) === 1;
+
   const serve = async (seller: string): Promise<void> => {
     await chat.listen(seller, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
       // Only people are answered, never another program.
       if (from === support || from === seller || everySeller.has(from)) return;
-      if ((await redis.exists(keys.present(seller))) === 1) return;
+      // A person plays this seller: the message stays unread until they have read it, or have left.
+      if (await isPlayed(seller)) {
+        while (await isPlayed(seller)) await sleep(playedMs, undefined, { signal: end.signal });
+        return;
+      }
       await sleep(thinkingMs, undefined, { signal: end.signal });
       // Sent again after a crash it is the same answer, and is taken once.
       await chat.send(name, { from: seller, body: answerTo(body), clientId: `answer-${seq}` });

@@ -18,7 +18,7 @@ export interface TrafficStatus {
 }
 
 const atOnce = 3;
-const pauseMs = 450;
+const pauseMs = 800;
 const words = "brass,lamp,oak,silk,tin,fern,clock,atlas,folding,walnut,blue,ink,quilt,harbour".split(",");
 const questions = [
   "Is it still sealed?",

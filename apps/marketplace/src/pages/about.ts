@@ -10,11 +10,19 @@ export const aboutPage = (screens: readonly Screen[]): Html =>
       </p>
     </section>
     <ol class="tour">
-      <li><a href="/">Type “mül” or “brass” in the search box</a> and see names complete.</li>
-      <li><a href="/personas">Become somebody</a>, open a thing and buy it.</li>
+      <li>
+        <p><a href="/">Type “mül” or “brass” in the search box</a> and see names complete.</p>
+      </li>
+      <li>
+        <p><a href="/personas">Become somebody</a>, open a thing and buy it.</p>
+      </li>
       <li>On the order's page watch its jobs, and ask the seller something.</li>
-      <li><a href="/race">Send fifty buyers for one item</a>, without a lock and with it.</li>
-      <li><a href="/faults">Kill a worker</a> in the middle of a job; the bar stays green.</li>
+      <li>
+        <p><a href="/race">Send fifty buyers for one item</a>, without a lock and with it.</p>
+      </li>
+      <li>
+        <p><a href="/faults">Kill a worker</a> in the middle of a job; the bar stays green.</p>
+      </li>
     </ol>
     ${screens.map(
       ({ path, name, what, packages, keys, file, code }) =>

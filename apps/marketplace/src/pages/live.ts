@@ -36,7 +36,7 @@ export const barParts = (audit: Audit | null, silentMs = 0): [id: string, conten
       ["bar-sales", ""],
     ];
   }
-  const { openingMoney, money: now, openingItems, items, itemsTwice, inDebt, sales, listed } = audit;
+  const { openingMoney, money: now, openingItems, items, itemsTwice, inDebt, sales } = audit;
   const moneyOk = moneyHolds(audit) && nobodyInDebt(audit);
   const moneyFact = moneyOk
     ? money(now)
@@ -50,7 +50,7 @@ export const barParts = (audit: Audit | null, silentMs = 0): [id: string, conten
   return [
     ["bar-money", verdict(moneyOk, "Money", moneyFact, moneyOk ? ", not a penny more or less" : "")],
     ["bar-items", verdict(itemsOk, "Items", itemFact, itemsOk ? ", each in exactly one place" : "")],
-    ["bar-sales", `${plural(sales, "sale")} · ${listed.toLocaleString("en-GB")} listed`],
+    ["bar-sales", plural(sales, "sale")],
   ];
 };
 

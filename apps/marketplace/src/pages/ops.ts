@@ -126,7 +126,7 @@ const workerCard = ({ name, pid, state, restarts, status }: Member): Html => {
             )}
           </ul>`
     }
-    <p class="fact">${count(done)} done, ${count(failed)} attempts failed</p>
+    <p class="fact">${count(done)} done, ${plural(failed, "attempt")} failed</p>
   </li>`;
 };
 

@@ -170,9 +170,7 @@ export const orderPage = ({ order, buyer, seller, jobs, chat }: OrderView): Html
       </section>
       <section class="panel summary" aria-labelledby="sum-title">
         <h2 id="sum-title">What was bought</h2>
-        <a href="/item/${order.item}" class="thumb"
-          ><img src="/pictures/${order.item}.svg" alt="" width="400" height="300"
-        /></a>
+        <div class="thumb"><img src="/pictures/${order.item}.svg" alt="" width="400" height="300" /></div>
         <p><a href="/item/${order.item}">${order.title}</a></p>
         <dl class="facts">
           ${fact("Price", money(order.price))} ${fact("Buyer", html`<bdi>${buyer}</bdi>`)}

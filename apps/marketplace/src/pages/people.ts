@@ -51,7 +51,10 @@ const orderRow = (order: Order, me: string): Html =>
 export const mePage = ({ user, inventory, recent, orders }: MeView): Html =>
   html`<section class="intro">
       <h1 dir="auto">${user.name}</h1>
-      <p class="lead">${money(user.funds)} to spend, ${plural(inventory.length, "item")} in the cupboard.</p>
+      <p class="lead">
+        ${money(user.funds)} to spend, ${plural(inventory.length, "item")} in the cupboard.
+        <a href="/personas">Be somebody else</a>
+      </p>
     </section>
     <h2>Orders</h2>
     ${

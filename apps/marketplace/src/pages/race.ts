@@ -212,8 +212,8 @@ const comparison = (all: ReadonlyMap<RaceWay, RaceResult>): Html => {
         <tr>
           <th scope="col">Way</th>
           <th scope="col" class="number">Sold</th>
-          <th scope="col" class="number">Owners found</th>
-          <th scope="col" class="number">Median</th>
+          <th scope="col" class="number">Owners</th>
+          <th scope="col" class="number median">Median</th>
           <th scope="col" class="number">Slowest</th>
         </tr>
       </thead>
@@ -225,7 +225,7 @@ const comparison = (all: ReadonlyMap<RaceWay, RaceResult>): Html => {
             <th scope="row">${mark(good)} ${tab}</th>
             <td class="number">${result.sold}</td>
             <td class="number">${result.recount.owned}</td>
-            <td class="number">${milliseconds(quantile(times, 0.5))}</td>
+            <td class="number median">${milliseconds(quantile(times, 0.5))}</td>
             <td class="number">${milliseconds(result.raceMs)}</td>
           </tr>`;
         })}

@@ -117,6 +117,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
       lock: await lock,
       csrf: session?.csrf ?? "",
       request: newId(),
+      hasReplicas: shop.hasReplicas,
     };
     const watch = { item: item.id, revision: item.revision };
     return await web.show(c, visitor, { title: item.title, path: `/item/${item.id}`, watch, body: itemPage(view) });
@@ -135,7 +136,12 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
         "Closed for maintenance",
         `${maintenance.reason ?? "The shop is being looked after"}. You paid nothing.`,
       );
-    const outcome = await market.buy(way, { item: item.id, buyer: user.id, price, revision, request }, user.name);
+    const copies = form["durable"] === "1" && shop.hasReplicas ? 1 : 0;
+    const outcome = await market.buy(
+      way,
+      { item: item.id, buyer: user.id, price, revision, request, copies },
+      user.name,
+    );
     let order: string | null = null;
     if (outcome.kind === "sold") {
       if (!outcome.repeat) shop.stats.sales.inc();
@@ -189,7 +195,7 @@ const buyWords = (outcome: BuyOutcome | Busy, title: string, price: number): str
     case "sold":
       return outcome.repeat
         ? `That form was sent before: ${title} is yours for ${money(outcome.price)}, once.`
-        : `Yours: ${title} for ${money(outcome.price)}${outcome.fence === "" ? "" : `, under fencing token ${outcome.fence}`}.`;
+        : `Yours: ${title} for ${money(outcome.price)}${outcome.fence === "" ? "" : `, under fencing token ${outcome.fence}`}.${copyWords(outcome.copies)}`;
     case "not-for-sale":
       return "Too late: it is not for sale any more. You paid nothing.";
     case "price-changed":
@@ -203,9 +209,16 @@ const buyWords = (outcome: BuyOutcome | Busy, title: string, price: number): str
     case "own-item":
       return "It is yours already.";
     case "busy":
-      return "Others kept the item busy for five seconds. You paid nothing; try again.";
+      return "Others kept the item busy for nine seconds. You paid nothing; try again.";
   }
 };
+
+const copyWords = (copies: number | undefined): string =>
+  copies === undefined
+    ? ""
+    : copies > 0
+      ? ` ${copies} ${copies === 1 ? "replica has" : "replicas have"} it, too.`
+      : " No replica confirmed it in time; the master has it.";
 
 const listWords = (outcome: ListOutcome | Busy, title: string): string => {
   switch (outcome.kind) {
@@ -220,6 +233,6 @@ const listWords = (outcome: ListOutcome | Busy, title: string): string => {
     case "stale-fence":
       return "Your lease on the item ran out and somebody came after you; try again.";
     case "busy":
-      return "Others kept the item busy for five seconds; try again.";
+      return "Others kept the item busy for nine seconds; try again.";
   }
 };

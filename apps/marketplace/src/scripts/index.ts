@@ -8,7 +8,14 @@ import visitSource from "./visit.lua";
 
 /** What became of a purchase. */
 export type BuyOutcome =
-  | { readonly kind: "sold"; readonly price: number; readonly fence: string; readonly repeat: boolean }
+  | {
+      readonly kind: "sold";
+      readonly price: number;
+      readonly fence: string;
+      readonly repeat: boolean;
+      /** How many replicas have confirmed it, where copies were asked for. */
+      readonly copies?: number;
+    }
   | { readonly kind: "not-for-sale" }
   | { readonly kind: "price-changed"; readonly price: number }
   | { readonly kind: "changed" }

@@ -7,6 +7,8 @@ import type { ShopStats } from "../tools.js";
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
 const days = 90;
+const salesOfHour = 420;
+const viewsOfHour = 4_200;
 
 /** Few at night, most in the evening. */
 const ofHour = (hour: number): number =>
@@ -22,17 +24,20 @@ const shape = (at: number): number => {
 export const seedHistory = async ({ stats, sales, views }: ShopStats, now: number): Promise<void> => {
   const chance = random(1_912);
   const put = (counter: Counter, at: number, mean: number): void => {
-    const amount = Math.round(mean * shape(at) * (0.75 + chance.next() / 2));
+    // Below one, chance decides whether there was one at all.
+    const amount = Math.floor(mean * shape(at) * (0.75 + chance.next() / 2) + chance.next());
     if (amount > 0) counter.inc(amount, { at });
   };
-  const lastDay = now - 24 * hourMs;
-  for (let at = Math.floor((now - days * 24 * hourMs) / hourMs + 1) * hourMs; at < lastDay - hourMs; at += hourMs) {
-    put(sales, at, 38);
-    put(views, at, 900);
-  }
-  for (let at = Math.floor(lastDay / minuteMs) * minuteMs; at < now - 2 * minuteMs; at += minuteMs) {
-    put(sales, at, 0.9);
-    put(views, at, 15);
-  }
+  const [lastDay, lastHours] = [now - 24 * hourMs, now - 2 * hourMs];
+  const fill = (from: number, to: number, stepMs: number): void => {
+    for (let at = Math.ceil(from / stepMs) * stepMs; at < to - stepMs; at += stepMs) {
+      put(sales, at, (salesOfHour * stepMs) / hourMs);
+      put(views, at, (viewsOfHour * stepMs) / hourMs);
+    }
+  };
+  // As fine as it is kept for that long.
+  fill(now - days * 24 * hourMs + hourMs, lastDay, hourMs);
+  fill(lastDay, lastHours, minuteMs);
+  fill(lastHours, now, 5_000);
   await stats.flush();
 };
