@@ -22,7 +22,9 @@ await theirs.setPermits(1);
 const { used, free } = await mine.inspect();
 console.log(used, free, await mine.tryAcquire()); // prints: 3 0 null
 
-// A pause: nobody comes in until there is another limit.
+// A pause: nobody comes in until there is another limit. It outlives this program: end it, or all others wait.
 await theirs.setPermits(0);
 for (const permit of permits) await permit.release();
 console.log(await mine.tryAcquire()); // prints: null
+await theirs.setPermits(2);
+console.log(await mine.using(() => "on we go")); // prints: on we go

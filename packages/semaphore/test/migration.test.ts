@@ -1,39 +1,18 @@
 import { execFile } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { eventually, startRedis, useRedis } from "@kit/testing";
-import { aborted, rejection } from "@tooling/vitest/helpers";
+import { aborted, describeMigration, rejection } from "@tooling/vitest/helpers";
 import { Semaphore as OldSemaphore } from "redis-semaphore";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { benchOf, name } from "./harness.js";
 
-const folder = new URL("migration/", import.meta.url);
-const page = readFileSync(new URL("../../../apps/docs/migration/redis-semaphore.md", import.meta.url), "utf8");
-const read = (file: string): string => readFileSync(new URL(file, folder), "utf8");
-const claims = (file: string): string[] => [...read(file).matchAll(/\/\/ prints: (.*)$/gm)].map(([, line]) => line!);
-
-describe("the guide from redis-semaphore", () => {
-  it.each(readdirSync(folder))("%s prints what it says, and stands in the guide as it is", async (file) => {
-    await using server = await startRedis();
-    vi.stubEnv("REDIS_URL", server.url);
-    const printed = vi.spyOn(console, "log").mockReturnValue(undefined);
-    await import(new URL(file, folder).href);
-    const lines = printed.mock.calls.map((values) => values.map(String).join(" "));
-    vi.restoreAllMocks();
-    vi.unstubAllEnvs();
-
-    expect(claims(file)).not.toEqual([]);
-    expect(lines).toEqual(claims(file));
-    expect(page).toContain(read(file).trim());
-  });
-
-  it.each(readdirSync(folder).filter((file) => file.endsWith(".before.ts")))(
-    "what replaces %s prints the same",
-    (file) => expect(claims(file.replace("before", "after"))).toEqual(claims(file)),
-  );
-});
+describeMigration(
+  startRedis,
+  new URL("../../../apps/docs/migration/redis-semaphore.md", import.meta.url),
+  new URL("migration/", import.meta.url),
+);
 
 describe("what differs from redis-semaphore", () => {
   const redis = useRedis(vitest, { permanentKeys: ["*"] });

@@ -14,6 +14,7 @@ export { commandCall, describeDescriptor, inspectCall } from "./descriptor.js";
 export { describeExamples } from "./examples.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
+export { describeMigration } from "./migration.js";
 export { Peer, runProgram } from "./programs.js";
 export { aborted, rejection, type Watched, watched } from "./promises.js";
 export { acquireRefusals, expectRefusal, leaserRefusals, type Refusals } from "./refusals.js";

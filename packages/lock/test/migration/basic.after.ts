@@ -1,0 +1,12 @@
+import { createLock } from "@kit/lock";
+import { Redis } from "ioredis";
+
+const redis = new Redis(process.env["REDIS_URL"]!);
+const lock = createLock(redis);
+
+await lock.using("item:42", async () => {
+  console.log("sold"); // prints: sold
+});
+
+await lock.close();
+redis.disconnect();

@@ -1,0 +1,17 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import Redlock from "redlock5";
+
+const redis = new Redis(process.env["REDIS_URL"]!);
+const redlock = new Redlock([redis]);
+
+let lock = await redlock.acquire(["import"], 300);
+for (let part = 1; part <= 3; part++) {
+  await sleep(150);
+  // Only `using` renews by itself. What comes back takes the place of the old one.
+  lock = await lock.extend(300);
+}
+console.log(lock.expiration > Date.now()); // prints: true
+
+await lock.release();
+redis.disconnect();
