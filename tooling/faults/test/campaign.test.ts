@@ -5,13 +5,14 @@ import { rows } from "../src/rows/index.js";
 import type { Control, Workload } from "../src/workload.js";
 import { workload as coreWorkload } from "../src/workloads/core/index.js";
 import { workload as lockWorkload } from "../src/workloads/lock/index.js";
+import { workload as queueWorkload } from "../src/workloads/queue/index.js";
 import { workload as semaphoreWorkload } from "../src/workloads/semaphore/index.js";
 import { workload as statsWorkload } from "../src/workloads/stats/index.js";
 
 /** `SEED=<the one that a failure names>` plays the same strikes again. */
 const someSeed = (): number => Number(process.env["SEED"] ?? randomInt(2 ** 31));
 const runTimeoutMs = 150_000;
-const workloads: readonly Workload[] = [coreWorkload, lockWorkload, semaphoreWorkload, statsWorkload];
+const workloads: readonly Workload[] = [coreWorkload, lockWorkload, queueWorkload, semaphoreWorkload, statsWorkload];
 
 /** Expects that one of the laws that a control is said to break is seen broken. */
 const expectCaught = async (workload: Workload, control: Control): Promise<void> => {
@@ -38,7 +39,7 @@ const expectCaught = async (workload: Workload, control: Control): Promise<void>
 const kinds = ["1 worker killed", "8 scripts flushed", "10 command connections killed", "16 replies lost"];
 
 /** One deliberate fault of each workload, which its checker must see. */
-const controls = ["grant-while-held", "expects-nothing", "one-too-many", "count-forgets-itself"];
+const controls = ["grant-while-held", "expects-nothing", "one-too-many", "count-forgets-itself", "ends-are-forgotten"];
 
 describe.each(workloads.map((workload) => [workload.name, workload] as const))("The run of %s", (_, workload) => {
   it(
