@@ -280,6 +280,36 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(runs.data.filter((data) => data !== "urgent")).toEqual(jobs.map(({ data }) => data));
       });
 
+      it("takes what came due meanwhile by its priority, and a failed job behind those that are due before it", async () => {
+        const queue = make({ maxAttempts: 2, backoff: { firstMs: 600, factor: 1, jitter: 0 } });
+        const [runs, { promise, open }] = [new Runs(), gate()];
+        const cycle: { self?: unknown } = {};
+        cycle.self = cycle;
+        const worker = work(
+          queue,
+          async (job) => {
+            runs.handler(job);
+            if (job.data === "first") await promise;
+            if (job.data === "fails" && job.attempt === 1) throw new Error("once");
+            return cycle;
+          },
+          { strict: true },
+        );
+        await queue.add("job", "first");
+        await runs.until(1);
+        await queue.add("job", "delayed", { delayMs: 300 });
+        await queue.add("job", "urgent", { delayMs: 300, priority: -1 });
+        await queue.add("job", "at once", { delayMs: 0 });
+        const dueAt = (await serverMs()) + 300;
+        await eventually(async () => expect(await serverMs()).toBeGreaterThan(dueAt));
+        await queue.add("job", "before the retry", { delayMs: 500 });
+        await queue.add("job", "fails", { priority: 1 });
+        open();
+        await fixture().untilEmpty();
+        expect(runs.data).toEqual([...["first", "urgent", "at once", "delayed", "fails", "before the retry", "fails"]]);
+        expect(worker.running).toBe(0);
+      });
+
       it("takes delays of years, beyond what a timer can hold", async () => {
         const [queue, runs] = [make(), new Runs()];
         work(queue, runs.handler);

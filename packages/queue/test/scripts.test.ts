@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import * as looks from "../src/descriptor/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as all from "../src/scripts/index.js";
+import { queueKeys } from "../src/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -28,5 +29,113 @@ describe("scripts", () => {
       step,
     ];
     expect(await contract(scripts, redis.server)).toEqual([]);
+  });
+});
+
+describe("step", () => {
+  const [a, b, c] = ["AAAAAAAAA.0001", "AAAAAAAAA.0002", "AAAAAAAAA.0003"] as const;
+  const fence = (n: number): string => `worker0${String(n).padStart(5, "0")}`;
+  const bounds = "2 10000 1209600000 67108864";
+  const keys = (): ReturnType<typeof queueKeys> => queueKeys(redis.prefix, "mail");
+  const addSome = (...ids: string[]): Promise<number> =>
+    add.run(redis.client, keys(), {
+      producer: "AAAAAAAAA",
+      sequence: 1,
+      isNew: "1",
+      plan: ids.join("\n"),
+      blobs: ids.map((id) => `k1 job\n"${id}"`),
+    });
+  const run = (
+    n: number,
+    {
+      count = 0,
+      flags = "",
+      done = [],
+      others = [],
+    }: Partial<{ count: number; flags: string; done: string[]; others: string[] }>,
+  ): Promise<all.StepReply> => {
+    const args = { fence: fence(n), count, leaseMs: 60_000, flags, bounds, upkeep: "", done: done.join("\n"), others };
+    return step.run(redis.client, keys(), args);
+  };
+  const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
+
+  it("replies with what it took, in order, and looks only where it is told to", async () => {
+    await addSome(a, b, c);
+    const taken = await run(1, { count: 2 });
+    expect(taken.entries).toEqual([a, b]);
+    expect(taken.blobs.map(String)).toEqual([`k1 job\n"${a}"`, `k1 job\n"${b}"`]);
+    expect(taken).toMatchObject({ records: [], refused: [], reclaimed: [], promoted: 0 });
+    expect([taken.nextDue, taken.nextEnd]).toEqual([undefined, undefined]);
+    const looked = await run(2, { flags: "l" });
+    expect([looked.entries, looked.nextDue]).toEqual([[], Infinity]);
+    expect(looked.nextEnd).toBeCloseTo(looked.nowMicros / 1_000 + 60_000, -4);
+  });
+
+  it("ends jobs once, however often it arrives, and refuses those whose lease was reclaimed", async () => {
+    await addSome(a, b, c);
+    await run(1, { count: 3 });
+    const [first, second, third] = [fence(1) + a, fence(1) + b, fence(1) + c];
+    expect(await run(2, { done: [first] })).toMatchObject({ refused: [] });
+    await expire(second);
+    expect(await run(3, { flags: "l" })).toMatchObject({
+      promoted: 1,
+      reclaimed: [{ member: second, crashes: 1, isDead: false, isGone: false }],
+    });
+    // The first one is a repeat, the second came too late, the third is as it should be.
+    expect(await run(4, { done: [first, second, third] })).toMatchObject({ refused: [second] });
+    expect(await redis.client.hkeys(keys().jobs)).toEqual([b]);
+    expect(await run(5, { others: [second, "x", "1\t1\t{}"] })).toMatchObject({ refused: [second] });
+    expect(await run(6, { count: 5 })).toMatchObject({ entries: [b], records: ["0\t1\t"] });
+  });
+
+  it("retries, buries, and says what is due next", async () => {
+    await addSome(a, b, c);
+    await run(1, { count: 3 });
+    const others = [
+      fence(1) + a,
+      "30000",
+      '1\t0\t{"name":"Error"}',
+      fence(1) + b,
+      "x",
+      "1\t0\t{}",
+      fence(1) + c,
+      "0",
+      "1\t0\t{}",
+    ];
+    const { nextDue, nowMicros, promoted } = await run(2, { flags: "l", others });
+    expect(nextDue).toBeCloseTo(nowMicros / 1_000 + 30_000, -1);
+    expect(promoted).toBe(0);
+    expect(await redis.client.zrange(keys().dead, "0", "-1")).toEqual([b]);
+    expect(await run(3, { count: 5 })).toMatchObject({ entries: [c], records: ["1\t0\t{}"] });
+  });
+
+  it("tells of reclaimed jobs that are dead now, or gone, and takes nothing with a fence that was revoked", async () => {
+    await addSome(a, b);
+    await run(1, { count: 2 });
+    const [first, second] = [fence(1) + a, fence(1) + b];
+    await redis.client.hdel(keys().jobs, b);
+    await redis.client.hset(keys().failures, a, `0\t1 ${fence(1)}\t`);
+    for (const member of [first, second]) await expire(member);
+    const { reclaimed } = await run(2, { flags: "l" });
+    expect(reclaimed).toEqual([
+      { member: first, crashes: 2, isDead: true, isGone: false },
+      { member: second, crashes: 0, isDead: false, isGone: true },
+    ]);
+    await redis.client.rpush(keys().waiting, c);
+    await redis.client.hset(keys().jobs, c, `k1 job\n"${c}"`);
+    expect(await recover.run(redis.client, keys(), { fence: fence(3), cursor: "0" })).toEqual({
+      cursor: "0",
+      returned: 0,
+    });
+    expect(await run(3, { count: 1 })).toMatchObject({ entries: [] });
+    expect(await run(4, { count: 1 })).toMatchObject({ entries: [c] });
+    expect(await recover.run(redis.client, keys(), { fence: fence(4), cursor: "0" })).toEqual({
+      cursor: "0",
+      returned: 1,
+    });
+    expect(await heartbeat.run(redis.client, keys(), { leaseMs: 60_000, members: fence(4) + c })).toMatchObject({
+      lost: [fence(4) + c],
+    });
+    expect(await begin.run(redis.client, keys(), { member: fence(4) + c })).toBe(false);
   });
 });

@@ -46,6 +46,7 @@ const controls: Readonly<Record<string, string>> = {
   core: "expects-nothing",
   geoip: "last-page-is-lost",
   lock: "grant-while-held",
+  queue: "ends-are-forgotten",
 };
 const controlOf = ({ name, controls: all }: Workload): Control =>
   all.find((one) => one.name === (controls[name] ?? all[0]?.name))!;
