@@ -3,7 +3,15 @@ import { basename } from "node:path";
 import { Writable } from "node:stream";
 import { crc32 } from "node:zlib";
 import type { KitError, RedisLike } from "@kit/core";
-import { type CloseOptions, integerOption, newToken, optionsObject, signalOption, textOption, TypedEmitter } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  integerOption,
+  newToken,
+  optionsObject,
+  signalOption,
+  textOption,
+  TypedEmitter,
+} from "@kit/core/toolkit";
 import { LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
 import { followLog } from "./follow.js";

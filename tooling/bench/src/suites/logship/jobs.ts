@@ -85,7 +85,9 @@ export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
     upload: () => timed(carrier.upload && (() => carrier.upload!(source!))),
 
     /** What needs no Redis has nothing to upload. */
-    uploadIfAny: async () => void (await carrier.upload?.(source!)),
+    uploadIfAny: async (): Promise<void> => {
+      await carrier.upload?.(source!);
+    },
 
     read: (task: ReadTask) =>
       timed(() =>
