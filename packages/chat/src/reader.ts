@@ -127,10 +127,15 @@ export class Reader<Body> {
   }
 
   /** Chats whose rest has to come by name: who goes by positions would not see them once another reader acknowledged all. */
-  #begunIn(keys: Keys, group: readonly number[]): string[] {
-    const isByPosition = (part = ""): boolean => part === "" || part.endsWith(" -");
-    const shards = new Set(group.filter((shard) => isByPosition(this.standing.parts[shard])));
-    return shards.size === 0 ? [] : [...this.#begun].filter((chat) => shards.has(keys.shardOf(chat)));
+  #begunIn(keys: Keys, group: readonly number[]): (string | number)[] {
+    const { parts } = this.standing;
+    const isByPosition = (shard: number): boolean => /^$| -$/.test(parts[shard] ?? "");
+    const places = new Map(group.flatMap((shard, index) => (isByPosition(shard) ? [[shard, index + 1]] : [])));
+    if (places.size === 0) return [];
+    return [...this.#begun].flatMap((chat) => {
+      const place = places.get(keys.shardOf(chat));
+      return place === undefined ? [] : [place, chat];
+    });
   }
 
   /** The next page, and moves on behind it. Empty and not `more`: there is no news. */
@@ -220,7 +225,7 @@ export class Reader<Body> {
       // What was read beyond this part of the activity comes by again.
       const isAhead = isMore && parts[shard]!.startsWith("a ") && delivered.size < mostCursors;
       parts[shard] = part;
-      for (const chat of left) delivered.delete(chat);
+      for (const chat of left) for (const known of [delivered, this.#begun]) known.delete(chat);
       if (!this.#keepsCursors && !isAhead)
         for (const chat of delivered.keys()) if (keys.shardOf(chat) === shard) delivered.delete(chat);
       return false;

@@ -301,6 +301,19 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(messages.map(({ seq }) => seq)).toEqual([3, 4, 5, 6]);
       });
 
+      it("tells of a chat that was left between two pages, and of no other", async () => {
+        const chat = make();
+        const others = upTo(8).map((number) => `other ${number}`);
+        for (const name of [room, ...others]) await chat.create(name, { members: ["ann", "bob"] });
+        for (const name of [room, ...others]) await sendMany(chat, "ann", 2, name);
+        const first = await chat.fetch("bob", { limit: 9 });
+        expect(first.chats.map((one) => one.messages.length)).toEqual(upTo(9).map(() => 1));
+        await chat.leave(room, "bob");
+        const { pages } = await drain(chat, "bob", { token: first.token });
+        expect(pages.flatMap(({ left }) => left)).toEqual([room]);
+        expect(pages.flatMap(({ chats }) => chats.map((one) => one.chat)).toSorted()).toEqual(others);
+      });
+
       it("gives a message once, also one that is sent between its look at the activity and its reading", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });

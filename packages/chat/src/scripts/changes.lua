@@ -7,7 +7,8 @@
 -- ARGV[n]  parts  string   where the reader stands in each shard. Empty: nowhere. `a ID`: it has seen the activity up to
 --                          ID. `w CURSOR ID SINCE`: it walks all chats, will then have seen ID, and has seen what is older
 --                          than SINCE, epoch milliseconds; `-`: it goes by positions
---                          After these: chats of which a reader that goes by positions was given only a part
+--                          After these, in pairs: a shard's place, and a chat of it of which a reader that goes by
+--                          positions was given something
 --
 -- Reply     {{part, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}}, …}  for each shard: where the reader
 --           will stand; whether there is more to look through; what may be new, and from where: `SEQUENCE`, or
@@ -87,13 +88,16 @@ local function follow(activity, member, heads, id)
 end
 
 -- What a reader has begun goes on, whatever others of the same member acknowledge meanwhile.
-local isBegun = {}
-for i = shards + 1, #parts do
-  isBegun[parts[i]] = true
+local begun = {}
+for i = 1, shards do
+  begun[i] = {}
+end
+for i = shards + 1, #parts, 2 do
+  begun[tonumber(parts[i])][parts[i + 1]] = true
 end
 
 -- Some of all chats, and those of them that have news.
-local function walk(member, heads, cursor, id, since)
+local function walk(member, heads, cursor, id, since, isBegun)
   local page = redis.call('HSCAN', member, cursor, 'COUNT', limit)
   local values, chats, found = page[2], {}, {}
   for i = 1, #values, 2 do
@@ -120,7 +124,13 @@ local function walk(member, heads, cursor, id, since)
       end
     end
   end
-  if page[1] == '0' then return { 'a ' .. id, 0, found, {} } end
+  if page[1] == '0' then
+    local left = {}
+    for chat in pairs(isBegun) do
+      if redis.call('HEXISTS', member, chat) == 0 then left[#left + 1] = chat end
+    end
+    return { 'a ' .. id, 0, found, left }
+  end
   return { 'w ' .. page[1] .. ' ' .. id .. ' ' .. since, 1, found, {} }
 end
 
@@ -135,7 +145,7 @@ for i = 1, shards do
     if not cursor then
       cursor, id, since = '0', lastActivity(activity), seen and string.match(seen, '^%d+') or '-'
     end
-    result = walk(member, heads, cursor, id, since)
+    result = walk(member, heads, cursor, id, since, begun[i])
   end
   result[5] = names == '1' and redis.call('HKEYS', member) or {}
   reply[i] = result
