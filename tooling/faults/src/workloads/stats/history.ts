@@ -56,6 +56,7 @@ export type LogRecord =
   | SureRecord
   | DropRecord
   | ReportRecord
+  | { readonly kind: "closing" }
   | { readonly kind: "blocked"; readonly from: number; readonly to: number };
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
