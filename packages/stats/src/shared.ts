@@ -12,7 +12,7 @@ const maxKeys = 500;
 const maxTotals = 64;
 
 /** A call that ends at the same deadline says more than that it is over. */
-const graceMs = 20;
+const graceMs = 50;
 
 export interface SharedEvents extends SenderEvents {
   /** A metric has no room for another series. */

@@ -160,7 +160,7 @@ describe("kit stats top", () => {
     const errors = await reported("stats top", "checkout", { ...since, level: "error" });
     expect(errors).toMatchObject({ messages: [{ level: "error" }] });
     expect(await reported("stats top", "nothing")).toMatchObject({ messages: [] });
-    expect(await rejection(reported("stats top", "checkout", { level: "loud" }))).toBeInstanceOf(TypeError);
+    expect(await rejection(reported("stats top", "checkout", { level: "loud" }))).toBeInstanceOf(RangeError);
   });
 
   it("reads windows of another width, when it is named", async () => {
@@ -197,6 +197,6 @@ describe("kit stats tail", () => {
   it("refuses what is no level", async () => {
     const call = commandCall(await connection(), redis.prefix, { level: "loud" });
     redis.defer(() => call.stop());
-    expect(await rejection(commandOf("stats tail").run(call, "checkout"))).toBeInstanceOf(TypeError);
+    expect(await rejection(commandOf("stats tail").run(call, "checkout"))).toBeInstanceOf(RangeError);
   });
 });

@@ -2,10 +2,10 @@ import type { Loss } from "../../lab/lab.js";
 import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** How much of each series, by its id: an amount, or a number of values or messages. */
-export type Units = Readonly<Record<string, number>>;
+type Units = Readonly<Record<string, number>>;
 
 /** Something is going to be given to be counted. */
-export interface GiveRecord {
+interface GiveRecord {
   readonly kind: "gives";
   readonly series: string;
   readonly units: number;
@@ -16,7 +16,7 @@ export interface GiveRecord {
 }
 
 /** What was given by a caller who waited was counted, was not, or nobody knows. */
-export interface FateRecord {
+interface FateRecord {
   readonly kind: "fate";
   readonly series: string;
   readonly units: number;
@@ -29,13 +29,13 @@ export interface FateRecord {
 }
 
 /** All that had been given without waiting, up to these sums, is counted or reported as dropped. */
-export interface SureRecord extends Span {
+interface SureRecord extends Span {
   readonly kind: "sure";
   readonly upTo: Units;
   readonly sums: Units;
 }
 
-export interface DropRecord {
+interface DropRecord {
   readonly kind: "dropped";
   readonly series: string;
   readonly reason: string;
@@ -56,6 +56,7 @@ export type LogRecord =
   | SureRecord
   | DropRecord
   | ReportRecord
+  | { readonly kind: "closing" }
   | { readonly kind: "blocked"; readonly from: number; readonly to: number };
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;

@@ -48,7 +48,7 @@ const sumOf = (values: Iterable<number>): number => [...values].reduce((sum, val
 /** A server, workers that count on it, and what is done to them. */
 export class StatsLab extends Lab {
   readonly leaseMs = 400;
-  readonly deadlineMs = 300;
+  readonly deadlineMs = 500;
   readonly losses: DataLoss[] = [];
   readonly #options: StatsLabOptions;
   /** When the newest flush of all that went well began. */
@@ -69,7 +69,7 @@ export class StatsLab extends Lab {
       precisions,
       deadlineMs: this.deadlineMs,
       flushDueMs: this.deadlineMs,
-      closeMs: 5_000,
+      closeMs: 8_000,
       leaseMs: this.leaseMs,
       seed: seed + 1_000 * number,
       restMs: 20,

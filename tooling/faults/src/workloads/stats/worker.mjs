@@ -166,6 +166,7 @@ const working = loops.map((loop, index) => loop(seeded(settings.seed * 31 + inde
 await left;
 await Promise.all(working);
 const from = clock();
+log("closing", {});
 const closing = timed("close", "", settings.closeMs);
 await stats.close({ timeoutMs: settings.closeMs });
 closing("ok");
