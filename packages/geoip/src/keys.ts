@@ -6,7 +6,7 @@ import { keyspace } from "@kit/core";
  *
  * | Key                                             | Type | Content                                        | Life                                |
  * | ----------------------------------------------- | ---- | ---------------------------------------------- | ----------------------------------- |
- * | `kit:geoip:{database}:current`                  | hash | `layout current previous isSealed keepMs`      | permanent                           |
+ * | `kit:geoip:{database}:current`                  | hash | `layout current previous epoch isSealed keepMs`| permanent                           |
  * | `kit:geoip:{database}:version:<v>`              | hash | `manifest` (JSON), `fence4`, `fence6`          | staged: `stagingMs`; serving: permanent; before: `keepPreviousMs` |
  * | `kit:geoip:{database.<v>.<part>.<n>}:shard`     | hash | number 0–255 → a page or block                 | as its version                      |
  */

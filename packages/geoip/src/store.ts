@@ -129,24 +129,23 @@ export class GeoIpStore {
 
   /**
    * Completes a switch: makes the shards of the version that serves permanent, and lets those of the one before expire.
-   * Idempotent, for whoever finds a switch that a crash interrupted. If shards have expired meanwhile, the version before
-   * serves again; false: of that one, too, something is missing.
+   * Idempotent, for whoever finds a switch that a crash interrupted: what comes late yields to what a later switch decided.
+   * If shards have expired meanwhile, the version before serves again; false: of that one, too, something is missing.
    */
   async settle(options: ActivateOptions): Promise<boolean> {
     const { deadlineMs } = options;
-    let wasOvertaken = false;
     for (let turn = 0; turn < maxTurns; turn++) {
-      const { current, previous, isSealed, keepMs } = await this.head(deadlineMs);
-      if (current === undefined || (isSealed && !wasOvertaken)) return true;
+      const { current, previous, epoch, isSealed, keepMs } = await this.head(deadlineMs);
+      if (current === undefined || isSealed) return true;
       const serving = await this.record(current, deadlineMs);
       const before = previous === "" ? undefined : await this.record(previous, deadlineMs);
-      if (serving && (await this.#persist(current, serving.manifest, deadlineMs))) {
-        if (before) await this.#onShards(previous, before.manifest, "PEXPIRE", deadlineMs, keepMs);
+      if (serving && (await this.#keep(current, serving.manifest, epoch, 0, deadlineMs))) {
+        if (before) await this.#keep(previous, before.manifest, epoch, keepMs, deadlineMs);
         const keys = { current: this.keys.current, previous: this.keys.version(previous) };
-        const args = { version: current, keepMs };
+        const args = { version: current, epoch, keepMs };
         if (await scripts.seal.run(this.context, keys, args, { deadlineMs, op: current })) return true;
-        // The version that serves now may be the very one whose shards were just given an expiry.
-        wasOvertaken = true;
+        // Others have switched meanwhile, or a failover took the switch back: then nobody knows of these shards any more.
+        await this.#keep(current, serving.manifest, epoch, keepMs, deadlineMs);
       } else {
         if (!before) return false;
         try {
@@ -168,8 +167,10 @@ export class GeoIpStore {
     mayAbandon: boolean,
   ): Promise<boolean> {
     // Only looked at: to set an expiry here could hit a version that somebody else has just made permanent.
-    const leftMs = await this.#onShards(version, manifest, "PTTL", deadlineMs);
-    if (!leftMs.every((ms) => ms === noExpiry || ms > shortestLeftMs)) throw new GeoIpStagingError(this.database);
+    const shards = this.shardKeys(version, manifest);
+    const leftMs = await Promise.all(shards.map((key) => this.#read("PTTL", [key], deadlineMs)));
+    if (!leftMs.every((ms) => ms === noExpiry || Number(ms) > shortestLeftMs))
+      throw new GeoIpStagingError(this.database);
     const { current = "" } = await this.head(deadlineMs);
     const outcome = await scripts.switchTo.run(
       this.context,
@@ -216,22 +217,12 @@ export class GeoIpStore {
     );
   }
 
-  async #persist(version: string, manifest: Manifest, deadlineMs: number): Promise<boolean> {
-    const removed = await this.#onShards(version, manifest, "PERSIST", deadlineMs);
-    // 0 says that there was no expiry, or no key.
-    if (removed.every((count) => count === 1)) return true;
-    return (await this.#onShards(version, manifest, "EXISTS", deadlineMs)).every((count) => count === 1);
-  }
-
-  async #onShards(
-    version: string,
-    manifest: Manifest,
-    command: string,
-    deadlineMs: number,
-    ...rest: RedisArgument[]
-  ): Promise<number[]> {
-    const keys = this.shardKeys(version, manifest);
-    return await Promise.all(keys.map(async (key) => Number(await this.#write(command, [key, ...rest], deadlineMs))));
+  /** Decides how long a version lives; false: not all of it is there. */
+  async #keep(version: string, manifest: Manifest, epoch: number, ms: number, deadlineMs: number): Promise<boolean> {
+    const kept = this.shardKeys(version, manifest).map((shard) =>
+      scripts.keep.run(this.context, { shard }, { epoch, ms }, { deadlineMs, op: version }),
+    );
+    return (await Promise.all(kept)).every((isThere) => isThere);
   }
 
   #read(command: string, args: readonly RedisArgument[], deadlineMs: number): Promise<unknown> {

@@ -17,7 +17,15 @@ beforeEach(() => {
 });
 const state = () => stateOf(fixture.db, { current, incoming });
 const head = (fields: object = {}): Promise<number> =>
-  fixture.db.hset(current, { layout: "1", current: "v1", previous: "", isSealed: "1", keepMs: "1000", ...fields });
+  fixture.db.hset(current, {
+    layout: "1",
+    current: "v1",
+    previous: "",
+    epoch: "4",
+    isSealed: "1",
+    keepMs: "1000",
+    ...fields,
+  });
 const switchTo = (args: object = {}) =>
   scripts.switchTo.run(
     fixture.db,
@@ -57,6 +65,7 @@ describe("read", () => {
     expect(await scripts.read.run(fixture.db, { current }, {})).toMatchObject({
       current: "v1",
       previous: "v0",
+      epoch: 4,
       isSealed: false,
       keepMs: 1_000,
     });
@@ -80,7 +89,7 @@ describe("switch", () => {
     await fixture.db.hset(incoming, "manifest", "{}");
     await fixture.db.pexpire(incoming, 60_000);
   });
-  const switched = { layout: "1", current: "v2", previous: "v1", isSealed: "0", keepMs: "5000" };
+  const switched = { layout: "1", current: "v2", previous: "v1", epoch: "5", isSealed: "0", keepMs: "5000" };
 
   it("moves the pointer once, makes the record permanent, and publishes", async () => {
     const heard: string[] = [];
@@ -124,9 +133,28 @@ describe("switch", () => {
   });
 });
 
+describe("keep", () => {
+  const keep = (epoch: number, ms: number) => scripts.keep.run(fixture.db, { shard: incoming }, { epoch, ms });
+
+  it("decides how long a shard lives, and yields to what a later switch decided", async () => {
+    expect(await keep(1, 0)).toBe(false);
+    await fixture.db.hset(incoming, "0", "page");
+    await fixture.db.pexpire(incoming, 60_000);
+    for (let time = 0; time < 2; time++) expect(await keep(9, 0)).toBe(true);
+    expect((await state()).incoming).toEqual({ type: "hash", value: { "0": "page", epoch: "9" }, ttl: -1 });
+    expect(await keep(10, 5_000)).toBe(true);
+    // Sent before, and delivered only now.
+    expect(await keep(9, 0)).toBe(true);
+    expect((await state()).incoming).toMatchObject({ value: { epoch: "10" }, ttl: about(5_000) });
+    expect(await keep(11, 0)).toBe(true);
+    expect(await keep(10, 5_000)).toBe(true);
+    expect((await state()).incoming).toMatchObject({ value: { epoch: "11" }, ttl: -1 });
+  });
+});
+
 describe("seal", () => {
-  const seal = (version = "v1") =>
-    scripts.seal.run(fixture.db, { current, previous: incoming }, { version, keepMs: 5_000 });
+  const seal = (version = "v1", epoch = 4) =>
+    scripts.seal.run(fixture.db, { current, previous: incoming }, { version, epoch, keepMs: 5_000 });
 
   it("notes it, and lets the version before expire, once", async () => {
     await head({ isSealed: "0" });
@@ -142,6 +170,8 @@ describe("seal", () => {
     await head({ isSealed: "0" });
     await fixture.db.hset(incoming, "manifest", "{}");
     expect(await seal("v2")).toBe(false);
+    // The same one serves again.
+    expect(await seal("v1", 3)).toBe(false);
     expect(await state()).toMatchObject({ current: { value: { isSealed: "0" } }, incoming: { ttl: -1 } });
   });
 });

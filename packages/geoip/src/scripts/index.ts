@@ -1,5 +1,6 @@
 import { defineScript, type Script } from "@kit/core";
 import findSource from "./find.lua";
+import keepSource from "./keep.lua";
 import readSource from "./read.lua";
 import sealSource from "./seal.lua";
 import stageSource from "./stage.lua";
@@ -22,6 +23,8 @@ export interface Head {
   readonly current: string | undefined;
   /** The version that served before; empty: none. */
   readonly previous: string;
+  /** Counts switches: what one decided yields to a later one. */
+  readonly epoch: number;
   /** Whether all of the serving version is known to be permanent. */
   readonly isSealed: boolean;
   readonly keepMs: number;
@@ -34,8 +37,15 @@ export const read: Script<readonly ["current"], readonly [], Head> = defineScrip
   args: [],
   readonly: true,
   reply: (raw) => {
-    const [now, current, previous = "", isSealed, keepMs] = raw as (string | undefined)[];
-    return { now: Number(now), current, previous, isSealed: isSealed === "1", keepMs: Number(keepMs) };
+    const [now, current, previous = "", epoch, isSealed, keepMs] = raw as (string | undefined)[];
+    return {
+      now: Number(now),
+      current,
+      previous,
+      epoch: Number(epoch),
+      isSealed: isSealed === "1",
+      keepMs: Number(keepMs),
+    };
   },
 });
 
@@ -55,15 +65,26 @@ export const switchTo: Script<
   reply: (raw) => switched[Number(raw)] ?? "changed",
 });
 
-/** Ends a switch; false: another version serves. */
-export const seal: Script<readonly ["current", "previous"], readonly ["version", "keepMs"], boolean> = defineScript({
-  name: "geoip.seal",
-  source: sealSource,
-  keys: ["current", "previous"],
-  args: ["version", "keepMs"],
+/** Decides how long a shard lives; false: it is gone. */
+export const keep: Script<readonly ["shard"], readonly ["epoch", "ms"], boolean> = defineScript({
+  name: "geoip.keep",
+  source: keepSource,
+  keys: ["shard"],
+  args: ["epoch", "ms"],
   idempotent: true,
   reply: (raw) => raw === 1,
 });
+
+/** Ends a switch; false: there was another one. */
+export const seal: Script<readonly ["current", "previous"], readonly ["version", "epoch", "keepMs"], boolean> =
+  defineScript({
+    name: "geoip.seal",
+    source: sealSource,
+    keys: ["current", "previous"],
+    args: ["version", "epoch", "keepMs"],
+    idempotent: true,
+    reply: (raw) => raw === 1,
+  });
 
 const numberOf = (bytes: Buffer, family: 4 | 6): number | bigint => {
   if (family === 4) return bytes.readUInt32BE(0);

@@ -1,6 +1,6 @@
 -- switch.lua - lets another version serve, and tells the readers. From here on it serves; its shards still expire.
 --
--- KEYS[1]  current      hash     layout, current, previous, isSealed, keepMs
+-- KEYS[1]  current      hash     layout, current, previous, epoch, isSealed, keepMs
 -- KEYS[2]  incoming     hash     the record of the version that is to serve
 -- ARGV[1]  version      string   its id; also the operation id: a repetition changes nothing
 -- ARGV[2]  expected     string   the version that serves now; empty: none
@@ -20,7 +20,7 @@ local keepMs = ARGV[3]
 local mayAbandon = ARGV[4]
 local channel = ARGV[5]
 
-local found = redis.call('HMGET', current, 'layout', 'current', 'isSealed')
+local found = redis.call('HMGET', current, 'layout', 'current', 'isSealed', 'epoch')
 if found[1] and found[1] ~= '1' then
   return redis.error_reply('KIT_LAYOUT the database was written by a newer version')
 end
@@ -28,7 +28,9 @@ if found[2] == version then return 1 end
 if (found[2] or '') ~= expected then return 0 end
 if found[3] == '0' and mayAbandon ~= '1' then return 0 end
 if not redis.call('HGET', incoming, 'manifest') then return 2 end
-redis.call('HSET', current, 'layout', '1', 'current', version, 'previous', expected, 'isSealed', '0', 'keepMs', keepMs)
+local epoch = string.format('%.0f', tonumber(found[4] or 0) + 1)
+redis.call('HSET', current, 'layout', '1', 'current', version, 'previous', expected, 'epoch', epoch)
+redis.call('HSET', current, 'isSealed', '0', 'keepMs', keepMs)
 redis.call('PERSIST', incoming)
 -- A writer that may not publish may still switch: readers find it when they look.
 redis.pcall('PUBLISH', channel, version)

@@ -32,7 +32,8 @@ export class GeoIpLab extends PlainLab<LogRecord> {
     const { version } = await importGeoIp(client, "city", [{ network: "11.0.0.0/24", place: { asn: 1 } }], options);
     return [...(await this.lives())].flatMap(([key, ms]) => {
       const mayStay = key.endsWith("{city}:current") || key.includes(version);
-      return mayStay === ms < 0 ? [] : [`${key} has ${String(ms)} ms left`];
+      // -2: it has expired since it was listed.
+      return ms === -2 || mayStay === (ms === -1) ? [] : [`${key} has ${String(ms)} ms left`];
     });
   }
 }
