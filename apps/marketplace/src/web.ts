@@ -149,7 +149,7 @@ export const isSameOrigin = (c: Context): boolean => {
   return site === undefined ? isOurs : site === "same-origin" && (from === undefined || isOurs);
 };
 
-export const formOf = async (c: Context): Promise<Form> => {
+const formOf = async (c: Context): Promise<Form> => {
   if (!c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")) throw new HTTPException(400);
   return Object.fromEntries(new URLSearchParams(await c.req.text()));
 };
