@@ -71,6 +71,7 @@ export class Web {
   async ownForm(c: Context, session: Session | null): Promise<Form> {
     const form = await formOf(c);
     if (!session || !isOwnForm(session, form["csrf"])) throw new HTTPException(403);
+    if (!(await this.shop.sessions.admits(session))) throw new HTTPException(429);
     return form;
   }
 
