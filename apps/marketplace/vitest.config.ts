@@ -1,3 +1,3 @@
 import { preset } from "@tooling/vitest";
 
-export default preset({ globalSetup: ["test/build.ts"], fileParallelism: false });
+export default preset({ globalSetup: ["test/build.ts"] });

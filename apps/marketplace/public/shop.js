@@ -71,7 +71,7 @@
       list.hidden = hits.length === 0;
       input.setAttribute("aria-expanded", String(hits.length > 0));
     };
-    input.addEventListener("input", async () => {
+    const ask = async () => {
       // The latest key wins: what was asked before is not wanted any more.
       asked.abort();
       const mine = (asked = new AbortController());
@@ -84,7 +84,8 @@
       } catch {
         // Overtaken, or the shop is away: the form still works.
       }
-    });
+    };
+    input.addEventListener("input", () => void ask());
     input.addEventListener("keydown", (event) => {
       const last = options().length - 1;
       if (event.key === "Escape" && !list.hidden) {
@@ -114,24 +115,27 @@
   };
   toEnd();
   if (chat) new MutationObserver(toEnd).observe(chat, { childList: true });
+  const say = async (form) => {
+    const body = new URLSearchParams(new FormData(form));
+    const field = form.elements.text;
+    try {
+      const answer = await fetch(form.action, { method: "POST", body, headers: { accept: "application/json" } });
+      if (!answer.ok) throw new Error();
+      field.value = "";
+      field.setCustomValidity("");
+      // Another message; the same one sent twice would be one.
+      form.elements.id.value = crypto.randomUUID();
+    } catch {
+      // With the same id: should it have arrived after all, sending it again changes nothing.
+      field.setCustomValidity("That was not sent. Try again.");
+      field.reportValidity();
+    }
+  };
   for (const form of document.querySelectorAll("form[data-say]"))
-    form.addEventListener("submit", async (event) => {
+    form.addEventListener("submit", (event) => {
       event.preventDefault();
       event.stopPropagation();
-      const body = new URLSearchParams(new FormData(form));
-      const field = form.elements.text;
-      try {
-        const answer = await fetch(form.action, { method: "POST", body, headers: { accept: "application/json" } });
-        if (!answer.ok) throw new Error();
-        field.value = "";
-        field.setCustomValidity("");
-        // Another message; the same one sent twice would be one.
-        form.elements.id.value = crypto.randomUUID();
-      } catch {
-        // With the same id: should it have arrived after all, sending it again changes nothing.
-        field.setCustomValidity("That was not sent. Try again.");
-        field.reportValidity();
-      }
+      void say(form);
     });
   document.addEventListener("input", (event) => event.target.setCustomValidity?.(""));
 

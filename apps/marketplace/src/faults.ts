@@ -7,17 +7,7 @@ import { newId } from "./sessions.js";
 import type { Shop } from "./shop.js";
 import { playPause } from "./pause.js";
 
-export const faultNames = [
-  "worker",
-  "holder",
-  "cut",
-  "slow",
-  "flush",
-  "sellers",
-  "flood",
-  "poison",
-  "failover",
-] as const;
+const faultNames = ["worker", "holder", "cut", "slow", "flush", "sellers", "flood", "poison", "failover"] as const;
 export type FaultName = (typeof faultNames)[number];
 
 export const isFault = (text: unknown): text is FaultName => faultNames.some((name) => name === text);
@@ -59,7 +49,7 @@ const aimMs = 1_200;
 const cutMs = 5_000;
 const slowMs = 12_000;
 const extraLatencyMs = 300;
-const stocktakeMs = 5_000;
+const stocktakeMs = 3_000;
 const waitMs = 20_000;
 const floodMessages = 2_000;
 

@@ -14,6 +14,7 @@
 // | `ledger`           | stream | one entry per sale, the newest 10,000                        | permanent                 |
 // | `receipt:<user>:<request>` | string | the first result of a request                        | 10 minutes                |
 // | `session:<digest>` | hash   | user, csrf, endsAt, permit, notice                           | 12 h unused, 7 days at most |
+// | `forms:<digest>`  | string | forms that a session sent in its present window              | 10 seconds                |
 // | `recent:<digest>`  | list   | the 25 items a session looked at last                        | that of the session       |
 // | `views`            | zset   | views per item, the 2,000 most looked at                     | 7 days after the last     |
 // | `result`           | string | a race: what came of it, as JSON                             | 10 minutes                |
@@ -45,6 +46,7 @@ export interface MarketKeys {
   receipt(user: string, request: string): string;
   session(digest: string): string;
   recent(digest: string): string;
+  forms(digest: string): string;
   ordersOf(user: string): string;
   order(order: string): string;
   steps(order: string): string;
@@ -72,6 +74,7 @@ export const marketKeys = (market: string, prefix = "kit"): MarketKeys => {
     receipt: (user, request) => part(`receipt:${user}:${request}`),
     session: (digest) => part(`session:${digest}`),
     recent: (digest) => part(`recent:${digest}`),
+    forms: (digest) => part(`forms:${digest}`),
     ordersOf: (user) => part(`orders:${user}`),
     order: (order) => part(`order:${order}`),
     steps: (order) => part(`steps:${order}`),

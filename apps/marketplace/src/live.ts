@@ -115,7 +115,9 @@ export class Live {
       const audit = await this.#auditor.look();
       for (const stream of this.#streams) {
         const parts: Part[] = [];
-        if (this.#tick % barTicks === 0 || stream.nextId === 1) parts.push(...barParts(audit, this.#auditor.silentMs));
+        // A look in vain takes its time, so turns are few then: bad news does not wait for its tick.
+        if (this.#tick % barTicks === 0 || stream.nextId === 1 || !audit)
+          parts.push(...barParts(audit, this.#auditor.silentMs));
         for (const one of stream.watches) {
           const look = isDue(stream, one) ? await looks.get(one.key) : null;
           if (look) parts.push(...one.parts(look.seen));

@@ -15,7 +15,7 @@ const ordersKept = 500;
 const ordersOfUserKept = 100;
 const chatKept = 500;
 /** A week in life; here a visitor should see it happen. */
-export const reviewDelayMs = 60_000;
+const reviewDelayMs = 60_000;
 /** The third party of every order's chat. */
 export const support = "support";
 
@@ -62,7 +62,7 @@ export const orderId = ({ buyer, request }: Pick<Sale, "buyer" | "request">): st
   return `${text.slice(0, 4)}-${text.slice(4)}`;
 };
 
-export const jobId = (job: JobName, order: string): string => `${job}.${order}`;
+const jobId = (job: JobName, order: string): string => `${job}.${order}`;
 
 interface Deps {
   readonly redis: Connection;

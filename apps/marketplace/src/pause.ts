@@ -15,7 +15,7 @@ import { openMarket, type World } from "./seed/index.js";
 
 export type PauseWay = HolderTask["way"];
 
-export interface PauseStep {
+interface PauseStep {
   readonly atMs: number;
   readonly text: string;
 }

@@ -30,7 +30,10 @@ export const serve = async (app: Hono, port: number | undefined): Promise<WebSer
   const server = createAdaptorServer({
     fetch: app.fetch,
     // Who sends slowly to keep a socket busy is not waited for.
-    serverOptions: { headersTimeout: 10_000, requestTimeout: 20_000, keepAliveTimeout: 5_000, maxHeaderSize: 16_384 },
+    serverOptions: {
+      ...{ headersTimeout: 5_000, requestTimeout: 20_000, keepAliveTimeout: 5_000, maxHeaderSize: 16_384 },
+      connectionsCheckingInterval: 1_000,
+    },
   }) as Server;
   server.maxConnections = 1_000;
   if (!(await listening(server, port ?? 3_000)) && (port !== undefined || !(await listening(server, 0))))

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Failover } from "./faults.js";
 import { startRedis } from "./redis-server.js";
 
-export const modes = ["single", "cluster", "sentinel"] as const;
+const modes = ["single", "cluster", "sentinel"] as const;
 export type Mode = (typeof modes)[number];
 
 export const isMode = (text: string): text is Mode => modes.some((mode) => mode === text);

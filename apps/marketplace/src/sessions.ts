@@ -3,7 +3,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Connection } from "@kit/core";
 import type { MarketKeys } from "./keys.js";
-import { openSession, tell, visit, type Visit } from "./scripts/index.js";
+import { limit, openSession, tell, visit, type Visit } from "./scripts/index.js";
 
 const hourMs = 3_600_000;
 const recentKept = 25;
@@ -11,6 +11,9 @@ export const viewsKept = 2_000;
 const viewsLifeMs = 7 * 24 * hourMs;
 export const idleMs: number = 12 * hourMs;
 const lifeMs = 7 * 24 * hourMs;
+// A race has one buyer press fifty buttons at once; nobody else comes near this.
+const formsInWindow = 100;
+const windowMs = 10_000;
 // Nobody has picked a persona yet: it only carries the token of the forms.
 const anonymousMs = hourMs / 2;
 
@@ -63,6 +66,11 @@ export class Sessions {
   /** Leaves a word for the next page of this session. */
   async tell(session: Session, notice: string): Promise<void> {
     await tell.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
+  }
+
+  /** Counts a form; false: this session has sent too many within the last ten seconds. */
+  async admits({ id }: Session): Promise<boolean> {
+    return await limit.run(this.#redis, { forms: this.#keys.forms(digestOf(id)) }, { most: formsInWindow, windowMs });
   }
 
   /** The permit that the session was opened with; empty where nobody counted. */

@@ -25,7 +25,7 @@ export type ShopJobs = {
   print: (data: { sheet: string }) => void;
 };
 
-export type JobName = keyof ShopJobs & string;
+export type JobName = keyof ShopJobs;
 export type OrdersQueue = Queue<ShopJobs>;
 
 /** Short, so that the jobs of a killed worker are soon seen to move. The package's own default is 10 s. */
@@ -36,7 +36,7 @@ export const ordersQueue = (redis: Connection, prefix: string): OrdersQueue =>
   createQueue<ShopJobs>(redis, queueName, {
     prefix,
     maxAttempts: 5,
-    backoff: { firstMs: 400, factor: 2, maxMs: 5_000 },
+    backoff: { firstMs: 250, factor: 2, maxMs: 5_000 },
     timeoutMs: 30_000,
     // A throw-away server of a demonstration may have any policy.
     allowEviction: true,

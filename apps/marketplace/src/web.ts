@@ -71,6 +71,7 @@ export class Web {
   async ownForm(c: Context, session: Session | null): Promise<Form> {
     const form = await formOf(c);
     if (!session || !isOwnForm(session, form["csrf"])) throw new HTTPException(403);
+    if (!(await this.shop.sessions.admits(session))) throw new HTTPException(429);
     return form;
   }
 
@@ -149,7 +150,7 @@ export const isSameOrigin = (c: Context): boolean => {
   return site === undefined ? isOurs : site === "same-origin" && (from === undefined || isOurs);
 };
 
-export const formOf = async (c: Context): Promise<Form> => {
+const formOf = async (c: Context): Promise<Form> => {
   if (!c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")) throw new HTTPException(400);
   return Object.fromEntries(new URLSearchParams(await c.req.text()));
 };

@@ -289,10 +289,10 @@ describe.skipIf(!executablePath)("In the browser", patience, () => {
     // Somebody buys under the lock: stands in line until it is let go, then the page says that it is out of date.
     const other = new Visitor(shop.origin);
     const token = await other.signIn("u62");
-    const waiting = other.post(`${path}/hold`, { csrf: token });
+    // Let in once the first one lets go; nobody waits here for that.
+    void other.post(`${path}/hold`, { csrf: token }).catch(() => undefined);
     await eventually(async () => expect(await lock.locator("[data-lock=waiters]").textContent()).toBe("1"));
     await lock.locator(".queue li").waitFor();
-    await waiting;
     expect(complaints).toEqual([]);
     await close();
   });
@@ -412,24 +412,21 @@ describe.skipIf(!executablePath)("In the browser", patience, () => {
     await close();
   });
 
-  it("a killed worker's job is done by another", async () => {
+  it("a worker, the sellers' program, a chat and a poisonous job break at once, and each promise holds", async () => {
     const { page, complaints, close } = await open();
-    await press(page, "worker");
-    await page.locator(`${fault("worker")} .mark`).waitFor();
+    const names = ["worker", "sellers", "flood", "poison"];
+    for (const name of names) await press(page, name);
+    for (const name of names) {
+      await page.locator(`${fault(name)} .mark`).waitFor();
+      expect([name, await page.locator(`${fault(name)} .mark.good`).count()]).toEqual([name, 1]);
+    }
     expect(await page.textContent(fault("worker"))).toMatch(
       /worker \d \(pid \d+\) was killed .* worker \d finished it .* after 1 crash/s,
     );
     await page.goto("/ops");
     expect(await page.textContent("#ops-events")).toContain("was killed");
-    expect(complaints).toEqual([]);
-    await close();
-  });
 
-  it("a poisonous job becomes a dead letter after five attempts, and is retried by hand", async () => {
-    const { page, close } = await open();
-    await press(page, "poison");
-    await page.locator(`${fault("poison")} .mark.good`).waitFor();
-    await page.goto("/ops");
+    // The dead letter is retried by hand, and the printer has been mended.
     expect(await page.textContent(".letters")).toContain("5 attempts");
     await page.click(".letters button >> text=Retry");
     expect(await page.textContent(".notice.good")).toContain("back in the queue");
@@ -437,6 +434,7 @@ describe.skipIf(!executablePath)("In the browser", patience, () => {
       await page.reload();
       expect(await page.locator(".letters li").count()).toBe(0);
     });
+    expect(complaints).toEqual([]);
     await close();
   });
 
@@ -448,14 +446,6 @@ describe.skipIf(!executablePath)("In the browser", patience, () => {
     await page.locator("#bar-money .mark.good").waitFor();
     await page.locator(`${fault("cut")} .mark.good`).waitFor();
     expect(await page.textContent(fault("cut"))).toContain("money and items are as before");
-    await close();
-  });
-
-  it.each(["sellers", "flood"])("chat keeps its promise: %s", async (name) => {
-    const { page, close } = await open();
-    await press(page, name);
-    await page.locator(`${fault(name)} .mark`).waitFor();
-    expect(await page.locator(`${fault(name)} .mark.good`).count()).toBe(1);
     await close();
   });
 

@@ -85,15 +85,16 @@ describe("In one database", () => {
       const found = new Set(
         [...keys.keys()].filter((key) => key.startsWith(`${prefix}:`)).map((key) => key.split(":")[1]),
       );
-      expect([...found].sort()).toEqual(segments);
+      expect(segments.filter((one) => !found.has(one))).toEqual([]);
     }
 
     // What has the same name in both shops has the same type in both, and its own content.
-    for (const [key, type] of keys) {
-      if (!key.startsWith("kit:")) continue;
-      const twin = keys.get(`other:${key.slice("kit:".length)}`);
-      if (twin !== undefined) expect([key, twin]).toEqual([key, type]);
-    }
+    const twins = [...keys].flatMap(([key, type]) => {
+      const twin = key.startsWith("kit:") ? keys.get(`other:${key.slice("kit:".length)}`) : undefined;
+      return twin === undefined ? [] : [{ key, type, twin }];
+    });
+    expect(twins.length).toBeGreaterThan(1_000);
+    expect(twins.filter(({ type, twin }) => type !== twin)).toEqual([]);
     for (const [at, shop] of shops.entries()) {
       const visitor = new Visitor(shop.origin);
       await visitor.signIn("u120");

@@ -46,6 +46,21 @@ describe("Scripts", () => {
   });
 });
 
+describe("A session's forms", () => {
+  it("are counted for ten seconds, and refused beyond a hundred", async () => {
+    const market = await open();
+    const sessions = new Sessions(bench.redis, market.keys);
+    const session = await sessions.open("b");
+    const admitted = await Promise.all(Array.from({ length: 110 }, () => sessions.admits(session)));
+    expect(admitted.filter(Boolean)).toHaveLength(100);
+    const [key = ""] = await bench.redis.keys(market.keys.forms("*"));
+    expect(await bench.redis.pttl(key)).toBeGreaterThan(0);
+    // The next window begins anew.
+    await bench.redis.del(key);
+    expect(await sessions.admits(session)).toBe(true);
+  });
+});
+
 describe.each(ways)("Buying (%s)", (way) => {
   it("sells: money and item move, the listing goes, the ledger and the receipt say so", async () => {
     const market = await open();

@@ -331,6 +331,27 @@ describe("Hostile input", () => {
     expect(first.toString()).toMatch(/^HTTP\/1\.1 413 /);
   });
 
+  it("that comes byte by byte is not waited for", async () => {
+    const { port } = new URL(shop.origin);
+    const socket = connectSocket(Number(port), "127.0.0.1");
+    socket.on("error", () => undefined);
+    socket.write("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ");
+    const timer = setInterval(() => socket.write("x"), 200);
+    socket.resume();
+    await once(socket, "close");
+    clearInterval(timer);
+    expect((await ask(shop.origin, "/health")).status).toBe(200);
+  });
+
+  it("of more forms than anybody fills in is refused for a while", async () => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u64");
+    const form = { csrf, pounds: "0", way: "lock", revision: "1", request: "r" };
+    const replies = await Promise.all(Array.from({ length: 130 }, () => visitor.post("/item/i1/list", form, json)));
+    expect(replies.some(({ status }) => status === 429)).toBe(true);
+    await admin().del(...(await admin().keys(keys.forms("*"))));
+  });
+
   it("of another kind than a form is refused", async () => {
     const visitor = new Visitor(shop.origin);
     const csrf = await visitor.signIn("u61");

@@ -6,7 +6,7 @@ const restartMs = 1_500;
 const stopMs = 1_200;
 const eventsKept = 40;
 
-export type MemberState = "starting" | "running" | "paused" | "gone";
+type MemberState = "starting" | "running" | "paused" | "gone";
 
 /** What the web process knows of one of the others. */
 export interface Member {

@@ -224,7 +224,7 @@ export const layout = (frame: Frame, { title, path, watch, query = "", body }: P
           </nav>
         </header>
         <main id="main" tabindex="-1">
-          <p class="notice bad offline" data-offline hidden role="alert"></p>
+          <p class="offline" data-offline hidden role="alert"></p>
           ${
             frame.maintenance === null
               ? ""

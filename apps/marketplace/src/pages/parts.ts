@@ -1,8 +1,8 @@
 // Small pieces that several pages use.
 import { html, type Html, safe } from "./html.js";
 
-/** What a stream sends is text. */
-export const text = (piece: Html): string => String(piece);
+/** What a stream sends is text. Pieces of our pages are never promises: nothing in them waits. */
+export const text = (piece: unknown): string => String(piece);
 
 /** A name with the letters marked that were typed. */
 export const marked = (name: string, ranges: readonly (readonly [number, number])[]): Html => {

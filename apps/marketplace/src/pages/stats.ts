@@ -1,13 +1,13 @@
 import { html, type Html } from "./html.js";
 import { count } from "./parts.js";
 
-export interface Point {
+interface Point {
   readonly at: number;
   readonly sales: number;
   readonly views: number;
 }
 
-export interface Band {
+interface Band {
   readonly at: number;
   readonly p50: number;
   readonly p95: number;

@@ -32,7 +32,7 @@ const fromPartners = async <T>({ options }: Web, path: string): Promise<T | null
 
 const queueInspector = (queueDescriptor.inspectors ?? []).find(({ thing }) => thing === "queue");
 
-export const lookAtQueue = async ({ shop }: Web): Promise<QueueLook> => {
+const lookAtQueue = async ({ shop }: Web): Promise<QueueLook> => {
   if (!queueInspector) throw new Error("the queue's package has no inspector");
   const { redis, place } = shop;
   // What `kit inspect queue orders --json` prints.

@@ -1,6 +1,7 @@
 import { defineScript, type Script } from "@kit/core";
 import auditSource from "./audit.lua";
 import buySource from "./buy.lua";
+import limitSource from "./limit.lua";
 import listSource from "./list.lua";
 import openSessionSource from "./open-session.lua";
 import tellSource from "./tell.lua";
@@ -177,6 +178,20 @@ export const tell: Script<typeof tellKeys, typeof tellArgs, boolean> = defineScr
   source: tellSource,
   keys: tellKeys,
   args: tellArgs,
+  idempotent: true,
+  reply: (raw): boolean => raw === 1,
+});
+
+const limitKeys = ["forms"] as const;
+const limitArgs = ["most", "windowMs"] as const;
+
+/** Whether a session may send one form more. */
+export const limit: Script<typeof limitKeys, typeof limitArgs, boolean> = defineScript({
+  name: "shop.limit",
+  source: limitSource,
+  keys: limitKeys,
+  args: limitArgs,
+  // Counted twice by a lost reply is a form less in this window, no more.
   idempotent: true,
   reply: (raw): boolean => raw === 1,
 });

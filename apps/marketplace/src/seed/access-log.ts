@@ -9,7 +9,7 @@ const linesOfBlock = 250;
 const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 
 /** `10/Oct/2026:13:55:36 +0000` */
-export const logTime = (at: number): string => {
+const logTime = (at: number): string => {
   const date = new Date(at);
   const two = (value: number): string => String(value).padStart(2, "0");
   const day = `${two(date.getUTCDate())}/${months[date.getUTCMonth()] ?? ""}/${date.getUTCFullYear()}`;
@@ -26,7 +26,7 @@ export interface LogLine {
   readonly agent: string;
 }
 
-const quoted = (text: string): string => text.replaceAll(/[\u0000-\u001f"\\\u007f]/g, "_");
+const quoted = (text: string): string => text.replaceAll(/[\p{Cc}"\\]/gu, "_");
 
 /** One line in the combined log format. */
 export const logLine = ({ address, at, method, path, status, bytes, agent }: LogLine): string =>

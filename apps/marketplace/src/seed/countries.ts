@@ -11,8 +11,6 @@ const codes =
 const weights = codes.map((_, index) => Math.round(100 / (1 + index / 4)));
 const sum = weights.reduce((total, weight) => total + weight, 0);
 
-export const countryCodes: readonly string[] = codes;
-
 export const countryBlocks = (): { network: string; place: { country: string } }[] => [
   ...codes.map((country, index) => ({ network: `240.${index}.0.0/16`, place: { country } })),
   ...codes.map((country, index) => ({ network: `2001:db8:${index.toString(16)}::/48`, place: { country } })),
