@@ -1,6 +1,7 @@
 import { delimiter, join } from "node:path";
 import { browserAdvice, canInstallBrowser, findBrowser, installBrowser } from "./browser.mjs";
 import { canInstallLab, installLab, missingLabTools } from "./lab.mjs";
+import { pack } from "./pack.mjs";
 import { findPnpm, installPackages, installPnpm, isInstalled, pnpmVersion } from "./pnpm.mjs";
 import { chosenServer, fetchRoutes, firstServer, lookRoutes, noServer } from "./redis.mjs";
 import { cacheDir, childEnv, readManifest, root, SetupError } from "./repo.mjs";
@@ -20,6 +21,7 @@ const tasks = {
   format: { redis: false, run: (env) => show("prettier", ["--write", "--log-level=warn", "."], { cwd: root, env }) },
   test: { redis: true, run: test },
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
+  pack: { redis: false, run: async (env, args) => (await build(env)) || (await pack(env, args)) },
   demo: { redis: true, run: demo },
   bench: { redis: true, run: bench },
   faults: { redis: true, run: faults },

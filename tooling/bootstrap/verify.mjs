@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { unbrandedErrors } from "./checks/errors.mjs";
@@ -6,7 +6,8 @@ import { brokenLinks } from "./checks/links.mjs";
 import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
-import { root, SetupError, workspaces } from "./repo.mjs";
+import { packPackage, publicPackages } from "./pack.mjs";
+import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
 import { seconds } from "./steps.mjs";
 
@@ -58,8 +59,6 @@ const checks = {
   },
 };
 
-const publicPackages = () => workspaces().filter(({ manifest }) => manifest.private !== true);
-
 /**
  * Runs every check, also after one has failed, with one line for each.
  * @param {NodeJS.ProcessEnv} env
@@ -97,16 +96,13 @@ async function checkPackages(env) {
 }
 
 /**
- * @param {ReturnType<typeof workspaces>[number]} one
+ * @param {import("./pack.mjs").Workspace} one
  * @param {string} parent
  * @param {NodeJS.ProcessEnv} env
  */
-async function checkPackage({ folder, manifest }, parent, env) {
-  const target = join(parent, manifest.name.replace("/", "-"));
-  const packed = await capture("pnpm", ["pack", "--pack-destination", target], { cwd: folder, env });
-  const tarball = packed.code === 0 ? readdirSync(target).find((name) => name.endsWith(".tgz")) : undefined;
-  if (tarball === undefined) return [`${manifest.name}: pnpm pack failed: ${packed.output.trim()}`];
-  const path = join(target, tarball);
+async function checkPackage(one, parent, env) {
+  const { folder, manifest } = one;
+  const path = await packPackage(one, join(parent, manifest.name.replace("/", "-")), env);
   const runs = await Promise.all([
     capture("publint", ["--strict", path], { cwd: folder, env }),
     capture("attw", [path, "--no-emoji"], { cwd: folder, env }),
@@ -114,5 +110,6 @@ async function checkPackage({ folder, manifest }, parent, env) {
   return [
     ...runs.filter(({ code }) => code !== 0).map(({ output }) => `${manifest.name}:\n${output.trim()}`),
     ...packedProblems(manifest.name, path, filesOfPackage(manifest)),
+    ...(manifest.keywords?.length ? [] : [`${manifest.name} has no keywords`]),
   ];
 }

@@ -1,19 +1,20 @@
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
+import { root } from "../repo.mjs";
 
 const skipped = new Set(["node_modules", "dist", ".git", ".cache", ".turbo", "test-results", "coverage"]);
 
 /**
  * What is wrong with the relative links and anchors of the Markdown files below a folder; nothing on the network is
  * asked.
- * @param {string} root
+ * @param {string} folder
  */
-export function brokenLinks(root) {
-  return markdownFiles(root).flatMap((file) => {
+export function brokenLinks(folder) {
+  return markdownFiles(folder).flatMap((file) => {
     const text = readFileSync(file, "utf8");
     return linksOf(text).flatMap(({ target, line }) => {
-      const problem = checkLink(file, text, target, root);
-      return problem === undefined ? [] : [`${relative(root, file)}:${line}: ${target}: ${problem}`];
+      const problem = checkLink(file, text, target, folder);
+      return problem === undefined ? [] : [`${relative(folder, file)}:${line}: ${target}: ${problem}`];
     });
   });
 }
@@ -31,14 +32,14 @@ function markdownFiles(folder) {
  * @param {string} file
  * @param {string} text
  * @param {string} target
- * @param {string} root
+ * @param {string} folder
  */
-function checkLink(file, text, target, root) {
-  if (/^[a-z][a-z0-9+.-]*:/i.test(target) || target.startsWith("//")) return undefined;
+function checkLink(file, text, target, folder) {
+  if (isExternal(target)) return undefined;
   const [path = "", anchor] = target.split("#");
   if (path.startsWith("/")) return "is absolute; links are relative to their file";
   const destination = path === "" ? file : resolve(dirname(file), decodeURIComponent(path));
-  if (relative(root, destination).startsWith("..")) return "leads out of the repository";
+  if (relative(folder, destination).startsWith("..")) return "leads out of the repository";
   if (!existsSync(destination)) return "no such file";
   if (anchor === undefined || anchor === "" || !destination.endsWith(".md") || statSync(destination).isDirectory()) {
     return undefined;
@@ -46,6 +47,9 @@ function checkLink(file, text, target, root) {
   const there = destination === file ? text : readFileSync(destination, "utf8");
   return anchorsOf(there).has(anchor) ? undefined : "no such heading";
 }
+
+/** @param {string} target */
+const isExternal = (target) => /^[a-z][a-z0-9+.-]*:/i.test(target) || target.startsWith("//");
 
 /**
  * The text with everything blanked in which Markdown has no links, line breaks kept.
@@ -61,22 +65,43 @@ const withoutCode = (text) =>
 const blank = (text) => text.replace(/[^\n]/g, " ");
 
 /**
+ * The links of a Markdown text, each with the place of its target.
  * @param {string} text
- * @returns {{ target: string, line: number }[]}
+ * @returns {{ target: string, line: number, start: number, end: number }[]}
  */
 export function linksOf(text) {
   const prose = withoutCode(text);
   const forms = [
-    /!?\[(?:[^[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+["'][^)]*["'])?\s*\)/g, // [text](target "title")
-    /^ {0,3}\[[^\]]+\]:\s+<?(\S+?)>?(?:\s|$)/gm, // [name]: target
-    /<(?:a|img)\b[^>]*?\b(?:href|src)="([^"]*)"/gi,
+    /!?\[(?:[^[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+["'][^)]*["'])?\s*\)/dg, // [text](target "title")
+    /^ {0,3}\[[^\]]+\]:\s+<?(\S+?)>?(?:\s|$)/dgm, // [name]: target
+    /<(?:a|img)\b[^>]*?\b(?:href|src)="([^"]*)"/dgi,
   ];
   return forms.flatMap((form) =>
-    [...prose.matchAll(form)].map((match) => ({
-      target: match[1] ?? "",
-      line: prose.slice(0, match.index).split("\n").length,
-    })),
+    [...prose.matchAll(form)].map((match) => {
+      const [start = 0, end = 0] = match.indices?.[1] ?? [];
+      return { target: match[1] ?? "", line: prose.slice(0, match.index).split("\n").length, start, end };
+    }),
   );
+}
+
+/**
+ * The text with its relative links led to a repository's pages, for where it is read without the files around it.
+ * @param {string} text
+ * @param {string} file Where the text lies in the repository.
+ * @param {string} repository `https://host/owner/name`
+ * @param {string} [from] The folder of the repository.
+ */
+export function absoluteLinks(text, file, repository, from = root) {
+  let result = text;
+  for (const { target, start, end } of linksOf(text).toSorted((a, b) => b.start - a.start)) {
+    if (isExternal(target) || target.startsWith("#")) continue;
+    const [path = "", anchor] = target.split("#");
+    const destination = resolve(dirname(file), path);
+    const kind = statSync(destination).isDirectory() ? "tree" : "blob";
+    const address = `${repository}/${kind}/main/${relative(from, destination).replaceAll("\\", "/")}`;
+    result = `${result.slice(0, start)}${address}${anchor === undefined ? "" : `#${anchor}`}${result.slice(end)}`;
+  }
+  return result;
 }
 
 /**

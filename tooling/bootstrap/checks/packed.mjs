@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
-import { gunzipSync } from "node:zlib";
+import { readFileSync, writeFileSync } from "node:fs";
+import { gunzipSync, gzipSync } from "node:zlib";
 
 const always = ["LICENSE", "README.md", "package.json"];
 
@@ -47,17 +47,46 @@ export function packedProblems(name, tarball, wanted) {
 }
 
 /** @param {Buffer} tar */
-function filesOf(tar) {
-  const files = [];
-  // A header of 512 bytes: the name, at 124 the size in octal, at 156 the type, at 345 what precedes the name.
+const filesOf = (tar) =>
+  entriesOf(tar).map(({ path, type }) =>
+    type === "0" || type === "" ? path.replace(/^package\//, "") : `${path} (type ${type})`,
+  );
+
+/**
+ * The entries of an archive: headers of 512 bytes, which have the name first, at 124 the size in octal, at 156 the type, at
+ * 345 what precedes the name; contents are filled up to 512 bytes.
+ * @param {Buffer} tar
+ */
+function entriesOf(tar) {
+  const entries = [];
   for (let at = 0; at + 512 <= tar.length && tar[at] !== 0;) {
+    const header = tar.subarray(at, at + 512);
     const field = (/** @type {number} */ start, /** @type {number} */ length) =>
-      tar.toString("utf8", at + start, at + start + length).replace(/\0.*$/s, "");
+      header.toString("utf8", start, start + length).replace(/\0.*$/s, "");
     const size = Number.parseInt(field(124, 12), 8);
     const path = [field(345, 155), field(0, 100)].filter((part) => part !== "").join("/");
-    if (field(156, 1) === "0" || field(156, 1) === "") files.push(path.replace(/^package\//, ""));
-    else files.push(`${path} (type ${field(156, 1)})`);
+    entries.push({ path, type: field(156, 1), header, content: tar.subarray(at + 512, at + 512 + size) });
     at += 512 + Math.ceil(size / 512) * 512;
   }
-  return files;
+  return entries;
+}
+
+/**
+ * Replaces the contents of files in a package's tarball.
+ * @param {string} tarball
+ * @param {Readonly<Record<string, (text: string) => string>>} changes By the file's path in the package.
+ */
+export function rewriteTarball(tarball, changes) {
+  const parts = entriesOf(gunzipSync(readFileSync(tarball))).flatMap(({ path, header, content }) => {
+    const change = changes[path.replace(/^package\//, "")];
+    const bytes = change ? Buffer.from(change(content.toString("utf8"))) : content;
+    const changed = Buffer.from(header);
+    changed.write(`${bytes.length.toString(8).padStart(11, "0")}\0`, 124, "latin1");
+    // The sum of the header's bytes, its own place counted as blanks.
+    changed.fill(" ", 148, 156);
+    const sum = changed.reduce((total, byte) => total + byte, 0);
+    changed.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");
+    return [changed, bytes, Buffer.alloc((512 - (bytes.length % 512)) % 512)];
+  });
+  writeFileSync(tarball, gzipSync(Buffer.concat([...parts, Buffer.alloc(1024)])));
 }

@@ -1,0 +1,80 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { absoluteLinks, linksOf } from "../checks/links.mjs";
+import { rewriteTarball } from "../checks/packed.mjs";
+import { pack, publicPackages, publishedManifest, repositoryAddress, withNeeds } from "../pack.mjs";
+import { root } from "../repo.mjs";
+import { writeFiles } from "./temp.js";
+
+const repository = "https://code.example/somebody/kit";
+
+describe("what is derived from one address", () => {
+  it("is nothing as long as there is none, and nothing is released then", async () => {
+    expect(repositoryAddress({ repository: "" })).toBeUndefined();
+    if (repositoryAddress() !== undefined) return;
+    await expect(pack({}, ["--release"])).rejects.toThrow("Not to be published yet: `repository`");
+  });
+
+  it.each(["kit", "git@code.example:somebody/kit.git", `${repository}.git`, `${repository}/`, 7])(
+    "is refused where the address is %j",
+    (address) => {
+      expect(() => repositoryAddress({ repository: address })).toThrow("expected repository to be like https://");
+    },
+  );
+
+  it("is repository, homepage and bugs of each package", () => {
+    expect(repositoryAddress({ repository })).toBe(repository);
+    expect(JSON.parse(publishedManifest('{"name":"@kit/lock"}', "packages/lock", repository))).toEqual({
+      name: "@kit/lock",
+      repository: { type: "git", url: `git+${repository}.git`, directory: "packages/lock" },
+      homepage: `${repository}/tree/main/packages/lock#readme`,
+      bugs: `${repository}/issues`,
+    });
+  });
+
+  it("is where the links of a README lead", () => {
+    const file = join(root, "packages/lock/README.md");
+    const text =
+      "[a](DESIGN.md), [b](../core/README.md#errors), [c](../queue), [d](#keys), [e](https://x.example), `[f](g)`";
+    expect(absoluteLinks(text, file, repository)).toBe(
+      `[a](${repository}/blob/main/packages/lock/DESIGN.md), [b](${repository}/blob/main/packages/core/README.md#errors), ` +
+        `[c](${repository}/tree/main/packages/queue), [d](#keys), [e](https://x.example), \`[f](g)\``,
+    );
+  });
+
+  it("leaves no README of a package with a link that only works in the repository", () => {
+    for (const { folder } of publicPackages()) {
+      const file = join(folder, "README.md");
+      const targets = linksOf(absoluteLinks(readFileSync(file, "utf8"), file, repository)).map(({ target }) => target);
+      expect(targets.filter((target) => !/^(?:https:|#)/.test(target))).toEqual([]);
+    }
+  });
+});
+
+it("rewrites a file in a tarball, and leaves the others", () => {
+  const folder = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeFiles(folder, { "package/README.md": "short", "package/dist/index.js": "x".repeat(700), "package/LICENSE": "" });
+  const tarball = join(folder, "one.tgz");
+  const tar = (...args: string[]): string => execFileSync("tar", args, { cwd: folder, encoding: "utf8" });
+  tar("--format=ustar", "-czf", tarball, "package/README.md", "package/dist/index.js", "package/LICENSE");
+  rewriteTarball(tarball, { "README.md": (text) => `${text} – ${"long ".repeat(200)}` });
+  expect(tar("-tzf", tarball).trim().split("\n")).toEqual([
+    "package/README.md",
+    "package/dist/index.js",
+    "package/LICENSE",
+  ]);
+  expect(tar("-xzOf", tarball, "package/README.md")).toBe(`short – ${"long ".repeat(200)}`);
+  expect(tar("-xzOf", tarball, "package/dist/index.js")).toBe("x".repeat(700));
+});
+
+it("packs what a package needs of ours before it, once", () => {
+  const names = (...wanted: string[]): string[] =>
+    withNeeds(publicPackages(), wanted).map(({ manifest }) => manifest.name);
+  expect(names("@kit/lock", "@kit/semaphore")).toEqual(["@kit/core", "@kit/lock", "@kit/semaphore"]);
+  expect(names().length).toBe(publicPackages().length);
+  expect(() => names("@kit/look")).toThrow("No package is named @kit/look. There are:\n  @kit/");
+});
