@@ -26,7 +26,7 @@ import {
  * - `fenced` the end of a job is refused whose lease was taken back, and which another has begun since
  * - `told` a handler's signal has aborted when another worker begins its job
  * - `due` no delayed job begins before its time
- * - `dead` a dead letter has failed as often as it may, or was begun and charged its last crash
+ * - `dead` a dead letter has failed as often as it may, or was charged its last crash
  * - `lease` the jobs of a killed worker begin again within their lease and a tenth of it
  * - `U1`, `U3`, `U4`, `U5` as of every package: settles in time, goes on, leaves nothing, is typed
  */
@@ -107,9 +107,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
         const story = byJob.get(`${name} ${key}`);
         const spec = run.specs.find((one) => one.name === name);
         const fails = failsOf(story, key);
-        const isCrashed =
-          crashes >= (spec?.work.maxCrashes ?? 0) && story?.runs.some((one) => one.crashes === crashes - 1);
-        const isRight = attempts === maxAttempts ? fails >= maxAttempts : isCrashed === true;
+        const isRight = attempts === maxAttempts ? fails >= maxAttempts : crashes >= (spec?.work.maxCrashes ?? 0);
         if (run.losses.length === 0) judge("dead", !isRight && `${name}: ${JSON.stringify(letter)} should not be dead`);
       }
     for (const death of run.deaths) checkDeath(run, death, byJob.get(`${death.name} ${death.key}`), judge);
