@@ -16,8 +16,12 @@ export interface NewJob {
   readonly words: string;
   /** The caller's id, or that of the call whose outcome was not known. */
   readonly id: string | undefined;
-  /** What it was called in a call whose outcome is not known. */
+  /** What it is called if its outcome is not known: by the first call that carried it. */
   op: string | undefined;
+  /** The outcome of a former call is not known: that this one failed does not say that it was not added. */
+  readonly isRepeat: boolean;
+  /** Its caller was told that it was not added. */
+  isGivenUp?: boolean;
 }
 
 /** The most that one call carries. */
@@ -91,12 +95,20 @@ export class Producer {
 
   async #send(jobs: readonly NewJob[], deadline: Deadline): Promise<readonly (string | Error)[]> {
     await this.#commands.open(Math.max(1, deadline.remainingMs));
+    // Meanwhile some were given up, and their callers told that they were not added.
+    const wanted = jobs.filter(({ isGivenUp }) => isGivenUp !== true);
+    const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
+    const byJob = new Map(wanted.map((job, index) => [job, results[index] ?? ""]));
+    return jobs.map((job) => byJob.get(job) ?? "");
+  }
+
+  async #add(jobs: readonly NewJob[], deadline: Deadline): Promise<readonly (string | Error)[]> {
     if (this.#mustRetire) this.#retire();
     const made = this.#ids.take(jobs.length);
     const ids = jobs.map(({ id }, index) => id ?? made[index] ?? "");
     const { producer } = this.#ids;
     const sequence = this.#ids.nextSequence(this.#now());
-    for (const [index, job] of jobs.entries()) job.op = `${producer}:${String(sequence)}:${ids[index] ?? ""}`;
+    for (const [index, job] of jobs.entries()) job.op ??= `${producer}:${String(sequence)}:${ids[index] ?? ""}`;
     const stamp = this.#currentStamp();
     const plan = jobs.map(({ words }, index) => `${ids[index] ?? ""}${words}`).join("\n");
     const blobs = jobs.map(({ head, payload }) => blobOf(stamp, head, payload));
@@ -105,9 +117,10 @@ export class Producer {
       const now = await this.#commands.add({ producer, sequence, isNew, plan, blobs }, deadline);
       this.#offsetMs = now - wallMs();
     } catch (error) {
-      if (!isUnknown(error)) throw error;
-      this.#mustRetire = true;
-      return jobs.map(({ op = "" }) => unknownOutcome(op, error));
+      this.#mustRetire ||= isUnknown(error);
+      return jobs.map(({ op = "", isRepeat }) =>
+        isUnknown(error) || isRepeat ? unknownOutcome(op, error) : (error as Error),
+      );
     }
     return ids;
   }
@@ -118,12 +131,13 @@ export class Producer {
   }
 
   #late(job: NewJob, wasSent: boolean): Error {
-    if (!wasSent || job.op === undefined) {
+    if (!job.isRepeat && (!wasSent || job.op === undefined)) {
+      job.isGivenUp = true;
       const address = addressOf(this.#commands.context.client);
       return new KitUnavailableError(`No answer from Redis at ${address} in time: the job was not added`, address);
     }
     this.#mustRetire = true;
-    return unknownOutcome(job.op);
+    return unknownOutcome(job.op ?? "");
   }
 
   /** What the server's clock shows, as far as we know: its time of adding, and the order of producers. */

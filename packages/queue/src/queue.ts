@@ -224,9 +224,9 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const head =
       terms === this.#usual && !isBytes ? this.#usualHead(name) : headOf(name, terms.policy, terms.priority, isBytes);
     const { id, words, op } = terms;
-    if (op === undefined) return { head, payload, words, id, op: undefined };
+    if (op === undefined) return { head, payload, words, id, op, isRepeat: false };
     const former = parseOp(op);
-    return { head, payload, words: words + former.word, id: former.id, op: undefined };
+    return { head, payload, words: words + former.word, id: former.id, op, isRepeat: true };
   }
 
   #usualHead(name: string): string {

@@ -415,7 +415,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #judge(job: TakenJob, error: unknown): void {
     job.state = "ending";
     // A handler that stopped because it was told to is not to blame.
-    if (job.stopReason instanceof KitClosedError) return void this.#intake.handBack([job]);
+    const { stopReason } = job;
+    if (stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError)
+      return void this.#intake.handBack([job]);
     const attempt = job.failures + (job.isMisfit ? 0 : 1);
     const isFinal = attempt >= job.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");
     if (isFinal) return this.#end(job, "dead", error, attempt);

@@ -212,6 +212,9 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         work(queue, runs.handler);
         await runs.until(2);
         await fixture().untilEmpty();
+        // Whatever became of the repeat before, and of its job.
+        expect(await queue.add("job", 2, { op: lost })).toBe("AAAAAAAAA.0000");
+        expect(await fixture().counts()).toMatchObject({ jobs: 0 });
         expect(runs.data).toEqual([1, 2]);
       });
     });

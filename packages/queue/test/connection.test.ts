@@ -1,6 +1,6 @@
 import { connect } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { closedPort, rejection, sentTwice } from "@tooling/vitest/helpers";
+import { aborted, closedPort, rejection, sentTwice } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Queue } from "../src/index.js";
@@ -97,6 +97,8 @@ describe("a queue whose connections break", () => {
     proxy.down.hole = true;
     const unknown = (await rejection(queue.add("job", 1))) as { code: string; op: string };
     expect(unknown.code).toBe("KIT_UNKNOWN_OUTCOME");
+    // Repeating it in vain leaves that as it is: it is still not known, by the same name.
+    expect(await rejection(queue.add("job", 1, { op: unknown.op }))).toMatchObject(unknown);
     proxy.down.hole = false;
     work(make(), runs.handler);
     await runs.until(2);
@@ -164,6 +166,30 @@ describe("a queue whose connections break", () => {
     await runs.until(2, 25_000);
     await worker.close();
     expect(runs.data).toContain(2);
+  });
+
+  it("counts no attempt that its handler broke off because the server had gone silent", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    const worker = work(
+      queue,
+      async (job) => {
+        runs.handler(job);
+        if (runs.jobs.length > 1) return;
+        proxy.down.hole = true;
+        await aborted(job.signal);
+        proxy.heal();
+        proxy.resetAll();
+        throw new Error("broken off");
+      },
+      { leaseMs: 500 },
+    );
+    worker.on("error", () => undefined);
+    await make().add("job", 1, { maxAttempts: 1 });
+    await runs.until(2);
+    await fixture.untilEmpty();
+    expect(runs.jobs.map(({ attempt }) => attempt)).toEqual([1, 1]);
+    expect((await fixture.counts()).dead).toBe(0);
   });
 
   it("fails an add at its deadline when there is no server, and adds when there is one again", async () => {

@@ -83,9 +83,12 @@ for i, id in ipairs(ids) do
   local isStored = string.find(rest, '\tu', 1, true) and redis.call('HEXISTS', jobs, id) == 1
   local former, number = string.match(rest, '\to(%w+):(%d+)')
   if former then
-    -- Its number says that it arrived; half a step further says that it must not any more.
-    isStored = isStored or tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number)
-    if not isStored then redis.call('ZADD', producers, 'GT', number .. '.5', former) end
+    -- Its number says that it arrived; half a step further says that it must not any more. Repeats of it are kept by job.
+    local repeated = former .. ':' .. number .. ':' .. id
+    isStored = isStored
+      or tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number)
+      or redis.call('ZSCORE', producers, repeated)
+    if not isStored then redis.call('ZADD', producers, 'GT', number .. '.5', former, number, repeated) end
   end
   if not isStored then
     redis.call('HSET', jobs, id, blobs[i])

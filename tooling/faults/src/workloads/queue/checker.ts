@@ -21,12 +21,12 @@ import {
  * The laws that a run is held against.
  *
  * - `kept` a job whose adding was acknowledged is run to its end, or is a dead letter in the end; nothing is left over
- * - `repeats` a job is run again only after a failed attempt, a charged crash, or when its worker closed
+ * - `repeats` a job is run again only after a failed attempt, a charged crash, a lease that its worker lost, or when that closed
  * - `ended` a job never begins again once its worker was told that the server has its end
  * - `fenced` the end of a job is refused whose lease was taken back, and which another has begun since
  * - `told` a handler's signal has aborted when another worker begins its job
  * - `due` no delayed job begins before its time
- * - `dead` a dead letter has failed as often as it may, or was begun and charged its last crash
+ * - `dead` a dead letter has failed as often as it may, or was charged its last crash
  * - `lease` the jobs of a killed worker begin again within their lease and a tenth of it
  * - `U1`, `U3`, `U4`, `U5` as of every package: settles in time, goes on, leaves nothing, is typed
  */
@@ -106,10 +106,10 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
         const { key, attempts, crashes } = letter;
         const story = byJob.get(`${name} ${key}`);
         const spec = run.specs.find((one) => one.name === name);
+        // Of whose adding a worker was killed before it wrote that down.
+        if (!story || story.adds.length === 0) continue;
         const fails = failsOf(story, key);
-        const isCrashed =
-          crashes >= (spec?.work.maxCrashes ?? 0) && story?.runs.some((one) => one.crashes === crashes - 1);
-        const isRight = attempts === maxAttempts ? fails >= maxAttempts : isCrashed === true;
+        const isRight = attempts === maxAttempts ? fails >= maxAttempts : crashes >= (spec?.work.maxCrashes ?? 0);
         if (run.losses.length === 0) judge("dead", !isRight && `${name}: ${JSON.stringify(letter)} should not be dead`);
       }
     for (const death of run.deaths) checkDeath(run, death, byJob.get(`${death.name} ${death.key}`), judge);
@@ -148,7 +148,8 @@ const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): v
     const isHandedBack = former.worker.records.some(
       (record) => record.kind === "call" && record.what === "close" && record.startedAt < next.at,
     );
-    const isExplained = next.attempt > former.attempt || next.crashes > former.crashes || isHandedBack;
+    const isLost = saw(former, "lost") !== undefined;
+    const isExplained = next.attempt > former.attempt || next.crashes > former.crashes || isLost || isHandedBack;
     judge("repeats", !isExplained && `${job} ran again as attempt ${String(next.attempt)}, without a reason`);
     if (next.crashes === former.crashes) continue;
     judge("fenced", done !== undefined && done.at > next.at && `${job}: an end counted of which the lease was lost`);
