@@ -143,10 +143,11 @@ export class Reader<Body> {
     const gone = new Set<string>();
     const left: string[] = [];
     for (;;) {
+      const { keys } = await this.#store.open(signal);
       const shards = await this.look(limit, false, signal);
       const wanted = shards.map((shard) => shard.changes.filter((change) => this.#isNews(change, gone)));
       const pages = await this.#read(wanted, { limit, maxBytes, signal }, gone);
-      const isCut = await this.#moveOn(shards, wanted, pages, gone);
+      const isCut = this.#moveOn(keys, shards, wanted, pages, gone);
       for (const [index, shard] of shards.entries()) if (!isCut[index]) left.push(...shard.left);
       const chats = Array.from(pages.values(), ({ news }) => news).filter(
         ({ messages, gap, reset }) => messages.length > 0 || gap || reset,
@@ -173,8 +174,7 @@ export class Reader<Body> {
     const { keys, groups } = await this.#store.open(signal);
     const calls = groups.map((group) => group.flatMap((shard) => wanted[shard] ?? [])).filter(({ length }) => length);
     const share = (total: number): number => Math.max(1, Math.floor(total / Math.max(1, calls.length)));
-    const pages = new Map<string, ChatPage<Body>>();
-    await Promise.all(
+    const found = await Promise.all(
       calls.map(async (all) => {
         const some = all.slice(0, share(limit));
         const operands = some.flatMap((change) => [
@@ -188,13 +188,14 @@ export class Reader<Body> {
           { limit: share(limit), maxBytes: share(maxBytes), operands },
           this.#store.call(signal),
         );
-        for (const [index, change] of some.entries()) {
-          const reply = replies[index];
-          if (reply) pages.set(change.chat, this.#pageOf(change, reply));
-          else gone.add(change.chat);
-        }
+        return some.map((change, index) => [change, replies[index]] as const);
       }),
     );
+    // Only now: where one of the calls fails the page is asked for again, and nothing of it was given.
+    const pages = new Map<string, ChatPage<Body>>();
+    for (const [change, reply] of found.flat())
+      if (reply) pages.set(change.chat, this.#pageOf(change, reply));
+      else gone.add(change.chat);
     return pages;
   }
 
@@ -211,13 +212,13 @@ export class Reader<Body> {
   }
 
   /** Moves on in the shards of which the page gave all; says of which it gave only a part. */
-  async #moveOn(
+  #moveOn(
+    keys: Keys,
     shards: readonly ShardChanges[],
     wanted: readonly (readonly Change[])[],
     pages: ReadonlyMap<string, ChatPage<Body>>,
     gone: ReadonlySet<string>,
-  ): Promise<boolean[]> {
-    const { keys } = await this.#store.open();
+  ): boolean[] {
     const { parts, delivered } = this.standing;
     return shards.map(({ part, isMore, left }, shard) => {
       const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);

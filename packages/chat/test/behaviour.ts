@@ -893,6 +893,53 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await eventually(async () => expect(await positionOf(chat, "bob")).toBe(30));
       });
 
+      it.runIf(mode === "cluster")(
+        "passes over nothing when one of several nodes stops in the middle of a page",
+        async () => {
+          const client = await fixture().connect();
+          const chat = fixture().on(client, { deadlineMs: 300 });
+          const names = upTo(12).map((number) => `chat ${number}`);
+          for (const name of names) await chat.create(name, { members: ["ann", "bob"] });
+          const stopped = names.at(-1)!;
+          const node = await fixture().nodeOf(stopped);
+          redis.defer(() => node.resume());
+          chat.once("error", () => node.resume());
+          const controller = new AbortController();
+          const given: string[] = [];
+          let begin: () => void = () => undefined;
+          const begun = new Promise<void>((resolve) => (begin = resolve));
+          const listening = watched(
+            chat.listen("bob", { signal: controller.signal }).each(async ({ chat: name }) => {
+              given.push(name);
+              await begun;
+            }),
+          );
+          // All others come in one page, since the first keeps the listener busy.
+          const other = make();
+          await other.send(names[0]!, { from: "ann", body: "x" });
+          await eventually(() => expect(given).toHaveLength(1));
+          await Promise.all(names.map((name) => other.send(name, { from: "ann", body: "x" })));
+          // The node stops right before it is to read. Acknowledging has positions, too.
+          const call = Reflect.get(client, "evalshaBuffer") as (...command: unknown[]) => Promise<unknown>;
+          const { messages, positions } = fixture().keysOf(stopped);
+          let isTime = true;
+          Object.assign(client, {
+            evalshaBuffer: (...command: unknown[]) => {
+              if (isTime && command.includes(messages) && !command.includes(positions)) {
+                isTime = false;
+                node.pause();
+              }
+              return call.apply(client, command);
+            },
+          });
+          begin();
+          await eventually(() => expect(given.toSorted()).toEqual([names[0], ...names].toSorted()));
+          expect(isTime).toBe(false);
+          controller.abort();
+          await listening.promise.catch(() => undefined);
+        },
+      );
+
       it("fetches no more than may be in flight", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });

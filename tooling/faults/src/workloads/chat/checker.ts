@@ -188,7 +188,7 @@ const checkEnd = (run: RunHistory, name: string, { look, messages, unread, fetch
     for (const [index, last] of records.entries()) {
       if (last.kind !== "call" || last.what !== "fetch" || last.isLast !== true) continue;
       const given = records
-        .slice(0, index)
+        .slice(0, index + 1)
         .flatMap((one) =>
           one.kind === "call" && one.what === "fetch" && one.chain === last.chain ? (one.given ?? []) : [],
         );
@@ -384,7 +384,8 @@ const checkLeases = (run: RunHistory, judge: Judge): void => {
       const before = sorted[index - 1];
       const since = before?.call.startedAt ?? 0;
       if (next.deliveries === 1 && !before) continue;
-      if (lostDataBetween(run, since, call.settledAt)) continue;
+      // After a loss the numbers of deliveries begin anew.
+      if (lostDataBetween(run, Math.min(since, call.startedAt), Math.max(since, call.settledAt))) continue;
       if (before?.deliveries === next.deliveries)
         judge("mailbox", run.isWhole && `${told} was handed out twice for the ${String(next.deliveries)}. time`);
       else if (before?.deliveries === next.deliveries - 1) judge("leases", takenTooEarly(before, next, own));

@@ -37,7 +37,7 @@ export interface FetchCall extends Call, ReadFacts {
   readonly what: "fetch";
   /** Without a token. */
   readonly isFirst: boolean;
-  /** The reader is to leave, and there was nothing more. */
+  /** The reader is to leave, and this was all. */
   readonly isLast?: boolean;
 }
 

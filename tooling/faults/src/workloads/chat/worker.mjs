@@ -109,12 +109,12 @@ const fetchAll = async (number, random) => {
     const isEnd = isLeaving();
     const about = { member: reader, chain: `${id}.${number}.${page}`, isFirst: token === undefined };
     const options = { token, limit: 1 + Math.floor(random() * 60) };
-    const facts = ({ chats, more }) => ({ given: chats.map(given), isLast: isEnd && !more && chats.length === 0 });
+    const facts = ({ chats, more }) => ({ given: chats.map(given), isLast: isEnd && !more });
     const news = await ask("fetch", "", 6, () => chat.fetch(reader, options), facts, about);
     if (news) {
       ({ token } = news);
       for (const one of news.chats) if (random() < 0.7) await ack(random, reader, one);
-      if (isEnd && !news.more && news.chats.length === 0) return;
+      if (isEnd && !news.more) return;
       if (!news.more && !isEnd)
         await attempt("wait", "", 200 + dueMs(1), () => chat.wait(reader, { token, waitMs: 200 }));
     }
