@@ -36,6 +36,8 @@ it("neither texts nor payloads nor queries are shown by any error, event or trac
   };
   const text = `${canary} Ann`;
   const entry = { id: "1", text, payload: { note: canary } };
+  // Numbers and words of options are shown, objects are not.
+  const secret = { toString: () => canary, toJSON: () => canary };
   const circle: Record<string, unknown> = { note: canary };
   circle["self"] = circle;
 
@@ -54,8 +56,8 @@ it("neither texts nor payloads nor queries are shown by any error, event or trac
     await raises("KIT_AUTOCOMPLETE_ENTRY", book.record(id, card));
   }
   for (const call of [
-    () => index.suggest(text, { limit: canary as never }),
-    () => index.put({ ...entry, weight: canary as never }),
+    () => index.suggest(text, { limit: secret as never }),
+    () => index.put({ ...entry, weight: secret as never }),
     () => index.put(entry, { op: `${canary} ` }),
   ])
     told.push((await rejection((async () => await call())())) as Error);
