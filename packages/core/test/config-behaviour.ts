@@ -2,26 +2,26 @@ import type { RedisMode, TestRedis } from "@kit/testing";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ConfigConflictError, type ConfigVersion, createConfig } from "../src/config/index.js";
-import { benchOf, first, recorded, second } from "./config-harness.js";
+import { fixtureOf, first, recorded, second } from "./config-harness.js";
 import { callsOf, rejection, until } from "./harness.js";
 
 /** What holds on a single server and on a Cluster. */
 export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
-  const bench = benchOf(redis);
+  const fixture = fixtureOf(redis);
 
   describe("config: an entry that is not there", () => {
     it("scenario 1: rejects ready(), waits, or takes the default, by policy", async () => {
-      const strict = bench.make();
+      const strict = fixture.make();
       expect(() => strict.current).toThrow(/"search" is not set/);
       expect(await rejection(strict.ready())).toMatchObject({ code: "KIT_CONFIG_MISSING", entry: "search" });
       expect(await rejection(strict.get())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
       expect([strict.state, strict.version]).toEqual(["loading", undefined]);
 
-      const fallback = await bench.ready({ default: first });
+      const fallback = await fixture.ready({ default: first });
       expect([fallback.current, fallback.state, fallback.version]).toEqual([first, "fresh", undefined]);
       expect(await fallback.get()).toEqual(first);
 
-      const patient = bench.make({ onMissing: "wait" });
+      const patient = fixture.make({ onMissing: "wait" });
       expect(await rejection(patient.ready({ waitMs: 50 }))).toMatchObject({ code: "KIT_CONFIG_MISSING" });
       const waiting = patient.ready();
       await strict.set(second);
@@ -30,17 +30,20 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("scenario 1: keeps the last good value of an entry that is deleted, says so, and grows stale", async () => {
-      const config = await bench.ready({ default: second, pollMs: 100 });
+      const config = await fixture.ready({ default: second, pollMs: 100 });
       const version = await config.set(first);
       const told = recorded(config);
-      await redis.client.del(bench.keyOf("entry"));
+      await redis.client.del(fixture.keyOf("entry"));
       await until(() => config.state === "degraded");
       expect(config.current).toEqual(first);
       const staleMs = config.staleMs;
       await until(() => config.staleMs > staleMs + 200);
       expect(told.errors.map(({ code }) => code)).toEqual(["KIT_CONFIG_MISSING"]);
       expect(await rejection(config.get())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
-      expect([await rejection(bench.make().ready()), told.changes]).toMatchObject([{ code: "KIT_CONFIG_MISSING" }, []]);
+      expect([await rejection(fixture.make().ready()), told.changes]).toMatchObject([
+        { code: "KIT_CONFIG_MISSING" },
+        [],
+      ]);
 
       // What was missing may begin anew; that it was lost is known.
       expect((await config.set(second)).epoch).not.toBe(version.epoch);
@@ -52,7 +55,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
 
   describe("config: writing", () => {
     it("scenario 5: of two writers with the same expected version one wins, the other sees what is there", async () => {
-      const [a, b] = [await bench.ready({ default: first }), await bench.ready({ default: first })];
+      const [a, b] = [await fixture.ready({ default: first }), await fixture.ready({ default: first })];
       const attempts = await Promise.allSettled([a.set(first, { expected: null }), b.set(second, { expected: null })]);
       const won = attempts.find((attempt) => attempt.status === "fulfilled")!.value;
       const lost = attempts.find((attempt) => attempt.status === "rejected")!.reason as ConfigConflictError;
@@ -64,7 +67,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("follows its own writes at once, and those of others by push", async () => {
-      const [a, b] = [await bench.ready({ default: first }), await bench.ready({ default: first })];
+      const [a, b] = [await fixture.ready({ default: first }), await fixture.ready({ default: first })];
       const version = await a.set(second);
       expect([a.current, a.version]).toEqual([second, version]);
       await until(() => b.current.host === "beta");
@@ -73,7 +76,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("does once what is sent twice with one operation id, also when others wrote since", async () => {
-      const config = await bench.ready({ default: first });
+      const config = await fixture.ready({ default: first });
       const written = await config.set(first, { op: "one" });
       expect(await config.set(first, { op: "one" })).toEqual(written);
       await config.set(second);
@@ -83,7 +86,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("keeps the last writes with their authors, and writes an earlier one again", async () => {
-      const config = await bench.ready({ default: first, maxHistory: 3 });
+      const config = await fixture.ready({ default: first, maxHistory: 3 });
       for (let port = 1; port <= 5; port++) await config.set({ host: "h", port }, { author: `ada ${String(port)}` });
       const history = await config.history();
       expect(history.map(({ revision, author, value }) => [revision, author, value])).toEqual([
@@ -104,7 +107,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("ends where a model of compare-and-set ends, whatever several writers do", async () => {
-      const writers = await Promise.all([1, 2, 3].map(() => bench.ready({ default: first })));
+      const writers = await Promise.all([1, 2, 3].map(() => fixture.ready({ default: first })));
       let run = 0;
       await fc.assert(
         fc.asyncProperty(
@@ -154,43 +157,43 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
 
   describe("config: messages", () => {
     it("scenario 6: finds a change whose message was lost when it looks by itself", async () => {
-      const config = await bench.ready({ default: first, pollMs: 100 });
+      const config = await fixture.ready({ default: first, pollMs: 100 });
       await config.set(first);
-      await bench.writeUnseen(JSON.stringify(second));
+      await fixture.writeUnseen(JSON.stringify(second));
       await until(() => config.current.host === "beta");
       expect(config.state).toBe("fresh");
     });
 
     it("scenario 6: is not misled by messages that are doubled, old, foreign or nonsense", async () => {
-      const config = await bench.ready({ default: first });
+      const config = await fixture.ready({ default: first });
       const version = await config.set(second);
       const told = recorded(config);
       for (const message of ["", "x", "1:1:1", `${version.epoch}:1:1`, "9999999999999999:9:9"]) {
-        await bench.announce(message);
-        await bench.announce(message);
+        await fixture.announce(message);
+        await fixture.announce(message);
       }
       expect(await config.get()).toEqual(second);
-      await bench.announce();
-      const marker = await bench.ready();
+      await fixture.announce();
+      const marker = await fixture.ready();
       await marker.set(first);
       await until(() => config.current.host === "alpha");
       expect([told.changes, told.errors]).toEqual([[[first, second]], []]);
     });
 
     it("scenario 6: finds what was written while its subscriber was cut", async () => {
-      const config = await bench.ready({ default: first });
+      const config = await fixture.ready({ default: first });
       await config.set(first);
       const told = recorded(config);
       for (const node of redis.server.nodes) await node.call("CLIENT", "KILL", "TYPE", "pubsub");
-      await bench.writeUnseen(JSON.stringify(second));
+      await fixture.writeUnseen(JSON.stringify(second));
       await until(() => config.current.host === "beta" && config.state === "fresh");
       expect(told.states).toEqual(["stale", "fresh"]);
     });
 
     it("scenario 6: sees a change that falls between its subscription and its first read", async () => {
-      const writer = await bench.ready({ default: first });
+      const writer = await fixture.ready({ default: first });
       for (let port = 1; port <= 20; port++) {
-        const reader = bench.make({}, redis.connect());
+        const reader = fixture.make({}, redis.connect());
         await Promise.all([writer.set({ host: "h", port }), reader.ready({ waitMs: 5_000 })]);
         await until(() => reader.current.port === port);
         await reader.close();
@@ -199,11 +202,11 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("scenario 3: tells no change when only the order of keys and the spaces differ", async () => {
-      const config = await bench.ready({ default: first, pollMs: 100 });
+      const config = await fixture.ready({ default: first, pollMs: 100 });
       await config.set(first);
       const told = recorded(config);
       const before = config.current;
-      await bench.writeUnseen('{ "port": 1,\n "host": "alpha" }');
+      await fixture.writeUnseen('{ "port": 1,\n "host": "alpha" }');
       await until(() => config.version?.revision === 2);
       expect([told.changes, config.current === before]).toEqual([[], true]);
     });
@@ -211,9 +214,9 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
 
   describe("config: data that went back", () => {
     it("takes a revision that went backwards after it looked twice, and tells that writes were lost", async () => {
-      const config = await bench.ready({ default: first });
+      const config = await fixture.ready({ default: first });
       await config.set(first);
-      const dump = await redis.client.dumpBuffer(bench.keyOf("entry"));
+      const dump = await redis.client.dumpBuffer(fixture.keyOf("entry"));
       const lost = await config.set(second);
       // Its own message has been heard, and looked after, once a look of ours is the only one.
       await until(async () => {
@@ -222,9 +225,9 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
         return (await callsOf(redis, "hmget")) === before + 1;
       });
       const told = recorded(config);
-      await redis.client.restore(bench.keyOf("entry"), 0, dump, "REPLACE");
+      await redis.client.restore(fixture.keyOf("entry"), 0, dump, "REPLACE");
       const reads = await callsOf(redis, "hmget");
-      await bench.announce();
+      await fixture.announce();
       await until(() => config.current.host === "alpha");
       expect((await callsOf(redis, "hmget")) - reads).toBeGreaterThanOrEqual(2);
       expect(told.errors).toMatchObject([{ code: "KIT_CONFIG_LOST", known: lost, found: { revision: 1 } }]);
@@ -232,11 +235,11 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("tells a revision that was given out again from the one it knows, also as an expected version", async () => {
-      const config = await bench.ready({ default: first });
+      const config = await fixture.ready({ default: first });
       await config.set(first);
       const lost = await config.set(second);
       const told = recorded(config);
-      await bench.writeUnseen(JSON.stringify({ host: "gamma", port: 3 }), 0);
+      await fixture.writeUnseen(JSON.stringify({ host: "gamma", port: 3 }), 0);
       expect(await rejection(config.set(second, { expected: lost }))).toMatchObject({
         code: "KIT_CONFIG_CONFLICT",
         version: { revision: lost.revision },
@@ -246,10 +249,10 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
 
     it("takes an entry that began anew, and tells it", async () => {
-      const config = await bench.ready({ default: first });
+      const config = await fixture.ready({ default: first });
       await config.set(first);
-      const writer = await bench.ready();
-      await redis.client.del(bench.keyOf("entry"));
+      const writer = await fixture.ready();
+      await redis.client.del(fixture.keyOf("entry"));
       const told = recorded(config);
       const version = await writer.set(second, { expected: null });
       await until(() => config.current.host === "beta");
@@ -260,18 +263,18 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
   });
 
   it("refuses an entry of a newer layout, in every operation", async () => {
-    const config = await bench.ready({ default: first });
+    const config = await fixture.ready({ default: first });
     const version = await config.set(first);
-    const before = await redis.client.hgetall(bench.keyOf("entry"));
-    await redis.client.hset(bench.keyOf("entry"), "layout", "2");
-    await bench.announce();
+    const before = await redis.client.hgetall(fixture.keyOf("entry"));
+    await redis.client.hset(fixture.keyOf("entry"), "layout", "2");
+    await fixture.announce();
     await until(() => config.state === "degraded");
     const operations = [config.get(), config.set(second), config.set(second, { expected: version }), config.history()];
     const codes = (await Promise.all([...operations, config.rollback(1)].map(rejection))).map(({ code }) => code);
     expect(codes).toEqual(Array(5).fill("KIT_LAYOUT"));
-    expect(await rejection(bench.make({ onMissing: "wait" }).ready())).toMatchObject({ code: "KIT_LAYOUT" });
+    expect(await rejection(fixture.make({ onMissing: "wait" }).ready())).toMatchObject({ code: "KIT_LAYOUT" });
     expect(config.current).toEqual(first);
-    expect(await redis.client.hgetall(bench.keyOf("entry"))).toEqual({ ...before, layout: "2" });
+    expect(await redis.client.hgetall(fixture.keyOf("entry"))).toEqual({ ...before, layout: "2" });
   });
 };
 

@@ -11,11 +11,11 @@ import {
   withComponent,
 } from "../src/config/index.js";
 import type { KitError } from "../src/index.js";
-import { benchOf, first, recorded, second } from "./config-harness.js";
+import { fixtureOf, first, recorded, second } from "./config-harness.js";
 import { callsOf, own, proxied, rejection, until } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: [/:config:\{/] });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 describe("config: entries and histories that were spoilt", () => {
   it.each([
@@ -27,23 +27,23 @@ describe("config: entries and histories that were spoilt", () => {
   ])(
     "an entry whose %s is %s is refused by readers and writers, and the last good value stays",
     async (field, text) => {
-      const config = await bench.ready({ default: first });
+      const config = await fixture.ready({ default: first });
       await config.set(second);
-      await redis.client.hset(bench.keyOf("entry"), { [field]: text, value: JSON.stringify(first) });
-      const spoilt = await redis.client.hgetall(bench.keyOf("entry"));
-      await bench.announce();
+      await redis.client.hset(fixture.keyOf("entry"), { [field]: text, value: JSON.stringify(first) });
+      const spoilt = await redis.client.hgetall(fixture.keyOf("entry"));
+      await fixture.announce();
       await until(() => config.state === "degraded");
       expect(config.current).toEqual(second);
       expect(await rejection(config.get())).toMatchObject({ code: "KIT_LAYOUT" });
       expect(await rejection(config.set(first))).toMatchObject({ code: "KIT_LAYOUT" });
-      expect(await redis.client.hgetall(bench.keyOf("entry"))).toEqual(spoilt);
+      expect(await redis.client.hgetall(fixture.keyOf("entry"))).toEqual(spoilt);
     },
   );
 
   it("a history shows the other writes when a line is no JSON, or no line of ours", async () => {
-    const config = await bench.ready({ default: first });
+    const config = await fixture.ready({ default: first });
     await config.set(first);
-    await redis.client.lpush(bench.keyOf("history"), "1\t7\t1\top\tada\t{", "nonsense", "a\tb\tc\td\te\t1");
+    await redis.client.lpush(fixture.keyOf("history"), "1\t7\t1\top\tada\t{", "nonsense", "a\tb\tc\td\te\t1");
     await config.set(second);
     expect((await config.history()).map(({ revision, value }) => [revision, value])).toEqual([
       [2, second],
@@ -53,14 +53,14 @@ describe("config: entries and histories that were spoilt", () => {
   });
 
   it("a write is found by its operation id among the last maxHistory writes, and gives the first one's answer", async () => {
-    const config = await bench.ready({ default: first, maxHistory: 2 });
+    const config = await fixture.ready({ default: first, maxHistory: 2 });
     const written = await config.set(first, { op: "one" });
     await config.set(second);
     expect(await config.set(second, { op: "one" })).toEqual(written);
     // A longer list than is asked for: what another setting left there is not read.
-    const kept = await redis.client.lrange(bench.keyOf("history"), 0, -1);
+    const kept = await redis.client.lrange(fixture.keyOf("history"), 0, -1);
     await config.set(second);
-    await redis.client.rpush(bench.keyOf("history"), kept.at(-1)!);
+    await redis.client.rpush(fixture.keyOf("history"), kept.at(-1)!);
     expect((await config.set(first, { op: "one" })).revision).toBe(4);
   });
 
@@ -101,9 +101,9 @@ describe("config: a schema that does not settle", () => {
     await config.set(1);
     expect(await rejection(config.set(5, { deadlineMs: 100 }))).toMatchObject(late);
     expect((await config.get()).valueOf()).toBe(1);
-    const stored = JSON.stringify(await redis.client.hget(bench.keyOf("entry"), "value"));
+    const stored = JSON.stringify(await redis.client.hget(fixture.keyOf("entry"), "value"));
     expect(stored).toBe('"1"');
-    await bench.writeUnseen("6");
+    await fixture.writeUnseen("6");
     expect(await rejection(config.get({ deadlineMs: 100 }))).toMatchObject(late);
     const enough = new Error("enough");
     for (const ask of [
@@ -136,13 +136,13 @@ describe("config: a schema that does not settle", () => {
     await config.set(1, { deadlineMs: 2_000 });
     await until(() => config.state === "fresh");
     const told = recorded(config);
-    await bench.writeUnseen("5");
+    await fixture.writeUnseen("5");
     await until(() => config.state === "degraded" && asked.filter((value) => value === 5).length > 2);
     expect([config.current, told.errors.length]).toEqual([1, 1]);
     expect(told.errors).toMatchObject([late]);
-    await bench.writeUnseen("2");
+    await fixture.writeUnseen("2");
     await until(() => config.current === 2 && config.state === "fresh");
-    await bench.writeUnseen("6");
+    await fixture.writeUnseen("6");
     await until(() => config.state === "degraded");
     allow();
     await until(() => config.current === 6 && config.state === "fresh");

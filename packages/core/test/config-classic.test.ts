@@ -12,12 +12,12 @@ import {
 } from "@tooling/classic";
 import { Redis } from "ioredis";
 import { type Component, createComponent, createFlags, withComponent } from "../src/config/index.js";
-import { benchOf, first, second } from "./config-harness.js";
+import { fixtureOf, first, second } from "./config-harness.js";
 import { callsOf, own, proxied, rejection, until } from "./harness.js";
 
 /** Each test shows a known fault of the classic code on its port, by value, and then that the kit has it not. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const prefix = (): string => `${redis.prefix}:classic:`;
 
 afterEach(() => {
@@ -45,7 +45,7 @@ describe("row 1: live configuration", () => {
     await setClassic({ ...second });
     expect(await configs.get("search", "web")).toEqual(first);
 
-    const [writer, reader] = [await bench.ready({ default: first }), await bench.ready({ default: first })];
+    const [writer, reader] = [await fixture.ready({ default: first }), await fixture.ready({ default: first })];
     const reads = await callsOf(redis, "hmget");
     for (let read = 0; read < 10_000; read++) expect(reader.current.port).toBe(first.port);
     expect((await callsOf(redis, "hmget")) - reads).toBe(0);
@@ -63,12 +63,12 @@ describe("row 1: live configuration", () => {
     later(1_001);
     expect(await configs.get("search", "web")).toEqual({});
 
-    const config = await bench.ready({ default: second, pollMs: 100 });
+    const config = await fixture.ready({ default: second, pollMs: 100 });
     await config.set(first);
-    await redis.client.del(bench.keyOf("entry"));
+    await redis.client.del(fixture.keyOf("entry"));
     await until(() => config.state === "degraded");
     expect(config.current).toEqual(first);
-    expect(await rejection(bench.make().ready())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
+    expect(await rejection(fixture.make().ready())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
   });
 
   it("row 1: any type is taken", async () => {
@@ -76,13 +76,13 @@ describe("row 1: live configuration", () => {
     await setClassic({ host: 7, port: "many" });
     expect(await configs.get("search", "web")).toEqual({ host: 7, port: "many" });
 
-    const config = await bench.ready({ default: first });
+    const config = await fixture.ready({ default: first });
     expect(await rejection(config.set({ host: "h", port: "many" } as never))).toMatchObject({
       issues: [{ path: "port" }],
     });
     await config.set(second);
-    await bench.writeUnseen('{"host":7,"port":"many"}');
-    await bench.announce();
+    await fixture.writeUnseen('{"host":7,"port":"many"}');
+    await fixture.announce();
     await until(() => config.state === "degraded");
     expect(config.current).toEqual(second);
   });
@@ -93,7 +93,7 @@ describe("row 1: live configuration", () => {
     (await configs.get("search", "web"))["port"] = 666;
     expect(await configs.get("search", "web")).toMatchObject({ port: 666 });
 
-    const config = await bench.ready({ default: first });
+    const config = await fixture.ready({ default: first });
     expect(() => Object.assign(config.current, { port: 666 })).toThrow(TypeError);
     expect(config.current.port).toBe(first.port);
   });
@@ -103,7 +103,7 @@ describe("row 1: live configuration", () => {
     await setClassic({ ...second });
     expect(await classicConfigs().get("search", "web")).toEqual(second);
 
-    const config = await bench.ready({ default: first });
+    const config = await fixture.ready({ default: first });
     const seen = await config.set(first);
     await config.set(second, { expected: seen });
     expect(await rejection(config.set(first, { expected: seen }))).toMatchObject({ code: "KIT_CONFIG_CONFLICT" });
@@ -256,7 +256,7 @@ describe("row 3: maintenance flag", () => {
 
     const flags = ours();
     await flags.set("maintenance", false);
-    await redis.client.hset(bench.keyOf("entry", "flags"), { revision: 2, value: '{"maintenance":{"on":"no"}}' });
+    await redis.client.hset(fixture.keyOf("entry", "flags"), { revision: 2, value: '{"maintenance":{"on":"no"}}' });
     await until(() => flags.state === "degraded");
     expect(flags.isOn("maintenance")).toBe(false);
     expect(await rejection(flags.set("maintenance", "no" as never))).toBeInstanceOf(TypeError);

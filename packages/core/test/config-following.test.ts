@@ -6,11 +6,11 @@ import { KitError } from "../src/kernel/base/errors.js";
 import { createConfig, type StandardSchema } from "../src/config/index.js";
 import * as scripts from "../src/config/scripts.js";
 import { Redis } from "ioredis";
-import { benchOf, first, recorded, second } from "./config-harness.js";
+import { fixtureOf, first, recorded, second } from "./config-harness.js";
 import { callsOf, connectionsNamed, own, proxied, rejection, runProgram, until } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: [/:config:\{/] });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 it("has scripts of the agreed form", async () => {
   expect(
@@ -34,20 +34,20 @@ describe("config: values that are refused", () => {
   ])(
     "scenario 2: keeps the last good value when the entry holds %s, and names the field",
     async (_, text, path, words) => {
-      const config = await bench.ready({ default: first });
+      const config = await fixture.ready({ default: first });
       await config.set(second);
       const told = recorded(config);
-      await bench.writeUnseen(text);
-      await bench.announce();
+      await fixture.writeUnseen(text);
+      await fixture.announce();
       await until(() => config.state === "degraded");
       expect(config.current).toEqual(second);
       expect(told.errors).toMatchObject([{ code: "KIT_CONFIG_INVALID", entry: "search" }]);
       const issues = (told.errors[0] as unknown as { issues: { path: string; message: string }[] }).issues;
       expect(issues.some((issue) => issue.path === path && issue.message.includes(words))).toBe(true);
       expect(await rejection(config.get())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
-      expect(await rejection(bench.make({ default: first }).ready())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
+      expect(await rejection(fixture.make({ default: first }).ready())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
       // Looked at again, and told once.
-      await bench.announce();
+      await fixture.announce();
       await config.history();
       await config.set(first);
       expect([config.state, config.current, told.errors.length]).toEqual(["fresh", first, 1]);
@@ -62,13 +62,13 @@ describe("config: values that are refused", () => {
     ["a bigint", { host: "h", port: 1n }, ""],
     ["too much", { host: "h".repeat(70_000), port: 1 }, ""],
   ])("scenario 2: refuses to set what is %s once it is JSON, and sends nothing", async (_, value, path) => {
-    const config = bench.make();
+    const config = fixture.make();
     const error = await rejection(config.set(value as never));
     expect(error).toMatchObject({
       code: "KIT_CONFIG_INVALID",
       issues: expect.arrayContaining([expect.objectContaining({ path })]),
     });
-    expect(await redis.client.exists(bench.keyOf("entry"))).toBe(0);
+    expect(await redis.client.exists(fixture.keyOf("entry"))).toBe(0);
   });
 
   it("gives what an asynchronous schema made of the value, and stores what went in", async () => {
@@ -83,7 +83,7 @@ describe("config: values that are refused", () => {
     redis.defer(() => config.close());
     expect(await config.ready()).toEqual({ port: 80, tags: [] });
     await config.set({ port: "443" });
-    expect([config.current.port, await redis.client.hget(bench.keyOf("entry", "typed"), "value")]).toEqual([
+    expect([config.current.port, await redis.client.hget(fixture.keyOf("entry", "typed"), "value")]).toEqual([
       443,
       '{"port":"443"}',
     ]);
@@ -143,7 +143,7 @@ describe("config: servers that go", () => {
 
   it("is stale from the loss of its command connection until it has read again", async () => {
     const client = redis.connect({ connectionName: "commands", retryStrategy: () => 20 });
-    const config = await bench.ready({ default: first }, client);
+    const config = await fixture.ready({ default: first }, client);
     const told = recorded(config);
     const [id] = await connectionsNamed(redis, "commands");
     await redis.server.call("CLIENT", "KILL", "ID", id!.split("#")[1]!);
@@ -168,8 +168,8 @@ describe("config: servers that go", () => {
     redis.defer(() => config.close());
     await config.set({ port: 4 });
     await until(() => config.state === "fresh");
-    await bench.writeUnseen('{"port":5}');
-    await bench.announce();
+    await fixture.writeUnseen('{"port":5}');
+    await fixture.announce();
     await until(() => asked.length === 1);
     const version = await config.set({ port: 6 });
     const told = recorded(config);
@@ -182,7 +182,7 @@ describe("config: servers that go", () => {
   it("stays stale while the server is silent, and is fresh again soon after it is back", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
-    const config = await bench.ready({ default: first, deadlineMs: 200, pollMs: 200 }, client);
+    const config = await fixture.ready({ default: first, deadlineMs: 200, pollMs: 200 }, client);
     await config.set(second);
     const told = recorded(config);
     proxy.down.hole = true;
@@ -208,7 +208,7 @@ describe("config: servers that go", () => {
     // Between 50 ms and 1,050: each pause is the middle of what it could be.
     const random = vi.spyOn(Math, "random").mockReturnValue(0.5);
     const timers = vi.spyOn(globalThis, "setTimeout");
-    const config = bench.make({ default: first, deadlineMs: 100 }, client);
+    const config = fixture.make({ default: first, deadlineMs: 100 }, client);
     await until(() => asked === 7);
     const begun = timers.mock.calls.map(([, ms]) => ms);
     timers.mockRestore();
@@ -225,7 +225,7 @@ describe("config: servers that go", () => {
     const client = new Redis(proxy.port, { retryStrategy: () => 20, maxRetriesPerRequest: null });
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
-    const config = bench.make({ default: first, deadlineMs: 100 }, client);
+    const config = fixture.make({ default: first, deadlineMs: 100 }, client);
     expect(await rejection(config.ready())).toMatchObject({ code: "KIT_UNAVAILABLE" });
     expect(await rejection(config.ready({ waitMs: 150 }))).toMatchObject({ code: "KIT_UNAVAILABLE" });
     expect(await rejection(config.ready({ signal: AbortSignal.abort(new Error("enough")) }))).toMatchObject({
@@ -243,10 +243,10 @@ describe("config: servers that go", () => {
     await redis.server.call("ACL", "SETUSER", "mute", "on", ">pw", "~*", "resetchannels", "+@all");
     redis.defer(() => redis.server.call("ACL", "DELUSER", "mute"));
     const client = await own(redis, { url: redis.url.replace("redis://", "redis://mute:pw@") });
-    const config = await bench.ready({ default: first, pollMs: 100 }, client);
+    const config = await fixture.ready({ default: first, pollMs: 100 }, client);
     await until(() => config.state === "fresh");
     await config.set(first);
-    const writer = await bench.ready();
+    const writer = await fixture.ready();
     await writer.set(second);
     await until(() => config.current.host === "beta");
     expect([config.state, config.version]).toEqual(["fresh", writer.version]);
@@ -257,7 +257,7 @@ describe("config: servers that go", () => {
 
 describe("config: an entry changed by hand", () => {
   it("is followed where its value alone was changed, and refused where that is none", async () => {
-    const config = await bench.ready({ default: first, pollMs: 100 });
+    const config = await fixture.ready({ default: first, pollMs: 100 });
     await config.set(first);
     const { version } = config;
     const entry = `${redis.prefix}:config:{${config.name}}:entry`;
@@ -298,7 +298,7 @@ describe("config: clients", () => {
     const client = redis.connect();
     await client.ping();
     for (let round = 0; round < 20; round++) {
-      const config = bench.make({ onMissing: "wait" }, client);
+      const config = fixture.make({ onMissing: "wait" }, client);
       const waiting = rejection(config.ready());
       const asking = round % 2 ? config.history() : config.set(first, { op: "late" });
       if (round > 10) await new Promise(setImmediate);
@@ -309,13 +309,13 @@ describe("config: clients", () => {
       expect(await rejection(config.get())).toMatchObject({ code: "KIT_CLOSED" });
       expect(
         await rejection(
-          bench
+          fixture
             .make({ onMissing: "wait" }, client)
             .close()
             .then(() => config.set(first)),
         ),
       ).toMatchObject({ code: "KIT_CLOSED" });
-      await redis.client.del(bench.keyOf("entry"), bench.keyOf("history"));
+      await redis.client.del(fixture.keyOf("entry"), fixture.keyOf("history"));
     }
     await until(async () => (await connectionsNamed(redis, "kit:inbox")).length === 0);
     expect(client.status).toBe("ready");
@@ -336,11 +336,11 @@ describe("config: clients", () => {
   });
 
   it("reads one at a time, however many messages come", async () => {
-    const config = await bench.ready({ default: first });
+    const config = await fixture.ready({ default: first });
     await config.set(first);
     const before = await callsOf(redis, "hmget");
     const messages = redis.client.pipeline();
-    for (let message = 0; message < 500; message++) messages.publish(bench.keyOf("changed"), String(message));
+    for (let message = 0; message < 500; message++) messages.publish(fixture.keyOf("changed"), String(message));
     await messages.exec();
     await config.get();
     expect((await callsOf(redis, "hmget")) - before).toBeLessThan(250);
@@ -369,7 +369,7 @@ describe("config: clients", () => {
     ["options", { poll: 1 }],
   ])("refuses a wrong %s, by its name", async (name, options) => {
     expect(() => createConfig(redis.client, "n", options as never)).toThrow(name);
-    const config = bench.make({ default: first });
+    const config = fixture.make({ default: first });
     const wrong = [
       [config.set(first, { author: "a\nb" }), "author"],
       [config.set(first, { op: "" }), "op"],

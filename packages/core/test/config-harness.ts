@@ -36,7 +36,7 @@ export const first: Search = { host: "alpha", port: 1 };
 export const second: Search = { host: "beta", port: 2 };
 
 /** Configurations under the test's own prefix, closed after it. */
-export interface Bench {
+export interface Fixture {
   readonly keyOf: (part: "entry" | "history" | "changed", of?: string) => string;
   readonly make: (options?: ConfigOptions<Search>, client?: RedisLike) => Config<Search>;
   /** One that has read what stands there, and hears of changes. */
@@ -46,28 +46,28 @@ export interface Bench {
   readonly announce: (message?: string) => Promise<number>;
 }
 
-export const benchOf = (redis: TestRedis<RedisMode>): Bench => {
+export const fixtureOf = (redis: TestRedis<RedisMode>): Fixture => {
   const name = "search";
-  const keyOf: Bench["keyOf"] = (part, of = name) => `${redis.prefix}:config:{${of}}:${part}`;
-  const make: Bench["make"] = (options = {}, client = redis.client) => {
+  const keyOf: Fixture["keyOf"] = (part, of = name) => `${redis.prefix}:config:{${of}}:${part}`;
+  const make: Fixture["make"] = (options = {}, client = redis.client) => {
     const config = createConfig(client, name, { prefix: redis.prefix, ...options, schema: searchSchema });
     redis.defer(() => config.close());
     return config;
   };
-  const ready: Bench["ready"] = async (options, client) => {
+  const ready: Fixture["ready"] = async (options, client) => {
     const config = make(options, client);
     await config.ready({ waitMs: 10_000 });
     // On a busy machine the first look may be over before the subscription is.
     await until(() => config.state === "fresh", 10_000);
     return config;
   };
-  const writeUnseen: Bench["writeUnseen"] = async (text, step = 1) => {
+  const writeUnseen: Fixture["writeUnseen"] = async (text, step = 1) => {
     const db = redis.client;
     const [revision, at] = await db.hmget(keyOf("entry"), "revision", "at");
     const fields = { revision: Number(revision) + step, at: String(BigInt(at!) + 1_000n), value: text };
     await db.hset(keyOf("entry"), fields);
   };
-  const announce: Bench["announce"] = (message = "1:1:1") => redis.client.publish(keyOf("changed"), message);
+  const announce: Fixture["announce"] = (message = "1:1:1") => redis.client.publish(keyOf("changed"), message);
   return { keyOf, make, ready, writeUnseen, announce };
 };
 

@@ -3,11 +3,11 @@ import { describe, expect, it } from "vitest";
 import { type RedisNode, useRedis } from "@kit/testing";
 import { createComponent, createFlags, withComponent } from "../src/config/index.js";
 import { KitError } from "../src/index.js";
-import { benchOf, recorded } from "./config-harness.js";
+import { fixtureOf, recorded } from "./config-harness.js";
 import { own, until } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel", downAfterMs: 2_000, permanentKeys: [/:config:\{/] });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 /** What is not yet everywhere would be lost with the master. */
 const isEverywhere = async (key: string, revision: number): Promise<boolean> => {
@@ -24,11 +24,11 @@ const failedOver = async (old: RedisNode): Promise<RedisNode> => {
 describe("config: failover by Sentinel", () => {
   it("scenario 8: callers see the last good value, then the new master's, and no exception", async () => {
     const [old] = redis.server.nodes as [RedisNode];
-    const reader = await bench.ready({ default: { host: "h", port: 0 } }, await own(redis));
-    const author = bench.make({}, await own(redis));
+    const reader = await fixture.ready({ default: { host: "h", port: 0 } }, await own(redis));
+    const author = fixture.make({}, await own(redis));
     await author.set({ host: "h", port: 1 });
     await until(() => reader.current.port === 1);
-    await until(() => isEverywhere(bench.keyOf("entry"), 1));
+    await until(() => isEverywhere(fixture.keyOf("entry"), 1));
     const told = recorded(reader);
     await old.kill();
     await until(() => reader.state === "stale");
@@ -59,7 +59,7 @@ describe("config: failover by Sentinel", () => {
     redis.defer(() => logs.close());
     await logs.config.set({ url: redis.url });
     await logs.ready({ waitMs: 10_000 });
-    await until(() => isEverywhere(bench.keyOf("entry", "logs"), 1));
+    await until(() => isEverywhere(fixture.keyOf("entry", "logs"), 1));
     old.pause();
     await failedOver(old);
     const operator = createFlags(await own(redis), { maintenance: { whenUnknown: false } }, { prefix: redis.prefix });

@@ -1,10 +1,10 @@
 import type { KitError, RedisLike } from "@kit/core";
 import {
   type AcquireReply,
-  type AcquireTerms,
+  type ResolvedAcquire,
   aliveMs,
   type Attempt,
-  type BeatReply,
+  type HeartbeatReply,
   firstTermMs,
   type Giving,
   type LeaserSettings,
@@ -24,7 +24,7 @@ import * as scripts from "./scripts/index.js";
 const byForce = "*";
 
 /** The scripts of one lock object, on its client. */
-export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Lease> {
+export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held, Lease> {
   readonly #keysOf: (name: string) => LockKeys;
 
   constructor(redis: RedisLike, settings: LeaserSettings, onError: (error: KitError) => void) {
@@ -38,7 +38,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
 
   override timeoutError(
     name: string,
-    { waitMs }: AcquireTerms,
+    { waitMs }: ResolvedAcquire,
     seen: scripts.Held | undefined,
     cause?: unknown,
   ): LockTimeoutError {
@@ -66,15 +66,15 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   protected override sendAcquire(
     name: string,
     token: string,
-    terms: AcquireTerms,
+    resolved: ResolvedAcquire,
     inbox: string,
     notAfter: number,
     { deadlineMs, isWanted, signal }: Attempt,
   ): Promise<AcquireReply<scripts.Held>> {
     const { maxWaiters } = this.settings;
     const args = {
-      owner: `${token}|${terms.holder}`,
-      terms: `${firstTermMs(terms)} ${notAfter} ${this.shared} ${pushedTermMs(terms)} ${aliveMs} ${maxWaiters} ${inbox}`,
+      owner: `${token}|${resolved.holder}`,
+      terms: `${firstTermMs(resolved)} ${notAfter} ${this.shared} ${pushedTermMs(resolved)} ${aliveMs} ${maxWaiters} ${inbox}`,
     };
     return scripts.acquire.run(this.context, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
   }
@@ -82,7 +82,7 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
   protected override sendRelease(
     name: string,
     token: string,
-    { holder }: AcquireTerms,
+    { holder }: ResolvedAcquire,
     { proof, op = "" }: Giving,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply> {
@@ -103,14 +103,14 @@ export class LockCommands extends LeasingCommands<AcquireTerms, scripts.Held, Le
     );
   }
 
-  protected override sendBeat(
+  protected override sendHeartbeat(
     name: string,
     waiters: readonly { readonly token: string }[],
     inbox: string,
-  ): Promise<BeatReply<scripts.Held>> {
+  ): Promise<HeartbeatReply<scripts.Held>> {
     const { deadlineMs } = this.settings;
     const args = { shared: this.shared, aliveMs, inbox, tokens: waiters.map(({ token }) => token) };
-    return scripts.beat.run(this.context, this.#keysOf(name), args, { deadlineMs, operation: "lock.acquire" });
+    return scripts.heartbeat.run(this.context, this.#keysOf(name), args, { deadlineMs, operation: "lock.acquire" });
   }
 }
 

@@ -1,4 +1,4 @@
-import { type AcquireTerms, type Grant, Lease as BaseLease, type LeaseKeeper } from "@kit/core/leasing";
+import { type ResolvedAcquire, type Grant, Lease as BaseLease, type LeaseKeeper } from "@kit/core/leasing";
 
 /**
  * A lock, held: for a bounded time, which is renewed by itself until `release()`.
@@ -10,7 +10,7 @@ import { type AcquireTerms, type Grant, Lease as BaseLease, type LeaseKeeper } f
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
  * reason). There is no way back.
  */
-export class Lease extends BaseLease<AcquireTerms> {
+export class Lease extends BaseLease<ResolvedAcquire> {
   /**
    * A number that is larger than that of every earlier grant of this lock, in decimal digits; also across expiry,
    * restarts and (as far as the servers' clocks agree) failovers. It has up to 16 digits: compare as BigInt, or in Redis.
@@ -18,8 +18,8 @@ export class Lease extends BaseLease<AcquireTerms> {
   readonly fencingToken: string;
 
   /** @internal */
-  constructor(keeper: LeaseKeeper<BaseLease<AcquireTerms>>, group: string, terms: AcquireTerms, grant: Grant) {
-    super(keeper, group, terms, grant);
+  constructor(keeper: LeaseKeeper<BaseLease<ResolvedAcquire>>, group: string, resolved: ResolvedAcquire, grant: Grant) {
+    super(keeper, group, resolved, grant);
     this.fencingToken = grant.proof;
   }
 

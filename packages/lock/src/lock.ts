@@ -1,14 +1,14 @@
 import type { KitError, RedisLike } from "@kit/core";
 import { type CloseOptions, closeTimeoutMs, TypedEmitter } from "@kit/core/toolkit";
-import { type AcquireTerms, Leaser, type LeaserSettings, type LossReason, parseLease } from "@kit/core/leasing";
+import { type ResolvedAcquire, Leaser, type LeaserSettings, type LossReason, parseLease } from "@kit/core/leasing";
 import { LockCommands } from "./commands.js";
 import { Lease } from "./lease.js";
 import {
   type AcquireOptions,
-  acquireTerms,
+  resolveAcquire,
   type LockOptions,
   lockSettings,
-  tryTerms,
+  resolveTry,
   type TryOptions,
 } from "./options.js";
 import type { Held } from "./scripts/index.js";
@@ -47,7 +47,7 @@ export interface LockInspection {
   readonly msLeft: number | null;
   /** How many wait, dead ones not yet noticed among them. */
   readonly waiters: number;
-  /** The first ten in line. */
+  /** The first ten in the queue. */
   readonly queue: readonly { readonly holder: string }[];
 }
 
@@ -55,21 +55,21 @@ export interface LockInspection {
  * Locks by name, on one Redis: at most one holder of a name at any instant of the server's clock, as long as the server
  * keeps its data. Made by {@link createLock}.
  *
- * Whoever cannot have the lock waits in line, in the order in which the server saw them. A release hands the lock to the
- * first of the line and tells it, in one step; nobody polls.
+ * Whoever cannot have the lock waits in the queue, in the order in which the server saw them. A release hands the lock to the
+ * first of the queue and tells it, in one step; nobody polls.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #settings: LeaserSettings;
   /** Of an acquire without options. */
-  readonly #terms: AcquireTerms;
+  readonly #resolved: ResolvedAcquire;
   readonly #commands: LockCommands;
-  readonly #leaser: Leaser<AcquireTerms, Held, Lease>;
+  readonly #leaser: Leaser<ResolvedAcquire, Held, Lease>;
 
   /** @internal */
   constructor(redis: RedisLike, options: LockOptions) {
     super();
     this.#settings = lockSettings(options);
-    this.#terms = acquireTerms(noOptions, this.#settings);
+    this.#resolved = resolveAcquire(noOptions, this.#settings);
     this.#commands = new LockCommands(redis, this.#settings, (error) => this.emit("error", error));
     this.#leaser = new Leaser(this.#commands, (...of) => new Lease(...of), {
       acquired: ({ name, fencingToken }, waitedMs) => this.emit("acquired", { name, fencingToken, waitedMs }),
@@ -113,7 +113,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *
    * Waiters are served in the order of their arrival at the server; nobody overtakes. Each acquire is a holder of its
    * own: asking for a name that this process holds already waits as well. A wait costs nothing but a sign of life every
-   * five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in line is
+   * five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in the queue is
    * given back behind the scenes; a lock that was granted in that very moment moves on to the next.
    *
    * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis could not be asked at the end.
@@ -121,7 +121,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws `signal.reason` if `signal` aborts first; one that has aborted already never touches Redis.
    * @throws {LockQueueFullError} `maxWaiters` wait already.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
-   * Once in line, outages are waited out.
+   * Once in the queue, outages are waited out.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. It is being undone; call again.
    * @throws {KitError} the server's other errors, by their code; `KIT_NAME` for a name that cannot be a key.
    * @throws {TypeError | RangeError} an option is not what it should be.
@@ -144,7 +144,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws all that {@link acquire} throws but LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<Lease | null> {
-    return await this.#leaser.try(name, tryTerms(options, this.#settings));
+    return await this.#leaser.try(name, resolveTry(options, this.#settings));
   }
 
   /**
@@ -198,12 +198,12 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     );
     const { leaseMs, renew, maxHoldMs, holder } = saved;
     // What the text does not limit is not limited, whatever this object's own default is.
-    const terms = acquireTerms({ leaseMs, renew, maxHoldMs, holder }, { ...this.#settings, maxHoldMs: undefined });
-    return await this.#leaser.resume(saved, terms, saved.fencingToken);
+    const resolved = resolveAcquire({ leaseMs, renew, maxHoldMs, holder }, { ...this.#settings, maxHoldMs: undefined });
+    return await this.#leaser.resume(saved, resolved, saved.fencingToken);
   }
 
   /**
-   * Ends this object: no acquire begins any more, waiters are rejected with KitClosedError and leave the line, and held
+   * Ends this object: no acquire begins any more, waiters are rejected with KitClosedError and leave the queue, and held
    * leases are waited for, at most `timeoutMs`; what is still held then loses its signal and is released. The client is
    * not touched. Idempotent: the first call decides.
    *
@@ -218,8 +218,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     await this.close();
   }
 
-  #termsOf(options: AcquireOptions): AcquireTerms {
-    return options === noOptions ? this.#terms : acquireTerms(options, this.#settings);
+  #termsOf(options: AcquireOptions): ResolvedAcquire {
+    return options === noOptions ? this.#resolved : resolveAcquire(options, this.#settings);
   }
 }
 

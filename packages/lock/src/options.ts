@@ -1,14 +1,14 @@
 import { optionsObject } from "@kit/core/toolkit";
 import {
-  acquireTerms as baseTerms,
-  type AcquireTerms,
+  resolveAcquire as resolveBase,
+  type ResolvedAcquire,
   leaseNames,
   type LeaseOptions,
   leaserNames,
   type LeaserOptions,
   leaserSettings,
   type LeaserSettings,
-  type LeaseTerms,
+  type ResolvedLease,
   type WaitOptions,
 } from "@kit/core/leasing";
 
@@ -29,9 +29,9 @@ export const lockSettings = (options: LockOptions): LeaserSettings =>
   leaserSettings(optionsObject("options", options, leaserNames));
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const acquireTerms = (options: AcquireOptions, settings: LeaseTerms): AcquireTerms =>
-  baseTerms(optionsObject("options", options, acquireNames), settings);
+export const resolveAcquire = (options: AcquireOptions, settings: ResolvedLease): ResolvedAcquire =>
+  resolveBase(optionsObject("options", options, acquireNames), settings);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const tryTerms = (options: TryOptions, settings: LeaseTerms): AcquireTerms =>
-  baseTerms({ ...optionsObject("options", options, tryNames), waitMs: 0 }, settings);
+export const resolveTry = (options: TryOptions, settings: ResolvedLease): ResolvedAcquire =>
+  resolveBase({ ...optionsObject("options", options, tryNames), waitMs: 0 }, settings);

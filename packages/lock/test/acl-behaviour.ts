@@ -6,20 +6,20 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createLock } from "../src/index.js";
 import { user } from "./acl.js";
-import { benchOf, enqueue } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 /** That the descriptor grants what the lock needs, no more; what it forbids; and that the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a lock on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode });
-    const bench = benchOf(redis);
+    const fixture = fixtureOf(redis);
     const name = "chest";
 
     it("is granted the commands that a lock runs, and no other", async () => {
       const { prefix, server } = redis;
-      const spoilt = bench.keysOf("spoilt").lease;
-      await bench.db.rpush(spoilt, "not a lease");
-      await bench.db.pexpire(spoilt, 60_000);
+      const spoilt = fixture.keysOf("spoilt").lease;
+      await fixture.db.rpush(spoilt, "not a lease");
+      await fixture.db.pexpire(spoilt, 60_000);
       await Promise.all(server.nodes.map((node) => node.call("CONFIG", "RESETSTAT")));
 
       const client = await connect({ url: redis.url, deadlineMs: 10_000 });
@@ -31,7 +31,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       // Free; queued, and refused where the queue is full; handed on; left by a waiter; looked at; taken by force; renewed; run out.
       const first = await lock.acquire(name, { leaseMs: 300, renew: false });
       const second = await enqueue(lock, name);
-      const short = bench.on(client, { maxWaiters: 1 });
+      const short = fixture.on(client, { maxWaiters: 1 });
       expect(await rejection(short.acquire(name))).toMatchObject({ code: "KIT_LOCK_QUEUE_FULL" });
       const third = await enqueue(lock, name, { waitMs: 600 });
       expect(await first.release()).toBe("released");
@@ -53,7 +53,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       }
       // A waiter whose process died.
       const fifth = await lock.acquire(name);
-      const peer = await bench.spawn();
+      const peer = await fixture.spawn();
       peer.acquire(name).catch(() => undefined);
       await eventually(async () => expect((await lock.inspect(name)).waiters).toBe(1));
       await peer.kill();
@@ -78,11 +78,11 @@ export const aclBehaviour = (mode: RedisMode): void => {
       redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", user.login.username))));
       const client = redis.connect({ ...user.login }) as Redis;
       expect(await client.call("ACL", "WHOAMI")).toBe(user.login.username);
-      const lock = bench.on(client);
+      const lock = fixture.on(client);
       const lease = await lock.acquire(name);
 
-      const node = await bench.nodeOf(name);
-      const { lease: own } = bench.keysOf(name);
+      const node = await fixture.nodeOf(name);
+      const { lease: own } = fixture.keysOf(name);
       const foreign = own.replace(":lock:", ":queue:");
       await expectConfined({ node, client, prefix, own, foreign });
       expect(await lease.release()).toBe("released");

@@ -3,21 +3,21 @@ import { callsOf } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf, enqueue } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 
 describe("the order of arrival at a client's first wait", () => {
   it("is that of the first command, not that of the connection for pushes", async () => {
-    const holder = await bench.make().acquire(name);
-    const near = bench.on(redis.connect());
+    const holder = await fixture.make().acquire(name);
+    const near = fixture.on(redis.connect());
     await (await near.acquire("another")).release();
     await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     const client = new Redis({ port: proxy.port, disconnectTimeout: 50 });
     redis.defer(() => client.disconnect());
-    const far = bench.on(client);
+    const far = fixture.on(client);
     await (await far.acquire("another")).release();
     proxy.down.latencyMs = 100;
     const served: string[] = [];
@@ -32,7 +32,7 @@ describe("the order of arrival at a client's first wait", () => {
   });
 
   it("is kept where thousands come at once to a lock that nobody has used", async () => {
-    const lock = bench.on(redis.connect());
+    const lock = fixture.on(redis.connect());
     const count = 2_000;
     const served: number[] = [];
     await Promise.all(

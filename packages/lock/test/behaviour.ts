@@ -22,7 +22,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Lease, LockLostError, LockTimeoutError } from "../src/index.js";
 import { user } from "./acl.js";
-import { benchOf, enqueue, type LockBench, next } from "./harness.js";
+import { fixtureOf, enqueue, type LockBench, next } from "./harness.js";
 
 /**
  * What a lock does, on one server or on a Cluster. The numbers are the cases of the survey of locks; those that are
@@ -34,13 +34,13 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
     let lazyBench: LockBench | undefined;
-    const bench = (): LockBench => (lazyBench ??= benchOf(redis, login));
+    const fixture = (): LockBench => (lazyBench ??= fixtureOf(redis, login));
     const name = "chest";
-    const key = (): string => bench().keysOf(name).lease;
+    const key = (): string => fixture().keysOf(name).lease;
 
     describe("holding", () => {
       it("has the right value and expiry after acquire, extend and release (case 1)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lease = await make({ holder: "me" }).acquire(name, { leaseMs: 3_000 });
         expect(await db.get(key())).toBe(`${lease.token}|me`);
         expectWithin(await db.pttl(key()), 1, 3_000);
@@ -55,7 +55,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       it.each([0, -1, 9, 1.5, Number.NaN, Infinity, 86_400_001, "1000", null])(
         "refuses a lease of %s (case 2)",
         async (leaseMs) => {
-          const lock = bench().make();
+          const lock = fixture().make();
           const error = await rejection(lock.acquire(name, { leaseMs: leaseMs as number }));
           expect(error).toBeInstanceOf(typeof leaseMs === "number" ? RangeError : TypeError);
           expect(String(error)).toContain("an integer from 10 to 86400000");
@@ -64,7 +64,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       );
 
       it("gives a lease that ran out to the next caller (case 3)", async () => {
-        const lock = bench().make();
+        const lock = fixture().make();
         const { ms, awakeMs, value } = await timed(async () => [
           await lock.acquire(name, { leaseMs: 150, renew: false }),
           await lock.acquire(name),
@@ -78,18 +78,18 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("answers a second release with the first one's outcome, and asks nobody", async () => {
-        const lock = bench().make();
+        const lock = fixture().make();
         const lease = await lock.acquire(name);
         const first = lease.release();
         expect(lease.release()).toBe(first);
         expect(await first).toBe("released");
-        const before = await bench().scriptCalls();
+        const before = await fixture().scriptCalls();
         expect(await lease.release()).toBe("released");
-        expect(await bench().scriptCalls()).toBe(before);
+        expect(await fixture().scriptCalls()).toBe(before);
       });
 
       it("never releases a lock that another holds by now (case 6)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const stale = await make().acquire(name, { renew: false });
         // The first holder believes in its ten seconds; the server has ended them.
         await lapse(db, key());
@@ -101,7 +101,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("never brings a lost lease back by extending it (case 8)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lease = await make().acquire(name);
         await db.del(key());
         const error = await rejection(lease.extend(5_000));
@@ -116,7 +116,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("replaces what is left by what an extend asks for, and takes only integers (case 9)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lease = await make().acquire(name, { leaseMs: 4_000, renew: false });
         await lease.extend(8_000);
         await lease.extend(3_000);
@@ -128,7 +128,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
 
       // A lease without an end cannot be asked for; only a stranger can make one, by PERSIST.
       it("gives a lease whose end was taken away its end back at the next renewal (case 10)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lock = make();
         const lease = await lock.acquire(name, { leaseMs: 900 });
         await db.persist(key());
@@ -139,9 +139,9 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("renews a lease over many periods and keeps the others out (case 11)", async () => {
-        const { make, on } = bench();
+        const { make, on } = fixture();
         const lease = await make().acquire(name, { leaseMs: 600 });
-        const other = on(bench().connect());
+        const other = on(fixture().connect());
         // Ten renewals long.
         await expect(other.acquire(name, { waitMs: 2_000 })).rejects.toThrow(LockTimeoutError);
         expect(await other.tryAcquire(name)).toBeNull();
@@ -150,7 +150,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("lets the lease lapse after stopRenewal (case 12)", async () => {
-        const { make } = bench();
+        const { make } = fixture();
         const lock = make();
         const lease = await lock.acquire(name, { leaseMs: 300 });
         lease.stopRenewal();
@@ -160,8 +160,8 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("has one renewal under way at a time (case 13)", async () => {
-        const { on, nodeOf } = bench();
-        const client = bench().connect() as Redis;
+        const { on, nodeOf } = fixture();
+        const client = fixture().connect() as Redis;
         const lock = on(client);
         const lease = await lock.acquire(name, { leaseMs: 1_500 });
         const call = client.call.bind(client) as (...args: unknown[]) => Promise<unknown>;
@@ -185,7 +185,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("tells a lease that was deleted from one that another took (case 15)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lock = make();
         const deleted = await lock.acquire(name, { leaseMs: 900 });
         await db.del(key());
@@ -198,7 +198,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("shows a loss also to a signal that is first read after it (case 25)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lock = make();
         const lease = await lock.acquire(name, { leaseMs: 900 });
         const lost = next(lock, "lost");
@@ -209,7 +209,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("can be disposed of while it is being extended (case 26)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lock = make();
         let extending: Promise<void> | undefined;
         {
@@ -222,7 +222,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("leaves what remains as it was after an extend that failed (case 44)", async () => {
-        const { make, nodeOf } = bench();
+        const { make, nodeOf } = fixture();
         const lease = await make({ deadlineMs: 150 }).acquire(name, { leaseMs: 5_000, renew: false });
         const node = await nodeOf(name);
         node.pause();
@@ -236,7 +236,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("can be released again after a release that got no answer (case 24)", async () => {
-        const { make, nodeOf, db } = bench();
+        const { make, nodeOf, db } = fixture();
         const lease = await make({ deadlineMs: 150 }).acquire(name, { leaseMs: 5_000 });
         const node = await nodeOf(name);
         node.pause();
@@ -248,7 +248,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("gives every grant a larger fencing token, also after expiry, force and a clock that went back (case 39)", async () => {
-        const { make, db, keysOf } = bench();
+        const { make, db, keysOf } = fixture();
         const lock = make();
         const tokens: bigint[] = [];
         const take = async (renew = true): Promise<Awaited<ReturnType<typeof lock.acquire>>> => {
@@ -275,7 +275,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("tells names apart by case, length, braces and prefix (case 40)", async () => {
-        const { make } = bench();
+        const { make } = fixture();
         const lock = make();
         const names = [
           "a",
@@ -300,7 +300,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("moves to another process by its text (case 41)", async () => {
-        const { make, spawn, db } = bench();
+        const { make, spawn, db } = fixture();
         const lock = make();
         const lease = await lock.acquire(name, { leaseMs: 1_000 });
         const peer = await spawn();
@@ -315,7 +315,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("can be resumed only while it is held", async () => {
-        const lock = bench().make();
+        const lock = fixture().make();
         const lease = await lock.acquire(name);
         const text = lease.serialise();
         await lease.release();
@@ -327,7 +327,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
 
     describe("using", () => {
       it("lets the routine's own error win over the loss (case 17)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lock = make();
         const own = new Error("the routine's own");
         const losing = async (signal: AbortSignal): Promise<void> => {
@@ -348,7 +348,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("passes on what the routine returns, throws and rejects with, and frees the lock each time (case 18)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lock = make();
         const own = new Error("the routine's own");
         expect(await lock.using(name, ({ isHeld }) => ({ isHeld }))).toEqual({ isHeld: true });
@@ -365,7 +365,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
 
     describe("waiting", () => {
       it("gives up at waitMs, with holder and time left (case 4)", async () => {
-        const { make } = bench();
+        const { make } = fixture();
         const lock = make();
         await lock.acquire(name, { holder: "the first" });
         for (const _round of ["the first wait", "a later wait"]) {
@@ -381,7 +381,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
           expect(ms).toBeGreaterThan(240);
           expect(awakeMs).toBeLessThan(promptMs);
         }
-        await bench().untilWaiting(name, 0);
+        await fixture().untilWaiting(name, 0);
       });
 
       it("reports an unreachable server in time and by its address (case 5)", async () => {
@@ -392,8 +392,8 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
             ? new Cluster([at], { redisOptions: { disconnectTimeout: 50 } })
             : new Redis({ ...at, disconnectTimeout: 50 });
         redis.defer(() => client.disconnect());
-        const lock = bench().on(client, { deadlineMs: 300 });
-        const patient = watched(bench().on(client, { deadlineMs: 20_000 }).tryAcquire(name));
+        const lock = fixture().on(client, { deadlineMs: 300 });
+        const patient = watched(fixture().on(client, { deadlineMs: 20_000 }).tryAcquire(name));
         const error = await rejection(lock.acquire(name));
         expect(error).toBeInstanceOf(KitUnavailableError);
         expect(String(error)).toContain(mode === "cluster" ? "the cluster" : `127.0.0.1:${String(port)}`);
@@ -401,7 +401,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("tries once with a waitMs of 0, and takes no other number for ever (case 20)", async () => {
-        const { make, scriptCalls } = bench();
+        const { make, scriptCalls } = fixture();
         const lock = make();
         const lease = await lock.acquire(name);
         const before = await scriptCalls();
@@ -415,7 +415,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("ends a wait at waitMs however long the holder's lease and the next look are (case 21)", async () => {
-        const { make, untilWaiting } = bench();
+        const { make, untilWaiting } = fixture();
         const lock = make();
         await lock.acquire(name, { leaseMs: 60_000 });
         const patient = await enqueue(lock, name);
@@ -430,8 +430,8 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("never touches Redis with a signal that has aborted already (case 22)", async () => {
-        const { on } = bench();
-        const client = bench().connect({ lazyConnect: true }, { lazyConnect: true });
+        const { on } = fixture();
+        const client = fixture().connect({ lazyConnect: true }, { lazyConnect: true });
         const lock = on(client);
         const reason = new Error("too late");
         const signal = AbortSignal.abort(reason);
@@ -441,7 +441,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("never grants to a waiter that was cancelled before the lock was freed (case 23)", async () => {
-        const { make, untilWaiting } = bench();
+        const { make, untilWaiting } = fixture();
         const lock = make();
         const lease = await lock.acquire(name);
         const controller = new AbortController();
@@ -458,7 +458,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("serves four processes in the order of their arrival (case 31)", async () => {
-        const { make, spawn, untilWaiting } = bench();
+        const { make, spawn, untilWaiting } = fixture();
         const peers = await Promise.all([spawn(), spawn(), spawn(), spawn()]);
         const holder = await make().acquire(name);
         const served: number[] = [];
@@ -480,7 +480,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("passes over a first waiter whose process died (case 32)", async () => {
-        const { make, spawn, untilWaiting } = bench();
+        const { make, spawn, untilWaiting } = fixture();
         const lock = make();
         const holder = await lock.acquire(name);
         const dead = await spawn();
@@ -496,7 +496,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("gives waiters that come and go no influence on anyone's turn (case 33)", async () => {
-        const { make, db, keysOf, untilWaiting } = bench();
+        const { make, db, keysOf, untilWaiting } = fixture();
         const lock = make();
         const holder = await lock.acquire(name);
         const patient = await enqueue(lock, name);
@@ -512,11 +512,11 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("refuses a single try while others wait, also when the lease has run out (case 34)", async () => {
-        const { make, on, db } = bench();
+        const { make, on, db } = fixture();
         const lock = make();
         await lock.acquire(name, { renew: false });
         const waiter = await enqueue(lock, name);
-        const other = on(bench().connect());
+        const other = on(fixture().connect());
         expect(await other.tryAcquire(name)).toBeNull();
         await lapse(db, key());
         expect(await other.tryAcquire(name)).toBeNull();
@@ -524,7 +524,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("hands over by force to the first who waits, and the former holder learns of it (case 37)", async () => {
-        const { make, db } = bench();
+        const { make, db } = fixture();
         const lock = make();
         const former = await lock.acquire(name, { holder: "hangs", leaseMs: 1_500 });
         const waiter = await enqueue(lock, name, { holder: "waits" });
@@ -538,7 +538,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("refuses more waiters than maxWaiters", async () => {
-        const { make } = bench();
+        const { make } = fixture();
         const lock = make({ maxWaiters: 2 });
         const holder = await lock.acquire(name);
         const first = await enqueue(lock, name);
@@ -552,7 +552,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("shows holder, time left, fencing token and waiters to whoever looks", async () => {
-        const { make } = bench();
+        const { make } = fixture();
         const lock = make();
         expect(await lock.inspect(name)).toEqual({
           state: "free",
@@ -573,8 +573,8 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
 
     describe("a holder or a server that is gone", () => {
       it("whose last writes are lost has what it grants to those who were served or gave up given back at once", async () => {
-        const renewing = bench().make();
-        const limited = bench().make({ leaseMs: 60_000, renew: false });
+        const renewing = fixture().make();
+        const limited = fixture().make({ leaseMs: 60_000, renew: false });
         const holder = await renewing.acquire(name);
         const waiters: Watched<Lease>[] = [];
         for (let index = 0; index < 10; index++)
@@ -582,8 +582,8 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         const abort = new AbortController();
         const gone = await enqueue(limited, name, { signal: abort.signal });
         const passedOn = await enqueue(renewing, name);
-        const { lease, fence: _, ...line } = bench().keysOf(name);
-        const { db } = bench();
+        const { lease, fence: _, ...line } = fixture().keysOf(name);
+        const { db } = fixture();
         const kept = await Promise.all(
           Object.values(line).map(async (key) => [key, await db.dumpBuffer(key)] as const),
         );
@@ -606,7 +606,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("is replaced when its lease is over (case 27)", async () => {
-        const { make, spawn } = bench();
+        const { make, spawn } = fixture();
         const peer = await spawn();
         await peer.acquire(name, { leaseMs: 600 });
         const lock = make();
@@ -619,7 +619,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       it("is replaced as soon in front of many waiters of one process as in front of one", async () => {
         // Each step of waiting for one's turn is 20 ms, half a second at most.
         await atBest(250, async () => {
-          const lock = bench().make();
+          const lock = fixture().make();
           const lease = await lock.acquire(name, { leaseMs: 1_000, renew: false });
           const expired = aborted(lease.signal);
           const waiters = Array.from({ length: 40 }, () => lock.acquire(name));
@@ -632,7 +632,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("tells the holder when the server comes back without its data (case 16)", async () => {
-        const { make, nodeOf } = bench();
+        const { make, nodeOf } = fixture();
         const lock = make();
         const lease = await lock.acquire(name);
         const node = await nodeOf(name);
@@ -643,7 +643,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("is waited for while the server is killed and comes back (case 29)", async () => {
-        const { make, nodeOf } = bench();
+        const { make, nodeOf } = fixture();
         const lock = make();
         await lock.acquire(name, { renew: false, leaseMs: 60_000 });
         const waiter = await enqueue(lock, name);
@@ -656,11 +656,11 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("keeps its lock when its connections are killed, and lets nobody in beside it (case 30)", async () => {
-        const { on } = bench();
-        const lock = on(bench().connect());
+        const { on } = fixture();
+        const lock = on(fixture().connect());
         const lease = await lock.acquire(name, { leaseMs: 2_000 });
         const waiter = await enqueue(lock, name);
-        const other = bench().make();
+        const other = fixture().make();
         for (let round = 0; round < 3; round++) {
           for (const type of ["normal", "pubsub"])
             for (const node of redis.server.nodes) await node.call("CLIENT", "KILL", "TYPE", type);
@@ -673,7 +673,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("goes on through SCRIPT FLUSH and a server that is busy (case 45)", async () => {
-        const { make, nodeOf, db } = bench();
+        const { make, nodeOf, db } = fixture();
         const lock = make();
         const flush = (): Promise<unknown> =>
           Promise.all(redis.server.nodes.map((node) => node.call("SCRIPT", "FLUSH")));
@@ -700,7 +700,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
 
     if (mode === "cluster")
       it("keeps its holder and its waiters through a move of their slot (case 38)", async () => {
-        const { make, nodeOf, keysOf, db } = bench();
+        const { make, nodeOf, keysOf, db } = fixture();
         const lock = make();
         const holder = await lock.acquire(name);
         const waiters = [await enqueue(lock, name), await enqueue(lock, name)];

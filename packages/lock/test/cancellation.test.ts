@@ -6,10 +6,10 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { LockTimeoutError, type Lock, type LockOptions } from "../src/index.js";
-import { benchOf, enqueue } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 const reason = new Error("never mind");
 
@@ -24,7 +24,7 @@ const randomOf = (seed: number): (() => number) => {
 
 const isFree = async (): Promise<void> => {
   await eventually(async () => {
-    const { lease, queue, waiters } = await stateOf(bench.db, bench.keysOf(name));
+    const { lease, queue, waiters } = await stateOf(fixture.db, fixture.keysOf(name));
     expect([lease.type, queue.type]).toEqual(["none", "none"]);
     expect(Object.keys((waiters.value ?? {}) as object).filter((field) => field !== "#")).toEqual([]);
   });
@@ -34,7 +34,7 @@ describe("giving up in the middle of contention", () => {
   const storm = async (
     wait: (lock: Lock, ms: number) => Promise<unknown>,
   ): Promise<{ held: number; gaveUp: number }> => {
-    const locks = Array.from({ length: 3 }, () => bench.on(redis.connect()));
+    const locks = Array.from({ length: 3 }, () => fixture.on(redis.connect()));
     // Who gives up before there is a connection is told that.
     await Promise.all(locks.map((lock) => lock.inspect(name)));
     const random = randomOf(20_261_120);
@@ -51,7 +51,7 @@ describe("giving up in the middle of contention", () => {
         }
         const lease = outcome as Awaited<ReturnType<Lock["acquire"]>>;
         most = Math.max(most, ++inside);
-        await bench.db.ping();
+        await fixture.db.ping();
         held++;
         inside--;
         expect(await lease.release()).toBe("released");
@@ -62,7 +62,7 @@ describe("giving up in the middle of contention", () => {
     return { held, gaveUp };
   };
 
-  it("leaves no lease and no place in line behind, by AbortSignal", async () => {
+  it("leaves no lease and no place in the queue behind, by AbortSignal", async () => {
     const { held, gaveUp } = await storm(async (lock, ms) => {
       const controller = new AbortController();
       const timer = setTimeout(() => controller.abort(reason), ms);
@@ -72,7 +72,7 @@ describe("giving up in the middle of contention", () => {
     await isFree();
   });
 
-  it("leaves no lease and no place in line behind, by waitMs", async () => {
+  it("leaves no lease and no place in the queue behind, by waitMs", async () => {
     const { held, gaveUp } = await storm((lock, ms) => lock.acquire(name, { waitMs: ms }));
     expect(Math.min(held, gaveUp)).toBeGreaterThan(20);
     await isFree();
@@ -81,23 +81,23 @@ describe("giving up in the middle of contention", () => {
 
 describe("an AbortSignal", () => {
   it("carries one listener for a hundred waiters, and none after them", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name);
     const controller = new AbortController();
     const { signal } = controller;
     const waits = Array.from({ length: 100 }, () => lock.acquire(name, { signal }));
     const outcomes = Promise.allSettled(waits);
-    await bench.untilWaiting(name, 100);
+    await fixture.untilWaiting(name, 100);
     expect(getEventListeners(signal, "abort")).toHaveLength(1);
     controller.abort(reason);
     expect((await outcomes).every((outcome) => outcome.status === "rejected" && outcome.reason === reason)).toBe(true);
     expect(getEventListeners(signal, "abort")).toHaveLength(0);
-    await bench.untilWaiting(name, 0);
+    await fixture.untilWaiting(name, 0);
     await lease.release();
   });
 
   it("carries no listener after a wait that was granted", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name);
     const { signal } = new AbortController();
     const waiter = await enqueue(lock, name, { signal });
@@ -108,7 +108,7 @@ describe("an AbortSignal", () => {
   });
 
   it("has no influence on a lease once it is held", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const controller = new AbortController();
     const lease = await lock.acquire(name, { signal: controller.signal });
     controller.abort(reason);
@@ -128,7 +128,7 @@ describe("an acquire that is given up while it travels", () => {
     const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
-    return bench.on(client, options);
+    return fixture.on(client, options);
   };
 
   it("rejects at once, and what it was granted is given back", async () => {
@@ -141,14 +141,14 @@ describe("an acquire that is given up while it travels", () => {
     setImmediate(() => setImmediate(() => controller.abort(reason)));
     expect(await tried).toBe(reason);
     // It is still on its way to the server.
-    const granted = (): Promise<number> => bench.db.exists(bench.keysOf(name).fence);
+    const granted = (): Promise<number> => fixture.db.exists(fixture.keysOf(name).fence);
     expect(await granted()).toBe(0);
     await eventually(async () => expect(await granted()).toBe(1));
     await isFree();
   });
 
-  it("rejects at once when it would have queued, and the place in line is given back", async () => {
-    const holder = await bench.make().acquire(name);
+  it("rejects at once when it would have queued, and the place in the queue is given back", async () => {
+    const holder = await fixture.make().acquire(name);
     const lock = through();
     const warm = await enqueue(lock, name, { waitMs: 60_000 });
     proxy.up.latencyMs = 1_500;
@@ -156,18 +156,18 @@ describe("an acquire that is given up while it travels", () => {
     const waiting = rejection(lock.acquire(name, { signal: controller.signal }));
     setImmediate(() => setImmediate(() => controller.abort(reason)));
     expect(await waiting).toBe(reason);
-    const tickets = (): Promise<string | null> => bench.db.hget(bench.keysOf(name).waiters, "#");
+    const tickets = (): Promise<string | null> => fixture.db.hget(fixture.keysOf(name).waiters, "#");
     expect(await tickets()).toBe("1");
-    // It does come to stand in line, by its ticket, and leaves it again.
+    // It does come to stand in the queue, by its ticket, and leaves it again.
     await eventually(async () => expect(await tickets()).toBe("2"));
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     proxy.up.latencyMs = 0;
     await holder.release();
     await (await warm.promise).release();
   });
 
   it("passes a grant on that crosses its abort", async () => {
-    const near = bench.make();
+    const near = fixture.make();
     const holder = await near.acquire(name);
     const controller = new AbortController();
     const crossing = await enqueue(through(), name, { signal: controller.signal });
@@ -186,7 +186,7 @@ describe("an acquire that is given up while it travels", () => {
   });
 
   it("is undone also when the undoing itself is lost", async () => {
-    const near = bench.make();
+    const near = fixture.make();
     const holder = await near.acquire(name);
     const controller = new AbortController();
     const waiter = await enqueue(through(), name, { signal: controller.signal });
@@ -194,20 +194,20 @@ describe("an acquire that is given up while it travels", () => {
     controller.abort(reason);
     expect(await rejection(waiter.promise)).toBe(reason);
     await eventually(() => expect(proxy.stats.droppedBytes).toBeGreaterThan(0));
-    await bench.untilWaiting(name, 0);
+    await fixture.untilWaiting(name, 0);
     await holder.release();
     await isFree();
   });
 
   it("is undone also when the reply to the undoing is lost", async () => {
-    const near = bench.make();
+    const near = fixture.make();
     const holder = await near.acquire(name);
     const controller = new AbortController();
     const waiter = await enqueue(through(), name, { signal: controller.signal });
     proxy.down.cutNext = 1;
     controller.abort(reason);
     expect(await rejection(waiter.promise)).toBe(reason);
-    await bench.untilWaiting(name, 0);
+    await fixture.untilWaiting(name, 0);
     await holder.release();
     await isFree();
   });
@@ -217,12 +217,12 @@ describe("an acquire that is given up while it travels", () => {
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
     // Long enough that a copy which a busy machine delays is not refused.
-    const lock = bench.on(client, { deadlineMs: 3_000 });
+    const lock = fixture.on(client, { deadlineMs: 3_000 });
     // From here on the server has the scripts.
     await (await lock.acquire(name)).release();
     const lease = await sentTwice(proxy, client, 600, () => lock.acquire(name));
     expect(await lease.release()).toBe("released");
-    const held = (): Promise<number> => bench.db.exists(bench.keysOf(name).lease);
+    const held = (): Promise<number> => fixture.db.exists(fixture.keysOf(name).lease);
     expect(await held()).toBe(0);
     await eventually(async () => expect(await held()).toBe(1));
     // When the server takes no more copies; not after a whole lease.
@@ -236,7 +236,7 @@ describe("an acquire that is given up while it travels", () => {
     ["after the first wait", async (lock: Lock) => await rejection(lock.acquire("warm-up", { waitMs: 50 }))],
   ])("waits no longer than waitMs, also for a server that says nothing: %s", async (_when, warm) => {
     const lock = through({ deadlineMs: 20_000 });
-    await bench.make().acquire("warm-up");
+    await fixture.make().acquire("warm-up");
     await warm(lock);
     proxy.down.hole = true;
     const { ms, awakeMs, value } = await timed(() => rejection(lock.acquire(name, { waitMs: 200 })));
@@ -255,7 +255,7 @@ describe("an acquire that was abandoned during an outage", () => {
   ])("rejects at once and never runs when the server is back: %s", async (_what, warm) => {
     const client = redis.connect({ retryStrategy: () => 20 });
     // At once: the deadline is longer than a test may take.
-    const lock = bench.on(client, { deadlineMs: 600_000 });
+    const lock = fixture.on(client, { deadlineMs: 600_000 });
     if (warm) await lock.tryAcquire("warm-up");
     else await lock.inspect(name);
     const [node] = redis.server.nodes;
@@ -274,7 +274,7 @@ describe("an acquire that was abandoned during an outage", () => {
   });
 
   it("is refused by the server when it arrives too late", async () => {
-    const lock = bench.make({ deadlineMs: 150 });
+    const lock = fixture.make({ deadlineMs: 150 });
     // From here on the server's clock is known.
     await (await lock.acquire("warm-up")).release();
     const [node] = redis.server.nodes;
@@ -290,7 +290,7 @@ describe("an acquire that was abandoned during an outage", () => {
   });
 
   it("never runs when the caller's client gave up on it by commandTimeout", async () => {
-    const lock = bench.on(redis.connect({ commandTimeout: 300 }), { deadlineMs: 700 });
+    const lock = fixture.on(redis.connect({ commandTimeout: 300 }), { deadlineMs: 700 });
     await lock.tryAcquire("warm-up");
     await redis.server.call("CLIENT", "PAUSE", "1200", "ALL");
     expect(await rejection(lock.tryAcquire(name))).toMatchObject({
@@ -304,7 +304,7 @@ describe("an acquire that was abandoned during an outage", () => {
   });
 
   it("is one acquire, however often the caller's client gave up on it by commandTimeout", async () => {
-    const lock = bench.on(redis.connect({ commandTimeout: 300 }));
+    const lock = fixture.on(redis.connect({ commandTimeout: 300 }));
     await lock.tryAcquire("warm-up");
     await redis.server.call("CLIENT", "PAUSE", "800", "ALL");
     const lease = await lock.tryAcquire(name);

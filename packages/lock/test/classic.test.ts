@@ -14,15 +14,15 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease, Lock, LockOptions } from "../src/index.js";
-import { benchOf, enqueue } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 /** Each test shows a known fault of the classic lock on its port, by value, and then that the kit's lock has it not. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 const prefix = (): string => `${redis.prefix}:classic:`;
 const classicKey = (): string => classicKeys(prefix()).lock(name);
-const ourKey = (): string => bench.keysOf(name).lease;
+const ourKey = (): string => fixture.keysOf(name).lease;
 const counter = (): string => `${redis.prefix}:counter`;
 
 /** A connection that stays lost when it is cut, as that of a crashed process does. */
@@ -38,7 +38,7 @@ const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
 };
 const mortalLock = async (options?: LockOptions): Promise<{ lock: Lock; gate: Gate }> => {
   const { client, gate } = await mortal();
-  const lock = bench.on(client, options);
+  const lock = fixture.on(client, options);
   await lock.tryAcquire("warm-up", { renew: false });
   gate.reset();
   return { lock, gate };
@@ -51,7 +51,7 @@ const guardedWrite = async (value: string, fencingToken: string): Promise<boolea
     if newest and #newest == #ARGV[2] and newest > ARGV[2] then return 0 end
     redis.call('HSET', KEYS[1], 'value', ARGV[1], 'fence', ARGV[2])
     return 1`;
-  return (await bench.db.eval(script, 1, `${redis.prefix}:guarded`, value, fencingToken)) === 1;
+  return (await fixture.db.eval(script, 1, `${redis.prefix}:guarded`, value, fencingToken)) === 1;
 };
 
 describe("row 10", () => {
@@ -60,12 +60,12 @@ describe("row 10", () => {
     const token = await acquireLock(client, name, 1_000, prefix());
     gate.cut();
     expect(await acquireLock(redis.client, name, 400, prefix())).toBeNull();
-    expect([await bench.db.get(classicKey()), await bench.db.pttl(classicKey())]).toEqual([token, -1]);
+    expect([await fixture.db.get(classicKey()), await fixture.db.pttl(classicKey())]).toEqual([token, -1]);
 
     const ours = await mortalLock({ leaseMs: 300 });
     await ours.lock.acquire(name);
     ours.gate.cut();
-    const { awakeMs, value } = await timed(bench.make().acquire(name, { waitMs: 10_000 }));
+    const { awakeMs, value } = await timed(fixture.make().acquire(name, { waitMs: 10_000 }));
     expect(awakeMs).toBeLessThan(promptMs);
     expect(value.isHeld).toBe(true);
   });
@@ -76,10 +76,10 @@ describe("row 10", () => {
     expect(await acquireLock(redis.connect(), name, 1_000, prefix())).toBeNull();
     expect((await callsOf(redis.server, "setnx")) - before).toBeGreaterThan(20);
 
-    await bench.make().acquire(name, { renew: false, leaseMs: 60_000 });
+    await fixture.make().acquire(name, { renew: false, leaseMs: 60_000 });
     const { lock, gate } = await mortalLock();
     await rejection(lock.acquire(name, { waitMs: 1_000 }));
-    // A place in line, where it listens, and leaving it; and twice what the server did not know yet.
+    // A place in the queue, where it listens, and leaving it; and twice what the server did not know yet.
     expect(gate.requests).toBeLessThanOrEqual(7);
   });
 
@@ -99,7 +99,7 @@ describe("row 10", () => {
     const token = (await acquireLock(client, name, 1_000, prefix()))!;
     let tries = 0;
     gate.before = async (text) => {
-      if (/exec/i.test(text) && ++tries <= 100) await bench.db.expire(classicKey(), 10);
+      if (/exec/i.test(text) && ++tries <= 100) await fixture.db.expire(classicKey(), 10);
     };
     expect(await releaseLock(client, name, token, prefix())).toBe(true);
     expect(tries).toBe(101);
@@ -108,13 +108,13 @@ describe("row 10", () => {
     const lease = await ours.lock.acquire(name);
     ours.gate.reset();
     ours.gate.before = async () => {
-      await bench.db.expire(ourKey(), 10);
+      await fixture.db.expire(ourKey(), 10);
     };
     expect(await lease.release()).toBe("released");
     expect(ours.gate.requests).toBe(1);
   });
 
-  it("row 10: who comes later may win, since nobody stands in line", async () => {
+  it("row 10: who comes later may win, since nobody stands in the queue", async () => {
     const { client, gate } = await mortal();
     const token = (await acquireLock(redis.client, name, 1_000, prefix()))!;
     const held = gate.hold(/setnx/i);
@@ -127,9 +127,9 @@ describe("row 10", () => {
     await releaseLock(redis.connect(), name, later!, prefix());
     await first.promise;
 
-    const lock = bench.make();
+    const lock = fixture.make();
     const holder = await lock.acquire(name);
-    const early = await enqueue(bench.on(redis.connect()), name);
+    const early = await enqueue(fixture.on(redis.connect()), name);
     const late = await enqueue(lock, name);
     await holder.release();
     const lease = await early.promise;
@@ -142,16 +142,16 @@ describe("row 10", () => {
 describe("the four classic symptoms", () => {
   it("row 10: symptom 1: it is released by another after it expired", async () => {
     await acquireOwnerlessLock(redis.client, name, 1_000, 10, prefix());
-    await lapse(bench.db, classicKey());
+    await lapse(fixture.db, classicKey());
     expect(await acquireOwnerlessLock(redis.connect(), name, 1_000, 10, prefix())).toBe(true);
     await releaseOwnerlessLock(redis.client, name, prefix());
-    expect(await bench.db.exists(classicKey())).toBe(0);
+    expect(await fixture.db.exists(classicKey())).toBe(0);
 
-    const slow = await bench.make().acquire(name);
-    await lapse(bench.db, ourKey());
-    const next = await bench.on(redis.connect()).acquire(name);
+    const slow = await fixture.make().acquire(name);
+    await lapse(fixture.db, ourKey());
+    const next = await fixture.on(redis.connect()).acquire(name);
     expect(await slow.release()).toBe("not-held");
-    expect(await bench.db.get(ourKey())).toBe(`${next.token}|${next.holder}`);
+    expect(await fixture.db.get(ourKey())).toBe(`${next.token}|${next.holder}`);
   });
 
   it("row 10: symptom 2: a crashed holder goes undetected while others wait", async () => {
@@ -159,11 +159,11 @@ describe("the four classic symptoms", () => {
     await acquireOwnerlessLock(client, name, 1_000, 60, prefix());
     gate.cut();
     expect(await acquireOwnerlessLock(redis.client, name, 500, 60, prefix())).toBe(false);
-    expect(await bench.db.pttl(classicKey())).toBeGreaterThan(50_000);
+    expect(await fixture.db.pttl(classicKey())).toBeGreaterThan(50_000);
 
     const ours = await mortalLock({ leaseMs: 300 });
     await ours.lock.acquire(name);
-    const waiter = await enqueue(bench.make(), name);
+    const waiter = await enqueue(fixture.make(), name);
     ours.gate.cut();
     expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
@@ -171,29 +171,29 @@ describe("the four classic symptoms", () => {
   it("row 10: symptom 2: a crash before EXPIRE holds it for ever", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/expire/i, acquireOwnerlessLock(client, name, 1_000, 10, prefix()));
-    expect(await bench.db.pttl(classicKey())).toBe(-1);
+    expect(await fixture.db.pttl(classicKey())).toBe(-1);
 
     const ours = await mortalLock({ leaseMs: 300 });
     await ours.lock.acquire(name);
     ours.gate.cut();
     // There is no step between taking the lock and bounding it.
     expect(ours.gate.requests).toBe(1);
-    expect(await bench.db.pttl(ourKey())).toBeGreaterThan(0);
+    expect(await fixture.db.pttl(ourKey())).toBeGreaterThan(0);
   });
 
   it("row 10: symptom 3: several hold it at once", async () => {
     const holders = [redis.connect(), redis.connect(), redis.connect()];
     const inside: Redis[] = [];
     for (const holder of holders) {
-      if (inside.length > 0) await lapse(bench.db, classicKey());
+      if (inside.length > 0) await lapse(fixture.db, classicKey());
       if (await acquireOwnerlessLock(holder, name, 1_000, 10, prefix())) inside.push(holder);
     }
     expect(inside).toHaveLength(3);
 
     const leases: Lease[] = [];
     for (const holder of holders) {
-      if (leases.length > 0) await lapse(bench.db, ourKey());
-      leases.push(await bench.on(holder, { leaseMs: 1_200 }).acquire(name));
+      if (leases.length > 0) await lapse(fixture.db, ourKey());
+      leases.push(await fixture.on(holder, { leaseMs: 1_200 }).acquire(name));
     }
     // The first two are told; only the last one holds it.
     await Promise.all(leases.slice(0, 2).map(({ signal }) => aborted(signal)));
@@ -204,19 +204,19 @@ describe("the four classic symptoms", () => {
     const [a, b] = [redis.connect(), redis.connect()];
     await acquireOwnerlessLock(a, name, 1_000, 10, prefix());
     const seenByA = Number(await a.get(counter()));
-    await lapse(bench.db, classicKey());
+    await lapse(fixture.db, classicKey());
     await acquireOwnerlessLock(b, name, 1_000, 10, prefix());
     await b.set(counter(), Number(await b.get(counter())) + 1);
     await a.set(counter(), seenByA + 1);
-    expect(await bench.db.get(counter())).toBe("1");
+    expect(await fixture.db.get(counter())).toBe("1");
 
-    const [first, second] = [bench.on(a), bench.on(b)];
+    const [first, second] = [fixture.on(a), fixture.on(b)];
     const stale = await first.acquire(name);
-    await lapse(bench.db, ourKey());
+    await lapse(fixture.db, ourKey());
     const fresh = await second.acquire(name);
     expect(await guardedWrite("second's", fresh.fencingToken)).toBe(true);
     expect(await guardedWrite("first's", stale.fencingToken)).toBe(false);
-    expect(await bench.db.hget(`${redis.prefix}:guarded`, "value")).toBe("second's");
+    expect(await fixture.db.hget(`${redis.prefix}:guarded`, "value")).toBe("second's");
   });
 });
 
@@ -224,9 +224,9 @@ describe("row 11", () => {
   it("row 11: a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/expire/i, acquireLockWithTimeout(client, name, 1_000, 10, prefix()));
-    expect(await bench.db.pttl(classicKey())).toBe(-1);
+    expect(await fixture.db.pttl(classicKey())).toBe(-1);
     await acquireLockWithTimeout(redis.client, name, 50, 10, prefix());
-    expect(await bench.db.pttl(classicKey())).toBeGreaterThan(5_000);
+    expect(await fixture.db.pttl(classicKey())).toBeGreaterThan(5_000);
 
     const ours = await mortalLock({ leaseMs: 300 });
     const acquiring = rejection(ours.lock.acquire(name));
@@ -234,7 +234,7 @@ describe("row 11", () => {
     await reply.reached;
     ours.gate.cut();
     await acquiring;
-    const left = await bench.db.pttl(ourKey());
+    const left = await fixture.db.pttl(ourKey());
     expect(left === -2 || (left > 0 && left <= 300)).toBe(true);
   });
 
@@ -243,10 +243,10 @@ describe("row 11", () => {
     ["SET NX EX", acquireLockBySet],
   ])("row 11: seconds only: 50 ms become a second (%s)", async (_name, acquire) => {
     await acquire(redis.client, name, 1_000, 0.05, prefix());
-    expect(await bench.db.pttl(classicKey())).toBeGreaterThan(500);
+    expect(await fixture.db.pttl(classicKey())).toBeGreaterThan(500);
 
-    await bench.make().acquire(name, { leaseMs: 50, renew: false });
-    expect(await bench.db.pttl(ourKey())).toBeLessThanOrEqual(50);
+    await fixture.make().acquire(name, { leaseMs: 50, renew: false });
+    expect(await fixture.db.pttl(ourKey())).toBeLessThanOrEqual(50);
   });
 
   it.each([
@@ -254,19 +254,19 @@ describe("row 11", () => {
     ["SET NX EX", acquireLockBySet],
   ])("row 11: the holder never learns that it lost the lock, and writes on (%s)", async (_name, acquire) => {
     const token = (await acquire(redis.client, name, 1_000, 10, prefix()))!;
-    const seen = Number(await bench.db.get(counter()));
-    await lapse(bench.db, classicKey());
+    const seen = Number(await fixture.db.get(counter()));
+    await lapse(fixture.db, classicKey());
     const next = redis.connect();
     await acquire(next, name, 1_000, 10, prefix());
     await next.incrby(counter(), 10);
-    await bench.db.set(counter(), seen + 1);
-    expect(await bench.db.get(counter())).toBe("1");
+    await fixture.db.set(counter(), seen + 1);
+    expect(await fixture.db.get(counter())).toBe("1");
     // Told only when the harm is done.
     expect(await releaseLock(redis.connect(), name, token, prefix())).toBe(false);
 
-    const slow = await bench.make().acquire(name, { leaseMs: 900 });
-    await lapse(bench.db, ourKey());
-    const fresh = await bench.on(next).acquire(name);
+    const slow = await fixture.make().acquire(name, { leaseMs: 900 });
+    await lapse(fixture.db, ourKey());
+    const fresh = await fixture.on(next).acquire(name);
     expect(await guardedWrite("fresh", fresh.fencingToken)).toBe(true);
     expect(await aborted(slow.signal)).toMatchObject({ reason: "taken" });
     expect(() => slow.assertHeld()).toThrow(/was lost/);
@@ -278,10 +278,10 @@ describe("row 11", () => {
     expect(await acquireLockWithTimeout(redis.connect(), name, 5_000, 1, prefix())).not.toBeNull();
     expect(await releaseLock(redis.connect(), name, token, prefix())).toBe(false);
 
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name, { leaseMs: 60_000 });
-    await rejection(bench.on(redis.connect()).acquire(name, { leaseMs: 100, waitMs: 300 }));
-    expect(await bench.db.pttl(ourKey())).toBeGreaterThan(50_000);
+    await rejection(fixture.on(redis.connect()).acquire(name, { leaseMs: 100, waitMs: 300 }));
+    expect(await fixture.db.pttl(ourKey())).toBeGreaterThan(50_000);
     await eventually(async () => expect((await lock.inspect(name)).waiters).toBe(0));
     expect(await lease.release()).toBe("released");
   });

@@ -5,10 +5,10 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { createLock } from "../src/index.js";
-import { benchOf, enqueue, next, works } from "./harness.js";
+import { fixtureOf, enqueue, next, works } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 type Client = Parameters<typeof createLock>[0];
 
@@ -30,15 +30,15 @@ describe("a borrowed client", () => {
   };
 
   it.each(Object.keys(kinds))("may have %s", async (kind) => {
-    await works(bench.on(redis.connect(kinds[kind])), name);
-    expect(await redis.client.exists(`app:${bench.keysOf(name).fence}`)).toBe(kind === "keyPrefix" ? 1 : 0);
-    if (kind === "db 3") await redis.connect({ db: 3 }).del(bench.keysOf(name).fence, bench.keysOf(name).waiters);
+    await works(fixture.on(redis.connect(kinds[kind])), name);
+    expect(await redis.client.exists(`app:${fixture.keysOf(name).fence}`)).toBe(kind === "keyPrefix" ? 1 : 0);
+    if (kind === "db 3") await redis.connect({ db: 3 }).del(fixture.keysOf(name).fence, fixture.keysOf(name).waiters);
   });
 
   it("may map replies as RESP3", async () => {
     const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
     redis.defer(() => client.disconnect());
-    await works(bench.on(client), name);
+    await works(fixture.on(client), name);
   });
 
   it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
@@ -46,7 +46,7 @@ describe("a borrowed client", () => {
     await client.ping();
     const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
     const options = { ...client.options };
-    const lock = bench.on(client);
+    const lock = fixture.on(client);
     await works(lock, name);
     expect(await subscribers()).toBe(1);
     await lock.close();
@@ -57,7 +57,7 @@ describe("a borrowed client", () => {
   });
 
   it("opens no second connection before the first wait", async () => {
-    const lock = bench.on(redis.connect());
+    const lock = fixture.on(redis.connect());
     const lease = await lock.acquire(name);
     expect(await lock.tryAcquire(name)).toBeNull();
     await rejection(lock.acquire(name, { waitMs: 0 }));
@@ -67,7 +67,7 @@ describe("a borrowed client", () => {
 
   it("is served by one subscriber connection, however many locks work on it", async () => {
     const client = redis.connect();
-    const [one, two] = [bench.on(client), bench.on(client)];
+    const [one, two] = [fixture.on(client), fixture.on(client)];
     await works(one, name);
     await works(two, name);
     expect(await subscribers()).toBe(1);
@@ -80,12 +80,12 @@ describe("a borrowed client", () => {
 
   it("lets the second lock on it hand over as the first one does", async () => {
     const client = redis.connect();
-    await works(bench.on(client), name);
-    const lock = bench.on(client);
+    await works(fixture.on(client), name);
+    const lock = fixture.on(client);
     const holder = await lock.acquire(name);
-    const dead = await bench.spawn();
+    const dead = await fixture.spawn();
     dead.acquire(name).catch(() => undefined);
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     const waiter = await enqueue(lock, name);
     await dead.kill();
     await eventually(async () => expect(await subscribers()).toBe(1));
@@ -100,7 +100,7 @@ describe("isolate", () => {
     await client.ping();
     const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
     const all = await connections(/^id=/);
-    const lock = bench.on(client, { isolate: true });
+    const lock = fixture.on(client, { isolate: true });
     await works(lock, name);
     expect(await connections(/^id=/)).toBe(all + 2);
     await lock.close();
@@ -109,7 +109,7 @@ describe("isolate", () => {
   });
 
   it("replaces a connection that fell silent", async () => {
-    const lock = bench.make({ isolate: true, deadlineMs: 200 });
+    const lock = fixture.make({ isolate: true, deadlineMs: 200 });
     await works(lock, name);
     const [node] = redis.server.nodes;
     node!.pause();
@@ -128,7 +128,7 @@ describe("a client of core's connect()", () => {
   it("serves a lock", async () => {
     const connection = await connect({ url: redis.url });
     redis.defer(() => connection.close());
-    const lock = bench.on(connection);
+    const lock = fixture.on(connection);
     await works(lock, name);
     await lock.close();
   });
@@ -143,18 +143,18 @@ describe("an ACL user", () => {
   };
 
   it("without rights on channels still hands over, by polling", async () => {
-    await works(bench.on(await user("+@all", "resetchannels")), name);
+    await works(fixture.on(await user("+@all", "resetchannels")), name);
   });
 
   it("without PUBLISH still hands over", async () => {
-    await works(bench.on(await user("+@all", "&*", "-publish")), name);
+    await works(fixture.on(await user("+@all", "&*", "-publish")), name);
   });
 
   it("that may not subscribe waits beside one that may", async () => {
-    const deaf = bench.on(await user("+@all", "resetchannels"));
-    const lock = bench.make();
+    const unreachable = fixture.on(await user("+@all", "resetchannels"));
+    const lock = fixture.make();
     const holder = await lock.acquire(name);
-    const first = await enqueue(deaf, name);
+    const first = await enqueue(unreachable, name);
     const second = await enqueue(lock, name);
     await holder.release();
     await (await timed(second.promise)).value.release();
@@ -164,11 +164,11 @@ describe("an ACL user", () => {
   });
 
   it("without INFO is served as on a Cluster", async () => {
-    await works(bench.on(await user("+@all", "&*", "-info")), name);
+    await works(fixture.on(await user("+@all", "&*", "-info")), name);
   });
 
   it("without scripts is told so, by a typed error without the command's arguments", async () => {
-    const lock = bench.on(await user("+@all", "&*", "-evalsha", "-eval"));
+    const lock = fixture.on(await user("+@all", "&*", "-evalsha", "-eval"));
     const error = await rejection(lock.acquire(name, { holder: "canary" }));
     expect(error).toMatchObject({ code: "KIT_NO_PERMISSION", retryable: false });
     expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("canary");
@@ -176,15 +176,15 @@ describe("an ACL user", () => {
 });
 
 describe("a client whose connections are killed while somebody waits", () => {
-  it("loses no place in line", async () => {
-    const lock = bench.on(redis.connect({ retryStrategy: () => 20 }));
-    const holder = await bench.make().acquire(name);
+  it("loses no place in the queue", async () => {
+    const lock = fixture.on(redis.connect({ retryStrategy: () => 20 }));
+    const holder = await fixture.make().acquire(name);
     const waiter = await enqueue(lock, name);
     for (const type of ["pubsub", "normal", "pubsub"]) {
       await redis.server.call("CLIENT", "KILL", "TYPE", type);
       await eventually(async () => expect(await subscribers()).toBe(1));
     }
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     const granted = next(lock, "acquired");
     await holder.release();
     expect(await granted).toMatchObject({ name });
@@ -192,8 +192,8 @@ describe("a client whose connections are killed while somebody waits", () => {
   });
 
   it("is told so where its wait ends before they are back", async () => {
-    await bench.make().acquire(name);
-    const lock = bench.on(redis.connect({ retryStrategy: () => 60_000 }));
+    await fixture.make().acquire(name);
+    const lock = fixture.on(redis.connect({ retryStrategy: () => 60_000 }));
     expect(await rejection(lock.acquire(name, { waitMs: 50 }))).not.toHaveProperty("cause");
     const waiter = await enqueue(lock, name, { waitMs: 1_000 });
     await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
@@ -205,14 +205,14 @@ describe("a client whose connections are killed while somebody waits", () => {
   });
 
   it("hears of a grant whose push was lost with the connection", async () => {
-    const lock = bench.on(redis.connect({ retryStrategy: () => 20 }));
+    const lock = fixture.on(redis.connect({ retryStrategy: () => 20 }));
     for (let round = 0; round < 10; round++) {
-      const holder = await bench.make().acquire(name);
+      const holder = await fixture.make().acquire(name);
       const waiter = await enqueue(lock, name);
       const killed = redis.server.call("CLIENT", "KILL", "TYPE", "pubsub");
       await holder.release();
       await killed;
-      // The next beat would come after five seconds.
+      // The next heartbeat would come after five seconds.
       const { awakeMs, value } = await timed(waiter.promise);
       expect(awakeMs).toBeLessThan(promptMs);
       await value.release();
@@ -224,7 +224,7 @@ describe("a client whose connections are killed while somebody waits", () => {
 describe("A borrowed client that its owner ended", () => {
   it("rejects who waits, since nothing can come of it any more", async () => {
     const client = redis.connect();
-    const lock = bench.on(client);
+    const lock = fixture.on(client);
     const held = await lock.acquire(name);
     const waiter = await enqueue(lock, name);
     client.disconnect();

@@ -2,31 +2,31 @@ import { eventually, useRedis } from "@kit/testing";
 import { aborted, closedPort, promptMs, rejection, runProgram, timed, watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf, enqueue } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 const closedError = { name: "KitClosedError", code: "KIT_CLOSED" };
 
 const program = new URL("programs/closing.mjs", import.meta.url);
 
 describe("close", () => {
-  it("rejects who waits, and takes each out of the line", async () => {
-    const lock = bench.make();
-    const other = bench.on(redis.connect());
+  it("rejects who waits, and takes each out of the queue", async () => {
+    const lock = fixture.make();
+    const other = fixture.on(redis.connect());
     const holder = await other.acquire(name);
     const waiters = [await enqueue(lock, name), await enqueue(lock, name)];
     const errors = Promise.all(waiters.map(({ promise }) => rejection(promise)));
     await lock.close();
     expect(await errors).toMatchObject([closedError, closedError]);
-    expect(await bench.db.zcard(bench.keysOf(name).queue)).toBe(0);
+    expect(await fixture.db.zcard(fixture.keysOf(name).queue)).toBe(0);
     await holder.release();
   });
 
-  it("rejects also whose place in line is confirmed in the very moment of close()", async () => {
-    const lock = bench.make();
-    const other = bench.on(redis.connect());
+  it("rejects also whose place in the queue is confirmed in the very moment of close()", async () => {
+    const lock = fixture.make();
+    const other = fixture.on(redis.connect());
     const holder = await other.acquire(name);
     await rejection(lock.acquire(name, { waitMs: 50 }));
     let closing: Promise<void> | undefined;
@@ -35,12 +35,12 @@ describe("close", () => {
     const errors = await Promise.all([1, 2, 3].map(() => rejection(lock.acquire(name))));
     expect(errors).toMatchObject([closedError, closedError, closedError]);
     await closing;
-    expect(await bench.db.zcard(bench.keysOf(name).queue)).toBe(0);
+    expect(await fixture.db.zcard(fixture.keysOf(name).queue)).toBe(0);
     expect(await holder.release()).toBe("released");
   });
 
   it("lets no call begin any more", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name);
     const text = lease.serialise();
     await lease.release();
@@ -54,24 +54,24 @@ describe("close", () => {
       lock.resume(text),
     ];
     for (const error of await Promise.all(calls.map(rejection))) expect(error).toMatchObject(closedError);
-    expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0);
+    expect(await fixture.db.exists(fixture.keysOf(name).lease)).toBe(0);
   });
 
   it("waits for leases that are held, which go on being renewed", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name, { leaseMs: 2_000 });
     const closing = watched(lock.close());
-    await rejection(bench.on(redis.connect()).acquire(name, { waitMs: 2_200 }));
+    await rejection(fixture.on(redis.connect()).acquire(name, { waitMs: 2_200 }));
     expect([closing.isSettled, lease.isHeld]).toEqual([false, true]);
     await lease.release();
     await closing.promise;
-    expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0);
+    expect(await fixture.db.exists(fixture.keysOf(name).lease)).toBe(0);
   });
 
   it("takes leases from their holders at timeoutMs, and releases them", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name);
-    const waiter = await enqueue(bench.on(redis.connect()), name);
+    const waiter = await enqueue(fixture.on(redis.connect()), name);
     const { ms, awakeMs } = await timed(() => lock.close({ timeoutMs: 100 }));
     expect(ms).toBeGreaterThan(95);
     expect(awakeMs).toBeLessThan(promptMs);
@@ -81,10 +81,10 @@ describe("close", () => {
   });
 
   it("changes nothing when called again", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     await Promise.all([lock.close(), lock.close()]);
     await lock.close();
-    await using other = bench.make();
+    await using other = fixture.make();
     const lease = await other.acquire(name);
     expect(await lease.release()).toBe("released");
   });
@@ -93,28 +93,28 @@ describe("close", () => {
     ["try", false],
     ["acquire", true],
   ])("leaves nothing held by a %s that is under way", async (_what, waits) => {
-    const lock = bench.make();
+    const lock = fixture.make();
     await (await lock.acquire("warm-up")).release();
     await redis.server.call("CLIENT", "PAUSE", "150", "ALL");
     const call = rejection(waits ? lock.acquire(name) : lock.tryAcquire(name));
     await lock.close({ timeoutMs: 0 });
     expect(await call).toMatchObject(closedError);
-    await eventually(async () => expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0));
+    await eventually(async () => expect(await fixture.db.exists(fixture.keysOf(name).lease)).toBe(0));
   });
 
   it.each([false, true])("lets a release that is under way finish (isolate: %s)", async (isolate) => {
-    const lock = bench.make({ isolate });
+    const lock = fixture.make({ isolate });
     const lease = await lock.acquire(name);
     await redis.server.call("CLIENT", "PAUSE", "150", "ALL");
     const releasing = lease.release();
     await lock.close();
     expect(await releasing).toBe("released");
-    expect(await bench.db.exists(bench.keysOf(name).lease)).toBe(0);
+    expect(await fixture.db.exists(fixture.keysOf(name).lease)).toBe(0);
   });
 
   it("ends in time and leaves no timer behind when the server is gone", async () => {
     const client = redis.connect({ retryStrategy: () => 20 });
-    const lock = bench.on(client, { deadlineMs: 200 });
+    const lock = fixture.on(client, { deadlineMs: 200 });
     await lock.acquire(name);
     const waiter = await enqueue(lock, name);
     const gaveUp = rejection(waiter.promise);
@@ -128,7 +128,7 @@ describe("close", () => {
   });
 
   it("ends in time when the server says nothing", async () => {
-    const lock = bench.make({ deadlineMs: 200 });
+    const lock = fixture.make({ deadlineMs: 200 });
     const lease = await lock.acquire(name, { leaseMs: 3_000 });
     const [node] = redis.server.nodes;
     node!.pause();
@@ -148,7 +148,7 @@ describe("a process with a lock", () => {
   it("ends by itself while it holds a lease, and has printed nothing", async () => {
     const { printed, code } = await runProgram(redis, program, ["hold", redis.url, redis.prefix]);
     expect([printed, code]).toEqual(["", 0]);
-    expect(await bench.db.pttl(bench.keysOf(name).lease)).toBeGreaterThan(0);
+    expect(await fixture.db.pttl(fixture.keysOf(name).lease)).toBeGreaterThan(0);
   });
 
   it("gets one typed error where there is no Redis, and has printed nothing", async () => {

@@ -3,10 +3,10 @@ import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { closedPort, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf, enqueue, next } from "./harness.js";
+import { fixtureOf, enqueue, next } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "item:42";
 
 /** Calls as a user does, from a function whose name the stack must show. */
@@ -26,21 +26,21 @@ describe("the stack of an error leads to the caller", () => {
   });
 
   it("of a wait that times out", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     await lock.acquire(name);
     expect((await buyerOf(() => lock.acquire(name, { waitMs: 20 }))).stack).toMatch(home);
   });
 
   it("of a lease that was lost, for each who hears of it, once", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name);
-    await bench.db.del(bench.keysOf(name).lease);
+    await fixture.db.del(fixture.keysOf(name).lease);
     for (const call of [() => lease.extend(), async () => lease.assertHeld()]) {
       const { stack = "" } = await buyerOf(call);
       expect(stack).toMatch(home);
       expect(stack.split("theBuyersOwnFunction")).toHaveLength(2);
     }
-    const using = lock.using(name, () => bench.db.del(bench.keysOf(name).lease));
+    const using = lock.using(name, () => fixture.db.del(fixture.keysOf(name).lease));
     expect((await buyerOf(() => using)).stack).toMatch(home);
   });
 
@@ -48,7 +48,7 @@ describe("the stack of an error leads to the caller", () => {
     await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
     redis.defer(() => client.disconnect());
-    const lock = bench.on(client, { deadlineMs: 100 });
+    const lock = fixture.on(client, { deadlineMs: 100 });
     const script = defineScript({ name: "own.ping", source: "return 1", keys: [], args: [], reply: Number });
     proxy.down.hole = true;
     const unavailable = await buyerOf(() => lock.inspect(name));
@@ -59,19 +59,19 @@ describe("the stack of an error leads to the caller", () => {
 
 describe("what an error says", () => {
   it("names the lock as its user does, not its key", async () => {
-    const lock = bench.make();
-    await bench.db.rpush(bench.keysOf(name).lease, "not ours");
-    await bench.db.expire(bench.keysOf(name).lease, 60);
+    const lock = fixture.make();
+    await fixture.db.rpush(fixture.keysOf(name).lease, "not ours");
+    await fixture.db.expire(fixture.keysOf(name).lease, 60);
     const error = (await rejection(lock.acquire(name))) as KitError;
     expect(error.message).toMatch(/^lock\.acquire of "item:42" failed: /);
   });
 
   it("names the call that was made, also where a sign of life failed", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     await lock.acquire(name);
     const waiter = await enqueue(lock, name);
-    await bench.db.del(bench.keysOf(name).queue);
-    await bench.db.set(bench.keysOf(name).queue, "not ours", "EX", 60);
+    await fixture.db.del(fixture.keysOf(name).queue);
+    await fixture.db.set(fixture.keysOf(name).queue, "not ours", "EX", 60);
     await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
     expect(((await rejection(waiter.promise)) as KitError).message).toMatch(/^lock\.acquire of "item:42" failed: /);
   });
@@ -79,8 +79,8 @@ describe("what an error says", () => {
 
 describe("a wait without an end", () => {
   it("is told of once, after half a minute", async () => {
-    const lock = bench.make();
-    await bench.make().acquire(name, { renew: false, leaseMs: 600_000, holder: "the other" });
+    const lock = fixture.make();
+    await fixture.make().acquire(name, { renew: false, leaseMs: 600_000, holder: "the other" });
     const told: unknown[] = [];
     lock.on("stillWaiting", (event) => told.push(event));
     const abort = new AbortController();

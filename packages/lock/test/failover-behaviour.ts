@@ -17,12 +17,12 @@ export const owned = async (redis: TestRedis<RedisMode>): Promise<Connection> =>
  */
 export const servesThrough = async (
   redis: TestRedis<RedisMode>,
-  bench: LockBench,
+  fixture: LockBench,
   [name, another]: readonly [string, string],
   failOver: () => Promise<RedisNode>,
 ): Promise<void> => {
-  const borrowed = [bench.connect(), bench.connect()].map((client) => bench.on(client)) as [Lock, Lock];
-  const ours = [bench.on(await owned(redis)), bench.on(await owned(redis))] as [Lock, Lock];
+  const borrowed = [fixture.connect(), fixture.connect()].map((client) => fixture.on(client)) as [Lock, Lock];
+  const ours = [fixture.on(await owned(redis)), fixture.on(await owned(redis))] as [Lock, Lock];
   const work = async ([holding, waiting]: [Lock, Lock], resource: string) => ({
     resource,
     holding,
@@ -35,7 +35,7 @@ export const servesThrough = async (
   for (const { resource, holding, held, first, second } of all) {
     // Renewed on the new master: it cannot have more than it had when the old one died.
     await eventually(
-      async () => expect(await master.call("PTTL", bench.keysOf(resource).lease)).toBeGreaterThan(9_000),
+      async () => expect(await master.call("PTTL", fixture.keysOf(resource).lease)).toBeGreaterThan(9_000),
       { timeoutMs: 30_000 },
     );
     expect([held.isHeld, first.isSettled, second.isSettled]).toEqual([true, false, false]);

@@ -5,16 +5,16 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { LockLostError } from "../src/index.js";
 import { owned, servesThrough } from "./failover-behaviour.js";
-import { benchOf } from "./harness.js";
+import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "cluster", replicas: 1 });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 
 /** Another lock of the same shard. */
 const sibling = (): string => {
-  const shard = shardOf(bench.keysOf(name).lease);
-  for (let number = 0; ; number++) if (shardOf(bench.keysOf(String(number)).lease) === shard) return String(number);
+  const shard = shardOf(fixture.keysOf(name).lease);
+  for (let number = 0; ; number++) if (shardOf(fixture.keysOf(String(number)).lease) === shard) return String(number);
 };
 
 const shardOf = (key: string): number => Math.floor(slotOf(key) / 5461.4);
@@ -22,7 +22,7 @@ const shardOf = (key: string): number => Math.floor(slotOf(key) / 5461.4);
 /** The master that serves the lock, and its replica. */
 const serving = (): [master: RedisNode, replica: RedisNode] => {
   const { nodes, replicas } = redis.server;
-  const shard = shardOf(bench.keysOf(name).lease);
+  const shard = shardOf(fixture.keysOf(name).lease);
   return [nodes[shard]!, replicas[shard]!];
 };
 
@@ -34,7 +34,7 @@ const promotion = async (replica: RedisNode): Promise<void> => {
 
 describe("a lock whose shard fails over (case 38)", () => {
   it("keeps its holders, and serves who waits in order, on clients that are borrowed and owned", async () => {
-    await servesThrough(redis, bench, [name, sibling()], async () => {
+    await servesThrough(redis, fixture, [name, sibling()], async () => {
       const [old, master] = serving();
       await inStep(old, [master]);
       await old.kill();
@@ -45,15 +45,15 @@ describe("a lock whose shard fails over (case 38)", () => {
   });
 
   it("tells the holder whose lease went with the master, and grants the next a larger fencing token", async () => {
-    const holding = bench.on(await owned(redis), { leaseMs: 8_000 });
-    const other = bench.on(await owned(redis));
+    const holding = fixture.on(await owned(redis), { leaseMs: 8_000 });
+    const other = fixture.on(await owned(redis));
     const held = await holding.acquire(name);
     const [master, replica] = serving();
     await inStep(master, [replica]);
     // As if the grant had not reached the replica when its master died.
     await replica.call("CONFIG", "SET", "replica-read-only", "no");
     await replica.call("READONLY");
-    const { lease, fence } = bench.keysOf(name);
+    const { lease, fence } = fixture.keysOf(name);
     master.pause();
     await promotion(replica);
     await replica.call("DEL", lease, fence);

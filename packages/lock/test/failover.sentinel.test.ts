@@ -4,10 +4,10 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Lock, LockLostError } from "../src/index.js";
 import { owned, servesThrough } from "./failover-behaviour.js";
-import { benchOf, enqueue } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel" });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 
 const allInStep = (): Promise<void> => inStep(redis.server.nodes[0]!, redis.server.replicas);
@@ -36,17 +36,17 @@ const works = async (lock: Lock): Promise<void> => {
 
 describe("a lock whose master fails", () => {
   it("keeps its holders, and serves who waits in order, on clients that are borrowed and owned", async () => {
-    await servesThrough(redis, bench, [name, "another"], async () => {
+    await servesThrough(redis, fixture, [name, "another"], async () => {
       await allInStep();
       return await failOver();
     });
   });
 
   it("tells the holder whose lease went with it, and grants the next a larger fencing token", async () => {
-    const holding = bench.on(await owned(redis), { leaseMs: 8_000 });
-    const other = bench.on(await owned(redis));
+    const holding = fixture.on(await owned(redis), { leaseMs: 8_000 });
+    const other = fixture.on(await owned(redis));
     const held = await holding.acquire(name);
-    const { lease, fence } = bench.keysOf(name);
+    const { lease, fence } = fixture.keysOf(name);
     await lostOnReplicas(["DEL", lease, fence]);
     await failOver();
     expect(await aborted(held.signal)).toBeInstanceOf(LockLostError);
@@ -58,8 +58,8 @@ describe("a lock whose master fails", () => {
   });
 
   it("hands out larger fencing tokens also when the last one was ahead of the new master's clock", async () => {
-    const lock = bench.on(await owned(redis));
-    const { fence } = bench.keysOf(name);
+    const lock = fixture.on(await owned(redis));
+    const { fence } = fixture.keysOf(name);
     const before = await lock.acquire(name);
     await before.release();
     await allInStep();
@@ -78,11 +78,11 @@ describe("a lock whose master fails", () => {
     await next.release();
   });
 
-  it("takes a waiter whose place was lost with it into the line again, without an error", async () => {
-    const [holding, waiting] = [bench.on(await owned(redis)), bench.on(await owned(redis))];
+  it("takes a waiter whose place was lost with it into the queue again, without an error", async () => {
+    const [holding, waiting] = [fixture.on(await owned(redis)), fixture.on(await owned(redis))];
     const held = await holding.acquire(name);
     const waiter = await enqueue(waiting, name, { waitMs: 60_000 });
-    const { queue, waiters } = bench.keysOf(name);
+    const { queue, waiters } = fixture.keysOf(name);
     await lostOnReplicas(["DEL", queue, waiters]);
     const master = await failOver();
     await eventually(async () => expect(await master.call("ZCARD", queue)).toBe(1), { timeoutMs: 20_000 });
@@ -92,7 +92,7 @@ describe("a lock whose master fails", () => {
   });
 
   it("rejects in time, typed, who asks while there is no master", async () => {
-    const lock = bench.on(await owned(redis), { deadlineMs: 500 });
+    const lock = fixture.on(await owned(redis), { deadlineMs: 500 });
     await works(lock);
     const [old] = redis.server.nodes as [RedisNode];
     await old.kill();
@@ -104,8 +104,8 @@ describe("a lock whose master fails", () => {
 
 describe("a lock whose master is stopped and goes on", () => {
   it("is held by one at a time by the word of the new master, and the old one grants nothing to our clients", async () => {
-    const [holding, waiting] = [bench.on(await owned(redis)), bench.on(await owned(redis))];
-    const idle = bench.on(await owned(redis));
+    const [holding, waiting] = [fixture.on(await owned(redis)), fixture.on(await owned(redis))];
+    const idle = fixture.on(await owned(redis));
     await works(idle);
     const held = await holding.acquire(name);
     const waiter = await enqueue(waiting, name, { waitMs: 60_000 });
@@ -121,7 +121,7 @@ describe("a lock whose master is stopped and goes on", () => {
       Number(/cmdstat_evalsha:calls=(\d+)/.exec(String(await node.call("INFO", "commandstats")))?.[1] ?? 0);
     const before = await scripts(old);
     const other = await idle.tryAcquire("other");
-    expect(await master.call("EXISTS", bench.keysOf("other").lease)).toBe(1);
+    expect(await master.call("EXISTS", fixture.keysOf("other").lease)).toBe(1);
     await other?.release();
     expect(held.isHeld).toBe(true);
     await held.release();
@@ -135,7 +135,7 @@ describe("a lock whose master is stopped and goes on", () => {
 
 describe("a lock behind Sentinels", () => {
   it("does what it does on a single server", async () => {
-    const lock = bench.on(await owned(redis));
+    const lock = fixture.on(await owned(redis));
     const lease = await lock.acquire(name);
     expect(await lock.tryAcquire(name)).toBeNull();
     const waiter = await enqueue(lock, name);

@@ -4,16 +4,16 @@ import { aborted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createLock, LockLostError } from "../src/index.js";
-import { benchOf } from "./harness.js";
+import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "torch";
 
 describe("Lease.handOver", () => {
   it("leaves the lease to whoever resumes it, whatever becomes of the first object", async () => {
-    const giver = bench.make({ leaseMs: 2_000 });
-    const taker = bench.make();
+    const giver = fixture.make({ leaseMs: 2_000 });
+    const taker = fixture.make();
     const given = await giver.acquire(name);
     const taken = await taker.resume(given.handOver());
     expect(await given.release()).toBe("not-held");
@@ -26,7 +26,7 @@ describe("Lease.handOver", () => {
   });
 
   it("ends what the first handle may do", async () => {
-    const lease = await bench.make({ leaseMs: 300 }).acquire(name);
+    const lease = await fixture.make({ leaseMs: 300 }).acquire(name);
     lease.handOver();
     expect(lease.isHeld).toBe(false);
     expect(() => lease.assertHeld()).toThrow(LockLostError);
@@ -35,7 +35,7 @@ describe("Lease.handOver", () => {
   });
 
   it("lets the lease run out when nobody resumes it", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name, { leaseMs: 200 });
     lease.handOver();
     await lock.using(name, () => undefined, { waitMs: 5_000 });
@@ -45,7 +45,7 @@ describe("Lease.handOver", () => {
 
 describe("Lock.resume", () => {
   it("goes on with what is left of maxHoldMs", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const startedAt = performance.now();
     const lease = await lock.acquire(name, { leaseMs: 2_000, maxHoldMs: 1_500 });
     await eventually(() => {
@@ -64,16 +64,16 @@ describe("Lock.resume", () => {
   });
 
   it("holds without a limit what had none, whatever the object's own default is", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 3_000 });
-    const resumed = await bench.make({ maxHoldMs: 50 }).resume(lease.handOver());
+    const lease = await fixture.make().acquire(name, { leaseMs: 3_000 });
+    const resumed = await fixture.make({ maxHoldMs: 50 }).resume(lease.handOver());
     expect(resumed.remainingMs).toBeGreaterThan(100);
     await resumed.release();
   });
 
   it("does not start to renew a lease whose renewal had been stopped", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 300 });
+    const lease = await fixture.make().acquire(name, { leaseMs: 300 });
     lease.stopRenewal();
-    const resumed = await bench.make().resume(lease.handOver());
+    const resumed = await fixture.make().resume(lease.handOver());
     await eventually(() => {
       if (!resumed.signal.aborted) throw new Error("still held");
     });
@@ -87,11 +87,11 @@ describe("Lease.extend to less", () => {
     await using proxy = await FaultProxy.start({ port });
     const client = await connect(proxy.url);
     redis.defer(() => client.close());
-    const lease = await bench.on(client, { deadlineMs: 500 }).acquire(name, { leaseMs: 30_000 });
+    const lease = await fixture.on(client, { deadlineMs: 500 }).acquire(name, { leaseMs: 30_000 });
     // The request arrives, the answer is late.
     proxy.down.latencyMs = 1_500;
     const extended = rejection(lease.extend(100));
-    const others = bench.make();
+    const others = fixture.make();
     const next = await others.acquire(name, { waitMs: 5_000 });
     expect(lease.isHeld).toBe(false);
     expect(lease.signal.aborted).toBe(true);
@@ -101,7 +101,7 @@ describe("Lease.extend to less", () => {
   });
 
   it("gives the lease its new length, also when renewed", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 30_000 });
+    const lease = await fixture.make().acquire(name, { leaseMs: 30_000 });
     await lease.extend(600);
     expect(lease.leaseMs).toBe(600);
     expect(lease.remainingMs).toBeLessThanOrEqual(600);
@@ -118,7 +118,7 @@ describe("Lease.extend to less", () => {
 
 describe("What people read", () => {
   it("has no line breaks or escape codes of a name or label", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const wild = "ev\n\u001b[31mil\u0000";
     const lease = await lock.acquire(wild, { holder: wild });
     const error = await rejection(lock.acquire(wild, { waitMs: 0 }));
@@ -128,16 +128,16 @@ describe("What people read", () => {
   });
 
   it("names holder and time left after the very first wait of an object", async () => {
-    const lease = await bench.make().acquire(name, { holder: "Ada" });
-    const error = await rejection(bench.make().acquire(name, { waitMs: 5 }));
+    const lease = await fixture.make().acquire(name, { holder: "Ada" });
+    const error = await rejection(fixture.make().acquire(name, { waitMs: 5 }));
     expect(error).toMatchObject({ code: "KIT_LOCK_TIMEOUT", holder: "Ada", msLeft: expect.any(Number) as number });
     await lease.release();
   });
 
   it("says that a lease without expiry has no end", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name);
-    await bench.db.persist(bench.keysOf(name).lease);
+    await fixture.db.persist(fixture.keysOf(name).lease);
     expect(await rejection(lock.acquire(name, { waitMs: 0 }))).toMatchObject({ msLeft: Infinity });
     await lease.release();
   });
@@ -149,7 +149,7 @@ describe("Options", () => {
     ["a text", "fast", '`"fast"`'],
     ["a misspelt name", { leasems: 5 }, '`"leasems"`'],
   ])("refuses %s", async (_, options, shown) => {
-    const lock = bench.make();
+    const lock = fixture.make();
     for (const refused of [
       () => createLock(redis.client, options as never),
       () => lock.acquire(name, options as never),
@@ -165,7 +165,7 @@ describe("Options", () => {
   });
 
   it("refuses a routine that is none, before it takes the lock", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const error = await rejection(lock.using(name, undefined as never));
     expect(String(error)).toBe("TypeError: Expected `routine` to be a function, got undefined");
     expect((await lock.inspect(name)).fencingToken).toBeNull();

@@ -45,7 +45,7 @@ export interface LockBench {
 }
 
 /** With a `login` all locks are that user's, and only the tests' own commands go over the shared client. */
-export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench => {
+export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench => {
   const clients = clientsOf(redis, login);
   const on: LockBench["on"] = (client, options = {}) => {
     const lock = createLock(client, { prefix: redis.prefix, ...options });
@@ -102,7 +102,7 @@ const assertListening = (records: readonly string[]): void => {
   if (records.some((record) => record.includes(" + "))) throw new Error("somebody is not listening yet");
 };
 
-/** Asks for a lock, and resolves once that acquire stands in line and listens. */
+/** Asks for a lock, and resolves once that acquire stands in the queue and listens. */
 export const enqueue = async (lock: Lock, name: string, options?: AcquireOptions): Promise<Watched<Lease>> => {
   const waiting = next(lock, "waiting");
   const lease = watched(lock.acquire(name, options));

@@ -4,12 +4,12 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type Lease, type Lock, LockLostError, type LockOptions } from "../src/index.js";
-import { benchOf, next } from "./harness.js";
+import { fixtureOf, next } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
-const key = (): string => bench.keysOf(name).lease;
+const key = (): string => fixture.keysOf(name).lease;
 const evals = (): Promise<number> => callsOf(redis.server, "evalsha");
 
 /** How many keys of the server have expired. */
@@ -19,7 +19,7 @@ const expired = async (): Promise<string | undefined> =>
 /** No lease of this key can end on the server before this instant of `clock()`. */
 const endsNotBefore = async (): Promise<number> => {
   const askedAt = clock();
-  const msLeft = await bench.db.pttl(key());
+  const msLeft = await fixture.db.pttl(key());
   return askedAt + msLeft;
 };
 
@@ -32,7 +32,7 @@ const abortedAt = async (lease: Lease): Promise<{ at: number; lateMs: number }> 
 
 describe("a server that falls silent", () => {
   it("costs the lease before it can have ended, by the local clock", async () => {
-    const lock = bench.make({ leaseMs: 1_000 });
+    const lock = fixture.make({ leaseMs: 1_000 });
     const lease = await lock.acquire(name);
     const [node] = redis.server.nodes;
     // As after any renewal.
@@ -46,7 +46,7 @@ describe("a server that falls silent", () => {
     expect(lease.signal.reason).toMatchObject({ reason: "deadline", resource: name, fencingToken: lease.fencingToken });
     node!.resume();
     expect(await lease.release()).toBe("not-held");
-    await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
+    await eventually(async () => expect(await fixture.db.exists(key())).toBe(0));
   });
 
   it("costs the lease in time also behind a link that is half open, and lock and client recover", async () => {
@@ -55,7 +55,7 @@ describe("a server that falls silent", () => {
     const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
-    const lock = bench.on(client, { leaseMs: 1_000, deadlineMs: 300 });
+    const lock = fixture.on(client, { leaseMs: 1_000, deadlineMs: 300 });
     const lease = await lock.acquire(name);
     await lease.extend();
     const end = await endsNotBefore();
@@ -75,7 +75,7 @@ describe("a server that falls silent", () => {
     const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
-    const lock = bench.on(client, { leaseMs: 2_000, deadlineMs: 200 });
+    const lock = fixture.on(client, { leaseMs: 2_000, deadlineMs: 200 });
     const lease = await lock.acquire(name);
     // From here on the server knows the scripts, and runs them without our hearing of it.
     await lease.extend();
@@ -84,13 +84,13 @@ describe("a server that falls silent", () => {
     expect(await aborted(lease.signal)).toMatchObject({ reason: "deadline" });
     // As far as the server knows it was renewed shortly before, and would not expire for more than a second.
     const expiries = await expired();
-    await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
+    await eventually(async () => expect(await fixture.db.exists(key())).toBe(0));
     expect(await expired()).toBe(expiries);
     proxy.resetAll();
   });
 
   it("costs nothing when it speaks again in time", async () => {
-    const lock = bench.make({ leaseMs: 6_000, deadlineMs: 200 });
+    const lock = fixture.make({ leaseMs: 6_000, deadlineMs: 200 });
     const lease = await lock.acquire(name);
     const [node] = redis.server.nodes;
     const before = await evals();
@@ -98,7 +98,7 @@ describe("a server that falls silent", () => {
     node!.pause();
     expect(await failed).toMatchObject({ retryable: true });
     node!.resume();
-    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(4_000));
+    await eventually(async () => expect(await fixture.db.pttl(key())).toBeGreaterThan(4_000));
     expect(await evals()).toBeGreaterThan(before);
     expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
   });
@@ -106,7 +106,7 @@ describe("a server that falls silent", () => {
 
 describe("a renewal that fails", () => {
   it("is no loss: while the server says BUSY the lease is tried again", async () => {
-    const lock = bench.make({ leaseMs: 3_000 });
+    const lock = fixture.make({ leaseMs: 3_000 });
     const lease = await lock.acquire(name);
     const codes: string[] = [];
     lock.on("error", ({ code }) => codes.push(code));
@@ -116,24 +116,24 @@ describe("a renewal that fails", () => {
     await eventually(() => expect(codes).toContain("KIT_BUSY"));
     await redis.server.call("SCRIPT", "KILL");
     await busy;
-    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(2_500));
+    await eventually(async () => expect(await fixture.db.pttl(key())).toBeGreaterThan(2_500));
     expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
   });
 
   it("is no loss: a key that holds something else for a moment is not a verdict", async () => {
-    const lease = await bench.make({ leaseMs: 6_000 }).acquire(name);
-    const owner = (await bench.db.get(key()))!;
+    const lease = await fixture.make({ leaseMs: 6_000 }).acquire(name);
+    const owner = (await fixture.db.get(key()))!;
     const before = await evals();
-    await bench.db.multi().del(key()).rpush(key(), "stranger").pexpire(key(), 60_000).exec();
+    await fixture.db.multi().del(key()).rpush(key(), "stranger").pexpire(key(), 60_000).exec();
     await eventually(async () => expect((await evals()) - before).toBeGreaterThanOrEqual(2));
-    await bench.db.set(key(), owner, "PX", 3_000);
-    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(4_000));
+    await fixture.db.set(key(), owner, "PX", 3_000);
+    await eventually(async () => expect(await fixture.db.pttl(key())).toBeGreaterThan(4_000));
     expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
   });
 
   it("is an error of extend when the key holds something else", async () => {
-    const lease = await bench.make().acquire(name);
-    await bench.db.multi().del(key()).rpush(key(), "stranger").pexpire(key(), 5_000).exec();
+    const lease = await fixture.make().acquire(name);
+    await fixture.db.multi().del(key()).rpush(key(), "stranger").pexpire(key(), 5_000).exec();
     expect(await rejection(lease.extend())).toMatchObject({ code: "KIT_KEY_TYPE", key: key() });
     expect(lease.isHeld).toBe(true);
   });
@@ -141,7 +141,7 @@ describe("a renewal that fails", () => {
 
 describe("a blocked event loop", () => {
   it("makes assertHeld throw first thing when the lease is over", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name, { leaseMs: 200 });
     const lost = next(lock, "lost");
     lease.assertHeld();
@@ -155,7 +155,7 @@ describe("a blocked event loop", () => {
   });
 
   it("costs nothing when it ends in time", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 3_000 });
+    const lease = await fixture.make().acquire(name, { leaseMs: 3_000 });
     for (let round = 0; round < 3; round++) {
       block(1_200);
       lease.assertHeld();
@@ -165,11 +165,11 @@ describe("a blocked event loop", () => {
   });
 
   it("does not make a push that waited in the socket look fresher than it is", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const holder = await lock.acquire(name);
-    const other = bench.on(redis.connect());
+    const other = fixture.on(redis.connect());
     const waiting = other.acquire(name, { leaseMs: 400, renew: false });
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     const released = redis.server.call("DEL", key());
     await released;
     await lock.forceRelease(name);
@@ -178,7 +178,7 @@ describe("a blocked event loop", () => {
     block(300);
     await beating;
     const lease = await waiting;
-    const left = await bench.db.pttl(key());
+    const left = await fixture.db.pttl(key());
     expect(lease.remainingMs).toBeLessThanOrEqual(left + 5);
   });
 });
@@ -191,11 +191,11 @@ describe("clocks", () => {
   it.each([3_600_000, -3_600_000])(
     "renews at once when the wall clock jumps by %i ms, and loses nothing",
     async (jump) => {
-      const lease = await bench.make().acquire(name, { leaseMs: 60_000 });
-      await bench.db.pexpire(key(), 30_000);
+      const lease = await fixture.make().acquire(name, { leaseMs: 60_000 });
+      await fixture.db.pexpire(key(), 30_000);
       const now = Date.now.bind(Date);
       vi.spyOn(Date, "now").mockImplementation(() => now() + jump);
-      await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(50_000));
+      await eventually(async () => expect(await fixture.db.pttl(key())).toBeGreaterThan(50_000));
       expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
       expect(lease.remainingMs).toBeGreaterThan(50_000);
     },
@@ -204,20 +204,20 @@ describe("clocks", () => {
 
 describe("maxHoldMs", () => {
   it("ends renewal so that nobody holds the lock longer", async () => {
-    const lock = bench.make({ leaseMs: 600, maxHoldMs: 800 });
+    const lock = fixture.make({ leaseMs: 600, maxHoldMs: 800 });
     const startedAt = clock();
     const lease = await lock.acquire(name);
     expect(await aborted(lease.signal)).toMatchObject({ reason: "max-hold" });
     expect(clock() - startedAt).toBeGreaterThan(700);
-    await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
+    await eventually(async () => expect(await fixture.db.exists(key())).toBe(0));
   });
 
   it("bounds the server's lease too", async () => {
-    const lock = bench.make({ leaseMs: 10_000, maxHoldMs: 3_000 });
+    const lock = fixture.make({ leaseMs: 10_000, maxHoldMs: 3_000 });
     const lease = await lock.acquire(name);
-    expect(await bench.db.pttl(key())).toBeLessThanOrEqual(3_000);
+    expect(await fixture.db.pttl(key())).toBeLessThanOrEqual(3_000);
     await lease.extend(5_000);
-    expect(await bench.db.pttl(key())).toBeLessThanOrEqual(3_000);
+    expect(await fixture.db.pttl(key())).toBeLessThanOrEqual(3_000);
     expect(lease.remainingMs).toBeLessThanOrEqual(3_000);
     await lease.release();
   });
@@ -225,7 +225,7 @@ describe("maxHoldMs", () => {
 
 describe("renewal", () => {
   it("takes one command for a hundred leases", async () => {
-    const lock = bench.make({ leaseMs: 2_400 });
+    const lock = fixture.make({ leaseMs: 2_400 });
     const leases = await Promise.all(
       Array.from({ length: 100 }, (_, index) => lock.acquire(`${name} ${String(index)}`)),
     );
@@ -241,15 +241,15 @@ describe("renewal", () => {
   });
 
   it("goes on with the length that an extend asked for", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 2_000 });
+    const lease = await fixture.make().acquire(name, { leaseMs: 2_000 });
     await lease.extend(3_000);
-    await bench.db.pexpire(key(), 2_000);
-    await eventually(async () => expect(await bench.db.pttl(key())).toBeGreaterThan(2_100));
+    await fixture.db.pexpire(key(), 2_000);
+    await eventually(async () => expect(await fixture.db.pttl(key())).toBeGreaterThan(2_100));
     expect(lease.leaseMs).toBe(3_000);
   });
 
   it("does not come back by an extend after stopRenewal", async () => {
-    const lease = await bench.make().acquire(name, { leaseMs: 2_000 });
+    const lease = await fixture.make().acquire(name, { leaseMs: 2_000 });
     lease.stopRenewal();
     await lease.extend(400);
     expect(await aborted(lease.signal)).toMatchObject({ reason: "stopped" });
@@ -259,17 +259,17 @@ describe("renewal", () => {
 describe("using", () => {
   const losing = (lock: Lock, end: () => Promise<string>): Promise<string> =>
     lock.using(name, async ({ signal }) => {
-      await bench.db.del(key());
+      await fixture.db.del(key());
       await aborted(signal);
       return await end();
     });
 
   it("rejects with the loss after the routine has ended, not before", async () => {
-    const lock = bench.make({ leaseMs: 3_000 });
+    const lock = fixture.make({ leaseMs: 3_000 });
     let hasEnded = false;
     const error = await rejection(
       losing(lock, async () => {
-        await bench.db.ping();
+        await fixture.db.ping();
         hasEnded = true;
         return "done";
       }),
@@ -280,19 +280,19 @@ describe("using", () => {
 
   it("rejects with the routine's error when it fails after the loss", async () => {
     const own = new Error("the routine's own");
-    expect(await rejection(losing(bench.make({ leaseMs: 3_000 }), () => Promise.reject(own)))).toBe(own);
+    expect(await rejection(losing(fixture.make({ leaseMs: 3_000 }), () => Promise.reject(own)))).toBe(own);
   });
 
   it("rejects with the loss when another got the lock unnoticed", async () => {
-    const lock = bench.make();
-    const error = await rejection(lock.using(name, () => bench.db.set(key(), "somebody|else", "PX", 5_000)));
+    const lock = fixture.make();
+    const error = await rejection(lock.using(name, () => fixture.db.set(key(), "somebody|else", "PX", 5_000)));
     expect(error).toMatchObject({ code: "KIT_LOCK_LOST" });
-    expect(await bench.db.get(key())).toBe("somebody|else");
+    expect(await fixture.db.get(key())).toBe("somebody|else");
   });
 
   it("keeps the result when only the release finds no server, and says so by an event", async () => {
     const options: LockOptions = { deadlineMs: 150 };
-    const lock = bench.make(options);
+    const lock = fixture.make(options);
     const [node] = redis.server.nodes;
     const failed = next(lock, "error");
     const result = await lock.using(name, () => {
@@ -302,6 +302,6 @@ describe("using", () => {
     node!.resume();
     expect(result).toBe("done");
     expect(await failed).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
-    await eventually(async () => expect(await bench.db.exists(key())).toBe(0));
+    await eventually(async () => expect(await fixture.db.exists(key())).toBe(0));
   });
 });

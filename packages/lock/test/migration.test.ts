@@ -6,7 +6,7 @@ import Redlock5, { ExecutionError } from "redlock5";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { createLock } from "../src/index.js";
-import { benchOf } from "./harness.js";
+import { fixtureOf } from "./harness.js";
 
 describeMigration(
   startRedis,
@@ -17,10 +17,10 @@ describeMigration(
 
 describe("what differs from redlock", () => {
   const redis = useRedis(vitest, { permanentKeys: ["*"] });
-  const bench = benchOf(redis);
+  const fixture = fixtureOf(redis);
   const once = { retryCount: 0 };
-  const old4 = (): Redlock4 => new Redlock4([bench.db], once);
-  const old5 = (): Redlock5 => new Redlock5([bench.db], once);
+  const old4 = (): Redlock4 => new Redlock4([fixture.db], once);
+  const old5 = (): Redlock5 => new Redlock5([fixture.db], once);
   const name = (): string => `${redis.prefix}:chest`;
   const unheard = (client: Redis): Redis => client.on("error", () => undefined);
 
@@ -52,35 +52,35 @@ describe("what differs from redlock", () => {
     const nowhere = unheard(new Redis({ port: await closedPort(), maxRetriesPerRequest: 0 }));
     redis.defer(() => nowhere.disconnect());
     await old5().acquire([name()], 30_000);
-    for (const client of [bench.db, nowhere]) {
+    for (const client of [fixture.db, nowhere]) {
       expect(await rejection(new Redlock5([client], once).acquire([name()], 30_000))).toBeInstanceOf(ExecutionError);
       expect(await rejection(new Redlock4([client], once).lock(name(), 30_000))).toBeInstanceOf(Redlock4.LockError);
     }
 
-    await bench.make().acquire("chest");
-    expect(await bench.make().tryAcquire("chest")).toBeNull();
-    expect(await rejection(bench.on(nowhere, { deadlineMs: 300 }).tryAcquire("chest"))).toMatchObject({
+    await fixture.make().acquire("chest");
+    expect(await fixture.make().tryAcquire("chest")).toBeNull();
+    expect(await rejection(fixture.on(nowhere, { deadlineMs: 300 }).tryAcquire("chest"))).toMatchObject({
       code: "KIT_UNAVAILABLE",
     });
   });
 
   it("says of a release that came too late what it was, instead of rejecting", async () => {
     const held4 = await old4().lock(name(), 30_000);
-    await bench.db.del(name());
+    await fixture.db.del(name());
     expect(await rejection(held4.unlock())).toBeInstanceOf(Redlock4.LockError);
     const held5 = await old5().acquire([name()], 30_000);
-    await bench.db.del(name());
+    await fixture.db.del(name());
     expect(await rejection(held5.release())).toBeInstanceOf(ExecutionError);
 
-    const lease = await bench.make().acquire("chest");
-    await bench.db.del(bench.keysOf("chest").lease);
+    const lease = await fixture.make().acquire("chest");
+    await fixture.db.del(fixture.keysOf("chest").lease);
     expect(await lease.release()).toBe("not-held");
   });
 
   it("loses nothing by a wall clock that jumps", async () => {
     const held4 = await old4().lock(`${name()}:4`, 60_000);
     const held5 = await old5().acquire([`${name()}:5`], 60_000);
-    const lease = await bench.make({ leaseMs: 60_000 }).acquire("chest");
+    const lease = await fixture.make({ leaseMs: 60_000 }).acquire("chest");
     const now = Date.now();
     vi.spyOn(Date, "now").mockReturnValue(now + 3_600_000);
     expect(await rejection(held4.extend(60_000))).toBeInstanceOf(Redlock4.LockError);
@@ -95,7 +95,7 @@ describe("what differs from redlock", () => {
     const client = unheard(new Redis({ port: proxy.port }));
     redis.defer(() => client.disconnect());
     await client.ping();
-    const lock = bench.on(client, { leaseMs: 100 });
+    const lock = fixture.on(client, { leaseMs: 100 });
     proxy.down.latencyMs = 400;
     const late = await new Redlock5([client], once).acquire([name()], 100);
     expect(late.expiration).toBeLessThan(Date.now());
@@ -105,8 +105,8 @@ describe("what differs from redlock", () => {
 
   it("does not see the old locks, nor the other way round", async () => {
     const held = await old5().acquire(["chest"], 30_000);
-    const lease = await bench.make().acquire("chest");
-    expect([lease.isHeld, await bench.db.exists("chest")]).toEqual([true, 1]);
+    const lease = await fixture.make().acquire("chest");
+    expect([lease.isHeld, await fixture.db.exists("chest")]).toEqual([true, 1]);
     await held.release();
     expect(lease.isHeld).toBe(true);
   });

@@ -12,7 +12,7 @@ it("hands a free lock to the first living waiter, also by the first command that
   await using waiter = createLock(waiterClient);
   await using newcomer = createLock(newcomerClient);
   const gone = await holder.acquire("x", { leaseMs: 60_000, renew: false });
-  // A waiter that died in line: nobody listens on its inbox any more.
+  // A waiter that died in the queue: nobody listens on its inbox any more.
   const aliveUntil = Date.now() + 15_000;
   await server.call(
     "HSET",

@@ -3,10 +3,10 @@ import { acquireRefusals, expectRefusal, leaserRefusals, rejection } from "@tool
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createLock, type AcquireOptions, type LockOptions } from "../src/index.js";
-import { benchOf, enqueue, keyOf } from "./harness.js";
+import { fixtureOf, enqueue, keyOf } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 
 describe("createLock", () => {
@@ -51,7 +51,7 @@ describe("createLock", () => {
     });
     expect(lease.leaseMs).toBe(10_000);
     expect(lease.holder).toMatch(new RegExp(`:${String(process.pid)}$`));
-    expect(await bench.db.get(keyOf("kit", own, "lease"))).toBe(`${lease.token}|${lease.holder}`);
+    expect(await fixture.db.get(keyOf("kit", own, "lease"))).toBe(`${lease.token}|${lease.holder}`);
     await lease.release();
   });
 
@@ -74,7 +74,7 @@ describe("createLock", () => {
 describe("acquire", () => {
   it.each(acquireRefusals)("refuses %s of %o, and never touches Redis", async (option, value, wanted) => {
     const client = redis.connect({ lazyConnect: true });
-    const lock = bench.on(client);
+    const lock = fixture.on(client);
     const options = { [option]: value } as AcquireOptions;
     expectRefusal(await rejection(lock.acquire(name, options)), option, value, wanted);
     expectRefusal(await rejection(lock.using(name, () => "never", options)), option, value, wanted);
@@ -95,7 +95,7 @@ describe("acquire", () => {
     {},
   ])("refuses a name that cannot be a key (%#), and never touches Redis", async (bad) => {
     const client = redis.connect({ lazyConnect: true });
-    const lock = bench.on(client);
+    const lock = fixture.on(client);
     for (const attempt of [
       lock.acquire(bad as string),
       lock.tryAcquire(bad as string),
@@ -113,10 +113,10 @@ describe("acquire", () => {
   it.each(["{", "}", "{}", "a{b}c", "}{", "%7B", "a\u0000b", "a\nb", "a\tb", "a:b", "a|b", " ", "…", "👩‍🚀", "\u202e"])(
     "escapes the hostile name %j, all of whose keys share one slot",
     async (hostile) => {
-      const lock = bench.make();
+      const lock = fixture.make();
       const lease = await lock.acquire(hostile);
       const waiter = await enqueue(lock, hostile);
-      const keys = Object.values(bench.keysOf(hostile));
+      const keys = Object.values(fixture.keysOf(hostile));
       expect(new Set(await redis.keys())).toEqual(new Set(keys));
       const tags = keys.map((key) => /^[^{}]*\{([^{}]+)\}:(?:lease|fence|queue|waiters)$/.exec(key)?.[1]);
       expect(new Set(tags).size).toBe(1);
@@ -141,7 +141,7 @@ describe("acquire", () => {
     "%s %d {}",
     "x".repeat(128),
   ])("keeps the hostile holder label %j through hand-off, renewal and release", async (holder) => {
-    const lock = bench.make({ holder });
+    const lock = fixture.make({ holder });
     const first = await lock.acquire(name);
     const waiter = await enqueue(lock, name);
     expect(await lock.inspect(name)).toMatchObject({ holder, queue: [{ holder }] });
@@ -158,7 +158,7 @@ describe("acquire", () => {
 
 describe("extend", () => {
   it.each([9, 86_400_001, 1.5, Number.NaN, "1000", null])("refuses %o, and changes nothing", async (leaseMs) => {
-    const lease = await bench.make().acquire(name, { leaseMs: 5_000, renew: false });
+    const lease = await fixture.make().acquire(name, { leaseMs: 5_000, renew: false });
     expectRefusal(
       await rejection(lease.extend(leaseMs as number)),
       "leaseMs",
@@ -166,13 +166,13 @@ describe("extend", () => {
       "an integer from 10 to 86400000",
     );
     expect(lease.leaseMs).toBe(5_000);
-    expect(await bench.db.pttl(bench.keysOf(name).lease)).toBeLessThanOrEqual(5_000);
+    expect(await fixture.db.pttl(fixture.keysOf(name).lease)).toBeLessThanOrEqual(5_000);
   });
 });
 
 describe("close", () => {
   it.each([-1, 0.5, "1000", null])("refuses a timeoutMs of %o, and stays open", async (timeoutMs) => {
-    const lock = bench.make();
+    const lock = fixture.make();
     let error: unknown;
     try {
       await lock.close({ timeoutMs: timeoutMs as number });
@@ -199,22 +199,22 @@ describe("resume", () => {
     ["undefined", undefined],
   ])("refuses %s, without repeating it, and never touches Redis", async (_what, text) => {
     const client = redis.connect({ lazyConnect: true });
-    const error = await rejection(bench.on(client).resume(text as string));
+    const error = await rejection(fixture.on(client).resume(text as string));
     expect(error).toBeInstanceOf(TypeError);
     expect(String(error)).toBe("TypeError: Expected the text of `serialise()`, of a lock of this version");
     expect(client.status).toBe("wait");
   });
 
   it("refuses terms that are none", async () => {
-    const lease = await bench.make().acquire(name);
+    const lease = await fixture.make().acquire(name);
     const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
-    const error = await rejection(bench.make().resume(JSON.stringify({ ...saved, leaseMs: "long" })));
+    const error = await rejection(fixture.make().resume(JSON.stringify({ ...saved, leaseMs: "long" })));
     expectRefusal(error, "leaseMs", "long", "an integer from 10 to 86400000");
   });
 
   it("carries all terms of the lease", async () => {
     const terms = { leaseMs: 4_000, renew: false, maxHoldMs: 60_000, holder: "mover" };
-    const lease = await bench.make().acquire(name, terms);
+    const lease = await fixture.make().acquire(name, terms);
     await lease.extend(5_000);
     const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
     expect(saved).toEqual({
@@ -230,7 +230,7 @@ describe("resume", () => {
     });
     expect(saved["maxHoldMs"]).toBeGreaterThan(50_000);
     expect(saved["maxHoldMs"]).toBeLessThan(60_000);
-    const resumed = await bench.make({ leaseMs: 1_000, holder: "other" }).resume(lease.serialise());
+    const resumed = await fixture.make({ leaseMs: 1_000, holder: "other" }).resume(lease.serialise());
     expect(resumed).toMatchObject({ name, holder: "mover", leaseMs: 5_000, fencingToken: lease.fencingToken });
     expect(await resumed.release()).toBe("released");
   });

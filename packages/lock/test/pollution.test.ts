@@ -4,11 +4,11 @@ import { useRedis } from "@kit/testing";
 import { drawing, guardPrototypes, hostileNames, polluted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { acquireTerms, lockSettings, tryTerms } from "../src/options.js";
-import { benchOf } from "./harness.js";
+import { resolveAcquire, lockSettings, resolveTry } from "../src/options.js";
+import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 const runs = 1_500;
 guardPrototypes();
@@ -17,12 +17,12 @@ describe("hostile property names change no prototype", () => {
   it("in options: any name that is no option is refused, and named", () => {
     const { below, oneOf, json } = drawing(1);
     const settings = lockSettings({});
-    const checks = [lockSettings, closeTimeoutMs, (options: object) => acquireTerms(options, settings)];
+    const checks = [lockSettings, closeTimeoutMs, (options: object) => resolveAcquire(options, settings)];
     for (let run = 0; run < runs; run++) {
       const name = oneOf(hostileNames);
       const sound = below(2) === 0 ? '"leaseMs":1000,' : "";
       const text = `{${sound}${JSON.stringify(name)}:${json()}}`;
-      for (const check of [...checks, (options: object) => tryTerms(options, settings)])
+      for (const check of [...checks, (options: object) => resolveTry(options, settings)])
         expect(() => check(JSON.parse(text) as object), text).toThrow(TypeError);
     }
   });
@@ -38,7 +38,7 @@ describe("hostile property names change no prototype", () => {
 
   it("in the text of a lease: it is refused, or read for its own fields alone", async () => {
     const { below, oneOf, json } = drawing(3);
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire("chest");
     const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
     await lease.release();
@@ -64,22 +64,22 @@ describe("hostile property names change no prototype", () => {
 
   it("in what is stored: a holder is text, whatever it says", async () => {
     const { json } = drawing(4);
-    const lock = bench.make();
-    const { lease } = bench.keysOf("chest");
+    const lock = fixture.make();
+    const { lease } = fixture.keysOf("chest");
     for (let run = 0; run < runs; run++) {
       const holder = json();
-      await bench.db.set(lease, `token|${holder}`, "PX", 10_000);
+      await fixture.db.set(lease, `token|${holder}`, "PX", 10_000);
       expect(await lock.inspect("chest")).toMatchObject({ state: "held", holder });
     }
   });
 
   it("in names and holders of locks that are used", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     for (const name of hostileNames) {
       const first = await lock.acquire(name, { holder: name });
       expect(await lock.tryAcquire(name)).toBeNull();
       const second = lock.acquire(name);
-      await bench.untilWaiting(name, 1);
+      await fixture.untilWaiting(name, 1);
       expect(await lock.inspect(name)).toMatchObject({ holder: name, waiters: 1 });
       expect(await first.release()).toBe("released");
       expect(await (await second).release()).toBe("released");
@@ -89,7 +89,7 @@ describe("hostile property names change no prototype", () => {
 
 describe("a prototype that somebody else polluted", () => {
   it("gives no option to an acquire without options", () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const acquiring = polluted("leaseMs", 77, () => lock.acquire("chest"));
     return expect(acquiring).resolves.toMatchObject({ leaseMs: 10_000 });
   });

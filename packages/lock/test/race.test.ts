@@ -3,15 +3,15 @@ import { callsOf, promptMs, timed, type Watched } from "@tooling/vitest/helpers"
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease, Lock } from "../src/index.js";
-import { benchOf, enqueue, next } from "./harness.js";
+import { fixtureOf, enqueue, next } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 
 /** Several clients, each with a lock that has its inbox open already. */
 const warmLocks = async (count: number): Promise<Lock[]> => {
-  const locks = Array.from({ length: count }, () => bench.on(redis.connect()));
+  const locks = Array.from({ length: count }, () => fixture.on(redis.connect()));
   for (const lock of locks) {
     const lease = await lock.acquire("warm-up");
     const waiter = await enqueue(lock, "warm-up");
@@ -23,9 +23,9 @@ const warmLocks = async (count: number): Promise<Lock[]> => {
 
 describe("contenders", () => {
   it("are kept apart, each with a larger fencing token than the one before", async () => {
-    const locks = Array.from({ length: 4 }, () => bench.on(redis.connect()));
+    const locks = Array.from({ length: 4 }, () => fixture.on(redis.connect()));
     const counter = `${redis.prefix}:counter`;
-    await bench.db.set(counter, 0, "PX", 60_000);
+    await fixture.db.set(counter, 0, "PX", 60_000);
     const fences: bigint[] = [];
     let inside = 0;
     let most = 0;
@@ -34,14 +34,14 @@ describe("contenders", () => {
         await lock.using(name, async ({ fencingToken }) => {
           most = Math.max(most, ++inside);
           fences.push(BigInt(fencingToken));
-          const seen = Number(await bench.db.get(counter));
-          await bench.db.set(counter, seen + 1, "PX", 60_000);
+          const seen = Number(await fixture.db.get(counter));
+          await fixture.db.set(counter, seen + 1, "PX", 60_000);
           inside--;
         });
     };
     await Promise.all(locks.flatMap((lock) => Array.from({ length: 8 }, () => loop(lock))));
     expect(most).toBe(1);
-    expect(await bench.db.get(counter)).toBe("320");
+    expect(await fixture.db.get(counter)).toBe("320");
     expect(fences).toEqual(fences.toSorted((a, b) => (a < b ? -1 : 1)));
     expect(new Set(fences).size).toBe(320);
   });
@@ -87,23 +87,23 @@ describe("what waiting costs", () => {
     const [node] = redis.server.nodes;
     const before = await callsOf(node!, "evalsha");
     const loop = async (lock: Lock): Promise<void> => {
-      for (let round = 0; round < 20; round++) await lock.using(name, () => bench.db.ping());
+      for (let round = 0; round < 20; round++) await lock.using(name, () => fixture.db.ping());
     };
     await Promise.all(Array.from({ length: 16 }, (_, index) => loop(locks[index % 4]!)));
     expect((await callsOf(node!, "evalsha")) - before).toBe(2 * 16 * 20);
   });
 
-  it("is one beat for all waiters of a client in five seconds", async () => {
+  it("is one heartbeat for all waiters of a client in five seconds", async () => {
     const locks = await warmLocks(4);
     const holder = await locks[0]!.acquire(name, { renew: false, leaseMs: 60_000 });
     const waits = Array.from({ length: 1_000 }, (_, index) => locks[index % 4]!.acquire(name));
     for (const wait of waits) wait.catch(() => undefined);
-    await bench.untilWaiting(name, 1_000);
+    await fixture.untilWaiting(name, 1_000);
     await Promise.all(locks.map((lock) => lock.inspect(name)));
     const [node] = redis.server.nodes;
     const before = await callsOf(node!, "evalsha");
     const startedAt = performance.now();
-    const beats = await eventually(
+    const heartbeats = await eventually(
       async () => {
         const calls = (await callsOf(node!, "evalsha")) - before;
         if (calls < 4) throw new Error("not every client has beaten yet");
@@ -112,7 +112,7 @@ describe("what waiting costs", () => {
       { timeoutMs: 30_000 },
     );
     expect(performance.now() - startedAt).toBeGreaterThan(3_500);
-    expect(beats).toBeLessThanOrEqual(8);
+    expect(heartbeats).toBeLessThanOrEqual(8);
     const first = next(locks[0]!, "acquired");
     await holder.release();
     expect(await first).toMatchObject({ name });
@@ -124,8 +124,8 @@ describe("messages and answers that overtake each other", () => {
   const delayed = async (): Promise<{ slow: Lock; quick: Lock; proxy: FaultProxy }> => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
-    const slow = bench.on(redis.connect({ port: proxy.port }), { deadlineMs: 5_000 });
-    const quick = bench.on(redis.connect());
+    const slow = fixture.on(redis.connect({ port: proxy.port }), { deadlineMs: 5_000 });
+    const quick = fixture.on(redis.connect());
     for (const lock of [slow, quick]) {
       const lease = await lock.acquire("warm-up");
       await lock.acquire("warm-up", { waitMs: 30 }).catch(() => undefined);
@@ -134,12 +134,12 @@ describe("messages and answers that overtake each other", () => {
     return { slow, quick, proxy };
   };
 
-  it("takes a grant that is pushed before the answer that it is in line", async () => {
+  it("takes a grant that is pushed before the answer that it is in the queue", async () => {
     const { slow, quick, proxy } = await delayed();
     const holder = await quick.acquire(name, { leaseMs: 20_000 });
     proxy.down.latencyMs = 400;
     const waiting = slow.acquire(name, { leaseMs: 20_000, renew: false });
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     proxy.down.latencyMs = 0;
     await holder.release();
     const { awakeMs, value: lease } = await timed(waiting);
@@ -152,8 +152,8 @@ describe("messages and answers that overtake each other", () => {
     const lease = await slow.acquire(name);
     proxy.down.cutNext = 1;
     const releasing = lease.release();
-    const key = bench.keysOf(name).lease;
-    await eventually(async () => expect(await bench.db.exists(key)).toBe(0), { intervalMs: 1 });
+    const key = fixture.keysOf(name).lease;
+    await eventually(async () => expect(await fixture.db.exists(key)).toBe(0), { intervalMs: 1 });
     const next = await quick.acquire(name);
     expect(await releasing).toBe("released");
     expect(await next.release()).toBe("released");

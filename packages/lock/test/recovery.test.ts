@@ -4,21 +4,21 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease } from "../src/index.js";
-import { benchOf, enqueue } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 
 describe("a server that loses its data and all connections at once", () => {
   it("serves all who wait without a pause, once they are connected again", async () => {
     const clients = [redis.connect(), redis.connect()];
-    const holder = await bench.make().acquire(name);
-    const locks = clients.map((client) => bench.on(client));
+    const holder = await fixture.make().acquire(name);
+    const locks = clients.map((client) => fixture.on(client));
     const sections = locks.flatMap((lock) =>
       Array.from({ length: 20 }, () => lock.acquire(name).then((lease) => lease.release())),
     );
-    await bench.untilWaiting(name, sections.length);
+    await fixture.untilWaiting(name, sections.length);
     // In one step, so that nobody asks in between.
     await redis.server.call("MULTI");
     await redis.server.call("FLUSHALL");
@@ -35,8 +35,8 @@ describe("a server that loses its data and all connections at once", () => {
 describe("a client that its owner ends", () => {
   it("rejects who waits, and serves again once it is connected again", async () => {
     const client = redis.connect();
-    const lock = bench.on(client);
-    const holder = await bench.make().acquire(name);
+    const lock = fixture.on(client);
+    const holder = await fixture.make().acquire(name);
     const waiters = [await enqueue(lock, name), await enqueue(lock, name)];
     const refused = Promise.all(waiters.map(({ promise }) => rejection(promise)));
     client.disconnect();
@@ -52,25 +52,26 @@ describe("a client that its owner ends", () => {
 
 describe("a lease that has ended before it is given back", () => {
   const ends: Record<string, (lease: Lease) => Promise<unknown>> = {
-    "was deleted": () => bench.db.del(bench.keysOf(name).lease),
-    "ran out": () => lapse(bench.db, bench.keysOf(name).lease),
-    "was given back by another handle": async (lease) => await (await bench.make().resume(lease.serialise())).release(),
+    "was deleted": () => fixture.db.del(fixture.keysOf(name).lease),
+    "ran out": () => lapse(fixture.db, fixture.keysOf(name).lease),
+    "was given back by another handle": async (lease) =>
+      await (await fixture.make().resume(lease.serialise())).release(),
     "was given back by another handle, to one who waited": async (lease) => {
-      const next = await enqueue(bench.on(redis.connect()), name);
-      await (await bench.make().resume(lease.serialise())).release();
+      const next = await enqueue(fixture.on(redis.connect()), name);
+      await (await fixture.make().resume(lease.serialise())).release();
       await next.promise;
     },
   };
 
   it.each(Object.keys(ends))("is not held, where it %s", async (how) => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.acquire(name);
     await ends[how]!(lease);
     expect(await lease.release()).toBe("not-held");
   });
 
   it.each(Object.keys(ends))("makes using() reject, where it %s", async (how) => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const error = await rejection(lock.using(name, (lease) => ends[how]!(lease)));
     expect(error).toMatchObject({ code: "KIT_LOCK_LOST", reason: "expired" });
   });
@@ -87,9 +88,9 @@ describe("a waiter whose client has lost its connection", () => {
     });
     away.on("error", () => undefined);
     redis.defer(() => away.disconnect());
-    const here = bench.on(redis.connect());
-    const holder = await bench.make().acquire(name);
-    const first = await enqueue(bench.on(away), name);
+    const here = fixture.on(redis.connect());
+    const holder = await fixture.make().acquire(name);
+    const first = await enqueue(fixture.on(away), name);
     const second = await enqueue(here, name);
     const third = await enqueue(here, name);
     // The connection for pushes lives on.

@@ -1,5 +1,5 @@
 import { KitKeyTypeError } from "@kit/core";
-import type { AcquireReply, BeatReply, ReleaseReply } from "@kit/core/leasing";
+import type { AcquireReply, HeartbeatReply, ReleaseReply } from "@kit/core/leasing";
 import { contract, eventually, useRedis } from "@kit/testing";
 import * as helpers from "@tooling/vitest/helpers";
 import { about, type KeyState, lapse, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
@@ -8,17 +8,17 @@ import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { LockKeys } from "../src/keys.js";
 import * as scripts from "../src/scripts/index.js";
-import { benchOf } from "./harness.js";
+import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const weekMs = 604_800_000;
 
 let db: Redis;
 let keys: LockKeys;
 beforeEach(() => {
   db = redis.client;
-  keys = bench.keysOf("chest");
+  keys = fixture.keysOf("chest");
 });
 
 interface Asked {
@@ -42,8 +42,8 @@ const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.H
 const release = (token: string, fencingToken = "", shared = 0, op = ""): Promise<ReleaseReply> =>
   scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken} ${op}` });
 const force = (owner = "a|A"): Promise<ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 * " });
-const beat = (tokens: readonly string[], inbox = "-"): Promise<BeatReply<scripts.Held>> =>
-  scripts.beat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
+const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
+  scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 const renew = (
   ...terms: readonly (readonly [lease: string, owner: string, termMs: number])[]
 ): ReturnType<typeof scripts.renew.run> =>
@@ -77,7 +77,7 @@ const granted = async (reply: Promise<AcquireReply<scripts.Held>>): Promise<stri
 };
 
 /** The fencing token that one of those who asked was granted with. */
-const grantedBy = ({ states }: BeatReply<scripts.Held>): string => {
+const grantedBy = ({ states }: HeartbeatReply<scripts.Held>): string => {
   const proofs = states.flatMap((state) => (typeof state === "object" ? [state.proof] : []));
   expect(proofs).toHaveLength(1);
   return proofs[0]!;
@@ -93,7 +93,7 @@ describe("every script", () => {
       args,
     }));
     expect(await contract(all, redis.server)).toEqual([]);
-    expect(Object.keys(scripts).sort()).toEqual(["acquire", "beat", "inspect", "release", "renew"]);
+    expect(Object.keys(scripts).sort()).toEqual(["acquire", "heartbeat", "inspect", "release", "renew"]);
   });
 });
 
@@ -196,7 +196,7 @@ describe("acquire", () => {
     expect(await acquire("a", { notAfter: now + 10_000 })).toMatchObject({ state: "granted" });
   });
 
-  it("grants to the first in line when the holder's lease has run out, and queues the newcomer", async () => {
+  it("grants to the first in the queue when the holder's lease has run out, and queues the newcomer", async () => {
     const { channel, messages } = await anInbox();
     const first = await granted(acquire("a"));
     await queue("b", { inbox: channel });
@@ -210,7 +210,7 @@ describe("acquire", () => {
     await expect.poll(() => messages).toEqual([expect.stringMatching(`^b\tgranted\t\\d{13}\t2000\t${fencingToken}$`)]);
   });
 
-  it("is the first in line when it asks again after the holder's lease has run out", async () => {
+  it("is the first in the queue when it asks again after the holder's lease has run out", async () => {
     await acquire("a");
     await queue("b");
     await lapse(db, keys.lease);
@@ -248,7 +248,7 @@ describe("acquire", () => {
     expect(BigInt(again)).toBeGreaterThan(BigInt(first));
     expect((await state()).fence).toEqual(aFence(`1:${again}`));
     await db.del(keys.fence);
-    const fencingToken = grantedBy(await beat(["a"]));
+    const fencingToken = grantedBy(await heartbeat(["a"]));
     expect(BigInt(fencingToken)).toBeGreaterThan(BigInt(again));
     expect((await state()).fence).toEqual(aFence(`1:${fencingToken}`));
   });
@@ -277,7 +277,7 @@ describe("release", () => {
     });
   });
 
-  it("hands the lock to the first in line, tells it, and tells the next how long that lasts", async () => {
+  it("hands the lock to the first in the queue, tells it, and tells the next how long that lasts", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
     const fencingToken = await granted(acquire("a"));
     await queue("b", { inbox: first.channel, grantMs: 700 });
@@ -296,7 +296,7 @@ describe("release", () => {
     expect(first.messages).toEqual([`b\tgranted\t${String(leaseEnd)}\t700\t${newToken}`]);
   });
 
-  it("leaves the next in line alone when it looks by itself before the new lease ends", async () => {
+  it("leaves the next in the queue alone when it looks by itself before the new lease ends", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
     const fencingToken = await granted(acquire("a", { leaseMs: 1_000 }));
     await queue("b", { inbox: first.channel, grantMs: 2_000 });
@@ -307,7 +307,7 @@ describe("release", () => {
     expect(first.messages).toHaveLength(1);
   });
 
-  it("tells the next in line of the new lease's end when it watched one without end", async () => {
+  it("tells the next in the queue of the new lease's end when it watched one without end", async () => {
     const { channel, messages } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     await db.persist(keys.lease);
@@ -322,7 +322,7 @@ describe("release", () => {
     await queue("b", { grantMs: 60_000 });
     await queue("c");
     await db.del(keys.lease);
-    const reply = await beat(["b", "c"]);
+    const reply = await heartbeat(["b", "c"]);
     expect(reply.states).toEqual([{ msLeft: 60_000, proof: expect.any(String) }, 0]);
     const [, watched] = (await db.hget(keys.waiters, "c"))!.split(" ");
     expect(Number(watched)).toBeGreaterThan(reply.now + 59_000);
@@ -383,7 +383,7 @@ describe("release", () => {
     expect(await release("a", fencingToken)).toBe("not-held");
   });
 
-  it("hands on by force to the first in line", async () => {
+  it("hands on by force to the first in the queue", async () => {
     const { channel } = await anInbox();
     await acquire("a");
     await queue("b", { inbox: channel });
@@ -403,10 +403,10 @@ describe("release", () => {
   it("passes over waiters whose inbox nobody hears, and keeps their place", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
-    await queue("deaf", { inbox: `${redis.prefix}:inbox:nobody` });
+    await queue("unreachable", { inbox: `${redis.prefix}:inbox:nobody` });
     await queue("b", { inbox: channel });
     await release("a", fencingToken);
-    expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: aQueue("deaf", "1") });
+    expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: aQueue("unreachable", "1") });
   });
 
   it("passes over nobody where receivers cannot be counted", async () => {
@@ -442,11 +442,11 @@ describe("release", () => {
     expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: nothing });
   });
 
-  it("reaches a living waiter behind all the deaf ones of one crashed process", async () => {
+  it("reaches a living waiter behind all the unreachable ones of one crashed process", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     for (let index = 0; index < 20; index++)
-      await queue(`deaf${String(index)}`, { inbox: `${redis.prefix}:inbox:nobody`, maxWaiters: 100 });
+      await queue(`unreachable${String(index)}`, { inbox: `${redis.prefix}:inbox:nobody`, maxWaiters: 100 });
     await queue("b", { inbox: channel, maxWaiters: 100 });
     await release("a", fencingToken);
     expect((await state()).lease).toEqual(aLease("b|B", 2_000));
@@ -464,7 +464,7 @@ describe("release", () => {
 describe("renew", () => {
   it("pushes forward what the asker owns, and says of each lease what became of it", async () => {
     const [mine, gone, taken, corrupt] = ["mine", "gone", "taken", "corrupt"].map(
-      (name) => bench.keysOf(name).lease,
+      (name) => fixture.keysOf(name).lease,
     ) as [string, string, string, string];
     await db.set(mine, "a|A", "PX", 1_000);
     await db.set(taken, "b|B", "PX", 1_000);
@@ -504,14 +504,14 @@ describe("renew", () => {
   });
 });
 
-describe("beat", () => {
+describe("heartbeat", () => {
   it("keeps waiters alive and tells each its position", async () => {
     const fencingToken = await granted(acquire("a"));
     for (const token of ["b", "c", "d"]) await queue(token);
     const stale = String(Date.now() + 1_000);
     await db.hset(keys.waiters, "d", `${stale} 0 2000 - D`);
     for (const key of [keys.queue, keys.waiters]) await db.pexpire(key, 3_000);
-    expect(await beat(["d", "b"])).toEqual({
+    expect(await heartbeat(["d", "b"])).toEqual({
       now: expect.any(Number),
       msLeft: about(5_000),
       owner: { token: "a", holder: "A" },
@@ -535,7 +535,7 @@ describe("beat", () => {
     await queue("b");
     await queue("c", { inbox: gone.channel });
     await queue("d", { inbox: now.channel });
-    await beat(["b", "c"], now.channel);
+    await heartbeat(["b", "c"], now.channel);
     expect((await state()).waiters).toEqual(
       records({
         "#": "3",
@@ -547,18 +547,18 @@ describe("beat", () => {
     await release("a", fencingToken);
     await eventually(() => expect(now.messages[0]).toMatch(/^b\tgranted\t/));
     expect(gone.messages).toEqual([]);
-    await beat(["c"]);
+    await heartbeat(["c"]);
     expect((await state()).waiters).toMatchObject({ value: { c: aRecord("2000 - C") } });
   });
 
   it("knows nothing of a token that is not in the queue", async () => {
     await acquire("a");
-    expect((await unchanged(() => beat(["x", "y"]))).states).toEqual(["unknown", "unknown"]);
+    expect((await unchanged(() => heartbeat(["x", "y"]))).states).toEqual(["unknown", "unknown"]);
   });
 
   it("tells the holder that it holds", async () => {
     const fencingToken = await granted(acquire("a"));
-    expect(await unchanged(() => beat(["a"]))).toMatchObject({
+    expect(await unchanged(() => heartbeat(["a"]))).toMatchObject({
       states: [{ msLeft: about(5_000), proof: fencingToken }],
       msLeft: about(5_000),
     });
@@ -568,7 +568,7 @@ describe("beat", () => {
     await acquire("a");
     for (const token of ["b", "c"]) await queue(token);
     await lapse(db, keys.lease);
-    const reply = await beat(["c", "b"]);
+    const reply = await heartbeat(["c", "b"]);
     expect(reply).toMatchObject({
       states: [0, { msLeft: about(2_000) }],
       owner: { token: "b", holder: "B" },
@@ -585,7 +585,7 @@ describe("beat", () => {
     await acquire("a");
     for (const token of ["b", "c"]) await queue(token);
     await lapse(db, keys.lease);
-    grantedBy(await beat(["c"]));
+    grantedBy(await heartbeat(["c"]));
     expect((await state()).queue).toEqual(aQueue("b", "1"));
   });
 
@@ -593,14 +593,14 @@ describe("beat", () => {
     await acquire("a");
     await queue("b");
     await lapse(db, keys.lease);
-    expect(await beat(["x"])).toMatchObject({ msLeft: -2, owner: null, states: ["unknown"] });
+    expect(await heartbeat(["x"])).toMatchObject({ msLeft: -2, owner: null, states: ["unknown"] });
   });
 
   it("answers 1000 waiters at once", async () => {
     await acquire("a");
     const tokens = Array.from({ length: 1_000 }, (_, index) => `w${String(index)}`);
     await Promise.all(tokens.map((token) => queue(token, { maxWaiters: 1_000 })));
-    expect((await beat(tokens)).states.toSorted((a, b) => Number(a) - Number(b))).toEqual(
+    expect((await heartbeat(tokens)).states.toSorted((a, b) => Number(a) - Number(b))).toEqual(
       tokens.map((_, index) => index),
     );
   });
@@ -609,7 +609,7 @@ describe("beat", () => {
     await acquire("a");
     await queue("b");
     await db.set(keys.fence, "2:who:knows", "PX", 50_000);
-    expect(await unchanged(() => rejection(beat(["b"])))).toMatchObject({ code: "KIT_LAYOUT" });
+    expect(await unchanged(() => rejection(heartbeat(["b"])))).toMatchObject({ code: "KIT_LAYOUT" });
   });
 });
 
@@ -625,7 +625,7 @@ describe("inspect", () => {
     expect(await redis.keys()).toEqual([]);
   });
 
-  it("shows holder, fencing token and the first in line, and changes nothing", async () => {
+  it("shows holder, fencing token and the first in the queue, and changes nothing", async () => {
     const fencingToken = await granted(acquire("a"));
     for (const token of ["b", "c", "d"]) await queue(token);
     expect(await unchanged(() => scripts.inspect.run(db, keys, { first: 2 }))).toEqual({
@@ -661,8 +661,8 @@ describe("a key of another type", () => {
     ["release by the holder", () => release("a"), all, "held"],
     ["release by a waiter", () => release("b"), ["lease", "queue", "waiters"], "held"],
     ["release by force", () => force(), all, "held"],
-    ["beat of a held lock", () => beat(["b"]), all, "held"],
-    ["beat of a lock whose lease ran out", () => beat(["b"]), ["fence", "queue", "waiters"], "free"],
+    ["heartbeat of a held lock", () => heartbeat(["b"]), all, "held"],
+    ["heartbeat of a lock whose lease ran out", () => heartbeat(["b"]), ["fence", "queue", "waiters"], "free"],
     ["inspect", inspect, all, "held"],
   ];
   const table = cases.flatMap(([what, run, parts, lease]) => parts.map((part) => ({ what, part, run, lease })));
@@ -690,7 +690,7 @@ describe("a server at maxmemory", () => {
   });
   const fill = (): Promise<unknown> => db.config("SET", "maxmemory", "1");
 
-  it("refuses an acquire of a free lock, and of a place in line, with KIT_SERVER_FULL", async () => {
+  it("refuses an acquire of a free lock, and of a place in the queue, with KIT_SERVER_FULL", async () => {
     await fill();
     expect(await unchanged(() => rejection(acquire("a")))).toMatchObject({ code: "KIT_SERVER_FULL", retryable: true });
     await db.config("SET", "maxmemory", "0");
@@ -709,16 +709,16 @@ describe("a server at maxmemory", () => {
     await expect.poll(() => messages).toHaveLength(1);
   });
 
-  it("lets renew, beat, leave and force through", async () => {
+  it("lets renew, heartbeat, leave and force through", async () => {
     await acquire("a");
     await queue("b");
     await queue("c");
     await fill();
     expect((await renew([keys.lease, "a|A", 7_000])).states).toEqual(["extended"]);
-    expect((await beat(["b", "c"])).states).toEqual([0, 1]);
+    expect((await heartbeat(["b", "c"])).states).toEqual([0, 1]);
     expect(await release("c")).toBe("left");
     await lapse(db, keys.lease);
-    grantedBy(await beat(["b"]));
+    grantedBy(await heartbeat(["b"]));
     expect(await force("b|B")).toBe("released");
   });
 });

@@ -2,10 +2,10 @@ import { useRedis } from "@kit/testing";
 import { recordTraces, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf } from "./harness.js";
+import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const name = "chest";
 
 const record = (channelName: string): ReturnType<typeof recordTraces> => recordTraces(redis, channelName);
@@ -13,7 +13,7 @@ const record = (channelName: string): ReturnType<typeof recordTraces> => recordT
 describe("diagnostics channels", () => {
   it("tell of an acquire: its name, how long it may wait, and its lease", async () => {
     const { events } = record("kit:lock.acquire");
-    const lease = await bench.make().acquire(name, { waitMs: 500 });
+    const lease = await fixture.make().acquire(name, { waitMs: 500 });
     expect(events.map(([kind]) => kind)).toEqual(["start", "end", "asyncStart", "asyncEnd"]);
     expect(events[0]![1]).toEqual({ name, waitMs: 500 });
     expect(events.at(-1)![1]).toEqual({ name, waitMs: 500, result: lease });
@@ -21,7 +21,7 @@ describe("diagnostics channels", () => {
 
   it("tell of a try", async () => {
     const { events } = record("kit:lock.acquire");
-    const lock = bench.make();
+    const lock = fixture.make();
     const lease = await lock.tryAcquire(name);
     expect(await lock.tryAcquire(name)).toBeNull();
     const ends = events.filter(([kind]) => kind === "asyncEnd").map(([, context]) => context);
@@ -32,7 +32,7 @@ describe("diagnostics channels", () => {
   });
 
   it("tell of an acquire that failed", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     await lock.acquire(name);
     const { events } = record("kit:lock.acquire");
     const error = await rejection(lock.acquire(name, { waitMs: 30 }));
@@ -41,7 +41,7 @@ describe("diagnostics channels", () => {
 
   it("tell of a release and its fencing token", async () => {
     const { events } = record("kit:lock.release");
-    const lease = await bench.make().acquire(name);
+    const lease = await fixture.make().acquire(name);
     await lease.release();
     await lease.release();
     expect(events.map(([kind]) => kind)).toEqual(["start", "end", "asyncStart", "asyncEnd"]);
@@ -51,16 +51,16 @@ describe("diagnostics channels", () => {
 
 describe("events of the lock", () => {
   it("tell the story of a lock in order", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const story: unknown[] = [];
     for (const event of ["acquired", "waiting", "stillWaiting", "requeued", "released", "lost", "error"] as const)
       lock.on(event, (...facts: readonly unknown[]) => story.push([event, ...facts]));
     const first = await lock.acquire(name, { holder: "first" });
     const waiting = lock.acquire(name);
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     await first.release();
     const second = await waiting;
-    await bench.db.del(bench.keysOf(name).lease);
+    await fixture.db.del(fixture.keysOf(name).lease);
     await rejection(second.extend());
     expect(story).toEqual([
       ["acquired", { name, fencingToken: first.fencingToken, waitedMs: expect.any(Number) }],
@@ -75,12 +75,12 @@ describe("events of the lock", () => {
   });
 
   it("count the wait from the call on", async () => {
-    const lock = bench.make();
+    const lock = fixture.make();
     const holder = await lock.acquire(name);
     const waited = new Promise<number>((resolve) => lock.on("acquired", ({ waitedMs }) => resolve(waitedMs)));
     const startedAt = performance.now();
     const waiting = lock.acquire(name);
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     await rejection(lock.acquire(name, { waitMs: 100 }));
     const atLeast = performance.now() - startedAt;
     await holder.release();

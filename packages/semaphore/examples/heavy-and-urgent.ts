@@ -4,13 +4,13 @@ import { createSemaphore } from "@kit/semaphore";
 await using redis = await connect(process.env["REDIS_URL"]);
 // Eight gigabytes; each model takes what it needs.
 await using memory = createSemaphore(redis, "gpu-memory", { permits: 8 });
-const inLine = () => new Promise((resolve) => memory.once("waiting", resolve));
+const inQueue = () => new Promise((resolve) => memory.once("waiting", resolve));
 
 const model = await memory.acquire({ weight: 5 });
 const nightly = memory.using(() => console.log("nightly"), { weight: 6, priority: 10 });
-await inLine();
+await inQueue();
 const customer = memory.using(() => console.log("customer"), { weight: 6, priority: -10 });
-await inLine();
+await inQueue();
 
 // Three are free, and nobody may take one of them before those who wait have had their turn.
 const { free, waiters } = await memory.inspect();

@@ -3,7 +3,7 @@ import {
   type AcquireReply,
   aliveMs,
   type Attempt,
-  type BeatReply,
+  type HeartbeatReply,
   firstTermMs,
   type Giving,
   LeasingCommands,
@@ -15,7 +15,7 @@ import {
 } from "@kit/core/leasing";
 import { PermitLostError, SemaphoreQueueFullError, SemaphoreTimeoutError, SemaphoreWeightError } from "./errors.js";
 import { type SemaphoreKeys, semaphoreKeys } from "./keys.js";
-import type { Limits, NewLimits, PermitTerms, SemaphoreSettings } from "./options.js";
+import type { Limits, NewLimits, ResolvedPermit, SemaphoreSettings } from "./options.js";
 import type { Permit } from "./permit.js";
 import * as scripts from "./scripts/index.js";
 
@@ -26,15 +26,15 @@ export interface CommandEvents {
   readonly limits: (stored: Limits) => void;
 }
 
-/** Also what encodeURIComponent leaves: a tenant's rows stand before those of waiters that are set aside, which begin with |. */
+/** Also what encodeURIComponent leaves: a tenant's rows stand before those of waiters that are suspended, which begin with |. */
 const encoded = (tenant: string): string => encodeURIComponent(tenant).replaceAll("~", "%7E");
 
 /** What a permit is written as: who has how much on whose account. */
-const claimOf = (token: string, { weight, tenant = "", holder }: PermitTerms): string =>
+const permitRecordOf = (token: string, { weight, tenant = "", holder }: ResolvedPermit): string =>
   `${token}|${String(weight)}|${encoded(tenant)}|${holder}`;
 
 /** The scripts of one semaphore, on its client. */
-export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usage, Permit> {
+export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.Usage, Permit> {
   readonly #name: string;
   readonly #keys: SemaphoreKeys;
   readonly #limits: Limits;
@@ -59,7 +59,7 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
 
   override timeoutError(
     name: string,
-    { waitMs, tenant }: PermitTerms,
+    { waitMs, tenant }: ResolvedPermit,
     seen: scripts.Usage | undefined,
     cause?: unknown,
   ): SemaphoreTimeoutError {
@@ -89,27 +89,27 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     while (resized.from !== undefined) resized = await go(resized.from);
     // The rest is only granted: somebody may have set other limits meanwhile.
     let { isMore } = resized;
-    while (isMore) isMore = (await this.beat(this.#name, [])).msLeft === -2;
+    while (isMore) isMore = (await this.heartbeat(this.#name, [])).msLeft === -2;
   }
 
   protected override async sendAcquire(
     name: string,
     token: string,
-    terms: PermitTerms,
+    resolved: ResolvedPermit,
     inbox: string,
     notAfter: number,
     { deadlineMs, isWanted, signal }: Attempt,
   ): Promise<AcquireReply<scripts.Usage>> {
     const { permits, permitsPerTenant = "" } = this.#limits;
-    const own = `${firstTermMs(terms)} ${notAfter} ${permits} ${permitsPerTenant}`;
-    const waiting = `${this.shared} ${terms.priority} ${pushedTermMs(terms)} ${aliveMs} ${this.settings.maxWaiters} ${inbox}`;
-    const args = { claim: claimOf(token, terms), terms: `${own} ${waiting}` };
+    const own = `${firstTermMs(resolved)} ${notAfter} ${permits} ${permitsPerTenant}`;
+    const waiting = `${this.shared} ${resolved.priority} ${pushedTermMs(resolved)} ${aliveMs} ${this.settings.maxWaiters} ${inbox}`;
+    const args = { permitRecord: permitRecordOf(token, resolved), terms: `${own} ${waiting}` };
     const options = { deadlineMs, op: token, isWanted, signal };
     const reply = await scripts.acquire.run(this.context, this.#keys, args, options);
     if (reply.state === "too-heavy") {
       this.#events.limits(reply);
       const most = Math.min(reply.permits, reply.permitsPerTenant ?? Infinity);
-      throw new SemaphoreWeightError(name, terms.weight, most);
+      throw new SemaphoreWeightError(name, resolved.weight, most);
     }
     if (reply.limits) this.#events.limits(reply.limits);
     return reply;
@@ -118,12 +118,12 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
   protected override sendRelease(
     _name: string,
     token: string,
-    terms: PermitTerms,
+    resolved: ResolvedPermit,
     _giving: Giving,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply> {
     const { deadlineMs } = this.settings;
-    const args = { claim: claimOf(token, terms), shared: this.shared };
+    const args = { permitRecord: permitRecordOf(token, resolved), shared: this.shared };
     return scripts.release.run(this.context, this.#keys, args, { deadlineMs, op: token, signal });
   }
 
@@ -134,22 +134,22 @@ export class SemaphoreCommands extends LeasingCommands<PermitTerms, scripts.Usag
     return scripts.renew.run(
       this.context,
       { permits: renewals.map(({ key }) => key) },
-      { terms: renewals.flatMap(({ lease, termMs }) => [claimOf(lease.token, lease.terms), termMs]) },
+      { terms: renewals.flatMap(({ lease, termMs }) => [permitRecordOf(lease.token, lease.resolved), termMs]) },
       { deadlineMs },
     );
   }
 
-  protected override async sendBeat(
+  protected override async sendHeartbeat(
     _name: string,
-    waiters: readonly { readonly token: string; readonly terms: PermitTerms }[],
+    waiters: readonly { readonly token: string; readonly resolved: ResolvedPermit }[],
     inbox: string,
-  ): Promise<BeatReply<scripts.Usage>> {
+  ): Promise<HeartbeatReply<scripts.Usage>> {
     const { deadlineMs } = this.settings;
     const { permits, permitsPerTenant = "" } = this.#limits;
-    const claims = waiters.map(({ token, terms }) => claimOf(token, terms));
-    const args = { shared: this.shared, aliveMs, limit: permits, perTenant: permitsPerTenant, inbox, claims };
+    const permitRecords = waiters.map(({ token, resolved }) => permitRecordOf(token, resolved));
+    const args = { shared: this.shared, aliveMs, limit: permits, perTenant: permitsPerTenant, inbox, permitRecords };
     const options = { deadlineMs, operation: "semaphore.acquire" };
-    const reply = await scripts.beat.run(this.context, this.#keys, args, options);
+    const reply = await scripts.heartbeat.run(this.context, this.#keys, args, options);
     this.#events.limits(reply);
     return reply;
   }

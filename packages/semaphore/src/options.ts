@@ -1,7 +1,7 @@
 import { integerOption, optionsObject, textOption } from "@kit/core/toolkit";
 import {
-  acquireTerms as baseTerms,
-  type AcquireTerms,
+  resolveAcquire as resolveBase,
+  type ResolvedAcquire,
   leaseNames,
   type LeaseOptions,
   leaserNames,
@@ -80,7 +80,7 @@ export interface Limits {
 export type SemaphoreSettings = LeaserSettings & Limits;
 
 /** Checked, with the semaphore's own settings where nothing else is said. */
-export interface PermitTerms extends AcquireTerms {
+export interface ResolvedPermit extends ResolvedAcquire {
   readonly weight: number;
   readonly priority: number;
   readonly tenant: string | undefined;
@@ -123,10 +123,10 @@ const tenantOption = (tenant: string | undefined, isGroup: boolean): string | un
   return undefined;
 };
 
-const permitTerms = (options: AcquireOptions, settings: SemaphoreSettings): PermitTerms => {
+const resolvePermit = (options: AcquireOptions, settings: SemaphoreSettings): ResolvedPermit => {
   const { weight = 1, priority = 0, tenant } = options;
   return {
-    ...baseTerms(options, settings),
+    ...resolveBase(options, settings),
     weight: integerOption("weight", weight, 1, mostPermits),
     priority: integerOption("priority", priority, -1_000, 1_000),
     tenant: tenantOption(tenant, settings.permitsPerTenant !== undefined),
@@ -134,12 +134,12 @@ const permitTerms = (options: AcquireOptions, settings: SemaphoreSettings): Perm
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const acquireTerms = (options: AcquireOptions, settings: SemaphoreSettings): PermitTerms =>
-  permitTerms(optionsObject<AcquireOptions>("options", options, acquireNames), settings);
+export const resolveAcquire = (options: AcquireOptions, settings: SemaphoreSettings): ResolvedPermit =>
+  resolvePermit(optionsObject<AcquireOptions>("options", options, acquireNames), settings);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const tryTerms = (options: TryOptions, settings: SemaphoreSettings): PermitTerms =>
-  permitTerms({ ...optionsObject<TryOptions>("options", options, tryNames), waitMs: 0 }, settings);
+export const resolveTry = (options: TryOptions, settings: SemaphoreSettings): ResolvedPermit =>
+  resolvePermit({ ...optionsObject<TryOptions>("options", options, tryNames), waitMs: 0 }, settings);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const inspectedTenant = (options: InspectOptions): string | undefined => {

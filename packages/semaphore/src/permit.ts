@@ -1,5 +1,5 @@
 import { type Grant, Lease, type LeaseKeeper } from "@kit/core/leasing";
-import type { PermitTerms } from "./options.js";
+import type { ResolvedPermit } from "./options.js";
 
 /**
  * A permit, held: for a bounded time, which is renewed by itself until `release()`.
@@ -11,17 +11,17 @@ import type { PermitTerms } from "./options.js";
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
  * reason). There is no way back.
  */
-export class Permit extends Lease<PermitTerms> {
+export class Permit extends Lease<ResolvedPermit> {
   /** How many of the semaphore's permits it counts for. */
   readonly weight: number;
   /** On whose account it is; null outside of groups. */
   readonly tenant: string | null;
 
   /** @internal */
-  constructor(keeper: LeaseKeeper<Lease<PermitTerms>>, group: string, terms: PermitTerms, grant: Grant) {
-    super(keeper, group, terms, grant);
-    this.weight = terms.weight;
-    this.tenant = terms.tenant ?? null;
+  constructor(keeper: LeaseKeeper<Lease<ResolvedPermit>>, group: string, resolved: ResolvedPermit, grant: Grant) {
+    super(keeper, group, resolved, grant);
+    this.weight = resolved.weight;
+    this.tenant = resolved.tenant ?? null;
   }
 
   protected override particulars(): object {

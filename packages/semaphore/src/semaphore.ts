@@ -4,17 +4,17 @@ import { Leaser, type LossReason, parseLease } from "@kit/core/leasing";
 import { SemaphoreCommands } from "./commands.js";
 import {
   type AcquireOptions,
-  acquireTerms,
+  resolveAcquire,
   inspectedTenant,
   type InspectOptions,
   type Limits,
   newLimits,
   type NewLimits,
-  type PermitTerms,
+  type ResolvedPermit,
   type SemaphoreOptions,
   type SemaphoreSettings,
   semaphoreSettings,
-  tryTerms,
+  resolveTry,
   type TryOptions,
 } from "./options.js";
 import { Permit } from "./permit.js";
@@ -71,7 +71,7 @@ export interface SemaphoreInspection {
   readonly holders: readonly (Claimant & { readonly msLeft: number })[];
   /** How many wait, dead ones not yet noticed among them. */
   readonly waiters: number;
-  /** The first ten in line; where over a thousand wait in a group, of the first thousand by their tenants' names. */
+  /** The first ten in the queue; where over a thousand wait in a group, of the first thousand by their tenants' names. */
   readonly queue: readonly Claimant[];
 }
 
@@ -79,9 +79,9 @@ export interface SemaphoreInspection {
  * A counting semaphore by name, on one Redis: permits of at most its limit, by weight, are held at any instant of the
  * server's clock, as long as the server keeps its data. Made by {@link createSemaphore}.
  *
- * Whoever finds no room waits in line: by priority, and in the order in which the server saw them. A release grants to
+ * Whoever finds no room waits in the queue: by priority, and in the order in which the server saw them. A release grants to
  * whoever is next and fits, and tells it, in one step; nobody polls, nobody overtakes: where the next needs more than is
- * free, all wait for it. In a group each tenant has a line of its own, and one whose tenant is full holds up no other.
+ * free, all wait for it. In a group each tenant has a queue of its own, and one whose tenant is full holds up no other.
  *
  * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3), rows 13–16 of the mission, without their
  * faults: no client's clock counts, and every operation is one atomic step.
@@ -90,9 +90,9 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   readonly name: string;
   readonly #settings: SemaphoreSettings;
   /** Of an acquire without options. */
-  #terms: PermitTerms | undefined;
+  #resolved: ResolvedPermit | undefined;
   readonly #commands: SemaphoreCommands;
-  readonly #leaser: Leaser<PermitTerms, Usage, Permit>;
+  readonly #leaser: Leaser<ResolvedPermit, Usage, Permit>;
   /** What the stored limits are expected to be, as far as they were not reported. */
   #expected: Limits;
 
@@ -142,7 +142,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    *
    * Waiters are served by priority, and in the order of their arrival at the server among equals; nobody overtakes, so a
    * heavy one holds up those behind it until there is room for it. A wait costs nothing but a sign of life every five
-   * seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in line is given back
+   * seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in the queue is given back
    * behind the scenes; a permit that was granted in that very moment moves on to the next.
    *
    * @throws {SemaphoreTimeoutError} it was full for `waitMs`, as far as is known: with a `cause`, Redis could not be asked at
@@ -153,7 +153,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws `signal.reason` if `signal` aborts first; one that has aborted already never touches Redis.
    * @throws {SemaphoreQueueFullError} `maxWaiters` wait already.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
-   * Once in line, outages are waited out.
+   * Once in the queue, outages are waited out.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. It is being undone; call again.
    * @throws {KitError} the server's other errors, by their code.
    * @throws {TypeError | RangeError} an option is not what it should be.
@@ -177,7 +177,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws all that {@link acquire} throws but SemaphoreTimeoutError and SemaphoreQueueFullError.
    */
   async tryAcquire(options: TryOptions = {}): Promise<Permit | null> {
-    return await this.#leaser.try(this.name, tryTerms(options, this.#settings));
+    return await this.#leaser.try(this.name, resolveTry(options, this.#settings));
   }
 
   /**
@@ -256,11 +256,11 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     const permitsPerTenant = saved.tenant === null ? undefined : 0;
     const settings = { ...this.#settings, maxHoldMs: undefined, permitsPerTenant };
     const options = { leaseMs, renew, maxHoldMs, holder, weight, tenant: saved.tenant ?? undefined };
-    return await this.#leaser.resume(saved, acquireTerms(options, settings), "");
+    return await this.#leaser.resume(saved, resolveAcquire(options, settings), "");
   }
 
   /**
-   * Ends this object: no acquire begins any more, waiters are rejected with KitClosedError and leave the line, and held
+   * Ends this object: no acquire begins any more, waiters are rejected with KitClosedError and leave the queue, and held
    * permits are waited for, at most `timeoutMs`; what is still held then loses its signal and is released. The client is
    * not touched. Idempotent: the first call decides.
    *
@@ -275,10 +275,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     await this.close();
   }
 
-  #termsOf(options: AcquireOptions): PermitTerms {
-    if (options !== noOptions) return acquireTerms(options, this.#settings);
-    this.#terms ??= acquireTerms(options, this.#settings);
-    return this.#terms;
+  #termsOf(options: AcquireOptions): ResolvedPermit {
+    if (options !== noOptions) return resolveAcquire(options, this.#settings);
+    this.#resolved ??= resolveAcquire(options, this.#settings);
+    return this.#resolved;
   }
 
   #compare({ permits, permitsPerTenant }: Limits): void {

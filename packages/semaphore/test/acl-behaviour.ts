@@ -5,34 +5,34 @@ import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
-import { benchOf, enqueue, name, take } from "./harness.js";
+import { fixtureOf, enqueue, name, take } from "./harness.js";
 
 /** That the descriptor grants what a semaphore needs, no more; what it forbids; and that the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a semaphore on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode });
-    const bench = benchOf(redis);
+    const fixture = fixtureOf(redis);
     const { username } = user.login;
 
     it("is granted the commands that a semaphore runs, and no other", async () => {
       const { server } = redis;
-      const spoilt = bench.keysOf("spoilt").permits;
-      await bench.db.rpush(spoilt, "not a permit");
-      await bench.db.pexpire(spoilt, 60_000);
+      const spoilt = fixture.keysOf("spoilt").permits;
+      await fixture.db.rpush(spoilt, "not a permit");
+      await fixture.db.pexpire(spoilt, 60_000);
       await Promise.all(server.nodes.map((node) => node.call("CONFIG", "RESETSTAT")));
 
       const client = await connect({ url: redis.url, deadlineMs: 10_000 });
-      const group = bench.on(client, { permits: 3, permitsPerTenant: 2, isolate: true });
-      const plain = bench.on(client, { name: "plain", permits: 1 });
+      const group = fixture.on(client, { permits: 3, permitsPerTenant: 2, isolate: true });
+      const plain = fixture.on(client, { name: "plain", permits: 1 });
       redis.defer(async () => {
         await group.close({ timeoutMs: 0 });
         await plain.close({ timeoutMs: 0 });
         await client.close();
       });
-      // Free; queued, and refused where the line is full; handed on; left by a waiter; looked at; made larger; renewed; run out.
+      // Free; queued, and refused where the queue is full; handed on; left by a waiter; looked at; made larger; renewed; run out.
       const first = await group.acquire({ tenant: "a", weight: 2, leaseMs: 300, renew: false });
       const second = await enqueue(group, { tenant: "a" });
-      const short = bench.on(client, { permits: 3, permitsPerTenant: 2, maxWaiters: 1 });
+      const short = fixture.on(client, { permits: 3, permitsPerTenant: 2, maxWaiters: 1 });
       expect(await rejection(short.acquire({ tenant: "a" }))).toMatchObject({ code: "KIT_SEMAPHORE_QUEUE_FULL" });
       const third = await enqueue(group, { tenant: "a", weight: 2, waitMs: 600 });
       expect(await first.release()).toBe("released");
@@ -45,7 +45,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await (await fifth.promise).release();
       // Counts that outlive the permits.
       await group.acquire({ tenant: "c", weight: 2, renew: false });
-      await lapse(bench.db, bench.keysOf(name).permits);
+      await lapse(fixture.db, fixture.keysOf(name).permits);
       await group.acquire({ tenant: "c", weight: 4, leaseMs: 300 });
       let alone = await plain.acquire();
       const hasLeft = () =>
@@ -58,12 +58,12 @@ export const aclBehaviour = (mode: RedisMode): void => {
         alone = await away.promise;
       }
       // A waiter whose process died.
-      const peer = await bench.spawn({ name: "plain", permits: 1 });
+      const peer = await fixture.spawn({ name: "plain", permits: 1 });
       peer.acquire().catch(() => undefined);
       await eventually(async () => expect((await plain.inspect()).waiters).toBe(1));
       await peer.kill();
       await alone.release();
-      const spoiltOne = bench.on(client, { name: "spoilt" });
+      const spoiltOne = fixture.on(client, { name: "spoilt" });
       expect(await rejection(spoiltOne.tryAcquire())).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
       await Promise.all([group.close({ timeoutMs: 0 }), plain.close(), short.close(), spoiltOne.close()]);
 
@@ -84,10 +84,10 @@ export const aclBehaviour = (mode: RedisMode): void => {
       redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
       const client = redis.connect({ ...user.login }) as Redis;
       expect(await client.call("ACL", "WHOAMI")).toBe(username);
-      const permit = await bench.on(client).acquire();
-      const { permits: own } = bench.keysOf(name);
+      const permit = await fixture.on(client).acquire();
+      const { permits: own } = fixture.keysOf(name);
       const foreign = own.replace(":semaphore:", ":queue:");
-      await expectConfined({ node: await bench.nodeOf(name), client, prefix, own, foreign });
+      await expectConfined({ node: await fixture.nodeOf(name), client, prefix, own, foreign });
       expect(await permit.release()).toBe("released");
     });
 

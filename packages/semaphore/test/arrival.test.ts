@@ -3,21 +3,21 @@ import { callsOf } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf, enqueue } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 describe("the order of arrival at a client's first wait", () => {
   it("is that of the first command, not that of the connection for pushes", async () => {
-    const holder = await bench.make({ permits: 1 }).acquire();
-    const near = bench.on(redis.connect(), { permits: 1 });
-    await (await bench.on(redis.connect(), { name: "another" }).acquire()).release();
+    const holder = await fixture.make({ permits: 1 }).acquire();
+    const near = fixture.on(redis.connect(), { permits: 1 });
+    await (await fixture.on(redis.connect(), { name: "another" }).acquire()).release();
     await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     const client = new Redis({ port: proxy.port, disconnectTimeout: 50 });
     redis.defer(() => client.disconnect());
-    const far = bench.on(client, { permits: 1 });
-    await (await bench.on(client, { name: "another" }).acquire()).release();
+    const far = fixture.on(client, { permits: 1 });
+    await (await fixture.on(client, { name: "another" }).acquire()).release();
     proxy.down.latencyMs = 100;
     const served: string[] = [];
     const before = await callsOf(redis.server, "evalsha");
@@ -31,7 +31,7 @@ describe("the order of arrival at a client's first wait", () => {
   });
 
   it("is kept where thousands come at once to a semaphore that nobody has used", async () => {
-    const semaphore = bench.on(redis.connect(), { permits: 1 });
+    const semaphore = fixture.on(redis.connect(), { permits: 1 });
     const count = 2_000;
     const served: number[] = [];
     await Promise.all(

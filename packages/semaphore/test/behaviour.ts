@@ -27,7 +27,7 @@ import {
   SemaphoreTimeoutError,
 } from "../src/index.js";
 import { user } from "./acl.js";
-import { benchOf, enqueue, name, next, type SemaphoreBench, take } from "./harness.js";
+import { fixtureOf, enqueue, name, next, type SemaphoreBench, take } from "./harness.js";
 
 /**
  * What a semaphore does, on one server or on a Cluster. With a `login` it is what a semaphore does as that user, where the
@@ -39,9 +39,9 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
     let lazyBench: SemaphoreBench | undefined;
-    const bench = (): SemaphoreBench => (lazyBench ??= benchOf(redis, login));
-    const make: SemaphoreBench["make"] = (options) => bench().make(options);
-    const untilWaiting = (waiters: number): Promise<void> => bench().untilWaiting(name, waiters);
+    const fixture = (): SemaphoreBench => (lazyBench ??= fixtureOf(redis, login));
+    const make: SemaphoreBench["make"] = (options) => fixture().make(options);
+    const untilWaiting = (waiters: number): Promise<void> => fixture().untilWaiting(name, waiters);
     const queueOf = async (semaphore: Semaphore): Promise<string[]> =>
       (await semaphore.inspect()).queue.map(({ holder }) => holder);
 
@@ -63,29 +63,29 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
           false,
           true,
         ]);
-        expect(await bench().used()).toBe(3);
+        expect(await fixture().used()).toBe(3);
       });
 
       it("shares the permits among all objects of a name, and gives back all of them", async () => {
         const one = make({ permits: 4 });
-        const two = bench().on(bench().connect(), { permits: 4 });
+        const two = fixture().on(fixture().connect(), { permits: 4 });
         const other = make({ name: "other", permits: 1 });
         const permits = [...(await take(one, 2)), ...(await take(two, 2))];
         expect([await one.tryAcquire(), await two.tryAcquire()]).toEqual([null, null]);
         expect(await other.tryAcquire()).not.toBeNull();
         expect(await make({ prefix: `${redis.prefix}-other`, permits: 1 }).tryAcquire()).not.toBeNull();
         for (const permit of permits) expect(await permit.release()).toBe("released");
-        expect(await bench().db.exists(bench().keysOf(name).permits)).toBe(0);
+        expect(await fixture().db.exists(fixture().keysOf(name).permits)).toBe(0);
         expect(await take(two, 4)).toHaveLength(4);
       });
 
       it("reaches its limit with a hundred tasks of three objects, and never passes it", async () => {
-        const objects = [make({ permits: 7 }), make({ permits: 7 }), bench().on(bench().connect(), { permits: 7 })];
+        const objects = [make({ permits: 7 }), make({ permits: 7 }), fixture().on(fixture().connect(), { permits: 7 })];
         let [inside, most, mostOnServer, done] = [0, 0, 0, 0];
         const task = async (semaphore: Semaphore): Promise<void> => {
           await semaphore.using(async () => {
             most = Math.max(most, ++inside);
-            mostOnServer = Math.max(mostOnServer, await bench().used());
+            mostOnServer = Math.max(mostOnServer, await fixture().used());
             inside--;
           });
           done++;
@@ -117,14 +117,14 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const forged = text.replace(second!.token, crypto.randomUUID());
         expect(await rejection(semaphore.resume(forged))).toMatchObject({ code: "KIT_PERMIT_LOST" });
         expect(await semaphore.tryAcquire()).toBeNull();
-        expect([second!.isHeld, taken.isHeld, await bench().used()]).toEqual([true, true, 2]);
+        expect([second!.isHeld, taken.isHeld, await fixture().used()]).toEqual([true, true, 2]);
       });
 
       it("gives back many at once of which some have run out, and counts right", async () => {
         const semaphore = make({ permits: 6 });
         const permits = await take(semaphore, 6);
-        await bench().expire(permits[1]!);
-        await bench().expire(permits[4]!);
+        await fixture().expire(permits[1]!);
+        await fixture().expire(permits[4]!);
         const outcomes = await Promise.all(permits.map((permit) => permit.release()));
         expect(outcomes).toEqual(["released", "not-held", "released", "released", "not-held", "released"]);
         expect(await take(semaphore, 6)).toHaveLength(6);
@@ -140,11 +140,11 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         });
         expect(await rejection(thrown)).toBe(own);
         expect(await rejection(semaphore.using(() => Promise.reject(own)))).toBe(own);
-        expect(await bench().used()).toBe(0);
+        expect(await fixture().used()).toBe(0);
       });
 
       it("leaves no key without an end, and none but its counters when nobody uses it", async () => {
-        const { db, keysOf } = bench();
+        const { db, keysOf } = fixture();
         const semaphore = make({ permits: 1, permitsPerTenant: 1 });
         const permit = await semaphore.acquire({ tenant: "a", leaseMs: 1_000 });
         const waiter = await enqueue(semaphore, { tenant: "a" });
@@ -180,13 +180,13 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(ms).toBeGreaterThan(145);
         expect(awakeMs).toBeLessThan(promptMs);
         expect([first.isHeld, await first.release(), second.isHeld]).toEqual([false, "not-held", true]);
-        expect(await bench().used()).toBe(1);
+        expect(await fixture().used()).toBe(1);
       });
 
       it("stays held through many renewals, and ends after stopRenewal", async () => {
         const semaphore = make({ permits: 1 });
         const permit = await semaphore.acquire({ leaseMs: 500 });
-        const other = bench().on(bench().connect(), { permits: 1 });
+        const other = fixture().on(fixture().connect(), { permits: 1 });
         await expect(other.acquire({ waitMs: 1_700 })).rejects.toThrow(SemaphoreTimeoutError);
         expect([permit.isHeld, permit.signal.aborted]).toEqual([true, false]);
         const waiter = await enqueue(other);
@@ -199,19 +199,19 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const semaphore = make({ permits: 1 });
         for (const isTaken of [false, true]) {
           const permit = await semaphore.acquire({ leaseMs: 60_000 });
-          await bench().expire(permit);
+          await fixture().expire(permit);
           const other = isTaken ? await make({ permits: 1 }).acquire() : undefined;
           const error = await rejection(permit.extend(5_000));
           expect(error).toBeInstanceOf(PermitLostError);
           expect(error).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired", resource: name });
           expect(permit.signal.reason).toBe(error);
-          expect(await bench().used()).toBe(isTaken ? 1 : 0);
+          expect(await fixture().used()).toBe(isTaken ? 1 : 0);
           await other?.release();
         }
       });
 
       it("with a short lease and one with a long lease do each other no harm", async () => {
-        const { db, keysOf } = bench();
+        const { db, keysOf } = fixture();
         const semaphore = make();
         const long = await semaphore.acquire({ leaseMs: 60_000, renew: false });
         const short = await semaphore.acquire({ leaseMs: 200, renew: false });
@@ -228,7 +228,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       it("is gone for its holder when the server comes back without its data", async () => {
         const semaphore = make();
         const permit = await semaphore.acquire({ leaseMs: 3_000 });
-        const node = await bench().nodeOf(name);
+        const node = await fixture().nodeOf(name);
         await node.kill();
         await node.start();
         expect(await aborted(permit.signal)).toBeInstanceOf(PermitLostError);
@@ -238,13 +238,13 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       it("moves to another process by its text, with weight and tenant", async () => {
         const semaphore = make({ permits: 5, permitsPerTenant: 3 });
         const permit = await semaphore.acquire({ leaseMs: 1_000, weight: 3, tenant: "a b" });
-        const peer = await bench().spawn({ permits: 5, permitsPerTenant: 3 });
+        const peer = await fixture().spawn({ permits: 5, permitsPerTenant: 3 });
         const resumed = await peer.resume(permit.handOver());
         expect(resumed.token).toBe(permit.token);
         // For longer than one lease.
         await expect(semaphore.acquire({ tenant: "a b", waitMs: 1_300 })).rejects.toThrow(SemaphoreTimeoutError);
         expect(await peer.release(resumed)).toBe("released");
-        expect(await bench().used()).toBe(0);
+        expect(await fixture().used()).toBe(0);
       });
     });
 
@@ -252,17 +252,17 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       it("a try returns null at once when it is full, and rejects when nobody can be asked", async () => {
         const semaphore = make({ permits: 1 });
         await semaphore.acquire();
-        const before = await bench().scriptCalls();
+        const before = await fixture().scriptCalls();
         const tried = await semaphore.tryAcquire();
-        expect([tried, (await bench().scriptCalls()) - before]).toEqual([null, 1]);
+        expect([tried, (await fixture().scriptCalls()) - before]).toEqual([null, 1]);
         const at = { host: "127.0.0.1", port: await closedPort() };
         const client =
           mode === "cluster"
             ? new Cluster([at], { redisOptions: { disconnectTimeout: 50 } })
             : new Redis({ ...at, disconnectTimeout: 50 });
         redis.defer(() => client.disconnect());
-        const unreachable = bench().on(client, { deadlineMs: 300 });
-        const patient = watched(bench().on(client, { deadlineMs: 20_000 }).tryAcquire());
+        const unreachable = fixture().on(client, { deadlineMs: 300 });
+        const patient = watched(fixture().on(client, { deadlineMs: 20_000 }).tryAcquire());
         expect(await rejection(unreachable.tryAcquire())).toBeInstanceOf(KitUnavailableError);
         expect(patient.isSettled).toBe(false);
       });
@@ -282,7 +282,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await untilWaiting(0);
       });
 
-      it("gives a place in line back when its signal aborts, and no grant to it", async () => {
+      it("gives a place in the queue back when its signal aborts, and no grant to it", async () => {
         const semaphore = make({ permits: 1 });
         const permit = await semaphore.acquire();
         const controller = new AbortController();
@@ -294,12 +294,12 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await untilWaiting(1);
         await permit.release();
         await (await waiter.promise).release();
-        expect(await bench().used()).toBe(0);
+        expect(await fixture().used()).toBe(0);
       });
 
       it("never touches Redis with a signal that has aborted already", async () => {
-        const client = bench().connect({ lazyConnect: true }, { lazyConnect: true });
-        const semaphore = bench().on(client);
+        const client = fixture().connect({ lazyConnect: true }, { lazyConnect: true });
+        const semaphore = fixture().on(client);
         const reason = new Error("too late");
         const signal = AbortSignal.abort(reason);
         expect(await rejection(semaphore.acquire({ signal }))).toBe(reason);
@@ -308,7 +308,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("leaves nothing behind of acquires that are given up in the middle of contention", async () => {
-        const objects = [make({ permits: 3 }), bench().on(bench().connect(), { permits: 3 })];
+        const objects = [make({ permits: 3 }), fixture().on(fixture().connect(), { permits: 3 })];
         // Who gives up before there is a connection is told that.
         await objects[1]!.inspect();
         let [held, gaveUp, most] = [0, 0, 0];
@@ -320,7 +320,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
           else if (outcome instanceof Error) throw outcome;
           else {
             held++;
-            most = Math.max(most, await bench().used());
+            most = Math.max(most, await fixture().used());
             await (outcome as Awaited<ReturnType<Semaphore["acquire"]>>).release();
           }
         };
@@ -328,7 +328,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(Math.min(held, gaveUp)).toBeGreaterThan(10);
         expect(most).toBe(3);
         await untilWaiting(0);
-        await eventually(async () => expect(await bench().used()).toBe(0));
+        await eventually(async () => expect(await fixture().used()).toBe(0));
         expect(await take(objects[0]!, 3)).toHaveLength(3);
       });
 
@@ -348,7 +348,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("serves four processes in the order of their arrival", async () => {
-        const { spawn } = bench();
+        const { spawn } = fixture();
         const peers = await Promise.all([spawn(), spawn(), spawn(), spawn()]);
         const holders = await take(make(), 2);
         const served: number[] = [];
@@ -448,11 +448,11 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const semaphore = make({ permits: 3 });
         const permits = await take(semaphore, 3);
         const heavy = await enqueue(semaphore, { weight: 3, holder: "heavy" });
-        const before = await bench().scriptCalls();
+        const before = await fixture().scriptCalls();
         for (const permit of permits.slice(0, 2)) await permit.release();
         expect([heavy.isSettled, await queueOf(semaphore)]).toEqual([false, ["heavy"]]);
         // Nobody was woken for nothing: the two releases, and the look.
-        expect((await bench().scriptCalls()) - before).toBe(3);
+        expect((await fixture().scriptCalls()) - before).toBe(3);
         await permits[2]!.release();
         const { awakeMs, value } = await timed(heavy.promise);
         expect(awakeMs).toBeLessThan(promptMs);
@@ -465,12 +465,12 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const heavy = await enqueue(semaphore, { weight: 3, holder: "heavy" });
         const light = await enqueue(semaphore, { holder: "light" });
         expect(await semaphore.tryAcquire()).toBeNull();
-        expect(await bench().on(bench().connect(), { permits: 4 }).tryAcquire()).toBeNull();
+        expect(await fixture().on(fixture().connect(), { permits: 4 }).tryAcquire()).toBeNull();
         expect(await queueOf(semaphore)).toEqual(["heavy", "light"]);
         await permit.release();
         // Both fit then.
         expect((await heavy.promise).isHeld && (await light.promise).isHeld).toBe(true);
-        expect(await bench().used()).toBe(4);
+        expect(await fixture().used()).toBe(4);
       });
 
       it("let those behind a heavy one in as soon as that gives up", async () => {
@@ -519,7 +519,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await b.release();
         await eventually(() => expect(served).toEqual(["a1", "b2"]));
         expect(await queueOf(group)).toEqual(["c3", "b4"]);
-        expect(await bench().used()).toBe(3);
+        expect(await fixture().used()).toBe(3);
       });
 
       it("counts by weight, and serves its tenants by priority", async () => {
@@ -531,7 +531,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await all.release();
         const granted = await first.promise;
         // Two are free, of three.
-        expect([second.isSettled, await bench().used()]).toEqual([false, 8]);
+        expect([second.isSettled, await fixture().used()]).toEqual([false, 8]);
         await granted.release();
         expect((await second.promise).weight).toBe(3);
         await Promise.all(rest.map((permit) => permit.release()));
@@ -579,7 +579,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await semaphore.inspect()).toMatchObject({ permits: 6, used: 5, waiters: 2 });
         await semaphore.setPermits(8);
         await Promise.all(waiters.map(({ promise }) => promise));
-        expect(await bench().used()).toBe(8);
+        expect(await fixture().used()).toBe(8);
       });
 
       it("raised, let in a thousand", async () => {
@@ -606,7 +606,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(waiter.isSettled).toBe(false);
         await permits[2]!.release();
         expect((await waiter.promise).isHeld && permits[3]!.isHeld).toBe(true);
-        expect(await bench().used()).toBe(2);
+        expect(await fixture().used()).toBe(2);
       });
 
       it("of 0 let nobody in, also of a weight that never fits, until they are raised", async () => {
@@ -641,7 +641,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         for (const permit of permits.slice(0, 3)) await permit.release();
         expect((await light.promise).isHeld).toBe(true);
         expect(await rejection(behind.promise)).toMatchObject({ code: "KIT_SEMAPHORE_WEIGHT", weight: 4, most: 2 });
-        expect([requeued.length, await bench().used()]).toEqual([2, 2]);
+        expect([requeued.length, await fixture().used()]).toEqual([2, 2]);
         await untilWaiting(0);
       });
 
@@ -667,7 +667,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
           await enqueue(group, { tenant, weight: 1 }),
         ];
         await group.setPermits({ permitsPerTenant: 3 });
-        // At once: not at the next beat.
+        // At once: not at the next heartbeat.
         const raised = await timed(Promise.all(waiters.slice(0, 2).map(({ promise }) => promise)));
         expect(raised.awakeMs).toBeLessThan(promptMs);
         expect(waiters[2]!.isSettled).toBe(false);
@@ -707,12 +707,12 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const first = make({ permits: 1 });
         const next = make({ permits: 3 });
         await (await first.acquire()).release();
-        await lapse(bench().db, bench().keysOf(name).meta);
+        await lapse(fixture().db, fixture().keysOf(name).meta);
         expect((await next.inspect()).permits).toBe(3);
         const heavy = await next.acquire({ weight: 2 });
         expect((await first.inspect()).permits).toBe(3);
         // Also while permits are held: those are counted anew.
-        await lapse(bench().db, bench().keysOf(name).meta);
+        await lapse(fixture().db, fixture().keysOf(name).meta);
         expect(await next.tryAcquire({ weight: 2 })).toBeNull();
         const light = await next.acquire();
         expect(await next.inspect()).toMatchObject({ permits: 3, used: 3 });
@@ -777,10 +777,10 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         other.on("mismatch", (event) => told.push(event));
         await other.inspect();
         expect(told.map(({ stored }) => stored.permits)).toEqual([2]);
-        const { meta } = bench().keysOf(name);
-        await bench().db.multi().rename(meta, `${meta}-kept`).rpush(meta, "spoilt").pexpire(meta, 5_000).exec();
+        const { meta } = fixture().keysOf(name);
+        await fixture().db.multi().rename(meta, `${meta}-kept`).rpush(meta, "spoilt").pexpire(meta, 5_000).exec();
         expect(await rejection(other.setPermits(9))).toMatchObject({ code: "KIT_KEY_TYPE" });
-        await bench().db.rename(`${meta}-kept`, meta);
+        await fixture().db.rename(`${meta}-kept`, meta);
         await other.inspect();
         expect(told).toHaveLength(1);
       });
@@ -839,22 +839,22 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const semaphore = make({ permits: 9 });
         const heavy = await semaphore.acquire({ weight: 5 });
         await semaphore.acquire({ weight: 2, holder: "stays" });
-        await bench().expire(heavy);
+        await fixture().expire(heavy);
         expect(await semaphore.inspect()).toMatchObject({ used: 2, free: 7, holders: [{ holder: "stays" }] });
       });
     });
 
     describe("a holder, a waiter or a server that is gone", () => {
-      describe("whose last writes are lost, so that it has waiters in line again", () => {
+      describe("whose last writes are lost, so that it has waiters in the queue again", () => {
         /** Runs an action, and puts the line back as it was before: a replica that had not heard of it. */
         const forgotten = async <T>(action: () => Promise<T>): Promise<T> => {
-          const { permits, meta: _, ...line } = bench().keysOf(name);
-          const { db } = bench();
+          const { permits, meta: _, ...queue } = fixture().keysOf(name);
+          const { db } = fixture();
           const kept = await Promise.all(
-            Object.values(line).map(async (key) => [key, await db.dumpBuffer(key)] as const),
+            Object.values(queue).map(async (key) => [key, await db.dumpBuffer(key)] as const),
           );
           const result = await action();
-          await Promise.all([permits, ...Object.values(line)].map((key) => db.del(key)));
+          await Promise.all([permits, ...Object.values(queue)].map((key) => db.del(key)));
           for (const [key, dump] of kept) if (dump) await db.restore(key, 20_000, dump);
           return result;
         };
@@ -898,7 +898,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("a holder is replaced when its permit is over", async () => {
-        const peer = await bench().spawn({ permits: 1 });
+        const peer = await fixture().spawn({ permits: 1 });
         await peer.acquire({ leaseMs: 600 });
         const waiter = await enqueue(make({ permits: 1 }));
         await peer.kill();
@@ -908,7 +908,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       it("a first waiter whose process died is passed over", async () => {
         const semaphore = make({ permits: 1 });
         const permit = await semaphore.acquire();
-        const dead = await bench().spawn({ permits: 1 });
+        const dead = await fixture().spawn({ permits: 1 });
         dead.acquire().catch(() => undefined);
         await untilWaiting(1);
         const waiter = await enqueue(semaphore);
@@ -925,15 +925,15 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await semaphore.acquire({ renew: false, leaseMs: 60_000 });
         const waiter = await enqueue(semaphore);
         const requeued = next(semaphore, "requeued");
-        const node = await bench().nodeOf(name);
+        const node = await fixture().nodeOf(name);
         await node.kill();
         await node.start();
         await requeued;
         expect(await waiter.promise).toMatchObject({ isHeld: true });
       });
 
-      it("connections that are killed cost no permit and no place in line", async () => {
-        const semaphore = bench().on(bench().connect(), { permits: 1 });
+      it("connections that are killed cost no permit and no place in the queue", async () => {
+        const semaphore = fixture().on(fixture().connect(), { permits: 1 });
         const permit = await semaphore.acquire({ leaseMs: 3_000 });
         const waiter = await enqueue(semaphore);
         const other = make({ permits: 1 });
@@ -953,12 +953,12 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const semaphore = make({ permits: 2 });
         const permits = await take(semaphore, 2);
         const waiters = [await enqueue(semaphore), await enqueue(semaphore)];
-        const source = await bench().nodeOf(name);
+        const source = await fixture().nodeOf(name);
         const target = redis.server.nodes.find((node) => node !== source)!;
-        const slot = String(await source.call("CLUSTER", "KEYSLOT", bench().keysOf(name).permits));
+        const slot = String(await source.call("CLUSTER", "KEYSLOT", fixture().keysOf(name).permits));
         const move = async (from: RedisNode, to: RedisNode): Promise<void> => {
           const keys = await moveSlot(redis.server.nodes, { slot, from, to, login: login ? migrateLogin : [] });
-          expect(keys).toEqual(expect.arrayContaining(Object.values(bench().keysOf(name))));
+          expect(keys).toEqual(expect.arrayContaining(Object.values(fixture().keysOf(name))));
         };
         await move(source, target);
         expect(await permits[0]!.release()).toBe("released");
@@ -967,7 +967,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await move(target, source);
         expect(await second.release()).toBe("released");
         expect(await waiters[1]!.promise).toMatchObject({ isHeld: true });
-        expect([await bench().used(), permits[1]!.isHeld]).toEqual([2, true]);
+        expect([await fixture().used(), permits[1]!.isHeld]).toEqual([2, true]);
         await endMigrations(redis.server.nodes);
       });
   });

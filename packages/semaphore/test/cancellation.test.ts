@@ -6,33 +6,33 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Semaphore } from "../src/index.js";
-import { benchOf, enqueue, type MadeWith, name } from "./harness.js";
+import { fixtureOf, enqueue, type MadeWith, name } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const reason = new Error("never mind");
 
 const isFree = async (): Promise<void> => {
   await eventually(async () => {
-    const { permits, line, heads, waiters } = bench.keysOf(name);
-    expect(await bench.db.exists(permits, line, heads)).toBe(0);
-    expect((await bench.db.hkeys(waiters)).filter((field) => field !== "#")).toEqual([]);
+    const { permits, queue, ready, waiters } = fixture.keysOf(name);
+    expect(await fixture.db.exists(permits, queue, ready)).toBe(0);
+    expect((await fixture.db.hkeys(waiters)).filter((field) => field !== "#")).toEqual([]);
   });
 };
 
 describe("an AbortSignal", () => {
   it("carries one listener for a hundred waiters, and none after them", async () => {
-    const semaphore = bench.make({ permits: 1 });
+    const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire();
     const controller = new AbortController();
     const { signal } = controller;
     const outcomes = Promise.allSettled(Array.from({ length: 100 }, () => semaphore.acquire({ signal })));
-    await bench.untilWaiting(name, 100);
+    await fixture.untilWaiting(name, 100);
     expect(getEventListeners(signal, "abort")).toHaveLength(1);
     controller.abort(reason);
     expect((await outcomes).every((outcome) => outcome.status === "rejected" && outcome.reason === reason)).toBe(true);
     expect(getEventListeners(signal, "abort")).toHaveLength(0);
-    await bench.untilWaiting(name, 0);
+    await fixture.untilWaiting(name, 0);
     // It has no influence on a permit that is held.
     const waiter = await enqueue(semaphore, { signal: new AbortController().signal });
     await permit.release();
@@ -52,20 +52,20 @@ describe("an acquire that is given up while it travels", () => {
     redis.defer(() => client.disconnect());
     return client;
   };
-  const through = (options: MadeWith = {}): Semaphore => bench.on(clientThrough(), { permits: 1, ...options });
-  const near = (): Semaphore => bench.make({ permits: 1 });
+  const through = (options: MadeWith = {}): Semaphore => fixture.on(clientThrough(), { permits: 1, ...options });
+  const near = (): Semaphore => fixture.make({ permits: 1 });
 
   it("rejects at once, and the permit that it was granted is given back", async () => {
     const semaphore = through();
     await (await semaphore.acquire()).release();
-    await bench.db.del(bench.keysOf(name).meta);
+    await fixture.db.del(fixture.keysOf(name).meta);
     proxy.up.latencyMs = 1_500;
     const controller = new AbortController();
     const tried = rejection(semaphore.tryAcquire({ signal: controller.signal }));
     setImmediate(() => setImmediate(() => controller.abort(reason)));
     expect(await tried).toBe(reason);
     // It is still on its way to the server.
-    const granted = (): Promise<number> => bench.db.exists(bench.keysOf(name).meta);
+    const granted = (): Promise<number> => fixture.db.exists(fixture.keysOf(name).meta);
     expect(await granted()).toBe(0);
     await eventually(async () => expect(await granted()).toBe(1));
     await isFree();
@@ -97,7 +97,7 @@ describe("an acquire that is given up while it travels", () => {
     proxy[way].cutNext = 1;
     controller.abort(reason);
     expect(await rejection(waiter.promise)).toBe(reason);
-    await bench.untilWaiting(name, 0);
+    await fixture.untilWaiting(name, 0);
     await holder.release();
     await isFree();
   });
@@ -108,37 +108,37 @@ describe("an acquire that is given up while it travels", () => {
     beforeEach(async () => {
       client = clientThrough();
       // Long enough that a copy which a busy machine delays is not refused.
-      semaphore = bench.on(client, { permits: 1, deadlineMs: 3_000 });
+      semaphore = fixture.on(client, { permits: 1, deadlineMs: 3_000 });
       // From here on the server has the scripts, and the client its inbox.
       const permit = await semaphore.acquire();
       await rejection(semaphore.acquire({ waitMs: 50 }));
-      await bench.untilWaiting(name, 0);
+      await fixture.untilWaiting(name, 0);
       await permit.release();
     });
     /** The copy makes a key, which goes when the server takes no more copies: not after a whole lease or a waiter's life. */
     const comesAndGoes = async (key: string): Promise<void> => {
-      await eventually(async () => expect(await bench.db.exists(key)).toBe(0));
-      await eventually(async () => expect(await bench.db.exists(key)).toBe(1));
-      const { awakeMs } = await timed(eventually(async () => expect(await bench.db.exists(key)).toBe(0)));
+      await eventually(async () => expect(await fixture.db.exists(key)).toBe(0));
+      await eventually(async () => expect(await fixture.db.exists(key)).toBe(1));
+      const { awakeMs } = await timed(eventually(async () => expect(await fixture.db.exists(key)).toBe(0)));
       expect(awakeMs).toBeLessThan(9_000);
     };
 
     it("holds nothing when the permit was given back before", async () => {
       const permit = await sentTwice(proxy, client, 600, () => semaphore.acquire());
       expect(await permit.release()).toBe("released");
-      await comesAndGoes(bench.keysOf(name).permits);
+      await comesAndGoes(fixture.keysOf(name).permits);
       await isFree();
     });
 
-    it("stands in no line when its caller had given up before", async () => {
+    it("stands in no queue when its caller had given up before", async () => {
       const holder = await near().acquire();
       const controller = new AbortController();
       const { signal } = controller;
       const waiting = rejection(sentTwice(proxy, client, 600, () => semaphore.acquire({ signal })));
-      await bench.untilWaiting(name, 1);
+      await fixture.untilWaiting(name, 1);
       controller.abort(reason);
       expect(await waiting).toBe(reason);
-      await comesAndGoes(bench.keysOf(name).line);
+      await comesAndGoes(fixture.keysOf(name).queue);
       await holder.release();
       await isFree();
     });
@@ -161,7 +161,7 @@ describe("an acquire that was abandoned during an outage", () => {
   it("rejects at once and never runs when the server is back", async () => {
     const client = redis.connect({ retryStrategy: () => 20 });
     // At once: the deadline is longer than a test may take.
-    const semaphore = bench.on(client, { deadlineMs: 600_000 });
+    const semaphore = fixture.on(client, { deadlineMs: 600_000 });
     await semaphore.inspect();
     const [node] = redis.server.nodes;
     await node!.kill();
@@ -182,25 +182,25 @@ describe("an acquire that was abandoned during an outage", () => {
   });
 
   it("is refused by the server when it arrives too late", async () => {
-    const semaphore = bench.make({ deadlineMs: 150 });
+    const semaphore = fixture.make({ deadlineMs: 150 });
     // From here on the server's clock is known.
     await (await semaphore.acquire()).release();
-    const { meta } = bench.keysOf(name);
+    const { meta } = fixture.keysOf(name);
     // Whatever is granted gives it its seven days again.
-    await bench.db.pexpire(meta, 60_000);
+    await fixture.db.pexpire(meta, 60_000);
     const [node] = redis.server.nodes;
     node!.pause();
     expect(await rejection(semaphore.tryAcquire({ weight: 2 }))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
     // Goes on until well after the time for which anybody waited for the first.
-    await rejection(bench.make({ name: "another", deadlineMs: 150 }).tryAcquire());
+    await rejection(fixture.make({ name: "another", deadlineMs: 150 }).tryAcquire());
     node!.resume();
     await redis.client.ping();
     await isFree();
-    expect(await bench.db.pttl(meta)).toBeLessThanOrEqual(60_000);
+    expect(await fixture.db.pttl(meta)).toBeLessThanOrEqual(60_000);
   });
 
   it("is one acquire, however often the caller's client gave up on it by commandTimeout", async () => {
-    const semaphore = bench.on(redis.connect({ commandTimeout: 300 }), { permits: 9 });
+    const semaphore = fixture.on(redis.connect({ commandTimeout: 300 }), { permits: 9 });
     await (await semaphore.acquire()).release();
     await redis.server.call("CLIENT", "PAUSE", "800", "ALL");
     const permit = await semaphore.tryAcquire({ weight: 4 });

@@ -14,15 +14,15 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Semaphore } from "../src/index.js";
-import { benchOf, enqueue, type MadeWith, name } from "./harness.js";
+import { fixtureOf, enqueue, type MadeWith, name } from "./harness.js";
 
 /** Each test shows a known fault of a classic semaphore on its port, and then that the kit's semaphore has it not. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const prefix = (): string => `${redis.prefix}:classic:`;
-const classicHolders = (): Promise<string[]> => bench.db.zrange(classicKeys(prefix()).semaphore(name), "0", "-1");
+const classicHolders = (): Promise<string[]> => fixture.db.zrange(classicKeys(prefix()).semaphore(name), "0", "-1");
 const ourHolders = async (): Promise<string[]> =>
-  (await bench.db.zrange(bench.keysOf(name).permits, "0", "-1")).map((claim) => claim.split("|")[0]!);
+  (await fixture.db.zrange(fixture.keysOf(name).permits, "0", "-1")).map((permitRecord) => permitRecord.split("|")[0]!);
 
 const hourMs = 3_600_000;
 const wallClock = (): number => performance.timeOrigin + performance.now();
@@ -53,9 +53,9 @@ const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
 const mortalSemaphore = async (options?: MadeWith): Promise<{ semaphore: Semaphore; gate: Gate }> => {
   const { client, gate } = await mortal();
   // The scripts are known to the server from here on.
-  await (await bench.on(client, { name: "warm-up" }).acquire()).release();
+  await (await fixture.on(client, { name: "warm-up" }).acquire()).release();
   gate.reset();
-  return { semaphore: bench.on(client, options), gate };
+  return { semaphore: fixture.on(client, options), gate };
 };
 
 describe("row 13", () => {
@@ -66,8 +66,8 @@ describe("row 13", () => {
     expect([holder, thief]).toEqual([expect.any(String), expect.any(String)]);
     expect(await classicHolders()).toHaveLength(2);
 
-    const permit = await bench.make({ permits: 1 }).acquire();
-    const slow = await bench.spawn({ permits: 1 }, -10);
+    const permit = await fixture.make({ permits: 1 }).acquire();
+    const slow = await fixture.spawn({ permits: 1 }, -10);
     expect(await slow.tryAcquire()).toBeNull();
     expect(await ourHolders()).toEqual([permit.token]);
   });
@@ -80,8 +80,8 @@ describe("row 13", () => {
       expect(await classicHolders()).not.toContain(holder);
       expect(await release(redis.client, name, holder, prefix())).toBe(false);
 
-      const permit = await bench.make({ permits: 1 }).acquire();
-      const fast = await bench.spawn({ permits: 1 }, hourMs);
+      const permit = await fixture.make({ permits: 1 }).acquire();
+      const fast = await fixture.spawn({ permits: 1 }, hourMs);
       expect(await fast.tryAcquire()).toBeNull();
       await permit.extend();
       expect(await permit.release()).toBe("released");
@@ -95,9 +95,9 @@ describe("row 13", () => {
       expect(await acquire(redis.connect(), name, 1, right())).toEqual(expect.any(String));
       expect(await classicHolders()).not.toContain(slow);
 
-      const peer = await bench.spawn({ permits: 1 }, -hourMs);
+      const peer = await fixture.spawn({ permits: 1 }, -hourMs);
       const permit = await peer.acquire();
-      expect(await bench.make({ permits: 1 }).tryAcquire()).toBeNull();
+      expect(await fixture.make({ permits: 1 }).tryAcquire()).toBeNull();
       expect([await peer.isHeld(permit), await ourHolders()]).toEqual([true, [permit.token]]);
     },
   );
@@ -108,7 +108,7 @@ describe("row 13", () => {
     await releaseSemaphore(redis.client, name, holder, prefix());
     expect(await next).toBeNull();
 
-    const semaphore = bench.make({ permits: 1 });
+    const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire();
     const waiter = await enqueue(semaphore);
     await permit.release();
@@ -132,15 +132,15 @@ describe("row 14", () => {
     const held = ours.gate.hold(/evalsha/i);
     const early = watched(ours.semaphore.acquire());
     await held.reached;
-    const permit = await bench.make({ permits: 1 }).acquire();
+    const permit = await fixture.make({ permits: 1 }).acquire();
     held.release();
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     expect([early.isSettled, await ourHolders()]).toEqual([false, [permit.token]]);
     await permit.release();
     await early.promise;
   });
 
-  it("row 14: who comes later may be in first, since nobody stands in line", async () => {
+  it("row 14: who comes later may be in first, since nobody stands in the queue", async () => {
     const [holder, early] = [redis.client, redis.connect()];
     const token = (await acquireFairSemaphore(holder, name, 1, right()))!;
     expect(await acquireFairSemaphore(early, name, 1, right())).toBeNull();
@@ -148,9 +148,9 @@ describe("row 14", () => {
     expect(await acquireFairSemaphore(redis.connect(), name, 1, right())).toEqual(expect.any(String));
     expect(await acquireFairSemaphore(early, name, 1, right())).toBeNull();
 
-    const semaphore = bench.make({ permits: 1 });
+    const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire();
-    const first = await enqueue(bench.on(redis.connect(), { permits: 1 }));
+    const first = await enqueue(fixture.on(redis.connect(), { permits: 1 }));
     const late = await enqueue(semaphore);
     await permit.release();
     const next = await first.promise;
@@ -171,8 +171,8 @@ describe("row 15", () => {
 
     const ours = await mortalSemaphore({ permits: 1 });
     const permit = await ours.semaphore.acquire({ renew: false });
-    await bench.expire(permit);
-    const successor = await bench.make({ permits: 1 }).acquire();
+    await fixture.expire(permit);
+    const successor = await fixture.make({ permits: 1 }).acquire();
     const seen: string[][] = [];
     ours.gate.before = async () => void seen.push(await ourHolders());
     expect(await rejection(permit.extend())).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired" });
@@ -187,10 +187,10 @@ describe("row 15", () => {
     await eventually(async () => expect(await acquireFairSemaphore(other, name, 1, limit)).not.toBeNull());
     expect(await classicHolders()).not.toContain(holder);
 
-    const semaphore = bench.make({ permits: 1, leaseMs: 600 });
+    const semaphore = fixture.make({ permits: 1, leaseMs: 600 });
     const permit = await semaphore.acquire();
     const end = async (): Promise<number> => {
-      const [, score] = await bench.db.zrange(bench.keysOf(name).permits, "0", "-1", "WITHSCORES");
+      const [, score] = await fixture.db.zrange(fixture.keysOf(name).permits, "0", "-1", "WITHSCORES");
       return Number(score);
     };
     const firstEnd = await end();
@@ -205,8 +205,8 @@ describe("row 15", () => {
     expect(await classicHolders()).toEqual([next]);
     expect(await refreshFairSemaphore(redis.client, name, lost, right())).toBe(false);
 
-    const permit = await bench.make({ permits: 1, leaseMs: 900 }).acquire();
-    await bench.expire(permit);
+    const permit = await fixture.make({ permits: 1, leaseMs: 900 }).acquire();
+    await fixture.expire(permit);
     expect(await aborted(permit.signal)).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired" });
     expect(() => permit.assertHeld()).toThrow(/was lost/);
   });
@@ -216,7 +216,7 @@ describe("row 16", () => {
   it("row 16: one crash closes the semaphore for ever", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/zinterstore/i, acquireSemaphoreWithLock(client, name, 3, right()));
-    expect(await bench.db.pttl(classicKeys(prefix()).lock(`semaphore:${name}`))).toBe(-1);
+    expect(await fixture.db.pttl(classicKeys(prefix()).lock(`semaphore:${name}`))).toBe(-1);
     expect(await classicHolders()).toEqual([]);
     expect(await acquireSemaphoreWithLock(redis.client, name, 3, right())).toBeNull();
 
@@ -225,7 +225,7 @@ describe("row 16", () => {
     const holder = await mortalSemaphore({ permits: 1, leaseMs: 300 });
     await holder.semaphore.acquire();
     holder.gate.cut();
-    const { awakeMs, value } = await timed(bench.make({ permits: 1 }).acquire({ waitMs: 10_000 }));
+    const { awakeMs, value } = await timed(fixture.make({ permits: 1 }).acquire({ waitMs: 10_000 }));
     expect(awakeMs).toBeLessThan(promptMs);
     expect(value.isHeld).toBe(true);
   });
@@ -242,12 +242,12 @@ describe("row 16", () => {
     expect([whileBusy, whileFull]).toEqual([null, null]);
 
     // Nobody is turned away because another is asking; full is null, and that nobody could be asked is an error.
-    const semaphore = bench.make({ permits: 2 });
-    const crowd = await Promise.all([semaphore, bench.on(redis.connect())].map((one) => one.tryAcquire()));
+    const semaphore = fixture.make({ permits: 2 });
+    const crowd = await Promise.all([semaphore, fixture.on(redis.connect())].map((one) => one.tryAcquire()));
     expect(crowd.map((permit) => permit?.isHeld)).toEqual([true, true]);
     expect(await semaphore.tryAcquire()).toBeNull();
     const nowhere = redis.connect({ port: await closedPort(), retryStrategy: () => 1_000 });
-    const unasked = bench.on(nowhere, { deadlineMs: 200 });
+    const unasked = fixture.on(nowhere, { deadlineMs: 200 });
     expect(await rejection(unasked.tryAcquire())).toMatchObject({ code: "KIT_UNAVAILABLE" });
   });
 

@@ -5,10 +5,10 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { createSemaphore } from "../src/index.js";
-import { benchOf, enqueue, name, next, works } from "./harness.js";
+import { fixtureOf, enqueue, name, next, works } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const group = { permits: 5, permitsPerTenant: 3 };
 type Client = Parameters<typeof createSemaphore>[0];
 
@@ -28,8 +28,8 @@ describe("a borrowed client", () => {
   };
 
   it.each(Object.keys(kinds))("may have %s", async (kind) => {
-    await works(bench.on(redis.connect(kinds[kind]), group));
-    const { meta, waiters } = bench.keysOf(name);
+    await works(fixture.on(redis.connect(kinds[kind]), group));
+    const { meta, waiters } = fixture.keysOf(name);
     expect(await redis.client.exists(`app:${meta}`)).toBe(kind === "keyPrefix" ? 1 : 0);
     if (kind === "db 3") await redis.connect({ db: 3 }).del(meta, waiters);
   });
@@ -37,7 +37,7 @@ describe("a borrowed client", () => {
   it("may map replies as RESP3", async () => {
     const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
     redis.defer(() => client.disconnect());
-    await works(bench.on(client, group));
+    await works(fixture.on(client, group));
   });
 
   it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
@@ -45,8 +45,8 @@ describe("a borrowed client", () => {
     await client.ping();
     const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
     const options = { ...client.options };
-    const semaphore = bench.on(client, group);
-    const another = bench.on(client, { ...group, name: "another" });
+    const semaphore = fixture.on(client, group);
+    const another = fixture.on(client, { ...group, name: "another" });
     expect(await subscribers()).toBe(0);
     await works(semaphore);
     await works(another);
@@ -61,7 +61,7 @@ describe("a borrowed client", () => {
 
   it("that its owner ends rejects who waits, since nothing can come of it any more", async () => {
     const client = redis.connect();
-    const semaphore = bench.on(client, { permits: 1 });
+    const semaphore = fixture.on(client, { permits: 1 });
     const held = await semaphore.acquire();
     const waiter = await enqueue(semaphore);
     client.disconnect();
@@ -70,14 +70,14 @@ describe("a borrowed client", () => {
   });
 
   it("hears of a grant whose push was lost with its connection", async () => {
-    const semaphore = bench.on(redis.connect({ retryStrategy: () => 20 }), { permits: 1 });
+    const semaphore = fixture.on(redis.connect({ retryStrategy: () => 20 }), { permits: 1 });
     for (let round = 0; round < 5; round++) {
-      const holder = await bench.make({ permits: 1 }).acquire();
+      const holder = await fixture.make({ permits: 1 }).acquire();
       const waiter = await enqueue(semaphore);
       const killed = redis.server.call("CLIENT", "KILL", "TYPE", "pubsub");
       await holder.release();
       await killed;
-      // The next beat would come after five seconds.
+      // The next heartbeat would come after five seconds.
       const { awakeMs, value } = await timed(waiter.promise);
       expect(awakeMs).toBeLessThan(promptMs);
       await value.release();
@@ -92,7 +92,7 @@ describe("isolate", () => {
     await client.ping();
     const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
     const all = await connections();
-    const semaphore = bench.on(client, { ...group, isolate: true });
+    const semaphore = fixture.on(client, { ...group, isolate: true });
     await works(semaphore);
     expect(await connections()).toBe(all + 2);
     await semaphore.close();
@@ -101,7 +101,7 @@ describe("isolate", () => {
   });
 
   it("replaces a connection that fell silent", async () => {
-    const semaphore = bench.make({ permits: 9, isolate: true, deadlineMs: 200 });
+    const semaphore = fixture.make({ permits: 9, isolate: true, deadlineMs: 200 });
     await (await semaphore.acquire()).release();
     const [node] = redis.server.nodes;
     node!.pause();
@@ -116,7 +116,7 @@ describe("a client of core's connect()", () => {
   it("serves a semaphore", async () => {
     const connection = await connect({ url: redis.url });
     redis.defer(() => connection.close());
-    const semaphore = bench.on(connection, group);
+    const semaphore = fixture.on(connection, group);
     await works(semaphore);
     await semaphore.close();
   });
@@ -135,14 +135,14 @@ describe("an ACL user", () => {
     ["PUBLISH, by polling", ["+@all", "&*", "-publish"]],
     ["INFO, as on a Cluster", ["+@all", "&*", "-info"]],
   ] as const)("is served without rights to %s", async (_what, rules) => {
-    await works(bench.on(await limited(...rules), group));
+    await works(fixture.on(await limited(...rules), group));
   });
 
   it("that may not subscribe waits beside one that may", async () => {
-    const deaf = bench.on(await limited("+@all", "resetchannels"), { permits: 1 });
-    const semaphore = bench.make({ permits: 1 });
+    const unreachable = fixture.on(await limited("+@all", "resetchannels"), { permits: 1 });
+    const semaphore = fixture.make({ permits: 1 });
     const holder = await semaphore.acquire();
-    const first = await enqueue(deaf);
+    const first = await enqueue(unreachable);
     const second = await enqueue(semaphore);
     await holder.release();
     await (await timed(second.promise)).value.release();
@@ -152,7 +152,7 @@ describe("an ACL user", () => {
   });
 
   it("without scripts is told so, by a typed error without the command's arguments", async () => {
-    const semaphore = bench.on(await limited("+@all", "&*", "-evalsha", "-eval"));
+    const semaphore = fixture.on(await limited("+@all", "&*", "-evalsha", "-eval"));
     const error = await rejection(semaphore.acquire({ holder: "canary" }));
     expect(error).toMatchObject({ code: "KIT_NO_PERMISSION", retryable: false });
     expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("canary");
@@ -160,15 +160,15 @@ describe("an ACL user", () => {
 });
 
 describe("a client whose connections are killed while somebody waits", () => {
-  it("loses no place in line", async () => {
-    const semaphore = bench.on(redis.connect({ retryStrategy: () => 20 }), { permits: 1 });
-    const holder = await bench.make({ permits: 1 }).acquire();
+  it("loses no place in the queue", async () => {
+    const semaphore = fixture.on(redis.connect({ retryStrategy: () => 20 }), { permits: 1 });
+    const holder = await fixture.make({ permits: 1 }).acquire();
     const waiter = await enqueue(semaphore);
     for (const type of ["pubsub", "normal", "pubsub"]) {
       await redis.server.call("CLIENT", "KILL", "TYPE", type);
       await eventually(async () => expect(await subscribers()).toBe(1));
     }
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     const granted = next(semaphore, "acquired");
     await holder.release();
     expect(await granted).toMatchObject({ weight: 1 });
@@ -176,8 +176,8 @@ describe("a client whose connections are killed while somebody waits", () => {
   });
 
   it("is told so where its wait ends before they are back", async () => {
-    await bench.make({ permits: 1 }).acquire();
-    const semaphore = bench.on(redis.connect({ retryStrategy: () => 60_000 }), { permits: 1 });
+    await fixture.make({ permits: 1 }).acquire();
+    const semaphore = fixture.on(redis.connect({ retryStrategy: () => 60_000 }), { permits: 1 });
     expect(await rejection(semaphore.acquire({ waitMs: 50 }))).not.toHaveProperty("cause");
     const waiter = await enqueue(semaphore, { waitMs: 1_000 });
     await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
@@ -192,7 +192,7 @@ describe("a client whose connections are killed while somebody waits", () => {
 describe("a client without a connection", () => {
   it("is told so within waitMs, not that there was no room", async () => {
     const client = redis.connect({ retryStrategy: () => 60_000 });
-    const semaphore = bench.on(client, { permits: 1, deadlineMs: 20_000 });
+    const semaphore = fixture.on(client, { permits: 1, deadlineMs: 20_000 });
     await semaphore.acquire({ renew: false });
     const closed = new Promise((resolve) => client.once("close", resolve));
     await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
@@ -205,8 +205,8 @@ describe("a client without a connection", () => {
 
 describe("a server that is silent when a wait ends", () => {
   it("is said to be", async () => {
-    await bench.on(redis.connect(), { permits: 1 }).acquire({ leaseMs: 300, renew: false });
-    const semaphore = bench.on(redis.connect(), { permits: 1, deadlineMs: 100 });
+    await fixture.on(redis.connect(), { permits: 1 }).acquire({ leaseMs: 300, renew: false });
+    const semaphore = fixture.on(redis.connect(), { permits: 1, deadlineMs: 100 });
     const waiter = await enqueue(semaphore, { waitMs: 1_000 });
     await redis.server.call("CLIENT", "PAUSE", "1500", "ALL");
     expect(await rejection(waiter.promise)).toMatchObject({

@@ -2,27 +2,27 @@ import { eventually, useRedis } from "@kit/testing";
 import { aborted, promptMs, rejection, runProgram, timed, watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf, enqueue, name, take } from "./harness.js";
+import { fixtureOf, enqueue, name, take } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const closedError = { name: "KitClosedError", code: "KIT_CLOSED" };
 const program = new URL("programs/closing.mjs", import.meta.url);
 
 describe("close", () => {
-  it("rejects who waits, and takes each out of the line", async () => {
-    const semaphore = bench.make();
-    const holders = await take(bench.on(redis.connect()), 2);
+  it("rejects who waits, and takes each out of the queue", async () => {
+    const semaphore = fixture.make();
+    const holders = await take(fixture.on(redis.connect()), 2);
     const waiters = [await enqueue(semaphore), await enqueue(semaphore)];
     const errors = Promise.all(waiters.map(({ promise }) => rejection(promise)));
     await semaphore.close();
     expect(await errors).toMatchObject([closedError, closedError]);
-    expect(await bench.db.zcard(bench.keysOf(name).line)).toBe(0);
+    expect(await fixture.db.zcard(fixture.keysOf(name).queue)).toBe(0);
     for (const holder of holders) expect(await holder.release()).toBe("released");
   });
 
   it("lets no call begin any more", async () => {
-    const semaphore = bench.make();
+    const semaphore = fixture.make();
     const permit = await semaphore.acquire();
     const text = permit.serialise();
     await permit.release();
@@ -36,24 +36,24 @@ describe("close", () => {
       semaphore.resume(text),
     ];
     for (const error of await Promise.all(calls.map(rejection))) expect(error).toMatchObject(closedError);
-    expect(await bench.used()).toBe(0);
+    expect(await fixture.used()).toBe(0);
   });
 
   it("waits for permits that are held, which go on being renewed", async () => {
-    const semaphore = bench.make({ permits: 1 });
+    const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire({ leaseMs: 900 });
     const closing = watched(semaphore.close());
-    await rejection(bench.on(redis.connect(), { permits: 1 }).acquire({ waitMs: 1_300 }));
+    await rejection(fixture.on(redis.connect(), { permits: 1 }).acquire({ waitMs: 1_300 }));
     expect([closing.isSettled, permit.isHeld]).toEqual([false, true]);
     await permit.release();
     await closing.promise;
-    expect(await bench.used()).toBe(0);
+    expect(await fixture.used()).toBe(0);
   });
 
   it("takes permits from their holders at timeoutMs, and releases them", async () => {
-    const semaphore = bench.make({ permits: 5 });
+    const semaphore = fixture.make({ permits: 5 });
     const permits = await take(semaphore, 2, { weight: 2 });
-    const waiter = await enqueue(bench.on(redis.connect(), { permits: 5 }), { weight: 5 });
+    const waiter = await enqueue(fixture.on(redis.connect(), { permits: 5 }), { weight: 5 });
     const { ms, awakeMs } = await timed(() => semaphore.close({ timeoutMs: 100 }));
     expect(ms).toBeGreaterThan(95);
     expect(awakeMs).toBeLessThan(promptMs);
@@ -65,26 +65,26 @@ describe("close", () => {
   });
 
   it("changes nothing when called again, and nothing for other objects", async () => {
-    const semaphore = bench.make();
+    const semaphore = fixture.make();
     await Promise.all([semaphore.close(), semaphore.close()]);
     await semaphore.close();
-    await using other = bench.make();
+    await using other = fixture.make();
     expect(await (await other.acquire()).release()).toBe("released");
   });
 
   it.each(["try", "acquire"])("leaves nothing held by a %s that is under way", async (what) => {
-    const semaphore = bench.make();
+    const semaphore = fixture.make();
     await (await semaphore.acquire()).release();
     await redis.server.call("CLIENT", "PAUSE", "150", "ALL");
     const call = rejection(what === "try" ? semaphore.tryAcquire() : semaphore.acquire());
     await semaphore.close({ timeoutMs: 0 });
     expect(await call).toMatchObject(closedError);
-    await eventually(async () => expect(await bench.used()).toBe(0));
+    await eventually(async () => expect(await fixture.used()).toBe(0));
   });
 
   it("ends in time when the server is gone", async () => {
     const client = redis.connect({ retryStrategy: () => 20 });
-    const semaphore = bench.on(client, { permits: 1, deadlineMs: 200 });
+    const semaphore = fixture.on(client, { permits: 1, deadlineMs: 200 });
     await semaphore.acquire();
     const gaveUp = rejection((await enqueue(semaphore)).promise);
     const [node] = redis.server.nodes;
@@ -100,6 +100,6 @@ describe("close", () => {
 describe("a process with a semaphore", () => {
   it.each(["close", "hold"])("ends by itself, and has printed nothing: %s", async (how) => {
     expect(await runProgram(redis, program, [how, redis.url, redis.prefix])).toEqual({ printed: "", code: 0 });
-    expect(await bench.used()).toBe(how === "hold" ? 1 : 0);
+    expect(await fixture.used()).toBe(how === "hold" ? 1 : 0);
   });
 });

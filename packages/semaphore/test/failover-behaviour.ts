@@ -12,8 +12,8 @@ export const owned = async (redis: TestRedis<RedisMode>): Promise<Connection> =>
 };
 
 /** How long the first permit of a semaphore to end has on a node. */
-const msLeftOn = async (node: RedisNode, bench: SemaphoreBench, name: string): Promise<number> => {
-  const [, ending] = (await node.call("ZRANGE", bench.keysOf(name).permits, "0", "0", "WITHSCORES")) as string[];
+const msLeftOn = async (node: RedisNode, fixture: SemaphoreBench, name: string): Promise<number> => {
+  const [, ending] = (await node.call("ZRANGE", fixture.keysOf(name).permits, "0", "0", "WITHSCORES")) as string[];
   const [seconds] = (await node.call("TIME")) as string[];
   return Number(ending ?? 0) - Number(seconds) * 1_000;
 };
@@ -24,13 +24,13 @@ const msLeftOn = async (node: RedisNode, bench: SemaphoreBench, name: string): P
  */
 export const servesThrough = async (
   redis: TestRedis<RedisMode>,
-  bench: SemaphoreBench,
+  fixture: SemaphoreBench,
   [name, another]: readonly [string, string],
   failOver: () => Promise<RedisNode>,
 ): Promise<void> => {
   const pair = (own: string, clients: readonly Parameters<SemaphoreBench["on"]>[0][]): Semaphore[] =>
-    clients.map((client) => bench.on(client, { name: own, permits: 3 }));
-  const borrowed = pair(name, [bench.connect(), bench.connect()]);
+    clients.map((client) => fixture.on(client, { name: own, permits: 3 }));
+  const borrowed = pair(name, [fixture.connect(), fixture.connect()]);
   const ours = pair(another, [await owned(redis), await owned(redis)]);
   const work = async (own: string, [holding, waiting]: readonly Semaphore[]) => ({
     own,
@@ -44,7 +44,7 @@ export const servesThrough = async (
   for (const { own, holding, held, first, second } of all) {
     const [light, heavy] = held;
     // Renewed on the new master: they cannot have more than they had when the old one died.
-    await eventually(async () => expect(await msLeftOn(master, bench, own)).toBeGreaterThan(9_000), {
+    await eventually(async () => expect(await msLeftOn(master, fixture, own)).toBeGreaterThan(9_000), {
       timeoutMs: 30_000,
     });
     expect([light!.isHeld, heavy!.isHeld, first.isSettled, second.isSettled]).toEqual([true, true, false, false]);

@@ -5,12 +5,12 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { PermitLostError } from "../src/index.js";
 import { owned, servesThrough } from "./failover-behaviour.js";
-import { benchOf, name } from "./harness.js";
+import { fixtureOf, name } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "cluster", replicas: 1 });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
-const shardOf = (own: string): number => Math.floor(slotOf(bench.keysOf(own).permits) / 5461.4);
+const shardOf = (own: string): number => Math.floor(slotOf(fixture.keysOf(own).permits) / 5461.4);
 
 /** Another semaphore of the same shard. */
 const sibling = (): string => {
@@ -31,7 +31,7 @@ const promotion = async (replica: RedisNode): Promise<void> => {
 
 describe("a semaphore whose shard fails over", () => {
   it("keeps its holders, and serves who waits in order, on clients that are borrowed and owned", async () => {
-    await servesThrough(redis, bench, [name, sibling()], async () => {
+    await servesThrough(redis, fixture, [name, sibling()], async () => {
       const [old, master] = serving();
       await inStep(old, [master]);
       await old.kill();
@@ -42,8 +42,8 @@ describe("a semaphore whose shard fails over", () => {
   });
 
   it("tells the holder whose permit went with the master, before others are in for longer than its lease", async () => {
-    const held = await bench.on(await owned(redis), { permits: 1, leaseMs: 8_000 }).acquire();
-    const other = bench.on(await owned(redis), { permits: 1 });
+    const held = await fixture.on(await owned(redis), { permits: 1, leaseMs: 8_000 }).acquire();
+    const other = fixture.on(await owned(redis), { permits: 1 });
     const [master, replica] = serving();
     await inStep(master, [replica]);
     // As if the grant had not reached the replica when its master died.
@@ -51,7 +51,7 @@ describe("a semaphore whose shard fails over", () => {
     await replica.call("READONLY");
     master.pause();
     await promotion(replica);
-    await replica.call("DEL", bench.keysOf(name).permits);
+    await replica.call("DEL", fixture.keysOf(name).permits);
     expect(await aborted(held.signal)).toBeInstanceOf(PermitLostError);
     master.resume();
     const next = await other.acquire({ waitMs: 30_000 });

@@ -4,10 +4,10 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { PermitLostError, type Semaphore } from "../src/index.js";
 import { owned, servesThrough } from "./failover-behaviour.js";
-import { benchOf, enqueue, name, take } from "./harness.js";
+import { fixtureOf, enqueue, name, take } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel" });
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 const allInStep = (): Promise<void> => inStep(redis.server.nodes[0]!, redis.server.replicas);
 
@@ -35,20 +35,20 @@ const works = async (semaphore: Semaphore): Promise<void> => {
 
 describe("a semaphore whose master fails", () => {
   it("keeps its holders, and serves who waits in order, on clients that are borrowed and owned", async () => {
-    await servesThrough(redis, bench, [name, "another"], async () => {
+    await servesThrough(redis, fixture, [name, "another"], async () => {
       await allInStep();
       return await failOver();
     });
   });
 
   it("tells each holder whose permit went with it, and counts only what is left", async () => {
-    const semaphore = bench.on(await owned(redis), { permits: 4, leaseMs: 8_000 });
+    const semaphore = fixture.on(await owned(redis), { permits: 4, leaseMs: 8_000 });
     const held = await take(semaphore, 2, { weight: 2 });
-    const { permits } = bench.keysOf(name);
+    const { permits } = fixture.keysOf(name);
     await lostOnReplicas(permits);
     await failOver();
     for (const permit of held) expect(await aborted(permit.signal)).toBeInstanceOf(PermitLostError);
-    const other = bench.on(await owned(redis), { permits: 4 });
+    const other = fixture.on(await owned(redis), { permits: 4 });
     const next = await other.acquire({ weight: 4, waitMs: 30_000 });
     expect((await other.inspect()).used).toBe(4);
     expect(await held[0]!.release()).toBe("not-held");
@@ -56,21 +56,21 @@ describe("a semaphore whose master fails", () => {
     await next.release();
   });
 
-  it("takes a waiter whose place was lost with it into the line again, without an error", async () => {
-    const [holding, waiting] = [bench.on(await owned(redis)), bench.on(await owned(redis))];
+  it("takes a waiter whose place was lost with it into the queue again, without an error", async () => {
+    const [holding, waiting] = [fixture.on(await owned(redis)), fixture.on(await owned(redis))];
     const held = await take(holding, 2);
     const waiter = await enqueue(waiting, { waitMs: 60_000 });
-    const { line, heads, waiters } = bench.keysOf(name);
-    await lostOnReplicas(line, heads, waiters);
+    const { queue, ready, waiters } = fixture.keysOf(name);
+    await lostOnReplicas(queue, ready, waiters);
     const master = await failOver();
-    await eventually(async () => expect(await master.call("ZCARD", line)).toBe(1), { timeoutMs: 20_000 });
+    await eventually(async () => expect(await master.call("ZCARD", queue)).toBe(1), { timeoutMs: 20_000 });
     expect(waiter.isSettled).toBe(false);
     await held[0]!.release();
     await (await waiter.promise).release();
   });
 
   it("rejects in time, typed and not as if it were full, who asks while there is no master", async () => {
-    const semaphore = bench.on(await owned(redis), { deadlineMs: 500 });
+    const semaphore = fixture.on(await owned(redis), { deadlineMs: 500 });
     await works(semaphore);
     const [old] = redis.server.nodes as [RedisNode];
     await old.kill();
@@ -82,7 +82,7 @@ describe("a semaphore whose master fails", () => {
 
 describe("a semaphore behind Sentinels", () => {
   it("does what it does on a single server", async () => {
-    const group = bench.on(await owned(redis), { permits: 3, permitsPerTenant: 2 });
+    const group = fixture.on(await owned(redis), { permits: 3, permitsPerTenant: 2 });
     const permit = await group.acquire({ tenant: "a", weight: 2 });
     expect(await group.tryAcquire({ tenant: "a" })).toBeNull();
     const waiter = await enqueue(group, { tenant: "a" });

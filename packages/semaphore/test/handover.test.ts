@@ -3,15 +3,15 @@ import { aborted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { PermitLostError } from "../src/index.js";
-import { benchOf, name } from "./harness.js";
+import { fixtureOf, name } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 describe("Permit.handOver", () => {
   it("leaves the permit to whoever resumes it, whatever becomes of the first object", async () => {
-    const giver = bench.make({ permits: 4, leaseMs: 2_000 });
-    const taker = bench.make({ permits: 4 });
+    const giver = fixture.make({ permits: 4, leaseMs: 2_000 });
+    const taker = fixture.make({ permits: 4 });
     const given = await giver.acquire({ weight: 3 });
     const taken = await taker.resume(given.handOver());
     expect(taken).toMatchObject({ weight: 3, tenant: null, token: given.token, leaseMs: 2_000 });
@@ -19,11 +19,11 @@ describe("Permit.handOver", () => {
     await giver.close({ timeoutMs: 0 });
     expect(given.signal.aborted).toBe(false);
     expect(await taker.tryAcquire({ weight: 2 })).toBeNull();
-    expect([taken.isHeld, await taken.release(), await bench.used()]).toEqual([true, "released", 0]);
+    expect([taken.isHeld, await taken.release(), await fixture.used()]).toEqual([true, "released", 0]);
   });
 
   it("ends what the first handle may do, and the permit runs out when nobody resumes it", async () => {
-    const semaphore = bench.make({ permits: 1 });
+    const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire({ leaseMs: 200 });
     permit.handOver();
     expect(permit.isHeld).toBe(false);
@@ -31,7 +31,7 @@ describe("Permit.handOver", () => {
     expect(await rejection(permit.extend())).toMatchObject({ reason: "handed-over" });
     expect(() => permit.handOver()).toThrow(PermitLostError);
     await semaphore.using(() => undefined, { waitMs: 5_000 });
-    expect(await bench.used()).toBe(0);
+    expect(await fixture.used()).toBe(0);
   });
 });
 
@@ -39,7 +39,7 @@ describe("Semaphore.resume", () => {
   it("carries all terms of the permit, and goes on with what is left of maxHoldMs", async () => {
     const group = { permits: 9, permitsPerTenant: 5 };
     const terms = { leaseMs: 400, renew: true, maxHoldMs: 800, holder: "mover" };
-    const permit = await bench.make(group).acquire({ ...terms, weight: 2, tenant: "a|b ü" });
+    const permit = await fixture.make(group).acquire({ ...terms, weight: 2, tenant: "a|b ü" });
     const saved = JSON.parse(permit.serialise()) as Record<string, unknown>;
     expect(saved).toEqual({
       kit: "semaphore",
@@ -53,13 +53,13 @@ describe("Semaphore.resume", () => {
       maxHoldMs: expect.any(Number) as number,
     });
     expect(saved["maxHoldMs"]).toBeLessThan(800);
-    const resumed = await bench.make({ ...group, leaseMs: 9_000, holder: "other" }).resume(permit.handOver());
+    const resumed = await fixture.make({ ...group, leaseMs: 9_000, holder: "other" }).resume(permit.handOver());
     expect(resumed).toMatchObject({ name, holder: "mover", leaseMs: 400, weight: 2, tenant: "a|b ü" });
     expect(await aborted(resumed.signal)).toMatchObject({ reason: "max-hold" });
   });
 
   it("takes only what is still held", async () => {
-    const semaphore = bench.make();
+    const semaphore = fixture.make();
     const permit = await semaphore.acquire();
     const text = permit.serialise();
     await permit.release();
@@ -77,22 +77,25 @@ describe("Semaphore.resume", () => {
     ["a tenant that is none", (text: string) => text.replace('"tenant":null', '"tenant":7')],
     ["a number instead of text", () => 42],
   ])("refuses %s, without repeating it, and never touches Redis", async (_what, spoil) => {
-    const text = (await bench.make().acquire()).serialise();
+    const text = (await fixture.make().acquire()).serialise();
     const client = redis.connect({ lazyConnect: true });
-    const error = await rejection(bench.on(client).resume(spoil(text) as string));
+    const error = await rejection(fixture.on(client).resume(spoil(text) as string));
     expect(String(error)).toBe("TypeError: Expected the text of `serialise()`, of a semaphore of this version");
     expect(client.status).toBe("wait");
   });
 
   it("refuses the permit of another semaphore and terms that are none, and finds none of another tenant", async () => {
-    const text = (await bench.make().acquire()).serialise();
-    expect(await rejection(bench.make({ name: "other" }).resume(text))).toBeInstanceOf(TypeError);
+    const text = (await fixture.make().acquire()).serialise();
+    expect(await rejection(fixture.make({ name: "other" }).resume(text))).toBeInstanceOf(TypeError);
     const forged = text.replace('"tenant":null', '"tenant":"a"');
-    expect(await rejection(bench.make().resume(forged))).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired" });
+    expect(await rejection(fixture.make().resume(forged))).toMatchObject({
+      code: "KIT_PERMIT_LOST",
+      reason: "expired",
+    });
     for (const weight of [0, -1, 1.5, 1e10])
       expect(
-        await rejection(bench.make().resume(text.replace('"weight":1', `"weight":${String(weight)}`))),
+        await rejection(fixture.make().resume(text.replace('"weight":1', `"weight":${String(weight)}`))),
       ).toBeInstanceOf(RangeError);
-    expect(await bench.used()).toBe(1);
+    expect(await fixture.used()).toBe(1);
   });
 });

@@ -55,7 +55,7 @@ export interface SemaphoreBench {
 }
 
 /** With a `login` all semaphores are that user's, and only the tests' own commands go over the shared client. */
-export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBench => {
+export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBench => {
   const clients = clientsOf(redis, login);
   const on: SemaphoreBench["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
     const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, ...options });
@@ -87,24 +87,24 @@ export const benchOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBe
     untilWaiting: async (own, waiters) => {
       const keys = keysOf(own);
       await eventually(async () => {
-        const count = await db().zcard(keys.line);
+        const count = await db().zcard(keys.queue);
         if (count !== waiters) throw new Error(`${String(count)} wait, not ${String(waiters)}`);
         assertListening(await recordsOf(db(), keys));
       });
     },
     expire: async ({ token }) => {
       const { permits } = keysOf(name);
-      const claims = await db().zrange(permits, "0", "-1");
-      const claim = claims.find((one) => one.startsWith(`${token}|`));
-      if (claim === undefined) throw new Error("there is no such permit");
-      await db().zadd(permits, "XX", 1, claim);
+      const permitRecords = await db().zrange(permits, "0", "-1");
+      const permitRecord = permitRecords.find((one) => one.startsWith(`${token}|`));
+      if (permitRecord === undefined) throw new Error("there is no such permit");
+      await db().zadd(permits, "XX", 1, permitRecord);
     },
     used: async () => {
       const { permits } = keysOf(name);
       const [seconds, micros] = (await redis.server.nodes[0]!.call("TIME")) as [string, string];
       const now = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
-      const claims = await db().zrangebyscore(permits, `(${String(now)}`, "+inf");
-      return claims.reduce((sum, claim) => sum + Number(claim.split("|")[1]), 0);
+      const permitRecords = await db().zrangebyscore(permits, `(${String(now)}`, "+inf");
+      return permitRecords.reduce((sum, permitRecord) => sum + Number(permitRecord.split("|")[1]), 0);
     },
   };
 };
@@ -121,8 +121,8 @@ const placesOf = new WeakMap<Semaphore, () => Promise<readonly string[]>>();
 
 /** By commands that a semaphore runs, too: what a user needs is told by what was run. */
 const recordsOf = async (db: Redis, { waiters }: SemaphoreKeys): Promise<string[]> => {
-  const claims = await db.hkeys(waiters);
-  return claims.length === 0 ? [] : (await db.hmget(waiters, ...claims)).map(String);
+  const permitRecords = await db.hkeys(waiters);
+  return permitRecords.length === 0 ? [] : (await db.hmget(waiters, ...permitRecords)).map(String);
 };
 
 /** At a client's first wait its place comes before its connection for pushes. */
@@ -130,7 +130,7 @@ const assertListening = (records: readonly string[]): void => {
   if (records.some((record) => record.endsWith(" +"))) throw new Error("somebody is not listening yet");
 };
 
-/** Asks for a permit, and resolves once that acquire stands in line and listens, or has one. */
+/** Asks for a permit, and resolves once that acquire stands in the queue and listens, or has one. */
 export const enqueue = async (semaphore: Semaphore, options?: AcquireOptions): Promise<Watched<Permit>> => {
   const waiting = next(semaphore, "waiting");
   const permit = watched(semaphore.acquire(options));

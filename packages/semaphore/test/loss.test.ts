@@ -4,16 +4,16 @@ import { aborted, block, callsOf, clock, rejection, timed, watchStalls } from "@
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type Permit, PermitLostError } from "../src/index.js";
-import { benchOf, name, next, take } from "./harness.js";
+import { fixtureOf, name, next, take } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const evals = (): Promise<number> => callsOf(redis.server, "evalsha");
 
 /** Milliseconds that the server gives a permit from now on; 0: it has none. */
 const msLeft = async ({ token }: Permit): Promise<number> => {
-  const [seconds, micros] = await bench.db.time();
-  const rows = await bench.db.zrange(bench.keysOf(name).permits, "0", "-1", "WITHSCORES");
+  const [seconds, micros] = await fixture.db.time();
+  const rows = await fixture.db.zrange(fixture.keysOf(name).permits, "0", "-1", "WITHSCORES");
   const at = rows.findIndex((row) => row.startsWith(`${token}|`));
   return at < 0 ? 0 : Number(rows[at + 1]) - Number(seconds) * 1_000 - Number(micros) / 1_000;
 };
@@ -36,7 +36,7 @@ const threeRenewals = async (before: number): Promise<{ renewals: number; ms: nu
 
 describe("a server that falls silent", () => {
   it("costs each permit before it can have ended, by the local clock", async () => {
-    const semaphore = bench.make({ leaseMs: 1_000 });
+    const semaphore = fixture.make({ leaseMs: 1_000 });
     const permits = await take(semaphore, 2);
     const [node] = redis.server.nodes;
     await Promise.all(permits.map((permit) => permit.extend()));
@@ -53,11 +53,11 @@ describe("a server that falls silent", () => {
     }
     node!.resume();
     expect(await permits[0]!.release()).toBe("not-held");
-    await eventually(async () => expect(await bench.used()).toBe(0));
+    await eventually(async () => expect(await fixture.used()).toBe(0));
   });
 
   it("costs nothing when it speaks again in time", async () => {
-    const semaphore = bench.make({ leaseMs: 6_000, deadlineMs: 200 });
+    const semaphore = fixture.make({ leaseMs: 6_000, deadlineMs: 200 });
     const permit = await semaphore.acquire();
     const [node] = redis.server.nodes;
     const failed = next(semaphore, "error");
@@ -71,25 +71,25 @@ describe("a server that falls silent", () => {
 
 describe("a renewal", () => {
   it("that finds something else at the key is no verdict", async () => {
-    const semaphore = bench.make({ leaseMs: 6_000 });
+    const semaphore = fixture.make({ leaseMs: 6_000 });
     const permit = await semaphore.acquire();
-    const { permits } = bench.keysOf(name);
+    const { permits } = fixture.keysOf(name);
     const before = await evals();
     const told = next(semaphore, "error");
-    const [claim] = (await bench.db.zrange(permits, "0", "-1")) as [string];
-    const [seconds] = await bench.db.time();
-    await bench.db.multi().del(permits).rpush(permits, "stranger").pexpire(permits, 60_000).exec();
+    const [permitRecord] = (await fixture.db.zrange(permits, "0", "-1")) as [string];
+    const [seconds] = await fixture.db.time();
+    await fixture.db.multi().del(permits).rpush(permits, "stranger").pexpire(permits, 60_000).exec();
     expect(await rejection(permit.extend())).toMatchObject({ code: "KIT_KEY_TYPE", key: permits });
     await eventually(async () => expect((await evals()) - before).toBeGreaterThanOrEqual(2));
     expect(await told).toMatchObject({ code: "KIT_KEY_TYPE", key: permits });
     const ending = (Number(seconds) + 20) * 1_000;
-    await bench.db.multi().del(permits).zadd(permits, ending, claim).pexpire(permits, 60_000).exec();
-    await eventually(async () => expect(Number(await bench.db.zscore(permits, claim))).not.toBe(ending));
+    await fixture.db.multi().del(permits).zadd(permits, ending, permitRecord).pexpire(permits, 60_000).exec();
+    await eventually(async () => expect(Number(await fixture.db.zscore(permits, permitRecord))).not.toBe(ending));
     expect([permit.isHeld, permit.signal.aborted]).toEqual([true, false]);
   });
 
   it("takes one command for a hundred permits", async () => {
-    const semaphore = bench.make({ permits: 100, leaseMs: 2_400 });
+    const semaphore = fixture.make({ permits: 100, leaseMs: 2_400 });
     const permits = await take(semaphore, 100);
     const before = await evals();
     const { renewals, ms } = await threeRenewals(before);
@@ -101,7 +101,7 @@ describe("a renewal", () => {
 
   it("takes one command for the permits of a hundred semaphores", async () => {
     const semaphores = Array.from({ length: 100 }, (_, index) =>
-      bench.make({ name: `account ${String(index)}`, leaseMs: 2_400 }),
+      fixture.make({ name: `account ${String(index)}`, leaseMs: 2_400 }),
     );
     const permits = await Promise.all(semaphores.map((semaphore) => semaphore.acquire()));
     const before = await evals();
@@ -112,27 +112,27 @@ describe("a renewal", () => {
   });
 
   it("of two semaphores is told to each of them when it fails, and goes on when one is closed", async () => {
-    const client = bench.connect();
-    const [a, b] = ["a", "b"].map((own) => bench.on(client, { name: own, leaseMs: 6_000, deadlineMs: 100 }));
+    const client = fixture.connect();
+    const [a, b] = ["a", "b"].map((own) => fixture.on(client, { name: own, leaseMs: 6_000, deadlineMs: 100 }));
     const [first, second] = [await a!.acquire(), await b!.acquire()];
     const failures = Promise.all([next(a!, "error"), next(b!, "error")]);
-    await bench.db.call("CLIENT", "PAUSE", "3000", "ALL");
+    await fixture.db.call("CLIENT", "PAUSE", "3000", "ALL");
     expect((await failures).every((error) => KitError.is(error) && error.retryable)).toBe(true);
     await eventually(() => expect(Math.min(first.remainingMs, second.remainingMs)).toBeGreaterThan(4_100));
     await a!.close({ timeoutMs: 0 });
     expect(first.isHeld).toBe(false);
-    const { permits } = bench.keysOf("b");
-    const [claim] = (await bench.db.zrange(permits, "0", "-1")) as [string];
-    await bench.db.zadd(permits, "XX", 9e15, claim);
-    await eventually(async () => expect(Number(await bench.db.zscore(permits, claim))).toBeLessThan(9e14));
+    const { permits } = fixture.keysOf("b");
+    const [permitRecord] = (await fixture.db.zrange(permits, "0", "-1")) as [string];
+    await fixture.db.zadd(permits, "XX", 9e15, permitRecord);
+    await eventually(async () => expect(Number(await fixture.db.zscore(permits, permitRecord))).toBeLessThan(9e14));
     expect(second.isHeld).toBe(true);
   });
 
   it("of one permit that is gone tells its holder, and leaves the others alone", async () => {
-    const semaphore = bench.make({ leaseMs: 3_000 });
+    const semaphore = fixture.make({ leaseMs: 3_000 });
     const [gone, stays] = (await take(semaphore, 2)) as [Permit, Permit];
     const lost = next(semaphore, "lost");
-    await bench.expire(gone);
+    await fixture.expire(gone);
     expect(await lost).toEqual({ weight: 1, tenant: null, reason: "expired" });
     expect([gone.signal.aborted, stays.signal.aborted, stays.isHeld]).toEqual([true, false, true]);
     // Read only now.
@@ -142,7 +142,7 @@ describe("a renewal", () => {
 
 describe("a blocked event loop", () => {
   it("makes assertHeld throw first thing when the permit is over", async () => {
-    const permit = await bench.make().acquire({ leaseMs: 200 });
+    const permit = await fixture.make().acquire({ leaseMs: 200 });
     permit.assertHeld();
     block(250);
     expect([permit.isHeld, permit.remainingMs]).toEqual([false, 0]);
@@ -159,10 +159,10 @@ describe("clocks", () => {
   it.each([3_600_000, -3_600_000])(
     "renew at once when the wall clock jumps by %i ms, and nothing is lost",
     async (jump) => {
-      const permit = await bench.make().acquire({ leaseMs: 60_000 });
-      const { permits } = bench.keysOf(name);
-      const [claim, ending] = (await bench.db.zrange(permits, "0", "-1", "WITHSCORES")) as [string, string];
-      await bench.db.zadd(permits, "XX", Number(ending) - 30_000, claim);
+      const permit = await fixture.make().acquire({ leaseMs: 60_000 });
+      const { permits } = fixture.keysOf(name);
+      const [permitRecord, ending] = (await fixture.db.zrange(permits, "0", "-1", "WITHSCORES")) as [string, string];
+      await fixture.db.zadd(permits, "XX", Number(ending) - 30_000, permitRecord);
       const now = Date.now.bind(Date);
       vi.spyOn(Date, "now").mockImplementation(() => now() + jump);
       await eventually(async () => expect(await msLeft(permit)).toBeGreaterThan(50_000));
@@ -172,48 +172,48 @@ describe("clocks", () => {
 
   it("of a process that is an hour off neither lets more in nor costs a permit", async () => {
     const hour = 3_600_000;
-    const peers = await Promise.all([bench.spawn({}, hour), bench.spawn({}, -hour)]);
+    const peers = await Promise.all([fixture.spawn({}, hour), fixture.spawn({}, -hour)]);
     for (const [index, peer] of peers.entries())
       expect(((await peer.now()) - Date.now()) * (index === 0 ? 1 : -1)).toBeGreaterThan(hour - 60_000);
-    const semaphore = bench.make();
+    const semaphore = fixture.make();
     const [ours] = await take(semaphore, 1, { leaseMs: 2_000 });
     const fast = await peers[0]!.acquire({ leaseMs: 2_000 });
     expect(await peers[1]!.tryAcquire()).toBeNull();
     // Longer than the leases: all are renewed, and nobody else gets in.
     const late = peers[1]!.acquire({ leaseMs: 2_000 });
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     await rejection(semaphore.acquire({ waitMs: 2_200 }));
-    expect([await bench.used(), await semaphore.tryAcquire(), await peers[0]!.tryAcquire()]).toEqual([2, null, null]);
+    expect([await fixture.used(), await semaphore.tryAcquire(), await peers[0]!.tryAcquire()]).toEqual([2, null, null]);
     expect([ours!.isHeld, await peers[0]!.isHeld(fast)]).toEqual([true, true]);
     await ours!.release();
     const slow = await late;
     await rejection(semaphore.acquire({ waitMs: 2_200 }));
-    expect([await peers[1]!.isHeld(slow), await bench.used()]).toEqual([true, 2]);
+    expect([await peers[1]!.isHeld(slow), await fixture.used()]).toEqual([true, 2]);
     // A permit of a clock that is ahead ends when the server says.
     await peers[0]!.kill();
     const { awakeMs } = await timed(semaphore.acquire());
     // Not by its clock, which is an hour ahead or behind.
     expect(awakeMs).toBeLessThan(10_000);
-    expect(await bench.used()).toBe(2);
+    expect(await fixture.used()).toBe(2);
   });
 });
 
 describe("maxHoldMs", () => {
   it("ends renewal so that nobody holds a permit longer, and bounds the server's end too", async () => {
-    const semaphore = bench.make({ leaseMs: 10_000, maxHoldMs: 1_500 });
+    const semaphore = fixture.make({ leaseMs: 10_000, maxHoldMs: 1_500 });
     const startedAt = clock();
     const permit = await semaphore.acquire();
     await permit.extend(5_000);
     expect(await msLeft(permit)).toBeLessThanOrEqual(1_500);
     expect(await aborted(permit.signal)).toMatchObject({ reason: "max-hold" });
     expect(clock() - startedAt).toBeGreaterThan(1_400);
-    await eventually(async () => expect(await bench.used()).toBe(0));
+    await eventually(async () => expect(await fixture.used()).toBe(0));
   });
 });
 
 describe("extend", () => {
   it("replaces what is left and gives the permit this length from then on, shorter ones too", async () => {
-    const permit = await bench.make().acquire({ leaseMs: 30_000 });
+    const permit = await fixture.make().acquire({ leaseMs: 30_000 });
     await permit.extend(3_000);
     expect([permit.leaseMs, permit.remainingMs <= 3_000, (await msLeft(permit)) <= 3_000]).toEqual([3_000, true, true]);
     let least = 3_000;
@@ -228,13 +228,13 @@ describe("extend", () => {
 
 describe("using", () => {
   it("rejects with the loss after the routine has ended, and with the routine's own error before that", async () => {
-    const semaphore = bench.make({ leaseMs: 3_000 });
+    const semaphore = fixture.make({ leaseMs: 3_000 });
     let hasEnded = false;
     const losing = (end: () => void): Promise<void> =>
       semaphore.using(async (permit) => {
-        await bench.expire(permit);
+        await fixture.expire(permit);
         await aborted(permit.signal);
-        await bench.db.ping();
+        await fixture.db.ping();
         hasEnded = true;
         end();
       });
@@ -248,7 +248,7 @@ describe("using", () => {
   });
 
   it("keeps the result when only the release finds no server, and says so by an event", async () => {
-    const semaphore = bench.make({ deadlineMs: 150 });
+    const semaphore = fixture.make({ deadlineMs: 150 });
     const [node] = redis.server.nodes;
     const failed = next(semaphore, "error");
     const result = await semaphore.using(() => {
@@ -258,6 +258,6 @@ describe("using", () => {
     node!.resume();
     expect(result).toBe("done");
     expect(await failed).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
-    await eventually(async () => expect(await bench.used()).toBe(0));
+    await eventually(async () => expect(await fixture.used()).toBe(0));
   });
 });

@@ -6,7 +6,7 @@ import { aborted, describeMigration, rejection } from "@tooling/vitest/helpers";
 import { Semaphore as OldSemaphore } from "redis-semaphore";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { benchOf, name } from "./harness.js";
+import { fixtureOf, name } from "./harness.js";
 
 describeMigration(
   startRedis,
@@ -16,14 +16,14 @@ describeMigration(
 
 describe("what differs from redis-semaphore", () => {
   const redis = useRedis(vitest, { permanentKeys: ["*"] });
-  const bench = benchOf(redis);
+  const fixture = fixtureOf(redis);
   const old = (limit: number, options: ConstructorParameters<typeof OldSemaphore>[3] = {}): OldSemaphore =>
-    new OldSemaphore(bench.db, `${redis.prefix}:${name}`, limit, {
+    new OldSemaphore(fixture.db, `${redis.prefix}:${name}`, limit, {
       acquireAttemptsLimit: 1,
       refreshInterval: 0,
       ...options,
     });
-  const oldCount = (): Promise<number> => bench.db.zcard(`semaphore:${redis.prefix}:${name}`);
+  const oldCount = (): Promise<number> => fixture.db.zcard(`semaphore:${redis.prefix}:${name}`);
 
   afterEach(() => {
     vi.restoreAllMocks();
@@ -33,29 +33,29 @@ describe("what differs from redis-semaphore", () => {
     const shared = old(3);
     expect(await Promise.all(Array.from({ length: 10 }, () => shared.tryAcquire()))).toEqual(Array(10).fill(true));
 
-    const semaphore = bench.make({ permits: 3 });
+    const semaphore = fixture.make({ permits: 3 });
     const permits = await Promise.all(Array.from({ length: 10 }, () => semaphore.tryAcquire()));
     expect(permits.filter((permit) => permit !== null)).toHaveLength(3);
   });
 
   it("takes nobody's permit by a clock that is wrong", async () => {
     await old(1).acquire();
-    const permit = await bench.make({ permits: 1 }).acquire();
+    const permit = await fixture.make({ permits: 1 }).acquire();
     const now = Date.now();
     vi.spyOn(Date, "now").mockReturnValue(now + 3_600_000);
     expect(await old(1).tryAcquire()).toBe(true);
-    expect(await bench.on(redis.connect(), { permits: 1 }).tryAcquire()).toBeNull();
+    expect(await fixture.on(redis.connect(), { permits: 1 }).tryAcquire()).toBeNull();
     expect(await permit.release()).toBe("released");
   });
 
   it("leaves long permits alone when somebody asks for a short one", async () => {
     await old(1, { lockTimeout: 60_000 }).acquire();
-    const permit = await bench.make({ permits: 1 }).acquire({ leaseMs: 60_000 });
+    const permit = await fixture.make({ permits: 1 }).acquire({ leaseMs: 60_000 });
     const now = Date.now();
     vi.spyOn(Date, "now").mockReturnValue(now + 1_000);
     expect(await old(1, { lockTimeout: 500 }).tryAcquire()).toBe(true);
     vi.restoreAllMocks();
-    expect(await rejection(bench.make({ permits: 1 }).acquire({ leaseMs: 50, waitMs: 200 }))).toMatchObject({
+    expect(await rejection(fixture.make({ permits: 1 }).acquire({ leaseMs: 50, waitMs: 200 }))).toMatchObject({
       code: "KIT_SEMAPHORE_TIMEOUT",
     });
     expect(await permit.release()).toBe("released");
@@ -65,8 +65,8 @@ describe("what differs from redis-semaphore", () => {
     await old(1).acquire();
     expect(await old(2).tryAcquire()).toBe(true);
 
-    await bench.make({ permits: 1 }).acquire();
-    expect(await bench.make({ permits: 2 }).tryAcquire()).toBeNull();
+    await fixture.make({ permits: 1 }).acquire();
+    expect(await fixture.make({ permits: 2 }).tryAcquire()).toBeNull();
   });
 
   it("knows when a permit that is not renewed is over", async () => {
@@ -75,7 +75,7 @@ describe("what differs from redis-semaphore", () => {
     await eventually(async () => expect(await oldCount()).toBe(0));
     expect(forgotten.isAcquired).toBe(true);
 
-    const permit = await bench.make({ permits: 1 }).acquire({ leaseMs: 50, renew: false });
+    const permit = await fixture.make({ permits: 1 }).acquire({ leaseMs: 50, renew: false });
     await aborted(permit.signal);
     expect(permit.isHeld).toBe(false);
   });
@@ -95,14 +95,18 @@ describe("what differs from redis-semaphore", () => {
     expect(await rejection(ended)).toMatchObject({ code: 1, stderr: expect.stringContaining("Connection is closed") });
 
     const client = redis.connect();
-    const permit = await bench.on(client, { permits: 1, leaseMs: 300 }).acquire();
+    const permit = await fixture.on(client, { permits: 1, leaseMs: 300 }).acquire();
     client.disconnect();
     expect(await aborted(permit.signal)).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "deadline" });
   });
 
   it("does not see the old permits, nor the other way round", async () => {
     await old(1).acquire();
-    const permit = await bench.make({ permits: 1 }).acquire();
-    expect([permit.isHeld, await oldCount(), (await bench.make({ permits: 1 }).inspect()).used]).toEqual([true, 1, 1]);
+    const permit = await fixture.make({ permits: 1 }).acquire();
+    expect([permit.isHeld, await oldCount(), (await fixture.make({ permits: 1 }).inspect()).used]).toEqual([
+      true,
+      1,
+      1,
+    ]);
   });
 });

@@ -19,7 +19,7 @@ type Step =
       readonly maxWaiters: number;
     }
   | { readonly do: "release" | "renew" | "outlive" | "die"; readonly who: number }
-  | { readonly do: "beat"; readonly whom: readonly number[] }
+  | { readonly do: "heartbeat"; readonly whom: readonly number[] }
   | { readonly do: "lapse" }
   | { readonly do: "resize"; readonly permits: number | undefined; readonly perTenant: number | null | undefined };
 
@@ -46,7 +46,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 3,
     arbitrary: fc.record({
-      do: fc.constant("beat" as const),
+      do: fc.constant("heartbeat" as const),
       whom: fc.uniqueArray(who, { minLength: 1, maxLength: 4 }),
     }),
   },
@@ -76,33 +76,39 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
   const model = new Model(permits, perTenant ?? never);
   const isGroup = perTenant !== undefined;
   // The first of each three is of a process that nothing reaches. What somebody asks for does not change while they wait.
-  const isDeaf = (n: number): boolean => n % 3 === 0;
+  const isUnreachable = (n: number): boolean => n % 3 === 0;
   // One comes from an object that knows of no tenants.
   const tenantOf = (n: number): string => (isGroup && n < 5 ? `t${String(n % 2)}` : "");
-  const claims = new Map<number, { readonly claim: string; readonly weight: number; readonly priority: number }>();
-  const claimOf = (
+  const permitRecords = new Map<
+    number,
+    { readonly permitRecord: string; readonly weight: number; readonly priority: number }
+  >();
+  const permitRecordOf = (
     n: number,
     weight = 1,
     priority = 0,
-  ): { readonly claim: string; readonly weight: number; readonly priority: number } => {
-    const known = claims.get(n);
-    const isOpen = known && (model.held.has(known.claim) || model.waiters.some(({ claim }) => claim === known.claim));
+  ): { readonly permitRecord: string; readonly weight: number; readonly priority: number } => {
+    const known = permitRecords.get(n);
+    const isOpen =
+      known &&
+      (model.held.has(known.permitRecord) ||
+        model.waiters.some(({ permitRecord }) => permitRecord === known.permitRecord));
     if (isOpen) return known;
     const fresh = {
-      claim: `c${String(n)}.${String(claims.size)}.${String(Math.random())}|${String(weight)}|${tenantOf(n)}|h`,
+      permitRecord: `c${String(n)}.${String(permitRecords.size)}.${String(Math.random())}|${String(weight)}|${tenantOf(n)}|h`,
       weight,
       priority,
     };
-    claims.set(n, fresh);
+    permitRecords.set(n, fresh);
     return fresh;
   };
   for (const one of steps) {
     switch (one.do) {
       case "acquire": {
-        const { claim, weight, priority } = claimOf(one.who, one.weight, one.priority);
-        // Whoever tries asks under a claim of its own.
-        const isTry = one.isTry && !model.waiters.some((waiter) => waiter.claim === claim);
-        const channel = isDeaf(one.who) ? `${redis.prefix}:deaf` : inbox;
+        const { permitRecord, weight, priority } = permitRecordOf(one.who, one.weight, one.priority);
+        // Whoever tries asks under a permit record of its own.
+        const isTry = one.isTry && !model.waiters.some((waiter) => waiter.permitRecord === permitRecord);
+        const channel = isUnreachable(one.who) ? `${redis.prefix}:unreachable` : inbox;
         // Those that are too heavy are dropped, and so counted no longer, when their turn comes; the dead also when it is all
         // counted anew.
         const mayDrop = model.held.size === 0 || model.waiters.some((waiter) => model.isTooHeavy(waiter));
@@ -111,58 +117,69 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         const areDeadGone = !isTry && Object.keys(records).length >= maxWaiters && Object.values(records).some(isPast);
         const waiting = `60000 60000 ${String(maxWaiters)} ${isTry ? "" : channel}`;
         const terms = `60000 0 ${limits} 0 ${String(priority)} ${waiting}`;
-        const { state } = await scripts.acquire.run(db, keys, { claim, terms });
-        const asked = { claim, weight, priority, tenant: tenantOf(one.who), isDeaf: isDeaf(one.who) };
+        const { state } = await scripts.acquire.run(db, keys, { permitRecord, terms });
+        const asked = {
+          permitRecord,
+          weight,
+          priority,
+          tenant: tenantOf(one.who),
+          isUnreachable: isUnreachable(one.who),
+        };
         expect(state).toBe(model.acquire(asked, { isTry, maxWaiters, areDeadGone }));
         if (areDeadGone && state !== "too-heavy")
           expect(Object.values(await db.hgetall(keys.waiters)).some(isPast)).toBe(false);
         break;
       }
       case "release": {
-        const { claim } = claimOf(one.who);
-        expect(await scripts.release.run(db, keys, { claim, shared: 0 })).toBe(model.release(claim));
+        const { permitRecord } = permitRecordOf(one.who);
+        expect(await scripts.release.run(db, keys, { permitRecord, shared: 0 })).toBe(model.release(permitRecord));
         break;
       }
       case "renew": {
-        const asked = [...model.held.keys(), claimOf(one.who).claim];
+        const asked = [...model.held.keys(), permitRecordOf(one.who).permitRecord];
         const names = { permits: asked.map(() => keys.permits) };
-        const { states } = await scripts.renew.run(db, names, { terms: asked.flatMap((claim) => [claim, 60_000]) });
-        expect(states).toEqual(asked.map((claim) => model.renew(claim)));
+        const { states } = await scripts.renew.run(db, names, {
+          terms: asked.flatMap((permitRecord) => [permitRecord, 60_000]),
+        });
+        expect(states).toEqual(asked.map((permitRecord) => model.renew(permitRecord)));
         break;
       }
       case "outlive": {
-        const held = model.held.get(claimOf(one.who).claim);
+        const held = model.held.get(permitRecordOf(one.who).permitRecord);
         if (!held) break;
-        await db.zadd(keys.permits, "XX", past, claimOf(one.who).claim);
+        await db.zadd(keys.permits, "XX", past, permitRecordOf(one.who).permitRecord);
         held.isOver = true;
         break;
       }
       case "die": {
-        const { claim } = claimOf(one.who);
-        const waiter = model.waiters.find((other) => other.claim === claim && !other.isAside);
+        const { permitRecord } = permitRecordOf(one.who);
+        const waiter = model.waiters.find((other) => other.permitRecord === permitRecord && !other.isSuspended);
         if (!waiter) break;
-        const record = (await db.hget(keys.waiters, claim))!;
-        await db.hset(keys.waiters, claim, record.replace(/^\d+/, past));
-        model.die(claim);
+        const record = (await db.hget(keys.waiters, permitRecord))!;
+        await db.hset(keys.waiters, permitRecord, record.replace(/^\d+/, past));
+        model.die(permitRecord);
         break;
       }
-      case "beat": {
-        // A beat tells the inbox of all who ask.
-        const areDeaf = isDeaf(one.whom[0] ?? 0);
-        const asked = one.whom.filter((n) => isDeaf(n) === areDeaf).map((n) => claimOf(n).claim);
+      case "heartbeat": {
+        // A heartbeat tells the inbox of all who ask.
+        const areUnreachable = isUnreachable(one.whom[0] ?? 0);
+        const asked = one.whom
+          .filter((n) => isUnreachable(n) === areUnreachable)
+          .map((n) => permitRecordOf(n).permitRecord);
         const [permitsArg, perTenantArg = ""] = limits.split(" ");
-        const reply = await scripts.beat.run(db, keys, {
+        const reply = await scripts.heartbeat.run(db, keys, {
           shared: 0,
           aliveMs: 60_000,
           limit: permitsArg!,
           perTenant: perTenantArg,
-          inbox: areDeaf ? `${redis.prefix}:deaf` : inbox,
-          claims: asked,
+          inbox: areUnreachable ? `${redis.prefix}:unreachable` : inbox,
+          permitRecords: asked,
         });
         const states = reply.states.map((state) => (typeof state === "object" ? "granted" : state));
-        for (const [index, expected] of model.beat(asked).entries())
+        for (const [index, expected] of model.heartbeat(asked).entries())
           // The dead count until their turn comes.
-          if (model.waiters.some((waiter) => waiter.claim === asked[index] && model.isTooHeavy(waiter))) continue;
+          if (model.waiters.some((waiter) => waiter.permitRecord === asked[index] && model.isTooHeavy(waiter)))
+            continue;
           else if (typeof expected === "number") expect(states[index]).toBeGreaterThanOrEqual(expected);
           else expect(states[index]).toBe(expected);
         break;
@@ -187,38 +204,40 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
 
 const compare = async (model: Model, keys: ReturnType<typeof semaphoreKeys>, isGroup: boolean): Promise<void> => {
   const db = redis.client;
-  const [permits, lineRows, records, meta, heads] = await Promise.all([
+  const [permits, queueRows, records, meta, ready] = await Promise.all([
     db.zrange(keys.permits, "0", "-1", "WITHSCORES"),
-    db.zrange(keys.line, "0", "-1"),
+    db.zrange(keys.queue, "0", "-1"),
     db.hgetall(keys.waiters),
     db.hgetall(keys.meta),
-    db.zrange(keys.heads, "0", "-1"),
+    db.zrange(keys.ready, "0", "-1"),
   ]);
-  const rows = permits.flatMap((claim, index) => (index % 2 === 0 ? [{ claim, ending: permits[index + 1] }] : []));
+  const rows = permits.flatMap((permitRecord, index) =>
+    index % 2 === 0 ? [{ permitRecord, ending: permits[index + 1] }] : [],
+  );
   // What is over lies about until somebody needs the room.
-  const living = rows.filter(({ ending }) => ending !== past).map(({ claim }) => claim);
+  const living = rows.filter(({ ending }) => ending !== past).map(({ permitRecord }) => permitRecord);
   expect(living.toSorted()).toEqual(
-    [...model.held].flatMap(([claim, { isOver }]) => (isOver ? [] : [claim])).toSorted(),
+    [...model.held].flatMap(([permitRecord, { isOver }]) => (isOver ? [] : [permitRecord])).toSorted(),
   );
   // The dead and those that have become too heavy are dropped when their turn comes.
-  const tooHeavy = model.waiters.filter((waiter) => model.isTooHeavy(waiter)).map(({ claim }) => claim);
-  for (const claim of tooHeavy) if (!(claim in records)) model.die(claim);
-  const isDead = (claim: string): boolean => isPast(records[claim] ?? "");
-  const line = lineRows.filter((row) => !isDead(row.replace(/^\S* \d+ /, "")));
-  const waiters = Object.keys(records).filter((claim) => claim !== "#" && !isDead(claim));
-  expect(waiters.toSorted()).toEqual(model.waiters.map(({ claim }) => claim).toSorted());
-  const inLine = line.filter((row) => !row.startsWith("|")).map((row) => row.replace(/^\S* \d+ /, ""));
+  const tooHeavy = model.waiters.filter((waiter) => model.isTooHeavy(waiter)).map(({ permitRecord }) => permitRecord);
+  for (const permitRecord of tooHeavy) if (!(permitRecord in records)) model.die(permitRecord);
+  const isDead = (permitRecord: string): boolean => isPast(records[permitRecord] ?? "");
+  const queue = queueRows.filter((row) => !isDead(row.replace(/^\S* \d+ /, "")));
+  const waiters = Object.keys(records).filter((permitRecord) => permitRecord !== "#" && !isDead(permitRecord));
+  expect(waiters.toSorted()).toEqual(model.waiters.map(({ permitRecord }) => permitRecord).toSorted());
+  const inQueue = queue.filter((row) => !row.startsWith("|")).map((row) => row.replace(/^\S* \d+ /, ""));
   const tenants = isGroup ? ["", "t0", "t1"] : [""];
-  expect(inLine).toEqual(tenants.flatMap((tenant) => model.line(tenant).map(({ claim }) => claim)));
-  const aside = line.filter((row) => row.startsWith("|")).map((row) => row.replace(/^\|\d+ /, ""));
-  expect(aside.toSorted()).toEqual(
+  expect(inQueue).toEqual(tenants.flatMap((tenant) => model.queue(tenant).map(({ permitRecord }) => permitRecord)));
+  const suspended = queue.filter((row) => row.startsWith("|")).map((row) => row.replace(/^\|\d+ /, ""));
+  expect(suspended.toSorted()).toEqual(
     model.waiters
-      .filter(({ isAside }) => isAside)
-      .map(({ claim }) => claim)
+      .filter(({ isSuspended }) => isSuspended)
+      .map(({ permitRecord }) => permitRecord)
       .toSorted(),
   );
-  const weights = rows.map(({ claim }) => {
-    const [, weight, tenant] = claim.split("|");
+  const weights = rows.map(({ permitRecord }) => {
+    const [, weight, tenant] = permitRecord.split("|");
     return { weight: Number(weight), tenant };
   });
   // With the key gone they are counted anew by whoever comes next.
@@ -230,14 +249,16 @@ const compare = async (model: Model, keys: ReturnType<typeof semaphoreKeys>, isG
       const used = weights.reduce((sum, one) => sum + (one.tenant === tenant ? one.weight : 0), 0);
       expect(Number(meta[`u:${tenant}`] ?? 0)).toBe(used);
     }
-  expect(heads.length).toBeLessThanOrEqual(tenants.length);
+  expect(ready.length).toBeLessThanOrEqual(tenants.length);
   for (const tenant of tenants) {
     const ofIt = (one: { readonly tenant: string }): boolean => tenant === "" || one.tenant === tenant;
     const held = [...model.held.values()].filter((one) => !one.isOver && ofIt(one));
     const seen = await scripts.inspect.run(db, keys, { first: 100, tenant });
     expect([seen.used, seen.holders.length]).toEqual([held.reduce((sum, { weight }) => sum + weight, 0), held.length]);
     const count = model.waiters.filter(ofIt).length;
-    const dead = Object.keys(records).filter((claim) => isDead(claim) && ofIt({ tenant: claim.split("|")[2]! }));
+    const dead = Object.keys(records).filter(
+      (permitRecord) => isDead(permitRecord) && ofIt({ tenant: permitRecord.split("|")[2]! }),
+    );
     expect(seen.waiting).toBe(count + dead.length);
   }
 };

@@ -1,15 +1,15 @@
 /** What a semaphore is, without Redis: every rule in its plainest form, and nothing else. */
 
 export interface Waiter {
-  readonly claim: string;
+  readonly permitRecord: string;
   readonly weight: number;
   readonly tenant: string;
   readonly priority: number;
   readonly ticket: number;
   /** A message to it is not heard. */
-  readonly isDeaf: boolean;
-  /** It could not be told; it comes back by its next beat. */
-  isAside: boolean;
+  readonly isUnreachable: boolean;
+  /** It could not be told; it comes back by its next heartbeat. */
+  isSuspended: boolean;
 }
 
 export interface Held {
@@ -40,29 +40,29 @@ export class Model {
     return this.#sum([...this.held.values()].filter((held) => held.tenant === tenant));
   }
 
-  /** `areDeadGone`: the server dropped dead waiters, for the line was full. */
+  /** `areDeadGone`: the server dropped dead waiters, for the queue was full. */
   acquire(
-    asked: Omit<Waiter, "ticket" | "isAside">,
+    asked: Omit<Waiter, "ticket" | "isSuspended">,
     { isTry, maxWaiters, areDeadGone }: { isTry: boolean; maxWaiters: number; areDeadGone: boolean },
   ): string {
-    const { claim, weight, tenant } = asked;
+    const { permitRecord, weight, tenant } = asked;
     const isRecounted = this.#isLost;
     this.#isLost = false;
     if (this.isTooHeavy(asked)) return "too-heavy";
-    if (this.#sweep() || areDeadGone) this.#grant([claim]);
-    if (this.held.has(claim)) return "granted";
-    const known = this.waiters.find((waiter) => waiter.claim === claim);
+    if (this.#expirePermits() || areDeadGone) this.#grant([permitRecord]);
+    if (this.held.has(permitRecord)) return "granted";
+    const known = this.waiters.find((waiter) => waiter.permitRecord === permitRecord);
     const isRefused = (most: number): boolean => !known && (isTry || this.waiters.length > most);
     const refusal = isTry ? "held" : "full";
     if (isRefused(maxWaiters - 1) && !this.#fits(weight, tenant)) return refusal;
     const mayFit = isRecounted || this.#fits(weight, tenant);
-    if (known) known.isAside = false;
-    else this.waiters.push({ ...asked, ticket: ++this.#tickets, isAside: false });
+    if (known) known.isSuspended = false;
+    else this.waiters.push({ ...asked, ticket: ++this.#tickets, isSuspended: false });
     // Where it may not come in, nobody looks whether those before it have died.
-    if (mayFit) this.#grant([claim]);
-    if (this.held.has(claim)) return "granted";
+    if (mayFit) this.#grant([permitRecord]);
+    if (this.held.has(permitRecord)) return "granted";
     if (!isRefused(maxWaiters)) return "queued";
-    this.die(claim);
+    this.die(permitRecord);
     return refusal;
   }
 
@@ -71,25 +71,27 @@ export class Model {
     this.held.clear();
   }
 
-  release(claim: string): string {
-    const held = this.held.get(claim);
-    if (held) this.held.delete(claim);
-    else if (!this.die(claim)) return "not-held";
-    this.#sweep();
+  release(permitRecord: string): string {
+    const held = this.held.get(permitRecord);
+    if (held) this.held.delete(permitRecord);
+    else if (!this.die(permitRecord)) return "not-held";
+    this.#expirePermits();
     this.#grant([]);
     return held ? (held.isOver ? "not-held" : "released") : "left";
   }
 
-  renew(claim: string): string {
-    const held = this.held.get(claim);
+  renew(permitRecord: string): string {
+    const held = this.held.get(permitRecord);
     return held && !held.isOver ? "extended" : "gone";
   }
 
-  beat(claims: readonly string[]): (number | string)[] {
-    this.#sweep();
-    for (const waiter of this.waiters) if (claims.includes(waiter.claim)) waiter.isAside = false;
-    this.#grant(claims);
-    return claims.map((claim) => (this.held.has(claim) ? "granted" : this.positionOf(claim)));
+  heartbeat(permitRecords: readonly string[]): (number | string)[] {
+    this.#expirePermits();
+    for (const waiter of this.waiters) if (permitRecords.includes(waiter.permitRecord)) waiter.isSuspended = false;
+    this.#grant(permitRecords);
+    return permitRecords.map((permitRecord) =>
+      this.held.has(permitRecord) ? "granted" : this.positionOf(permitRecord),
+    );
   }
 
   /** The limits are less than what it waits for: the server forgets it when it comes across it. */
@@ -101,34 +103,34 @@ export class Model {
   resize(permits: number, perTenant: number): void {
     this.permits = permits;
     this.perTenant = perTenant;
-    this.#sweep();
+    this.#expirePermits();
     this.#grant([]);
   }
 
   /** Those who wait, in the order in which they are served within each tenant. */
-  line(tenant: string): Waiter[] {
+  queue(tenant: string): Waiter[] {
     return this.waiters
-      .filter((waiter) => waiter.tenant === tenant && !waiter.isAside)
+      .filter((waiter) => waiter.tenant === tenant && !waiter.isSuspended)
       .toSorted((a, b) => a.priority - b.priority || a.ticket - b.ticket);
   }
 
-  positionOf(claim: string): number | string {
-    const waiter = this.waiters.find((one) => one.claim === claim);
-    return waiter ? this.line(waiter.tenant).indexOf(waiter) : "unknown";
+  positionOf(permitRecord: string): number | string {
+    const waiter = this.waiters.find((one) => one.permitRecord === permitRecord);
+    return waiter ? this.queue(waiter.tenant).indexOf(waiter) : "unknown";
   }
 
   #grant(present: readonly string[]): void {
     this.#isLost = false;
     for (;;) {
       const [next] = [...new Set(this.waiters.map(({ tenant }) => tenant))]
-        .flatMap((tenant) => this.line(tenant).find((waiter) => !this.isTooHeavy(waiter)) ?? [])
+        .flatMap((tenant) => this.queue(tenant).find((waiter) => !this.isTooHeavy(waiter)) ?? [])
         .filter(({ weight, tenant }) => this.usedBy(tenant) + weight <= this.#mostOf(tenant))
         .toSorted((a, b) => a.priority - b.priority || a.ticket - b.ticket);
       if (!next || this.used + next.weight > this.permits) return;
-      if (present.includes(next.claim) || !next.isDeaf) {
-        this.die(next.claim);
-        this.held.set(next.claim, { weight: next.weight, tenant: next.tenant, isOver: false });
-      } else next.isAside = true;
+      if (present.includes(next.permitRecord) || !next.isUnreachable) {
+        this.die(next.permitRecord);
+        this.held.set(next.permitRecord, { weight: next.weight, tenant: next.tenant, isOver: false });
+      } else next.isSuspended = true;
     }
   }
 
@@ -142,16 +144,16 @@ export class Model {
   }
 
   /** Also of one that leaves: nobody will hear of it again. Returns whether it waited. */
-  die(claim: string): boolean {
+  die(permitRecord: string): boolean {
     const before = this.waiters.length;
-    this.waiters = this.waiters.filter((waiter) => waiter.claim !== claim);
+    this.waiters = this.waiters.filter((waiter) => waiter.permitRecord !== permitRecord);
     return this.waiters.length < before;
   }
 
   /** Returns whether anything was over. */
-  #sweep(): boolean {
+  #expirePermits(): boolean {
     const before = this.held.size;
-    for (const [claim, { isOver }] of this.held) if (isOver) this.held.delete(claim);
+    for (const [permitRecord, { isOver }] of this.held) if (isOver) this.held.delete(permitRecord);
     return this.held.size < before;
   }
 

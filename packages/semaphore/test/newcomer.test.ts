@@ -2,34 +2,34 @@ import { eventually, useRedis } from "@kit/testing";
 import { inboxes, promptMs, timed } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
-import { benchOf, enqueue, name, take } from "./harness.js";
+import { fixtureOf, enqueue, name, take } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 it("hands free permits to living waiters, also by the first command that a process ever sends", async () => {
-  const [holder, waiter] = [bench.on(redis.connect()), bench.on(redis.connect())];
+  const [holder, waiter] = [fixture.on(redis.connect()), fixture.on(redis.connect())];
   const permits = await take(holder, 2, { leaseMs: 60_000, renew: false });
-  const dead = await bench.spawn();
+  const dead = await fixture.spawn();
   dead.acquire().catch(() => undefined);
-  await bench.untilWaiting(name, 1);
+  await fixture.untilWaiting(name, 1);
   const waiting = await enqueue(waiter);
   await dead.kill();
   await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(1));
-  await bench.expire(permits[0]!);
-  const newcomer = bench.on(redis.connect());
+  await fixture.expire(permits[0]!);
+  const newcomer = fixture.on(redis.connect());
   expect(await newcomer.tryAcquire()).toBeNull();
   const { awakeMs, value } = await timed(waiting.promise);
   expect(awakeMs).toBeLessThan(promptMs);
-  expect(await bench.used()).toBe(2);
+  expect(await fixture.used()).toBe(2);
   expect(await newcomer.tryAcquire()).toBeNull();
   await value.release();
   expect(await newcomer.tryAcquire()).not.toBeNull();
 });
 
 it("keeps the order of those who live when holders and waiters are killed", async () => {
-  const semaphore = bench.make();
-  const peers = await Promise.all(Array.from({ length: 5 }, () => bench.spawn()));
+  const semaphore = fixture.make();
+  const peers = await Promise.all(Array.from({ length: 5 }, () => fixture.spawn()));
   const [holders, doomed] = [peers.slice(0, 2), peers.slice(2)];
   for (const peer of holders) await peer.acquire({ leaseMs: 800 });
   const served: number[] = [];
@@ -40,37 +40,37 @@ it("keeps the order of those who live when holders and waiters are killed", asyn
     // Before each second one that lives stands one that dies.
     if (turn % 2 === 0) {
       doomed[turn / 2]!.acquire({ leaseMs: 800 }).catch(() => undefined);
-      await bench.untilWaiting(name, ++waiters);
+      await fixture.untilWaiting(name, ++waiters);
     }
     const waiter = await enqueue(semaphore);
-    await bench.untilWaiting(name, ++waiters);
+    await fixture.untilWaiting(name, ++waiters);
     turns.push(
       waiter.promise.then(async (permit) => {
         served.push(turn);
-        most = Math.max(most, await bench.used());
+        most = Math.max(most, await fixture.used());
         await permit.release();
       }),
     );
   }
   const { awakeMs } = await timed(Promise.all([...peers.map((peer) => peer.kill()), ...turns]));
-  // The two holders' leases, and those who died in line cost nothing more.
+  // The two holders' leases, and those who died in the queue cost nothing more.
   expect(awakeMs).toBeLessThan(promptMs);
   expect(served).toEqual([0, 1, 2, 3, 4, 5]);
   expect(most).toBeLessThanOrEqual(2);
-  await eventually(async () => expect(await bench.used()).toBe(0));
+  await eventually(async () => expect(await fixture.used()).toBe(0));
 });
 
 it("never lets more in than there are permits while processes that hold and wait are killed", async () => {
-  const semaphore = bench.make({ permits: 3, leaseMs: 600 });
+  const semaphore = fixture.make({ permits: 3, leaseMs: 600 });
   let most = 0;
   let isOver = false;
   const watching = (async () => {
-    while (!isOver) most = Math.max(most, await bench.used());
+    while (!isOver) most = Math.max(most, await fixture.used());
   })();
   for (let round = 0; round < 4; round++) {
-    const peers = await Promise.all([1, 2].map(() => bench.spawn({ permits: 3, leaseMs: 600 })));
+    const peers = await Promise.all([1, 2].map(() => fixture.spawn({ permits: 3, leaseMs: 600 })));
     for (const peer of peers) for (let asked = 0; asked < 3; asked++) peer.acquire().catch(() => undefined);
-    const own = Promise.all([1, 2, 3].map(() => semaphore.using(() => bench.db.ping())));
+    const own = Promise.all([1, 2, 3].map(() => semaphore.using(() => fixture.db.ping())));
     await eventually(async () => expect((await semaphore.inspect()).waiters).toBeGreaterThan(0));
     await Promise.all(peers.map((peer) => peer.kill()));
     await own;
@@ -78,5 +78,5 @@ it("never lets more in than there are permits while processes that hold and wait
   isOver = true;
   await watching;
   expect(most).toBe(3);
-  await eventually(async () => expect(await bench.used()).toBe(0));
+  await eventually(async () => expect(await fixture.used()).toBe(0));
 });

@@ -3,10 +3,10 @@ import { acquireRefusals, expectRefusal, leaserRefusals, type Refusals, rejectio
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type AcquireOptions, createSemaphore, type Semaphore, type SemaphoreOptions } from "../src/index.js";
-import { benchOf, enqueue, keyOf, name } from "./harness.js";
+import { fixtureOf, enqueue, keyOf, name } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 const limits: Refusals = ["permits", "permitsPerTenant"].flatMap((option) =>
   [-1, 1.5, 1_000_000_001, Number.NaN, Infinity, "5", null, 5n].map(
@@ -18,7 +18,7 @@ const semaphoreRefusals: Refusals = [
   ...limits,
   ["permits", undefined, "an integer from 0 to 1000000000"],
 ];
-const claims: Refusals = [
+const permitRecords: Refusals = [
   ...[0, -1, 1.5, 1_000_000_001, "1", null].map(
     (value) => ["weight", value, "an integer from 1 to 1000000000"] as const,
   ),
@@ -72,12 +72,12 @@ describe("createSemaphore", () => {
   it.each(["{", "}", "{}", "a{b}c", "%7B", "a\u0000b", "a\nb", "a\tb", "a:b", "a|b", " ", "…", "👩‍🚀", "\u202e"])(
     "escapes the hostile name %j, all of whose keys share one slot",
     async (hostile) => {
-      const semaphore = bench.make({ name: hostile, permits: 1 });
+      const semaphore = fixture.make({ name: hostile, permits: 1 });
       const permit = await semaphore.acquire();
       const waiter = await enqueue(semaphore);
-      const keys = Object.values(bench.keysOf(hostile));
+      const keys = Object.values(fixture.keysOf(hostile));
       expect(new Set(await redis.keys())).toEqual(new Set(keys));
-      const tags = keys.map((key) => /^[^{}]*\{([^{}]+)\}:(?:permits|meta|line|heads|waiters)$/.exec(key)?.[1]);
+      const tags = keys.map((key) => /^[^{}]*\{([^{}]+)\}:(?:permits|meta|queue|ready|waiters)$/.exec(key)?.[1]);
       expect(new Set(tags).size).toBe(1);
       await permit.release();
       await (await waiter.promise).release();
@@ -113,7 +113,7 @@ describe("createSemaphore", () => {
     const permit = await semaphore.acquire(none);
     expect(permit).toMatchObject({ leaseMs: 10_000, weight: 1, tenant: null });
     expect(permit.holder).toMatch(new RegExp(`:${String(process.pid)}$`));
-    expect(await bench.db.zrange(keyOf("kit", own, "permits"), "0", "-1")).toEqual([
+    expect(await fixture.db.zrange(keyOf("kit", own, "permits"), "0", "-1")).toEqual([
       `${permit.token}|1||${permit.holder}`,
     ]);
     await permit.release();
@@ -143,28 +143,28 @@ describe("acquire", () => {
       expectRefusal(await rejection(semaphore.tryAcquire(options)), option, value, wanted);
   };
 
-  it.each([...acquireRefusals, ...claims])("refuses %s of %o, and never touches Redis", async (...refusal) => {
+  it.each([...acquireRefusals, ...permitRecords])("refuses %s of %o, and never touches Redis", async (...refusal) => {
     const client = redis.connect({ lazyConnect: true });
-    await refuses(bench.on(client), refusal);
+    await refuses(fixture.on(client), refusal);
     expect(client.status).toBe("wait");
   });
 
   it.each(tenants)("refuses %s of %o in a group, and never touches Redis", async (...refusal) => {
     const client = redis.connect({ lazyConnect: true });
-    await refuses(bench.on(client, { permitsPerTenant: 1 }), refusal);
+    await refuses(fixture.on(client, { permitsPerTenant: 1 }), refusal);
     expect(client.status).toBe("wait");
   });
 
   it("refuses a tenant that is half a surrogate pair, and any tenant outside of groups", async () => {
-    const group = bench.make({ permitsPerTenant: 1 });
+    const group = fixture.make({ permitsPerTenant: 1 });
     expect(await rejection(group.acquire({ tenant: "a\ud800" }))).toBeInstanceOf(RangeError);
-    expect(await rejection(bench.make().acquire({ tenant: "a" }))).toBeInstanceOf(TypeError);
+    expect(await rejection(fixture.make().acquire({ tenant: "a" }))).toBeInstanceOf(TypeError);
     expect(await rejection(group.inspect({ tenant: "a\ud800" }))).toBeInstanceOf(RangeError);
     expect(await redis.keys()).toEqual([]);
   });
 
   it.each([null, "fast", { wieght: 5 }])("refuses %o as options, and a routine that is none", async (options) => {
-    const semaphore = bench.make();
+    const semaphore = fixture.make();
     for (const refused of [
       () => semaphore.acquire(options as never),
       () => semaphore.tryAcquire(options as never),
@@ -181,7 +181,7 @@ describe("acquire", () => {
   it.each(["a|b", "two\nlines", "granted\t1\t2\t3", "nul\u0000byte", "👩‍🚀 on board", "%s %d {}", "x".repeat(128)])(
     "keeps the hostile label and tenant %j through hand-off, renewal and release",
     async (text) => {
-      const group = bench.make({ permits: 1, permitsPerTenant: 1, holder: text });
+      const group = fixture.make({ permits: 1, permitsPerTenant: 1, holder: text });
       const first = await group.acquire({ tenant: text });
       const waiter = await enqueue(group, { tenant: text });
       const shown = { holder: text, tenant: text, weight: 1 };
@@ -200,25 +200,25 @@ describe("setPermits", () => {
   // Null ends a group.
   const refused = limits.filter(([option, value]) => !(option === "permitsPerTenant" && value === null));
   it.each(refused)("refuses %s of %o, and changes nothing", async (option, value, wanted) => {
-    const group = bench.make({ permits: 3, permitsPerTenant: 2 });
+    const group = fixture.make({ permits: 3, permitsPerTenant: 2 });
     expectRefusal(await rejection(group.setPermits({ [option]: value } as never)), option, value, wanted);
     expect(await redis.keys()).toEqual([]);
   });
 
   it.each([undefined, null, "3", {}, [], { permits: undefined }])("refuses %o for limits", async (none) => {
-    expect(await rejection(bench.make().setPermits(none as never))).toBeInstanceOf(TypeError);
+    expect(await rejection(fixture.make().setPermits(none as never))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
   });
 
   it("refuses a limit of tenants where there are none", async () => {
-    expect(await rejection(bench.make().setPermits({ permits: 3, permitsPerTenant: 1 }))).toBeInstanceOf(TypeError);
+    expect(await rejection(fixture.make().setPermits({ permits: 3, permitsPerTenant: 1 }))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
   });
 });
 
 describe("extend", () => {
   it.each([9, 86_400_001, 1.5, Number.NaN, "1000", null])("refuses %o, and changes nothing", async (leaseMs) => {
-    const permit = await bench.make().acquire({ leaseMs: 5_000, renew: false });
+    const permit = await fixture.make().acquire({ leaseMs: 5_000, renew: false });
     const wanted = "an integer from 10 to 86400000";
     expectRefusal(await rejection(permit.extend(leaseMs as number)), "leaseMs", leaseMs, wanted);
     expect(permit.leaseMs).toBe(5_000);
@@ -227,7 +227,7 @@ describe("extend", () => {
 
 describe("close", () => {
   it.each([-1, 0.5, "1000", null])("refuses a timeoutMs of %o, and stays open", async (timeoutMs) => {
-    const semaphore = bench.make();
+    const semaphore = fixture.make();
     const error = await rejection(semaphore.close({ timeoutMs: timeoutMs as number }));
     expectRefusal(error, "timeoutMs", timeoutMs, "an integer from 0 to 86400000");
     expect(await semaphore.tryAcquire()).not.toBeNull();

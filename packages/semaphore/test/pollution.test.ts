@@ -4,11 +4,11 @@ import { useRedis } from "@kit/testing";
 import { drawing, guardPrototypes, hostileNames, polluted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { acquireTerms, inspectedTenant, newLimits, semaphoreSettings, tryTerms } from "../src/options.js";
-import { benchOf, enqueue, name } from "./harness.js";
+import { resolveAcquire, inspectedTenant, newLimits, semaphoreSettings, resolveTry } from "../src/options.js";
+import { fixtureOf, enqueue, name } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const runs = 1_000;
 guardPrototypes();
 
@@ -18,8 +18,8 @@ describe("hostile property names change no prototype", () => {
     const settings = semaphoreSettings({ permits: 1 });
     const checks = [
       (options: object) => semaphoreSettings(Object.assign(options, { permits: 1 })),
-      (options: object) => acquireTerms(options, settings),
-      (options: object) => tryTerms(options, settings),
+      (options: object) => resolveAcquire(options, settings),
+      (options: object) => resolveTry(options, settings),
       (options: object) => newLimits(options, settings),
       inspectedTenant,
       closeTimeoutMs,
@@ -37,7 +37,7 @@ describe("hostile property names change no prototype", () => {
 
   it("in the text of a permit: it is refused, or read for its own fields alone", async () => {
     const { below, oneOf, json } = drawing(3);
-    const semaphore = bench.make();
+    const semaphore = fixture.make();
     const permit = await semaphore.acquire();
     const saved = JSON.parse(permit.serialise()) as Record<string, unknown>;
     await permit.release();
@@ -61,7 +61,7 @@ describe("hostile property names change no prototype", () => {
 
   it("in tenants, holders and names of semaphores that are used", async () => {
     for (const hostile of hostileNames) {
-      const group = bench.make({ name: hostile, permits: 9, permitsPerTenant: 1, holder: hostile });
+      const group = fixture.make({ name: hostile, permits: 9, permitsPerTenant: 1, holder: hostile });
       const permit = await group.acquire({ tenant: hostile });
       expect(await group.tryAcquire({ tenant: hostile })).toBeNull();
       const waiter = await enqueue(group, { tenant: hostile });
@@ -75,8 +75,8 @@ describe("hostile property names change no prototype", () => {
 describe("a prototype that somebody else polluted", () => {
   it("gives no option to anybody", async () => {
     expect(polluted("leaseMs", 77, () => semaphoreSettings({ permits: 1 }).leaseMs)).toBe(10_000);
-    const semaphore = bench.make({ permits: 5 });
+    const semaphore = fixture.make({ permits: 5 });
     const permit = await polluted("weight", 3, () => semaphore.acquire());
-    expect([permit.name, permit.weight, await bench.used()]).toEqual([name, 1, 1]);
+    expect([permit.name, permit.weight, await fixture.used()]).toEqual([name, 1, 1]);
   });
 });

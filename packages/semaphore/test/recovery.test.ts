@@ -2,19 +2,19 @@ import { useRedis } from "@kit/testing";
 import { timed } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf, name } from "./harness.js";
+import { fixtureOf, name } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 
 describe("a server that loses its data and all connections at once", () => {
   it("serves all who wait without a pause, once they are connected again", async () => {
-    const holder = await bench.make({ permits: 1 }).acquire();
-    const semaphores = [redis.connect(), redis.connect()].map((client) => bench.on(client, { permits: 1 }));
+    const holder = await fixture.make({ permits: 1 }).acquire();
+    const semaphores = [redis.connect(), redis.connect()].map((client) => fixture.on(client, { permits: 1 }));
     const sections = semaphores.flatMap((semaphore) =>
       Array.from({ length: 20 }, () => semaphore.acquire().then((permit) => permit.release())),
     );
-    await bench.untilWaiting(name, sections.length);
+    await fixture.untilWaiting(name, sections.length);
     // In one step, so that nobody asks in between.
     await redis.server.call("MULTI");
     await redis.server.call("FLUSHALL");

@@ -1,5 +1,5 @@
 import { KitKeyTypeError } from "@kit/core";
-import type { BeatReply, ReleaseReply } from "@kit/core/leasing";
+import type { HeartbeatReply, ReleaseReply } from "@kit/core/leasing";
 import { contract, eventually, useRedis } from "@kit/testing";
 import * as helpers from "@tooling/vitest/helpers";
 import { about, type KeyState, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
@@ -8,26 +8,26 @@ import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { SemaphoreKeys } from "../src/keys.js";
 import * as scripts from "../src/scripts/index.js";
-import { benchOf, name } from "./harness.js";
+import { fixtureOf, name } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const weekMs = 604_800_000;
-const lineMs = 16_000;
+const queueMs = 16_000;
 
 let db: Redis;
 let keys: SemaphoreKeys;
 beforeEach(() => {
   db = redis.client;
-  keys = bench.keysOf(name);
+  keys = fixture.keysOf(name);
 });
 
-interface Claimed {
+interface Recorded {
   readonly weight?: number;
   readonly tenant?: string;
   readonly holder?: string;
 }
-interface Asked extends Claimed {
+interface Asked extends Recorded {
   readonly leaseMs?: number;
   readonly notAfter?: number;
   readonly permits?: number;
@@ -38,28 +38,30 @@ interface Asked extends Claimed {
   readonly maxWaiters?: number;
   readonly inbox?: string;
 }
-const claimOf = (token: string, { weight = 1, tenant = "", holder = token.toUpperCase() }: Claimed = {}): string =>
-  `${token}|${weight}|${tenant}|${holder}`;
+const permitRecordOf = (
+  token: string,
+  { weight = 1, tenant = "", holder = token.toUpperCase() }: Recorded = {},
+): string => `${token}|${weight}|${tenant}|${holder}`;
 const acquire = (token: string, asked: Asked = {}): ReturnType<typeof scripts.acquire.run> => {
   const { leaseMs = 5_000, notAfter = 0, permits = 2, perTenant = "", shared = 0, priority = 0 } = asked;
   const { grantMs = 2_000, maxWaiters = 10, inbox = "" } = asked;
   const own = `${leaseMs} ${notAfter} ${permits} ${perTenant}`;
   const terms = `${own} ${shared} ${priority} ${grantMs} 15000 ${maxWaiters} ${inbox}`;
-  return scripts.acquire.run(db, keys, { claim: claimOf(token, asked), terms });
+  return scripts.acquire.run(db, keys, { permitRecord: permitRecordOf(token, asked), terms });
 };
 const queue = (token: string, asked: Asked = {}): ReturnType<typeof acquire> =>
   acquire(token, { inbox: "-", ...asked });
-const release = (token: string, claimed: Claimed = {}, shared = 0): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { claim: claimOf(token, claimed), shared });
-const beatClaims = (claims: readonly string[], inbox = "-"): Promise<BeatReply<scripts.Usage>> =>
-  scripts.beat.run(db, keys, { shared: 0, aliveMs: 15_000, limit: 2, perTenant: "", inbox, claims });
-const beat = (...tokens: readonly string[]): Promise<BeatReply<scripts.Usage>> =>
-  beatClaims(tokens.map((token) => claimOf(token)));
-const renew = (...terms: readonly (readonly [permits: string, claim: string, termMs: number])[]) =>
+const release = (token: string, recorded: Recorded = {}, shared = 0): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { permitRecord: permitRecordOf(token, recorded), shared });
+const heartbeatOf = (permitRecords: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Usage>> =>
+  scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, limit: 2, perTenant: "", inbox, permitRecords });
+const heartbeat = (...tokens: readonly string[]): Promise<HeartbeatReply<scripts.Usage>> =>
+  heartbeatOf(tokens.map((token) => permitRecordOf(token)));
+const renew = (...terms: readonly (readonly [permits: string, permitRecord: string, termMs: number])[]) =>
   scripts.renew.run(
     db,
     { permits: terms.map(([permits]) => permits) },
-    { terms: terms.flatMap(([, claim, termMs]) => [claim, termMs]) },
+    { terms: terms.flatMap(([, permitRecord, termMs]) => [permitRecord, termMs]) },
   );
 const resize = (limit: number | "", perTenant: number | "" | "-" = "", from = ""): Promise<scripts.Resized> =>
   scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "", from });
@@ -78,9 +80,9 @@ const state = (): Promise<Record<keyof SemaphoreKeys, KeyState>> => stateOf(db, 
 const unchanged = <T>(action: () => Promise<T>): Promise<T> => helpers.unchanged(db, keys, action);
 const anInbox = (): ReturnType<typeof helpers.anInbox> => helpers.anInbox(redis);
 const held = async (): Promise<string[]> => (await db.zrange(keys.permits, "0", "-1")).toSorted();
-/** Tokens of all who stand in line, first those of the tenant that sorts first. */
-const line = async (): Promise<string[]> =>
-  (await db.zrange(keys.line, "0", "-1")).map((row) => /^(?:\||\S* )\d+ ([^|]*)\|/.exec(row)?.[1] ?? row);
+/** Tokens of all who stand in the queue, first those of the tenant that sorts first. */
+const waiting = async (): Promise<string[]> =>
+  (await db.zrange(keys.queue, "0", "-1")).map((row) => /^(?:\||\S* )\d+ ([^|]*)\|/.exec(row)?.[1] ?? row);
 const usage = async (): Promise<Record<string, string>> => {
   const { layout: _, permits: __, perTenant: ___, ...counted } = await db.hgetall(keys.meta);
   return counted;
@@ -88,27 +90,27 @@ const usage = async (): Promise<Record<string, string>> => {
 const aMeta = (value: Record<string, string>): unknown => ({ type: "hash", value, ttl: about(weekMs) });
 const scoreOf = (ticket: number, priority = 0): string =>
   ((BigInt(priority) + 1_000n) * 2n ** 42n + BigInt(ticket)).toString().padStart(16, "0");
-const aLine = (...rows: readonly string[]): unknown => ({
+const aQueue = (...rows: readonly string[]): unknown => ({
   type: "zset",
   value: rows.flatMap((row) => [row, "0"]),
-  ttl: about(lineMs),
+  ttl: about(queueMs),
 });
 const aRecord = (ticket: number, rest: string): unknown =>
   expect.stringMatching(new RegExp(`^\\d{13} \\d{13} ${scoreOf(ticket)} ${rest}$`, "s"));
-const records = (value: Record<string, unknown>): unknown => ({ type: "hash", value, ttl: about(lineMs) });
+const records = (value: Record<string, unknown>): unknown => ({ type: "hash", value, ttl: about(queueMs) });
 
 const serverMs = async (): Promise<number> => {
   const [seconds, micros] = await db.time();
   return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
 };
 /** Ends a permit on the server. */
-const expire = (token: string, claimed: Claimed = {}): Promise<unknown> =>
-  db.zadd(keys.permits, "XX", 1, claimOf(token, claimed));
+const expire = (token: string, recorded: Recorded = {}): Promise<unknown> =>
+  db.zadd(keys.permits, "XX", 1, permitRecordOf(token, recorded));
 /** Ends the life of a waiter. */
-const die = async (token: string, claimed: Claimed = {}): Promise<void> => {
-  const claim = claimOf(token, claimed);
-  const record = (await db.hget(keys.waiters, claim))!;
-  await db.hset(keys.waiters, claim, record.replace(/^\d+/, "1"));
+const die = async (token: string, recorded: Recorded = {}): Promise<void> => {
+  const permitRecord = permitRecordOf(token, recorded);
+  const record = (await db.hget(keys.waiters, permitRecord))!;
+  await db.hset(keys.waiters, permitRecord, record.replace(/^\d+/, "1"));
 };
 /** A semaphore of two permits that are both held, by "a" and "b". */
 const fill = async (): Promise<void> => {
@@ -126,7 +128,7 @@ describe("every script", () => {
       args,
     }));
     expect(await contract(all, redis.server)).toEqual([]);
-    expect(Object.keys(scripts).sort()).toEqual(["acquire", "beat", "inspect", "release", "renew", "resize"]);
+    expect(Object.keys(scripts).sort()).toEqual(["acquire", "heartbeat", "inspect", "release", "renew", "resize"]);
   });
 });
 
@@ -141,16 +143,16 @@ describe("acquire", () => {
       limits: { permits: 2, permitsPerTenant: undefined },
     });
     const { permits, ...rest } = await state();
-    const [claim, ending] = permits.value as [string, string];
-    expect(claim).toBe("a|1||A");
+    const [permitRecord, ending] = permits.value as [string, string];
+    expect(permitRecord).toBe("a|1||A");
     expect(Number(ending)).toBeGreaterThanOrEqual(before + 5_000);
     expect(Number(ending)).toBeLessThanOrEqual((await serverMs()) + 5_000);
     // Longer than the permit itself.
     expect(permits.ttl).toEqual(about(11_000));
     expect(rest).toEqual({
       meta: aMeta({ layout: "1", permits: "2" }),
-      line: nothing,
-      heads: nothing,
+      queue: nothing,
+      ready: nothing,
       waiters: records({ "#": "1" }),
     });
   });
@@ -163,7 +165,7 @@ describe("acquire", () => {
     const { permits, ...rest } = await state();
     expect(await held()).toEqual(["a|1||A", "b|1||B"]);
     expect(permits.ttl).toEqual(about(121_000));
-    expect(rest).toMatchObject({ meta: aMeta({ layout: "1", permits: "2" }), line: nothing, waiters: nothing });
+    expect(rest).toMatchObject({ meta: aMeta({ layout: "1", permits: "2" }), queue: nothing, waiters: nothing });
   });
 
   it("tells whoever was made with other limits those that are stored, and goes by them", async () => {
@@ -186,7 +188,7 @@ describe("acquire", () => {
   it.each([
     ["with room beside it", 3],
     ["in a semaphore that is full", 2],
-  ])("gives a claim that has its permit no second one: %s", async (_where, permits) => {
+  ])("gives a permitRecord that has its permit no second one: %s", async (_where, permits) => {
     await acquire("a", { permits, weight: 2 });
     const before = await usage();
     expect(await queue("a", { permits, weight: 2 })).toMatchObject({ state: "granted" });
@@ -220,8 +222,8 @@ describe("acquire", () => {
     expect(await queue("d", { grantMs: 700, weight: 2 })).toMatchObject({ state: "queued", position: 1 });
     // The very first acquire took a ticket, too.
     expect(await state()).toMatchObject({
-      line: aLine(` ${scoreOf(2)} c|1||C`, ` ${scoreOf(3)} d|2||D`),
-      heads: { type: "zset", value: ["", scoreOf(2)], ttl: about(lineMs) },
+      queue: aQueue(` ${scoreOf(2)} c|1||C`, ` ${scoreOf(3)} d|2||D`),
+      ready: { type: "zset", value: ["", scoreOf(2)], ttl: about(queueMs) },
       waiters: records({
         "#": "3",
         "c|1||C": aRecord(2, "2000 some:inbox"),
@@ -237,16 +239,16 @@ describe("acquire", () => {
     expect(await queue("last", { priority: 1_000 })).toMatchObject({ position: 2 });
     expect(await queue("first", { priority: -1_000 })).toMatchObject({ position: 0 });
     expect(await queue("second", { priority: -1_000 })).toMatchObject({ position: 1 });
-    expect(await line()).toEqual(["first", "second", "normal", "later", "last"]);
+    expect(await waiting()).toEqual(["first", "second", "normal", "later", "last"]);
   });
 
-  it("keeps the place of a claim that is queued already", async () => {
+  it("keeps the place of a permit record that is queued already", async () => {
     await fill();
     await queue("c");
     await queue("d");
-    const before = await line();
+    const before = await waiting();
     expect(await queue("c")).toMatchObject({ state: "queued", position: 0 });
-    expect(await line()).toEqual(before);
+    expect(await waiting()).toEqual(before);
     expect(await db.hget(keys.waiters, "#")).toBe("3");
   });
 
@@ -257,16 +259,16 @@ describe("acquire", () => {
     expect(reply).toMatchObject({ state: "full", msLeft: about(5_000), used: 2, position: -1 });
   });
 
-  it("drops the dead anywhere in a full line before it refuses", async () => {
+  it("drops the dead anywhere in a full queue before it refuses", async () => {
     await fill();
     for (const token of ["c", "d", "e"]) await queue(token);
     await die("d");
     expect(await queue("f", { maxWaiters: 3 })).toMatchObject({ state: "queued", position: 2 });
-    expect(await line()).toEqual(["c", "e", "f"]);
+    expect(await waiting()).toEqual(["c", "e", "f"]);
     expect(await queue("g", { maxWaiters: 3 })).toMatchObject({ state: "full" });
   });
 
-  it("grants to those behind a dead one that a newcomer of a full line drops", async () => {
+  it("grants to those behind a dead one that a newcomer of a full queue drops", async () => {
     const { channel } = await anInbox();
     await acquire("a");
     await queue("heavy", { weight: 2, inbox: channel });
@@ -274,7 +276,7 @@ describe("acquire", () => {
     await die("heavy", { weight: 2 });
     // Nothing of it is for the newcomer, who needs more.
     expect(await queue("d", { weight: 2, maxWaiters: 2 })).toMatchObject({ state: "queued", position: 0 });
-    expect([await held(), await line()]).toEqual([["a|1||A", "c|1||C"], ["d"]]);
+    expect([await held(), await waiting()]).toEqual([["a|1||A", "c|1||C"], ["d"]]);
   });
 
   it("counts those that it lets in itself no longer as waiting", async () => {
@@ -283,16 +285,16 @@ describe("acquire", () => {
     await queue("c", { inbox: channel });
     await expire("a");
     expect(await queue("d", { maxWaiters: 1 })).toMatchObject({ state: "queued", position: 0 });
-    expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], ["d"]]);
+    expect([await held(), await waiting()]).toEqual([["b|1||B", "c|1||C"], ["d"]]);
   });
 
-  it("grants to a newcomer of a line that is full where its tenant has room", async () => {
+  it("grants to a newcomer of a queue that is full where its tenant has room", async () => {
     const group = { permits: 4, perTenant: 1, maxWaiters: 1 };
     await acquire("a", { ...group, tenant: "x" });
     await queue("b", { ...group, tenant: "x" });
     expect(await queue("c", { ...group, tenant: "x" })).toMatchObject({ state: "full" });
     expect(await queue("d", { ...group, tenant: "y" })).toMatchObject({ state: "granted" });
-    expect(await line()).toEqual(["b"]);
+    expect(await waiting()).toEqual(["b"]);
   });
 
   it("does nothing after notAfter, and all before it", async () => {
@@ -317,29 +319,29 @@ describe("acquire", () => {
     expect(await queue("d", { weight: 4, tenant: "z" })).toMatchObject({ state: "queued" });
   });
 
-  it("drops waiters that died aside", async () => {
+  it("drops waiters that died while suspended", async () => {
     await fill();
     await queue("c");
-    await db.zadd(keys.line, "0", "|1 x|1||X");
+    await db.zadd(keys.queue, "0", "|1 x|1||X");
     await db.hset(keys.waiters, "x|1||X", "1 0 4398046511104001 2000 -");
     await acquire("d");
-    expect(await line()).toEqual(["c"]);
+    expect(await waiting()).toEqual(["c"]);
     expect(await db.hexists(keys.waiters, "x|1||X")).toBe(0);
   });
 
-  it("grants to the first in line when a permit has run out, and queues the newcomer", async () => {
+  it("grants to the first in the queue when a permit has run out, and queues the newcomer", async () => {
     const { channel, messages } = await anInbox();
     await fill();
     await queue("c", { inbox: channel });
     await expire("a");
     expect(await queue("d")).toMatchObject({ state: "queued", position: 0, used: 2 });
     expect(await held()).toEqual(["b|1||B", "c|1||C"]);
-    expect(await line()).toEqual(["d"]);
+    expect(await waiting()).toEqual(["d"]);
     await expect.poll(() => messages).toEqual([expect.stringMatching(/^c\tgranted\t\d{13}\t2000$/)]);
     expect(messages[0]!.split("\t")[2]).toBe(await db.zscore(keys.permits, "c|1||C"));
   });
 
-  it("is the first in line when it asks again after a permit has run out", async () => {
+  it("is the first in the queue when it asks again after a permit has run out", async () => {
     await fill();
     await queue("c");
     await expire("a");
@@ -351,14 +353,14 @@ describe("acquire", () => {
     await acquire("a", { permits: 3, weight: 2 });
     await queue("heavy", { weight: 2 });
     expect(await acquire("light")).toMatchObject({ state: "held", used: 2 });
-    expect([await held(), await line()]).toEqual([["a|2||A"], ["heavy"]]);
+    expect([await held(), await waiting()]).toEqual([["a|2||A"], ["heavy"]]);
     expect(await db.hkeys(keys.waiters)).toEqual(["#", "heavy|2||HEAVY"]);
   });
 
   it("drops permits that ran out by the thousand, in one call", async () => {
     await acquire("a", { permits: 3_000 });
     const over = Array.from({ length: 2_500 }, (_, index) => `${String(index)}|1||old`);
-    await db.zadd(keys.permits, ...over.flatMap((claim) => [1, claim]));
+    await db.zadd(keys.permits, ...over.flatMap((permitRecord) => [1, permitRecord]));
     await resize(2);
     expect(await acquire("b")).toMatchObject({ state: "granted" });
     expect(await held()).toEqual(["a|1||A", "b|1||B"]);
@@ -378,7 +380,7 @@ describe("release", () => {
     await acquire("b", { permits: 9 });
     expect(await release("b")).toBe("released");
     expect(await release("a", { weight: 4 })).toBe("released");
-    expect(await state()).toMatchObject({ permits: nothing, line: nothing, heads: nothing });
+    expect(await state()).toMatchObject({ permits: nothing, queue: nothing, ready: nothing });
     expect(await usage()).toEqual({});
   });
 
@@ -389,7 +391,7 @@ describe("release", () => {
       await queue(token, { weight, inbox: channel, grantMs: 700 });
     expect(await release("a", { weight: 5 })).toBe("released");
     expect(await held()).toEqual(["b|2||B", "c|1||C"]);
-    expect(await line()).toEqual(["d", "e"]);
+    expect(await waiting()).toEqual(["d", "e"]);
     expect(await usage()).toEqual({ extra: "1" });
     const ending = await db.zscore(keys.permits, "b|2||B");
     await expect
@@ -408,7 +410,7 @@ describe("release", () => {
     await queue("c", { ...asked, inbox: first.channel });
     await queue("d", { ...asked, inbox: second.channel });
     await release("a", group);
-    const ending = await db.zscore(keys.permits, claimOf("c", group));
+    const ending = await db.zscore(keys.permits, permitRecordOf("c", group));
     await expect.poll(() => second.messages).toEqual([`d\thead\t${ending}`]);
     expect(first.messages).toEqual([`c\tgranted\t${ending}\t700`]);
   });
@@ -432,9 +434,9 @@ describe("release", () => {
     await queue("light", { inbox: channel });
     await release("a");
     await release("b");
-    expect([await held(), await line()]).toEqual([["c|1||C"], ["heavy", "light"]]);
+    expect([await held(), await waiting()]).toEqual([["c|1||C"], ["heavy", "light"]]);
     await release("c");
-    expect([await held(), await line()]).toEqual([["heavy|3||HEAVY"], ["light"]]);
+    expect([await held(), await waiting()]).toEqual([["heavy|3||HEAVY"], ["light"]]);
   });
 
   it("lets those behind a heavy one in when that leaves the line", async () => {
@@ -443,7 +445,7 @@ describe("release", () => {
     await queue("heavy", { weight: 2, inbox: channel });
     await queue("light", { inbox: channel });
     expect(await release("heavy", { weight: 2 })).toBe("left");
-    expect([await held(), await line()]).toEqual([["a|1||A", "light|1||LIGHT"], []]);
+    expect([await held(), await waiting()]).toEqual([["a|1||A", "light|1||LIGHT"], []]);
   });
 
   it("serves each tenant in order, within both limits", async () => {
@@ -453,14 +455,14 @@ describe("release", () => {
     await queue("y1", { ...group, tenant: "y" });
     for (const token of ["x2", "x3"]) await queue(token, { ...group, tenant: "x" });
     for (const token of ["y2", "z1"]) await queue(token, { ...group, tenant: token[0]! });
-    expect((await held()).map((claim) => claim.slice(0, 2))).toEqual(["x1", "y1"]);
+    expect((await held()).map((permitRecord) => permitRecord.slice(0, 2))).toEqual(["x1", "y1"]);
     // One permit is free of all: of those whose tenant has room, the earliest has it.
     await release("y1", { tenant: "y", holder: "Y1" });
-    expect((await held()).map((claim) => claim.slice(0, 2))).toEqual(["x1", "y2"]);
+    expect((await held()).map((permitRecord) => permitRecord.slice(0, 2))).toEqual(["x1", "y2"]);
     await release("x1", { tenant: "x", weight: 2, holder: "X1" });
-    expect((await held()).map((claim) => claim.slice(0, 2))).toEqual(["x2", "x3", "y2"]);
+    expect((await held()).map((permitRecord) => permitRecord.slice(0, 2))).toEqual(["x2", "x3", "y2"]);
     expect(await usage()).toEqual({ "u:x": "2", "u:y": "1" });
-    expect(await line()).toEqual(["z1"]);
+    expect(await waiting()).toEqual(["z1"]);
   });
 
   it("finds a permit that ran out no longer held, counts right, and hands it on", async () => {
@@ -485,10 +487,10 @@ describe("release", () => {
     expect(await held()).toEqual(["b|1||B"]);
   });
 
-  it("changes nothing for a claim that neither has a permit nor waits", async () => {
+  it("changes nothing for a permit record that neither has a permit nor waits", async () => {
     await fill();
     await queue("c");
-    for (const [token, claimed] of [
+    for (const [token, recorded] of [
       ["nobody", {}],
       ["nobody", { weight: 1_000 }],
       ["a", { weight: 2 }],
@@ -496,21 +498,21 @@ describe("release", () => {
       ["a", { tenant: "x" }],
       ["", {}],
     ] as const)
-      expect(await unchanged(() => release(token, claimed))).toBe("not-held");
+      expect(await unchanged(() => release(token, recorded))).toBe("not-held");
     expect((await look()).used).toBe(2);
   });
 
   it("passes over waiters whose inbox nobody hears, and keeps their place", async () => {
     const { channel } = await anInbox();
     await fill();
-    await queue("deaf", { inbox: `${redis.prefix}:inbox:nobody` });
+    await queue("unreachable", { inbox: `${redis.prefix}:inbox:nobody` });
     await queue("c", { inbox: channel });
     await queue("d", { inbox: channel });
     await release("a");
     expect(await held()).toEqual(["b|1||B", "c|1||C"]);
     // Aside, it holds nobody up; its next sign of life brings it back, before the other.
-    await beat("deaf");
-    expect(await line()).toEqual(["deaf", "d"]);
+    await heartbeat("unreachable");
+    expect(await waiting()).toEqual(["unreachable", "d"]);
   });
 
   it("passes over nobody where receivers cannot be counted", async () => {
@@ -519,7 +521,7 @@ describe("release", () => {
     await queue("far", { inbox: `${redis.prefix}:inbox:nobody` });
     await queue("c", { inbox: channel });
     await release("a", {}, 1);
-    expect([await held(), await line()]).toEqual([["b|1||B", "far|1||FAR"], ["c"]]);
+    expect([await held(), await waiting()]).toEqual([["b|1||B", "far|1||FAR"], ["c"]]);
   });
 
   it("drops waiters whose sign of life is too old", async () => {
@@ -529,7 +531,7 @@ describe("release", () => {
     await queue("c", { inbox: channel });
     await die("dead");
     await release("a");
-    expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], []]);
+    expect([await held(), await waiting()]).toEqual([["b|1||B", "c|1||C"], []]);
     expect(await db.hkeys(keys.waiters)).toEqual(["#"]);
   });
 
@@ -540,14 +542,14 @@ describe("release", () => {
     await queue("c", { inbox: channel });
     await db.hdel(keys.waiters, "half|1||HALF");
     await release("a");
-    expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], []]);
+    expect([await held(), await waiting()]).toEqual([["b|1||B", "c|1||C"], []]);
   });
 
-  it("reaches a living waiter behind all the deaf ones of one crashed process", async () => {
+  it("reaches a living waiter behind all the unreachable ones of one crashed process", async () => {
     const { channel } = await anInbox();
     await fill();
     for (let index = 0; index < 40; index++)
-      await queue(`deaf${String(index)}`, { inbox: `${redis.prefix}:inbox:nobody`, maxWaiters: 100 });
+      await queue(`unreachable${String(index)}`, { inbox: `${redis.prefix}:inbox:nobody`, maxWaiters: 100 });
     await queue("c", { inbox: channel, maxWaiters: 100 });
     await release("a");
     expect(await held()).toEqual(["b|1||B", "c|1||C"]);
@@ -565,7 +567,7 @@ describe("release", () => {
 describe("renew", () => {
   it("pushes forward what lives, and says of each permit what became of it", async () => {
     await fill();
-    const [elsewhere, corrupt] = [bench.keysOf("elsewhere").permits, bench.keysOf("corrupt").permits];
+    const [elsewhere, corrupt] = [fixture.keysOf("elsewhere").permits, fixture.keysOf("corrupt").permits];
     await db.rpush(corrupt, "x");
     await db.pexpire(corrupt, 1_000);
     const now = await serverMs();
@@ -600,15 +602,15 @@ describe("renew", () => {
   });
 });
 
-describe("beat", () => {
+describe("heartbeat", () => {
   it("keeps waiters alive and tells each its position", async () => {
     await fill();
     for (const token of ["c", "d", "e"]) await queue(token);
     const stale = Date.now() + 1_000;
     const record = (await db.hget(keys.waiters, "e|1||E"))!;
     await db.hset(keys.waiters, "e|1||E", record.replace(/^\d+/, String(stale)));
-    for (const key of [keys.line, keys.heads, keys.waiters]) await db.pexpire(key, 3_000);
-    expect(await beat("e", "c")).toEqual({
+    for (const key of [keys.queue, keys.ready, keys.waiters]) await db.pexpire(key, 3_000);
+    expect(await heartbeat("e", "c")).toEqual({
       now: expect.any(Number),
       msLeft: about(5_000),
       permits: 2,
@@ -617,8 +619,12 @@ describe("beat", () => {
       states: [2, 0],
     });
     const after = await state();
-    expect(await line()).toEqual(["c", "d", "e"]);
-    expect([after.line.ttl, after.heads.ttl, after.waiters.ttl]).toEqual([about(lineMs), about(lineMs), about(lineMs)]);
+    expect(await waiting()).toEqual(["c", "d", "e"]);
+    expect([after.queue.ttl, after.ready.ttl, after.waiters.ttl]).toEqual([
+      about(queueMs),
+      about(queueMs),
+      about(queueMs),
+    ]);
     expect(Number((await db.hget(keys.waiters, "e|1||E"))!.slice(0, 13))).toBeGreaterThan(stale + 5_000);
   });
 
@@ -627,8 +633,8 @@ describe("beat", () => {
     await fill();
     await queue("c");
     await queue("d", { inbox: gone.channel });
-    await beatClaims(
-      ["c", "d"].map((token) => claimOf(token)),
+    await heartbeatOf(
+      ["c", "d"].map((token) => permitRecordOf(token)),
       now.channel,
     );
     await release("a");
@@ -638,15 +644,15 @@ describe("beat", () => {
     expect(gone.messages).toEqual([]);
   });
 
-  it("knows nothing of a claim that is not in line", async () => {
+  it("knows nothing of a permit record that is not in the queue", async () => {
     await fill();
-    expect((await beat("x", "y")).states).toEqual(["unknown", "unknown"]);
-    expect([await held(), await line()]).toEqual([["a|1||A", "b|1||B"], []]);
+    expect((await heartbeat("x", "y")).states).toEqual(["unknown", "unknown"]);
+    expect([await held(), await waiting()]).toEqual([["a|1||A", "b|1||B"], []]);
   });
 
   it("tells who has a permit that it has", async () => {
     await fill();
-    expect((await beat("a", "c")).states).toEqual([{ msLeft: about(5_000), proof: "" }, "unknown"]);
+    expect((await heartbeat("a", "c")).states).toEqual([{ msLeft: about(5_000), proof: "" }, "unknown"]);
   });
 
   it("grants to all who fit of those who ask, and says so", async () => {
@@ -655,38 +661,38 @@ describe("beat", () => {
     await expire("a");
     await expire("b");
     const granted = { msLeft: 2_000, proof: "" };
-    expect((await beat("e", "d", "c")).states).toEqual([0, granted, granted]);
-    expect([await held(), await line()]).toEqual([["c|1||C", "d|1||D"], ["e"]]);
+    expect((await heartbeat("e", "d", "c")).states).toEqual([0, granted, granted]);
+    expect([await held(), await waiting()]).toEqual([["c|1||C", "d|1||D"], ["e"]]);
   });
 
   it("passes over waiters that nobody can tell and that did not ask", async () => {
     await fill();
     for (const token of ["c", "d"]) await queue(token);
     await expire("a");
-    expect((await beat("d")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+    expect((await heartbeat("d")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
     await expire("b");
-    expect((await beat("c")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+    expect((await heartbeat("c")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
   });
 
   it("says when the next permit ends, or that there is none", async () => {
-    expect((await beat("x")).msLeft).toBe(-1);
+    expect((await heartbeat("x")).msLeft).toBe(-1);
     await acquire("a", { leaseMs: 9_000 });
     await acquire("b", { leaseMs: 3_000 });
-    expect((await beat("x")).msLeft).toEqual(about(3_000));
+    expect((await heartbeat("x")).msLeft).toEqual(about(3_000));
   });
 
   it("answers 500 waiters at once", async () => {
     await fill();
     const tokens = Array.from({ length: 500 }, (_, index) => `w${String(index)}`);
     for (const token of tokens) await queue(token, { maxWaiters: 500 });
-    expect((await beat(...tokens)).states).toEqual(tokens.map((_, index) => index));
+    expect((await heartbeat(...tokens)).states).toEqual(tokens.map((_, index) => index));
   });
 
   it("refuses a newer layout, and changes nothing", async () => {
     await fill();
     await queue("c");
     await db.hset(keys.meta, "layout", "2");
-    expect(await unchanged(() => rejection(beat("c")))).toMatchObject({ code: "KIT_LAYOUT" });
+    expect(await unchanged(() => rejection(heartbeat("c")))).toMatchObject({ code: "KIT_LAYOUT" });
   });
 });
 
@@ -704,16 +710,16 @@ describe("resize", () => {
     await fill();
     for (const token of ["c", "d", "e"]) await queue(token, { inbox: channel });
     await resize(4);
-    expect([(await held()).length, await line()]).toEqual([4, ["e"]]);
+    expect([(await held()).length, await waiting()]).toEqual([4, ["e"]]);
     await expect.poll(() => messages.filter((message) => message.includes("granted"))).toHaveLength(2);
     await resize(1);
     expect(await held()).toHaveLength(4);
     for (const token of ["a", "b", "c"]) {
       expect(await release(token)).toBe("released");
-      expect(await line()).toEqual(["e"]);
+      expect(await waiting()).toEqual(["e"]);
     }
     await release("d");
-    expect([await held(), await line()]).toEqual([["e|1||E"], []]);
+    expect([await held(), await waiting()]).toEqual([["e|1||E"], []]);
   });
 
   it("keeps the limit of each tenant unless another is named, and lets in who fits then", async () => {
@@ -721,9 +727,9 @@ describe("resize", () => {
     const group = { permits: 9, perTenant: 1, inbox: channel };
     for (const token of ["x1", "x2", "x3", "y1", "y2"]) await queue(token, { ...group, tenant: token[0]! });
     await resize(9);
-    expect(await line()).toEqual(["x2", "x3", "y2"]);
+    expect(await waiting()).toEqual(["x2", "x3", "y2"]);
     await resize(9, 2);
-    expect(await line()).toEqual(["x3"]);
+    expect(await waiting()).toEqual(["x3"]);
     expect(await usage()).toEqual({ "u:x": "2", "u:y": "2" });
   });
 
@@ -740,10 +746,10 @@ describe("resize", () => {
     const { channel } = await anInbox();
     const group = { permits: 4, perTenant: 1, inbox: channel };
     for (const token of ["x1", "x2", "x3", "y1"]) await queue(token, { ...group, tenant: token[0]! });
-    expect(await line()).toEqual(["x2", "x3"]);
+    expect(await waiting()).toEqual(["x2", "x3"]);
     await resize("", "-");
     expect((await look()).limits).toEqual({ permits: 4, permitsPerTenant: undefined });
-    expect([await line(), await usage()]).toEqual([[], { "u:x": "3", "u:y": "1" }]);
+    expect([await waiting(), await usage()]).toEqual([[], { "u:x": "3", "u:y": "1" }]);
     // What was counted meanwhile counts when it is a group again.
     await resize(9, 3);
     expect(await acquire("x4", { ...group, tenant: "x", inbox: "" })).toMatchObject({ state: "held" });
@@ -767,7 +773,7 @@ describe("resize", () => {
     expect(await resize(5_000)).toEqual({ ...done, isMore: true });
     expect(await db.zcard(keys.permits)).toBe(1_002);
     expect(await resize(5_000)).toEqual(done);
-    expect([await db.zcard(keys.permits), await db.exists(keys.line, keys.heads)]).toEqual([1_502, 0]);
+    expect([await db.zcard(keys.permits), await db.exists(keys.queue, keys.ready)]).toEqual([1_502, 0]);
   });
 
   it("puts hundreds of tenants in their places over several calls, then grants in order of arrival", async () => {
@@ -776,24 +782,24 @@ describe("resize", () => {
     const tenants = Array.from({ length: 1_200 }, (_, index) => `t${String((index * 7) % 1_200)}`);
     for (const tenant of tenants) await acquire(`a${tenant}`, { ...group, tenant });
     for (const tenant of tenants) await acquire(`b${tenant}`, { ...group, tenant });
-    expect(await db.exists(keys.heads)).toBe(0);
+    expect(await db.exists(keys.ready)).toBe(0);
     const first = await resize("", 2);
     // Room, and others who look, meanwhile: nobody may come in before those who came first.
     await release(`a${tenants[0]!}`, { tenant: tenants[0]! });
     await resize(5_001);
-    await beatClaims([claimOf(`b${tenants[9]!}`, { tenant: tenants[9]! })]);
-    expect((await held()).filter((claim) => claim.startsWith("b"))).toEqual([]);
+    await heartbeatOf([permitRecordOf(`b${tenants[9]!}`, { tenant: tenants[9]! })]);
+    expect((await held()).filter((permitRecord) => permitRecord.startsWith("b"))).toEqual([]);
     // And a pause by somebody else.
     await toTheEnd(await resize(0));
     expect(await toTheEnd(first)).toBe(2);
-    expect(await db.hmget(keys.meta, "permits", "perTenant", "seating")).toEqual(["0", "2", null]);
-    expect(await db.zcard(keys.heads)).toBe(1_200);
+    expect(await db.hmget(keys.meta, "permits", "perTenant", "evaluating")).toEqual(["0", "2", null]);
+    expect(await db.zcard(keys.ready)).toBe(1_200);
     await toTheEnd(await resize(1_202));
     await expect.poll(() => messages.filter((message) => message.includes("granted"))).toHaveLength(3);
-    expect((await held()).filter((claim) => claim.startsWith("b"))).toEqual(
+    expect((await held()).filter((permitRecord) => permitRecord.startsWith("b"))).toEqual(
       tenants
         .slice(0, 3)
-        .map((tenant) => claimOf(`b${tenant}`, { tenant }))
+        .map((tenant) => permitRecordOf(`b${tenant}`, { tenant }))
         .toSorted(),
     );
   });
@@ -807,9 +813,9 @@ describe("resize", () => {
     // As if it had not come to this tenant yet.
     await db.hset(keys.meta, "perTenant", 1);
     await release("y1", { tenant: "y", weight: 2 });
-    expect((await held()).filter((claim) => /^[xw]/.test(claim))).toEqual([
-      claimOf("w1", { tenant: "w" }),
-      claimOf("x1", { tenant: "x" }),
+    expect((await held()).filter((permitRecord) => /^[xw]/.test(permitRecord))).toEqual([
+      permitRecordOf("w1", { tenant: "w" }),
+      permitRecordOf("x1", { tenant: "x" }),
     ]);
   });
 
@@ -826,7 +832,7 @@ describe("inspect", () => {
     expect(await redis.keys()).toEqual([]);
   });
 
-  it("shows limits, the first to end and the first in line, and changes nothing", async () => {
+  it("shows limits, the first to end and the first in the queue, and changes nothing", async () => {
     const group = { permits: 9, perTenant: 5 };
     await acquire("a", { ...group, tenant: "x", weight: 4, leaseMs: 9_000 });
     await acquire("b", { ...group, tenant: "y", leaseMs: 3_000, weight: 5 });
@@ -850,7 +856,7 @@ describe("inspect", () => {
     expect((await look(1)).holders).toHaveLength(1);
   });
 
-  it("shows one tenant alone, its waiters that are set aside too, and changes nothing", async () => {
+  it("shows one tenant alone, its waiters that are suspended too, and changes nothing", async () => {
     const group = { permits: 9, perTenant: 3 };
     await acquire("x1", { ...group, tenant: "x", weight: 2, leaseMs: 9_000 });
     for (const token of ["y1", "y2", "y3"]) await acquire(token, { ...group, tenant: "y" });
@@ -859,7 +865,7 @@ describe("inspect", () => {
     await queue("x3", { ...group, tenant: "x" });
     await queue("x4", { ...group, tenant: "x", weight: 3 });
     await release("x2", { tenant: "x" });
-    expect(await line()).toEqual(["x4", "y4", "x3"]);
+    expect(await waiting()).toEqual(["x4", "y4", "x3"]);
     expect(await unchanged(() => look(10, "x"))).toEqual({
       limits: { permits: 9, permitsPerTenant: 3 },
       used: 2,
@@ -878,7 +884,7 @@ describe("inspect", () => {
     await acquire("x1", { ...group, tenant: "x" });
     const others = Array.from({ length: 3_000 }, (_, index) => [1e13 + index, `t${String(index)}|1|y|h`]).flat();
     await db.zadd(keys.permits, ...(others as string[]));
-    await db.zadd(keys.permits, "XX", 2e13, claimOf("x1", { tenant: "x" }));
+    await db.zadd(keys.permits, "XX", 2e13, permitRecordOf("x1", { tenant: "x" }));
     expect(await look(10, "x")).toMatchObject({ used: 1, holders: [{ holder: "X1" }] });
   });
 
@@ -902,11 +908,11 @@ describe("every key has an end", () => {
     return all.map(([part]) => part);
   };
 
-  it("after a release that sets the only waiter aside", async () => {
+  it("after a release that sets the only waiter suspended", async () => {
     await fill();
-    await queue("deaf", { inbox: `${redis.prefix}:inbox:nobody` });
+    await queue("unreachable", { inbox: `${redis.prefix}:inbox:nobody` });
     await release("a");
-    expect(await db.zcard(keys.line)).toBe(1);
+    expect(await db.zcard(keys.queue)).toBe(1);
     expect(await endless()).toEqual([]);
   });
 
@@ -916,7 +922,7 @@ describe("every key has an end", () => {
     await queue("x2", { ...group, tenant: "x", weight: 2 });
     await acquire("y1", { ...group, tenant: "y", weight: 2 });
     await release("x1", { tenant: "x", holder: "X1" });
-    expect(await db.zcard(keys.heads)).toBe(1);
+    expect(await db.zcard(keys.ready)).toBe(1);
     expect(await endless()).toEqual([]);
   });
 
@@ -932,7 +938,7 @@ describe("every key has an end", () => {
     await queue("x1", { permits: 1, perTenant: 1, tenant: "x" });
     await queue("x2", { permits: 1, perTenant: 1, tenant: "x" });
     await resize(1, 2);
-    expect(await db.zcard(keys.heads)).toBe(1);
+    expect(await db.zcard(keys.ready)).toBe(1);
     expect(await endless()).toEqual([]);
   });
 });
@@ -940,23 +946,23 @@ describe("every key has an end", () => {
 describe("hostile holders and tenants", () => {
   const texts = ["a|b", "|", "two words", "two\nlines", "tab\there", "granted\t1\t2", "nul\u0000byte", "%s {} (x", "#"];
 
-  it.each(texts)("%j goes through line, grant, renewal and release as it is", async (text) => {
+  it.each(texts)("%j goes through queue, grant, renewal and release as it is", async (text) => {
     const { channel } = await anInbox();
-    const claimed = { holder: text, tenant: encodeURIComponent(text) };
-    const group = { permits: 1, perTenant: 1, inbox: channel, ...claimed };
+    const recorded = { holder: text, tenant: encodeURIComponent(text) };
+    const group = { permits: 1, perTenant: 1, inbox: channel, ...recorded };
     await queue("a", group);
     await queue("b", group);
     const shown = { holder: text, tenant: text, weight: 1 };
     expect(await look()).toMatchObject({ used: 1, waiting: 1, holders: [shown], queue: [shown] });
-    expect((await renew([keys.permits, claimOf("a", claimed), 9_000])).states).toEqual(["extended"]);
-    expect(await release("a", claimed)).toBe("released");
-    expect(await held()).toEqual([claimOf("b", claimed)]);
-    expect((await beatClaims([claimOf("b", claimed)])).states).toEqual([{ msLeft: about(2_000), proof: "" }]);
-    expect(await release("b", claimed)).toBe("released");
+    expect((await renew([keys.permits, permitRecordOf("a", recorded), 9_000])).states).toEqual(["extended"]);
+    expect(await release("a", recorded)).toBe("released");
+    expect(await held()).toEqual([permitRecordOf("b", recorded)]);
+    expect((await heartbeatOf([permitRecordOf("b", recorded)])).states).toEqual([{ msLeft: about(2_000), proof: "" }]);
+    expect(await release("b", recorded)).toBe("released");
     expect(await usage()).toEqual({});
   });
 
-  it("a tenant whose name begins another's has a line of its own", async () => {
+  it("a tenant whose name begins another's has a queue of its own", async () => {
     const { channel } = await anInbox();
     const group = { permits: 9, perTenant: 1, inbox: channel };
     for (const tenant of ["a", "ab", "a!", "a%20b", "A"]) {
@@ -964,7 +970,7 @@ describe("hostile holders and tenants", () => {
       expect(await queue(`${tenant}2`, { ...group, tenant })).toMatchObject({ state: "queued", position: 0 });
     }
     await release("a1", { tenant: "a", holder: "A1" });
-    expect((await line()).toSorted()).toEqual(["A2", "a!2", "a%20b2", "ab2"].toSorted());
+    expect((await waiting()).toSorted()).toEqual(["A2", "a!2", "a%20b2", "ab2"].toSorted());
   });
 });
 
@@ -977,7 +983,7 @@ describe("a key of another type", () => {
     await db.rpush(keys[part], "stranger");
     await db.pexpire(keys[part], 30_000);
   };
-  const all: readonly (keyof SemaphoreKeys)[] = ["permits", "meta", "line", "heads", "waiters"];
+  const all: readonly (keyof SemaphoreKeys)[] = ["permits", "meta", "queue", "ready", "waiters"];
   const cases: readonly (readonly [
     what: string,
     run: () => Promise<unknown>,
@@ -986,9 +992,9 @@ describe("a key of another type", () => {
     ["acquire", () => queue("d"), all],
     ["release by a holder", () => release("a"), all],
     ["release by a waiter", () => release("c"), all],
-    ["beat", () => beat("c"), all],
+    ["heartbeat", () => heartbeat("c"), all],
     ["resize", () => resize(9), all],
-    ["inspect", () => look(), ["permits", "meta", "line", "waiters"]],
+    ["inspect", () => look(), ["permits", "meta", "queue", "waiters"]],
   ];
   const table = cases.flatMap(([what, run, parts]) => parts.map((part) => ({ what, part, run })));
 
@@ -1007,7 +1013,7 @@ describe("a server at maxmemory", () => {
   });
   const full = (): Promise<unknown> => db.config("SET", "maxmemory", "1");
 
-  it("refuses an acquire and a place in line with KIT_SERVER_FULL, and nothing is changed", async () => {
+  it("refuses an acquire and a place in the queue with KIT_SERVER_FULL, and nothing is changed", async () => {
     const refused = { code: "KIT_SERVER_FULL", retryable: true };
     await full();
     expect(await unchanged(() => rejection(acquire("a")))).toMatchObject(refused);
@@ -1035,22 +1041,22 @@ describe("a server at maxmemory", () => {
     await queue("c", { inbox: channel });
     await full();
     expect(await release("a")).toBe("released");
-    expect([await held(), await line()]).toEqual([["b|1||B", "c|1||C"], []]);
+    expect([await held(), await waiting()]).toEqual([["b|1||B", "c|1||C"], []]);
     await expect.poll(() => messages).toHaveLength(1);
   });
 
-  it("lets renew, beat and leave through, and a grant by beat", async () => {
+  it("lets renew, heartbeat and leave through, and a grant by heartbeat", async () => {
     await fill();
     await queue("c");
     await queue("d");
     await full();
     expect((await renew([keys.permits, "a|1||A", 7_000])).states).toEqual(["extended"]);
-    expect((await beat("c", "d")).states).toEqual([0, 1]);
+    expect((await heartbeat("c", "d")).states).toEqual([0, 1]);
     expect(await release("d")).toBe("left");
     await db.config("SET", "maxmemory", "0");
     await expire("a");
     await full();
-    expect((await beat("c")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+    expect((await heartbeat("c")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
   });
 });
 
@@ -1065,15 +1071,15 @@ describe("a server that has evicted one key", () => {
     await queue("x3", { ...group, tenant: "x", inbox: channel });
     await queue("z1", { ...group, tenant: "z", inbox: channel });
   };
-  const tokens = async (): Promise<string[]> => (await held()).map((claim) => claim.slice(0, 2));
-  const beatAll = (inbox: string): Promise<BeatReply<scripts.Usage>> =>
-    scripts.beat.run(db, keys, {
+  const tokens = async (): Promise<string[]> => (await held()).map((permitRecord) => permitRecord.slice(0, 2));
+  const beatAll = (inbox: string): Promise<HeartbeatReply<scripts.Usage>> =>
+    scripts.heartbeat.run(db, keys, {
       shared: 0,
       aliveMs: 15_000,
       limit: group.permits,
       perTenant: group.perTenant,
       inbox,
-      claims: [claimOf("x3", { tenant: "x" }), claimOf("z1", { tenant: "z" })],
+      permitRecords: [permitRecordOf("x3", { tenant: "x" }), permitRecordOf("z1", { tenant: "z" })],
     });
 
   it("finds out that no permit is held where it lost the permits, and counts anew", async () => {
@@ -1117,7 +1123,7 @@ describe("a server that has evicted one key", () => {
     const first: Record<string, () => Promise<unknown>> = {
       acquire: () => acquire("x4", { ...group, tenant: "x" }),
       queue: () => queue("x3", { ...group, tenant: "x", inbox: channel }),
-      beat: () => beatAll(channel),
+      heartbeat: () => beatAll(channel),
       resize: () => resize(6, 4),
     };
     await begin(channel);
@@ -1158,7 +1164,7 @@ describe("a server that has evicted one key", () => {
     expect(await look()).toMatchObject({ limits: { permits: 4 }, used: 3 });
   });
 
-  it.each(["line", "heads", "waiters"] as const)("serves all who wait, in order, where it lost %s", async (part) => {
+  it.each(["queue", "ready", "waiters"] as const)("serves all who wait, in order, where it lost %s", async (part) => {
     const { channel } = await anInbox();
     await begin(channel);
     await db.del(keys[part]);
@@ -1170,7 +1176,7 @@ describe("a server that has evicted one key", () => {
     expect(await tokens()).toEqual(["x1", "x2", "y2", "z1"]);
     await release("x1", { tenant: "x", weight: 2, holder: "X1" });
     expect(await tokens()).toEqual(["x2", "x3", "y2", "z1"]);
-    expect([await line(), await usage()]).toEqual([[], { extra: "1", "u:x": "3", "u:y": "1", "u:z": "1" }]);
+    expect([await waiting(), await usage()]).toEqual([[], { extra: "1", "u:x": "3", "u:y": "1", "u:z": "1" }]);
   });
 });
 

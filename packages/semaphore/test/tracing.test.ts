@@ -2,16 +2,16 @@ import { useRedis } from "@kit/testing";
 import { recordTraces, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { benchOf, name } from "./harness.js";
+import { fixtureOf, name } from "./harness.js";
 
 const redis = useRedis(vitest);
-const bench = benchOf(redis);
+const fixture = fixtureOf(redis);
 const record = (channelName: string): ReturnType<typeof recordTraces> => recordTraces(redis, channelName);
 
 describe("diagnostics channels", () => {
   it("tell of an acquire, a try and a release", async () => {
     const [acquires, releases] = [record("kit:semaphore.acquire"), record("kit:semaphore.release")];
-    const semaphore = bench.make({ permits: 1 });
+    const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire({ waitMs: 500 });
     expect(await semaphore.tryAcquire()).toBeNull();
     await permit.release();
@@ -28,7 +28,7 @@ describe("diagnostics channels", () => {
   });
 
   it("tell of an acquire that failed", async () => {
-    const semaphore = bench.make({ permits: 1 });
+    const semaphore = fixture.make({ permits: 1 });
     await semaphore.acquire();
     const { events } = record("kit:semaphore.acquire");
     const error = await rejection(semaphore.acquire({ waitMs: 30 }));
@@ -38,7 +38,7 @@ describe("diagnostics channels", () => {
 
 describe("events", () => {
   it("tell the story of a group in order", async () => {
-    const group = bench.make({ permits: 3, permitsPerTenant: 2 });
+    const group = fixture.make({ permits: 3, permitsPerTenant: 2 });
     const story: (readonly unknown[])[] = [];
     for (const event of [
       "acquired",
@@ -53,10 +53,10 @@ describe("events", () => {
       group.on(event, (...facts: readonly unknown[]) => story.push([event, ...facts]));
     const first = await group.acquire({ weight: 2, tenant: "a" });
     const waiting = group.acquire({ tenant: "a" });
-    await bench.untilWaiting(name, 1);
+    await fixture.untilWaiting(name, 1);
     await first.release();
     const second = await waiting;
-    await bench.expire(second);
+    await fixture.expire(second);
     await rejection(second.extend());
     const waitedMs: unknown = expect.any(Number);
     expect(story.slice(0, 2)).toEqual([

@@ -2,7 +2,7 @@ import { KitError, type RedisLike, retry } from "../index.js";
 import { Deadline, pause, attach, type ClientContext, type ServerClock } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Lease, RenewState } from "./lease.js";
-import type { AcquireTerms, LeaserSettings, LeaseTerms } from "./options.js";
+import type { ResolvedAcquire, LeaserSettings, ResolvedLease } from "./options.js";
 
 /** A waiter counts as dead when it has been silent this long. */
 export const aliveMs = 15_000;
@@ -31,7 +31,7 @@ export interface Seen {
 export type NotGranted<S extends Seen> = S & {
   readonly state: "queued" | "held" | "full";
   readonly now: number;
-  /** In the line, from 0; -1: not in it. */
+  /** In the queue, from 0; -1: not in it. */
   readonly position: number;
 };
 
@@ -52,7 +52,7 @@ export type AcquireReply<S extends Seen> =
 export type WaiterState = number | "unknown" | { readonly msLeft: number; readonly proof: string };
 
 /** The truth about the waiters that asked, in their order. */
-export type BeatReply<S extends Seen> = S & { readonly now: number; readonly states: readonly WaiterState[] };
+export type HeartbeatReply<S extends Seen> = S & { readonly now: number; readonly states: readonly WaiterState[] };
 
 /** What is given back, and by whom. */
 export interface Giving {
@@ -74,17 +74,17 @@ export interface Renewal<L> {
 }
 
 /** No lease is asked for longer than it may be held. */
-export const firstTermMs = ({ leaseMs, maxHoldMs = Infinity }: LeaseTerms): number => Math.min(leaseMs, maxHoldMs);
+export const firstTermMs = ({ leaseMs, maxHoldMs = Infinity }: ResolvedLease): number => Math.min(leaseMs, maxHoldMs);
 
 /** How long a grant by push lasts at first. */
-export const pushedTermMs = (terms: LeaseTerms): number =>
-  terms.renew ? Math.min(firstTermMs(terms), pushedGrantMs) : firstTermMs(terms);
+export const pushedTermMs = (resolved: ResolvedLease): number =>
+  resolved.renew ? Math.min(firstTermMs(resolved), pushedGrantMs) : firstTermMs(resolved);
 
 /**
  * What one object sends on its client: every command of a package that leases goes through here. The package says what
  * its scripts are.
  */
-export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
+export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
   /** What is leased, as in traces: "lock". */
   readonly what: string;
   readonly settings: LeaserSettings;
@@ -113,16 +113,16 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   protected abstract sendAcquire(
     name: string,
     token: string,
-    terms: Terms,
+    resolved: Resolved,
     inbox: string,
     notAfter: number,
     attempt: Attempt,
   ): Promise<AcquireReply<S>>;
-  /** Gives back what `token` holds, or leaves the line. */
+  /** Gives back what `token` holds, or leaves the queue. */
   protected abstract sendRelease(
     name: string,
     token: string,
-    terms: Terms,
+    resolved: Resolved,
     giving: Giving,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply>;
@@ -130,13 +130,13 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     renewals: readonly Renewal<L>[],
     deadlineMs: number,
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }>;
-  protected abstract sendBeat(
+  protected abstract sendHeartbeat(
     name: string,
-    waiters: readonly { readonly token: string; readonly terms: Terms }[],
+    waiters: readonly { readonly token: string; readonly resolved: Resolved }[],
     inbox: string,
-  ): Promise<BeatReply<S>>;
+  ): Promise<HeartbeatReply<S>>;
 
-  abstract timeoutError(name: string, terms: Terms, seen: S | undefined, cause?: unknown): KitError;
+  abstract timeoutError(name: string, resolved: Resolved, seen: S | undefined, cause?: unknown): KitError;
   abstract queueFullError(name: string): KitError;
   abstract lostError(name: string, reason: LossReason, proof: string): KitError;
 
@@ -155,7 +155,13 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   }
 
   /** `isWanted` keeps a call that still waits for a connection from being sent after its caller has given up. */
-  async acquire(name: string, token: string, terms: Terms, inbox: string, attempt: Attempt): Promise<AcquireReply<S>> {
+  async acquire(
+    name: string,
+    token: string,
+    resolved: Resolved,
+    inbox: string,
+    attempt: Attempt,
+  ): Promise<AcquireReply<S>> {
     const clock = this.clockOf(name);
     const { executor } = this.context;
     const { connectionEpoch } = executor;
@@ -163,12 +169,13 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
     const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;
     this.#underWay++;
     try {
-      const reply = await this.sendAcquire(name, token, terms, inbox, notAfter, attempt);
+      const reply = await this.sendAcquire(name, token, resolved, inbox, notAfter, attempt);
       if (reply.state === "late") clock.reset();
       else clock.observe(sentAt, reply.now);
       return reply;
     } finally {
-      if (executor.connectionEpoch !== connectionEpoch) this.#watchForCopies(name, token, terms, sentAt + deadlineMs);
+      if (executor.connectionEpoch !== connectionEpoch)
+        this.#watchForCopies(name, token, resolved, sentAt + deadlineMs);
       this.#ended();
     }
   }
@@ -176,13 +183,13 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   async release(
     name: string,
     token: string,
-    terms: Terms,
+    resolved: Resolved,
     giving: Giving,
     signal?: AbortSignal,
   ): Promise<ReleaseReply> {
     this.#underWay++;
     try {
-      const reply = await this.sendRelease(name, token, terms, giving, signal);
+      const reply = await this.sendRelease(name, token, resolved, giving, signal);
       const copy = this.#copies.get(token);
       if (copy) copy.isGivenBack = true;
       return reply;
@@ -192,12 +199,12 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   }
 
   /** Undoes an acquire that nobody waits for any more; repeated until answered, or until the server forgot it anyhow. */
-  withdraw(name: string, token: string, terms: Terms, leaseMs: number = terms.leaseMs): void {
+  cancel(name: string, token: string, resolved: Resolved, leaseMs: number = resolved.leaseMs): void {
     // Nobody can be asked any more.
     if (this.context.executor.isEnded) return;
     const waitMs = aliveMs + leaseMs;
     const { signal } = this.#end;
-    const again = (): Promise<unknown> => this.release(name, token, terms, { proof: "" }, signal);
+    const again = (): Promise<unknown> => this.release(name, token, resolved, { proof: "" }, signal);
     this.#tracked(retry(again, { waitMs, baseMs: 50, capMs: 1_000, signal })).catch((error: unknown) => {
       if (!signal.aborted) this.onError(error);
     });
@@ -213,12 +220,12 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
   }
 
   /** The waiters' sign of life, with where they are told from now on; and what became of them. */
-  async beat(
+  async heartbeat(
     name: string,
-    waiters: readonly { readonly token: string; readonly terms: Terms }[],
-  ): Promise<BeatReply<S>> {
+    waiters: readonly { readonly token: string; readonly resolved: Resolved }[],
+  ): Promise<HeartbeatReply<S>> {
     const sentAt = performance.now();
-    const reply = await this.sendBeat(name, waiters, this.inbox);
+    const reply = await this.sendHeartbeat(name, waiters, this.inbox);
     this.clockOf(name).observe(sentAt, reply.now);
     return reply;
   }
@@ -257,12 +264,12 @@ export abstract class LeasingCommands<Terms extends AcquireTerms, S extends Seen
    * A reply was lost, and the acquire may have been sent more than once: what the network delivers late would be granted
    * anew, to nobody, where it was given back before. When the server refuses such copies, that is given back, too.
    */
-  #watchForCopies(name: string, token: string, terms: Terms, until: number): void {
+  #watchForCopies(name: string, token: string, resolved: Resolved, until: number): void {
     const copy = { isGivenBack: false };
     this.#copies.set(token, copy);
     const look = (): void => {
       this.#copies.delete(token);
-      if (copy.isGivenBack) this.withdraw(name, token, terms);
+      if (copy.isGivenBack) this.cancel(name, token, resolved);
     };
     // Nothing goes on after close(): a copy may then cost a lease.
     pause(Math.max(0, until - performance.now()) + copyMarginMs, this.#end.signal).then(look, () => undefined);

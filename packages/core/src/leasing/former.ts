@@ -5,7 +5,7 @@ import type { Place } from "./waiting.js";
 const mostRecent = 10_000;
 
 /**
- * Places that were left, for as long as they may be in line again: a server that comes back without its last writes grants
+ * Places that were left, for as long as they may be in the queue again: a server that comes back without its last writes grants
  * to them, one after another, and each grant that nobody takes would last its full length.
  */
 export class FormerPlaces {

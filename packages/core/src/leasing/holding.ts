@@ -3,7 +3,7 @@ import { type Deadline, newToken, traced } from "../toolkit/index.js";
 import { type LeasingCommands, type Seen, within } from "./commands.js";
 import type { LossReason } from "./errors.js";
 import type { Grant, Lease, LeaseKeeper, ReleaseOutcome, RenewState } from "./lease.js";
-import type { AcquireTerms } from "./options.js";
+import type { ResolvedAcquire } from "./options.js";
 
 /** What holding tells its owner. */
 export interface HoldingEvents<L> {
@@ -13,10 +13,10 @@ export interface HoldingEvents<L> {
 }
 
 /** Makes the lease that its caller gets. */
-export type LeaseMaker<Terms extends AcquireTerms, L extends Lease<Terms>> = (
-  keeper: LeaseKeeper<Lease<Terms>>,
+export type LeaseMaker<Resolved extends ResolvedAcquire, L extends Lease<Resolved>> = (
+  keeper: LeaseKeeper<Lease<Resolved>>,
   group: string,
-  terms: Terms,
+  resolved: Resolved,
   grant: Grant,
 ) => L;
 
@@ -29,9 +29,13 @@ const kindOf = ({ constructor }: object): string => {
 };
 
 /** The leases that one object holds: on the clock, renewed in batches, given back. */
-export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> implements LeaseKeeper<L> {
-  readonly #commands: LeasingCommands<Terms, S, L>;
-  readonly #make: LeaseMaker<Terms, L>;
+export class Holding<
+  Resolved extends ResolvedAcquire,
+  S extends Seen,
+  L extends Lease<Resolved>,
+> implements LeaseKeeper<L> {
+  readonly #commands: LeasingCommands<Resolved, S, L>;
+  readonly #make: LeaseMaker<Resolved, L>;
   readonly #events: HoldingEvents<L>;
   readonly #leases = new Set<L>();
   /** Leases of all objects of a kind on one client are renewed together. */
@@ -40,7 +44,7 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
   /** The releases of leases that were not told how they ended: they may have ended well. */
   readonly #unanswered = new WeakMap<L, string>();
 
-  constructor(commands: LeasingCommands<Terms, S, L>, make: LeaseMaker<Terms, L>, events: HoldingEvents<L>) {
+  constructor(commands: LeasingCommands<Resolved, S, L>, make: LeaseMaker<Resolved, L>, events: HoldingEvents<L>) {
     this.#commands = commands;
     this.#group = `${kindOf(commands)} ${String(commands.settings.deadlineMs)} `;
     this.#make = make;
@@ -52,9 +56,9 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
   }
 
   /** Takes charge of a lease that the server has granted. */
-  lease(terms: Terms, grant: Grant): L {
+  lease(resolved: Resolved, grant: Grant): L {
     const key = this.#commands.keyOf(grant.name);
-    return this.#make(this, `${this.#group}${this.#commands.context.groupOf(key)}`, terms, grant);
+    return this.#make(this, `${this.#group}${this.#commands.context.groupOf(key)}`, resolved, grant);
   }
 
   add(lease: L): void {
@@ -117,14 +121,14 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
     );
   }
 
-  lossOf({ name, proof }: L, reason: LossReason): ReturnType<LeasingCommands<Terms, S, L>["lostError"]> {
+  lossOf({ name, proof }: L, reason: LossReason): ReturnType<LeasingCommands<Resolved, S, L>["lostError"]> {
     return this.#commands.lostError(name, reason, proof);
   }
 
   lost(lease: L, reason: LossReason): void {
     // What the server may still have of it is of no use to us, and in the way of others.
     if (reason === "deadline" || reason === "closed" || reason === "max-hold")
-      this.#commands.withdraw(lease.name, lease.token, lease.terms, lease.leaseMs);
+      this.#commands.cancel(lease.name, lease.token, lease.resolved, lease.leaseMs);
     this.#events.lost(lease, reason);
   }
 
@@ -144,13 +148,13 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
   }
 
   async #release(lease: L): Promise<ReleaseOutcome> {
-    const { name, token, terms, proof } = lease;
+    const { name, token, resolved, proof } = lease;
     const { executor } = this.#commands.context;
     const { connectionEpoch } = executor;
     const unanswered = this.#unanswered.get(lease);
     const op = unanswered ?? newToken();
     try {
-      const state = await this.#commands.release(name, token, terms, { proof, op });
+      const state = await this.#commands.release(name, token, resolved, { proof, op });
       // Where a reply may have been lost, and it cannot have run out by itself yet, an earlier copy of this very call is
       // taken for what ended it.
       const isEarly = performance.now() < lease.deadlineAt;
@@ -162,7 +166,7 @@ export class Holding<Terms extends AcquireTerms, S extends Seen, L extends Lease
     } catch (error) {
       lease.releaseFailed();
       this.#unanswered.set(lease, op);
-      this.#commands.withdraw(name, token, terms, lease.leaseMs);
+      this.#commands.cancel(name, token, resolved, lease.leaseMs);
       this.#commands.onError(error);
       throw error;
     }

@@ -1,7 +1,7 @@
 import type { KitError } from "../index.js";
 import { lowerBoundMs, type ScheduledLease, withCaller } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
-import { leaseMsOption, type LeaseTerms } from "./options.js";
+import { leaseMsOption, type ResolvedLease } from "./options.js";
 
 /** What became of one lease: extended, gone, taken by another, or its key holds something else. */
 export type RenewState = "extended" | "gone" | "taken" | "corrupt";
@@ -46,7 +46,7 @@ export interface Grant {
 }
 
 /** A lease that travels between processes. */
-export interface SerialisedLease extends LeaseTerms {
+export interface SerialisedLease extends ResolvedLease {
   readonly kit: string;
   readonly layout: 1;
   readonly name: string;
@@ -62,7 +62,7 @@ export interface SerialisedLease extends LeaseTerms {
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
  * reason). There is no way back.
  */
-export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements AsyncDisposable, ScheduledLease {
+export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> implements AsyncDisposable, ScheduledLease {
   /** The name of what is held. */
   readonly name: string;
 
@@ -73,10 +73,10 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   deadlineAt: number;
 
   /** @internal */
-  readonly terms: Terms;
+  readonly resolved: Resolved;
   readonly #token: string;
   readonly #proof: string;
-  readonly #keeper: LeaseKeeper<Lease<Terms>>;
+  readonly #keeper: LeaseKeeper<Lease<Resolved>>;
   /** When maxHoldMs is over. */
   readonly #holdEndsAt: number;
   #leaseMs: number;
@@ -90,17 +90,17 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   #releasing: Promise<ReleaseOutcome> | undefined;
 
   /** @internal */
-  constructor(keeper: LeaseKeeper<Lease<Terms>>, group: string, terms: Terms, grant: Grant) {
+  constructor(keeper: LeaseKeeper<Lease<Resolved>>, group: string, resolved: Resolved, grant: Grant) {
     const now = performance.now();
     this.#keeper = keeper;
-    this.terms = terms;
+    this.resolved = resolved;
     this.group = group;
     this.name = grant.name;
     this.#token = grant.token;
     this.#proof = grant.proof;
-    this.#leaseMs = terms.leaseMs;
-    this.#renewing = terms.renew;
-    this.#holdEndsAt = terms.maxHoldMs === undefined ? Infinity : now + terms.maxHoldMs;
+    this.#leaseMs = resolved.leaseMs;
+    this.#renewing = resolved.renew;
+    this.#holdEndsAt = resolved.maxHoldMs === undefined ? Infinity : now + resolved.maxHoldMs;
     this.deadlineAt = Math.min(grant.deadlineAt, this.#holdEndsAt);
     this.#planRenewal(now, grant.grantedMs);
     keeper.add(this);
@@ -118,7 +118,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
 
   /** The label under which others see the holder. */
   get holder(): string {
-    return this.terms.holder;
+    return this.resolved.holder;
   }
 
   /** Milliseconds for which it is certainly held, by our own clock; 0 once it is lost or released. */
@@ -246,7 +246,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
       renew: this.#renewing,
       maxHoldMs:
         this.#holdEndsAt === Infinity ? undefined : Math.max(10, Math.floor(this.#holdEndsAt - performance.now())),
-      holder: this.terms.holder,
+      holder: this.resolved.holder,
     };
     return JSON.stringify(lease);
   }
@@ -267,7 +267,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
   }
 
   /** @internal */
-  get keeper(): LeaseKeeper<Lease<Terms>> {
+  get keeper(): LeaseKeeper<Lease<Resolved>> {
     return this.#keeper;
   }
 
@@ -348,7 +348,7 @@ export abstract class Lease<Terms extends LeaseTerms = LeaseTerms> implements As
 
   /** A third of the lease leaves room for two more tries; near the end of maxHoldMs there is nothing left to renew. */
   #planRenewal(from: number, termMs: number): void {
-    // Terms are whole milliseconds: up to one of them is missing from the end.
+    // Lengths are whole milliseconds: up to one of them is missing from the end.
     this.#lastTerm = from + termMs + 2 >= this.#holdEndsAt;
     this.renewAt = this.#renewing && !this.#lastTerm ? from + termMs / 3 : Infinity;
   }

@@ -4,7 +4,7 @@ import { firstTermMs, type LeasingCommands, type NotGranted, type Seen } from ".
 import { FormerPlaces } from "./former.js";
 import { Holding, type HoldingEvents, type LeaseMaker } from "./holding.js";
 import type { Grant, Lease, SerialisedLease } from "./lease.js";
-import type { AcquireTerms } from "./options.js";
+import type { ResolvedAcquire } from "./options.js";
 import { Place, Waiters, type WaitingEvents } from "./waiting.js";
 
 /** What happens to the leases of one object. */
@@ -14,20 +14,20 @@ export interface LeaserEvents<S extends Seen, L>
 }
 
 /**
- * Takes leases by name: at once, or in line. What a lease is of, the package says by its commands.
+ * Takes leases by name: at once, or in the queue. What a lease is of, the package says by its commands.
  *
- * Nobody polls: whoever has to wait stands in line on the server, and is told by a message when it is granted.
+ * Nobody polls: whoever has to wait stands in the queue on the server, and is told by a message when it is granted.
  */
-export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
-  readonly #commands: LeasingCommands<Terms, S, L>;
-  readonly #holding: Holding<Terms, S, L>;
+export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
+  readonly #commands: LeasingCommands<Resolved, S, L>;
+  readonly #holding: Holding<Resolved, S, L>;
   readonly #events: LeaserEvents<S, L>;
-  readonly #waiters = new Map<string, Waiters<Terms, S, L>>();
+  readonly #waiters = new Map<string, Waiters<Resolved, S, L>>();
   readonly #former = new FormerPlaces();
   readonly #stopListening: readonly (() => void)[];
   #closing: Promise<void> | undefined;
 
-  constructor(commands: LeasingCommands<Terms, S, L>, make: LeaseMaker<Terms, L>, events: LeaserEvents<S, L>) {
+  constructor(commands: LeasingCommands<Resolved, S, L>, make: LeaseMaker<Resolved, L>, events: LeaserEvents<S, L>) {
     this.#commands = commands;
     this.#holding = new Holding(commands, make, {
       ...events,
@@ -36,7 +36,7 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     this.#events = events;
     const { executor, inbox } = commands.context;
     const askAgain = (): void => {
-      for (const waiters of this.#waiters.values()) waiters.beatNow();
+      for (const waiters of this.#waiters.values()) waiters.heartbeatNow();
     };
     this.#stopListening = [
       inbox.onResubscribed(askAgain),
@@ -46,8 +46,8 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
   }
 
   /** Runs `routine` with a lease, and gives it back whatever happens. */
-  async using<T>(name: string, terms: Terms, routine: (lease: L) => Promise<T> | T): Promise<T> {
-    const lease = await this.acquire(name, terms);
+  async using<T>(name: string, resolved: Resolved, routine: (lease: L) => Promise<T> | T): Promise<T> {
+    const lease = await this.acquire(name, resolved);
     let result: T;
     try {
       result = await routine(lease);
@@ -60,30 +60,30 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     return result;
   }
 
-  async acquire(name: string, terms: Terms): Promise<L> {
+  async acquire(name: string, resolved: Resolved): Promise<L> {
     return await traced(
       `${this.#commands.what}.acquire`,
-      () => ({ name, waitMs: terms.waitMs }),
-      () => this.#acquire(name, terms),
+      () => ({ name, waitMs: resolved.waitMs }),
+      () => this.#acquire(name, resolved),
     );
   }
 
-  /** One try; `terms.waitMs` is 0. */
-  async try(name: string, terms: Terms): Promise<L | null> {
+  /** One try; `resolved.waitMs` is 0. */
+  async try(name: string, resolved: Resolved): Promise<L | null> {
     return await traced(
       `${this.#commands.what}.acquire`,
       () => ({ name, waitMs: 0 }),
-      () => this.#try(name, terms),
+      () => this.#try(name, resolved),
     );
   }
 
   /** Goes on with a lease that was serialised: it is renewed once, which proves that it is held. */
-  async resume(saved: Pick<SerialisedLease, "name" | "token">, terms: Terms, proof: string): Promise<L> {
+  async resume(saved: Pick<SerialisedLease, "name" | "token">, resolved: Resolved, proof: string): Promise<L> {
     this.assertOpen();
     const { name, token } = saved;
-    const grantedMs = firstTermMs(terms);
+    const grantedMs = firstTermMs(resolved);
     const deadlineAt = performance.now() + grantedMs;
-    const lease = this.#holding.lease(terms, { name, token, proof, grantedMs, deadlineAt });
+    const lease = this.#holding.lease(resolved, { name, token, proof, grantedMs, deadlineAt });
     try {
       await lease.extend();
     } catch (error) {
@@ -102,37 +102,37 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     if (this.#closing) throw this.#closed();
   }
 
-  async #try(name: string, terms: Terms): Promise<L | null> {
+  async #try(name: string, resolved: Resolved): Promise<L | null> {
     const startedAt = performance.now();
-    const reply = await this.#ask(name, newToken(), terms, "", new Deadline(startedAt));
-    return "deadlineAt" in reply ? this.#granted(terms, startedAt, reply) : null;
+    const reply = await this.#ask(name, newToken(), resolved, "", new Deadline(startedAt));
+    return "deadlineAt" in reply ? this.#granted(resolved, startedAt, reply) : null;
   }
 
-  async #acquire(name: string, terms: Terms): Promise<L> {
+  async #acquire(name: string, resolved: Resolved): Promise<L> {
     const startedAt = performance.now();
-    const deadline = new Deadline(startedAt + terms.waitMs);
-    if (terms.waitMs === 0) {
-      const reply = await this.#ask(name, newToken(), terms, "", deadline);
-      if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
-      throw this.#commands.timeoutError(name, terms, reply);
+    const deadline = new Deadline(startedAt + resolved.waitMs);
+    if (resolved.waitMs === 0) {
+      const reply = await this.#ask(name, newToken(), resolved, "", deadline);
+      if ("deadlineAt" in reply) return this.#granted(resolved, startedAt, reply);
+      throw this.#commands.timeoutError(name, resolved, reply);
     }
     const place = new Place(this.#commands.context.inbox, newToken(), this.#commands.inbox);
-    let isInLine = false;
+    let isQueued = false;
     try {
-      const reply = await this.#ask(name, place.token, terms, place.inbox, deadline);
-      if ("deadlineAt" in reply) return this.#granted(terms, startedAt, reply);
+      const reply = await this.#ask(name, place.token, resolved, place.inbox, deadline);
+      if ("deadlineAt" in reply) return this.#granted(resolved, startedAt, reply);
       if (reply.state === "full") throw this.#commands.queueFullError(name);
       if (this.#closing || this.#commands.context.executor.isEnded) {
         // Whoever comes after the waiters were told of the end would wait unseen.
-        this.#commands.withdraw(name, place.token, terms);
+        this.#commands.cancel(name, place.token, resolved);
         throw this.#closing ? this.#closed() : new KitClosedError("The client");
       }
       let waiters = this.#waiters.get(name);
       if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
-      isInLine = true;
-      return this.#granted(terms, startedAt, await waiters.wait(place, terms, deadline, reply));
+      isQueued = true;
+      return this.#granted(resolved, startedAt, await waiters.wait(place, resolved, deadline, reply));
     } finally {
-      if (!isInLine) place.leave();
+      if (!isQueued) place.leave();
     }
   }
 
@@ -140,12 +140,12 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
   async #ask(
     name: string,
     token: string,
-    terms: Terms,
+    resolved: Resolved,
     inbox: string,
     deadline: Deadline,
   ): Promise<Grant | NotGranted<S>> {
     this.assertOpen();
-    const { signal, waitMs } = terms;
+    const { signal, waitMs } = resolved;
     signal?.throwIfAborted();
     // Throws for a name that cannot be a key: nothing was sent that would have to be undone.
     this.#commands.keyOf(name);
@@ -155,47 +155,47 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
         // A single try takes what time a command takes.
         const patienceMs = waitMs === 0 ? Infinity : Math.max(1, deadline.at - sentAt);
         const deadlineMs = Math.min(this.#commands.settings.deadlineMs, patienceMs);
-        const reply = await this.#commands.acquire(name, token, terms, inbox, { sentAt, deadlineMs, signal });
+        const reply = await this.#commands.acquire(name, token, resolved, inbox, { sentAt, deadlineMs, signal });
         // Our picture of the server's clock was wrong.
         if (reply.state === "late") continue;
         if (reply.state !== "granted") return reply;
-        const { proof, msLeft: grantedMs = firstTermMs(terms) } = reply;
+        const { proof, msLeft: grantedMs = firstTermMs(resolved) } = reply;
         return { name, token, proof, grantedMs, deadlineAt: sentAt + lowerBoundMs(grantedMs) };
       }
     } catch (error) {
-      // It may have been granted, or stand in line, and nobody waits for it.
+      // It may have been granted, or stand in the queue, and nobody waits for it.
       const isUnsent = KitError.is(error) && error.code === "KIT_UNAVAILABLE";
-      if (!isUnsent) this.#commands.withdraw(name, token, terms);
+      if (!isUnsent) this.#commands.cancel(name, token, resolved);
       // Timers of Node may fire a moment early.
       const isOver = waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable;
       // That it is taken is not for those to say who were never answered, and have no connection.
       const isCutOff = isUnsent && this.#commands.context.client.status !== "ready";
-      if (isOver && !isCutOff) throw this.#commands.timeoutError(name, terms, undefined, error);
+      if (isOver && !isCutOff) throw this.#commands.timeoutError(name, resolved, undefined, error);
       throw error;
     }
   }
 
-  #granted(terms: Terms, startedAt: number, grant: Grant): L {
+  #granted(resolved: Resolved, startedAt: number, grant: Grant): L {
     const { name, token, proof } = grant;
     const isOver = grant.deadlineAt <= performance.now();
     if (isOver || this.#closing) {
       // Its answer came after its end, or in the very moment of close(): nobody could use it, or would end it.
-      this.#commands.withdraw(name, token, terms);
+      this.#commands.cancel(name, token, resolved);
       throw isOver ? this.#commands.lostError(name, "deadline", proof) : this.#closed();
     }
-    const lease = this.#holding.lease(terms, grant);
+    const lease = this.#holding.lease(resolved, grant);
     this.#events.acquired(lease, performance.now() - startedAt);
     return lease;
   }
 
-  readonly #waitingEvents: WaitingEvents<Terms, S> = {
+  readonly #waitingEvents: WaitingEvents<Resolved, S> = {
     queued: (name, reply) => this.#events.queued(name, reply),
     requeued: (name) => this.#events.requeued(name),
     stillWaiting: (name, position, seen, waitedMs) => this.#events.stillWaiting(name, position, seen, waitedMs),
-    left: (name, place, terms) => {
+    left: (name, place, resolved) => {
       place.listen((payload) => {
         const isGrant = payload.startsWith("granted\t");
-        if (isGrant && !this.#holding.has(place.token)) this.#commands.withdraw(name, place.token, terms);
+        if (isGrant && !this.#holding.has(place.token)) this.#commands.cancel(name, place.token, resolved);
       });
       this.#former.add(place);
     },
@@ -214,7 +214,7 @@ export class Leaser<Terms extends AcquireTerms, S extends Seen, L extends Lease<
     this.#rejectAll(this.#closed());
     await this.#holding.close(deadline);
     this.#former.close();
-    // What was withdrawn just now gets one command's time, also when the deadline is over.
+    // What was cancelled just now gets one command's time, also when the deadline is over.
     const { deadlineMs } = this.#commands.settings;
     await this.#commands.close(new Deadline(Math.max(deadline.at, performance.now() + deadlineMs)));
     for (const stop of this.#stopListening) stop();

@@ -49,7 +49,7 @@ export interface LeaseOptions {
 /** Settings of an object that leases. */
 export interface LeaserOptions extends LeaseOptions, ClientOptions {
   /**
-   * How many may wait in one line; more are refused. Each costs two small entries in Redis.
+   * How many may wait in one queue; more are refused. Each costs two small entries in Redis.
    *
    * @default 10000
    */
@@ -70,7 +70,7 @@ export interface WaitOptions {
 }
 
 /** Checked, with every default filled in. */
-export interface LeaseTerms {
+export interface ResolvedLease {
   readonly leaseMs: number;
   readonly renew: boolean;
   readonly maxHoldMs: number | undefined;
@@ -78,12 +78,12 @@ export interface LeaseTerms {
 }
 
 /** Checked, with every default filled in. */
-export interface LeaserSettings extends LeaseTerms, ClientSettings {
+export interface LeaserSettings extends ResolvedLease, ClientSettings {
   readonly maxWaiters: number;
 }
 
 /** Checked, with the object's own settings where nothing else is said. */
-export interface AcquireTerms extends LeaseTerms {
+export interface ResolvedAcquire extends ResolvedLease {
   /** Infinity: for ever. */
   readonly waitMs: number;
   readonly signal: AbortSignal | undefined;
@@ -95,7 +95,7 @@ export const leaserNames: readonly string[] = [...leaseNames, ...clientOptionNam
 /** A day; a lease is a sign of life, not a reservation. */
 const longestMs = 86_400_000;
 
-const leaseTerms = (options: LeaseOptions, defaults: LeaseTerms): LeaseTerms => {
+const resolveLease = (options: LeaseOptions, defaults: ResolvedLease): ResolvedLease => {
   const { leaseMs = defaults.leaseMs, renew = defaults.renew, holder = defaults.holder } = options;
   const { maxHoldMs = defaults.maxHoldMs } = options;
   return {
@@ -106,7 +106,7 @@ const leaseTerms = (options: LeaseOptions, defaults: LeaseTerms): LeaseTerms => 
   };
 };
 
-const defaults: LeaseTerms = {
+const defaults: ResolvedLease = {
   leaseMs: 10_000,
   renew: true,
   maxHoldMs: undefined,
@@ -120,17 +120,17 @@ export const leaseMsOption = (leaseMs: number): number => integerOption("leaseMs
 export const leaserSettings = (options: LeaserOptions): LeaserSettings => {
   const { maxWaiters = 10_000 } = options;
   return {
-    ...leaseTerms(options, defaults),
+    ...resolveLease(options, defaults),
     ...clientSettings(options),
     maxWaiters: integerOption("maxWaiters", maxWaiters, 0, 1_000_000),
   };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const acquireTerms = (options: LeaseOptions & WaitOptions, settings: LeaseTerms): AcquireTerms => {
+export const resolveAcquire = (options: LeaseOptions & WaitOptions, settings: ResolvedLease): ResolvedAcquire => {
   const { waitMs, signal } = options;
   return {
-    ...leaseTerms(options, settings),
+    ...resolveLease(options, settings),
     waitMs: waitMs === undefined ? Infinity : integerOption("waitMs", waitMs, 0),
     signal: signalOption("signal", signal),
   };

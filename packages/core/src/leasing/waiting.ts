@@ -17,10 +17,10 @@ import {
   type Seen,
 } from "./commands.js";
 import type { Grant, Lease } from "./lease.js";
-import type { AcquireTerms } from "./options.js";
+import type { ResolvedAcquire } from "./options.js";
 
 /** A third of the time for which a waiter counts as alive. */
-const beatMs = aliveMs / 3;
+const heartbeatMs = aliveMs / 3;
 /** How often to ask where nothing can be pushed. */
 const pollMs = 150;
 /** The same where pushes will arrive in a moment, and all ask then. */
@@ -38,13 +38,13 @@ const stillWaitingMs = 30_000;
 const leastGrantMs = 5;
 
 /** What waiting tells its owner. */
-export interface WaitingEvents<Terms, S extends Seen> {
+export interface WaitingEvents<Resolved, S extends Seen> {
   readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
   /** One that has no end of its own has waited for {@link stillWaitingMs}, and is behind `position` others. */
   readonly stillWaiting: (name: string, position: number, seen: S, waitedMs: number) => void;
   /** Its waiter has what it wanted, or gave up. */
-  readonly left: (name: string, place: Place, terms: Terms) => void;
+  readonly left: (name: string, place: Place, resolved: Resolved) => void;
   /** Nobody of this process waits for it any more. */
   readonly empty: (name: string) => void;
 }
@@ -77,20 +77,20 @@ export class Place {
   }
 }
 
-/** One acquire that stands in line. Settles once; whatever arrives later is undone. */
-class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
+/** One acquire that stands in the queue. Settles once; whatever arrives later is undone. */
+class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
   readonly place: Place;
-  readonly terms: Terms;
+  readonly resolved: Resolved;
   readonly granted: Promise<Grant>;
-  /** Whether the server is known to have it in the queue; only then a beat's "unknown" means anything. */
+  /** Whether the server is known to have it in the queue; only then a heartbeat's "unknown" means anything. */
   isQueued = true;
-  readonly #waiters: Waiters<Terms, S, L>;
+  readonly #waiters: Waiters<Resolved, S, L>;
   readonly #deadline: Deadline;
   readonly #startedAt = performance.now();
   #isToldOf = false;
   #seen: S;
   #isSettled = false;
-  #isWithdrawn = false;
+  #isCancelled = false;
   /** A grant was pushed before the server had answered, and could not be judged. */
   #hasDoubt = false;
   #timer: NodeJS.Timeout | undefined;
@@ -98,10 +98,10 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
   #resolve!: (grant: Grant) => void;
   #reject!: (error: unknown) => void;
 
-  constructor(waiters: Waiters<Terms, S, L>, place: Place, terms: Terms, deadline: Deadline, seen: S) {
+  constructor(waiters: Waiters<Resolved, S, L>, place: Place, resolved: Resolved, deadline: Deadline, seen: S) {
     this.#waiters = waiters;
     this.place = place;
-    this.terms = terms;
+    this.resolved = resolved;
     this.#deadline = deadline;
     this.#seen = seen;
     this.granted = new Promise((resolve, reject) => {
@@ -116,7 +116,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
 
   start(): void {
     this.#armTimer();
-    this.#stopListening = onAbort(this.terms.signal, () => this.abandon(this.terms.signal?.reason));
+    this.#stopListening = onAbort(this.resolved.signal, () => this.abandon(this.resolved.signal?.reason));
     this.place.listen((payload) => this.#pushed(payload));
   }
 
@@ -142,8 +142,8 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
   /** Gives up: the caller hears at once, the server as soon as it can. */
   abandon(reason: unknown): void {
     if (!this.#settle()) return;
-    this.#isWithdrawn = true;
-    this.#waiters.withdraw(this);
+    this.#isCancelled = true;
+    this.#waiters.cancel(this);
     this.#reject(reason);
   }
 
@@ -174,12 +174,12 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
   #enqueued({ reply, sentAt }: { reply: AcquireReply<S>; sentAt: number }): boolean {
     if (this.#isSettled) {
       // Too late for the caller who gave up. One who was granted by push meanwhile has the lease in use.
-      if (this.#isWithdrawn && (reply.state === "granted" || reply.state === "queued")) this.#waiters.withdraw(this);
+      if (this.#isCancelled && (reply.state === "granted" || reply.state === "queued")) this.#waiters.cancel(this);
       return true;
     }
     switch (reply.state) {
       case "granted": {
-        const { proof, msLeft = firstTermMs(this.terms) } = reply;
+        const { proof, msLeft = firstTermMs(this.resolved) } = reply;
         this.grant(proof, msLeft, sentAt + lowerBoundMs(msLeft));
         return true;
       }
@@ -187,7 +187,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
         this.isQueued = true;
         this.saw(reply);
         this.#waiters.queued(this, reply);
-        if (this.#hasDoubt) this.#waiters.beatNow();
+        if (this.#hasDoubt) this.#waiters.heartbeatNow();
         return true;
       case "full":
         this.abandon(this.#waiters.commands.queueFullError(this.#waiters.name));
@@ -210,7 +210,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
     const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + lowerBoundMs(grantedMs));
     if (deadlineAt - receivedAt >= leastGrantMs) this.grant(proof, grantedMs, deadlineAt);
     // How long it is good for is not known (or not long): the state tells, once the server's answer has arrived.
-    else if (this.isQueued) this.#waiters.beatNow();
+    else if (this.isQueued) this.#waiters.heartbeatNow();
     else this.#hasDoubt = true;
   }
 
@@ -225,7 +225,7 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
 
   #timeOut(): void {
     const { commands, name, outage } = this.#waiters;
-    this.abandon(commands.timeoutError(name, this.terms, this.#seen, outage));
+    this.abandon(commands.timeoutError(name, this.resolved, this.#seen, outage));
   }
 
   /** Returns whether it was still open. */
@@ -234,31 +234,31 @@ class Waiter<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>>
     this.#isSettled = true;
     clearTimeout(this.#timer);
     this.#stopListening?.();
-    this.#waiters.events.left(this.#waiters.name, this.place, this.terms);
+    this.#waiters.events.left(this.#waiters.name, this.place, this.resolved);
     this.#waiters.remove(this);
     return true;
   }
 }
 
-/** The waiters of this process for one name: one beat and one watch for all of them. */
-export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease<Terms>> {
+/** The waiters of this process for one name: one heartbeat and one watch for all of them. */
+export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
   readonly name: string;
-  readonly commands: LeasingCommands<Terms, S, L>;
-  readonly events: WaitingEvents<Terms, S>;
-  readonly #waiters = new Map<string, Waiter<Terms, S, L>>();
-  #beatTimer: NodeJS.Timeout | undefined;
+  readonly commands: LeasingCommands<Resolved, S, L>;
+  readonly events: WaitingEvents<Resolved, S>;
+  readonly #waiters = new Map<string, Waiter<Resolved, S, L>>();
+  #heartbeatTimer: NodeJS.Timeout | undefined;
   #watchTimer: NodeJS.Timeout | undefined;
   /** When the next look is planned, on our monotonic clock. */
   #watchAt = Infinity;
   /** When the server last pushed when to look. */
   #toldAt = -Infinity;
-  #beating = false;
-  #beatAgain = false;
+  #isHeartbeatUnderWay = false;
+  #isHeartbeatWanted = false;
   #failures = 0;
-  /** What the last beat failed with; undefined: it was answered. */
+  /** What the last heartbeat failed with; undefined: it was answered. */
   #lastFailure: unknown;
 
-  constructor(commands: LeasingCommands<Terms, S, L>, events: WaitingEvents<Terms, S>, name: string) {
+  constructor(commands: LeasingCommands<Resolved, S, L>, events: WaitingEvents<Resolved, S>, name: string) {
     this.commands = commands;
     this.events = events;
     this.name = name;
@@ -278,8 +278,8 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   }
 
   /** Waits, once queued; settles with a grant, or with the reason why not. */
-  wait(place: Place, terms: Terms, deadline: Deadline, reply: NotGranted<S>): Promise<Grant> {
-    const waiter = new Waiter(this, place, terms, deadline, reply);
+  wait(place: Place, resolved: Resolved, deadline: Deadline, reply: NotGranted<S>): Promise<Grant> {
+    const waiter = new Waiter(this, place, resolved, deadline, reply);
     this.#waiters.set(place.token, waiter);
     waiter.start();
     // It may have been granted by a push that came before, or given up.
@@ -288,9 +288,9 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   }
 
   /** Everybody asks the server, now: messages may have been lost. */
-  beatNow(): void {
-    this.#beatAgain = true;
-    if (!this.#beating) void this.#beat();
+  heartbeatNow(): void {
+    this.#isHeartbeatWanted = true;
+    if (!this.#isHeartbeatUnderWay) void this.#heartbeat();
   }
 
   /** Rejects everybody. */
@@ -301,14 +301,14 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   // ── for Waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   async send(
-    waiter: Waiter<Terms, S, L>,
+    waiter: Waiter<Resolved, S, L>,
     isWanted: () => boolean,
   ): Promise<{ reply: AcquireReply<S>; sentAt: number }> {
     const { deadlineMs } = this.commands.settings;
-    const { token, terms, place } = waiter;
+    const { token, resolved, place } = waiter;
     const sentAt = performance.now();
     place.inbox = this.commands.inbox;
-    const reply = await this.commands.acquire(this.name, token, terms, place.inbox, {
+    const reply = await this.commands.acquire(this.name, token, resolved, place.inbox, {
       sentAt,
       deadlineMs,
       isWanted,
@@ -316,27 +316,27 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     return { reply, sentAt };
   }
 
-  queued(waiter: Waiter<Terms, S, L>, reply: NotGranted<S>): void {
+  queued(waiter: Waiter<Resolved, S, L>, reply: NotGranted<S>): void {
     // Nobody needs a second connection before the first wait.
     this.commands.context.inbox.start();
     this.#watch(reply.msLeft, reply.position);
-    if (!this.#beatTimer) this.#scheduleBeat();
-    // The inbox came, or went, while the command was under way: only a beat tells the server.
-    if (waiter.place.inbox !== this.commands.inbox) this.beatNow();
+    if (!this.#heartbeatTimer) this.#scheduleHeartbeat();
+    // The inbox came, or went, while the command was under way: only a heartbeat tells the server.
+    if (waiter.place.inbox !== this.commands.inbox) this.heartbeatNow();
     // Last, since whoever hears of it may close it all.
     this.events.queued(this.name, reply);
   }
 
-  withdraw(waiter: Waiter<Terms, S, L>): void {
-    this.commands.withdraw(this.name, waiter.token, waiter.terms);
+  cancel(waiter: Waiter<Resolved, S, L>): void {
+    this.commands.cancel(this.name, waiter.token, waiter.resolved);
   }
 
-  remove(waiter: Waiter<Terms, S, L>): void {
+  remove(waiter: Waiter<Resolved, S, L>): void {
     this.#waiters.delete(waiter.token);
     if (this.#waiters.size > 0) return;
-    clearTimeout(this.#beatTimer);
+    clearTimeout(this.#heartbeatTimer);
     this.#unwatch();
-    this.#beatTimer = undefined;
+    this.#heartbeatTimer = undefined;
     this.events.empty(this.name);
   }
 
@@ -344,7 +344,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
   watchUntil(leaseEnd: number): void {
     this.#toldAt = performance.now();
     const now = this.clock.serverMsAt(this.#toldAt);
-    if (now === undefined) this.beatNow();
+    if (now === undefined) this.heartbeatNow();
     else this.#watch(Math.max(0, leaseEnd - now), 0);
   }
 
@@ -367,7 +367,7 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     this.#watchTimer = setTimeout(
       () => {
         this.#watchAt = Infinity;
-        this.beatNow();
+        this.heartbeatNow();
       },
       Math.min(at - performance.now(), 2 ** 31 - 1),
     );
@@ -378,33 +378,33 @@ export class Waiters<Terms extends AcquireTerms, S extends Seen, L extends Lease
     this.#watchAt = Infinity;
   }
 
-  #scheduleBeat(): void {
-    clearTimeout(this.#beatTimer);
+  #scheduleHeartbeat(): void {
+    clearTimeout(this.#heartbeatTimer);
     const wait =
-      this.#failures === 0 ? beatMs * (0.8 + 0.4 * Math.random()) : Math.min(1_000, 50 * 2 ** this.#failures);
-    this.#beatTimer = setTimeout(() => this.beatNow(), wait);
+      this.#failures === 0 ? heartbeatMs * (0.8 + 0.4 * Math.random()) : Math.min(1_000, 50 * 2 ** this.#failures);
+    this.#heartbeatTimer = setTimeout(() => this.heartbeatNow(), wait);
   }
 
-  async #beat(): Promise<void> {
-    this.#beating = true;
+  async #heartbeat(): Promise<void> {
+    this.#isHeartbeatUnderWay = true;
     try {
-      while (this.#beatAgain && this.#waiters.size > 0) {
-        this.#beatAgain = false;
+      while (this.#isHeartbeatWanted && this.#waiters.size > 0) {
+        this.#isHeartbeatWanted = false;
         const asked = [...this.#waiters.values()].filter(({ isQueued }) => isQueued);
         for (let start = 0; start < asked.length; start += maxBatch)
           await this.#ask(asked.slice(start, start + maxBatch), start === 0);
         void this.commands.context.inbox.check();
       }
     } finally {
-      this.#beating = false;
-      if (this.#waiters.size > 0) this.#scheduleBeat();
+      this.#isHeartbeatUnderWay = false;
+      if (this.#waiters.size > 0) this.#scheduleHeartbeat();
     }
   }
 
-  async #ask(asked: readonly Waiter<Terms, S, L>[], isFirst: boolean): Promise<void> {
+  async #ask(asked: readonly Waiter<Resolved, S, L>[], isFirst: boolean): Promise<void> {
     const sentAt = performance.now();
     try {
-      const reply = await this.commands.beat(this.name, asked);
+      const reply = await this.commands.heartbeat(this.name, asked);
       this.#failures = 0;
       this.#lastFailure = undefined;
       let first = Infinity;

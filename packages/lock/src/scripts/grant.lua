@@ -1,6 +1,6 @@
 -- grant.lua - hands a free lock to the first waiter that lives.
 --
--- Needs readClock, newTeller
+-- Needs readClock, newNotifier
 -- Defines fenceMs, nextFence, watchedEnd, ownerToken, grantNext
 --
 -- All inputs are parameters.
@@ -11,7 +11,7 @@ local largestFence = 9007199254740990
 local firstPage = 4
 local pageSize = 50
 local mostPages = 20
-local mostDeaf = 200
+local mostUnreachable = 200
 
 local layoutError = 'KIT_LAYOUT the lock was written by a newer version, or is damaged'
 
@@ -42,10 +42,10 @@ end
 --
 -- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself, and is
 -- granted the lock all the same if that is soon. The
--- search ends after mostDeaf deaf inboxes, or mostPages of the queue, and whoever stands behind finds the lock free at its
--- next beat.
+-- search ends after mostUnreachable inboxes without a listener, or mostPages of the queue, and whoever stands behind finds the lock free at its
+-- next heartbeat.
 --
--- The next in line has to look when the winner's lease ends. It is told of that end only if it would look too late by
+-- The next in the queue has to look when the winner's lease ends. It is told of that end only if it would look too late by
 -- itself: `watched`, in its record, is the end that it was last told of.
 --
 -- Everything is read before the first write, which is a DEL: a write that shrinks is allowed at maxmemory, and after it
@@ -63,7 +63,7 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
 
   local winner, leaseEnd
   local dead = {}
-  local tell, deafCount = newTeller(shared)
+  local notify, unreachableCount = newNotifier(shared)
 
   local function parse(record)
     local aliveUntil, watched, grantMs, inbox, holder = string.match(record or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
@@ -79,19 +79,19 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
     redis.call('SET', fence, '1:' .. token .. ':' .. from, 'PX', fenceMs)
     redis.call('SET', lease, head .. '|' .. holder, 'PX', grantMs)
   end
-  -- Returns whether the search is over: granted, and the next in line watches the new holder; or too many are deaf.
+  -- Returns whether the search is over: granted, and the next in the queue watches the new holder; or too many cannot be reached.
   local function offer(head, record)
     local grantMs, inbox, holder, watched = parse(record)
     if not grantMs then
       dead[#dead + 1] = head
     elseif winner then
       local looks = tonumber(watched) <= tonumber(leaseEnd) or inbox == '+'
-      if looks or tell(inbox, head .. '\thead\t' .. leaseEnd) then return true end
+      if looks or notify(inbox, head .. '\thead\t' .. leaseEnd) then return true end
     else
-      local told = tell(inbox, table.concat({ head, 'granted', endOf(grantMs), grantMs, token }, '\t'))
+      local told = notify(inbox, table.concat({ head, 'granted', endOf(grantMs), grantMs, token }, '\t'))
       if told or (present and present[head]) or inbox == '+' then grant(head, grantMs, holder) end
     end
-    return deafCount() >= mostDeaf
+    return unreachableCount() >= mostUnreachable
   end
 
   local isOver = false

@@ -1,14 +1,14 @@
 import { defineScript, type Script } from "@kit/core";
 import {
   type AcquireReply,
-  type BeatReply,
-  lineSource,
+  type HeartbeatReply,
+  waitQueueSource,
   type ReleaseReply,
   type RenewState,
   type Seen,
 } from "@kit/core/leasing";
 import acquireSource from "./acquire.lua";
-import beatSource from "./beat.lua";
+import heartbeatSource from "./heartbeat.lua";
 import grantSource from "./grant.lua";
 import inspectSource from "./inspect.lua";
 import releaseSource from "./release.lua";
@@ -49,7 +49,7 @@ const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
 /** One step in: the lock, a place in the queue, or neither. */
 export const acquire: Script<LockKeyNames, readonly ["owner", "terms"], AcquireReply<Held>> = defineScript({
   name: "lock.acquire",
-  source: [lineSource, grantSource, acquireSource],
+  source: [waitQueueSource, grantSource, acquireSource],
   keys: lockKeys,
   args: ["owner", "terms"],
   idempotent: true,
@@ -61,7 +61,7 @@ const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left",
 /** One step out: of the lock, or of the queue. */
 export const release: Script<LockKeyNames, readonly ["owner", "terms"], ReleaseReply> = defineScript({
   name: "lock.release",
-  source: [lineSource, grantSource, releaseSource],
+  source: [waitQueueSource, grantSource, releaseSource],
   keys: lockKeys,
   args: ["owner", "terms"],
   idempotent: true,
@@ -88,13 +88,13 @@ export const renew: Script<
 });
 
 /** Waiters' sign of life, and what became of them. */
-export const beat: Script<
+export const heartbeat: Script<
   LockKeyNames,
   readonly ["shared", "aliveMs", "inbox", "...tokens"],
-  BeatReply<Held>
+  HeartbeatReply<Held>
 > = defineScript({
-  name: "lock.beat",
-  source: [lineSource, grantSource, beatSource],
+  name: "lock.heartbeat",
+  source: [waitQueueSource, grantSource, heartbeatSource],
   keys: lockKeys,
   args: ["shared", "aliveMs", "inbox", "...tokens"],
   idempotent: true,

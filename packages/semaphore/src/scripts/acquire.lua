@@ -1,17 +1,17 @@
 -- acquire.lua - takes a permit if there is room and nobody waits for it; else queues up, if asked to.
 --
--- KEYS[1]  permits  zset     claim to the instant at which its permit ends, in epoch milliseconds
+-- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta     hash     layout, limits, and what is counted
--- KEYS[3]  line     zset     the waiters: rows `tenant score claim`; set aside: `|aliveUntil claim`
--- KEYS[4]  heads    zset     tenant to the score of its first waiter, where that has room in its tenant
--- KEYS[5]  waiters  hash     claim to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
--- ARGV[1]  claim    string   who asks for what: `token|weight|tenant|holder`, a token of this acquire alone
+-- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
+-- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
+-- ARGV[1]  permitRecord    string   who asks for what: `token|weight|tenant|holder`, a token of this acquire alone
 -- ARGV[2]  terms    string   `leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox`, one text
 --                            since each operand costs: length of the lease, ms; server epoch ms after which nobody waits
 --                            for the answer, 0 for none; the limits that the caller was made with, the second empty
 --                            without tenants; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not
 --                            known yet; who is served first, lower is sooner; first length if it is granted later; how
---                            long a waiter counts as alive without a beat; how many may queue; channel to be told on, `-`
+--                            long a waiter counts as alive without a heartbeat; how many may queue; channel to be told on, `-`
 --                            for none, `+` for one that is being opened, empty: do not queue
 --
 -- Reply     now                                               granted just now, and the limits are the caller's
@@ -24,14 +24,14 @@
 --           error KIT_LAYOUT                                  written by a newer version; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
-local line = KEYS[3]
-local heads = KEYS[4]
+local queue = KEYS[3]
+local ready = KEYS[4]
 local waiters = KEYS[5]
-local claim = ARGV[1]
+local permitRecord = ARGV[1]
 local terms = ARGV[2]
 
 local leaseMs, notAfter, first, firstPerTenant, waiting = string.match(terms, '^(%d+) (%d+) (%d+) (%d*) (.*)$')
-local token, weight, tenant = string.match(claim, '^([^|]*)|(%d+)|([^|]*)|')
+local token, weight, tenant = string.match(permitRecord, '^([^|]*)|(%d+)|([^|]*)|')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
@@ -42,7 +42,7 @@ local layout, limit, perTenant, extra, used =
 -- Numbers are digits; what somebody wrote there by hand is mended below.
 local function digits(text) return string.match(text, '^%d+$') and tonumber(text) end
 local most, beyond, own = digits(limit or ''), digits(extra or '0'), digits(used or '0')
-if layout == '1' and most and beyond and own and redis.call('EXISTS', line) == 0 then
+if layout == '1' and most and beyond and own and redis.call('EXISTS', queue) == 0 then
   local held = redis.call('ZCARD', permits)
   if
     (held > 0 or not (extra or perTenant or tenant ~= ''))
@@ -50,7 +50,7 @@ if layout == '1' and most and beyond and own and redis.call('EXISTS', line) == 0
     and (not perTenant or tenant == '' or own + weight <= (digits(perTenant) or 0))
   then
     local ending = string.format('%.0f', now + leaseMs)
-    if redis.call('ZADD', permits, ending, claim) == 1 then
+    if redis.call('ZADD', permits, ending, permitRecord) == 1 then
       if weight ~= '1' then redis.call('HINCRBY', meta, 'extra', weight - 1) end
       if tenant ~= '' then redis.call('HINCRBY', meta, 'u:' .. tenant, weight) end
     end
@@ -65,11 +65,11 @@ end
 
 local shared, priority, grantMs, aliveMs, maxWaiters, inbox =
   string.match(waiting, '^(%d?) (-?%d+) (%d+) (%d+) (%d+) (%S*)$')
-local keys = { permits, meta, line, heads, waiters }
+local keys = { permits, meta, queue, ready, waiters }
 local semaphore = openSemaphore(keys, {
   now = now,
   shared = shared,
-  present = { [claim] = tonumber(leaseMs) },
+  present = { [permitRecord] = tonumber(leaseMs) },
   limit = first,
   perTenant = firstPerTenant,
 })
@@ -79,29 +79,29 @@ local function reply(code, msLeft, ...)
 end
 
 if semaphore.isTooHeavy(tonumber(weight), tenant) then return reply(5, 0) end
-semaphore.bury()
-local isThinned = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.thin()
+semaphore.purgeSuspended()
+local hasPurged = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.purgeDead()
 -- Those who wait come before who asks now.
-if semaphore.sweep() or isThinned then semaphore.grant(true) end
-local ending = semaphore.endOf(claim)
+if semaphore.expirePermits() or hasPurged then semaphore.grant(true) end
+local ending = semaphore.endOf(permitRecord)
 if ending then return reply(1, ending - now) end
-local known = semaphore.waiterOf(claim)
-local mayFit = semaphore.fits(claim)
+local known = semaphore.waiterOf(permitRecord)
+local mayFit = semaphore.fits(permitRecord)
 if not mayFit and not known then
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
   if semaphore.waiting >= tonumber(maxWaiters) then return reply(3, semaphore.msLeft(), semaphore.used) end
 end
 -- Those who came before come first, and this one may be the next.
 local aliveUntil = string.format('%.0f', now + aliveMs)
-local position = semaphore.join(known, claim, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
+local position = semaphore.join(known, permitRecord, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
 if mayFit or semaphore.isRecounted then
   semaphore.grant()
-  ending = semaphore.endOf(claim)
-  position = ending and -1 or semaphore.positionOf(claim)
+  ending = semaphore.endOf(permitRecord)
+  position = ending and -1 or semaphore.positionOf(permitRecord)
 end
 local isRefused = not ending and not known and (inbox == '' or semaphore.waiting > tonumber(maxWaiters))
-if isRefused then semaphore.leave(claim) end
-semaphore.keepLine(tonumber(aliveMs))
+if isRefused then semaphore.leave(permitRecord) end
+semaphore.keepQueue(tonumber(aliveMs))
 if ending then return reply(1, ending - now) end
 if isRefused then return reply(inbox == '' and 0 or 3, semaphore.msLeft(), semaphore.used) end
 return reply(2, semaphore.msLeft(), semaphore.used, position)

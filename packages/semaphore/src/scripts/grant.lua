@@ -1,56 +1,56 @@
 -- grant.lua - who has how much, who waits for it, and who is next.
 --
--- Needs newTeller, someDead
+-- Needs newNotifier, someDead
 -- Defines layoutError, metaMs, openSemaphore
 --
 -- All inputs are parameters.
 local layoutError = 'KIT_LAYOUT the semaphore was written by a newer version'
 local metaMs = 604800000
 local pageSize = 100
-local mostSwept = 5000
+local mostExpired = 5000
 local mostTurns = 1000
-local mostDeaf = 200
-local mostSeated = 500
-local seatingMs = 1000
+local mostUnreachable = 200
+local mostEvaluated = 500
+local evaluatingMs = 1000
 -- Later than the end of any permit.
 local never = 9999999999999
 
 -- What is counted, and the limits, are digits; anything else somebody wrote there by hand. Nil for that.
 local function numberIn(text) return string.match(text or '', '^%d+$') and tonumber(text) or nil end
 
--- Token, weight and tenant of a claim; what is none counts as one, until its time is over.
-local function claimParts(claim)
-  local token, weight, tenant = string.match(claim, '^([^|]*)|(%d+)|([^|]*)|')
-  return token or claim, tonumber(weight or 1), tenant or ''
+-- Token, weight and tenant of a permit record; what is none counts as one, until its time is over.
+local function permitRecordParts(permitRecord)
+  local token, weight, tenant = string.match(permitRecord, '^([^|]*)|(%d+)|([^|]*)|')
+  return token or permitRecord, tonumber(weight or 1), tenant or ''
 end
 
 -- One semaphore, as this call finds it; nil for a layout that is not ours. `call` has
 --
 -- now, shared        the server's milliseconds; whether subscribers may sit on another node
--- present            the claims that hear of a grant by the reply of this very call, each with the length of its lease, or
+-- present            the permit records that hear of a grant by the reply of this very call, each with the length of its lease, or
 --                    true for that of its record
 -- limit, perTenant   what its limits shall be where it has none yet; no limit leaves it without, and nothing is granted
 --
 -- Everything is read before the first write, so that a key of another type leaves no half change behind. What is counted
 -- is counted anew where the server has lost (evicted) one key and kept another.
 --
--- The waiters of a tenant stand in line in order of their scores; `heads` has the tenants whose first waiter has room
--- there. So the least score in `heads` is the next, a full tenant holds up nobody, and nobody overtakes. A waiter that
--- cannot be told, nor asks by itself soon, is set aside: it leaves the line and comes back to its old place by its next
--- beat.
+-- The waiters of a tenant stand in the queue in order of their scores; `ready` has the tenants whose first waiter has room
+-- there. So the least score in `ready` is the next, a full tenant holds up nobody, and nobody overtakes. A waiter that
+-- cannot be told, nor asks by itself soon, is suspended: it leaves the queue and comes back to its old place by its next
+-- heartbeat.
 local function openSemaphore(keys, call)
-  local permits, meta, line, heads, waiters = unpack(keys)
+  local permits, meta, queue, ready, waiters = unpack(keys)
   local now = call.now
-  local layout, limit, perTenant, extra, seatingUntil =
-    unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'seating'))
+  local layout, limit, perTenant, extra, evaluatingUntil =
+    unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'evaluating'))
   if layout and layout ~= '1' then return nil end
   local held = redis.call('ZCARD', permits)
-  local isLineNew = redis.call('ZCARD', line) == 0
-  redis.call('ZCARD', heads)
+  local isQueueNew = redis.call('ZCARD', queue) == 0
+  redis.call('ZCARD', ready)
   local records = redis.call('HLEN', waiters)
   limit = numberIn(limit) or tonumber(call.limit)
   perTenant = perTenant and (numberIn(perTenant) or tonumber(call.perTenant)) or nil
-  local tell, deafCount = newTeller(call.shared)
+  local notify, unreachableCount = newNotifier(call.shared)
   local self = {}
 
   if not layout and limit then
@@ -64,10 +64,10 @@ local function openSemaphore(keys, call)
   self.waiting = math.max(0, records - 1)
 
   local function recount()
-    local claims = redis.call('ZRANGE', permits, 0, -1)
+    local permitRecords = redis.call('ZRANGE', permits, 0, -1)
     local used, sum = {}, 0
-    for _, claim in ipairs(claims) do
-      local _, weight, tenant = claimParts(claim)
+    for _, permitRecord in ipairs(permitRecords) do
+      local _, weight, tenant = permitRecordParts(permitRecord)
       sum = sum + weight
       if tenant ~= '' then used[tenant] = (used[tenant] or 0) + weight end
     end
@@ -75,7 +75,7 @@ local function openSemaphore(keys, call)
       if string.sub(field, 1, 2) == 'u:' then redis.call('HDEL', meta, field) end
     end
     redis.call('HDEL', meta, 'extra')
-    if sum > #claims then redis.call('HSET', meta, 'extra', sum - #claims) end
+    if sum > #permitRecords then redis.call('HSET', meta, 'extra', sum - #permitRecords) end
     for tenant, weight in pairs(used) do
       redis.call('HSET', meta, 'u:' .. tenant, weight)
     end
@@ -115,27 +115,27 @@ local function openSemaphore(keys, call)
     end
     return used + weight <= perTenant
   end
-  -- What is known of a claim that waits; nil: it does not.
-  function self.waiterOf(claim)
-    local record = redis.call('HGET', waiters, claim)
+  -- What is known of a permit record that waits; nil: it does not.
+  function self.waiterOf(permitRecord)
+    local record = redis.call('HGET', waiters, permitRecord)
     local aliveUntil, watched, score, grantMs, inbox = string.match(record or '', '^(%d+) (%d+) (%d+) (%d+) (%S+)$')
     if not aliveUntil then return nil end
-    local waiter = { claim = claim, score = score, aliveUntil = aliveUntil, watched = watched, grantMs = grantMs, inbox = inbox }
-    waiter.token, waiter.weight, waiter.tenant = claimParts(claim)
+    local waiter = { permitRecord = permitRecord, score = score, aliveUntil = aliveUntil, watched = watched, grantMs = grantMs, inbox = inbox }
+    waiter.token, waiter.weight, waiter.tenant = permitRecordParts(permitRecord)
     return waiter
   end
   local function write(waiter)
     local parts = { waiter.aliveUntil, waiter.watched, waiter.score, waiter.grantMs, waiter.inbox }
-    redis.call('HSET', waiters, waiter.claim, table.concat(parts, ' '))
+    redis.call('HSET', waiters, waiter.permitRecord, table.concat(parts, ' '))
   end
   local function rowOf(waiter)
-    return waiter.tenant .. ' ' .. waiter.score .. ' ' .. waiter.claim
+    return waiter.tenant .. ' ' .. waiter.score .. ' ' .. waiter.permitRecord
   end
-  local function asideOf(waiter)
-    return '|' .. waiter.aliveUntil .. ' ' .. waiter.claim
+  local function suspendedRowOf(waiter)
+    return '|' .. waiter.aliveUntil .. ' ' .. waiter.permitRecord
   end
-  local function tellToLook(waiter, instant)
-    return tell(waiter.inbox, waiter.token .. '\thead\t' .. instant)
+  local function notifyToLook(waiter, instant)
+    return notify(waiter.inbox, waiter.token .. '\thead\t' .. instant)
   end
   -- Whether the limits are less than a weight, so that it would wait for ever. A limit of 0 is a pause.
   function self.isTooHeavy(weight, tenant)
@@ -149,41 +149,41 @@ local function openSemaphore(keys, call)
   -- lowered: they ask again, and are refused.
   local function firstOf(tenant)
     while firsts[tenant] == nil do
-      local row = redis.call('ZRANGEBYLEX', line, '[' .. tenant .. ' ', '(' .. tenant .. '!', 'LIMIT', 0, 1)[1]
-      local claim = row and string.match(row, '^%S* %d+ (.*)$')
-      local waiter = claim and self.waiterOf(claim)
+      local row = redis.call('ZRANGEBYLEX', queue, '[' .. tenant .. ' ', '(' .. tenant .. '!', 'LIMIT', 0, 1)[1]
+      local permitRecord = row and string.match(row, '^%S* %d+ (.*)$')
+      local waiter = permitRecord and self.waiterOf(permitRecord)
       if not row then
         firsts[tenant] = false
       elseif waiter and tonumber(waiter.aliveUntil) > now and not self.isTooHeavy(waiter.weight, tenant) then
         firsts[tenant] = waiter
       else
-        redis.call('ZREM', line, row)
-        self.waiting = self.waiting - redis.call('HDEL', waiters, claim or '')
-        isLineNew = true
-        if waiter then tellToLook(waiter, string.format('%.0f', now)) end
+        redis.call('ZREM', queue, row)
+        self.waiting = self.waiting - redis.call('HDEL', waiters, permitRecord or '')
+        isQueueNew = true
+        if waiter then notifyToLook(waiter, string.format('%.0f', now)) end
       end
     end
     return firsts[tenant]
   end
   -- Puts a tenant where its first waiter belongs among all tenants.
-  local function seat(tenant)
+  local function reevaluate(tenant)
     local waiter = firstOf(tenant)
     if waiter and hasRoom(waiter.weight, tenant) then
-      if redis.call('ZADD', heads, waiter.score, tenant) == 1 then
+      if redis.call('ZADD', ready, waiter.score, tenant) == 1 then
         -- It may be a new key.
         local ms = redis.call('PTTL', waiters)
-        if ms > 0 then redis.call('PEXPIRE', heads, ms) end
+        if ms > 0 then redis.call('PEXPIRE', ready, ms) end
       end
     else
-      redis.call('ZREM', heads, tenant)
+      redis.call('ZREM', ready, tenant)
     end
   end
-  local function leaveLine(waiter)
-    redis.call('ZREM', line, rowOf(waiter), asideOf(waiter))
-    self.waiting = self.waiting - redis.call('HDEL', waiters, waiter.claim)
+  local function leaveQueue(waiter)
+    redis.call('ZREM', queue, rowOf(waiter), suspendedRowOf(waiter))
+    self.waiting = self.waiting - redis.call('HDEL', waiters, waiter.permitRecord)
     firsts[waiter.tenant] = nil
     -- It may have been the last row.
-    isLineNew = true
+    isQueueNew = true
   end
   -- What nextEnd found, until that changes; false: nothing.
   local nearest
@@ -196,96 +196,96 @@ local function openSemaphore(keys, call)
     local ending = nextEnd()
     if not waiter or not ending or tonumber(waiter.watched) <= ending then return end
     waiter.watched = string.format('%.0f', ending)
-    if tellToLook(waiter, waiter.watched) then write(waiter) end
+    if notifyToLook(waiter, waiter.watched) then write(waiter) end
   end
 
   -- Drops permits whose time is over. Returns whether there were any.
-  function self.sweep()
-    local freed, swept = {}, 0
+  function self.expirePermits()
+    local freed, expired = {}, 0
     if (nextEnd() or now + 1) > now then return false end
     nearest = nil
     repeat
       local over = redis.call('ZRANGEBYSCORE', permits, '-inf', now, 'LIMIT', 0, pageSize)
       if #over > 0 then redis.call('ZREM', permits, unpack(over)) end
       local isCounting = true
-      for _, claim in ipairs(over) do
-        local _, weight, tenant = claimParts(claim)
+      for _, permitRecord in ipairs(over) do
+        local _, weight, tenant = permitRecordParts(permitRecord)
         isCounting = isCounting and count(-1, weight, tenant)
         freed[tenant] = true
       end
-      swept = swept + #over
-    until #over < pageSize or swept >= mostSwept
+      expired = expired + #over
+    until #over < pageSize or expired >= mostExpired
     for tenant in pairs(freed) do
-      if perTenant then seat(tenant) end
+      if perTenant then reevaluate(tenant) end
     end
     return true
   end
-  -- Drops waiters that died aside.
-  function self.bury()
-    local rows = redis.call('ZRANGEBYLEX', line, '[|', '(|' .. string.format('%.0f', now), 'LIMIT', 0, pageSize)
-    isLineNew = isLineNew or #rows > 0
+  -- Drops waiters that died while suspended.
+  function self.purgeSuspended()
+    local rows = redis.call('ZRANGEBYLEX', queue, '[|', '(|' .. string.format('%.0f', now), 'LIMIT', 0, pageSize)
+    isQueueNew = isQueueNew or #rows > 0
     for _, row in ipairs(rows) do
-      redis.call('ZREM', line, row)
+      redis.call('ZREM', queue, row)
       self.waiting = self.waiting - redis.call('HDEL', waiters, string.match(row, '^|%d+ (.*)$') or '')
     end
   end
-  -- When the permit of a claim ends; nil: it has none that lives.
-  function self.endOf(claim)
-    local ending = redis.call('ZSCORE', permits, claim)
+  -- When the permit of a permit record ends; nil: it has none that lives.
+  function self.endOf(permitRecord)
+    local ending = redis.call('ZSCORE', permits, permitRecord)
     return ending and tonumber(ending) > now and tonumber(ending) or nil
   end
-  function self.fits(claim)
-    local _, weight, tenant = claimParts(claim)
+  function self.fits(permitRecord)
+    local _, weight, tenant = permitRecordParts(permitRecord)
     return limit and self.used + weight <= limit and hasRoom(weight, tenant)
   end
   -- Writes a waiter's permit, and keeps the key longer than it.
   local function take(waiter, ms)
-    redis.call('ZADD', permits, string.format('%.0f', now + ms), waiter.claim)
+    redis.call('ZADD', permits, string.format('%.0f', now + ms), waiter.permitRecord)
     if nearest ~= nil then nearest = math.min(nearest or now + ms, now + ms) end
     if redis.call('PTTL', permits) < ms + 1000 then redis.call('PEXPIRE', permits, 2 * ms + 1000) end
     count(1, waiter.weight, waiter.tenant)
   end
   -- Takes a permit away, and says whether it was still good.
-  function self.drop(claim, ending)
-    local _, weight, tenant = claimParts(claim)
-    redis.call('ZREM', permits, claim)
+  function self.drop(permitRecord, ending)
+    local _, weight, tenant = permitRecordParts(permitRecord)
+    redis.call('ZREM', permits, permitRecord)
     nearest = nil
     count(-1, weight, tenant)
-    if perTenant then seat(tenant) end
+    if perTenant then reevaluate(tenant) end
     return tonumber(ending) > now
   end
   local function positionIn(waiter)
-    return redis.call('ZLEXCOUNT', line, '[' .. waiter.tenant .. ' ', '(' .. rowOf(waiter))
+    return redis.call('ZLEXCOUNT', queue, '[' .. waiter.tenant .. ' ', '(' .. rowOf(waiter))
   end
-  -- Stands a waiter in line, where it may stand already, or aside. Returns how many of its tenant are before it.
+  -- Stands a waiter in the queue, where it may stand already, or suspended. Returns how many of its tenant are before it.
   local function stand(waiter, aliveUntil)
-    local aside = waiter.aliveUntil and asideOf(waiter)
+    local suspended = waiter.aliveUntil and suspendedRowOf(waiter)
     waiter.aliveUntil, waiter.watched = aliveUntil, string.format('%.0f', nextEnd() or never)
     write(waiter)
-    redis.call('ZADD', line, 0, rowOf(waiter))
-    if aside then redis.call('ZREM', line, aside) end
+    redis.call('ZADD', queue, 0, rowOf(waiter))
+    if suspended then redis.call('ZREM', queue, suspended) end
     local position = positionIn(waiter)
     if position == 0 and not self.isTooHeavy(waiter.weight, waiter.tenant) then firsts[waiter.tenant] = waiter end
     -- Without tenants whoever is not the first changes nothing; in a group the first may have died.
-    if position == 0 or perTenant then seat(waiter.tenant) end
+    if position == 0 or perTenant then reevaluate(waiter.tenant) end
     return position
   end
-  -- Lets a claim wait, at its old place if `waiter` is known, and live until then. Returns how many of its tenant are
+  -- Lets a permit record wait, at its old place if `waiter` is known, and live until then. Returns how many of its tenant are
   -- before it.
-  function self.join(waiter, claim, aliveUntil, priority, grantMs, inbox)
+  function self.join(waiter, permitRecord, aliveUntil, priority, grantMs, inbox)
     if not waiter then
       local ticket = redis.call('HINCRBY', waiters, '#', 1)
-      waiter = { claim = claim, score = string.format('%016.0f', (priority + 1000) * 4398046511104 + ticket) }
-      waiter.token, waiter.weight, waiter.tenant = claimParts(claim)
+      waiter = { permitRecord = permitRecord, score = string.format('%016.0f', (priority + 1000) * 4398046511104 + ticket) }
+      waiter.token, waiter.weight, waiter.tenant = permitRecordParts(permitRecord)
       self.waiting = self.waiting + 1
     end
     waiter.grantMs, waiter.inbox = grantMs, inbox
     return stand(waiter, aliveUntil)
   end
   -- The sign of life of waiters, and where they are told from now on; those unknown are left out.
-  function self.beat(claims, aliveUntil, inbox)
-    for _, claim in ipairs(claims) do
-      local waiter = self.waiterOf(claim)
+  function self.heartbeat(permitRecords, aliveUntil, inbox)
+    for _, permitRecord in ipairs(permitRecords) do
+      local waiter = self.waiterOf(permitRecord)
       if waiter then
         waiter.inbox = inbox
         stand(waiter, aliveUntil)
@@ -293,32 +293,32 @@ local function openSemaphore(keys, call)
     end
   end
   -- Returns whether it waited.
-  function self.leave(claim)
-    local waiter = self.waiterOf(claim)
+  function self.leave(permitRecord)
+    local waiter = self.waiterOf(permitRecord)
     if not waiter then return false end
-    leaveLine(waiter)
-    seat(waiter.tenant)
+    leaveQueue(waiter)
+    reevaluate(waiter.tenant)
     return true
   end
-  -- Drops some of those that died in line. Returns whether there were any.
-  function self.thin()
+  -- Drops some of those that died in the queue. Returns whether there were any.
+  function self.purgeDead()
     local dead = someDead(waiters, now)
-    for _, claim in ipairs(dead) do
-      self.leave(claim)
+    for _, permitRecord in ipairs(dead) do
+      self.leave(permitRecord)
     end
     return #dead > 0
   end
   -- Keeps what the waiters need for a while longer than they may be silent.
-  function self.keepLine(aliveMs)
-    if not isLineNew and redis.call('PTTL', waiters) > aliveMs then return end
-    for _, key in ipairs({ line, heads, waiters }) do
+  function self.keepQueue(aliveMs)
+    if not isQueueNew and redis.call('PTTL', waiters) > aliveMs then return end
+    for _, key in ipairs({ queue, ready, waiters }) do
       redis.call('PEXPIRE', key, aliveMs + 1000)
     end
     redis.call('PEXPIRE', meta, metaMs)
   end
   -- How many of its tenant are before it; -1: it does not wait.
-  function self.positionOf(claim)
-    local waiter = self.waiterOf(claim)
+  function self.positionOf(permitRecord)
+    local waiter = self.waiterOf(permitRecord)
     return waiter and positionIn(waiter) or -1
   end
   -- Milliseconds to the end of the next permit; -1: there is none.
@@ -328,29 +328,29 @@ local function openSemaphore(keys, call)
   end
   -- Puts the tenants that wait in their places, from here on, some of them in one call. Returns where to go on; nil: those
   -- were all.
-  local function seatFrom(start)
-    for _ = 1, mostSeated do
-      local row = redis.call('ZRANGEBYLEX', line, start, '(|', 'LIMIT', 0, 1)[1]
+  local function evaluateFrom(start)
+    for _ = 1, mostEvaluated do
+      local row = redis.call('ZRANGEBYLEX', queue, start, '(|', 'LIMIT', 0, 1)[1]
       if not row then return nil end
       local tenant = string.match(row, '^%S*')
-      seat(tenant)
+      reevaluate(tenant)
       start = '[' .. tenant .. '!'
     end
     return start
   end
   -- The same over several calls, between which nobody is granted: that would be before those who are not in their places
-  -- yet. Whoever does not go on holds them up for a moment only, and each tenant is put in its place by its next beat.
-  function self.reseatFrom(start)
-    local rest = seatFrom(start)
-    seatingUntil = rest and now + seatingMs
+  -- yet. Whoever does not go on holds them up for a moment only, and each tenant is put in its place by its next heartbeat.
+  function self.reevaluateFrom(start)
+    local rest = evaluateFrom(start)
+    evaluatingUntil = rest and now + evaluatingMs
     if rest then
-      redis.call('HSET', meta, 'seating', string.format('%.0f', seatingUntil))
+      redis.call('HSET', meta, 'evaluating', string.format('%.0f', evaluatingUntil))
     else
-      redis.call('HDEL', meta, 'seating')
+      redis.call('HDEL', meta, 'evaluating')
     end
     return rest
   end
-  if self.isRecounted then seatFrom('-') end
+  if self.isRecounted then evaluateFrom('-') end
   -- Goes by other limits from here on. Returns whether tenants are to be put in their places anew: a higher limit changes
   -- nothing for those who wait but that it has room; after a pause some may be too heavy.
   function self.resize(most, mostPerTenant)
@@ -367,49 +367,49 @@ local function openSemaphore(keys, call)
   -- A message goes out before its grant is written: a write that shrinks sees to it that at maxmemory the others are
   -- allowed; of nothing, unless the caller has made one.
   function self.grant(hasShrunk)
-    if not hasShrunk then redis.call('ZREM', heads, '|') end
+    if not hasShrunk then redis.call('ZREM', ready, '|') end
     local granted = {}
     local turns = 0
     -- Where nothing is free nobody has to be looked for; in a group the first may be another than before.
-    local isSeating = (tonumber(seatingUntil or 0) or 0) > now
-    local isOver = not limit or isSeating or (self.used >= limit and not perTenant)
+    local isEvaluating = (tonumber(evaluatingUntil or 0) or 0) > now
+    local isOver = not limit or isEvaluating or (self.used >= limit and not perTenant)
     while not isOver and turns < mostTurns do
       turns = turns + 1
-      local tenant, score = unpack(redis.call('ZRANGE', heads, 0, 0, 'WITHSCORES'))
+      local tenant, score = unpack(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES'))
       local waiter = tenant and firstOf(tenant)
       if not tenant then
         isOver = true
       elseif not waiter or tonumber(waiter.score) ~= tonumber(score) or not hasRoom(waiter.weight, tenant) then
-        seat(tenant)
+        reevaluate(tenant)
       elseif self.used + waiter.weight > limit then
         -- It waits for the next end now, if it did not before.
         watch(waiter)
         isOver = true
       else
         local ms = tonumber(waiter.grantMs)
-        local isPresent = call.present[waiter.claim]
+        local isPresent = call.present[waiter.permitRecord]
         if type(isPresent) == 'number' then ms = isPresent end
         local message = table.concat({ waiter.token, 'granted', string.format('%.0f', now + ms), ms }, '\t')
-        if isPresent or waiter.inbox == '+' or tell(waiter.inbox, message) then
-          leaveLine(waiter)
+        if isPresent or waiter.inbox == '+' or notify(waiter.inbox, message) then
+          leaveQueue(waiter)
           take(waiter, ms)
           granted[tenant] = true
           isOver = self.used >= limit and not perTenant
         else
           -- In this order: the key may have no other row, and would lose its expiry.
-          redis.call('ZADD', line, 0, asideOf(waiter))
-          redis.call('ZREM', line, rowOf(waiter))
+          redis.call('ZADD', queue, 0, suspendedRowOf(waiter))
+          redis.call('ZREM', queue, rowOf(waiter))
           firsts[tenant] = nil
-          isOver = deafCount() >= mostDeaf
+          isOver = unreachableCount() >= mostUnreachable
         end
-        seat(tenant)
+        reevaluate(tenant)
       end
     end
     -- Those who are next look when the new permits end, unless they look sooner anyhow.
     for each in pairs(granted) do
       watch(firstOf(each))
     end
-    return turns >= mostTurns or deafCount() >= mostDeaf
+    return turns >= mostTurns or unreachableCount() >= mostUnreachable
   end
   return self
 end

@@ -1,8 +1,8 @@
 import { defineScript, type Script } from "@kit/core";
 import {
   type AcquireReply,
-  type BeatReply,
-  lineSource,
+  type HeartbeatReply,
+  waitQueueSource,
   type ReleaseReply,
   type RenewState,
   type Seen,
@@ -10,15 +10,15 @@ import {
 } from "@kit/core/leasing";
 import type { Limits } from "../options.js";
 import acquireSource from "./acquire.lua";
-import beatSource from "./beat.lua";
+import heartbeatSource from "./heartbeat.lua";
 import grantSource from "./grant.lua";
 import inspectSource from "./inspect.lua";
 import releaseSource from "./release.lua";
 import renewSource from "./renew.lua";
 import resizeSource from "./resize.lua";
 
-type SemaphoreKeyNames = readonly ["permits", "meta", "line", "heads", "waiters"];
-const semaphoreKeys: SemaphoreKeyNames = ["permits", "meta", "line", "heads", "waiters"];
+type SemaphoreKeyNames = readonly ["permits", "meta", "queue", "ready", "waiters"];
+const semaphoreKeys: SemaphoreKeyNames = ["permits", "meta", "queue", "ready", "waiters"];
 
 /** What an answer shows of the semaphore. */
 export interface Usage extends Seen, Limits {
@@ -60,25 +60,28 @@ const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy =>
   };
 };
 
-/** One step in: a permit, a place in the line, or neither. */
-export const acquire: Script<SemaphoreKeyNames, readonly ["claim", "terms"], Limited<AcquireReply<Usage>> | TooHeavy> =
-  defineScript({
-    name: "semaphore.acquire",
-    source: [lineSource, grantSource, acquireSource],
-    keys: semaphoreKeys,
-    args: ["claim", "terms"],
-    idempotent: true,
-    reply: decodeAcquire,
-  });
+/** One step in: a permit, a place in the queue, or neither. */
+export const acquire: Script<
+  SemaphoreKeyNames,
+  readonly ["permitRecord", "terms"],
+  Limited<AcquireReply<Usage>> | TooHeavy
+> = defineScript({
+  name: "semaphore.acquire",
+  source: [waitQueueSource, grantSource, acquireSource],
+  keys: semaphoreKeys,
+  args: ["permitRecord", "terms"],
+  idempotent: true,
+  reply: decodeAcquire,
+});
 
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left"];
 
-/** One step out: of a permit, or of the line. */
-export const release: Script<SemaphoreKeyNames, readonly ["claim", "shared"], ReleaseReply> = defineScript({
+/** One step out: of a permit, or of the queue. */
+export const release: Script<SemaphoreKeyNames, readonly ["permitRecord", "shared"], ReleaseReply> = defineScript({
   name: "semaphore.release",
-  source: [lineSource, grantSource, releaseSource],
+  source: [waitQueueSource, grantSource, releaseSource],
   keys: semaphoreKeys,
-  args: ["claim", "shared"],
+  args: ["permitRecord", "shared"],
   idempotent: true,
   reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
 });
@@ -109,15 +112,15 @@ const waiterState = (raw: unknown): WaiterState => {
 };
 
 /** Waiters' sign of life, and what became of them. */
-export const beat: Script<
+export const heartbeat: Script<
   SemaphoreKeyNames,
-  readonly ["shared", "aliveMs", "limit", "perTenant", "inbox", "...claims"],
-  BeatReply<Usage>
+  readonly ["shared", "aliveMs", "limit", "perTenant", "inbox", "...permitRecords"],
+  HeartbeatReply<Usage>
 > = defineScript({
-  name: "semaphore.beat",
-  source: [lineSource, grantSource, beatSource],
+  name: "semaphore.heartbeat",
+  source: [waitQueueSource, grantSource, heartbeatSource],
   keys: semaphoreKeys,
-  args: ["shared", "aliveMs", "limit", "perTenant", "inbox", "...claims"],
+  args: ["shared", "aliveMs", "limit", "perTenant", "inbox", "...permitRecords"],
   idempotent: true,
   reply: (raw) => {
     const [now, msLeft, permits, perTenant, used, ...states] = raw as unknown[];
@@ -141,7 +144,7 @@ export const resize: Script<
   Resized
 > = defineScript({
   name: "semaphore.resize",
-  source: [lineSource, grantSource, resizeSource],
+  source: [waitQueueSource, grantSource, resizeSource],
   keys: semaphoreKeys,
   args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from"],
   idempotent: true,
@@ -152,7 +155,7 @@ export const resize: Script<
 });
 
 /** Who asked for how much. */
-export interface Claim {
+export interface PermitRecord {
   readonly weight: number;
   readonly tenant: string | null;
   readonly holder: string;
@@ -166,24 +169,24 @@ export interface InspectReply {
   readonly used: number;
   readonly usedByAll: number;
   readonly waiting: number;
-  readonly holders: readonly (Claim & { readonly msLeft: number })[];
-  readonly queue: readonly Claim[];
+  readonly holders: readonly (PermitRecord & { readonly msLeft: number })[];
+  readonly queue: readonly PermitRecord[];
 }
 
-const claimOf = (text: unknown): Claim => {
+const permitRecordOf = (text: unknown): PermitRecord => {
   const [, weight = "", tenant = "", holder = ""] = /^[^|]*\|(\d+)\|([^|]*)\|(.*)$/s.exec(String(text)) ?? [];
   return { weight: Number(weight), tenant: tenant === "" ? null : decodeURIComponent(tenant), holder };
 };
 
 /** A look that changes nothing. */
 export const inspect: Script<
-  readonly ["permits", "meta", "line", "waiters"],
+  readonly ["permits", "meta", "queue", "waiters"],
   readonly ["first", "tenant"],
   InspectReply
 > = defineScript({
   name: "semaphore.inspect",
   source: inspectSource,
-  keys: ["permits", "meta", "line", "waiters"],
+  keys: ["permits", "meta", "queue", "waiters"],
   args: ["first", "tenant"],
   readonly: true,
   reply: (raw) => {
@@ -202,9 +205,9 @@ export const inspect: Script<
       usedByAll: Number(usedByAll),
       waiting: Number(waiting),
       holders: holders.flatMap((msLeft, index) =>
-        index % 2 === 0 ? [{ ...claimOf(holders[index + 1]), msLeft: Number(msLeft) }] : [],
+        index % 2 === 0 ? [{ ...permitRecordOf(holders[index + 1]), msLeft: Number(msLeft) }] : [],
       ),
-      queue: queue.map(claimOf),
+      queue: queue.map(permitRecordOf),
     };
   },
 });

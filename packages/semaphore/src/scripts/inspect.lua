@@ -1,19 +1,19 @@
 -- inspect.lua - what is known of a semaphore; changes nothing.
 --
--- KEYS[1]  permits  zset     claim to the instant at which its permit ends, in epoch milliseconds
+-- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta     hash     layout, limits, and what is counted
--- KEYS[3]  line     zset     the waiters: rows `tenant score claim`; set aside: `|aliveUntil claim`
--- KEYS[4]  waiters  hash     claim to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
+-- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
+-- KEYS[4]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  first    integer  how many holders and how many waiters to show
 -- ARGV[2]  tenant   string   only what is of this one; empty: all
 --
--- Reply     {permits, perTenant, used, waiting, {msLeft, claim, …}, {claim, …}, usedByAll}  limits -1: none stored; the
+-- Reply     {permits, perTenant, used, waiting, {msLeft, permit record, …}, {permit record, …}, usedByAll}  limits -1: none stored; the
 --                             permits that end first, of one tenant among the first ten thousand; and the first waiters,
 --                             of all among the first thousand
 --           error KIT_LAYOUT  written by a newer version
 local permits = KEYS[1]
 local meta = KEYS[2]
-local line = KEYS[3]
+local queue = KEYS[3]
 local waiters = KEYS[4]
 local first = tonumber(ARGV[1])
 local tenant = ARGV[2]
@@ -29,8 +29,8 @@ if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the semaph
 limit = string.match(limit or '', '^%d+$')
 perTenant = string.match(perTenant or '', '^%d+$')
 
-local function isShown(claim)
-  return tenant == '' or string.match(claim, '^[^|]*|%d+|([^|]*)|') == tenant
+local function isShown(permitRecord)
+  return tenant == '' or string.match(permitRecord, '^[^|]*|%d+|([^|]*)|') == tenant
 end
 
 local usedByAll = redis.call('ZCARD', permits)
@@ -38,10 +38,10 @@ if usedByAll > 0 then usedByAll = usedByAll + (tonumber(extra or 0) or 0) end
 -- Outside of groups nobody relies on what is counted of a tenant, and it may be old.
 local isCounted = perTenant and usedByAll > 0
 local used = isCounted and tonumber(own or 0) or 0
-for _, claim in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do
-  local weight = string.match(claim, '^[^|]*|(%d+)|') or 1
+for _, permitRecord in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do
+  local weight = string.match(permitRecord, '^[^|]*|(%d+)|') or 1
   usedByAll = usedByAll - weight
-  if isCounted and isShown(claim) then used = used - weight end
+  if isCounted and isShown(permitRecord) then used = used - weight end
 end
 
 local holders, left = {}, tenant ~= '' and isCounted and used or math.huge
@@ -68,25 +68,25 @@ if tenant == '' then used = usedByAll end
 local waiting = math.max(0, redis.call('HLEN', waiters) - 1)
 local found
 if tenant == '' then
-  found = redis.call('ZRANGE', line, 0, pageSize - 1)
+  found = redis.call('ZRANGE', queue, 0, pageSize - 1)
 else
   local from, to = '[' .. tenant .. ' ', '(' .. tenant .. '!'
-  found = redis.call('ZRANGEBYLEX', line, from, to, 'LIMIT', 0, first)
-  waiting = redis.call('ZLEXCOUNT', line, from, to)
-  for _, row in ipairs(redis.call('ZRANGEBYLEX', line, '[|', '+', 'LIMIT', 0, pageSize)) do
+  found = redis.call('ZRANGEBYLEX', queue, from, to, 'LIMIT', 0, first)
+  waiting = redis.call('ZLEXCOUNT', queue, from, to)
+  for _, row in ipairs(redis.call('ZRANGEBYLEX', queue, '[|', '+', 'LIMIT', 0, pageSize)) do
     if isShown(string.match(row, '^|%d+ (.*)$') or '') then waiting = waiting + 1 end
   end
 end
 local rows = {}
 for _, row in ipairs(found) do
-  local score, claim = string.match(row, '^[^| ]* (%d+) (.*)$')
-  if score then rows[#rows + 1] = { score = score, claim = claim } end
+  local score, permitRecord = string.match(row, '^[^| ]* (%d+) (.*)$')
+  if score then rows[#rows + 1] = { score = score, permitRecord = permitRecord } end
 end
 table.sort(rows, function(a, b)
   return a.score < b.score
 end)
 local queue = {}
 for i = 1, math.min(first, #rows) do
-  queue[i] = rows[i].claim
+  queue[i] = rows[i].permitRecord
 end
 return { tonumber(limit or nil) or -1, tonumber(perTenant or nil) or -1, used, waiting, holders, queue, usedByAll }

@@ -1,29 +1,29 @@
--- release.lua - gives a permit back and grants what is free now; or leaves the line.
+-- release.lua - gives a permit back and grants what is free now; or leaves the queue.
 --
--- KEYS[1]  permits  zset     claim to the instant at which its permit ends, in epoch milliseconds
+-- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta     hash     layout, limits, and what is counted
--- KEYS[3]  line     zset     the waiters: rows `tenant score claim`; set aside: `|aliveUntil claim`
--- KEYS[4]  heads    zset     tenant to the score of its first waiter, where that has room in its tenant
--- KEYS[5]  waiters  hash     claim to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
--- ARGV[1]  claim    string   who gives back what: `token|weight|tenant|holder`
+-- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
+-- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
+-- ARGV[1]  permitRecord    string   who gives back what: `token|weight|tenant|holder`
 -- ARGV[2]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
 --
 -- Reply     1  released
---           2  left the line
---           0  no such permit any more, nor in line
+--           2  left the queue
+--           0  no such permit any more, nor in the queue
 --           error KIT_LAYOUT  written by a newer version; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
-local line = KEYS[3]
-local heads = KEYS[4]
+local queue = KEYS[3]
+local ready = KEYS[4]
 local waiters = KEYS[5]
-local claim = ARGV[1]
+local permitRecord = ARGV[1]
 local shared = ARGV[2]
 
-local ending = redis.call('ZSCORE', permits, claim)
+local ending = redis.call('ZSCORE', permits, permitRecord)
 -- Most often nobody waits, and it counts as one permit of no tenant. Our own permit is of our own layout.
-if ending and redis.call('EXISTS', line) == 0 and string.match(claim, '^[^|]*|1||') then
-  redis.call('ZREM', permits, claim)
+if ending and redis.call('EXISTS', queue) == 0 and string.match(permitRecord, '^[^|]*|1||') then
+  redis.call('ZREM', permits, permitRecord)
   local time = redis.call('TIME')
   return tonumber(ending) > time[1] * 1000 + math.floor(time[2] / 1000) and 1 or 0
 end
@@ -31,16 +31,16 @@ end
 -- Libraries
 
 local now = readClock()
-local semaphore = openSemaphore({ permits, meta, line, heads, waiters }, { now = now, shared = shared, present = {} })
+local semaphore = openSemaphore({ permits, meta, queue, ready, waiters }, { now = now, shared = shared, present = {} })
 if not semaphore then return redis.error_reply(layoutError) end
 local code = 0
 if ending then
-  code = semaphore.drop(claim, ending) and 1 or 0
-elseif semaphore.leave(claim) then
+  code = semaphore.drop(permitRecord, ending) and 1 or 0
+elseif semaphore.leave(permitRecord) then
   code = 2
 else
   return 0
 end
-semaphore.sweep()
+semaphore.expirePermits()
 semaphore.grant(true)
 return code

@@ -1,7 +1,7 @@
 -- renew.lua - pushes permits forward, each only if it still lives.
 --
--- KEYS[n]  permits  zset    claim to the instant at which its permit ends, in epoch milliseconds
--- ARGV[n]  terms    string  for each permit its claim, then its new length in milliseconds
+-- KEYS[n]  permits  zset    permit record to the instant at which its permit ends, in epoch milliseconds
+-- ARGV[n]  terms    string  for each permit its permit record, then its new length in milliseconds
 --
 -- Reply     {now, state, …}, a state for each permit:
 --            1  extended
@@ -16,14 +16,14 @@ local reply = { now }
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
 redis.pcall('ZREM', permits[1], '')
 for i, key in ipairs(permits) do
-  local claim, ms = terms[2 * i - 1], tonumber(terms[2 * i])
-  local ending = redis.pcall('ZSCORE', key, claim)
+  local permitRecord, ms = terms[2 * i - 1], tonumber(terms[2 * i])
+  local ending = redis.pcall('ZSCORE', key, permitRecord)
   if type(ending) == 'table' then
     reply[i + 1] = 3
   elseif not ending or tonumber(ending) <= now then
     reply[i + 1] = 0
   else
-    redis.call('ZADD', key, 'XX', string.format('%.0f', now + ms), claim)
+    redis.call('ZADD', key, 'XX', string.format('%.0f', now + ms), permitRecord)
     if redis.call('PTTL', key) < ms + 1000 then redis.call('PEXPIRE', key, 2 * ms + 1000) end
     reply[i + 1] = 1
   end

@@ -1,10 +1,10 @@
 -- resize.lua - changes the limits, and grants what they allow then. Takes nothing from anybody.
 --
--- KEYS[1]  permits    zset     claim to the instant at which its permit ends, in epoch milliseconds
+-- KEYS[1]  permits    zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta       hash     layout, limits, and what is counted
--- KEYS[3]  line       zset     the waiters: rows `tenant score claim`; set aside: `|aliveUntil claim`
--- KEYS[4]  heads      zset     tenant to the score of its first waiter, where that has room in its tenant
--- KEYS[5]  waiters    hash     claim to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
+-- KEYS[3]  queue      zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
+-- KEYS[4]  ready      zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[5]  waiters    hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  shared          string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  limit           string   the new limit; empty: as it is
 -- ARGV[3]  perTenant       string   that of each tenant; empty: as it is; `-`: none, it is no group any more
@@ -18,8 +18,8 @@
 --           error KIT_LAYOUT  written by a newer version; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
-local line = KEYS[3]
-local heads = KEYS[4]
+local queue = KEYS[3]
+local ready = KEYS[4]
 local waiters = KEYS[5]
 local shared = ARGV[1]
 local limit = ARGV[2]
@@ -29,9 +29,9 @@ local firstPerTenant = ARGV[5]
 local from = ARGV[6]
 
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
-redis.call('ZREM', heads, '|')
+redis.call('ZREM', ready, '|')
 local now = readClock()
-local keys = { permits, meta, line, heads, waiters }
+local keys = { permits, meta, queue, ready, waiters }
 local semaphore = openSemaphore(keys, {
   now = now,
   shared = shared,
@@ -54,8 +54,8 @@ if from == '' then
   if semaphore.resize(limit, perTenant) then from = '-' end
 end
 if from ~= '' then
-  local rest = semaphore.reseatFrom(from)
+  local rest = semaphore.reevaluateFrom(from)
   if rest then return rest end
 end
-semaphore.sweep()
+semaphore.expirePermits()
 return semaphore.grant(true) and 1 or 0

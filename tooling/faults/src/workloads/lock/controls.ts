@@ -77,7 +77,7 @@ export const lockControls: readonly LockControl[] = [
     // What a waiter's record says of where it listens is lost, whoever writes it.
     mutations: [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
-      { script: "beat", operands: ["inbox"], lua: "inbox = '-'" },
+      { script: "heartbeat", operands: ["inbox"], lua: "inbox = '-'" },
     ],
   },
 ];

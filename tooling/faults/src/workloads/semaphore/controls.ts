@@ -45,8 +45,8 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     kind: "8 scripts flushed",
     mutation: {
       script: "release",
-      operands: ["permits", "claim"],
-      lua: "if not redis.call('ZSCORE', permits, claim) then claim = redis.call('ZRANGE', permits, 0, 0)[1] or claim end",
+      operands: ["permits", "permitRecord"],
+      lua: "if not redis.call('ZSCORE', permits, permitRecord) then permitRecord = redis.call('ZRANGE', permits, 0, 0)[1] or permitRecord end",
     },
   },
   {
@@ -55,9 +55,9 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     kind: "25 clients' clock jumps",
     mutation: {
       script: "acquire",
-      operands: ["claim"],
+      operands: ["permitRecord"],
       lua: misled(
-        "if command == 'TIME' then local hour = string.match(claim, '%.(%d+)$') return { string.sub(hour, 1, -4), string.sub(hour, -3) .. '000' } end return call(...)",
+        "if command == 'TIME' then local hour = string.match(permitRecord, '%.(%d+)$') return { string.sub(hour, 1, -4), string.sub(hour, -3) .. '000' } end return call(...)",
       ),
     },
   },
@@ -72,8 +72,8 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     kind: "8 scripts flushed",
     mutation: {
       script: "acquire",
-      operands: ["line"],
-      lua: misled("if command == 'EXISTS' and key == line then return 0 end return call(...)"),
+      operands: ["queue"],
+      lua: misled("if command == 'EXISTS' and key == queue then return 0 end return call(...)"),
     },
   },
   {
@@ -82,8 +82,8 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     kind: "27 requests repeated",
     mutation: {
       script: "acquire",
-      operands: ["permits", "claim"],
-      lua: "if redis.call('ZSCORE', permits, claim) then local time = redis.call('TIME') return { 0, time[1] * 1000 + math.floor(time[2] / 1000), 0, 1, -1, 1 } end",
+      operands: ["permits", "permitRecord"],
+      lua: "if redis.call('ZSCORE', permits, permitRecord) then local time = redis.call('TIME') return { 0, time[1] * 1000 + math.floor(time[2] / 1000), 0, 1, -1, 1 } end",
     },
   },
 ];

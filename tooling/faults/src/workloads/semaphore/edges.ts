@@ -26,7 +26,7 @@ interface Scene {
 
 const keysOf = (name: string): Record<string, string> =>
   Object.fromEntries(
-    ["permits", "meta", "line", "heads", "waiters"].map((part) => [part, `kit:semaphore:{${name}}:${part}`]),
+    ["permits", "meta", "queue", "ready", "waiters"].map((part) => [part, `kit:semaphore:{${name}}:${part}`]),
   );
 
 type Maker = (name: string, options?: Partial<SemaphoreOptions>) => Semaphore;

@@ -92,7 +92,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
   // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
 
   async #sight(name: string): Promise<{ holders: Holder[]; waiting: string[] }> {
-    const keys = [keyOf(name, "permits"), keyOf(name, "line")];
+    const keys = [keyOf(name, "permits"), keyOf(name, "queue")];
     const reply = await this.ask("EVAL", sightScript, String(keys.length), ...keys);
     const [[seconds, micros] = [], permits = [], rows = []] = reply as string[][];
     const seenAt = Number(seconds) * 1_000 + Number(micros) / 1_000;

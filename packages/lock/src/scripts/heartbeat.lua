@@ -1,11 +1,11 @@
--- beat.lua - tells waiters the truth, and the queue that they live.
+-- heartbeat.lua - tells waiters the truth, and the queue that they live.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
--- ARGV[2]  aliveMs  integer  how long a waiter counts as alive without a beat, milliseconds
+-- ARGV[2]  aliveMs  integer  how long a waiter counts as alive without a heartbeat, milliseconds
 -- ARGV[3]  inbox    string   channel that they are told on from now on, `-` for none, `+` for one that is being opened
 -- ARGV[n]  tokens   string   the waiters that ask, 1000 at most
 --

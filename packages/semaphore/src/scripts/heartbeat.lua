@@ -1,16 +1,16 @@
--- beat.lua - tells waiters the truth, and the line that they live.
+-- heartbeat.lua - tells waiters the truth, and the queue that they live.
 --
--- KEYS[1]  permits    zset     claim to the instant at which its permit ends, in epoch milliseconds
+-- KEYS[1]  permits    zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta       hash     layout, limits, and what is counted
--- KEYS[3]  line       zset     the waiters: rows `tenant score claim`; set aside: `|aliveUntil claim`
--- KEYS[4]  heads      zset     tenant to the score of its first waiter, where that has room in its tenant
--- KEYS[5]  waiters    hash     claim to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
+-- KEYS[3]  queue      zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
+-- KEYS[4]  ready      zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[5]  waiters    hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  shared     string   1 on a Cluster, 0 on a single server; empty: not known yet
--- ARGV[2]  aliveMs    integer  how long a waiter counts as alive without a beat, milliseconds
+-- ARGV[2]  aliveMs    integer  how long a waiter counts as alive without a heartbeat, milliseconds
 -- ARGV[3]  limit      integer  the limits that the caller was made with, where the server has none
 -- ARGV[4]  perTenant  string   empty: no tenants
 -- ARGV[5]  inbox      string   channel that they are told on from now on, `-` for none, `+` for one that is being opened
--- ARGV[n]  claims     string   the waiters that ask, 500 at most
+-- ARGV[n]  permitRecords     string   the waiters that ask, 500 at most
 --
 -- Reply     {now, msLeft, permits, perTenant, used, state, …}, msLeft to the end of the next permit (-1: there is none;
 --           -2: more could be granted), perTenant -1 without tenants, and a state for each waiter:
@@ -20,22 +20,22 @@
 --           error KIT_LAYOUT  written by a newer version; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
-local line = KEYS[3]
-local heads = KEYS[4]
+local queue = KEYS[3]
+local ready = KEYS[4]
 local waiters = KEYS[5]
 local shared = ARGV[1]
 local aliveMs = tonumber(ARGV[2])
 local limit = ARGV[3]
 local perTenant = ARGV[4]
 local inbox = ARGV[5]
-local claims = { unpack(ARGV, 6) }
+local permitRecords = { unpack(ARGV, 6) }
 
 local now = readClock()
 local present = {}
-for _, claim in ipairs(claims) do
-  present[claim] = true
+for _, permitRecord in ipairs(permitRecords) do
+  present[permitRecord] = true
 end
-local keys = { permits, meta, line, heads, waiters }
+local keys = { permits, meta, queue, ready, waiters }
 local semaphore = openSemaphore(keys, {
   now = now,
   shared = shared,
@@ -45,16 +45,16 @@ local semaphore = openSemaphore(keys, {
 })
 if not semaphore then return redis.error_reply(layoutError) end
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
-redis.call('ZREM', line, '|')
-semaphore.sweep()
-semaphore.bury()
-semaphore.beat(claims, string.format('%.0f', now + aliveMs), inbox)
+redis.call('ZREM', queue, '|')
+semaphore.expirePermits()
+semaphore.purgeSuspended()
+semaphore.heartbeat(permitRecords, string.format('%.0f', now + aliveMs), inbox)
 local isMore = semaphore.grant(true)
-semaphore.keepLine(aliveMs)
+semaphore.keepQueue(aliveMs)
 local msLeft = isMore and -2 or semaphore.msLeft()
 local reply = { now, msLeft, semaphore.limit, semaphore.perTenant or -1, semaphore.used }
-for i, claim in ipairs(claims) do
-  local ending = semaphore.endOf(claim)
-  reply[i + 5] = ending and now - ending - 2 or semaphore.positionOf(claim)
+for i, permitRecord in ipairs(permitRecords) do
+  local ending = semaphore.endOf(permitRecord)
+  reply[i + 5] = ending and now - ending - 2 or semaphore.positionOf(permitRecord)
 end
 return reply

@@ -1,6 +1,6 @@
--- line.lua - what every line of waiters needs: the server's time, messages to those who wait, and who of them died.
+-- wait-queue.lua - what every queue of waiters needs: the server's time, messages to those who wait, and who of them died.
 --
--- Defines readClock, newTeller, someDead
+-- Defines readClock, newNotifier, someDead
 --
 -- All inputs are parameters.
 
@@ -11,15 +11,15 @@ local function readClock()
   return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
 end
 
--- Two functions: one publishes to an inbox and says whether the message was heard; the other counts the deaf ones met.
+-- Two functions: one publishes to an inbox and says whether anybody received it; the other counts the inboxes without a listener.
 --
 -- Where subscribers may sit on another node (`shared` is 1; empty: to be found out) the count of receivers says nothing,
--- and every message counts as heard. Inboxes `-` and `+` cannot be told; one that is `+` is being opened, and its waiters
+-- and every message counts as received. Inboxes `-` and `+` cannot be told; one that is `+` is being opened, and its waiters
 -- ask as soon as it is. Waiters of one process share an inbox, so a dead process costs one PUBLISH.
-local function newTeller(shared)
-  local deaf, deafCount = {}, 0
-  local function tell(inbox, message)
-    if inbox == '-' or inbox == '+' or deaf[inbox] then return false end
+local function newNotifier(shared)
+  local unreachable, unreachableCount = {}, 0
+  local function notify(inbox, message)
+    if inbox == '-' or inbox == '+' or unreachable[inbox] then return false end
     local receivers = redis.pcall('PUBLISH', inbox, message)
     if type(receivers) == 'number' then
       if receivers > 0 then return true end
@@ -29,16 +29,16 @@ local function newTeller(shared)
       end
       if shared == '1' then return true end
     end
-    deaf[inbox] = true
-    deafCount = deafCount + 1
+    unreachable[inbox] = true
+    unreachableCount = unreachableCount + 1
     return false
   end
-  return tell, function()
-    return deafCount
+  return notify, function()
+    return unreachableCount
   end
 end
 
--- Some of those who wait and have died, if there are any: of a sample, so that a long line costs no more than a short one.
+-- Some of those who wait and have died, if there are any: of a sample, so that a long queue costs no more than a short one.
 -- Each record begins with the instant until which its waiter counts as alive.
 local function someDead(waiters, now)
   local dead = {}
