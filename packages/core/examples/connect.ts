@@ -3,7 +3,7 @@ import { connect, health, KitUnavailableError, retry } from "@kit/core";
 const redis = await connect(process.env["REDIS_URL"]);
 
 const { ok, server, version, roundTripMs } = await health(redis);
-console.log(ok, server, version, roundTripMs);
+console.log(ok, server, version, roundTripMs); // for example: true redis 7.0.15 0.4
 
 // Tried again, with growing random waits, while the error says that this may help.
 const greeting = await retry(
@@ -14,6 +14,6 @@ const greeting = await retry(
   },
   { waitMs: 50 },
 ).catch(() => "hello");
-console.log(greeting);
+console.log(greeting); // for example: hello
 
 await redis.close();

@@ -4,16 +4,12 @@ import { createSemaphore } from "@kit/semaphore";
 const redis = await connect(process.env["REDIS_URL"]);
 const renderers = createSemaphore(redis, "renderers", { permits: 5 });
 
-const pages = await renderers.using(async ({ signal }) => {
-  // At most five are in here at once, on all machines together. The signal aborts if the permit is lost.
-  return await render("report", signal);
+const pages = await renderers.using(({ signal }) => {
+  // At most five are in here at once, on all machines together. Pass the signal on: it aborts if the permit is lost.
+  signal.throwIfAborted();
+  return "12 pages";
 });
 console.log(pages); // prints: 12 pages
 
 await renderers.close();
 await redis.close();
-
-async function render(_document: string, signal: AbortSignal): Promise<string> {
-  signal.throwIfAborted();
-  return "12 pages";
-}

@@ -1,0 +1,66 @@
+// What apps/docs/first-steps.md shows, in an empty project with the packages as they are packed.
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { promisify } from "node:util";
+import { type RedisServer, startRedis } from "@kit/testing";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { packPackage, publicPackages, withNeeds } from "../pack.mjs";
+import { findPnpm } from "../pnpm.mjs";
+import { root } from "../repo.mjs";
+import { writeFiles } from "./temp.js";
+
+const run = promisify(execFile);
+const page = readFileSync(join(root, "apps/docs/first-steps.md"), "utf8");
+const programs = [...page.matchAll(/^```js\n(\/\/ (\S+)\n.*?)^```$/gms)].map(([, text = "", name = ""]) => ({
+  name,
+  text,
+}));
+
+let project: string;
+let server: RedisServer;
+
+beforeAll(async () => {
+  project = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
+  writeFiles(project, { "package.json": '{ "type": "commonjs" }' });
+  const env = { ...process.env, PATH: [findPnpm(), process.env["PATH"]].join(delimiter) };
+  for (const one of withNeeds(publicPackages(), ["@kit/lock", "@kit/semaphore"])) {
+    const folder = join(project, "node_modules", one.manifest.name);
+    mkdirSync(folder, { recursive: true });
+    const tarball = await packPackage(one, project, env);
+    await run("tar", ["-xzf", tarball, "--strip-components=1", "-C", folder]);
+  }
+  symlinkSync(join(root, "packages/lock/node_modules/ioredis"), join(project, "node_modules/ioredis"));
+  server = await startRedis();
+}, 120_000);
+afterAll(async () => {
+  await server?.stop();
+  rmSync(project, { recursive: true, force: true });
+});
+
+const printsWhatItSays = async (name: string, text: string): Promise<void> => {
+  writeFiles(project, { [name]: text });
+  const { stdout, stderr } = await run(process.execPath, [name], {
+    cwd: project,
+    env: { ...process.env, REDIS_URL: server.url },
+    timeout: 60_000,
+  });
+  const said = [...text.matchAll(/\/\/ prints: (.*)$/gm)].map(([, line]) => line);
+  expect(said).not.toEqual([]);
+  expect({ lines: stdout.trim().split("\n"), stderr }).toEqual({ lines: said, stderr: "" });
+};
+
+it.each(programs)("$name runs, prints what it says, and ends", async ({ name, text }) => {
+  await printsWhatItSays(name, text);
+});
+
+it.each(["lock", "semaphore"])("the first program of the README of %s runs as plain JavaScript", async (name) => {
+  const readme = readFileSync(join(root, "packages", name, "README.md"), "utf8");
+  const [, text = ""] = /^```ts\n(.*?)^```$/ms.exec(readme) ?? [];
+  await printsWhatItSays(`${name}.mjs`, text);
+});
+
+it("shows three programs", () => {
+  expect(programs.map(({ name }) => name)).toEqual(["first.mjs", "first.cjs", "disposed.mjs"]);
+});
