@@ -896,7 +896,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
       it.runIf(mode === "cluster")(
         "passes over nothing when one of several nodes stops in the middle of a page",
         async () => {
-          const client = await fixture().connect();
+          const client = fixture().connect();
           const chat = fixture().on(client, { deadlineMs: 300 });
           const names = upTo(12).map((number) => `chat ${number}`);
           for (const name of names) await chat.create(name, { members: ["ann", "bob"] });
@@ -933,7 +933,8 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
             },
           });
           begin();
-          await eventually(() => expect(given.toSorted()).toEqual([names[0], ...names].toSorted()));
+          await eventually(() => expect(given).toHaveLength(names.length + 1));
+          expect(new Set(given)).toEqual(new Set(names));
           expect(isTime).toBe(false);
           controller.abort();
           await listening.promise.catch(() => undefined);
