@@ -61,6 +61,11 @@ it.each(["lock", "semaphore"])("the first program of the README of %s runs as pl
   await printsWhatItSays(`${name}.mjs`, text);
 });
 
+it("shows on the first page of the repository what the lock's README shows", () => {
+  const example = readFileSync(join(root, "packages/lock/examples/basic.ts"), "utf8").trim();
+  expect(readFileSync(join(root, "README.md"), "utf8")).toContain(example);
+});
+
 it("shows three programs", () => {
   expect(programs.map(({ name }) => name)).toEqual(["first.mjs", "first.cjs", "disposed.mjs"]);
 });
