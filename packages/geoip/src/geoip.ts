@@ -66,6 +66,8 @@ const unavailable: NotLocated = Object.freeze({ place: null, none: "unavailable"
 
 /** Where the server cannot tell us of a new version, a reader that is used looks at most this often. */
 const lookEveryMs = 60_000;
+/** Versions that a look-up may see go while it looks, before it calls the data corrupt. */
+const mostTurns = 4;
 
 interface Serving {
   readonly release: Release;
@@ -212,15 +214,18 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   async #find(address: Address): Promise<Lookup> {
-    const serving = await this.#current();
-    try {
-      return this.#answer(serving, address, await serving.release.find(address));
-    } catch (error) {
-      if (!(error instanceof GeoIpCorruptError)) throw error;
-      // What is missing may be of a version that is no more, and nobody told us.
-      const now = await this.#load();
-      if (now.release === serving.release) throw error;
-      return this.#answer(now, address, await now.release.find(address));
+    let serving = await this.#current();
+    for (let turn = 0; ; turn++) {
+      try {
+        return this.#answer(serving, address, await serving.release.find(address));
+      } catch (error) {
+        if (!(error instanceof GeoIpCorruptError) || turn === mostTurns) throw error;
+        // What is missing may be of a version that is no more, and nobody told us; or a load under way began before it went.
+        this.#isOutdated = true;
+        const now = await this.#load();
+        if (now.release === serving.release) throw error;
+        serving = now;
+      }
     }
   }
 

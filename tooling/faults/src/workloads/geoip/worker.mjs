@@ -42,11 +42,11 @@ const importAll = async (random) => {
       }
     };
     // Old versions go while readers still have their fences.
-    const options = { prefix, deadlineMs, stagingMs: 30_000, keepPreviousMs: 2_000 };
+    const options = { prefix, deadlineMs, stagingMs: 30_000, keepPreviousMs: 5_000 };
     await attempt("import", database, 60 * deadlineMs, () => importGeoIp(client, database, source(), options));
     if (random() < 0.3)
       await attempt("rollback", database, 60 * deadlineMs, () =>
-        rollbackGeoIp(client, database, { prefix, deadlineMs, keepPreviousMs: 2_000 }),
+        rollbackGeoIp(client, database, { prefix, deadlineMs, keepPreviousMs: 5_000 }),
       );
     await pause(random() * 400);
   }
