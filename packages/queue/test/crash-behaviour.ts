@@ -157,20 +157,17 @@ export const crashBehaviour = (mode: RedisMode): void => {
 
     it("are not begun by a process that stood still until their leases had ended", async () => {
       const queue = make();
-      const peer = await spawn({ leaseMs: 500 });
-      await queue.add("job", { log: "first" });
-      await logs(1);
-      const datas = [{ log: "blocks", act: "block", ms: 3_000 }, { log: "waits" }];
+      const peer = await spawn({ leaseMs: 500, concurrency: 2 });
+      await fixture.untilParked(1);
+      const datas = [{ log: "stands still", act: "stand", ms: 3_000 }, { log: "waits" }];
       await queue.addAll(datas.map((data) => ({ name: "job", data })));
-      await logs(2);
+      await eventually(async () => expect(await fixture.counts()).toMatchObject({ waiting: 0 }));
       const runs = new Runs();
       work(queue, runs.handler, { leaseMs: 500, concurrency: 2 });
-      await runs.until(2);
+      await eventually(() => expect(runs.data).toContainEqual(datas[1]), { timeoutMs: 20_000 });
       await fixture.untilEmpty();
-      expect(await peer.ask("running")).toBe(0);
-      expect(await fixture.logged()).toEqual(["first 1 0", "blocks 1 0"]);
-      expect(runs.jobs.map(({ crashes }) => crashes)).toEqual([1, 1]);
-      expect(await peer.ask("close")).toBeUndefined();
+      await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 20_000 });
+      expect(await fixture.logged()).toEqual(["stands still 1 0"]);
     });
 
     it("have their signal aborted when their lease is gone, and their late end is refused", async () => {

@@ -1,6 +1,6 @@
 // A process with a worker that can be killed:
 //   worker.mjs <single|cluster> <ports> <prefix> <queue> <work options as JSON> <user name and password as JSON>
-// A job's data says what it does: { log, act: "end" | "hang" | "die" | "block", ms }.
+// A job's data says what it does: { log, act: "end" | "hang" | "die" | "wait" | "block" | "stand", ms }.
 import { createQueue } from "@kit/queue";
 import { clientOf, obey } from "@tooling/vitest/peer";
 
@@ -23,8 +23,10 @@ const acts = {
 };
 
 const job = async ({ data, attempt, crashes }) => {
+  // In the turn in which the others of its take would begin.
+  if (data.act === "stand") acts.block(data.ms);
   await redis.multi().rpush(log, `${data.log} ${attempt} ${crashes}`).pexpire(log, 60_000).exec();
-  await acts[data.act ?? "end"](data.ms ?? 0);
+  await acts[data.act ?? "end"]?.(data.ms ?? 0);
 };
 
 let worker;
