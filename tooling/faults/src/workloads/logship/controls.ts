@@ -52,12 +52,6 @@ export const logshipControls: readonly LogshipControl[] = [
       lua: "redis.call('HINCRBY', channel, 'used', -7 * #parts)",
     },
   },
-  {
-    name: "seals-early",
-    laws: ["content", "kept"],
-    kind: "1 dies at reserve",
-    mutation: { script: "open", operands: ["files"], lua: "redis.call('HSET', files, '1:state', 'sealed')" },
-  },
 ];
 
 /** What the workers import. */
