@@ -23,7 +23,7 @@ import { newId, Sessions } from "./sessions.js";
 
 const buyersCount = 50;
 const lifeMs = 10 * 60_000;
-const raceLimitMs = 20_000;
+const raceLimitMs = 60_000;
 // Without a lock it is a matter of chance; if luck has it that nothing goes wrong, the next round is tried.
 const mostRounds = 5;
 const mostWaiting = 3;

@@ -38,7 +38,8 @@ const seed = 1_912;
 
 // Above core's own deadline, so that a command of ours on a silent server ends soon after the scripts do.
 const commandTimeoutMs = 3_000;
-const ownServerMs = 10_000;
+const ownServerMs = 20_000;
+const guestServerMs = 5_000;
 const mostHolds = 20;
 const holdMs = 8_000;
 
@@ -119,7 +120,7 @@ export class Shop {
     const redis = await connect({
       ...{ url, connectionName: "bazaar web", options: { commandTimeout: commandTimeoutMs } },
       // A server of our own is there; on a busy machine its first answer may take a while.
-      ...(options.isGuestServer ? {} : { deadlineMs: ownServerMs }),
+      deadlineMs: options.isGuestServer ? guestServerMs : ownServerMs,
     });
     const shop = new Shop(redis, options);
     try {

@@ -73,16 +73,22 @@ describe("After a sale", () => {
       const done = await redis.hmget(keys.order(order), "done:charge", "done:label", "done:receipt");
       expect(done.filter((at) => at === null)).toEqual([]);
     }, slow);
-    const all = await steps(order);
-    for (const job of ["charge", "label", "receipt"])
-      expect(all.filter((step) => step.job === job && step.what === "done")).toHaveLength(1);
+    const all = await eventually(async () => {
+      const seen = await steps(order);
+      for (const job of ["charge", "label", "receipt"])
+        expect(seen.filter((step) => step.job === job && step.what === "done")).toHaveLength(1);
+      return seen;
+    }, slow);
     expect(all.some(({ job, what }) => job === "charge" && what === "slot")).toBe(true);
     await eventually(async () => {
       const { body } = await visitor.get(`/order/${order}`);
       expect(body).toContain("As described");
       expect(body.match(/Does it still work\?/g)).toHaveLength(1);
     }, slow);
-    expect((await visitor.get("/mail")).body).toContain(`Receipt for order ${order}`);
+    await eventually(
+      async () => expect((await visitor.get("/mail")).body).toContain(`Receipt for order ${order}`),
+      slow,
+    );
     // The review waits in the queue until it is due.
     expect(await redis.zcard("kit:queue:{orders}:delayed")).toBeGreaterThan(0);
   });

@@ -88,7 +88,8 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
           ...(taken.crashes > 0 ? { note: "its worker died" } : {}),
         });
         const note = await work(order, taken as Job);
-        await orders.done(order.id, job);
+        // Two workers may have done it, if one was taken for dead: the first one to say so is believed.
+        if (!(await orders.done(order.id, job))) return;
         await orders.step(order.id, { ...step, what: "done", ...(note === undefined ? {} : { note }) });
       } catch (error) {
         const note = error instanceof Error ? error.message : String(error);
