@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,6 +15,40 @@ afterAll(() => {
 export const emptyFolder = (): string => {
   const folder = mkdtempSync(join(tmpdir(), "kit-cli-"));
   folders.push(folder);
+  return folder;
+};
+
+/** The checks, in their order. */
+export const ids: readonly string[] = [
+  "reachability",
+  "round-trip",
+  "version",
+  "eviction-policy",
+  "persistence",
+  "memory",
+  "keys-without-expiry",
+  "permissions",
+  "cluster-slots",
+  "sentinels",
+  "replication",
+  "clock-skew",
+  "connections",
+  "slow-log",
+  "script-limits",
+  "access",
+  "tls",
+  "connection-churn",
+  "throughput",
+  "duplicate-copies",
+];
+
+/** A folder in which these packages are installed, by their paths below it. */
+export const installed = (packages: Readonly<Record<string, string>>): string => {
+  const folder = emptyFolder();
+  for (const [path, version] of Object.entries(packages)) {
+    mkdirSync(join(folder, path), { recursive: true });
+    writeFileSync(join(folder, path, "package.json"), JSON.stringify({ version }));
+  }
   return folder;
 };
 

@@ -31,7 +31,7 @@ describe("a version", () => {
   });
 });
 
-describe("row 9: the rates of one client", () => {
+describe("the rates of one client", () => {
   const rates = { yardstick: 40_000, perCall: 1_600, measuredBy: "redis-benchmark" };
 
   it("are normal from 50 to 60 % on without pipelining", () => {
