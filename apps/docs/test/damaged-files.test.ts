@@ -131,7 +131,7 @@ describe("Damaged files", () => {
       ["valid", "200, 1 of them wrong", "200, 1 of them wrong", "200, 1 of them wrong"],
       "Take what the server loads",
     ],
-  ])("row 6: %s: --fix cuts everything after it, the page what it has to", async (damage, _, expected, repair) => {
+  ])("%s: --fix cuts everything after it, the page what it has to", async (damage, _, expected, repair) => {
     const machine = await withAppendOnly();
     damages[damage]?.(appendOnlyParts(machine).incr);
     await type(machine, "Copy first");
@@ -147,7 +147,7 @@ describe("Damaged files", () => {
     expect([verdict, loads, fixed, repaired]).toEqual(expected);
   });
 
-  it("row 6: what --fix would cut is told beforehand", async () => {
+  it("what --fix would cut is told beforehand", async () => {
     const machine = await withAppendOnly();
     const { incr } = appendOnlyParts(machine);
     copyFileSync(incr, `${lab.folder}/whole`);
@@ -160,7 +160,7 @@ describe("Damaged files", () => {
     expect(await type(machine, "See what --fix would cut")).toMatch(/:\n100\n$/);
   });
 
-  it("row 6: --fix refuses to cut an increment that is not the last", async () => {
+  it("--fix refuses to cut an increment that is not the last", async () => {
     const machine = await withAppendOnly();
     await machine.start();
     const client = machine.client();
@@ -175,7 +175,7 @@ describe("Damaged files", () => {
     });
   });
 
-  it("row 6: without its manifest a server starts empty and writes over the base", async () => {
+  it("without its manifest a server starts empty and writes over the base", async () => {
     const machine = await withAppendOnly();
     rmSync(join(machine.data, "appendonlydir/appendonly.aof.manifest"));
     await type(machine, "Copy first");
@@ -192,7 +192,7 @@ describe("Damaged files", () => {
     rows.push(["no manifest", "does not find it", `${loads}, and writes over the base`, "–", repaired]);
   });
 
-  it("row 6: a damaged snapshot is refused, and read without its checksum as the last resort", async () => {
+  it("a damaged snapshot is refused, and read without its checksum as the last resort", async () => {
     const machine = await withSnapshot();
     const snapshot = join(machine.data, "dump.rdb");
     alter(snapshot, (text) => text.replace(`value-${VICTIM}`, "value-1X1"));
@@ -216,7 +216,7 @@ describe("Damaged files", () => {
     ]);
   });
 
-  it("row 6: a torn snapshot cannot be read at all", async () => {
+  it("a torn snapshot cannot be read at all", async () => {
     const machine = await withSnapshot();
     const snapshot = join(machine.data, "dump.rdb");
     truncateSync(snapshot, statSync(snapshot).size - 100);
@@ -228,7 +228,7 @@ describe("Damaged files", () => {
     rows.push(["a torn snapshot", "not valid", loads, "there is none", "the snapshot before it"]);
   });
 
-  it("row 6: the page tells these figures", () => {
+  it("the page tells these figures", () => {
     expect(page.figures("damage", [head, ...rows])).toEqual([head, ...rows]);
   });
 

@@ -139,7 +139,7 @@ const replacedByHand = async (all: Group): Promise<Machine> => {
 };
 
 describe("A failed master", () => {
-  it.each(waysToWrite)("row 7: is replaced by hand; acknowledged by %s", async (by, how) => {
+  it.each(waysToWrite)("is replaced by hand; acknowledged by %s", async (by, how) => {
     const all = await group();
     const load = new Load(all.master.client(), how);
     await load.lasts(500, 1_000);
@@ -162,7 +162,7 @@ describe("A failed master", () => {
     expect(await info(all.master)).toContain(`master_port:${chosen.port}`);
   });
 
-  it.each(waysToWrite)("row 7: loses what it had not sent on; acknowledged by %s", async (by, how) => {
+  it.each(waysToWrite)("loses what it had not sent on; acknowledged by %s", async (by, how) => {
     const all = await group();
     const load = new Load(all.master.client(), how);
     await load.lasts(500, 1_000);
@@ -179,7 +179,7 @@ describe("A failed master", () => {
     expect(loss.lost === 0).toBe(how !== undefined);
   });
 
-  it("row 7: a master that hung is gone for good before another takes its place", async () => {
+  it("a master that hung is gone for good before another takes its place", async () => {
     const all = await group();
     const load = new Load(all.master.client());
     await load.lasts(100);
@@ -190,7 +190,7 @@ describe("A failed master", () => {
     expect(all.master.isRunning).toBe(false);
   });
 
-  it("row 7: an old master that starts without being told takes writes beside the new one", async () => {
+  it("an old master that starts without being told takes writes beside the new one", async () => {
     const all = await group();
     await type(all, "Make sure that the old master is gone");
     await type(all, "Promote the replica");
@@ -201,7 +201,7 @@ describe("A failed master", () => {
     expect(await all.replicas[0].client().get("astray")).toBeNull();
   });
 
-  it("row 7: the lost writes are in the copy of the old master's files", async () => {
+  it("the lost writes are in the copy of the old master's files", async () => {
     const all = await group();
     const client = all.master.client();
     await client.config("SET", "appendonly", "yes", "appendfsync", "always");
@@ -223,7 +223,7 @@ describe("A failed master", () => {
     expect(await other.client().get("unsent")).toBe("here");
   });
 
-  it("row 7: the data of a replica go to another machine, which becomes the master", async () => {
+  it("the data of a replica go to another machine, which becomes the master", async () => {
     const all = await group();
     const load = new Load(all.master.client(), acknowledgedByReplica);
     await load.lasts(500, 1_000);
@@ -239,33 +239,30 @@ describe("A failed master", () => {
     expectFewLost(loss, acknowledgedByReplica);
   });
 
-  it.each(waysToWrite)(
-    "row 7: is replaced by Sentinel, and the clients follow; acknowledged by %s",
-    async (by, how) => {
-      const all = await group({ withSentinels: true });
-      await type(all, "See whether they could");
-      const client = await toSentinels(all);
-      const load = new Load(client, how);
-      await load.lasts(500, 1_000);
-      const struckAt = performance.now();
-      await all.master.end("SIGKILL");
-      const printed = await type(all, "Wait for the new master");
-      const chosen = oneNamed(all, printed);
-      await eventually(() => expect(load.lastAt).toBeGreaterThan(struckAt + 1_000), { timeoutMs: 40_000 });
-      const ms = load.longestPause;
-      await load.endsBy(() => Promise.resolve());
-      const loss = await load.lossOn(chosen);
-      note("Sentinel", by, loss, ms);
-      expectFewLost(loss, how);
-      expect(ms).toBeLessThan(50_000);
-      // Once is enough: it takes the Sentinels ten seconds to be sure of it.
-      if (how) return;
-      await all.master.start();
-      await eventually(async () => expect(await info(all.master)).toContain("role:slave"), { timeoutMs: 40_000 });
-    },
-  );
+  it.each(waysToWrite)("is replaced by Sentinel, and the clients follow; acknowledged by %s", async (by, how) => {
+    const all = await group({ withSentinels: true });
+    await type(all, "See whether they could");
+    const client = await toSentinels(all);
+    const load = new Load(client, how);
+    await load.lasts(500, 1_000);
+    const struckAt = performance.now();
+    await all.master.end("SIGKILL");
+    const printed = await type(all, "Wait for the new master");
+    const chosen = oneNamed(all, printed);
+    await eventually(() => expect(load.lastAt).toBeGreaterThan(struckAt + 1_000), { timeoutMs: 40_000 });
+    const ms = load.longestPause;
+    await load.endsBy(() => Promise.resolve());
+    const loss = await load.lossOn(chosen);
+    note("Sentinel", by, loss, ms);
+    expectFewLost(loss, how);
+    expect(ms).toBeLessThan(50_000);
+    // Once is enough: it takes the Sentinels ten seconds to be sure of it.
+    if (how) return;
+    await all.master.start();
+    await eventually(async () => expect(await info(all.master)).toContain("role:slave"), { timeoutMs: 40_000 });
+  });
 
-  it("row 7: changes places by hand without losing anything", async () => {
+  it("changes places by hand without losing anything", async () => {
     const all = await group();
     const load = new Load(all.master.client());
     await load.lasts(300, 1_000);
@@ -278,7 +275,7 @@ describe("A failed master", () => {
     expect([loss.lost, loss.acknowledged > 100]).toEqual([0, true]);
   });
 
-  it("row 7: changes places by Sentinel without loss only if the writers are held up", async () => {
+  it("changes places by Sentinel without loss only if the writers are held up", async () => {
     const step = page.step("Change the master on purpose, by Sentinel");
     const withoutPause = { ...step, code: step.code.replace(/^at \$OLD CLIENT PAUSE.*$/m, "echo OK") };
     expect(withoutPause.code).not.toBe(step.code);
@@ -308,7 +305,7 @@ describe("A failed master", () => {
     expect(without.lost).toBeGreaterThan(0);
   });
 
-  it("row 7: without a majority of Sentinels it is replaced by hand, and they are told", async () => {
+  it("without a majority of Sentinels it is replaced by hand, and they are told", async () => {
     const all = await group({ withSentinels: true });
     const [, second, third] = all.sentinels;
     await Promise.all([second?.end("SIGKILL"), third?.end("SIGKILL"), all.master.end("SIGKILL")]);
@@ -325,7 +322,7 @@ describe("A failed master", () => {
     expect(printed).toContain(String(all.replicas[0].port));
   });
 
-  it("row 7: the page tells these figures", () => {
+  it("the page tells these figures", () => {
     const table = page.figures("failover", [
       ["Way", "Acknowledged by", "Lost", "Until writes are taken again"],
       ...rows,

@@ -99,7 +99,7 @@ describe("Persistence", () => {
   const cut = new Map<Mode, Loss>();
   let slowed: Loss;
 
-  it.each(modes)("row 5: %s: kill -9 takes only what is not written to a file", async (mode) => {
+  it.each(modes)("%s: kill -9 takes only what is not written to a file", async (mode) => {
     const power = noPowerCut === undefined ? new PowerCut(lab) : undefined;
     const machine = await started(mode, power);
     const load = new Load(machine.client());
@@ -115,7 +115,7 @@ describe("Persistence", () => {
   });
 
   describe.runIf(noPowerCut === undefined)("without power", () => {
-    it.each(modes)("row 5: %s: a power cut takes what is not synced", async (mode) => {
+    it.each(modes)("%s: a power cut takes what is not synced", async (mode) => {
       const power = new PowerCut(lab);
       const machine = await started(mode, power);
       const load = new Load(machine.client());
@@ -130,7 +130,7 @@ describe("Persistence", () => {
       judges[mode].cut(loss, saved);
     });
 
-    it("row 5: kill -9 while a sync is under way takes what was acknowledged since it began", async () => {
+    it("kill -9 while a sync is under way takes what was acknowledged since it began", async () => {
       const power = new PowerCut(lab);
       const machine = await started(everySecond, power);
       const load = new Load(machine.client());
@@ -148,7 +148,7 @@ describe("Persistence", () => {
       expect(slowed.ageMs).toBeLessThan(12_000);
     });
 
-    it("row 5: the page tells these losses", () => {
+    it("the page tells these losses", () => {
       const say = ({ acknowledged, lost, ageMs }: Loss, mode: Mode): string => {
         if (lost === 0) return `0 of ${whole(acknowledged)}`;
         if (lost === acknowledged) return `all of ${whole(acknowledged)}`;
@@ -164,7 +164,7 @@ describe("Persistence", () => {
       );
     });
 
-    it("row 5: a stop saves and syncs, unless it is told not to", async () => {
+    it("a stop saves and syncs, unless it is told not to", async () => {
       const lossBy = async (
         mode: Mode,
         stop: (machine: Machine) => Promise<unknown>,
@@ -206,7 +206,7 @@ describe("Persistence", () => {
   });
 
   it.each(["Save in the background", "Save and let everybody wait"])(
-    "row 5: %s: what was written before it survives kill -9",
+    "%s: what was written before it survives kill -9",
     async (step) => {
       const machine = await started("Snapshots");
       await write(machine, 1_000);
@@ -218,7 +218,7 @@ describe("Persistence", () => {
     },
   );
 
-  it("row 5: a rewrite keeps everything, and shrinks the file", async () => {
+  it("a rewrite keeps everything, and shrinks the file", async () => {
     const machine = await started("Append-only, synced before each reply");
     await write(machine, 5_000);
     const printed = await type(machine, "Rewrite the append-only file");
@@ -229,7 +229,7 @@ describe("Persistence", () => {
     expect(await countOn(machine)).toBe(5_000);
   });
 
-  it("row 5: kill -9 in the middle of a rewrite loses nothing", async () => {
+  it("kill -9 in the middle of a rewrite loses nothing", async () => {
     const machine = await started("Append-only, synced before each reply", undefined, "rdb-key-save-delay 30000\n");
     const client = machine.client();
     await client.mset(Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`filler:${n}`, "x"])));
@@ -244,7 +244,7 @@ describe("Persistence", () => {
     expect(await countOn(machine)).toBe(1_000);
   });
 
-  it("row 5: append-only is turned on while the server runs, and stays on", async () => {
+  it("append-only is turned on while the server runs, and stays on", async () => {
     const machine = await started("Snapshots", undefined, "appendfsync always\n");
     await write(machine, 1_000);
     await type(machine, "Turn append-only on");
@@ -255,7 +255,7 @@ describe("Persistence", () => {
     expect(readFileSync(machine.conf, "utf8")).toContain("appendonly yes");
   });
 
-  it("row 5: a restart with append-only over a snapshot starts empty, and its stop empties the snapshot", async () => {
+  it("a restart with append-only over a snapshot starts empty, and its stop empties the snapshot", async () => {
     const machine = await started("Snapshots");
     await write(machine, 1_000);
     await type(machine, "Stop it");
@@ -273,7 +273,7 @@ describe("Persistence", () => {
     expect(await countOn(other)).toBe(1_000);
   });
 
-  it("row 5: a server that cannot save refuses to stop and to write, until it can", async () => {
+  it("a server that cannot save refuses to stop and to write, until it can", async () => {
     const machine = await started("Snapshots");
     await write(machine, 1_000);
     const obstacle = join(machine.data, "dump.rdb");
@@ -289,7 +289,7 @@ describe("Persistence", () => {
     expect(await countOn(machine)).toBe(1_000);
   });
 
-  it("row 5: data are got out of a server whose folder is gone", async () => {
+  it("data are got out of a server whose folder is gone", async () => {
     const machine = await started("Snapshots", undefined, "repl-diskless-sync-delay 0\n");
     await write(machine, 1_000);
     rmSync(machine.data, { recursive: true });

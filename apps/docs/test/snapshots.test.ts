@@ -65,7 +65,7 @@ const newestGood = async (machine: Machine): Promise<string> =>
   (await type(machine, "Find the newest good one")).trimEnd().split("\n").at(-1) ?? "";
 
 describe("Snapshots", () => {
-  it.each(modes)("row 6: %s: a damaged snapshot is noticed, and the one before it restores", async (mode) => {
+  it.each(modes)("%s: a damaged snapshot is noticed, and the one before it restores", async (mode) => {
     const machine = await started(mode);
     const [, second, third = ""] = await withThree(machine);
     await type(machine, "Verify them all");
@@ -84,7 +84,7 @@ describe("Snapshots", () => {
     expect(await countOn(machine)).toBe(350);
   });
 
-  it("row 6: a server with append-only on does not look at a snapshot that was only copied", async () => {
+  it("a server with append-only on does not look at a snapshot that was only copied", async () => {
     const machine = await started("Append-only, synced before each reply");
     const [first = ""] = await withThree(machine);
     await machine.end("SIGTERM");
@@ -97,7 +97,7 @@ describe("Snapshots", () => {
     expect(await countOn(machine)).toBe(0);
   });
 
-  it("row 6: keeps the newest good ones, however many damaged ones are newer", async () => {
+  it("keeps the newest good ones, however many damaged ones are newer", async () => {
     const machine = await started("Snapshots");
     const [first, second, third = ""] = await withThree(machine);
     await type(machine, "Take one");
@@ -108,7 +108,7 @@ describe("Snapshots", () => {
     expect(snapshots()).not.toContain(first);
   });
 
-  it("row 6: a save that fails gives no snapshot of yesterday under today's name", async () => {
+  it("a save that fails gives no snapshot of yesterday under today's name", async () => {
     const machine = await started("Snapshots");
     await write(machine, 100);
     await type(machine, "Take one");
@@ -122,7 +122,7 @@ describe("Snapshots", () => {
     expect(snapshots()).toHaveLength(1);
   });
 
-  it("row 6: a snapshot that was damaged before it was copied gets no name", async () => {
+  it("a snapshot that was damaged before it was copied gets no name", async () => {
     const machine = await started("Snapshots");
     await write(machine, 100);
     const step = page.step("Take one");

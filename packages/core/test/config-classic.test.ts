@@ -31,8 +31,8 @@ const classicConfigs = (): ClassicConfigs => new ClassicConfigs(redis.client, pr
 const setClassic = (config: Record<string, unknown>): Promise<void> =>
   setConfig(redis.client, "search", "web", config, prefix());
 
-describe("row 1: live configuration", () => {
-  it("row 1: polls, and sees a change only then", async () => {
+describe("live configuration", () => {
+  it("polls, and sees a change only then", async () => {
     const configs = classicConfigs();
     await setClassic({ ...first });
     await configs.get("search", "web");
@@ -55,7 +55,7 @@ describe("row 1: live configuration", () => {
     expect(reader.current).toEqual(second);
   });
 
-  it("row 1: what is missing reads as an empty one, also after it was there", async () => {
+  it("what is missing reads as an empty one, also after it was there", async () => {
     const configs = classicConfigs();
     await setClassic({ ...first });
     await configs.get("search", "web");
@@ -71,7 +71,7 @@ describe("row 1: live configuration", () => {
     expect(await rejection(fixture.make().ready())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
   });
 
-  it("row 1: any type is taken", async () => {
+  it("any type is taken", async () => {
     const configs = classicConfigs();
     await setClassic({ host: 7, port: "many" });
     expect(await configs.get("search", "web")).toEqual({ host: 7, port: "many" });
@@ -87,7 +87,7 @@ describe("row 1: live configuration", () => {
     expect(config.current).toEqual(second);
   });
 
-  it("row 1: all callers share one object, and any may change it", async () => {
+  it("all callers share one object, and any may change it", async () => {
     const configs = classicConfigs();
     await setClassic({ ...first });
     (await configs.get("search", "web"))["port"] = 666;
@@ -98,7 +98,7 @@ describe("row 1: live configuration", () => {
     expect(config.current.port).toBe(first.port);
   });
 
-  it("row 1: the last of two writers wins, and the other never learns of it", async () => {
+  it("the last of two writers wins, and the other never learns of it", async () => {
     await setClassic({ ...first });
     await setClassic({ ...second });
     expect(await classicConfigs().get("search", "web")).toEqual(second);
@@ -111,7 +111,7 @@ describe("row 1: live configuration", () => {
   });
 });
 
-describe("row 2: component connections", () => {
+describe("component connections", () => {
   const start = async (): Promise<RedisServer> => {
     const server = await startRedis();
     redis.defer(() => server.stop());
@@ -145,7 +145,7 @@ describe("row 2: component connections", () => {
       .split("\n")
       .filter((line) => !/ name=kit-/.test(line)).length;
 
-  it("row 2: without a configuration it connects to localhost", async () => {
+  it("without a configuration it connects to localhost", async () => {
     const where = classicComponent().on(async (db) => await Promise.resolve(db.options));
     expect(await where()).toMatchObject({ host: "localhost", port: 6379 });
 
@@ -156,7 +156,7 @@ describe("row 2: component connections", () => {
     expect(await rejection(logs.config.set({ url: "redis://" }))).toMatchObject({ code: "KIT_CONFIG_INVALID" });
   });
 
-  it("row 2: a read by anyone else hides the change, so the swap never happens", async () => {
+  it("a read by anyone else hides the change, so the swap never happens", async () => {
     const [a, b] = [await start(), await start()];
     const classic = classicComponent();
     const portOf = classic.on(async (db) => await Promise.resolve(db.options.port));
@@ -180,7 +180,7 @@ describe("row 2: component connections", () => {
     expect(await ourPort()).toBe(b.nodes[0]!.port);
   });
 
-  it("row 2: the old connection is never closed", async () => {
+  it("the old connection is never closed", async () => {
     const [a, b] = [await start(), await start()];
     const idle = await clientsOf(a);
     const classic = classicComponent();
@@ -203,7 +203,7 @@ describe("row 2: component connections", () => {
     expect(await withComponent(logs, async (db) => await db.ping())()).toBe("PONG");
   });
 
-  it("row 2: calls in flight are cut, since nobody knows when the old server is free to go", async () => {
+  it("calls in flight are cut, since nobody knows when the old server is free to go", async () => {
     const [a, b] = [await start(), await start()];
     const idle = await clientsOf(a);
     const classic = classicComponent();
@@ -239,7 +239,7 @@ describe("row 2: component connections", () => {
   });
 });
 
-describe("row 3: maintenance flag", () => {
+describe("maintenance flag", () => {
   const ours = (client = redis.client as Redis, maxStaleMs?: number) => {
     const flags = createFlags(
       client,
@@ -250,7 +250,7 @@ describe("row 3: maintenance flag", () => {
     return flags;
   };
 
-  it("row 3: any text that is not empty, even `no`, means on", async () => {
+  it("any text that is not empty, even `no`, means on", async () => {
     await redis.client.set(maintenanceKey(prefix()), "no");
     expect(await new ClassicMaintenance(redis.client, prefix()).isUnderMaintenance()).toBe(true);
 
@@ -262,7 +262,7 @@ describe("row 3: maintenance flag", () => {
     expect(await rejection(flags.set("maintenance", "no" as never))).toBeInstanceOf(TypeError);
   });
 
-  it("row 3: a failed read keeps the old answer for a second, unseen", async () => {
+  it("a failed read keeps the old answer for a second, unseen", async () => {
     const proxy = await proxied(redis);
     const client = new Redis(proxy.port, { maxRetriesPerRequest: 0, retryStrategy: () => 20 });
     client.on("error", () => undefined);
@@ -288,7 +288,7 @@ describe("row 3: maintenance flag", () => {
     proxy.refuse = false;
   });
 
-  it("row 3: each process asks again every second", async () => {
+  it("each process asks again every second", async () => {
     const classic = new ClassicMaintenance(redis.client, prefix());
     const before = await callsOf(redis, "get");
     for (let second = 0; second < 10; second++) {

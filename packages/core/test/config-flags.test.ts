@@ -66,7 +66,7 @@ describe("flags", () => {
     expect(JSON.parse((await redis.client.hget(entry(), "value"))!)).toMatchObject({ other: { on: true } });
   });
 
-  it("row 3: any text, even `no`, is refused instead of being taken for on", async () => {
+  it("any text, even `no`, is refused instead of being taken for on", async () => {
     const flags = await ready();
     await flags.set("beta", true);
     const errors: string[] = [];
@@ -83,7 +83,7 @@ describe("flags", () => {
     expect([flags.state, flags.isOn("maintenance"), flags.isOn("beta")]).toEqual(["fresh", true, true]);
   });
 
-  it("row 3: a server that cannot be asked shows in the state, and after maxStaleMs in the answer", async () => {
+  it("a server that cannot be asked shows in the state, and after maxStaleMs in the answer", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
     const flags = make({ deadlineMs: 100, pollMs: 100, maxStaleMs: 800 }, client);

@@ -38,7 +38,7 @@ const settlesIn = async (ms: number, work: Promise<unknown>): Promise<boolean> =
 };
 
 describe("row 4", () => {
-  it("row 4: waits without limit for the link", async () => {
+  it("waits without limit for the link", async () => {
     await follow("127.0.0.1", "1");
     const classic = classicWait(redis.connect(), replicaClient(), `${redis.prefix}:`);
     expect(await settlesIn(2_000, classic)).toBe(false);
@@ -50,7 +50,7 @@ describe("row 4", () => {
     await classic;
   });
 
-  it("row 4: waits without limit for its token", async () => {
+  it("waits without limit for its token", async () => {
     // The link is up, but leads elsewhere.
     await using other = await startRedis();
     await follow("127.0.0.1", String(other.nodes[0]!.port));
@@ -70,7 +70,7 @@ describe("row 4", () => {
     await classic;
   });
 
-  it("row 4: ends after a second as if synced, whether it is or not", async () => {
+  it("ends after a second as if synced, whether it is or not", async () => {
     for (const node of [...redis.server.nodes, ...redis.server.replicas])
       await node.call("CONFIG", "SET", "appendonly", "no");
     const took = await timed(classicWait(redis.connect(), replicaClient(), `${redis.prefix}:`));
@@ -83,7 +83,7 @@ describe("row 4", () => {
       await node.call("CONFIG", "SET", "appendonly", "yes");
   });
 
-  it("row 4: 0 pending syncs are taken for synced, also before the write has reached the buffer", async () => {
+  it("0 pending syncs are taken for synced, also before the write has reached the buffer", async () => {
     const rounds = 50;
     const [master, replica] = [redis.connect(), replicaClient()];
     await classicWait(master, replica, `${redis.prefix}:`);

@@ -188,11 +188,11 @@ describe("optimistic against the classic loop", () => {
     return (await callsOf(redis, "watch")) - before;
   };
 
-  it("row 8: the tries on a busy key are bounded by the back-off", async () => {
+  it("the tries on a busy key are bounded by the back-off", async () => {
     expect(await kitTries(redis.prefix)).toBeLessThan(40);
   });
 
-  it("row 8: the classic loop tries again at once, without a pause", async () => {
+  it("the classic loop tries again at once, without a pause", async () => {
     const waited = vi.spyOn(globalThis, "setTimeout");
     const tries = await classicTries(redis.prefix);
     const pauses = waited.mock.calls.filter(([, ms]) => ms !== undefined && ms > 0).length;
@@ -201,7 +201,7 @@ describe("optimistic against the classic loop", () => {
     expect(pauses).toBeLessThan(tries - 1);
   });
 
-  it("row 8: work that was overtaken is reported, where the classic loop drops it", async () => {
+  it("work that was overtaken is reported, where the classic loop drops it", async () => {
     const key = redis.prefix;
     const client = await own(redis);
     const losing = optimistic(
@@ -216,7 +216,7 @@ describe("optimistic against the classic loop", () => {
     expect(await rejection(losing)).toMatchObject({ code: "KIT_CONFLICT" });
   });
 
-  it("row 8: writes of neighbours on the shared connection do not slip in", async () => {
+  it("writes of neighbours on the shared connection do not slip in", async () => {
     const client = await own(redis);
     await redis.client.set(redis.prefix, "0", "PX", 60_000);
     const neighbours = Array.from({ length: 200 }, () => client.call("INCR", `${redis.prefix}:other`));

@@ -55,7 +55,7 @@ const guardedWrite = async (value: string, fencingToken: string): Promise<boolea
 };
 
 describe("row 10", () => {
-  it("row 10: a crash holds it for ever", async () => {
+  it("a crash holds it for ever", async () => {
     const { client, gate } = await mortal();
     const token = await acquireLock(client, name, 1_000, prefix());
     gate.cut();
@@ -70,7 +70,7 @@ describe("row 10", () => {
     expect(value.isHeld).toBe(true);
   });
 
-  it("row 10: busy polling: a command every few milliseconds per waiter", async () => {
+  it("busy polling: a command every few milliseconds per waiter", async () => {
     await acquireLock(redis.client, name, 1_000, prefix());
     const before = await callsOf(redis.server, "setnx");
     expect(await acquireLock(redis.connect(), name, 1_000, prefix())).toBeNull();
@@ -83,7 +83,7 @@ describe("row 10", () => {
     expect(gate.requests).toBeLessThanOrEqual(7);
   });
 
-  it("row 10: four round trips, one to acquire and three to release", async () => {
+  it("four round trips, one to acquire and three to release", async () => {
     const { client, gate } = await mortal();
     const token = (await acquireLock(client, name, 1_000, prefix()))!;
     await releaseLock(client, name, token, prefix());
@@ -94,7 +94,7 @@ describe("row 10", () => {
     expect(ours.gate.requests).toBe(2);
   });
 
-  it("row 10: release retries without bound for as long as somebody touches the key", async () => {
+  it("release retries without bound for as long as somebody touches the key", async () => {
     const { client, gate } = await mortal();
     const token = (await acquireLock(client, name, 1_000, prefix()))!;
     let tries = 0;
@@ -114,7 +114,7 @@ describe("row 10", () => {
     expect(ours.gate.requests).toBe(1);
   });
 
-  it("row 10: who comes later may win, since nobody stands in the queue", async () => {
+  it("who comes later may win, since nobody stands in the queue", async () => {
     const { client, gate } = await mortal();
     const token = (await acquireLock(redis.client, name, 1_000, prefix()))!;
     const held = gate.hold(/setnx/i);
@@ -140,7 +140,7 @@ describe("row 10", () => {
 });
 
 describe("the four classic symptoms", () => {
-  it("row 10: symptom 1: it is released by another after it expired", async () => {
+  it("symptom 1: it is released by another after it expired", async () => {
     await acquireOwnerlessLock(redis.client, name, 1_000, 10, prefix());
     await lapse(fixture.db, classicKey());
     expect(await acquireOwnerlessLock(redis.connect(), name, 1_000, 10, prefix())).toBe(true);
@@ -154,7 +154,7 @@ describe("the four classic symptoms", () => {
     expect(await fixture.db.get(ourKey())).toBe(`${next.token}|${next.holder}`);
   });
 
-  it("row 10: symptom 2: a crashed holder goes undetected while others wait", async () => {
+  it("symptom 2: a crashed holder goes undetected while others wait", async () => {
     const { client, gate } = await mortal();
     await acquireOwnerlessLock(client, name, 1_000, 60, prefix());
     gate.cut();
@@ -168,7 +168,7 @@ describe("the four classic symptoms", () => {
     expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
 
-  it("row 10: symptom 2: a crash before EXPIRE holds it for ever", async () => {
+  it("symptom 2: a crash before EXPIRE holds it for ever", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/expire/i, acquireOwnerlessLock(client, name, 1_000, 10, prefix()));
     expect(await fixture.db.pttl(classicKey())).toBe(-1);
@@ -181,7 +181,7 @@ describe("the four classic symptoms", () => {
     expect(await fixture.db.pttl(ourKey())).toBeGreaterThan(0);
   });
 
-  it("row 10: symptom 3: several hold it at once", async () => {
+  it("symptom 3: several hold it at once", async () => {
     const holders = [redis.connect(), redis.connect(), redis.connect()];
     const inside: Redis[] = [];
     for (const holder of holders) {
@@ -200,7 +200,7 @@ describe("the four classic symptoms", () => {
     expect(leases.map(({ isHeld }) => isHeld)).toEqual([false, false, true]);
   });
 
-  it("row 10: symptom 4: each holder believes that it is alone, and an update is lost", async () => {
+  it("symptom 4: each holder believes that it is alone, and an update is lost", async () => {
     const [a, b] = [redis.connect(), redis.connect()];
     await acquireOwnerlessLock(a, name, 1_000, 10, prefix());
     const seenByA = Number(await a.get(counter()));
@@ -221,7 +221,7 @@ describe("the four classic symptoms", () => {
 });
 
 describe("row 11", () => {
-  it("row 11: a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
+  it("a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/expire/i, acquireLockWithTimeout(client, name, 1_000, 10, prefix()));
     expect(await fixture.db.pttl(classicKey())).toBe(-1);
@@ -241,7 +241,7 @@ describe("row 11", () => {
   it.each([
     ["SETNX then EXPIRE", acquireLockWithTimeout],
     ["SET NX EX", acquireLockBySet],
-  ])("row 11: seconds only: 50 ms become a second (%s)", async (_name, acquire) => {
+  ])("seconds only: 50 ms become a second (%s)", async (_name, acquire) => {
     await acquire(redis.client, name, 1_000, 0.05, prefix());
     expect(await fixture.db.pttl(classicKey())).toBeGreaterThan(500);
 
@@ -252,7 +252,7 @@ describe("row 11", () => {
   it.each([
     ["SETNX then EXPIRE", acquireLockWithTimeout],
     ["SET NX EX", acquireLockBySet],
-  ])("row 11: the holder never learns that it lost the lock, and writes on (%s)", async (_name, acquire) => {
+  ])("the holder never learns that it lost the lock, and writes on (%s)", async (_name, acquire) => {
     const token = (await acquire(redis.client, name, 1_000, 10, prefix()))!;
     const seen = Number(await fixture.db.get(counter()));
     await lapse(fixture.db, classicKey());
@@ -273,7 +273,7 @@ describe("row 11", () => {
     expect(await guardedWrite("slow", slow.fencingToken)).toBe(false);
   });
 
-  it("row 11: a waiter puts its own limit on a holder's lock, which then vanishes unnoticed", async () => {
+  it("a waiter puts its own limit on a holder's lock, which then vanishes unnoticed", async () => {
     const token = (await acquireLock(redis.client, name, 1_000, prefix()))!;
     expect(await acquireLockWithTimeout(redis.connect(), name, 5_000, 1, prefix())).not.toBeNull();
     expect(await releaseLock(redis.connect(), name, token, prefix())).toBe(false);

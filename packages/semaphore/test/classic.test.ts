@@ -59,7 +59,7 @@ const mortalSemaphore = async (options?: MadeWith): Promise<{ semaphore: Semapho
 };
 
 describe("row 13", () => {
-  it("row 13: a client whose clock is 10 ms slow steals a permit", async () => {
+  it("a client whose clock is 10 ms slow steals a permit", async () => {
     const at = wallClock();
     const holder = await acquireSemaphore(redis.client, name, 1, { ...right(), now: () => at });
     const thief = await acquireSemaphore(redis.connect(), name, 1, { ...right(), now: () => at - 10 });
@@ -73,7 +73,7 @@ describe("row 13", () => {
   });
 
   it.each(kinds)(
-    "rows 13, 14, 16: a client whose clock is fast by the time limit removes everybody (%s)",
+    "a client whose clock is fast by the time limit removes everybody (%s)",
     async (_kind, acquire, release) => {
       const holder = (await acquire(redis.client, name, 1, right()))!;
       expect(await acquire(redis.connect(), name, 1, off(11_000))).toEqual(expect.any(String));
@@ -89,7 +89,7 @@ describe("row 13", () => {
   );
 
   it.each(kinds)(
-    "rows 13, 14, 16: a client whose clock is slow by the time limit is removed by everybody (%s)",
+    "a client whose clock is slow by the time limit is removed by everybody (%s)",
     async (_kind, acquire) => {
       const slow = (await acquire(redis.client, name, 1, off(-11_000)))!;
       expect(await acquire(redis.connect(), name, 1, right())).toEqual(expect.any(String));
@@ -102,7 +102,7 @@ describe("row 13", () => {
     },
   );
 
-  it("row 13: it fails at once, however soon a permit is free", async () => {
+  it("it fails at once, however soon a permit is free", async () => {
     const holder = (await acquireSemaphore(redis.client, name, 1, right()))!;
     const next = acquireSemaphore(redis.client, name, 1, right());
     await releaseSemaphore(redis.client, name, holder, prefix());
@@ -117,7 +117,7 @@ describe("row 13", () => {
 });
 
 describe("row 14", () => {
-  it("row 14: between the number and the entry another comes in, and both are within the limit", async () => {
+  it("between the number and the entry another comes in, and both are within the limit", async () => {
     const { client, gate } = await mortal();
     // The counter's transaction has been answered when the entry's is on its way.
     const entry = gate.hold(/zrank/i);
@@ -140,7 +140,7 @@ describe("row 14", () => {
     await early.promise;
   });
 
-  it("row 14: who comes later may be in first, since nobody stands in the queue", async () => {
+  it("who comes later may be in first, since nobody stands in the queue", async () => {
     const [holder, early] = [redis.client, redis.connect()];
     const token = (await acquireFairSemaphore(holder, name, 1, right()))!;
     expect(await acquireFairSemaphore(early, name, 1, right())).toBeNull();
@@ -161,7 +161,7 @@ describe("row 14", () => {
 });
 
 describe("row 15", () => {
-  it("row 15: a refresh brings a lost permit back, and a crash leaves it there", async () => {
+  it("a refresh brings a lost permit back, and a crash leaves it there", async () => {
     const { client, gate } = await mortal();
     const lost = (await acquireFairSemaphore(client, name, 1, off(-11_000)))!;
     const next = (await acquireFairSemaphore(redis.client, name, 1, right()))!;
@@ -180,7 +180,7 @@ describe("row 15", () => {
     expect([...seen, await ourHolders()]).toEqual([[successor.token], [successor.token]]);
   });
 
-  it("row 15: nobody renews by itself: a permit that is in use is over", async () => {
+  it("nobody renews by itself: a permit that is in use is over", async () => {
     const limit = { ...right(), timeoutSeconds: 0.1 };
     const holder = (await acquireFairSemaphore(redis.client, name, 1, limit))!;
     const other = redis.connect();
@@ -198,7 +198,7 @@ describe("row 15", () => {
     expect([permit.isHeld, await semaphore.tryAcquire()]).toEqual([true, null]);
   });
 
-  it("row 15: the holder learns that it lost its permit only when it asks", async () => {
+  it("the holder learns that it lost its permit only when it asks", async () => {
     const lost = (await acquireFairSemaphore(redis.client, name, 1, off(-11_000)))!;
     const next = await acquireFairSemaphore(redis.connect(), name, 1, right());
     // Nothing tells it; until it asks, the two of them are at work.
@@ -213,7 +213,7 @@ describe("row 15", () => {
 });
 
 describe("row 16", () => {
-  it("row 16: one crash closes the semaphore for ever", async () => {
+  it("one crash closes the semaphore for ever", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/zinterstore/i, acquireSemaphoreWithLock(client, name, 3, right()));
     expect(await fixture.db.pttl(classicKeys(prefix()).lock(`semaphore:${name}`))).toBe(-1);
@@ -251,7 +251,7 @@ describe("row 16", () => {
     expect(await rejection(unasked.tryAcquire())).toMatchObject({ code: "KIT_UNAVAILABLE" });
   });
 
-  it("row 16: six round trips to acquire, and one to release", async () => {
+  it("six round trips to acquire, and one to release", async () => {
     const { client, gate } = await mortal();
     const token = (await acquireSemaphoreWithLock(client, name, 1, right()))!;
     expect(gate.requests).toBe(6);

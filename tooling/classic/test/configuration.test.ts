@@ -39,7 +39,7 @@ describe("the classic configuration, row 1", () => {
     expect(await configs.get("search", "web")).toEqual({ port: 2 });
   });
 
-  it("row 1: polls: it asks again and again for what has not changed", async () => {
+  it("polls: it asks again and again for what has not changed", async () => {
     const { redis, configs } = await open();
     const before = await calls(redis, "get");
     for (let second = 0; second < 60; second++) {
@@ -49,18 +49,18 @@ describe("the classic configuration, row 1", () => {
     expect((await calls(redis, "get")) - before).toBe(60);
   });
 
-  it("row 1: a missing configuration reads as an empty one", async () => {
+  it("a missing configuration reads as an empty one", async () => {
     const { configs } = await open();
     expect(await configs.get("search", "web")).toEqual({});
   });
 
-  it("row 1: takes any type", async () => {
+  it("takes any type", async () => {
     const { redis, configs } = await open();
     await set(redis, { port: "many" });
     expect(await configs.get("search", "web")).toEqual({ port: "many" });
   });
 
-  it("row 1: callers share one object that each may change", async () => {
+  it("callers share one object that each may change", async () => {
     const { redis, configs } = await open();
     await set(redis, { port: 1 });
     (await configs.get("search", "web"))["port"] = 666;
@@ -96,13 +96,13 @@ describe("the classic component connection, row 2", () => {
     close();
   });
 
-  it("row 2: without a configuration it means localhost", async () => {
+  it("without a configuration it means localhost", async () => {
     const { configs, connections } = await open();
     const where = redisConnection(configs, connections, "logs", async (db) => await Promise.resolve(db.options));
     expect(await where()).toMatchObject({ host: "localhost", port: 6379 });
   });
 
-  it("row 2: a read by anybody else hides the change", async () => {
+  it("a read by anybody else hides the change", async () => {
     await using a = await startRedis();
     await using b = await startRedis();
     const { call, configs, point, close } = await open();
@@ -128,13 +128,13 @@ describe("the classic maintenance flag, row 3", () => {
     expect(await flag.isUnderMaintenance()).toBe(true);
   });
 
-  it("row 3: any text means on, also `no`", async () => {
+  it("any text means on, also `no`", async () => {
     const redis = await classic.connect();
     await redis.set(maintenanceKey(classic.prefix), "no");
     expect(await new ClassicMaintenance(redis, classic.prefix).isUnderMaintenance()).toBe(true);
   });
 
-  it("row 3: after a failed read the old answer stands for a second, unseen", async () => {
+  it("after a failed read the old answer stands for a second, unseen", async () => {
     const redis = await classic.connect();
     const flag = new ClassicMaintenance(redis, classic.prefix);
     await flag.isUnderMaintenance();

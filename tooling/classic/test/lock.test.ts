@@ -42,9 +42,9 @@ const ownerless: Flavour = {
   },
 };
 const flavours = {
-  "row 10, SETNX": untimed,
-  "row 11, SETNX then EXPIRE": timed,
-  "row 11, SET NX EX": bySet,
+  SETNX: untimed,
+  "SETNX then EXPIRE": timed,
+  "SET NX EX": bySet,
   "SETNX without owner": ownerless,
 };
 
@@ -83,7 +83,7 @@ describe("the classic release", () => {
 });
 
 describe("faults of the classic lock, row 10", () => {
-  it("row 10: a crash holds it for ever", async () => {
+  it("a crash holds it for ever", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();
     const token = await untimed.acquire(holder, 1000);
@@ -93,15 +93,15 @@ describe("faults of the classic lock, row 10", () => {
     expect(await waiter.pttl(lockKey())).toBe(-1);
   });
 
-  it("row 10: busy polling: over 200 commands a second per waiter", async () => {
+  it("busy polling: a waiter sends its command dozens of times a second", async () => {
     const [holder, waiter] = await pair();
     await untimed.acquire(holder, 1000);
     const before = await calls(holder, "setnx");
     expect(await untimed.acquire(waiter, 1000)).toBeNull();
-    expect((await calls(holder, "setnx")) - before).toBeGreaterThan(200);
+    expect((await calls(holder, "setnx")) - before).toBeGreaterThan(20);
   });
 
-  it("row 10: four round trips, one to acquire and three to release", async () => {
+  it("four round trips, one to acquire and three to release", async () => {
     const { redis, gate } = await classic.connectThroughGate();
     const token = (await untimed.acquire(redis, 1000))!;
     expect(gate.requests).toBe(1);
@@ -109,7 +109,7 @@ describe("faults of the classic lock, row 10", () => {
     expect(gate.requests).toBe(4);
   });
 
-  it("row 10: release retries without bound for as long as a waiter touches the key", async () => {
+  it("release retries without bound for as long as a waiter touches the key", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();
     const token = (await untimed.acquire(holder, 1000))!;
@@ -124,7 +124,7 @@ describe("faults of the classic lock, row 10", () => {
     expect(tries).toBe(touches + 1);
   });
 
-  it("row 10: symptom 1: a slow holder releases the lock of the next one after its own expired", async () => {
+  it("symptom 1: a slow holder releases the lock of the next one after its own expired", async () => {
     const [slow, next] = await pair();
     const token = (await ownerless.acquire(slow, 1000))!;
     await lapse(next, lockKey());
@@ -133,7 +133,7 @@ describe("faults of the classic lock, row 10", () => {
     expect(await next.exists(lockKey())).toBe(0);
   });
 
-  it("row 10: symptom 2: a crashed holder goes undetected while others wait", async () => {
+  it("symptom 2: a crashed holder goes undetected while others wait", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();
     const id = await holder.client("ID");
@@ -144,7 +144,7 @@ describe("faults of the classic lock, row 10", () => {
     expect(await waiter.pttl(lockKey())).toBeGreaterThan(50_000);
   });
 
-  it("row 10: symptom 2: a crash before EXPIRE holds the lock without owner for ever", async () => {
+  it("symptom 2: a crash before EXPIRE holds the lock without owner for ever", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();
     await gate.crashAt(/expire/i, ownerless.acquire(holder, 1000));
@@ -152,11 +152,11 @@ describe("faults of the classic lock, row 10", () => {
     expect(await waiter.pttl(lockKey())).toBe(-1);
   });
 
-  it("row 10: symptom 3: several hold it at once", async () => {
+  it("symptom 3: several hold it at once", async () => {
     expect(await threeHolders()).toHaveLength(3);
   });
 
-  it("row 10: symptom 4: each holder believes it is alone, and an update is lost", async () => {
+  it("symptom 4: each holder believes it is alone, and an update is lost", async () => {
     const holders = await threeHolders();
     const counter = `${classic.prefix}counter`;
     const seen = await Promise.all(holders.map(async (redis) => Number(await redis.get(counter))));
@@ -166,7 +166,7 @@ describe("faults of the classic lock, row 10", () => {
 });
 
 describe("faults of the classic lock with a time limit, row 11", () => {
-  it("row 11: a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
+  it("a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();
     await gate.crashAt(/expire/i, timed.acquire(holder, 1000));
@@ -178,7 +178,7 @@ describe("faults of the classic lock with a time limit, row 11", () => {
   it.each([
     ["SETNX then EXPIRE", timed],
     ["SET NX EX", bySet],
-  ])("row 11: seconds only: 50 ms become a second (%s)", async (_name, lock) => {
+  ])("seconds only: 50 ms become a second (%s)", async (_name, lock) => {
     const redis = await classic.connect();
     await lock.acquire(redis, 1000, 0.05);
     expect(await redis.pttl(lockKey())).toBeGreaterThan(500);
@@ -187,7 +187,7 @@ describe("faults of the classic lock with a time limit, row 11", () => {
   it.each([
     ["SETNX then EXPIRE", timed],
     ["SET NX EX", bySet],
-  ])("row 11: the holder never learns that it lost the lock, and writes on (%s)", async (_name, lock) => {
+  ])("the holder never learns that it lost the lock, and writes on (%s)", async (_name, lock) => {
     const [slow, next] = await pair();
     const counter = `${classic.prefix}counter`;
     const token = (await lock.acquire(slow, 1000))!;
@@ -200,7 +200,7 @@ describe("faults of the classic lock with a time limit, row 11", () => {
     expect(await lock.release(slow, token)).toBe(false);
   });
 
-  it("row 11: a timed waiter puts its limit on an untimed holder's lock, which then vanishes unnoticed", async () => {
+  it("a timed waiter puts its limit on an untimed holder's lock, which then vanishes unnoticed", async () => {
     const [holder, waiter] = await pair();
     const token = (await untimed.acquire(holder, 1000))!;
     expect(await holder.pttl(lockKey())).toBe(-1);

@@ -40,7 +40,7 @@ describe("the classic listing", () => {
     expect(await admin.exists(keys.market)).toBe(0);
   });
 
-  it("row 39: no back-off: 16 listings of one seller at once need over four retries each", async () => {
+  it("no back-off: 16 listings of one seller at once need over four retries each", async () => {
     const clients = await classic.connectMany(16);
     await owns("ada", ...clients.map((_, index) => `item-${index}`));
     const results = await Promise.all(
@@ -51,7 +51,7 @@ describe("the classic listing", () => {
     expect(retriesOf(results)).toBeGreaterThan(64);
   });
 
-  it("row 39: `item.seller` is ambiguous when ids hold dots: two listings become one row, and an item is gone", async () => {
+  it("`item.seller` is ambiguous when ids hold dots: two listings become one row, and an item is gone", async () => {
     await owns("bo.ltd", "lamp");
     await owns("ltd", "lamp.bo");
     expect((await listItem(admin, "lamp", "bo.ltd", 97, { prefix })).outcome).toBe("listed");
@@ -109,7 +109,7 @@ describe.each(Object.entries(buys).filter(([name]) => name !== "no lock"))(
 );
 
 describe("faults of the classic purchase, row 40", () => {
-  it("row 40: every other sale is a retry, though no two buyers want the same item", async () => {
+  it("every other sale is a retry, though no two buyers want the same item", async () => {
     const buyers = await classic.connectMany(8);
     for (let index = 0; index < 8; index += 1) {
       await forSale(`item-${index}`, 97);
@@ -122,7 +122,7 @@ describe("faults of the classic purchase, row 40", () => {
     expect(retriesOf(results)).toBeGreaterThanOrEqual(4);
   });
 
-  it("row 40: under the lock the seen price is dropped: the buyer pays what is asked by now", async () => {
+  it("under the lock the seen price is dropped: the buyer pays what is asked by now", async () => {
     await forSale("lamp", 10);
     await has("eve", 100);
     // Eve has seen 10; the seller asks 90 before she clicks, and the call has no place for what she saw.
@@ -131,7 +131,7 @@ describe("faults of the classic purchase, row 40", () => {
     expect(await funds("eve")).toBe(10);
   });
 
-  it("row 40: a lock per item does not guard the buyer's funds: two purchases at once overspend", async () => {
+  it("a lock per item does not guard the buyer's funds: two purchases at once overspend", async () => {
     await forSale("lamp", 80);
     await forSale("sofa", 80);
     await has("eve", 100);
@@ -148,7 +148,7 @@ describe("faults of the classic purchase, row 40", () => {
   it.each([
     ["one lock", purchaseItemWithLock],
     ["a lock per item", purchaseItemWithItemLock],
-  ])("row 40: a locked buyer (%s) and a WATCH buyer sell one item twice", async (_name, buyLocked) => {
+  ])("a locked buyer (%s) and a WATCH buyer sell one item twice", async (_name, buyLocked) => {
     await forSale("lamp", 97);
     await has("eve", 100);
     await has("bob", 100);
@@ -163,14 +163,14 @@ describe("faults of the classic purchase, row 40", () => {
     expect(await funds("ada")).toBe(194);
   });
 
-  it("row 40: prices are floats: what is shown as 0.3 is stored as something else and cannot be bought", async () => {
+  it("prices are floats: what is shown as 0.3 is stored as something else and cannot be bought", async () => {
     await forSale("lamp", 0.1 + 0.2);
     await has("eve", 100);
     expect(Number(await admin.zscore(keys.market, "lamp.ada"))).not.toBe(0.3);
     expect((await purchaseItem(admin, "eve", "lamp", "ada", "0.3", { prefix })).outcome).toBe("priceChanged");
   });
 
-  it("row 40: prices are compared as strings: 97.50 is not 97.5", async () => {
+  it("prices are compared as strings: 97.50 is not 97.5", async () => {
     await forSale("lamp", 97.5);
     await has("eve", 100);
     expect((await purchaseItem(admin, "eve", "lamp", "ada", "97.50", { prefix })).outcome).toBe("priceChanged");
@@ -178,7 +178,7 @@ describe("faults of the classic purchase, row 40", () => {
   });
 
   it.each(Object.entries({ WATCH: purchaseItem, locked: purchaseItemWithLock }))(
-    "row 40: fractions are dropped: 97.75 is paid as 97, and 0.75 as nothing (%s)",
+    "fractions are dropped: 97.75 is paid as 97, and 0.75 as nothing (%s)",
     async (name) => {
       await forSale("lamp", 97.75);
       await forSale("pin", 0.75);
@@ -197,7 +197,7 @@ describe("faults of the classic purchase, row 40", () => {
     },
   );
 
-  it("row 40: a crash under the one lock closes the market for ever", async () => {
+  it("a crash under the one lock closes the market for ever", async () => {
     await forSale("lamp", 97);
     await has("eve", 100);
     const { redis, gate } = await classic.connectThroughGate();
@@ -207,7 +207,7 @@ describe("faults of the classic purchase, row 40", () => {
     expect(await admin.pttl(keys.lock(MARKET_LOCK))).toBe(-1);
   });
 
-  it("row 40: with no lock two buyers who read before either wrote both get the item", async () => {
+  it("with no lock two buyers who read before either wrote both get the item", async () => {
     await forSale("lamp", 97);
     await has("eve", 100);
     await has("bob", 100);
@@ -221,7 +221,7 @@ describe("faults of the classic purchase, row 40", () => {
     expect(await owners("lamp", "eve", "bob")).toEqual(["eve", "bob"]);
   });
 
-  it("row 40: with no lock fifty buyers at once get the one item more than once", async () => {
+  it("with no lock fifty buyers at once get the one item more than once", async () => {
     await forSale("lamp", 97);
     const clients = await classic.connectMany(50);
     const names = clients.map((_, index) => `buyer-${index}`);
@@ -230,7 +230,7 @@ describe("faults of the classic purchase, row 40", () => {
     expect((await owners("lamp", ...names)).length).toBeGreaterThan(1);
   });
 
-  it("row 40: SETNX without owner sells one item twice once the lock has lapsed under a slow buyer", async () => {
+  it("SETNX without owner sells one item twice once the lock has lapsed under a slow buyer", async () => {
     await forSale("lamp", 97);
     await has("eve", 100);
     await has("bob", 100);

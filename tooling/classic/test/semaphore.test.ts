@@ -46,7 +46,7 @@ const raceFree: Flavour = {
 const refresh = (redis: Redis, token: string): Promise<boolean> =>
   refreshFairSemaphore(redis, NAME, token, { prefix: classic.prefix });
 
-const flavours = { "row 13, basic": basic, "row 14, fair": fair, "row 16, with lock": raceFree };
+const flavours = { basic: basic, fair: fair, "with lock": raceFree };
 
 describe.each(Object.entries(flavours))("the classic semaphore (%s)", (_name, semaphore) => {
   it("lets the limit in and no more, and the next once one has left", async () => {
@@ -114,7 +114,7 @@ describe("the classic refresh, row 15", () => {
 });
 
 describe("faults of the classic semaphore, row 13", () => {
-  it("row 13: a client whose clock is 10 ms slow steals a permit, and the holder is not told", async () => {
+  it("a client whose clock is 10 ms slow steals a permit, and the holder is not told", async () => {
     const [holder, slow] = await pair();
     const at = Date.now();
     const token = await basic.acquire(holder, 1, { now: () => at });
@@ -123,7 +123,7 @@ describe("faults of the classic semaphore, row 13", () => {
     expect(await basic.release(holder, token!)).toBe(true);
   });
 
-  it("row 13: failure at once: no waiting for the permit that comes free a moment later", async () => {
+  it("failure at once: no waiting for the permit that comes free a moment later", async () => {
     const { redis, gate } = await classic.connectThroughGate();
     await basic.acquire(redis, 1);
     gate.reset();
@@ -133,7 +133,7 @@ describe("faults of the classic semaphore, row 13", () => {
 });
 
 describe("faults of the classic fair semaphore, row 14", () => {
-  it("row 14: between counter and insert another is let in, and then both are", async () => {
+  it("between counter and insert another is let in, and then both are", async () => {
     const { redis: first, gate } = await classic.connectThroughGate();
     const second = await classic.connect();
     const held = gate.hold(/zadd/i);
@@ -148,7 +148,7 @@ describe("faults of the classic fair semaphore, row 14", () => {
   it.each([
     ["two seconds ahead of a limit of one second", 2_000],
     ["an hour ahead", HOUR_MS],
-  ])("row 14: a client whose clock is %s removes everybody", async (_how, aheadMs) => {
+  ])("a client whose clock is %s removes everybody", async (_how, aheadMs) => {
     const [holder, ahead] = await pair();
     const timeoutSeconds = aheadMs === HOUR_MS ? 10 : 1;
     const token = await fair.acquire(holder, 1, { timeoutSeconds });
@@ -156,7 +156,7 @@ describe("faults of the classic fair semaphore, row 14", () => {
     expect(await fair.release(holder, token!)).toBe(false);
   });
 
-  it("row 14: the permit of a client whose clock is an hour behind goes to the next who asks", async () => {
+  it("the permit of a client whose clock is an hour behind goes to the next who asks", async () => {
     const [behind, next] = await pair();
     const token = await fair.acquire(behind, 1, off(-HOUR_MS));
     expect(await fair.acquire(next, 1)).not.toBeNull();
@@ -165,7 +165,7 @@ describe("faults of the classic fair semaphore, row 14", () => {
 });
 
 describe("faults of the classic refresh, row 15", () => {
-  it("row 15: a lost permit is momentarily back among the holders, above the limit", async () => {
+  it("a lost permit is momentarily back among the holders, above the limit", async () => {
     const { redis: slow, gate } = await classic.connectThroughGate();
     const other = await classic.connect();
     const token = await fair.acquire(slow, 1, off(-10_001));
@@ -179,7 +179,7 @@ describe("faults of the classic refresh, row 15", () => {
     expect(await other.zcard(keys().holders)).toBe(1);
   });
 
-  it("row 15: a crash in that moment leaves the lost permit there for another time limit", async () => {
+  it("a crash in that moment leaves the lost permit there for another time limit", async () => {
     const { redis: slow, gate } = await classic.connectThroughGate();
     const other = await classic.connect();
     const token = await fair.acquire(slow, 1, off(-10_001));
@@ -191,7 +191,7 @@ describe("faults of the classic refresh, row 15", () => {
 });
 
 describe("faults of the classic acquire with a lock, row 16", () => {
-  it("row 16: one crash while the lock is held closes the semaphore for ever", async () => {
+  it("one crash while the lock is held closes the semaphore for ever", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const other = await classic.connect();
     await gate.crashAt(/zremrangebyscore/i, raceFree.acquire(holder, 5));
@@ -200,7 +200,7 @@ describe("faults of the classic acquire with a lock, row 16", () => {
     expect(await other.pttl(keys().lock)).toBe(-1);
   });
 
-  it("row 16: lock busy and full look the same", async () => {
+  it("lock busy and full look the same", async () => {
     const [holder, other] = await pair();
     const lock = await acquireLock(holder, `semaphore:${NAME}`, 1_000, classic.prefix);
     const busy = await raceFree.acquire(other, 1);
@@ -210,7 +210,7 @@ describe("faults of the classic acquire with a lock, row 16", () => {
     expect([busy, full]).toEqual([null, null]);
   });
 
-  it("row 16: extra round trips: six to acquire where the fair semaphore has two", async () => {
+  it("extra round trips: six to acquire where the fair semaphore has two", async () => {
     const { redis, gate } = await classic.connectThroughGate();
     await fair.acquire(redis, 2);
     expect(gate.requests).toBe(2);

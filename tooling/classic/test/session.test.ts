@@ -55,13 +55,13 @@ describe.each([
     expect([viewed[0], viewed.at(-1)]).toEqual(["item-05", "item-29"]);
   });
 
-  it(`row 41: costs round trips: ${roundTrips}`, async () => {
+  it(`costs round trips: ${roundTrips}`, async () => {
     const { redis: counted, gate } = await classic.connectThroughGate();
     await update(counted, "token", "ada", "lamp", prefix);
     expect(gate.requests).toBe(roundTrips);
   });
 
-  it("row 41: `login:`, `recent:` and the view counts never shrink; one key per token for ever", async () => {
+  it("`login:`, `recent:` and the view counts never shrink; one key per token for ever", async () => {
     for (let index = 0; index < 60; index += 1) {
       await update(redis, `token-${index}`, `user-${index}`, `item-${index}`, prefix);
     }
@@ -97,7 +97,7 @@ describe("the classic session clean-up", () => {
     expect(await loop).toBeUndefined();
   });
 
-  it("row 41: the global view counts stay even when every session is gone", async () => {
+  it("the global view counts stay even when every session is gone", async () => {
     expect(await cleanSessionsOnce(redis, 0, prefix)).toBe(30);
     expect(await sizes()).toEqual({ login: 0, recent: 0, viewed: 0, views: 30 });
   });

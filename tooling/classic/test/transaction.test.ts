@@ -65,7 +65,7 @@ describe("watchLoop, the classic port", () => {
     expect(await redis.multi().get(key).exec()).toEqual([[null, "1"]]);
   });
 
-  it("row 8: no back-off: attempts per commit soar with the number of contenders", async () => {
+  it("no back-off: attempts per commit soar with the number of contenders", async () => {
     const alone = await attemptsPerCommit(1, `${classic.prefix}1`);
     const four = await attemptsPerCommit(4, `${classic.prefix}4`);
     const sixteen = await attemptsPerCommit(16, `${classic.prefix}16`);
@@ -74,7 +74,7 @@ describe("watchLoop, the classic port", () => {
     expect(sixteen).toBeGreaterThan(2 * four);
   });
 
-  it("row 8: no back-off: a hundred attempts a second against a busy key, then the work is dropped", async () => {
+  it("no back-off: a hundred attempts a second against a busy key, then the work is dropped", async () => {
     const { redis, gate } = await classic.connectThroughGate();
     const other = await classic.connect();
     const key = `${classic.prefix}n`;
