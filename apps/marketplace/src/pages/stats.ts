@@ -177,8 +177,8 @@ export const statsPage = (view: StatsView): Html => {
   return html`<section class="intro">
       <h1>Counted by the second, kept for ninety days</h1>
       <p class="lead">
-        ${count(totals.sales)} sales and ${count(totals.views)} page views since the shop began. The days before today
-        are made up, so that there is something to see; today is real.
+        ${count(totals.sales)} sales and ${count(totals.views)} page views so far. What was before this shop was opened
+        is made up, so that there is something to see; the rest is real.
       </p>
     </section>
     <nav class="tabs" aria-label="Span of time">

@@ -16,7 +16,7 @@ const shownLetters = 20;
 const shownOrders = 6;
 const shownDiary = 8;
 const partnersLimitMs = 1_500;
-const mostPoints = 1_440;
+const mostPoints = 900;
 const shippedLines = 20_000;
 const routes = ["/item/:id/buy", "/", "/item/:id", "/order/:id", "/search", "/suggest", "/login"];
 
