@@ -290,24 +290,20 @@ describe("an address where something else than Redis listens", () => {
   };
 
   it.each([
-    [
-      "an HTTP server",
-      () => createHttpServer((_, response) => response.end()),
-      "something answers there, but not as Redis does; a wrong port?",
-    ],
-    [
-      "one that closes at once",
-      () => createServer((socket) => void socket.on("error", () => undefined).end()),
-      "something listens there, but closes each connection at once; a wrong port, or one with TLS (rediss:)?",
-    ],
-  ])("is told as that of %s", async (_, make, text) => {
+    ["an HTTP server", () => createHttpServer((_, response) => response.end())],
+    ["one that closes at once", () => createServer((socket) => void socket.on("error", () => undefined).end())],
+  ])("is told as that of %s", async (_, make) => {
     const address = await listening(make());
     const report = await doctor(`redis://${address}`);
-    const said = `No Redis at ${address} after 1.9 s: ${text}`;
-    expect(report.said("reachability")).toBe(said);
+    const said = (text: string): void =>
+      expect(text.replace(/\(.*?\)/, "(…)")).toBe(
+        `No Redis at ${address} after 1.9 s (…). Something else listens there: a wrong port, or one with TLS?`,
+      );
+    said(report.said("reachability"));
     expect(report.code).toBe(3);
     const inspected = await kit(["inspect", "lock", "a", "--url", `redis://${address}`]);
-    expect(inspected).toEqual({ code: 3, stdout: "", stderr: `kit: ${said}\n` });
+    expect(inspected).toMatchObject({ code: 3, stdout: "" });
+    said(inspected.stderr.replace(/^kit: /, "").trimEnd());
   });
 });
 

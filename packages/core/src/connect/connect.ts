@@ -33,7 +33,6 @@ import {
   attach,
   type ClientContext,
 } from "../kernel/index.js";
-import { strangerAt } from "./stranger.js";
 import { addressText, defaultAddress, parseAddress, type Target } from "./address.js";
 
 /** How to connect. */
@@ -283,7 +282,6 @@ const firstReady = (
   new Promise((resolve, reject) => {
     const address = addressText(target);
     let lastError: unknown;
-    let stranger: string | undefined;
     let stopAsking: (() => void) | undefined;
     let isSettled = false;
     const settle = (outcome: () => void): void => {
@@ -303,19 +301,13 @@ const firstReady = (
       const isVague = aftermath.test(String((origin as Error | undefined)?.message));
       if (lastError === undefined && isVague && !stopAsking) stopAsking = askOneNode(client, onError);
       if (lastError === undefined || !isVague) lastError = origin;
-      // Why no connection came about; what a closed one is called after that tells nothing.
-      if (lastError === origin && target.kind === "single" && !target.settings.sentinels)
-        void strangerAt(target.settings, origin).then((found) => {
-          if (String(origin) === String(lastError)) stranger = found;
-        });
       if (isFinal(lastError)) settle(() => reject(finalError(lastError, address)));
     };
     const cancelDeadline = atDeadline(deadline, () =>
       settle(() => {
         const seconds = (deadlineMs / 1_000).toFixed(1);
         const reason = lastError === undefined ? "no answer" : reasonOf(lastError);
-        const what = `No Redis at ${address} after ${seconds} s`;
-        const message = stranger === undefined ? `${what} (${reason}). Is it running?` : `${what}: ${stranger}`;
+        const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}`;
         reject(new KitUnavailableError(message, address, lastError === undefined ? undefined : safeCause(lastError)));
       }),
     );
@@ -329,6 +321,12 @@ const firstReady = (
 
 /** Of a Cluster that cannot be reached ioredis tells no more than this; of any other connection it has told why before. */
 const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;
+
+/** What to look at; of a single server's address also where something else listens. */
+const hintOf = ({ kind, settings: { sentinels, tls } }: Target, error: unknown): string =>
+  kind === "cluster" || sentinels || !/RESP type|Protocol error|closed|EPIPE|ECONNRESET/.test(String(error))
+    ? "Is it running?"
+    : `Something else listens there: a wrong port, or one ${tls ? "without" : "with"} TLS?`;
 
 /** Connects to one node by itself, since that says why it fails. Returns what ends it. */
 const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {

@@ -188,12 +188,11 @@ export const withCaller = (error: unknown): unknown => {
   if (!KitError.is(error)) return error;
   const here: { stack?: string } = {};
   Error.captureStackTrace(here, withCaller);
-  const { stack } = error;
+  const { stack = "" } = error;
   const frames = (here.stack ?? "").split("\n").slice(1);
-  if (stack === undefined || frames.length === 0) return error;
   // It may know a part of the way already.
-  const known = frames.map((frame) => stack.indexOf(frame)).filter((at) => at >= 0);
-  error.stack = [stack.slice(0, Math.min(...known, stack.length)).trimEnd(), ...frames].join("\n");
+  const known = frames.map((frame) => stack.indexOf(frame)).find((at) => at >= 0);
+  error.stack = [stack.slice(0, known).trimEnd(), ...frames].join("\n");
   return error;
 };
 
