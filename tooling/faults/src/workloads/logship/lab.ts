@@ -200,14 +200,16 @@ export class LogshipLab extends Lab {
     const failed = Promise.all(running).then(() => new Promise<never>(() => undefined));
     const acknowledged = new Set(records.flatMap((record) => (record.kind === "shipped" ? [record.name] : [])));
     const unsealed: string[] = [];
-    for (const { name } of shipped) {
+    // All at once: one that is open holds up those behind it.
+    const finishing = shipped.map(async ({ name }) => {
       const adding = shipper.add(join(this.#folders.ship, name), { id: name, passThrough: isPassedThrough(name) });
       const { wasShipped } = await Promise.race([adding, failed]).catch((error: unknown) => {
         odd.push(`${name}: ${String(error)}`);
         return { wasShipped: true };
       });
       if (!wasShipped && acknowledged.has(name)) unsealed.push(name);
-    }
+    });
+    await Promise.all(finishing);
     await shipper.closeChannel();
     await Promise.all(running);
     await job.run(
