@@ -148,7 +148,7 @@ const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke, so
   const wire = servers?.port == null ? null : "wire";
   if (wire !== null && servers?.port != null)
     ({ url } = await crew.add<WireFacts>(wire, "wire", { port: servers.port } satisfies WireTask));
-  begun.push({ name: "the other processes", end: () => crew.stop() });
+  begun.push({ name: "the other processes", end: () => crew.stop(wire) });
 
   const place: Place = { url, prefix };
   const shop = await Shop.open({

@@ -110,9 +110,16 @@ export class Crew {
     });
   }
 
-  async stop(): Promise<void> {
+  /** Tells every process to end, the one called `last` after all others: they still need it to end in good order. */
+  async stop(last: string | null = null): Promise<void> {
     this.#isStopping = true;
-    const ended = [...this.#members.values()].map(
+    const all = [...this.#members.values()];
+    await this.#end(all.filter(({ name }) => name !== last));
+    await this.#end(all.filter(({ name }) => name === last));
+  }
+
+  async #end(members: readonly OneMember[]): Promise<void> {
+    const ended = members.map(
       (member) =>
         new Promise<void>((resolve) => {
           clearTimeout(member.timer);
