@@ -12,7 +12,7 @@ const placeBytes = 4;
 const low64 = 0xffff_ffff_ffff_ffffn;
 
 /** Puts the checksum in front. */
-export const sealed = (body: Uint8Array): Buffer => {
+const sealed = (body: Uint8Array): Buffer => {
   const bytes = Buffer.allocUnsafe(crcBytes + body.length);
   bytes.writeUInt32BE(crc32(body), 0);
   bytes.set(body, crcBytes);

@@ -14,7 +14,7 @@ const settings = [
 ];
 
 /** Packages with an install script, which is not run: `allowBuilds` says false, and they work without it. */
-const unbuilt = ["esbuild"];
+const unbuilt = ["esbuild", "msgpackr-extract"];
 
 /** Where the tree is bent, each with its reason: */
 const overrides = ["rollup"]; // the newest lacks programs for some platforms

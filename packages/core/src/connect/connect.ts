@@ -323,10 +323,10 @@ const firstReady = (
 const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;
 
 /** What to look at; of a single server's address also where something else listens. */
-const hintOf = ({ kind, settings: { sentinels, tls } }: Target, error: unknown): string =>
-  kind === "cluster" || sentinels || !/RESP type|Protocol error|closed|EPIPE|ECONNRESET/.test(String(error))
+const hintOf = ({ kind, settings: { sentinels } }: Target, error: unknown): string =>
+  kind === "cluster" || sentinels || !/RESP type|Protocol error|closed|RESET/.test(String(error))
     ? "Is it running?"
-    : `Something else listens there: a wrong port, or one ${tls ? "without" : "with"} TLS?`;
+    : "Something else listens there: a wrong port, or TLS on one side?";
 
 /** Connects to one node by itself, since that says why it fails. Returns what ends it. */
 const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {

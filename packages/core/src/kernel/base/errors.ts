@@ -186,10 +186,10 @@ export class KitClosedError extends KitError {
  */
 export const withCaller = (error: unknown): unknown => {
   if (!KitError.is(error)) return error;
-  const here: { stack?: string } = {};
+  const here = { stack: "" };
   Error.captureStackTrace(here, withCaller);
   const { stack = "" } = error;
-  const frames = (here.stack ?? "").split("\n").slice(1);
+  const frames = here.stack.split("\n").slice(1);
   // It may know a part of the way already.
   const known = frames.map((frame) => stack.indexOf(frame)).find((at) => at >= 0);
   error.stack = [stack.slice(0, known).trimEnd(), ...frames].join("\n");
@@ -230,7 +230,7 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
   [
     /^(CROSSSLOT|(ERR )?Script attempted to access)/,
     "KIT_CLUSTER",
-    "its keys do not lie in one slot of the Cluster",
+    "its keys lie in several slots of the Cluster",
     false,
   ],
   [/^(NOREPLICAS|MISCONF)\b/, "KIT_SERVER", "the server refuses writes", true],

@@ -33,7 +33,7 @@ interface ReadFacts {
   readonly given?: readonly Given[];
 }
 
-export interface FetchCall extends Call, ReadFacts {
+interface FetchCall extends Call, ReadFacts {
   readonly what: "fetch";
   /** Without a token. */
   readonly isFirst: boolean;
@@ -42,18 +42,18 @@ export interface FetchCall extends Call, ReadFacts {
 }
 
 /** What a listener was given. */
-export interface HeardRecord extends Required<ReadFacts> {
+interface HeardRecord extends Required<ReadFacts> {
   readonly kind: "heard";
   readonly at: number;
 }
 
-export interface AckCall extends Call {
+interface AckCall extends Call {
   readonly what: "ack";
   readonly member: string;
   readonly seq: number;
 }
 
-export interface UnreadCall extends Call {
+interface UnreadCall extends Call {
   readonly what: "unread";
   readonly member: string;
   readonly counts?: Readonly<Record<string, number>>;

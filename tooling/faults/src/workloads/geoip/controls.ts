@@ -14,7 +14,7 @@ export const laws = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as const;
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
  */
-export type Law = (typeof laws)[number];
+type Law = (typeof laws)[number];
 
 interface GeoIpControl extends Control {
   readonly laws: readonly Law[];

@@ -1,10 +1,4 @@
-import {
-  checkWorker,
-  judged,
-  type Judge as AnyJudge,
-  type Verdict,
-  type Violation as AnyViolation,
-} from "../../common-laws.js";
+import { checkWorker, judged, type Judge as AnyJudge, type Verdict } from "../../common-laws.js";
 import type { CommonRecord, WorkerHistory } from "../../records.js";
 import type { Chain } from "./sources.mjs";
 
@@ -25,7 +19,6 @@ import type { Chain } from "./sources.mjs";
 export type Law = (typeof laws)[number];
 export const laws = ["content", "sums", "atomic", "limit", "kept", "end", "U1", "U3", "U4", "U5"] as const;
 
-export type Violation = AnyViolation<Law>;
 type Judge = AnyJudge<Law>;
 
 export type LogRecord =

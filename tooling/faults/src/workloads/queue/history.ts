@@ -15,7 +15,7 @@ export interface Spec {
 export const maxAttempts = 3;
 
 /** One job of an add, by the key in its data; `fails` is how many attempts fail on purpose. */
-export interface Added {
+interface Added {
   readonly key: string;
   readonly fails: number;
   readonly delayMs: number;
