@@ -51,7 +51,8 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       hookTimeout: 120_000,
       env: { KIT_TESTING_PATIENCE: "4" },
       retry: 0,
-      maxWorkers: 2,
+      // Most of the time tests wait.
+      maxWorkers: 4,
       expect: { requireAssertions: true },
       reporters: ["default", tallyReporter("result")],
       // A project adds its files to those of the whole.
