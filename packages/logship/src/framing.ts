@@ -1,5 +1,6 @@
 import { promisify } from "node:util";
 import { crc32, gzip } from "node:zlib";
+import { crcOf } from "./crc.js";
 import type { Codec } from "./scripts/index.js";
 
 /** A chunk as it is stored. */
@@ -95,7 +96,7 @@ export class Framer {
     this.#waitingBytes = whole.length - bytes.length;
     const crcBefore = this.#crc;
     this.#fed += bytes.length;
-    this.#crc = crc32(bytes, crcBefore);
+    this.#crc = crcOf(bytes, crcBefore);
     const made = this.#frame({ bytes, crcBefore, crcAfter: this.#crc, fedAfter: this.#fed });
     // Whoever takes them awaits them; until then nobody looks.
     made.catch(() => undefined);
@@ -116,7 +117,7 @@ export class Framer {
     const feed = bytes.lastIndexOf(lineFeed, middle);
     const cut = feed < 0 ? middle : feed + 1;
     const [first, second] = [bytes.subarray(0, cut), bytes.subarray(cut)];
-    const crc = crc32(first, crcBefore);
+    const crc = crcOf(first, crcBefore);
     const halves = [
       await this.#frame({ bytes: first, crcBefore, crcAfter: crc, fedAfter: fedAfter - second.length }),
       await this.#frame({ bytes: second, crcBefore: crc, crcAfter, fedAfter }),

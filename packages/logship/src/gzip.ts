@@ -110,6 +110,7 @@ export async function* inflateMembers(
       let length = 0;
       const whole = isSmall ? inflateSmall(await bytes.some(), bytes) : undefined;
       for await (const block of whole ? [whole] : inflateMember(bytes, bad)) {
+        if (block.length === 0) continue;
         crc = crc32(block, crc);
         length += block.length;
         text += block.length;

@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
-import { crc32 } from "node:zlib";
 import { choiceOption, integerOption, optionsObject } from "@kit/core/toolkit";
+import { crcOf } from "./crc.js";
 import { LineError } from "./errors.js";
 
 /** How lines are cut out of bytes. */
@@ -104,7 +104,7 @@ export class LineBatch {
   /** CRC-32 of the text up to and with the end of the line number `count`. */
   crcOf(count: number): number {
     if (count >= this.lines.length) return this.#crcAfter;
-    return crc32(this.#bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore);
+    return crcOf(this.#bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore);
   }
 }
 
@@ -166,7 +166,7 @@ export class LineCutter {
   *#carryOn(part: Buffer): Generator<LineBatch, void, undefined> {
     if (this.#dropped >= 0) {
       this.#dropped += part.length;
-      this.#droppedCrc = crc32(part, this.#droppedCrc);
+      this.#droppedCrc = crcOf(part, this.#droppedCrc);
       return;
     }
     this.#carry.push(part);
@@ -190,7 +190,7 @@ export class LineCutter {
     this.#carry = [bytes.subarray(0, kept)];
     this.#carried = kept;
     this.#dropped = bytes.length - kept;
-    this.#droppedCrc = crc32(bytes, this.#crc);
+    this.#droppedCrc = crcOf(bytes, this.#crc);
   }
 
   #takeCarry(): Buffer {
@@ -235,7 +235,7 @@ export class LineCutter {
         const isWhole = endsWithFeed || index < lines.length - 1;
         if (isWhole && line.charCodeAt(line.length - 1) === carriageReturn) lines[index] = line.slice(0, -1);
       }
-    return this.#batch(lines, bytes, crc32(bytes, this.#crc));
+    return this.#batch(lines, bytes, crcOf(bytes, this.#crc));
   }
 
   /** Lines that end at `ends` in `bytes`: each is judged by itself. */
@@ -273,7 +273,7 @@ export class LineCutter {
     const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
     if (until > 0) {
       const passed = bytes.subarray(0, until);
-      yield this.#batch(lines, passed, crc32(passed, this.#crc), delivered);
+      yield this.#batch(lines, passed, crcOf(passed, this.#crc), delivered);
     }
     if (fault) throw fault;
   }
@@ -298,7 +298,7 @@ export class LineCutter {
     const lines: string[] = [];
     const fault = kept.length > 0 ? this.#judge(kept, 0, length, lines, []) : undefined;
     if (fault) throw fault;
-    const crc = crc32(rest, this.#droppedCrc);
+    const crc = crcOf(rest, this.#droppedCrc);
     yield this.#batch(lines, kept, crc, [], length);
   }
 

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { crc32 } from "node:zlib";
+import { crcOf } from "./crc.js";
 import type { Download } from "./download.js";
 import { BadDataError } from "./errors.js";
 import type { LineBatch, LineTerms } from "./lines.js";
@@ -91,7 +91,7 @@ export class ReceivedFile {
     let { offset, crc } = this.#start;
     for await (const block of blocks) {
       offset += block.length;
-      crc = crc32(block, crc);
+      crc = crcOf(block, crc);
       const [atOffset, atCrc] = [offset, crc];
       this.#at = () => restarts.at(atOffset, atCrc);
       yield block;

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { basename } from "node:path";
 import { Writable } from "node:stream";
-import { crc32 } from "node:zlib";
 import type { KitError, RedisLike } from "@kit/core";
 import {
   type CloseOptions,
@@ -12,6 +11,7 @@ import {
   textOption,
   TypedEmitter,
 } from "@kit/core/toolkit";
+import { crcOf } from "./crc.js";
 import { LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
 import { followLog } from "./follow.js";
@@ -420,7 +420,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
       hash.update(bytes);
       if (missing > 0) {
         const known = bytes.subarray(0, missing);
-        crcSeen = crc32(known, crcSeen);
+        crcSeen = crcOf(known, crcSeen);
         missing -= known.length;
         if (missing === 0 && crcSeen !== crc) throw changedError(name);
         bytes = bytes.subarray(known.length);

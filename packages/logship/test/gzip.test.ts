@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { Readable } from "node:stream";
 import { deflateRawSync, gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
+import { crcOf } from "../src/crc.js";
 import { BadDataError, readGzip } from "../src/index.js";
 import { inBlocks } from "./harness.js";
 
@@ -35,6 +37,14 @@ describe("readGzip", () => {
     expect(await inflate(Buffer.alloc(0))).toHaveLength(0);
     expect(await inflate(gzipSync(""))).toHaveLength(0);
     expect((await inflate(gzipSync(text))).equals(text)).toBe(true);
+  });
+
+  it("yields no block without text, which would spoil a running CRC-32", async () => {
+    const content = Buffer.concat([gzipSync("one\n"), gzipSync(""), gzipSync("two\n")]);
+    const blocks: string[] = [];
+    for await (const block of readGzip(Readable.from([content]))) blocks.push(String(block));
+    expect(blocks).toEqual(["one\n", "two\n"]);
+    expect(crcOf(new Uint8Array(new ArrayBuffer(0)), 5)).toBe(5);
   });
 
   it("reads ten thousand tiny members", async () => {

@@ -3,6 +3,9 @@ import { join } from "node:path";
 
 const wanted = /darwin|win32|windows|linux-(x64|64|arm64)/;
 
+/** Packages that do the same in JavaScript where their platform program is missing; peers of the benchmarks have them. */
+const canDoWithout = ["msgpackr-extract"];
+
 /**
  * The platform programs that an installed package names but the lockfile lacks. A release of a native tool can be in
  * the registry before its macOS and Windows programs are; pnpm then locks it without them and says nothing, and the
@@ -15,7 +18,7 @@ export function missingPlatforms(root) {
   let checked = 0;
   const missing = installedManifests(root, locked).flatMap(({ name, version, optionalDependencies = {} }) =>
     Object.entries(optionalDependencies).flatMap(([dependency, range]) => {
-      if (!wanted.test(dependency)) return [];
+      if (!wanted.test(dependency) || canDoWithout.includes(name)) return [];
       checked += 1;
       return locked.has(`${dependency}@${range}`) ? [] : [`${name}@${version} wants ${dependency}@${range}`];
     }),
