@@ -333,6 +333,6 @@ it("every code that there is was raised", () => {
     const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
     return files.map((file) => readFileSync(`${folder}/${file}`, "utf8"));
   });
-  const codes = new Set([...source.join().matchAll(/"(KIT_[A-Z_]+)"/g)].map(([, code]) => code!));
+  const codes = new Set([...source.join().matchAll(/"(KIT_(?!CONFIG|COMPONENT)[A-Z_]+)"/g)].map(([, code]) => code!));
   expect([...raised].toSorted()).toEqual([...codes].toSorted());
 });

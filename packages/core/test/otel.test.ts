@@ -94,12 +94,12 @@ describe("traceKit", () => {
     expect(JSON.stringify([span("otel.foreign").attributes, span("otel.foreign").events])).not.toContain("secret");
   });
 
-  it("ends the span of an operation that throws before it gives a promise", () => {
+  it("ends the span of an operation that throws before it gives a promise", async () => {
     tracing();
     const fail = (): Promise<never> => {
       throw new KitError("KIT_NAME", "No name");
     };
-    expect(() => run("otel.thrown", fail)).toThrow("No name");
+    await expect(run("otel.thrown", fail)).rejects.toThrow("No name");
     expect(span("otel.thrown").status.code).toBe(SpanStatusCode.ERROR);
   });
 

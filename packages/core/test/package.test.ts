@@ -32,6 +32,10 @@ const forAuthors = [
   "attachedReplicas",
   "backoffMs",
   "booleanOption",
+  "choiceOption",
+  "clientOptionNames",
+  "clientSettings",
+  "closeTimeoutMs",
   "clusterMembers",
   "countText",
   "destroySocket",
@@ -41,6 +45,7 @@ const forAuthors = [
   "isForbidden",
   "isReplyError",
   "lowerBoundMs",
+  "nameIn",
   "newToken",
   "onAbort",
   "onTraced",
@@ -53,6 +58,7 @@ const forAuthors = [
   "slotOf",
   "textOption",
   "traced",
+  "withCaller",
   "withContext",
 ];
 

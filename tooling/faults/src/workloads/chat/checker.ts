@@ -406,9 +406,10 @@ const takenTooEarly = (
   own: readonly SettleCall[],
 ): string | false => {
   const theirs = own.filter(({ deliveries }) => deliveries === before.deliveries);
-  const isGivenBack = theirs.some(
-    ({ how, startedAt }) => how !== "extend" && startedAt < call.settledAt + clockErrorMs,
-  );
+  const by = call.settledAt + clockErrorMs;
+  // Who was killed may have given it back in its last moment, and could not write that down.
+  const { killedAt = Infinity } = before.worker;
+  const isGivenBack = killedAt < by || theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
   // An extension replaces what was left; of one without an answer nobody knows.
   const extensions = theirs.filter(
     (one) => one.how === "extend" && one.isDone !== false && one.startedAt < call.settledAt,
