@@ -521,6 +521,8 @@ describe.skipIf(!executablePath)("In the browser", patience, () => {
     const { page, close } = await open();
     await signIn(page);
     await buySomething(page, "/?category=textiles");
+    // Told by the stream: it is open.
+    await page.locator(".waterfall .mark.good >> nth=2").waitFor();
     await page.context().setOffline(true);
     const visitor = new Visitor(shop.origin);
     const cookies = await page.context().cookies();

@@ -229,7 +229,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
     it("refuse bad options and names, and a chat of that name that they are not the member of", async () => {
       const { chat } = open();
       expect(() => chat.mailbox(name, { retain: { readByAll: true } as never })).toThrow(TypeError);
-      expect(() => chat.mailbox(name, { whenFull: "wait" as never })).toThrow(TypeError);
+      expect(() => chat.mailbox(name, { whenFull: "wait" as never })).toThrow(RangeError);
       for (const bad of [{ limit: 0 }, { limit: 101 }, { leaseMs: 0 }, { waitMs: -1 }, { maxBytes: 0 }])
         expect(await rejection(chat.mailbox(name).take(bad))).toBeInstanceOf(RangeError);
       for (const bad of ["", "x".repeat(513), "\uD800"]) {

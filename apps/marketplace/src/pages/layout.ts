@@ -79,7 +79,13 @@ const isHere = (href: string, path: string): boolean =>
     ? path === "/" || path === "/search" || path.startsWith("/item/")
     : path === href || path.startsWith(`${href}/`);
 
-const htmxConfig = JSON.stringify({ includeIndicatorCSS: false, extensions: "sse", history: false });
+/** A page that lost its stream asks again after about a second, however long it was away. */
+const htmxConfig = JSON.stringify({
+  includeIndicatorCSS: false,
+  extensions: "sse",
+  history: false,
+  sse: { reconnectMaxDelay: 1_000 },
+});
 
 const nav = (path: string, unread: number): Html[] =>
   groups.map(

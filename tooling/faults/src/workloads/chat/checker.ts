@@ -410,10 +410,9 @@ const takenTooEarly = (
   // Who was killed may have given it back in its last moment, and could not write that down.
   const { killedAt = Infinity } = before.worker;
   const isGivenBack = killedAt < by || theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
-  // An extension replaces what was left; of one without an answer nobody knows.
-  const extensions = theirs.filter(
-    (one) => one.how === "extend" && one.isDone !== false && one.startedAt < call.settledAt,
-  );
+  // An extension replaces what was left; of one without an answer nobody knows. One that says it came too late may have
+  // shortened the lease before: its first reply was lost, and it was sent again.
+  const extensions = theirs.filter((one) => one.how === "extend" && one.startedAt < call.settledAt);
   const ends = extensions.map(({ startedAt, leaseMs }) => startedAt + leaseMs);
   const isSure = extensions.length > 0 && extensions.every(({ isDone }) => isDone);
   const endsAt = isSure ? Math.min(...ends) : Math.min(before.call.startedAt + before.call.leaseMs, ...ends);
