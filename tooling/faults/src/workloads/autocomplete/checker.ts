@@ -1,6 +1,6 @@
 import { judged, type Verdict } from "../../common-laws.js";
 import type { RunHistory, State } from "./history.js";
-import { checkPlain } from "./plain-checker.js";
+import { checkPlain } from "../../plain/checker.js";
 
 /**
  * The laws that a run is held against.

@@ -7,7 +7,7 @@ import type { LegOptions, LegReport, Workload } from "../../workload.js";
 import { laws, verdictOn } from "./checker.js";
 import { autocompleteControls, moduleOf } from "./controls.js";
 import { AutocompleteLab } from "./lab.js";
-import { recoveriesOf, worstStallMs } from "./plain-checker.js";
+import { recoveriesOf, worstStallMs } from "../../plain/checker.js";
 
 const workers = 4;
 

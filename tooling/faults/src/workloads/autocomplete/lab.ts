@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type Connection, connect } from "@kit/core";
 import { createPrefixIndex } from "@kit/autocomplete";
 import type { LogRecord, RunHistory, State } from "./history.js";
-import { PlainLab, prefix } from "./plain-lab.js";
+import { PlainLab, prefix } from "../../plain/lab.js";
 
 type Rows = Record<"rows" | "ranked", string[]>;
 

@@ -5,7 +5,7 @@ import { failoverRows } from "../../rows/failover.js";
 import { rows as allRows } from "../../rows/index.js";
 import type { Row } from "../../rows/row.js";
 import type { LegOptions, LegReport, Workload } from "../../workload.js";
-import { checkPlain, recoveriesOf, worstStallMs } from "../autocomplete/plain-checker.js";
+import { checkPlain, recoveriesOf, worstStallMs } from "../../plain/checker.js";
 import { geoIpControls, laws, moduleOf } from "./controls.js";
 import { GeoIpLab } from "./lab.js";
 

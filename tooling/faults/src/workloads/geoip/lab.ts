@@ -1,6 +1,6 @@
 import { type Connection, connect } from "@kit/core";
 import { createGeoIp, importGeoIp } from "@kit/geoip";
-import { PlainLab, prefix } from "../autocomplete/plain-lab.js";
+import { PlainLab, prefix } from "../../plain/lab.js";
 import type { LogRecord, RunHistory } from "./history.js";
 
 const options = { prefix, deadlineMs: 10_000 };

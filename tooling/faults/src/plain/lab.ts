@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { eventually } from "@kit/testing";
-import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";
-import { workspaceFolder } from "../../lab/paths.js";
-import { Worker } from "../../lab/worker.js";
+import { Lab, type LabOptions, type Loss, type Surroundings } from "../lab/lab.js";
+import { workspaceFolder } from "../lab/paths.js";
+import { Worker } from "../lab/worker.js";
 import type { PlainHistory } from "./history.js";
 
 export const prefix = "kit";

@@ -1,4 +1,4 @@
-import { checkWorker, type Judge as AnyJudge, stalledByAll } from "../../common-laws.js";
+import { checkWorker, type Judge as AnyJudge, stalledByAll } from "../common-laws.js";
 import { callsOf, type PlainHistory, type SightRecord } from "./history.js";
 
 type CommonLaw = "U1" | "U3" | "U4" | "U5";
