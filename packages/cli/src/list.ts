@@ -1,6 +1,6 @@
 import type { Connection } from "@kit/core";
 import { type InspectCall, type Listed, nameIn, type Report } from "@kit/core/toolkit";
-import type { Cluster } from "ioredis";
+import { connectionsOf } from "./server.js";
 
 /** Keys per step, steps on each node, and names: what a server answers in a few seconds at most. */
 const batch = 1_000;
@@ -17,8 +17,7 @@ const find = async (redis: Connection, packageName: string, prefix: string, part
   const names = new Set<string>();
   let isWhole = true;
   const pattern = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}:${packageName}:{*}:${part}`;
-  const nodes = (redis as unknown as Partial<Cluster>).nodes?.("master") ?? [redis];
-  for (const node of nodes) {
+  for (const node of connectionsOf(redis)) {
     let cursor: string | undefined = "0";
     for (let step = 0; step < maxSteps && cursor !== undefined && names.size < maxNames; step++) {
       const [next, keys] = (await node.call("SCAN", cursor, "MATCH", pattern, "COUNT", batch)) as [string, string[]];

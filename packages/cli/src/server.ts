@@ -25,7 +25,7 @@ export interface Server {
 const topologyOf = (url: string): Topology =>
   /^rediss?\+sentinel:/i.test(url) ? "sentinel" : /^rediss?\+cluster:/i.test(url) ? "cluster" : "single";
 
-const connectionsOf = (redis: Connection): readonly NodeConnection[] => {
+export const connectionsOf = (redis: Connection): readonly NodeConnection[] => {
   const { nodes } = redis as unknown as { nodes?: (role: "master") => readonly NodeConnection[] };
   return nodes ? nodes.call(redis, "master") : [redis as unknown as NodeConnection];
 };
