@@ -94,7 +94,9 @@ describe("In one database", () => {
       return twin === undefined ? [] : [{ key, type, twin }];
     });
     expect(twins.length).toBeGreaterThan(1_000);
-    expect(twins.filter(({ type, twin }) => type !== twin)).toEqual([]);
+    // A key that ended between SCAN and TYPE has the type "none".
+    const lasting = twins.filter(({ type, twin }) => type !== "none" && twin !== "none");
+    expect(lasting.filter(({ type, twin }) => type !== twin)).toEqual([]);
     for (const [at, shop] of shops.entries()) {
       const visitor = new Visitor(shop.origin);
       await visitor.signIn("u120");

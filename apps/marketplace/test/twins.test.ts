@@ -49,7 +49,7 @@ const classicMarket = async (
 
 const fifty = Array.from({ length: 50 }, (_, n) => n + 1);
 
-describe("row 39: ids with dots", () => {
+describe("ids with dots", () => {
   it("classic: two listings become one row, and an item is gone", async () => {
     const { prefix, keys, redis } = await classicMarket({}, []);
     await redis.sadd(keys.inventory("c"), "a.b");
@@ -73,7 +73,7 @@ describe("row 39: ids with dots", () => {
   });
 });
 
-describe("row 39: sixteen listings of one seller at once", () => {
+describe("sixteen listings of one seller at once", () => {
   it("classic: every other listing undoes it, and it begins again at once", async () => {
     const { prefix, keys, redis } = await classicMarket({}, []);
     const [ours = "", ...others] = fifty.slice(0, 16).map((n) => `i${n}`);
@@ -99,7 +99,7 @@ describe("row 39: sixteen listings of one seller at once", () => {
   });
 });
 
-describe("row 40: fifty purchases at once by a buyer who can afford one", () => {
+describe("fifty purchases at once by a buyer who can afford one", () => {
   it("classic: a lock per item does not guard the funds: more than one succeeds, and the buyer is in debt", async () => {
     const rows = fifty.map((n) => ({ item: `i${n}`, seller: "s", price: 100 }));
     const { prefix, funds } = await classicMarket({ s: 0, b: 100 }, rows);
@@ -131,7 +131,7 @@ describe("row 40: fifty purchases at once by a buyer who can afford one", () => 
   });
 });
 
-describe("row 40: an optimistic and a locked buyer of one item", () => {
+describe("an optimistic and a locked buyer of one item", () => {
   it("classic: both get it when the locked one has read before the other wrote", async () => {
     const { prefix, keys, redis, funds } = await classicMarket({ s: 0, a: 100, b: 100 }, [
       { item: "i", seller: "s", price: 100 },
@@ -184,7 +184,7 @@ describe("row 40: an optimistic and a locked buyer of one item", () => {
   });
 });
 
-describe("row 40: fifty buyers at once", () => {
+describe("fifty buyers at once", () => {
   it("classic, no lock: the one item is sold more than once", async () => {
     const { prefix, redis, funds } = await classicMarket(
       Object.fromEntries([["s", 0], ...fifty.map((n) => [`b${n}`, 100] as const)]),
@@ -199,7 +199,7 @@ describe("row 40: fifty buyers at once", () => {
   });
 });
 
-describe("row 40: every other sale", () => {
+describe("every other sale", () => {
   it("classic: is a retry, though no two buyers want the same item", async () => {
     const [ours = "", ...others] = fifty.slice(0, 10).map((n) => `i${n}`);
     const rows = [ours, ...others].map((item) => ({ item, seller: "s", price: 100 }));
@@ -235,7 +235,7 @@ describe("row 40: every other sale", () => {
   });
 });
 
-describe("row 40: the price the buyer saw", () => {
+describe("the price the buyer saw", () => {
   it("classic: is dropped under the lock: the buyer pays what is asked by now", async () => {
     const { prefix, keys, redis, funds } = await classicMarket({ s: 0, b: 1_000 }, [
       { item: "i", seller: "s", price: 100 },
@@ -257,7 +257,7 @@ describe("row 40: the price the buyer saw", () => {
   );
 });
 
-describe("row 40: pence", () => {
+describe("pence", () => {
   it("classic: prices are floats and text: what is shown as 0.3 cannot be bought, nor 97.50", async () => {
     const { prefix, redis } = await classicMarket({ s: 0, b: 1_000 }, [
       { item: "i", seller: "s", price: 0.1 + 0.2 },
@@ -285,7 +285,7 @@ describe("row 40: pence", () => {
   });
 });
 
-describe("row 41: sessions, recently viewed, view counts", () => {
+describe("sessions, recently viewed, view counts", () => {
   it("classic: `login:`, `recent:`, `viewed:` and the counts never shrink; one key per token for ever", async () => {
     const prefix = `classic${++prefixes}:`;
     const redis = await plain();

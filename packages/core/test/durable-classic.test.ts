@@ -37,7 +37,7 @@ const settlesIn = async (ms: number, work: Promise<unknown>): Promise<boolean> =
   return await Promise.race([settled, late]).finally(() => clearTimeout(timer));
 };
 
-describe("row 4", () => {
+describe("the classic durable write", () => {
   it("waits without limit for the link", async () => {
     await follow("127.0.0.1", "1");
     const classic = classicWait(redis.connect(), replicaClient(), `${redis.prefix}:`);

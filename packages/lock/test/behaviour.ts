@@ -25,8 +25,7 @@ import { user } from "./acl.js";
 import { fixtureOf, enqueue, type LockBench, next } from "./harness.js";
 
 /**
- * What a lock does, on one server or on a Cluster. The numbers are the cases of the survey of locks; those that are
- * missing belong to other locks (read/write, minimum hold) or to what Redis does at a failover. With a `login` it is what
+ * What a lock does, on one server or on a Cluster. With a `login` it is what
  * a lock does as that user, where the server knows nobody else but the tests.
  */
 export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
@@ -39,7 +38,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
     const key = (): string => fixture().keysOf(name).lease;
 
     describe("holding", () => {
-      it("has the right value and expiry after acquire, extend and release (case 1)", async () => {
+      it("has the right value and expiry after acquire, extend and release", async () => {
         const { make, db } = fixture();
         const lease = await make({ holder: "me" }).acquire(name, { leaseMs: 3_000 });
         expect(await db.get(key())).toBe(`${lease.token}|me`);
@@ -53,7 +52,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it.each([0, -1, 9, 1.5, Number.NaN, Infinity, 86_400_001, "1000", null])(
-        "refuses a lease of %s (case 2)",
+        "refuses a lease of %s",
         async (leaseMs) => {
           const lock = fixture().make();
           const error = await rejection(lock.acquire(name, { leaseMs: leaseMs as number }));
@@ -63,7 +62,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         },
       );
 
-      it("gives a lease that ran out to the next caller (case 3)", async () => {
+      it("gives a lease that ran out to the next caller", async () => {
         const lock = fixture().make();
         const { ms, awakeMs, value } = await timed(async () => [
           await lock.acquire(name, { leaseMs: 150, renew: false }),
@@ -88,7 +87,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await fixture().scriptCalls()).toBe(before);
       });
 
-      it("never releases a lock that another holds by now (case 6)", async () => {
+      it("never releases a lock that another holds by now", async () => {
         const { make, db } = fixture();
         const stale = await make().acquire(name, { renew: false });
         // The first holder believes in its ten seconds; the server has ended them.
@@ -100,7 +99,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await owner.release()).toBe("released");
       });
 
-      it("never brings a lost lease back by extending it (case 8)", async () => {
+      it("never brings a lost lease back by extending it", async () => {
         const { make, db } = fixture();
         const lease = await make().acquire(name);
         await db.del(key());
@@ -115,7 +114,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(lease.signal.aborted).toBe(true);
       });
 
-      it("replaces what is left by what an extend asks for, and takes only integers (case 9)", async () => {
+      it("replaces what is left by what an extend asks for, and takes only integers", async () => {
         const { make, db } = fixture();
         const lease = await make().acquire(name, { leaseMs: 4_000, renew: false });
         await lease.extend(8_000);
@@ -127,7 +126,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       // A lease without an end cannot be asked for; only a stranger can make one, by PERSIST.
-      it("gives a lease whose end was taken away its end back at the next renewal (case 10)", async () => {
+      it("gives a lease whose end was taken away its end back at the next renewal", async () => {
         const { make, db } = fixture();
         const lock = make();
         const lease = await lock.acquire(name, { leaseMs: 900 });
@@ -138,7 +137,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(lease.isHeld).toBe(true);
       });
 
-      it("renews a lease over many periods and keeps the others out (case 11)", async () => {
+      it("renews a lease over many periods and keeps the others out", async () => {
         const { make, on } = fixture();
         const lease = await make().acquire(name, { leaseMs: 600 });
         const other = on(fixture().connect());
@@ -149,7 +148,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await lease.release()).toBe("released");
       });
 
-      it("lets the lease lapse after stopRenewal (case 12)", async () => {
+      it("lets the lease lapse after stopRenewal", async () => {
         const { make } = fixture();
         const lock = make();
         const lease = await lock.acquire(name, { leaseMs: 300 });
@@ -159,7 +158,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         await expect(next).resolves.toMatchObject({ isHeld: true });
       });
 
-      it("has one renewal under way at a time (case 13)", async () => {
+      it("has one renewal under way at a time", async () => {
         const { on, nodeOf } = fixture();
         const client = fixture().connect() as Redis;
         const lock = on(client);
@@ -184,7 +183,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(lease.isHeld).toBe(true);
       });
 
-      it("tells a lease that was deleted from one that another took (case 15)", async () => {
+      it("tells a lease that was deleted from one that another took", async () => {
         const { make, db } = fixture();
         const lock = make();
         const deleted = await lock.acquire(name, { leaseMs: 900 });
@@ -197,7 +196,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await db.get(key())).toBe("somebody|else");
       });
 
-      it("shows a loss also to a signal that is first read after it (case 25)", async () => {
+      it("shows a loss also to a signal that is first read after it", async () => {
         const { make, db } = fixture();
         const lock = make();
         const lease = await lock.acquire(name, { leaseMs: 900 });
@@ -208,7 +207,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(lease.signal.reason).toBe(lease.loss);
       });
 
-      it("can be disposed of while it is being extended (case 26)", async () => {
+      it("can be disposed of while it is being extended", async () => {
         const { make, db } = fixture();
         const lock = make();
         let extending: Promise<void> | undefined;
@@ -221,7 +220,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await db.exists(key())).toBe(0);
       });
 
-      it("leaves what remains as it was after an extend that failed (case 44)", async () => {
+      it("leaves what remains as it was after an extend that failed", async () => {
         const { make, nodeOf } = fixture();
         const lease = await make({ deadlineMs: 150 }).acquire(name, { leaseMs: 5_000, renew: false });
         const node = await nodeOf(name);
@@ -235,7 +234,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(lease.leaseMs).toBe(5_000);
       });
 
-      it("can be released again after a release that got no answer (case 24)", async () => {
+      it("can be released again after a release that got no answer", async () => {
         const { make, nodeOf, db } = fixture();
         const lease = await make({ deadlineMs: 150 }).acquire(name, { leaseMs: 5_000 });
         const node = await nodeOf(name);
@@ -247,7 +246,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await db.exists(key())).toBe(0);
       });
 
-      it("gives every grant a larger fencing token, also after expiry, force and a clock that went back (case 39)", async () => {
+      it("gives every grant a larger fencing token, also after expiry, force and a clock that went back", async () => {
         const { make, db, keysOf } = fixture();
         const lock = make();
         const tokens: bigint[] = [];
@@ -274,7 +273,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => (a < b ? -1 : 1)));
       });
 
-      it("tells names apart by case, length, braces and prefix (case 40)", async () => {
+      it("tells names apart by case, length, braces and prefix", async () => {
         const { make } = fixture();
         const lock = make();
         const names = [
@@ -299,7 +298,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await elsewhere.tryAcquire("a")).not.toBeNull();
       });
 
-      it("moves to another process by its text (case 41)", async () => {
+      it("moves to another process by its text", async () => {
         const { make, spawn, db } = fixture();
         const lock = make();
         const lease = await lock.acquire(name, { leaseMs: 1_000 });
@@ -326,7 +325,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("using", () => {
-      it("lets the routine's own error win over the loss (case 17)", async () => {
+      it("lets the routine's own error win over the loss", async () => {
         const { make, db } = fixture();
         const lock = make();
         const own = new Error("the routine's own");
@@ -347,7 +346,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await rejection(ended)).toBeInstanceOf(LockLostError);
       });
 
-      it("passes on what the routine returns, throws and rejects with, and frees the lock each time (case 18)", async () => {
+      it("passes on what the routine returns, throws and rejects with, and frees the lock each time", async () => {
         const { make, db } = fixture();
         const lock = make();
         const own = new Error("the routine's own");
@@ -364,7 +363,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("waiting", () => {
-      it("gives up at waitMs, with holder and time left (case 4)", async () => {
+      it("gives up at waitMs, with holder and time left", async () => {
         const { make } = fixture();
         const lock = make();
         await lock.acquire(name, { holder: "the first" });
@@ -384,7 +383,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().untilWaiting(name, 0);
       });
 
-      it("reports an unreachable server in time and by its address (case 5)", async () => {
+      it("reports an unreachable server in time and by its address", async () => {
         const port = await closedPort();
         const at = { host: "127.0.0.1", port };
         const client =
@@ -400,7 +399,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(patient.isSettled).toBe(false);
       });
 
-      it("tries once with a waitMs of 0, and takes no other number for ever (case 20)", async () => {
+      it("tries once with a waitMs of 0, and takes no other number for ever", async () => {
         const { make, scriptCalls } = fixture();
         const lock = make();
         const lease = await lock.acquire(name);
@@ -414,7 +413,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await waiter.promise).toMatchObject({ isHeld: true });
       });
 
-      it("ends a wait at waitMs however long the holder's lease and the next look are (case 21)", async () => {
+      it("ends a wait at waitMs however long the holder's lease and the next look are", async () => {
         const { make, untilWaiting } = fixture();
         const lock = make();
         await lock.acquire(name, { leaseMs: 60_000 });
@@ -429,7 +428,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         await patient.promise;
       });
 
-      it("never touches Redis with a signal that has aborted already (case 22)", async () => {
+      it("never touches Redis with a signal that has aborted already", async () => {
         const { on } = fixture();
         const client = fixture().connect({ lazyConnect: true }, { lazyConnect: true });
         const lock = on(client);
@@ -440,7 +439,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(client.status).toBe("wait");
       });
 
-      it("never grants to a waiter that was cancelled before the lock was freed (case 23)", async () => {
+      it("never grants to a waiter that was cancelled before the lock was freed", async () => {
         const { make, untilWaiting } = fixture();
         const lock = make();
         const lease = await lock.acquire(name);
@@ -457,7 +456,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await lock.inspect(name)).state).toBe("free");
       });
 
-      it("serves four processes in the order of their arrival (case 31)", async () => {
+      it("serves four processes in the order of their arrival", async () => {
         const { make, spawn, untilWaiting } = fixture();
         const peers = await Promise.all([spawn(), spawn(), spawn(), spawn()]);
         const holder = await make().acquire(name);
@@ -479,7 +478,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(served).toEqual(order.map((_, turn) => turn));
       });
 
-      it("passes over a first waiter whose process died (case 32)", async () => {
+      it("passes over a first waiter whose process died", async () => {
         const { make, spawn, untilWaiting } = fixture();
         const lock = make();
         const holder = await lock.acquire(name);
@@ -495,7 +494,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(awakeMs).toBeLessThan(mode === "cluster" ? 10_000 : promptMs);
       });
 
-      it("gives waiters that come and go no influence on anyone's turn (case 33)", async () => {
+      it("gives waiters that come and go no influence on anyone's turn", async () => {
         const { make, db, keysOf, untilWaiting } = fixture();
         const lock = make();
         const holder = await lock.acquire(name);
@@ -511,7 +510,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await timed(patient.promise)).awakeMs).toBeLessThan(promptMs);
       });
 
-      it("refuses a single try while others wait, also when the lease has run out (case 34)", async () => {
+      it("refuses a single try while others wait, also when the lease has run out", async () => {
         const { make, on, db } = fixture();
         const lock = make();
         await lock.acquire(name, { renew: false });
@@ -523,7 +522,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
       });
 
-      it("hands over by force to the first who waits, and the former holder learns of it (case 37)", async () => {
+      it("hands over by force to the first who waits, and the former holder learns of it", async () => {
         const { make, db } = fixture();
         const lock = make();
         const former = await lock.acquire(name, { holder: "hangs", leaseMs: 1_500 });
@@ -605,7 +604,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await (await renewing.resume(text)).release()).toBe("released");
       });
 
-      it("is replaced when its lease is over (case 27)", async () => {
+      it("is replaced when its lease is over", async () => {
         const { make, spawn } = fixture();
         const peer = await spawn();
         await peer.acquire(name, { leaseMs: 600 });
@@ -631,7 +630,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         });
       });
 
-      it("tells the holder when the server comes back without its data (case 16)", async () => {
+      it("tells the holder when the server comes back without its data", async () => {
         const { make, nodeOf } = fixture();
         const lock = make();
         const lease = await lock.acquire(name);
@@ -642,7 +641,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await eventually(() => lock.tryAcquire(name, {}))).not.toBeNull();
       });
 
-      it("is waited for while the server is killed and comes back (case 29)", async () => {
+      it("is waited for while the server is killed and comes back", async () => {
         const { make, nodeOf } = fixture();
         const lock = make();
         await lock.acquire(name, { renew: false, leaseMs: 60_000 });
@@ -655,7 +654,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await waiter.promise).toMatchObject({ isHeld: true });
       });
 
-      it("keeps its lock when its connections are killed, and lets nobody in beside it (case 30)", async () => {
+      it("keeps its lock when its connections are killed, and lets nobody in beside it", async () => {
         const { on } = fixture();
         const lock = on(fixture().connect());
         const lease = await lock.acquire(name, { leaseMs: 2_000 });
@@ -672,7 +671,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await waiter.promise).toMatchObject({ isHeld: true });
       });
 
-      it("goes on through SCRIPT FLUSH and a server that is busy (case 45)", async () => {
+      it("goes on through SCRIPT FLUSH and a server that is busy", async () => {
         const { make, nodeOf, db } = fixture();
         const lock = make();
         const flush = (): Promise<unknown> =>
@@ -699,7 +698,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     if (mode === "cluster")
-      it("keeps its holder and its waiters through a move of their slot (case 38)", async () => {
+      it("keeps its holder and its waiters through a move of their slot", async () => {
         const { make, nodeOf, keysOf, db } = fixture();
         const lock = make();
         const holder = await lock.acquire(name);

@@ -54,7 +54,7 @@ const guardedWrite = async (value: string, fencingToken: string): Promise<boolea
   return (await fixture.db.eval(script, 1, `${redis.prefix}:guarded`, value, fencingToken)) === 1;
 };
 
-describe("row 10", () => {
+describe("faults of the classic lock", () => {
   it("a crash holds it for ever", async () => {
     const { client, gate } = await mortal();
     const token = await acquireLock(client, name, 1_000, prefix());
@@ -220,7 +220,7 @@ describe("the four classic symptoms", () => {
   });
 });
 
-describe("row 11", () => {
+describe("faults of the classic lock with a time limit", () => {
   it("a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/expire/i, acquireLockWithTimeout(client, name, 1_000, 10, prefix()));

@@ -32,7 +32,7 @@ const promotion = async (replica: RedisNode): Promise<void> => {
   });
 };
 
-describe("a lock whose shard fails over (case 38)", () => {
+describe("a lock whose shard fails over", () => {
   it("keeps its holders, and serves who waits in order, on clients that are borrowed and owned", async () => {
     await servesThrough(redis, fixture, [name, sibling()], async () => {
       const [old, master] = serving();

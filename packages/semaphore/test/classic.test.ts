@@ -58,7 +58,7 @@ const mortalSemaphore = async (options?: MadeWith): Promise<{ semaphore: Semapho
   return { semaphore: fixture.on(client, options), gate };
 };
 
-describe("row 13", () => {
+describe("faults of the classic semaphore", () => {
   it("a client whose clock is 10 ms slow steals a permit", async () => {
     const at = wallClock();
     const holder = await acquireSemaphore(redis.client, name, 1, { ...right(), now: () => at });
@@ -116,7 +116,7 @@ describe("row 13", () => {
   });
 });
 
-describe("row 14", () => {
+describe("faults of the classic fair semaphore", () => {
   it("between the number and the entry another comes in, and both are within the limit", async () => {
     const { client, gate } = await mortal();
     // The counter's transaction has been answered when the entry's is on its way.
@@ -160,7 +160,7 @@ describe("row 14", () => {
   });
 });
 
-describe("row 15", () => {
+describe("faults of the classic refresh", () => {
   it("a refresh brings a lost permit back, and a crash leaves it there", async () => {
     const { client, gate } = await mortal();
     const lost = (await acquireFairSemaphore(client, name, 1, off(-11_000)))!;
@@ -212,7 +212,7 @@ describe("row 15", () => {
   });
 });
 
-describe("row 16", () => {
+describe("faults of the classic acquire with a lock", () => {
   it("one crash closes the semaphore for ever", async () => {
     const { client, gate } = await mortal();
     await gate.crashAt(/zinterstore/i, acquireSemaphoreWithLock(client, name, 3, right()));
@@ -230,7 +230,7 @@ describe("row 16", () => {
     expect(value.isHeld).toBe(true);
   });
 
-  it('row 16: "lock busy" and "full" look the same', async () => {
+  it('"lock busy" and "full" look the same', async () => {
     const { client, gate } = await mortal();
     const busy = gate.hold(/zinterstore/i);
     const first = acquireSemaphoreWithLock(client, name, 1, right());

@@ -21,7 +21,7 @@ const later = (ms: number): void => {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + ms });
 };
 
-describe("the classic configuration, row 1", () => {
+describe("the classic configuration", () => {
   const open = async (): Promise<{ redis: Redis; configs: ClassicConfigs }> => {
     const redis = await classic.connect();
     return { redis, configs: new ClassicConfigs(redis, classic.prefix) };
@@ -69,7 +69,7 @@ describe("the classic configuration, row 1", () => {
   });
 });
 
-describe("the classic component connection, row 2", () => {
+describe("the classic component connection", () => {
   const open = async () => {
     const redis = await classic.connect();
     const configs = new ClassicConfigs(redis, classic.prefix);
@@ -117,7 +117,7 @@ describe("the classic component connection, row 2", () => {
   });
 });
 
-describe("the classic maintenance flag, row 3", () => {
+describe("the classic maintenance flag", () => {
   it("reads the key at most once a second", async () => {
     const redis = await classic.connect();
     const flag = new ClassicMaintenance(redis, classic.prefix);

@@ -82,7 +82,7 @@ describe("the classic release", () => {
   });
 });
 
-describe("faults of the classic lock, row 10", () => {
+describe("faults of the classic lock", () => {
   it("a crash holds it for ever", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();
@@ -165,7 +165,7 @@ describe("faults of the classic lock, row 10", () => {
   });
 });
 
-describe("faults of the classic lock with a time limit, row 11", () => {
+describe("faults of the classic lock with a time limit", () => {
   it("a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const waiter = await classic.connect();

@@ -108,7 +108,7 @@ describe.each(Object.entries(buys).filter(([name]) => name !== "no lock"))(
   },
 );
 
-describe("faults of the classic purchase, row 40", () => {
+describe("faults of the classic purchase", () => {
   it("every other sale is a retry, though no two buyers want the same item", async () => {
     const buyers = await classic.connectMany(8);
     for (let index = 0; index < 8; index += 1) {

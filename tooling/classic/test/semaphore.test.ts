@@ -96,7 +96,7 @@ describe.each(Object.entries(flavours))("the classic semaphore (%s)", (_name, se
   });
 });
 
-describe("the classic refresh, row 15", () => {
+describe("the classic refresh", () => {
   it("gives a holder its whole time again", async () => {
     const redis = await classic.connect();
     const token = await fair.acquire(redis, 1, off(-9_000));
@@ -113,7 +113,7 @@ describe("the classic refresh, row 15", () => {
   });
 });
 
-describe("faults of the classic semaphore, row 13", () => {
+describe("faults of the classic semaphore", () => {
   it("a client whose clock is 10 ms slow steals a permit, and the holder is not told", async () => {
     const [holder, slow] = await pair();
     const at = Date.now();
@@ -132,7 +132,7 @@ describe("faults of the classic semaphore, row 13", () => {
   });
 });
 
-describe("faults of the classic fair semaphore, row 14", () => {
+describe("faults of the classic fair semaphore", () => {
   it("between counter and insert another is let in, and then both are", async () => {
     const { redis: first, gate } = await classic.connectThroughGate();
     const second = await classic.connect();
@@ -164,7 +164,7 @@ describe("faults of the classic fair semaphore, row 14", () => {
   });
 });
 
-describe("faults of the classic refresh, row 15", () => {
+describe("faults of the classic refresh", () => {
   it("a lost permit is momentarily back among the holders, above the limit", async () => {
     const { redis: slow, gate } = await classic.connectThroughGate();
     const other = await classic.connect();
@@ -190,7 +190,7 @@ describe("faults of the classic refresh, row 15", () => {
   });
 });
 
-describe("faults of the classic acquire with a lock, row 16", () => {
+describe("faults of the classic acquire with a lock", () => {
   it("one crash while the lock is held closes the semaphore for ever", async () => {
     const { redis: holder, gate } = await classic.connectThroughGate();
     const other = await classic.connect();

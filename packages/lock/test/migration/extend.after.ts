@@ -3,11 +3,11 @@ import { createLock } from "@kit/lock";
 import { Redis } from "ioredis";
 
 const redis = new Redis(process.env["REDIS_URL"]!);
-const lock = createLock(redis, { leaseMs: 300 });
+const lock = createLock(redis, { leaseMs: 1_200 });
 
 // Renewed each third of the lease, however it was acquired.
 const lease = await lock.acquire("import");
-await sleep(450);
+await sleep(1_800);
 console.log(lease.isHeld); // prints: true
 
 await lease.release();
