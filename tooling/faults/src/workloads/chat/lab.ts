@@ -228,11 +228,16 @@ export class ChatLab extends Lab {
     }
     const drained: string[] = [];
     const box = chat.mailbox(mailbox);
-    while ((await box.stats()).length > 0)
-      for (const message of await box.take({ limit: 100, waitMs: 1_000 })) {
+    for (;;) {
+      const { length, leased } = await box.stats();
+      const messages = length === 0 ? [] : await box.take({ limit: 100, waitMs: 1_000 });
+      // What counts, and is with nobody, yet cannot be had, is lost: the checker says so.
+      if (messages.length === 0 && leased === 0) break;
+      for (const message of messages) {
         drained.push(nameOf(message.body));
         await message.ack();
       }
+    }
     return { ends, drained };
   }
 
