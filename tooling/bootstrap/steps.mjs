@@ -9,8 +9,11 @@ export const say = (text) => process.stderr.write(text);
 /** @param {number} start */
 export const seconds = (start) => `${((performance.now() - start) / 1000).toFixed(1)} s`;
 
+const SIGN_OF_LIFE_MS = 5_000;
+
 /**
- * Shows one line for a piece of set-up work: its name while it runs, then what came of it and how long it took.
+ * Shows one line for a piece of set-up work: its name and every five seconds the time while it runs, then what came of
+ * it and how long it took.
  * @template T
  * @param {string} name
  * @param {() => Promise<T>} work
@@ -20,6 +23,7 @@ export const seconds = (start) => `${((performance.now() - start) / 1000).toFixe
 export async function step(name, work, outcome = () => "done") {
   const start = performance.now();
   say(`set-up: ${name} ... `);
+  const signs = setInterval(() => say(`${Math.round((performance.now() - start) / 1000)} s ... `), SIGN_OF_LIFE_MS);
   try {
     const result = await work();
     say(`${outcome(result)} (${seconds(start)})\n`);
@@ -27,6 +31,8 @@ export async function step(name, work, outcome = () => "done") {
   } catch (error) {
     say(`failed (${seconds(start)})\n`);
     throw error;
+  } finally {
+    clearInterval(signs);
   }
 }
 

@@ -75,7 +75,7 @@ export const library = (sharedParts = []) => {
         esbuild.supported = { "dynamic-import": false };
       },
     },
-    { ...shared, entry, format: ["esm", "cjs"], dts: { only: true, compilerOptions: { ignoreDeprecations: "6.0" } } },
+    { ...shared, entry, format: ["esm", "cjs"], dts: { only: true, compilerOptions: { ignoreDeprecations: "6.0", stripInternal: true } } },
   ]);
 };
 

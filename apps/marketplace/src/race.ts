@@ -34,6 +34,24 @@ interface RaceBuyer {
   readonly name: string;
   readonly outcome: string;
   readonly ms: number;
+  /** The places of the request among all that came in, and among all that were answered, from 1; 0: it was not. */
+  readonly came: number;
+  readonly answered: number;
+}
+
+/** In which order requests come in and are answered, by the request's id. */
+class Order {
+  readonly came = new Map<string, number>();
+  readonly answered = new Map<string, number>();
+
+  watch(buy: RunningRace["buy"]): RunningRace["buy"] {
+    return async (purchase) => {
+      this.came.set(purchase.request, this.came.size + 1);
+      const outcome = await buy(purchase);
+      this.answered.set(purchase.request, this.answered.size + 1);
+      return outcome;
+    };
+  }
 }
 
 export interface RaceResult {
@@ -154,7 +172,8 @@ export class Races {
           return { cookie: `sid=${session?.id ?? ""}`, form };
         }),
       };
-      this.#running.set(id, stage.race);
+      const order = new Order();
+      this.#running.set(id, { ...stage.race, buy: order.watch(stage.race.buy) });
       const setupMs = performance.now() - startedAt;
       const replies = await runChild<BuyerReply[]>("buyers", task, raceLimitMs);
       this.#running.delete(id);
@@ -169,7 +188,11 @@ export class Races {
         title: first.title,
         price: first.price,
         rounds: round,
-        buyers: replies.map(({ outcome, ms }, index) => ({ name: entrants[index]?.name ?? "", outcome, ms })),
+        buyers: replies.map(({ outcome, ms }, index) => {
+          const request = task.buyers[index]?.form["request"] ?? "";
+          const [came, answered] = [order.came.get(request) ?? 0, order.answered.get(request) ?? 0];
+          return { name: entrants[index]?.name ?? "", outcome, ms, came, answered };
+        }),
         answered: replies.filter(({ status }) => status > 0).length,
         sold: told.filter((outcome) => outcome === "sold").length,
         refused,

@@ -109,7 +109,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   /** How often this object changed the book. */
   #changes = 0;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, owner: string, options: ContactBookOptions) {
     this.owner = owner;
     this.#settings = bookSettings(options);

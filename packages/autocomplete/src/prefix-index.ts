@@ -99,7 +99,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   readonly #commands: IndexCommands;
   #isDamaged = false;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, name: string, options: PrefixIndexOptions) {
     super();
     this.name = name;

@@ -45,7 +45,7 @@ export class SuggestSession<Payload = unknown> {
   #supersede: (() => void) | undefined;
   #ending = new AbortController();
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(ask: Ask, terms: SessionTerms) {
     this.#ask = ask;
     this.#terms = terms;

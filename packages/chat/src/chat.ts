@@ -114,7 +114,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   #hasLooked = false;
   #closed: Promise<void> | undefined;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, options: ChatOptions) {
     super();
     const settings = chatSettings(options);

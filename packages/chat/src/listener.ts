@@ -67,7 +67,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   #isTaken = false;
   #isOver = false;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(host: ListenerHost<Body>, terms: ListenTerms) {
     this.#host = host;
     this.#terms = terms;

@@ -65,7 +65,7 @@ export class Mailbox<Body = unknown> {
   readonly #send: (options: SendOptions<Body>) => Promise<Accepted>;
   readonly #watch: ChatWatch;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(name: string, host: MailboxHost, send: (options: SendOptions<Body>) => Promise<Accepted>) {
     this.name = name;
     this.#host = host;

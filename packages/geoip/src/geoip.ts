@@ -91,7 +91,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   #lookedAt = -Infinity;
   #isClosed = false;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, database: string, options: GeoIpOptions) {
     super();
     this.#settings = geoIpSettings(options);

@@ -17,7 +17,7 @@ export class Lease extends BaseLease<ResolvedAcquire> {
    */
   readonly fencingToken: string;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(keeper: LeaseKeeper<BaseLease<ResolvedAcquire>>, group: string, resolved: ResolvedAcquire, grant: Grant) {
     super(keeper, group, resolved, grant);
     this.fencingToken = grant.proof;

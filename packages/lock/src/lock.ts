@@ -65,7 +65,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #commands: LockCommands;
   readonly #leaser: Leaser<ResolvedAcquire, Held, Lease>;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, options: LockOptions) {
     super();
     this.#settings = lockSettings(options);

@@ -39,7 +39,7 @@ export class OrderedWorker implements AsyncDisposable {
   readonly #concurrency: number;
   readonly #maxPassedOver: number;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(options: OrderedOptions) {
     const given = optionsObject("options", options, ["concurrency", "maxPassedOver"]);
     this.#concurrency = concurrencyOption(given.concurrency ?? 1);

@@ -66,7 +66,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   readonly #usual: JobTerms;
   #closing: Promise<void> | undefined;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, name: string, options: QueueOptions) {
     super();
     this.name = name;

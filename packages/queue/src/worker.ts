@@ -89,7 +89,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #closing: Promise<void> | undefined;
   readonly #ended = new Set<() => void>();
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(
     redis: RedisLike,
     name: string,

@@ -29,9 +29,16 @@ export interface CommandEvents {
 /** Also what encodeURIComponent leaves: a tenant's rows stand before those of waiters that are suspended, which begin with |. */
 const encoded = (tenant: string): string => encodeURIComponent(tenant).replaceAll("~", "%7E");
 
+/** What the server keeps of a permit besides its token. */
+interface PermitFacts {
+  readonly weight: number;
+  readonly tenant?: string | null | undefined;
+  readonly holder: string;
+}
+
 /** What a permit is written as: who has how much on whose account. */
-const permitRecordOf = (token: string, { weight, tenant = "", holder }: ResolvedPermit): string =>
-  `${token}|${String(weight)}|${encoded(tenant)}|${holder}`;
+const permitRecordOf = (token: string, { weight, tenant, holder }: PermitFacts): string =>
+  `${token}|${String(weight)}|${encoded(tenant ?? "")}|${holder}`;
 
 /** The scripts of one semaphore, on its client. */
 export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.Usage, Permit> {
@@ -134,7 +141,7 @@ export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.U
     return scripts.renew.run(
       this.context,
       { permits: renewals.map(({ key }) => key) },
-      { terms: renewals.flatMap(({ lease, termMs }) => [permitRecordOf(lease.token, lease.resolved), termMs]) },
+      { terms: renewals.flatMap(({ lease, termMs }) => [permitRecordOf(lease.token, lease), termMs]) },
       { deadlineMs },
     );
   }

@@ -17,7 +17,7 @@ export class Permit extends Lease<ResolvedPermit> {
   /** On whose account it is; null outside of groups. */
   readonly tenant: string | null;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(keeper: LeaseKeeper<Lease<ResolvedPermit>>, group: string, resolved: ResolvedPermit, grant: Grant) {
     super(keeper, group, resolved, grant);
     this.weight = resolved.weight;

@@ -96,7 +96,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   /** What the stored limits are expected to be, as far as they were not reported. */
   #expected: Limits;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, name: string, options: SemaphoreOptions) {
     super();
     this.name = name;

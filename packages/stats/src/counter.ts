@@ -157,7 +157,7 @@ export class CounterSeries {
   readonly #shared: Shared;
   readonly #settings: CounterSettings;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(id: string, settings: CounterSettings, shared: Shared) {
     this.outbox = new CounterOutbox(id, settings, shared);
     this.#shared = shared;
@@ -299,7 +299,7 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
   /** @internal */
   readonly settings: CounterSettings;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(name: string, settings: CounterSettings, shared: Shared) {
     super(name, settings, shared, (id) => new CounterSeries(id, settings, shared));
     this.settings = settings;

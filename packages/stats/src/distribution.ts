@@ -183,7 +183,7 @@ export class DistributionSeries {
   readonly #shared: Shared;
   readonly #settings: DistributionSettings;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
     this.outbox = new DistributionOutbox(id, settings, shared);
     this.#shared = shared;
@@ -336,7 +336,7 @@ const mergedParts = (hashes: readonly ReadonlyMap<string, string>[]): { moments:
 export class Distribution<Names extends string = never> extends Metric<Names, DistributionSeries> {
   readonly #settings: DistributionSettings;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(name: string, settings: DistributionSettings, shared: Shared) {
     super(name, settings, shared, (id) => new DistributionSeries(id, settings, shared));
     this.#settings = settings;

@@ -228,7 +228,7 @@ export class Messages {
   readonly #settings: MessagesSettings;
   readonly #shared: Shared;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(name: string, settings: MessagesSettings, shared: Shared) {
     this.name = name;
     this.outbox = new LogOutbox(name, settings, shared);

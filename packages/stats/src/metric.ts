@@ -166,7 +166,7 @@ export abstract class Metric<Names extends string, Series extends { readonly out
   readonly map: SeriesMap<Series>;
   protected readonly shared: Shared;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(name: string, settings: MetricSettings, shared: Shared, make: (id: string) => Series) {
     this.name = name;
     this.help = settings.help;

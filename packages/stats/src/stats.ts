@@ -103,7 +103,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   #isTelling = false;
   #closing: Promise<void> | undefined;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, options: StatsOptions) {
     super();
     this.#settings = statsSettings(options);

@@ -12,7 +12,7 @@ export class Summary {
   readonly max: number;
   readonly #sketch: Sketch | undefined;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(moments: Moments, sketch?: Sketch) {
     const { count, mean, m2, min, max, sum, compensation } = moments;
     const isEmpty = count === 0;

@@ -112,29 +112,26 @@ const dots = ({ buyers }: RaceResult): Html =>
     )}
   </ul>`;
 
-/** One thin bar per buyer, in the order of the answers. */
-const histogram = ({ buyers, raceMs }: RaceResult): Html => {
-  const sorted = [...buyers].sort((a, b) => a.ms - b.ms);
-  const bars = sorted.map(({ ms, outcome }, index) => {
-    const height = Math.max(2, (ms / Math.max(raceMs, 1)) * 76);
+/** One thin bar per buyer, from the first that came in to the last; the higher, the later it was answered. */
+const orders = ({ buyers }: RaceResult): Html => {
+  const all = buyers.length;
+  const bars = buyers.map(({ came, answered, outcome }) => {
+    const height = Math.max(2, ((answered === 0 ? all : answered) / all) * 76);
     return html`<rect
       class="${dotClass(outcome)}"
-      x="${index * 10 + 1}"
+      x="${((came === 0 ? all : came) - 1) * 10 + 1}"
       y="${(80 - height).toFixed(1)}"
       width="8"
       height="${height.toFixed(1)}"
       rx="1.5"
     />`;
   });
-  return html`<svg
-    class="bars"
-    viewBox="0 0 ${sorted.length * 10} 80"
-    preserveAspectRatio="none"
-    role="img"
-    aria-label="When each of the ${sorted.length} answers came; the table beside has the figures"
-  >
-    ${bars}
-  </svg>`;
+  const overtaken = buyers.filter(({ came, answered }) => answered > came).length;
+  return html`<svg class="bars" viewBox="0 0 ${all * 10} 80" preserveAspectRatio="none" aria-hidden="true">${bars}</svg>
+    <p class="hint">
+      From left to right as they came in, the higher the later answered.
+      ${overtaken === 0 ? "Nobody was overtaken." : `${plural(overtaken, "buyer")} ${overtaken === 1 ? "was" : "were"} overtaken.`}
+    </p>`;
 };
 
 const table = (result: RaceResult): Html => {
@@ -286,8 +283,8 @@ export const racePage = (view: RaceView): Html => {
                 <div>
                   <h3>Counted again in Redis, by another process</h3>
                   ${recounted(result)}
-                  <h3>When the answers came</h3>
-                  ${histogram(result)}
+                  <h3>In which order</h3>
+                  ${orders(result)}
                 </div>
               </div>
             </div>`

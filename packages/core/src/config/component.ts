@@ -135,7 +135,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   #unsettledSince: number | undefined;
   #closing: Promise<void> | undefined;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(store: Store, schema: StandardSchema<Input, Entry>, settings: Settings<Conn, Entry>) {
     super();
     this.name = store.name;
@@ -185,7 +185,12 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     await this.close();
   }
 
-  /** @internal Calls `fn` with the connection of now; it stays open until the call has ended, or `drainMs` are over. */
+  /**
+   * Calls `fn` with the connection of now, which stays open until the call has ended, or `drainMs` are over. Where there is
+   * none, or another is being opened, it waits for that.
+   *
+   * @throws {KitError} there is no connection in time; and what `fn` throws.
+   */
   async use<T>(fn: (connection: Conn) => T | Promise<T>, terms: ReadyOptions): Promise<T> {
     const limit = limitOf(terms);
     // What opens between may have been replaced, or closed, before we run.

@@ -103,7 +103,7 @@ export class Config<Value = unknown, Input = Value>
 
   readonly #onContent: ((content: Content<Value>) => void) | undefined;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(
     store: Store,
     schema: StandardSchema<unknown, Value> | undefined,

@@ -116,7 +116,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   readonly #unknown = new Map<string, Flag>();
   readonly #known = new Map<string, Flag>();
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(redis: RedisLike, definitions: Readonly<Record<Name, FlagDefinition>>, options: FlagsOptions) {
     super();
     const { maxStaleMs, ...watching } = optionsObject("options", options, [...watchNames, "maxStaleMs"]);

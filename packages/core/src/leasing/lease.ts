@@ -1,5 +1,5 @@
 import type { KitError } from "../index.js";
-import { lowerBoundMs, type ScheduledLease, withCaller } from "../toolkit/index.js";
+import { lowerBoundMs, withCaller } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import { leaseMsOption, type ResolvedLease } from "./options.js";
 
@@ -62,14 +62,17 @@ export interface SerialisedLease extends ResolvedLease {
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
  * reason). There is no way back.
  */
-export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> implements AsyncDisposable, ScheduledLease {
+export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> implements AsyncDisposable {
   /** The name of what is held. */
   readonly name: string;
 
-  // For the scheduler of core.
+  /** @internal For the scheduler of core, as the three that follow. */
   readonly group: string;
+  /** @internal */
   heapIndex: number = -1;
+  /** @internal */
   renewAt: number = Infinity;
+  /** @internal */
   deadlineAt: number;
 
   /** @internal */
@@ -89,7 +92,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   #loss: KitError | undefined;
   #releasing: Promise<ReleaseOutcome> | undefined;
 
-  /** @internal */
+  /** Made by this package only. */
   constructor(keeper: LeaseKeeper<Lease<Resolved>>, group: string, resolved: Resolved, grant: Grant) {
     const now = performance.now();
     this.#keeper = keeper;

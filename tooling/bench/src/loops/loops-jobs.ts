@@ -23,6 +23,8 @@ export interface LoopsTask {
   readonly countFrom: number;
   readonly stopAt: number;
   readonly holdMs: number;
+  /** A loop whose call fails begins again a millisecond later. */
+  readonly goesOn?: boolean;
 }
 
 export interface LoopsResult {
@@ -62,7 +64,7 @@ export const loopJobs = (callerOf: (index: number) => Caller): LoopJobs => ({
     return { pairs: done, elapsedMs: now() - startedAt };
   },
 
-  loops: async ({ loops: count, name, startAt, countFrom, stopAt, holdMs }) => {
+  loops: async ({ loops: count, name, startAt, countFrom, stopAt, holdMs, goesOn = false }) => {
     const requested: number[] = [];
     const granted: number[] = [];
     const released: number[] = [];
@@ -71,7 +73,7 @@ export const loopJobs = (callerOf: (index: number) => Caller): LoopJobs => ({
       const caller = callerOf(index);
       while (now() < stopAt) {
         const requestedAt = now();
-        await caller.using(name, async () => {
+        const held = caller.using(name, async () => {
           const grantedAt = now();
           // Whoever still waits at the end goes through without holding, so that the end comes.
           if (grantedAt < stopAt) await sleep(holdMs);
@@ -80,6 +82,7 @@ export const loopJobs = (callerOf: (index: number) => Caller): LoopJobs => ({
           loop.push(index);
           released.push(now());
         });
+        await (goesOn ? held.catch(() => sleep(1)) : held);
       }
     };
     await until(startAt);

@@ -44,18 +44,20 @@ export interface Loops {
   readonly holdMs: number;
   readonly settleMs: number;
   readonly countMs: number;
+  /** Calls may fail. */
+  readonly goesOn?: boolean;
 }
 
 /** Has the loops contend. */
 export const runLoops = async (
   team: Team,
-  { loops, permits, holdMs, settleMs, countMs }: Loops,
+  { loops, permits, holdMs, settleMs, countMs, goesOn = false }: Loops,
 ): Promise<{ readonly results: readonly LoopsResult[]; readonly frame: Frame }> => {
   const startAt = now() + headStartMs;
   const countFrom = startAt + settleMs;
   const stopAt = countFrom + countMs;
   const loopsPerProcess = loops / team.workers.length;
-  const task: LoopsTask = { loops: loopsPerProcess, name: "contended", startAt, countFrom, stopAt, holdMs };
+  const task: LoopsTask = { loops: loopsPerProcess, name: "contended", startAt, countFrom, stopAt, holdMs, goesOn };
   return {
     results: await team.all<LoopsResult>("loops", task),
     frame: { loopsPerProcess, countFrom, stopAt, permits },

@@ -78,8 +78,6 @@ export class KitError extends Error {
   /**
    * The name of this class and of its errors, the same in every copy of its package. Each class of kit says its own:
    * class names change where a program is minified.
-   *
-   * @internal
    */
   static readonly brand: string = "KitError";
   /** What happened, stable across versions; packages add their own codes. */

@@ -3,11 +3,11 @@ import { now } from "../../clock.js";
 import { lockContestant, type LockSetup } from "./contestants.js";
 import type { Lab, Team } from "../../lab.js";
 import { median, percentile } from "../../statistics.js";
-import type { Case, Goal, Measurement, Suite } from "../../suite.js";
+import type { Case, Entry, Goal, Measurement, Suite } from "../../suite.js";
 import { unfairness } from "../../loops/course.js";
 import type { BurstTask, HoldTask } from "./jobs.js";
 import type { PairsTask } from "../../loops/loops-jobs.js";
-import { type Field, headStartMs, loopsCase, pairsCase } from "../../loops/loops.js";
+import { type Field, headStartMs, loopsCase, pairsCase, runLoops } from "../../loops/loops.js";
 
 const usual: LockSetup = { leaseMs: 10_000, renew: true };
 
@@ -459,6 +459,73 @@ const lossDetection: Case = {
   },
 };
 
+/** Loops that contend while the server is disturbed again and again. */
+const disturbed = (
+  entry: Entry,
+  ids: readonly string[],
+  everyMs: number,
+  disturb: (lab: Lab) => Promise<unknown>,
+  valueOf: (grants: readonly number[], seconds: number) => number,
+): Case => ({
+  entries: [entry],
+  ...field(ids, usual),
+  rounds: 5,
+  processes: 4,
+  isFinal: true,
+  measure: {
+    alone: async (team, lab, scale): Promise<Measurement> => {
+      const loops = { loops: 16, permits: 1, holdMs: 5, settleMs: 300, countMs: 4_000 * scale, goesOn: true };
+      const disturbing: Promise<unknown>[] = [];
+      const timer = setInterval(() => disturbing.push(disturb(lab)), everyMs);
+      const { results, frame } = await runLoops(team, loops).finally(() => clearInterval(timer));
+      await Promise.all(disturbing);
+      const { countFrom, stopAt } = frame;
+      const grants = results
+        .flatMap(({ granted }) => [...granted])
+        .filter((at) => at >= countFrom && at < stopAt)
+        .toSorted((one, other) => one - other);
+      return {
+        values: { [entry.name]: valueOf(grants, (stopAt - countFrom) / 1_000) },
+        operations: grants.length,
+      };
+    },
+  },
+});
+
+// After a lost connection redlock@5 waits for an answer that never comes: its loops do not end.
+const enduring = ["kit", "redis-semaphore", "redis-semaphore defaults"];
+const killAll = (lab: Lab): Promise<unknown> => lab.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+
+const connectionsKilled = disturbed(
+  {
+    name: "connections killed each 200 ms: sections",
+    unit: "sections/s",
+    better: "higher",
+    about: `${sixteen}; every connection of every client is killed each 200 ms`,
+    goal: { text: "≥ 0.7 × redis-semaphore", checks: [{ than: "redis-semaphore", atLeast: 0.7 }] },
+  },
+  enduring,
+  200,
+  killAll,
+  (grants, seconds) => grants.length / seconds,
+);
+
+const dataLost = disturbed(
+  {
+    name: "data and connections lost each second: longest gap",
+    unit: "ms",
+    better: "lower",
+    about: `${sixteen}; the server is emptied and every connection is killed each second; the longest time without a grant`,
+  },
+  enduring,
+  1_000,
+  async (lab) => {
+    await lab.server.call("FLUSHALL");
+    await killAll(lab);
+  },
+  (grants) => Math.max(...grants.map((at, index) => at - (grants[index - 1] ?? at))),
+);
+
 export const suite: Suite = {
   package: "lock",
   cases: [
@@ -495,5 +562,7 @@ export const suite: Suite = {
     renewals,
     killed,
     lossDetection,
+    connectionsKilled,
+    dataLost,
   ],
 };
