@@ -54,6 +54,7 @@ const forAuthors = [
   "secondsText",
   "serverError",
   "serverVersion",
+  "settled",
   "signalOption",
   "slotOf",
   "textOption",

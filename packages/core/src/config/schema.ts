@@ -1,4 +1,5 @@
-import { bounded, type Limit } from "./bounded.js";
+import type { Limit } from "../toolkit/index.js";
+import { bounded } from "./bounded.js";
 import { type ConfigIssue, ConfigInvalidError } from "./errors.js";
 
 /** What a schema answers. */

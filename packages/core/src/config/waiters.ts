@@ -1,6 +1,5 @@
 import { KitClosedError, type KitError } from "../index.js";
-import { Deadline } from "../toolkit/index.js";
-import { bounded, type Limit } from "./bounded.js";
+import { Deadline, type Limit, settled } from "../toolkit/index.js";
 import type { ReadyOptions } from "./options.js";
 
 /** When a wait that begins now is over. */
@@ -20,16 +19,18 @@ export class Waiters {
 
   /** `outlasts`: whether an error is waited out; the end of what is waited for never is. `late` says what is still wrong. */
   async wait(limit: Limit, outlasts: (error: KitError) => boolean, late: () => KitError): Promise<void> {
-    let forget = (): void => undefined;
-    const told = new Promise<void>((found, reject) => {
-      const failed = (error: KitError): void => {
-        if (error instanceof KitClosedError || !outlasts(error)) reject(error);
-      };
-      const waiter: Waiter = { found, failed };
-      this.#waiting.add(waiter);
-      forget = () => void this.#waiting.delete(waiter);
-    });
-    await bounded(told, limit, late).finally(forget);
+    await settled<void>(
+      limit,
+      ({ reject }) => reject(late()),
+      ({ resolve, reject }) => {
+        const failed = (error: KitError): void => {
+          if (error instanceof KitClosedError || !outlasts(error)) reject(error);
+        };
+        const waiter: Waiter = { found: resolve, failed };
+        this.#waiting.add(waiter);
+        return () => this.#waiting.delete(waiter);
+      },
+    );
   }
 
   found(): void {

@@ -10,9 +10,7 @@ import {
   ownClusterSettings,
   ownSettings,
   type RedisLike,
-  atDeadline,
   Deadline,
-  onAbort,
   isForbidden,
   isReplyError,
   KitError,
@@ -22,6 +20,7 @@ import {
   replyOf,
   safeCause,
   serverError,
+  settled,
   withCaller,
   reconnectMs,
   integerOption,
@@ -235,13 +234,11 @@ const finish = async (client: RedisLike): Promise<void> => {
   const pings = connectionsOf(client)
     .filter(isReady)
     .map((connection) => connection.call("PING"));
-  await new Promise<void>((resolve) => {
-    const cancel = atDeadline(Deadline.in(2_000), resolve);
-    void Promise.allSettled(pings).then(() => {
-      cancel();
-      resolve();
-    });
-  });
+  await settled<void>(
+    { deadline: Deadline.in(2_000), signals: [] },
+    ({ resolve }) => resolve(),
+    ({ resolve }) => void Promise.allSettled(pings).then(() => resolve()),
+  );
 };
 
 /** Waits while the server reads its data from disk. Resolves with whether it may be asked for that at all. */
@@ -278,46 +275,44 @@ const firstReady = (
   deadlineMs: number,
   deadline: Deadline,
   signal: AbortSignal | undefined,
-): Promise<void> =>
-  new Promise((resolve, reject) => {
-    const address = addressText(target);
-    let lastError: unknown;
-    let stopAsking: (() => void) | undefined;
-    let isSettled = false;
-    const settle = (outcome: () => void): void => {
-      isSettled = true;
-      stopAsking?.();
-      cancelDeadline();
-      stopListening();
-      client.off("ready", onReady);
-      client.off("error", onError);
-      client.off("node error", onError);
-      outcome();
-    };
-    const onReady = (): void => settle(resolve);
-    const onError = (error: unknown): void => {
-      if (isSettled) return;
-      const origin = originOf(error);
-      const isVague = aftermath.test(String((origin as Error | undefined)?.message));
-      if (lastError === undefined && isVague && !stopAsking) stopAsking = askOneNode(client, onError);
-      if (lastError === undefined || !isVague) lastError = origin;
-      if (isFinal(lastError)) settle(() => reject(finalError(lastError, address)));
-    };
-    const cancelDeadline = atDeadline(deadline, () =>
-      settle(() => {
-        const seconds = (deadlineMs / 1_000).toFixed(1);
-        const reason = lastError === undefined ? "no answer" : reasonOf(lastError);
-        const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}`;
-        reject(new KitUnavailableError(message, address, lastError === undefined ? undefined : safeCause(lastError)));
-      }),
-    );
-    const stopListening = onAbort(signal, () => queueMicrotask(() => settle(() => reject(signal?.reason as Error))));
-    client.on("ready", onReady);
-    client.on("error", onError);
-    // Of a Cluster only.
-    client.on("node error", onError);
-    client.connect().catch(onError);
-  });
+): Promise<void> => {
+  const address = addressText(target);
+  let lastError: unknown;
+  return settled<void>(
+    { deadline, signals: [signal] },
+    ({ reject }) => {
+      const seconds = (deadlineMs / 1_000).toFixed(1);
+      const reason = lastError === undefined ? "no answer" : reasonOf(lastError);
+      const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}`;
+      reject(new KitUnavailableError(message, address, lastError === undefined ? undefined : safeCause(lastError)));
+    },
+    ({ resolve, reject }) => {
+      let stopAsking: (() => void) | undefined;
+      let isSettled = false;
+      const onReady = (): void => resolve();
+      const onError = (error: unknown): void => {
+        if (isSettled) return;
+        const origin = originOf(error);
+        const isVague = aftermath.test(String((origin as Error | undefined)?.message));
+        if (lastError === undefined && isVague && !stopAsking) stopAsking = askOneNode(client, onError);
+        if (lastError === undefined || !isVague) lastError = origin;
+        if (isFinal(lastError)) reject(finalError(lastError, address));
+      };
+      client.on("ready", onReady);
+      client.on("error", onError);
+      // Of a Cluster only.
+      client.on("node error", onError);
+      client.connect().catch(onError);
+      return () => {
+        isSettled = true;
+        stopAsking?.();
+        client.off("ready", onReady);
+        client.off("error", onError);
+        client.off("node error", onError);
+      };
+    },
+  );
+};
 
 /** Of a Cluster that cannot be reached ioredis tells no more than this; of any other connection it has told why before. */
 const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;

@@ -8,13 +8,13 @@ import {
   type Script,
 } from "../index.js";
 import {
-  atDeadline,
   Deadline,
   type ExclusiveConnection,
   isReplyError,
-  onAbort,
   type ClientContext,
   serverError,
+  type Settle,
+  settled,
   traced,
   withContext,
 } from "../toolkit/index.js";
@@ -133,22 +133,21 @@ class Session<T> {
   run(): Promise<DurableResult<T>> {
     const { signal } = this.#terms;
     signal?.throwIfAborted();
-    return new Promise<DurableResult<T>>((resolve, reject) => {
-      const settle = (outcome: () => void, isClean: boolean): void => {
-        if (this.#isOver) return;
-        this.#isOver = true;
-        cancelDeadline();
-        stopListening();
-        this.#connection?.returnToPool(isClean);
-        outcome();
-      };
-      const cancelDeadline = atDeadline(this.#deadline, () => settle(() => this.#late(resolve, reject), false));
-      const stopListening = onAbort(signal, () => settle(() => reject(signal?.reason as Error), false));
-      this.#work().then(
-        (result) => settle(() => resolve(result), result.outcome !== "unknown"),
-        (error: unknown) => settle(() => reject(error as Error), false),
-      );
-    });
+    let isClean = false;
+    return settled<DurableResult<T>>(
+      { deadline: this.#deadline, signals: [signal] },
+      (settle) => this.#late(settle),
+      ({ resolve, reject }) => {
+        this.#work().then((result) => {
+          isClean = result.outcome !== "unknown";
+          resolve(result);
+        }, reject);
+        return () => {
+          this.#isOver = true;
+          this.#connection?.returnToPool(isClean);
+        };
+      },
+    );
   }
 
   async #work(): Promise<DurableResult<T>> {
@@ -167,7 +166,7 @@ class Session<T> {
     return { value, ...(await confirm(this.#context, loan, this.#terms, this.#deadline)) };
   }
 
-  #late(resolve: (result: DurableResult<T>) => void, reject: (error: Error) => void): void {
+  #late({ resolve, reject }: Settle<DurableResult<T>>): void {
     const { key } = this.#terms;
     const what = `The durable writes of ${key}`;
     if (this.#written) resolve({ value: this.#written.value, ...unknown("the server did not answer in time") });

@@ -25,6 +25,7 @@ export {
   optionsObject,
   pause,
   serverError,
+  settled,
   withCaller,
   signalOption,
   slotOf,
@@ -49,9 +50,11 @@ export type {
   ExclusivePool,
   ExpiryScheduler,
   Inbox,
+  Limit,
   NodeClient,
   ScheduledLease,
   ServerClock,
+  Settle,
 } from "../kernel/index.js";
 export type {
   CliArgument,

@@ -1,5 +1,6 @@
 import { destroySocket, handshakeMs, type NodeClient, unrefSocket } from "./client.js";
-import { atDeadline, Deadline } from "../base/deadline.js";
+import { Deadline } from "../base/deadline.js";
+import { settled } from "../base/settle.js";
 import { KitClosedError, reasonOf } from "../base/errors.js";
 import { backoffMs } from "../base/retry.js";
 
@@ -34,17 +35,18 @@ const answerMs = 2_000;
 
 /** Resolves when `reply` settles, either way; a connection that gives none is reported as silent, once. */
 export const answered = (reply: Promise<unknown>, onSilence: () => void): Promise<void> =>
-  new Promise((resolve) => {
-    const settle = (): void => {
-      cancel();
-      resolve();
-    };
-    const cancel = atDeadline(Deadline.in(answerMs), () => {
+  settled<void>(
+    { deadline: Deadline.in(answerMs), signals: [] },
+    ({ resolve }) => {
       onSilence();
       resolve();
-    });
-    reply.then(settle, settle);
-  });
+    },
+    ({ resolve }) =>
+      void reply.then(
+        () => resolve(),
+        () => resolve(),
+      ),
+  );
 
 /** What a lane tells its user. */
 export interface DedicatedConnectionEvents {

@@ -6,7 +6,8 @@ import {
   type NodeClient,
   type RedisLike,
 } from "../connection/client.js";
-import { atDeadline, type Deadline, onAbort } from "../base/deadline.js";
+import { type Deadline, onAbort } from "../base/deadline.js";
+import { settled } from "../base/settle.js";
 import { isForbidden } from "../base/errors.js";
 import { answered, DedicatedConnection } from "../connection/dedicated.js";
 import { newToken } from "../base/token.js";
@@ -111,17 +112,19 @@ export class Inbox {
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
     if (this.isOpen || this.isForbidden) return true;
     this.start();
-    return await new Promise((resolve) => {
-      const settle = (): void => {
-        this.#opening.delete(settle);
-        cancelDeadline();
-        stopListening();
-        resolve(this.isOpen || this.isForbidden);
-      };
-      this.#opening.add(settle);
-      const cancelDeadline = atDeadline(deadline, settle);
-      const stopListening = onAbort(signal, () => queueMicrotask(settle));
-    });
+    return await settled<boolean>(
+      { deadline, signals: [] },
+      ({ resolve }) => resolve(false),
+      ({ resolve }) => {
+        const look = (): void => resolve(this.isOpen || this.isForbidden);
+        this.#opening.add(look);
+        const stopListening = onAbort(signal, look);
+        return () => {
+          this.#opening.delete(look);
+          stopListening();
+        };
+      },
+    );
   }
 
   /** Calls `listener` with each payload for `id`, until `forget(id)`. */

@@ -8,7 +8,8 @@ import {
   type RedisArgument,
   type RedisLike,
 } from "../connection/client.js";
-import { atDeadline, Deadline, onAbort, Timed } from "../base/deadline.js";
+import { Deadline, onAbort, Timed } from "../base/deadline.js";
+import { settled } from "../base/settle.js";
 import {
   isReplyError,
   type KitError,
@@ -271,28 +272,21 @@ export class CommandExecutor {
   /** Resolves with whether the client became ready before the deadline. */
   #untilReady(call: Call): Promise<boolean> {
     call.signal?.throwIfAborted();
-    return new Promise((resolve, reject) => {
-      const settle = (ready: boolean): void => {
-        this.#waiting.delete(look);
-        cancelDeadline();
-        stopListening();
-        resolve(ready);
-      };
-      const look = (): void => {
-        if (isReady(this.client)) settle(true);
-        // A borrowed client that ended stays ended; ours is being connected again.
-        else if (this.isEnded) settle(false);
-      };
-      const cancelDeadline = atDeadline(call.deadline, () => settle(false));
-      const stopListening = onAbort(call.signal, () => {
-        this.#waiting.delete(look);
-        cancelDeadline();
-        reject(call.signal?.reason as Error);
-      });
-      this.#waiting.add(look);
-      if (this.client.status === "wait") this.client.connect().catch(() => undefined);
-      look();
-    });
+    return settled<boolean>(
+      { deadline: call.deadline, signals: [call.signal] },
+      ({ resolve }) => resolve(false),
+      ({ resolve }) => {
+        const look = (): void => {
+          if (isReady(this.client)) resolve(true);
+          // A borrowed client that ended stays ended; ours is being connected again.
+          else if (this.isEnded) resolve(false);
+        };
+        this.#waiting.add(look);
+        if (this.client.status === "wait") this.client.connect().catch(() => undefined);
+        look();
+        return () => this.#waiting.delete(look);
+      },
+    );
   }
 
   /** What the deadline ends is what the server said last, unless an earlier try may have succeeded. */
@@ -371,16 +365,17 @@ const probed = new WeakSet<NodeClient>();
 const probe = async (connection: NodeClient): Promise<void> => {
   if (!isReady(connection) || probed.has(connection)) return;
   probed.add(connection);
-  await new Promise<void>((resolve) => {
-    const cancel = atDeadline(Deadline.in(deafMs), () => {
+  await settled<void>(
+    { deadline: Deadline.in(deafMs), signals: [] },
+    ({ resolve }) => {
       destroySocket(connection);
       resolve();
-    });
-    const answered = (): void => {
-      cancel();
-      resolve();
-    };
-    connection.call("PING").then(answered, answered);
-  });
+    },
+    ({ resolve }) =>
+      void connection.call("PING").then(
+        () => resolve(),
+        () => resolve(),
+      ),
+  );
   probed.delete(connection);
 };

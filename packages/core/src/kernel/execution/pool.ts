@@ -14,7 +14,8 @@ import {
   type RedisLike,
   unrefSocket,
 } from "../connection/client.js";
-import { atDeadline, Deadline, onAbort } from "../base/deadline.js";
+import { Deadline } from "../base/deadline.js";
+import { settled } from "../base/settle.js";
 import { KitClosedError, KitUnavailableError } from "../base/errors.js";
 import { CommandExecutor } from "./executor.js";
 import { slotOf } from "../base/keyspace.js";
@@ -118,27 +119,21 @@ export class ExclusivePool {
   }
 
   #turn(deadline: Deadline, signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const settle = (outcome: () => void): void => {
-        const place = this.#queue.indexOf(mine);
-        if (place >= 0) this.#queue.splice(place, 1);
-        cancelDeadline();
-        stopListening();
-        outcome();
-      };
-      const mine = {
-        admit: () => settle(resolve),
-        refuse: () => settle(() => reject(new KitClosedError("The connection pool"))),
-      };
-      this.#queue.push(mine);
-      const cancelDeadline = atDeadline(deadline, () =>
-        settle(() => {
-          const message = `All ${String(this.#maxConnections)} kit:${this.#purpose} connections were busy until the deadline`;
-          reject(new KitUnavailableError(message, addressOf(this.#client)));
-        }),
-      );
-      const stopListening = onAbort(signal, () => queueMicrotask(() => settle(() => reject(signal?.reason as Error))));
-    });
+    return settled<void>(
+      { deadline, signals: [signal] },
+      ({ reject }) => {
+        const message = `All ${String(this.#maxConnections)} kit:${this.#purpose} connections were busy until the deadline`;
+        reject(new KitUnavailableError(message, addressOf(this.#client)));
+      },
+      ({ resolve, reject }) => {
+        const mine = { admit: resolve, refuse: () => reject(new KitClosedError("The connection pool")) };
+        this.#queue.push(mine);
+        return () => {
+          const place = this.#queue.indexOf(mine);
+          if (place >= 0) this.#queue.splice(place, 1);
+        };
+      },
+    );
   }
 
   /** The place of who is done goes straight to who has waited longest. */
