@@ -30,7 +30,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
         await client.close();
       });
       // Free; queued, and refused where the queue is full; handed on; left by a waiter; looked at; made larger; renewed; run out.
-      const first = await group.acquire({ tenant: "a", weight: 2, leaseMs: 300, renew: false });
+      const first = await group.acquire({ tenant: "a", weight: 2, leaseMs: 30_000, renew: false });
       const second = await enqueue(group, { tenant: "a" });
       const short = fixture.on(client, { permits: 3, permitsPerTenant: 2, maxWaiters: 1 });
       expect(await rejection(short.acquire({ tenant: "a" }))).toMatchObject({ code: "KIT_SEMAPHORE_QUEUE_FULL" });
@@ -39,14 +39,14 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await (await second.promise).extend();
       expect(await rejection(third.promise)).toMatchObject({ code: "KIT_SEMAPHORE_TIMEOUT" });
       await group.setPermits({ permits: 5, permitsPerTenant: 4 });
-      const [fourth] = await take(group, 2, { tenant: "b", leaseMs: 300, renew: false });
+      const [fourth] = await take(group, 2, { tenant: "b", leaseMs: 30_000, renew: false });
       const fifth = await enqueue(group, { tenant: "b", weight: 3 });
       await fourth!.release();
       await (await fifth.promise).release();
       // Counts that outlive the permits.
       await group.acquire({ tenant: "c", weight: 2, renew: false });
       await lapse(fixture.db, fixture.keysOf(name).permits);
-      await group.acquire({ tenant: "c", weight: 4, leaseMs: 300 });
+      await group.acquire({ tenant: "c", weight: 4, leaseMs: 30_000 });
       let alone = await plain.acquire();
       const hasLeft = () =>
         eventually(async () => expect(String(await server.call("INFO", "commandstats"))).toContain("unsubscribe"));
