@@ -29,7 +29,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
         await client.close();
       });
       // Free; queued, and refused where the queue is full; handed on; left by a waiter; looked at; taken by force; renewed; run out.
-      const first = await lock.acquire(name, { leaseMs: 300, renew: false });
+      const first = await lock.acquire(name, { leaseMs: 30_000, renew: false });
       const second = await enqueue(lock, name);
       const short = fixture.on(client, { maxWaiters: 1 });
       expect(await rejection(short.acquire(name))).toMatchObject({ code: "KIT_LOCK_QUEUE_FULL" });
