@@ -66,7 +66,7 @@ const unavailable: NotLocated = Object.freeze({ place: null, none: "unavailable"
 
 /** Where the server cannot tell us of a new version, a reader that is used looks at most this often. */
 const lookEveryMs = 60_000;
-/** Versions that a look-up may see go while it looks, before it calls the data corrupt. */
+/** Versions that a reader may see go while it loads or looks up, before it calls the data corrupt. */
 const mostTurns = 4;
 
 interface Serving {
@@ -219,14 +219,27 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
       try {
         return this.#answer(serving, address, await serving.release.find(address));
       } catch (error) {
-        if (!(error instanceof GeoIpCorruptError) || turn === mostTurns) throw error;
-        // What is missing may be of a version that is no more, and nobody told us; or a load under way began before it went.
+        if (turn === mostTurns || !(await this.#isOfTheReplaced(error))) throw error;
+        // A load under way may have begun before it was.
         this.#isOutdated = true;
-        const now = await this.#load();
-        if (now.release === serving.release) throw error;
-        serving = now;
+        serving = await this.#load();
       }
     }
+  }
+
+  /**
+   * Whether an error says that something is missing of a version that does not serve any more: nobody told us of the next
+   * one; or its importer died before the switch to it was complete, and parts of it have expired since.
+   */
+  async #isOfTheReplaced(error: unknown): Promise<boolean> {
+    if (!(error instanceof GeoIpCorruptError)) return false;
+    const { deadlineMs } = this.#settings;
+    let head = await this.#store.head(deadlineMs);
+    if (head.current === error.version && !head.isSealed) {
+      await this.#settle(head);
+      head = await this.#store.head(deadlineMs);
+    }
+    return head.current !== error.version;
   }
 
   #answer(serving: Serving, address: Address, { place, first, last }: Found): Lookup {
@@ -278,19 +291,22 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   async #loadUntilCurrent(): Promise<Serving> {
-    let serving: Serving;
-    do {
+    for (let turn = 0; ; turn++) {
       this.#isOutdated = false;
-      serving = await this.#loadOnce();
-    } while (this.#isOutdated && !this.#isClosed);
-    return serving;
+      try {
+        const serving = await this.#loadOnce();
+        if (!this.#isOutdated || this.#isClosed) return serving;
+      } catch (error) {
+        if (turn === mostTurns || !(await this.#isOfTheReplaced(error))) throw error;
+      }
+    }
   }
 
   async #loadOnce(): Promise<Serving> {
     this.#lookedAt = performance.now();
     const before = this.#serving;
     const { head, record } = await this.#read(before?.release.manifest.version);
-    if (!head.isSealed) this.#settle(head);
+    if (!head.isSealed) void this.#settle(head);
     if (!record) return before!;
     const release = new Release(this.#store, this.#settings, record);
     if (this.#settings.mode === "local") await release.loadAll();
@@ -327,12 +343,14 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     }
   }
 
-  /** Completes a switch that its importer may not live to complete. */
-  #settle({ keepMs }: Head): void {
+  /** Completes a switch that its importer may not live to complete. Never rejects. */
+  async #settle({ keepMs }: Head): Promise<void> {
     const options = { stagingMs: keepMs, keepPreviousMs: keepMs, deadlineMs: this.#settings.deadlineMs };
-    this.#store.settle(options).catch((error: unknown) => {
+    try {
+      await this.#store.settle(options);
+    } catch (error) {
       if (KitError.is(error) && !this.#isClosed) this.emit("error", error);
-    });
+    }
   }
 
   #assertOpen(): void {

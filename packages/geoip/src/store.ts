@@ -120,6 +120,8 @@ export class GeoIpStore {
       const mayAbandon = !(await this.settle(options));
       if (!(await this.#switchTo(version, manifest, options, mayAbandon))) continue;
       await this.settle(options);
+      // Parts of it may have expired in the midst of it: then the version before serves again.
+      if (!(await this.#isWhole(version, manifest, options.deadlineMs, 0))) throw new GeoIpStagingError(this.database);
       return;
     }
     throw new KitError("KIT_CONFLICT", `Database ${this.database} is switched by others all the time`, {
@@ -167,9 +169,7 @@ export class GeoIpStore {
     mayAbandon: boolean,
   ): Promise<boolean> {
     // Only looked at: to set an expiry here could hit a version that somebody else has just made permanent.
-    const shards = this.shardKeys(version, manifest);
-    const leftMs = await Promise.all(shards.map((key) => this.#read("PTTL", [key], deadlineMs)));
-    if (!leftMs.every((ms) => ms === noExpiry || Number(ms) > shortestLeftMs))
+    if (!(await this.#isWhole(version, manifest, deadlineMs, shortestLeftMs)))
       throw new GeoIpStagingError(this.database);
     const { current = "" } = await this.head(deadlineMs);
     const outcome = await scripts.switchTo.run(
@@ -215,6 +215,13 @@ export class GeoIpStore {
         this.keys.shard(version, part, shard),
       ),
     );
+  }
+
+  /** Whether each shard of a version is there, for longer than `ms`. */
+  async #isWhole(version: string, manifest: Manifest, deadlineMs: number, ms: number): Promise<boolean> {
+    const shards = this.shardKeys(version, manifest);
+    const leftMs = await Promise.all(shards.map((key) => this.#read("PTTL", [key], deadlineMs)));
+    return leftMs.every((left) => left === noExpiry || Number(left) > ms);
   }
 
   /** Decides how long a version lives; false: not all of it is there. */

@@ -16,7 +16,7 @@ import { user } from "./acl.js";
 import { asnBlocks, blocksV4, blocksV6, cityFiles, csv, dbIpCity } from "./data.js";
 import { type Fixture, fixtureOf } from "./harness.js";
 
-const modes = ["cached", "local", "server"] as const;
+export const modes = ["cached", "local", "server"] as const;
 const gap = { place: null, none: "gap" };
 
 /** Ranges that fill several pages: a /24 of every second one, each with a place of its own. */

@@ -2,7 +2,8 @@ import { eventually, useRedis } from "@kit/testing";
 import { rejection, runProgram } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { manyRanges } from "./behaviour.js";
+import { manyRanges, modes } from "./behaviour.js";
+import { GeoIpStore } from "../src/store.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -75,20 +76,46 @@ describe("an importer that is killed", () => {
     },
   );
 
-  it("after the switch, and nobody comes until its data has expired: the old version serves again", async () => {
+  it("after the switch, and its data has expired: every reader has the old version's places", async () => {
     await fixture.import(manyRanges(300, "a"));
     const head = () => fixture.db.hgetall(fixture.keys.current);
     const { current: first = "" } = await head();
     for (let command = 1; (await head())["current"] === first; command++) await importUntil(command);
-    expect((await head())["isSealed"]).toBe("0");
+    const switched = await head();
+    expect(switched["isSealed"]).toBe("0");
     await expire();
-    const reader = fixture.reader();
-    expect(await rejection(reader.lookup("1.0.0.1"))).toMatchObject({ code: "KIT_GEOIP_CORRUPT" });
-    await eventually(async () => expect((await reader.lookup("1.0.0.1")).place?.cityName).toBe("a0"));
-    await eventually(async () => expect(await head()).toMatchObject({ current: first, isSealed: "1" }));
+    for (const [index, mode] of modes.entries()) {
+      // As the dead importer left it; each switch is a later one.
+      const epoch = String(Number(switched["epoch"]) + 2 * index);
+      await fixture.db.hset(fixture.keys.current, { ...switched, epoch });
+      expect([mode, (await fixture.reader({ mode }).lookup("1.0.0.1")).place?.cityName]).toEqual([mode, "a0"]);
+      expect([mode, await head()]).toMatchObject([mode, { current: first, isSealed: "1" }]);
+    }
     // An import goes on from there.
     await fixture.import(manyRanges(300, "c"));
     expect(await cities()).toEqual(new Set("c"));
+  });
+
+  it("is not said to have succeeded when its data expires in the midst of the switch", async () => {
+    const first = await fixture.import(manyRanges(300, "a"));
+    const second = await fixture.import(manyRanges(300, "b"));
+    /** The first settling is the one before the switch. */
+    class LosingStore extends GeoIpStore {
+      settles = 0;
+      override async settle(...options: Parameters<GeoIpStore["settle"]>): Promise<boolean> {
+        if (++this.settles === 2) await fixture.db.unlink(this.keys.shard(first.version, "v4", 0));
+        return await super.settle(...options);
+      }
+    }
+    const store = new LosingStore(redis.connect(), "city", { prefix: redis.prefix });
+    redis.defer(() => store.context.detach());
+    const options = { stagingMs: 60_000, keepPreviousMs: 60_000, deadlineMs: 10_000 };
+    const { manifest } = (await store.record(first.version, 10_000))!;
+    expect(await rejection(store.activate(first.version, manifest, options))).toMatchObject({
+      code: "KIT_GEOIP_STAGING",
+    });
+    expect((await fixture.reader().info()).version).toBe(second.version);
+    expect(await cities()).toEqual(fresh);
   });
 
   it("with its data and the old version's lost: an import still mends it", async () => {
