@@ -15,9 +15,10 @@ import {
 import { RebuildLostError } from "./errors.js";
 import { foldPrefix } from "./fold/index.js";
 import { type IndexKeys, indexKeys, rowTag } from "./keys.js";
-import { select } from "./matching.js";
-import { type IndexRules, type IndexSettings, parseRules, rulesText } from "./options.js";
+import { type Query, queryOf, select } from "./matching.js";
+import { type IndexRules, type IndexSettings, parseRules, rulesText, type WordOrder } from "./options.js";
 import * as scripts from "./scripts/index.js";
+import { maxWords } from "./words.js";
 
 /** A put of an entry, or a drop of an id. */
 export type Change = { readonly put: CheckedEntry } | { readonly drop: string };
@@ -32,8 +33,7 @@ export interface WriteCall {
 
 /** What a query found. */
 export interface Found {
-  /** The folded query. */
-  readonly query: string;
+  readonly query: Query;
   readonly rules: IndexRules;
   readonly items: readonly Item[];
   readonly hasMore: boolean;
@@ -84,6 +84,14 @@ const hashOf = (codePoint: number): number => {
   for (let shift = 0; shift < 32; shift += 8) hash = Math.imul(hash ^ ((codePoint >>> shift) & 0xff), 0x01000193);
   return hash >>> 0;
 };
+
+const nothing = (rules: IndexRules): Found => ({
+  query: queryOf("", "in-order"),
+  rules,
+  items: [],
+  hasMore: false,
+  truncated: false,
+});
 
 const idOf = (change: Change): string => ("put" in change ? change.put.id : change.drop);
 
@@ -163,19 +171,18 @@ export class IndexCommands {
     return found.includes(true);
   }
 
-  async suggest(query: string, limit: number, signal: AbortSignal | undefined): Promise<Found> {
+  async suggest(query: string, words: WordOrder, limit: number, signal: AbortSignal | undefined): Promise<Found> {
     const rules = this.rulesOf(this.#shards[0]?.rules ?? "");
-    const nothing = { query: "", rules, items: [], hasMore: false, truncated: false };
-    if (query.length > longestQuery || isUnsearchable(query)) return nothing;
-    const prefix = foldPrefix(query, rules.fold);
-    if (prefix === "" && rules.empty === "nothing") return nothing;
-    const shard = this.#shardOf(prefix);
-    if (shard) return await this.#ask(shard, query, limit, signal);
-    const all = await Promise.all(this.#shards.map((one) => this.#ask(one, query, limit, signal)));
+    if (query.length > longestQuery || isUnsearchable(query)) return nothing(rules);
+    const typed = queryOf(foldPrefix(query, rules.fold), words);
+    if (typed.text === "" && rules.empty === "nothing") return nothing(rules);
+    const shard = this.#shardOf(typed.text);
+    if (shard) return await this.#ask(shard, query, words, limit, signal);
+    const all = await Promise.all(this.#shards.map((one) => this.#ask(one, query, words, limit, signal)));
     const items = new Map(all.flatMap((found) => found.items.map((item) => [item.id, item] as const)));
-    const best = select([...items.values()], prefix, rules.order === "weight").slice(0, limit);
+    const best = select([...items.values()], typed, rules.order === "weight").slice(0, limit);
     const hasMore = items.size > limit || all.some((found) => found.hasMore);
-    return { query: prefix, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
+    return { query: typed, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
   }
 
   /** Empties the generation that is not current, and marks it as that of a rebuild. */
@@ -275,26 +282,43 @@ export class IndexCommands {
     });
   }
 
-  async #ask(shard: Shard, query: string, limit: number, signal: AbortSignal | undefined): Promise<Found> {
+  async #ask(
+    shard: Shard,
+    typed: string,
+    order: WordOrder,
+    limit: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Found> {
     for (let tries = 0; tries < mostTries; tries++) {
       const rules = this.rulesOf(shard.rules);
-      const prefix = foldPrefix(query, rules.fold);
-      if (prefix === "" && rules.empty === "nothing")
-        return { query: "", rules, items: [], hasMore: false, truncated: false };
+      const query = queryOf(foldPrefix(typed, rules.fold), order);
+      // A name has no more words.
+      if ((query.text === "" && rules.empty === "nothing") || query.parts.length > maxWords + 1) return nothing(rules);
+      const isAnyOrder = query.parts[0]?.isWhole === true;
       if (rules.order === "alphabetical") {
-        const found = await this.#range(shard, rules, prefix, limit, signal);
+        const found = await (isAnyOrder
+          ? this.#rangeOfWords(shard, rules, query, limit, signal)
+          : this.#range(shard, rules, query, limit, signal));
         if (found) return found;
         continue;
       }
-      const anchor = Array.from(prefix.slice(0, 2 * rules.rankedLength))
-        .slice(0, rules.rankedLength)
-        .join("");
-      const args = { settings: shard.rules, prefix, anchor, limit };
+      const anchorOf = (text: string): string =>
+        Array.from(text.slice(0, 2 * rules.rankedLength))
+          .slice(0, rules.rankedLength)
+          .join("");
+      const words = query.parts.flatMap(({ text, isWhole }) => [isWhole ? `${text} ` : text, anchorOf(text)]);
+      const args = {
+        settings: shard.rules,
+        prefix: query.text,
+        anchor: anchorOf(query.text),
+        limit,
+        words: isAnyOrder ? words : [],
+      };
       const reply = await scripts.suggest.run(this.#context, shard.keys, args, this.#options(signal));
       if (reply.state === "found") {
         if (reply.damaged > 0) this.#events.damaged();
         const items = reply.items.map(({ id, record }) => parseRecord(id, record));
-        return { query: prefix, rules, items, hasMore: reply.hasMore, truncated: reply.truncated };
+        return { query, rules, items, hasMore: reply.hasMore, truncated: reply.truncated };
       }
       this.#learn(shard, reply.settings, shard.staged);
     }
@@ -311,16 +335,15 @@ export class IndexCommands {
   async #range(
     shard: Shard,
     rules: IndexRules,
-    prefix: string,
+    query: Query,
     limit: number,
     signal: AbortSignal | undefined,
   ): Promise<Found | undefined> {
-    const from = shard.tag + prefix;
     const items = new Map<string, Item>();
     const answer = (hasMore: boolean, truncated: boolean): Found => {
       const found = [...items.values()];
       return {
-        query: prefix,
+        query,
         rules,
         items: found.slice(0, limit),
         hasMore: hasMore || found.length > limit,
@@ -330,11 +353,11 @@ export class IndexCommands {
     // An entry that matches with several words has several rows. It is read again from the start then, so that all of the
     // answer is of one instant.
     for (const most of [limit + 1, Math.max(mostRows, 4 * limit)]) {
-      const rows = await this.#rows(shard, [`[${from}`, `(${behind(from)}`, "LIMIT", "0", String(most)], signal);
+      const rows = await this.#rows(shard, query.text, most, signal);
       if (rows.length === 0) return (await this.#isStill(shard, signal)) ? answer(false, false) : undefined;
       items.clear();
       for (const row of rows) {
-        const item = parseRow(row.slice(shard.tag.length), rules);
+        const item = parseRow(row, rules);
         if (items.size <= limit && !items.has(item.id)) items.set(item.id, item);
       }
       if (rows.length < most || items.size > limit) return answer(false, false);
@@ -342,13 +365,41 @@ export class IndexCommands {
     return answer(true, true);
   }
 
-  async #rows(shard: Shard, range: readonly string[], signal: AbortSignal | undefined): Promise<string[]> {
+  /**
+   * The same for words in any order: among the rows of one word, those of names that have the others, too. The longest is
+   * likely the rarest; another is tried where it is too common to be read whole.
+   */
+  async #rangeOfWords(
+    shard: Shard,
+    rules: IndexRules,
+    query: Query,
+    limit: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Found | undefined> {
+    const most = Math.max(mostRows, 4 * limit);
+    let rows: string[] = [];
+    for (const { text } of query.parts.toSorted((one, two) => two.text.length - one.text.length)) {
+      rows = await this.#rows(shard, text, most, signal);
+      if (rows.length < most) break;
+    }
+    if (rows.length === 0 && !(await this.#isStill(shard, signal))) return undefined;
+    const items = new Map(rows.map((row) => parseRow(row, rules)).map((item) => [item.id, item]));
+    const found = select([...items.values()], query, false);
+    const truncated = rows.length >= most;
+    return { query, rules, items: found.slice(0, limit), hasMore: found.length > limit || truncated, truncated };
+  }
+
+  /** The first rows that begin with a folded text, by the rules that a shard had when it was last seen. */
+  async #rows(shard: Shard, prefix: string, most: number, signal: AbortSignal | undefined): Promise<string[]> {
     const key = shard.keys.rows;
+    const from = shard.tag + prefix;
+    const range = [`[${from}`, `(${behind(from)}`, "LIMIT", "0", String(most)];
     const what = `ZRANGEBYLEX of ${key}`;
     const deadline = Deadline.in(this.#settings.deadlineMs);
     const call = { what, mutates: false, idempotent: true, deadline, signal };
     try {
-      return (await this.#context.executor.run("ZRANGEBYLEX", [key, ...range], call)) as string[];
+      const rows = (await this.#context.executor.run("ZRANGEBYLEX", [key, ...range], call)) as string[];
+      return rows.map((row) => row.slice(from.length - prefix.length));
     } catch (error) {
       if (!isReplyError(error)) throw error;
       // A script names the key that is wrong.

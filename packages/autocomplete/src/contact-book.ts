@@ -12,7 +12,7 @@ import { Attached } from "./attached.js";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
 import { foldPrefix } from "./fold/index.js";
 import { type BookKeys, bookKeys } from "./keys.js";
-import { matchedStarts, type Suggestion, suggestionOf } from "./matching.js";
+import { isMatch, type Query, queryOf, type Suggestion, suggestionOf } from "./matching.js";
 import {
   type BookSettings,
   bookSettings,
@@ -167,7 +167,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   async list(options: CallOptions = {}): Promise<ContactList<Payload>> {
     const { signal } = callTerms(options);
     const { items, blocked, version } = await this.#run("list", () => this.#book(signal));
-    return { items: items.map((item) => this.#contactOf(item, "")), blocked, version };
+    return { items: items.map((item) => this.#contactOf(item, queryOf("", "in-order"))), blocked, version };
   }
 
   /**
@@ -177,13 +177,13 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered in time, and nothing is known, or what is known is too old.
    */
   async suggest(query: string, options: SuggestOptions = {}): Promise<ContactSuggestions<Payload>> {
-    const { limit, signal } = suggestTerms(options);
+    const { limit, words, signal } = suggestTerms(options);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
     const { items, version } = await this.#run("suggest", () => this.#book(signal));
     if (isUnsearchable(query)) return { items: [], hasMore: false, version };
-    const prefix = foldPrefix(query, this.#settings.rules.fold);
-    const found = items.filter((item) => matchedStarts(item, prefix).length > 0);
-    const shown = found.slice(0, limit).map((item) => this.#contactOf(item, prefix));
+    const typed = queryOf(foldPrefix(query, this.#settings.rules.fold), words);
+    const found = items.filter((item) => isMatch(item, typed));
+    const shown = found.slice(0, limit).map((item) => this.#contactOf(item, typed));
     return { items: shown, hasMore: found.length > limit, version };
   }
 
@@ -275,8 +275,8 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     return { id, text, payload, score, weight: 0, ...foldText(text, this.#settings.rules) };
   }
 
-  #contactOf(item: BookItem, prefix: string): Contact<Payload> {
-    const { id, text, payload, ranges } = suggestionOf<Payload>(item, prefix, this.#settings.rules);
+  #contactOf(item: BookItem, query: Query): Contact<Payload> {
+    const { id, text, payload, ranges } = suggestionOf<Payload>(item, query, this.#settings.rules);
     return { id, text, payload, ranges, score: item.score };
   }
 }

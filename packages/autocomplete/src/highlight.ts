@@ -21,25 +21,16 @@ const origins = (text: string, folded: string, options: FoldOptions): Range[] | 
 };
 
 /**
- * Which parts of `text` a query matched: from each of `starts` (offsets in its folded form) as many folded units as the
- * query has. What people take for one character is never cut: a range is widened to whole ones. Empty where the displayed
- * text cannot be brought in line with its folded form.
+ * Which parts of `text` a query matched, of the parts of its folded form that it did. What people take for one character is
+ * never cut: a range is widened to whole ones. Empty where the displayed text cannot be brought in line with its folded form.
  */
-export const highlight = (
-  text: string,
-  folded: string,
-  options: FoldOptions,
-  starts: readonly number[],
-  query: string,
-): Range[] => {
-  const { length } = query.trimEnd();
-  if (length === 0) return [];
-  if (asIs.test(text)) return merged(starts.map((start): Range => [start, start + length]));
+export const highlight = (text: string, folded: string, options: FoldOptions, matched: readonly Range[]): Range[] => {
+  if (asIs.test(text)) return merged(matched);
   const from = origins(text, folded, options);
   if (!from) return [];
   return merged(
-    starts.flatMap((start): Range[] => {
-      const [first, last] = [from[start], from[start + length - 1]];
+    matched.flatMap(([start, end]): Range[] => {
+      const [first, last] = [from[start], from[end - 1]];
       return first && last ? [[first[0], last[1]]] : [];
     }),
   );
@@ -47,7 +38,7 @@ export const highlight = (
 
 const merged = (ranges: readonly Range[]): Range[] => {
   const result: Range[] = [];
-  for (const range of ranges) {
+  for (const range of ranges.toSorted(([one], [two]) => one - two)) {
     const last = result.at(-1);
     if (last && range[0] <= last[1]) result[result.length - 1] = [last[0], Math.max(last[1], range[1])];
     else result.push(range);

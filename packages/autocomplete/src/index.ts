@@ -18,6 +18,7 @@ export type {
   SessionOptions,
   SuggestOptions,
   TouchOptions,
+  WordOrder,
 } from "./options.js";
 export type {
   PrefixIndex,

@@ -1,6 +1,6 @@
 import type { Folded, Item } from "./entry.js";
 import { highlight, type Range } from "./highlight.js";
-import type { MatchRules } from "./options.js";
+import type { MatchRules, WordOrder } from "./options.js";
 
 /** One answer to what is being typed. */
 export interface Suggestion<Payload = unknown> {
@@ -27,9 +27,38 @@ export interface Suggestions<Payload = unknown> {
   readonly truncated: boolean;
 }
 
-/** Where a folded query matches. */
-export const matchedStarts = ({ fold, starts }: Folded, query: string): number[] =>
-  starts.filter((start) => fold.startsWith(query, start));
+/** A part of a query: where a name matches it, a word begins with it, and ends with it if it `isWhole`. */
+interface QueryPart {
+  readonly text: string;
+  readonly isWhole: boolean;
+}
+
+/** A folded query. */
+export interface Query {
+  readonly text: string;
+  /** A name matches all of them. In order, the whole query is the only one. */
+  readonly parts: readonly QueryPart[];
+}
+
+/** The first one is whole only where words are looked for in any order: one that is typed yet is found as in order. */
+export const queryOf = (text: string, words: WordOrder): Query => {
+  if (words === "in-order" || !text.includes(" ")) return { text, parts: [{ text, isWhole: false }] };
+  const typed = text.split(" ");
+  const last = typed.pop() ?? "";
+  const parts = [...new Set(typed)].map((word) => ({ text: word, isWhole: true }));
+  return { text, parts: last === "" ? parts : [...parts, { text: last, isWhole: false }] };
+};
+
+/** What goes on a word in a folded text. */
+const goesOn = /[a-z0-9\u0080-\uffff]/;
+
+/** Where a part of a query matches. */
+const startsOf = ({ fold, starts }: Folded, { text, isWhole }: QueryPart): number[] =>
+  starts.filter((start) => fold.startsWith(text, start) && !(isWhole && goesOn.test(fold.charAt(start + text.length))));
+
+/** Whether a text matches all parts of a query. */
+export const isMatch = (folded: Folded, { parts }: Query): boolean =>
+  parts.every((part) => startsOf(folded, part).length > 0);
 
 /** @internal JSON that somebody else wrote there is no reason to fail. */
 const parsePayload = <Payload>(payload: string | undefined): Payload | undefined => {
@@ -44,11 +73,14 @@ const parsePayload = <Payload>(payload: string | undefined): Payload | undefined
 /** What a caller gets of an item. */
 export const suggestionOf = <Payload>(
   { id, text, weight, payload, fold, starts }: Item,
-  query: string,
+  query: Query,
   rules: MatchRules,
 ): Suggestion<Payload> => {
-  const matched = matchedStarts({ fold, starts }, query);
-  const ranges = highlight(text, fold, rules.fold, matched, query);
+  const matched = query.parts.flatMap((part): Range[] => {
+    const { length } = part.text.trimEnd();
+    return length === 0 ? [] : startsOf({ fold, starts }, part).map((start) => [start, start + length]);
+  });
+  const ranges = highlight(text, fold, rules.fold, matched);
   return { id, text, weight, payload: parsePayload<Payload>(payload), ranges };
 };
 
@@ -58,17 +90,18 @@ interface Placed {
   readonly row: Buffer;
 }
 
-const placed = (item: Item, query: string): Placed | undefined => {
-  const whole = `${query.trimEnd()} `;
-  const rows = matchedStarts(item, query).map((start) =>
-    Buffer.from(`${item.fold.slice(start)}\0${start === 0 ? "0" : "1"}${item.id}`),
-  );
+const placed = (item: Item, query: Query): Placed | undefined => {
+  if (!isMatch(item, query)) return undefined;
+  const [first] = query.parts;
+  // By what they are found by; by the whole name, where several words find it.
+  const starts = first && query.parts.length === 1 ? startsOf(item, first) : [0];
+  const rows = starts.map((start) => Buffer.from(`${item.fold.slice(start)}\0${start === 0 ? "0" : "1"}${item.id}`));
   const [row] = rows.toSorted((one, two) => one.compare(two));
-  return row && { item, isExact: item.fold === whole, row };
+  return row && { item, isExact: item.fold === `${query.text.trimEnd()} `, row };
 };
 
 /** The items that match, in the order in which a server would give them. */
-export const select = (items: readonly Item[], query: string, isRanked: boolean): Item[] =>
+export const select = (items: readonly Item[], query: Query, isRanked: boolean): Item[] =>
   items
     .flatMap((item) => placed(item, query) ?? [])
     .toSorted((one, two) => {

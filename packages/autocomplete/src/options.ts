@@ -138,16 +138,21 @@ export interface SuggestOptions extends CallOptions {
    * @default 10
    */
   readonly limit?: number | undefined;
+  /**
+   * `"in-order"`: a name matches that goes on as the query, from any of its words. `"any-order"`: one that has all words of
+   * the query, wherever: `smith jo` finds John Smith. Only the last may be half typed. Items of equal weight come in no
+   * particular order then. Needs an index of word starts, in one shard.
+   *
+   * @default "in-order"
+   */
+  readonly words?: WordOrder | undefined;
 }
 
+/** Whether words of a query are looked for in the order in which they are typed. */
+export type WordOrder = "in-order" | "any-order";
+
 /** A search box. */
-export interface SessionOptions {
-  /**
-   * How many items an answer has at most: 1 to 200.
-   *
-   * @default 10
-   */
-  readonly limit?: number | undefined;
+export interface SessionOptions extends Omit<SuggestOptions, "signal"> {
   /**
    * How many items the first keystroke asks for, so that what is typed next can be answered without a round trip: up to
    * 200, and no fewer than `limit`. Each keystroke that needs the server again asks for four times as many, up to 200.
@@ -308,11 +313,15 @@ export const bookSettings = (options: ContactBookOptions): BookSettings => {
 /** In one answer. */
 export const mostItems = 200;
 const limitOption = (limit: number): number => integerOption("limit", limit, 1, mostItems);
+const wordsOption = (words: WordOrder): WordOrder => choiceOption("words", words, ["in-order", "any-order"]);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const suggestTerms = (options: SuggestOptions): { limit: number; signal: AbortSignal | undefined } => {
-  const { limit = 10, signal } = optionsObject<SuggestOptions>("options", options, ["limit", "signal"]);
-  return { limit: limitOption(limit), signal: signalOption("signal", signal) };
+export const suggestTerms = (
+  options: SuggestOptions,
+): { limit: number; words: WordOrder; signal: AbortSignal | undefined } => {
+  const own = optionsObject<SuggestOptions>("options", options, ["limit", "words", "signal"]);
+  const { limit = 10, words = "in-order", signal } = own;
+  return { limit: limitOption(limit), words: wordsOption(words), signal: signalOption("signal", signal) };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
@@ -356,6 +365,7 @@ export const putManyTerms = <Payload>(options: PutManyOptions<Payload>): PutMany
 /** Checked, with every default filled in. */
 export interface SessionTerms {
   readonly limit: number;
+  readonly words: WordOrder;
   readonly prefetch: number;
   readonly maxAgeMs: number;
   readonly debounceMs: number;
@@ -363,11 +373,12 @@ export interface SessionTerms {
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const sessionTerms = (options: SessionOptions): SessionTerms => {
-  const names = ["limit", "prefetch", "maxAgeMs", "debounceMs"];
+  const names = ["limit", "words", "prefetch", "maxAgeMs", "debounceMs"];
   const own = optionsObject<SessionOptions>("options", options, names);
-  const { limit = 10, prefetch = Math.max(50, limit), maxAgeMs = 10_000, debounceMs = 0 } = own;
+  const { limit = 10, words = "in-order", prefetch = Math.max(50, limit), maxAgeMs = 10_000, debounceMs = 0 } = own;
   return {
     limit: limitOption(limit),
+    words: wordsOption(words),
     prefetch: integerOption("prefetch", prefetch, limit, mostItems),
     maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, dayMs),
     debounceMs: integerOption("debounceMs", debounceMs, 0, 60_000),

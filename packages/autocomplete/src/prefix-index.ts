@@ -23,6 +23,7 @@ import {
   suggestTerms,
   type TouchOptions,
   touchTerms,
+  type WordOrder,
 } from "./options.js";
 import { SuggestSession } from "./session.js";
 
@@ -172,15 +173,16 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    *
    * @throws {KitUnavailableError} no server answered in time.
    * @throws `signal.reason` if `signal` aborts first.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is not what it should be, or not for this index.
    *
    * @example
    * const { items } = await guild.suggest("zo", { limit: 5 });
    */
   async suggest(query: string, options: SuggestOptions = {}): Promise<Suggestions<Payload>> {
-    const { limit, signal } = suggestTerms(options);
+    const { limit, words, signal } = suggestTerms(options);
+    this.#assertHas(words);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
-    const found = await this.#run("suggest", () => this.#commands.suggest(query, limit, signal));
+    const found = await this.#run("suggest", () => this.#commands.suggest(query, words, limit, signal));
     const items = found.items.map((item) => suggestionOf<Payload>(item, found.query, found.rules));
     return { items, hasMore: found.hasMore, truncated: found.truncated };
   }
@@ -188,9 +190,11 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   /** A search box on this index: the latest keystroke wins, and what can be answered locally is. */
   session(options: SessionOptions = {}): SuggestSession<Payload> {
     const terms = sessionTerms(options);
+    const { words } = terms;
+    this.#assertHas(words);
     this.#attached.assertOpen();
     return new SuggestSession(
-      (query, limit, signal) => this.#run("suggest", () => this.#commands.suggest(query, limit, signal)),
+      (query, limit, signal) => this.#run("suggest", () => this.#commands.suggest(query, words, limit, signal)),
       terms,
     );
   }
@@ -256,6 +260,13 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   async #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
     const context = (): object => ({ index: this.name });
     return await this.#attached.run(() => traced(`autocomplete.${operation}`, context, call));
+  }
+
+  /** @throws {TypeError} words in any order are not looked for in an index like this one. */
+  #assertHas(words: WordOrder): void {
+    const { rules, shards } = this.#settings;
+    if (words === "any-order" && (rules.match === "phrase" || shards > 1))
+      throw new TypeError('Expected `words: "any-order"` only of an index of word starts, in one shard');
   }
 
   #reportDamage(): void {

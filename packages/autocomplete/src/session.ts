@@ -3,7 +3,7 @@ import { atDeadline, Deadline } from "@kit/core/toolkit";
 import type { Found } from "./commands.js";
 import { foldPrefix } from "./fold/index.js";
 import { isUnsearchable } from "./entry.js";
-import { select, suggestionOf, type Suggestions } from "./matching.js";
+import { queryOf, select, suggestionOf, type Suggestions } from "./matching.js";
 import { mostItems, type SessionTerms } from "./options.js";
 
 /** What a session says to a keystroke. */
@@ -107,8 +107,9 @@ export class SuggestSession<Payload = unknown> {
     this.#pending = pending;
     try {
       const found = await answer;
-      this.#cached.delete(found.query);
-      this.#cached.set(found.query, { found, asked, until: Deadline.in(this.#terms.maxAgeMs) });
+      const { text } = found.query;
+      this.#cached.delete(text);
+      this.#cached.set(text, { found, asked, until: Deadline.in(this.#terms.maxAgeMs) });
       const [oldest] = this.#cached.keys();
       if (this.#cached.size > mostCached && oldest !== undefined) this.#cached.delete(oldest);
       return found;
@@ -137,18 +138,19 @@ export class SuggestSession<Payload = unknown> {
       const folded = foldPrefix(query, found.rules.fold);
       if (folded === prefix) return found;
       if (prefix === "" || found.hasMore || found.truncated || !folded.startsWith(prefix)) continue;
-      return { ...found, query: folded, items: select(found.items, folded, found.rules.order === "weight") };
+      const typed = queryOf(folded, this.#terms.words);
+      return { ...found, query: typed, items: select(found.items, typed, found.rules.order === "weight") };
     }
     return undefined;
   }
 
   #shown(
     query: string,
-    { query: folded, rules, items, hasMore, truncated }: Found,
+    { query: typed, rules, items, hasMore, truncated }: Found,
     isLocal: boolean,
   ): SessionAnswer<Payload> {
     const { limit } = this.#terms;
-    const shown = items.slice(0, limit).map((item) => suggestionOf<Payload>(item, folded, rules));
+    const shown = items.slice(0, limit).map((item) => suggestionOf<Payload>(item, typed, rules));
     return { query, items: shown, hasMore: hasMore || items.length > limit, truncated, isLocal };
   }
 }

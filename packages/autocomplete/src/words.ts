@@ -2,7 +2,7 @@
 export type Match = "phrase" | "word-start";
 
 /** Later words of a name are not found. A name of a thousand words would be stored a thousand times. */
-const maxWords = 32;
+export const maxWords = 32;
 
 const letter = /[\p{L}\p{N}]/u;
 const inWord = /[\p{L}\p{N}\p{M}]/u;

@@ -28,6 +28,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await index.put({ id: "Bob", text: "Robert" });
       await index.touch("Ann");
       for (const query of ["", "an", "anna", "anna b"]) await index.suggest(query);
+      await index.suggest("anna b", { words: "any-order" });
       await index.delete("Ann");
       const source = async function* () {
         yield* named("Carl");

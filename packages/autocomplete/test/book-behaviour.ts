@@ -52,6 +52,16 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(items).toEqual([
         { id: "7", text: "Jean-Luc Picard", payload: { room: 1 }, ranges: [[5, 10]], score: expect.any(Number) },
       ]);
+      expect((await book.suggest("picard jean", { words: "any-order" })).items).toMatchObject([
+        {
+          id: "7",
+          ranges: [
+            [0, 4],
+            [9, 15],
+          ],
+        },
+      ]);
+      expect(await found(book, "picard jean")).toEqual([]);
       // An event alone leaves the card as it is; a card replaces it.
       await book.record("7");
       expect((await book.suggest("jean")).items[0]!.payload).toEqual({ room: 1 });

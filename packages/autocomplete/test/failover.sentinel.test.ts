@@ -1,3 +1,4 @@
+import { Redis } from "ioredis";
 import { connect } from "@kit/core";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { inStep, rejection } from "@tooling/vitest/helpers";
@@ -23,6 +24,25 @@ const failOver = async (): Promise<void> => {
   redis.defer(() => old.start());
   await eventually(async () => expect(await redis.server.master()).not.toBe(old), { timeoutMs: 30_000 });
 };
+
+describe("a replica", () => {
+  it.each(["alphabetical", "weight"] as const)("answers an index in %s order on a client of its own", async (order) => {
+    const writer = fixture.index({ order });
+    await writer.putMany(named("Ann Lee", "Anna", "Bob"));
+    const [replica] = redis.server.replicas as [RedisNode];
+    const client = new Redis({ port: replica.port, disconnectTimeout: 50 });
+    redis.defer(() => client.disconnect());
+    const reader = fixture.indexOn(client, { order });
+    await allInStep();
+    expect(texts(await reader.suggest("ann"))).toEqual(["Ann Lee", "Anna"]);
+    expect(texts(await reader.suggest("lee ann", { words: "any-order" }))).toEqual(["Ann Lee"]);
+    // It was the replica, and it is no place to write.
+    expect(await rejection(reader.put({ id: "1", text: "Cy" }))).toBeInstanceOf(Error);
+    await writer.rebuild(named("Annika"));
+    await allInStep();
+    expect(texts(await reader.suggest("ann"))).toEqual(["Annika"]);
+  });
+});
 
 describe("a failover", () => {
   it("keeps index and book on clients that are borrowed and owned, and ends a rebuild with an error or with success", async () => {

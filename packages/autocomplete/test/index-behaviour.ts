@@ -130,6 +130,48 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await index.suggest("bob ")).items[0]!.ranges).toEqual([[0, 3]]);
       });
 
+      it("finds words in any order where that is asked for, the last one half typed", async () => {
+        const index = make();
+        const names = ["John Smith", "Smith, John", "Smithson Jo", "Jo Smith-Jones", "Joan Smithers", "Bob Élan Bob"];
+        await index.putMany(named(...names));
+        const found = async (query: string) => texts(await index.suggest(query, { words: "any-order" })).toSorted();
+        expect(await found("smith jo")).toEqual(["Jo Smith-Jones", "John Smith", "Smith, John"]);
+        expect(await found("jo smith")).toEqual(["Jo Smith-Jones", "Smithson Jo"]);
+        expect(await found("SMITH  john ")).toEqual(["John Smith", "Smith, John"]);
+        expect(await found("smith smith jo")).toEqual(await found("smith jo"));
+        expect(await found("elan bob b")).toEqual(["Bob Élan Bob"]);
+        expect(await found("smi")).toEqual(texts(await index.suggest("smi")).toSorted());
+        expect(await found("smith x")).toEqual([]);
+        expect(await found(Array.from({ length: 40 }, (_, at) => `w${String(at)}`).join(" "))).toEqual([]);
+        expect(await index.suggest("smith jo", { words: "any-order", limit: 2 })).toMatchObject({ hasMore: true });
+        const [john] = (await index.suggest("smith joh", { words: "any-order" })).items.filter(
+          ({ text }) => text === "John Smith",
+        );
+        expect(john!.ranges).toEqual([
+          [0, 3],
+          [5, 10],
+        ]);
+        for (const options of [{ match: "phrase" }, { shards: 2 }] as const) {
+          const other = fixture.index({ order, name: "other", ...options });
+          expect(await rejection(other.suggest("a", { words: "any-order" }))).toBeInstanceOf(TypeError);
+          expect(() => other.session({ words: "any-order" })).toThrow(TypeError);
+        }
+      });
+
+      it("finds a rare word among common ones, and says when all are too common to be sure", async () => {
+        const index = make();
+        const many = (name: string) =>
+          Array.from({ length: 600 }, (_, at) => ({ id: `${name}${String(at)}`, text: `${name} ${String(at)}` }));
+        await index.putMany([...many("Ann Lee"), ...many("Bob Mo").map((one) => ({ ...one, weight: 1 }))]);
+        const any = (query: string) => index.suggest(query, { words: "any-order" });
+        expect(await any("lee ann 77")).toMatchObject({ items: [{ text: "Ann Lee 77" }], truncated: false });
+        expect(await any("599 mo bob ")).toMatchObject({ items: [{ text: "Bob Mo 599" }], hasMore: false });
+        const common = await any("mo b");
+        expect([common.items.length, common.hasMore]).toEqual([10, true]);
+        for (const { text } of common.items) expect(text).toMatch(/^Bob Mo/);
+        expect(await any("mo a")).toMatchObject({ items: [], truncated: true });
+      });
+
       it("finds for each beginning at least what it finds for a longer one", async () => {
         const index = make();
         await index.putMany(named("Little Mermaid", "Little Merchant", "Mere Littleness", "A Little Mercy"));

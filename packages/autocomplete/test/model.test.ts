@@ -2,7 +2,7 @@ import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import type { Entry, PrefixIndex, PrefixIndexOptions } from "../src/index.js";
+import type { Entry, PrefixIndex, PrefixIndexOptions, Suggestions } from "../src/index.js";
 import { foldPrefix } from "../src/fold/index.js";
 import { fixtureOf, permanentKeys } from "./harness.js";
 
@@ -56,6 +56,18 @@ class Model {
       })
       .slice(0, limit)
       .map(({ id, entry }) => ({ id, ...entry }));
+  }
+
+  /** The ids of names that have all words of a query, the last one half typed unless a space is behind it. */
+  withWords(query: string): string[] {
+    const typed = foldPrefix(query).split(" ");
+    const last = typed.pop() ?? "";
+    return [...this.#entries].flatMap(([id, { text }]) => {
+      const words = this.#words(foldPrefix(`${text} `)).map(({ suffix }) => suffix);
+      const has = (word: string): boolean =>
+        words.some((suffix) => suffix.startsWith(word) && !/^[a-z0-9\u0080-\uffff]/.test(suffix.slice(word.length)));
+      return typed.every(has) && words.some((suffix) => suffix.startsWith(last)) ? [id] : [];
+    });
   }
 
   #words(folded: string): { suffix: string; row: Buffer }[] {
@@ -137,6 +149,12 @@ describe.each<[string, PrefixIndexOptions]>([
           const model = new Model(isRanked);
           for (const one of steps) expect(await take(index, one, isRanked)).toBe(await take(model, one, isRanked));
           for (const asked of queries) await expectSame(index, model, asked, 1 + (asked.length % 5));
+          for (const asked of options.shards ? [] : [queries.slice(0, 2), queries.slice(2, 4), queries.slice(4)]) {
+            const typed = asked.join(" ");
+            const { items } = await index.suggest(typed, { words: "any-order" });
+            const wanted = foldPrefix(typed) === "" ? [] : model.withWords(typed);
+            expect(items.map((one) => one.id).toSorted()).toEqual(wanted.toSorted());
+          }
           await index.purge();
           await index.close();
         },
@@ -154,14 +172,18 @@ it("answers a session of random keystrokes as the server would", async () => {
       fc.array(fc.record({ id, text, weight }), { minLength: 1, maxLength: 9 }),
       fc.array(query, { minLength: 8, maxLength: 8 }),
       fc.constantFrom("alphabetical" as const, "weight" as const),
-      async (entries, queries, order) => {
+      fc.constantFrom("in-order" as const, "any-order" as const),
+      async (entries, queries, order, words) => {
         const index = fixture.index({ order, name: `session${String(runs++)}` });
         await index.putMany(entries);
-        const session = index.session({ limit: 3, prefetch: 5 });
+        const session = index.session({ limit: 3, prefetch: 5, words });
         for (const asked of queries) {
           const answer = await session.type(asked);
           const { items, hasMore, truncated } = answer!;
-          expect({ items, hasMore, truncated }).toEqual(await index.suggest(asked, { limit: 3 }));
+          // In any order any of equal weight may be shown.
+          const shown = (of: Suggestions): unknown =>
+            words === "in-order" ? of : of.items.map(({ weight: shownWeight }) => shownWeight);
+          expect(shown({ items, hasMore, truncated })).toEqual(shown(await index.suggest(asked, { limit: 3, words })));
         }
         session.close();
         await index.purge();

@@ -19,6 +19,7 @@ export const descriptor: PackageDescriptor = {
       ["UNLINK", key],
       ["ZADD", key, "XX", 0, "m"],
       ["ZCARD", key],
+      ["ZLEXCOUNT", key, "-", "+"],
       ["ZRANGE", key, 0, 0],
       ["ZRANGEBYLEX", key, "-", "+"],
       ["ZREM", key, "m"],

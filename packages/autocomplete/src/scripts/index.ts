@@ -100,13 +100,13 @@ const nothing: SuggestReply = { state: "found", items: [], hasMore: false, trunc
 /** Answers a prefix by weight. */
 export const suggest: Script<
   readonly ["index", "rows", "ranked", "items"],
-  readonly ["settings", "prefix", "anchor", "limit"],
+  readonly ["settings", "prefix", "anchor", "limit", "...words"],
   SuggestReply
 > = defineScript({
   name: "autocomplete.suggest",
   source: suggestSource,
   keys: ["index", "rows", "ranked", "items"],
-  args: ["settings", "prefix", "anchor", "limit"],
+  args: ["settings", "prefix", "anchor", "limit", "...words"],
   readonly: true,
   reply: (raw) => {
     const [state, more, truncated, damaged, records, ...ids] = raw as unknown[];

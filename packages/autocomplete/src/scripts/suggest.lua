@@ -8,6 +8,8 @@
 -- ARGV[2]  prefix    string   the folded text
 -- ARGV[3]  anchor    string   its first characters, as many as are ranked
 -- ARGV[4]  limit     integer  how many items at most
+-- ARGV[n]  words     string   none: what goes on as the text is found. Otherwise what has all of these words, each with a
+--                             space behind it if it is complete, and with its own first characters
 --
 -- Reply     {1, more, truncated, damaged, records, id, …}  the best first; 1: there are more; 1: better ones may have been
 --                          missed; how many have rows and no record. The records are one text, with byte 01 between them,
@@ -23,6 +25,7 @@ local settings = ARGV[1]
 local prefix = ARGV[2]
 local anchor = ARGV[3]
 local limit = tonumber(ARGV[4])
+local words = { unpack(ARGV, 5) }
 
 local layout, stored = unpack(redis.call('HMGET', index, 'layout', 'settings'))
 if not layout then return { 0 } end
@@ -30,10 +33,57 @@ if layout ~= '1' then return redis.error_reply('KIT_LAYOUT the index was written
 if stored ~= settings then return { 2, stored } end
 
 -- The bounds of what one query reads.
-local scan = math.max(64, limit)
 local most = math.max(512, 4 * limit)
+local scan = #words > 0 and most or math.max(64, limit)
 local ids, taken, records = {}, {}, {}
 local truncated = 0
+local whole = string.gsub(prefix, ' $', '') .. ' '
+
+-- The range of a sorted set that begins with a text. No byte of UTF-8 is FF.
+local function bounds(text)
+  return '[' .. text, '(' .. text .. '\255'
+end
+
+-- Of several words the rarest is looked for, and the others in what it finds.
+local lead = prefix
+local fewest = nil
+for at = 1, #words, 2 do
+  local word = string.gsub(words[at], ' $', '')
+  local count = redis.call('ZLEXCOUNT', rows, bounds(word))
+  if not fewest or count < fewest then
+    fewest, lead, anchor = count, word, words[at + 1]
+  end
+end
+
+local function fetch(wanted)
+  if #wanted == 0 then return end
+  local found = redis.call('HMGET', items, unpack(wanted))
+  for i, id in ipairs(wanted) do
+    records[id] = found[i]
+  end
+end
+
+-- Whether a word of an item begins with a word of the query, and ends with it if that is complete.
+local function hasWord(starts, fold, word)
+  local text, isWhole = string.gsub(word, ' $', '')
+  for start in string.gmatch(starts, '%d+') do
+    local behind = start + #text + 1
+    if string.sub(fold, start + 1, behind - 1) == text then
+      if isWhole == 0 or not string.find(fold, '^[a-z0-9\128-\255]', behind) then return true end
+    end
+  end
+  return false
+end
+
+-- Whether an item has all words of the query; its record was fetched, unless there are none.
+local function isMatch(id)
+  if #words == 0 or not records[id] then return true end
+  local starts, fold = string.match(records[id], '^%d+%z%d+%z([%d,]*)%z([^%z]*)%z')
+  for at = 1, #words, 2 do
+    if not hasWord(starts or '', fold or '', words[at]) then return false end
+  end
+  return true
+end
 
 -- Adds the ids of rows in a range, each once, until there are more than the limit, or the range or the patience ends.
 -- `rest` is what must follow in a row after `offset` bytes. Returns whether the range was read to its end.
@@ -42,16 +92,21 @@ local function collect(key, min, max, offset, rest)
   if size <= 0 then return false end
   while left > 0 do
     local found = redis.call('ZRANGEBYLEX', key, min, max, 'LIMIT', 0, math.min(size, left))
+    local list = {}
     for i = 1, #found do
       local row = found[i]
       if rest == '' or string.sub(row, offset + 1, offset + #rest) == rest then
         local id = string.sub(row, string.find(row, '\0', offset + 1, true) + 2)
         if not taken[id] then
           taken[id] = true
-          ids[#ids + 1] = id
-          if #ids > limit then return false end
+          list[#list + 1] = id
         end
       end
+    end
+    if #words > 0 then fetch(list) end
+    for _, id in ipairs(list) do
+      if isMatch(id) then ids[#ids + 1] = id end
+      if #ids > limit then return false end
     end
     if #found < math.min(size, left) then return true end
     left = left - #found
@@ -62,82 +117,48 @@ local function collect(key, min, max, offset, rest)
   return false
 end
 
-local function fetch(wanted)
-  local found = redis.call('HMGET', items, unpack(wanted))
-  for i, id in ipairs(wanted) do
-    records[id] = found[i]
+-- Takes the distinct ids of rows that match: whole names that equal the text first, then by weight, then as the rows come.
+local function take(found)
+  local list, weights, places, isExact = {}, {}, {}, {}
+  for _, row in ipairs(found) do
+    local id = string.sub(row, string.find(row, '\0', 1, true) + 2)
+    if not taken[id] then
+      taken[id] = true
+      list[#list + 1] = id
+    end
   end
-end
-
--- Sorts ids by weight; equal ones keep their order. Those of the first `exact` come before all others.
-local function rank(list, exact)
-  local weights, places = {}, {}
+  fetch(list)
   for i, id in ipairs(list) do
-    weights[id] = tonumber(records[id] and string.match(records[id], '^%d+%z(%d+)') or -1)
-    places[id] = i
+    local weight, fold = string.match(records[id] or '', '^%d+%z(%d+)%z[%d,]*%z([^%z]*)%z')
+    weights[id], places[id], isExact[id] = tonumber(weight or -1), i, fold == whole
   end
   table.sort(list, function(one, two)
-    local isOne, isTwo = places[one] <= exact, places[two] <= exact
-    if isOne ~= isTwo then return isOne end
+    if isExact[one] ~= isExact[two] then return isExact[one] end
     if weights[one] ~= weights[two] then return weights[one] > weights[two] end
     return places[one] < places[two]
   end)
-end
-
--- Distinct ids of rows in their order, and how many of them are whole names that equal the text.
-local function idsOf(found)
-  local list, seen, exact = {}, {}, 0
-  local whole = string.gsub(prefix, ' $', '') .. ' \0' .. '0'
-  for _, row in ipairs(found) do
-    local id = string.sub(row, string.find(row, '\0', 1, true) + 2)
-    if not seen[id] then
-      seen[id] = true
-      list[#list + 1] = id
-      if string.sub(row, 1, #whole) == whole then exact = exact + 1 end
-    end
-  end
-  return list, exact
-end
-
-local function take(list)
   for _, id in ipairs(list) do
-    if not taken[id] then
-      taken[id] = true
-      ids[#ids + 1] = id
-    end
+    if isMatch(id) then ids[#ids + 1] = id end
   end
 end
 
--- No byte of UTF-8 is FF.
-local from, to = '[' .. prefix, '(' .. prefix .. '\255'
 local more = false
-if prefix == anchor then
+local min, max = bounds(anchor .. '\0')
+if lead == anchor and #words == 0 then
   -- The rank of a whole name that equals the prefix is above all others.
-  more = not collect(ranked, '[' .. anchor .. '\0', '(' .. anchor .. '\1', #anchor + 8, '')
+  more = not collect(ranked, min, max, #anchor + 8, '')
 else
+  local from, to = bounds(lead)
   local found = redis.call('ZRANGEBYLEX', rows, from, to, 'LIMIT', 0, scan + 1)
   if #found <= scan then
-    local list, exact = idsOf(found)
-    if #list > 0 then fetch(list) end
-    rank(list, exact)
-    take(list)
+    take(found)
     more = #ids > limit
   else
-    local whole = string.gsub(prefix, ' $', '') .. ' \0'
-    local same = redis.call('ZRANGEBYLEX', rows, '[' .. whole .. '0', '(' .. whole .. '1', 'LIMIT', 0, scan + 1)
-    local list, exact = idsOf(same)
-    if #list > 0 then fetch(list) end
-    rank(list, exact)
-    take(list)
+    local same = redis.call('ZRANGEBYLEX', rows, '[' .. whole .. '\0' .. '0', '(' .. whole .. '\0' .. '1', 'LIMIT', 0, scan + 1)
+    take(same)
     if #same > scan then truncated = 1 end
-    local rest = string.sub(prefix, #anchor + 1)
-    more = not collect(ranked, '[' .. anchor .. '\0', '(' .. anchor .. '\1', #anchor + 8, rest)
-    if truncated == 1 and #ids < limit then
-      local others, first = idsOf(found)
-      fetch(others)
-      rank(others, first)
-      take(others)
-    end
+    more = not collect(ranked, min, max, #anchor + 8, string.sub(lead, #anchor + 1))
+    if truncated == 1 and #ids < limit then take(found) end
   end
 end
 
