@@ -34,7 +34,12 @@ if stored ~= settings then return { 2, stored } end
 
 -- The bounds of what one query reads.
 local most = math.max(512, 4 * limit)
-local scan = #words > 0 and most or math.max(64, limit)
+local scan = math.max(64, limit)
+-- Of several words each record is looked at, too.
+if #words > 0 then
+  most = math.max(256, limit)
+  scan = most
+end
 local ids, taken, records = {}, {}, {}
 local truncated = 0
 local whole = string.gsub(prefix, ' $', '') .. ' '
@@ -47,11 +52,13 @@ end
 -- Of several words the rarest is looked for, and the others in what it finds.
 local lead = prefix
 local fewest = nil
+local parts = {}
 for at = 1, #words, 2 do
-  local word = string.gsub(words[at], ' $', '')
-  local count = redis.call('ZLEXCOUNT', rows, bounds(word))
+  local text, isWhole = string.gsub(words[at], ' $', '')
+  parts[#parts + 1] = { text = text, isWhole = isWhole == 1 }
+  local count = redis.call('ZLEXCOUNT', rows, bounds(text))
   if not fewest or count < fewest then
-    fewest, lead, anchor = count, word, words[at + 1]
+    fewest, lead, anchor = count, text, words[at + 1]
   end
 end
 
@@ -64,12 +71,11 @@ local function fetch(wanted)
 end
 
 -- Whether a word of an item begins with a word of the query, and ends with it if that is complete.
-local function hasWord(starts, fold, word)
-  local text, isWhole = string.gsub(word, ' $', '')
+local function hasWord(starts, fold, part)
   for start in string.gmatch(starts, '%d+') do
-    local behind = start + #text + 1
-    if string.sub(fold, start + 1, behind - 1) == text then
-      if isWhole == 0 or not string.find(fold, '^[a-z0-9\128-\255]', behind) then return true end
+    local behind = start + #part.text + 1
+    if string.sub(fold, start + 1, behind - 1) == part.text then
+      if not part.isWhole or not string.find(fold, '^[a-z0-9\128-\255]', behind) then return true end
     end
   end
   return false
@@ -77,10 +83,15 @@ end
 
 -- Whether an item has all words of the query; its record was fetched, unless there are none.
 local function isMatch(id)
-  if #words == 0 or not records[id] then return true end
-  local starts, fold = string.match(records[id], '^%d+%z%d+%z([%d,]*)%z([^%z]*)%z')
-  for at = 1, #words, 2 do
-    if not hasWord(starts or '', fold or '', words[at]) then return false end
+  local record = records[id]
+  if #parts == 0 or not record then return true end
+  -- Most items lack one wherever it is looked for, which is quickly seen.
+  for _, part in ipairs(parts) do
+    if not string.find(record, part.text, 1, true) then return false end
+  end
+  local starts, fold = string.match(record, '^%d+%z%d+%z([%d,]*)%z([^%z]*)%z')
+  for _, part in ipairs(parts) do
+    if not hasWord(starts or '', fold or '', part) then return false end
   end
   return true
 end
@@ -103,7 +114,7 @@ local function collect(key, min, max, offset, rest)
         end
       end
     end
-    if #words > 0 then fetch(list) end
+    if #parts > 0 then fetch(list) end
     for _, id in ipairs(list) do
       if isMatch(id) then ids[#ids + 1] = id end
       if #ids > limit then return false end
@@ -119,15 +130,18 @@ end
 
 -- Takes the distinct ids of rows that match: whole names that equal the text first, then by weight, then as the rows come.
 local function take(found)
-  local list, weights, places, isExact = {}, {}, {}, {}
+  local all, list, weights, places, isExact = {}, {}, {}, {}, {}
   for _, row in ipairs(found) do
     local id = string.sub(row, string.find(row, '\0', 1, true) + 2)
     if not taken[id] then
       taken[id] = true
-      list[#list + 1] = id
+      all[#all + 1] = id
     end
   end
-  fetch(list)
+  fetch(all)
+  for _, id in ipairs(all) do
+    if isMatch(id) then list[#list + 1] = id end
+  end
   for i, id in ipairs(list) do
     local weight, fold = string.match(records[id] or '', '^%d+%z(%d+)%z[%d,]*%z([^%z]*)%z')
     weights[id], places[id], isExact[id] = tonumber(weight or -1), i, fold == whole
@@ -138,13 +152,13 @@ local function take(found)
     return places[one] < places[two]
   end)
   for _, id in ipairs(list) do
-    if isMatch(id) then ids[#ids + 1] = id end
+    ids[#ids + 1] = id
   end
 end
 
 local more = false
 local min, max = bounds(anchor .. '\0')
-if lead == anchor and #words == 0 then
+if lead == anchor and #parts == 0 then
   -- The rank of a whole name that equals the prefix is above all others.
   more = not collect(ranked, min, max, #anchor + 8, '')
 else
@@ -158,7 +172,14 @@ else
     take(same)
     if #same > scan then truncated = 1 end
     more = not collect(ranked, min, max, #anchor + 8, string.sub(lead, #anchor + 1))
-    if truncated == 1 and #ids < limit then take(found) end
+    if truncated == 1 and #ids < limit then
+      if #parts > 0 then
+        -- All words are common: those that stand in this order are found at least.
+        from, to = bounds(prefix)
+        found = redis.call('ZRANGEBYLEX', rows, from, to, 'LIMIT', 0, 64)
+      end
+      take(found)
+    end
   end
 end
 
