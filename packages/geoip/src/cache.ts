@@ -1,17 +1,14 @@
 /**
- * Values that can be fetched again, at most about `max` of them: the ones that were not used lately go first. Two
+ * Values that can be made again, at most about `max` of them: the ones that were not used lately go first. Two
  * generations instead of a list: a hit is one look into a Map and moves nothing.
  */
-export class Cache<Value> {
+export class Recent<Value> {
   readonly #half: number;
-  readonly #fetch: (number: number) => Promise<Value>;
-  readonly #fetching = new Map<number, Promise<Value>>();
   #young = new Map<number, Value>();
   #old = new Map<number, Value>();
 
-  constructor(max: number, fetch: (number: number) => Promise<Value>) {
+  constructor(max: number) {
     this.#half = Math.max(1, Math.ceil(max / 2));
-    this.#fetch = fetch;
   }
 
   get size(): number {
@@ -35,6 +32,17 @@ export class Cache<Value> {
       this.#young = new Map();
     }
     this.#young.set(number, value);
+  }
+}
+
+/** Values that are fetched. */
+export class Cache<Value> extends Recent<Value> {
+  readonly #fetch: (number: number) => Promise<Value>;
+  readonly #fetching = new Map<number, Promise<Value>>();
+
+  constructor(max: number, fetch: (number: number) => Promise<Value>) {
+    super(max);
+    this.#fetch = fetch;
   }
 
   /** The value, fetched once however many ask for it at the same time. */

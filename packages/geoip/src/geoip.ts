@@ -11,21 +11,9 @@ import {
 } from "./address.js";
 import { GeoIpCorruptError, GeoIpNotLoadedError, GeoIpNoVersionError, GeoIpStaleError } from "./errors.js";
 import { type GeoIpOptions, type GeoIpSettings, geoIpSettings } from "./options.js";
-import type { Place } from "./place.js";
-import { type Found, Release } from "./release.js";
+import { type Located, Release } from "./release.js";
 import type { Head } from "./scripts/index.js";
 import { GeoIpStore, type Manifest } from "./store.js";
-
-/** An address that has a place. */
-export interface Located {
-  readonly place: Place;
-  readonly none: null;
-  /** First and last address of the range around the address that has this place. */
-  readonly first: string;
-  readonly last: string;
-  /** The version that answered. */
-  readonly version: string;
-}
 
 /** An address that has none. */
 export interface NotLocated {
@@ -141,7 +129,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const effective = effectiveAddress(parsed);
     const serving = this.#serving;
     const found = serving?.release.peek(effective);
-    if (serving && found) return this.#answer(serving, effective, found);
+    if (serving && found !== undefined) return this.#answer(serving, effective, found);
     try {
       return await this.#find(effective);
     } catch (error) {
@@ -164,7 +152,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const parsed = parseAddress(address);
     if (!parsed) return invalid;
     const effective = effectiveAddress(parsed);
-    return this.#answer(serving, effective, serving.release.findLocally(effective));
+    return this.#answer(serving, effective, serving.release.peek(effective) ?? null);
   }
 
   /**
@@ -242,11 +230,10 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     return head.current !== error.version;
   }
 
-  #answer(serving: Serving, address: Address, { place, first, last }: Found): Lookup {
+  #answer(serving: Serving, address: Address, found: Located | null): Lookup {
     this.#checkAge(serving);
     if (!this.#isTold) this.#lookNowAndThen();
-    if (!place) return { place, none: reservedClass(address) ?? "gap" };
-    return { place, none: null, first, last, version: serving.release.manifest.version };
+    return found ?? { place: null, none: reservedClass(address) ?? "gap" };
   }
 
   #checkAge(serving: Serving): void {

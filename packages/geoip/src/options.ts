@@ -29,7 +29,7 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly cachePages?: number | undefined;
   /**
-   * How many places a reader keeps, about, in all modes: up to 1 KB each.
+   * How many places a reader keeps, about, in all modes: up to 1 KB each; and as many answers of each family.
    *
    * @default 16384
    */

@@ -71,13 +71,12 @@ const startAt = (page: Buffer, width: number, at: number): number | bigint => {
 export const isPage = (page: Buffer, first: number | bigint): boolean =>
   isIntact(page) && page.length > pageHead && startAt(page, page.readUInt8(crcBytes), pageHead) === first;
 
-/** The last record that begins at or before the address. The address must not lie before the page. */
-export const searchPage = (page: Buffer, address: number | bigint): PageRecord => {
+/** The number of the last record that begins at or before the address. The address must not lie before the page. */
+export const searchPage = (page: Buffer, address: number | bigint): number => {
   const width = page[crcBytes]!;
   const size = width + placeBytes;
-  const count = (page.length - pageHead) / size;
   let low = 0;
-  let high = count - 1;
+  let high = (page.length - pageHead) / size - 1;
   while (low < high) {
     const middle = (low + high + 1) >>> 1;
     const at = pageHead + middle * size;
@@ -86,8 +85,14 @@ export const searchPage = (page: Buffer, address: number | bigint): PageRecord =
     if (isBehind) high = middle - 1;
     else low = middle;
   }
-  const at = pageHead + low * size;
-  const next = low + 1 < count ? startAt(page, width, at + size) : undefined;
+  return low;
+};
+
+export const recordAt = (page: Buffer, index: number): PageRecord => {
+  const width = page[crcBytes]!;
+  const size = width + placeBytes;
+  const at = pageHead + index * size;
+  const next = at + size < page.length ? startAt(page, width, at + size) : undefined;
   return { first: startAt(page, width, at), place: page.readUInt32BE(at + width), next };
 };
 

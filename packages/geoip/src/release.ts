@@ -1,6 +1,6 @@
 import { type Address, formatAddress, maxV4, maxV6 } from "./address.js";
 import { entriesPerBlock } from "./builder.js";
-import { Cache } from "./cache.js";
+import { Cache, Recent } from "./cache.js";
 import { GeoIpCorruptError } from "./errors.js";
 import type { Part } from "./keys.js";
 import type { GeoIpSettings } from "./options.js";
@@ -13,6 +13,8 @@ import {
   isPage,
   pageOf,
   type PageRecord,
+  recordAt,
+  recordsPerPage,
   searchPage,
 } from "./pages.js";
 import { composed, type Place, type StoredNames, type StoredPlace } from "./place.js";
@@ -25,20 +27,28 @@ interface FoundRange {
   readonly last: number | bigint;
 }
 
-/** What a version says of an address. */
-export interface Found {
-  readonly place: Place | null;
-  /** The range around the address that has this place, or none. */
+/** An address that has a place. */
+export interface Located {
+  readonly place: Place;
+  readonly none: null;
+  /** First and last address of the range around the address that has this place. */
   readonly first: string;
   readonly last: string;
+  /** The version that answered. */
+  readonly version: string;
 }
 
 interface Family {
   readonly fence: Fence;
   readonly pages: Cache<Buffer>;
+  /** Answers that were given, by the number of their record. */
+  readonly answers: Recent<Located>;
   /** All pages, in local mode. */
   all: readonly Buffer[] | undefined;
 }
+
+/** Of a family that has none. */
+const noRange: FoundRange = { first: 0, last: 0, place: 0 };
 
 /** One version of a database, as a reader sees it. It never changes: whoever holds it gets answers of one version. */
 export class Release {
@@ -66,7 +76,8 @@ export class Release {
         const found = await store.field(manifest.version, part, page, settings.deadlineMs);
         return this.#checkedPage(found, fence, part, page);
       };
-      return { fence, pages: new Cache(settings.cachePages, fetch), all: undefined };
+      const answers = new Recent<Located>(settings.cachePlaces);
+      return { fence, pages: new Cache(settings.cachePages, fetch), answers, all: undefined };
     };
     this.#v4 = family(4, fence4);
     this.#v6 = family(6, fence6);
@@ -83,36 +94,30 @@ export class Release {
     return { pages: pages(this.#v4) + pages(this.#v6), places: this.#places.size };
   }
 
-  /** The answer, if all of it is at hand. */
-  peek(address: Address): Found | undefined {
+  /** The answer, if all of it is at hand; null: no place. In local mode it always is. */
+  peek(address: Address): Located | null | undefined {
     const family = this.#family(address);
     const number = pageOf(family.fence, address.value);
-    if (number < 0) return this.#answer(address, this.#whole(address), null);
+    if (number < 0) return null;
     const page = family.all ? family.all[number] : family.pages.get(number);
     if (!page) return undefined;
-    const range = this.#rangeOf(address, number, searchPage(page, address.value));
-    const place = range.place === 0 ? null : this.#places.get(range.place);
-    return place === undefined ? undefined : this.#answer(address, range, place);
+    const index = searchPage(page, address.value);
+    const key = number * recordsPerPage + index;
+    const known = family.answers.get(key);
+    if (known) return known;
+    const range = this.#rangeOf(address, number, recordAt(page, index));
+    if (range.place === 0) return null;
+    const place = this.#places.get(range.place) ?? this.#placeLocally(range.place);
+    if (!place) return undefined;
+    const answer = this.#answer(address, range, place);
+    family.answers.set(key, answer);
+    return answer;
   }
 
-  /** The answer, fetched as far as it has to be. */
-  async find(address: Address): Promise<Found> {
+  /** The answer, fetched as far as it has to be; null: no place. */
+  async find(address: Address): Promise<Located | null> {
     const range = await this.#findRange(address);
-    const place = range.place === 0 ? null : await this.#places.load(range.place);
-    return this.#answer(address, range, place);
-  }
-
-  /** The answer of local mode, where all bytes are here. */
-  findLocally(address: Address): Found {
-    const family = this.#family(address);
-    const number = pageOf(family.fence, address.value);
-    const page = family.all?.[number];
-    if (!page) return this.#answer(address, this.#whole(address), null);
-    const range = this.#rangeOf(address, number, searchPage(page, address.value));
-    if (range.place === 0) return this.#answer(address, range, null);
-    let place = this.#places.get(range.place);
-    if (!place) this.#places.set(range.place, (place = this.#placeLocally(range.place)));
-    return this.#answer(address, range, place);
+    return range.place === 0 ? null : this.#answer(address, range, await this.#places.load(range.place));
   }
 
   /** Fetches everything. */
@@ -128,9 +133,11 @@ export class Release {
   async #findRange(address: Address): Promise<FoundRange> {
     const family = this.#family(address);
     const number = pageOf(family.fence, address.value);
-    if (number < 0) return this.#whole(address);
-    if (this.#settings.mode !== "server")
-      return this.#rangeOf(address, number, searchPage(await family.pages.load(number), address.value));
+    if (number < 0) return noRange;
+    if (this.#settings.mode !== "server") {
+      const page = await family.pages.load(number);
+      return this.#rangeOf(address, number, recordAt(page, searchPage(page, address.value)));
+    }
     const bytes = Buffer.alloc(address.family === 4 ? 4 : 16);
     if (address.family === 4) bytes.writeUInt32BE(address.value);
     else {
@@ -149,12 +156,10 @@ export class Release {
     return { first, place, last: typeof after === "bigint" ? after - 1n : after - 1 };
   }
 
-  #whole({ family }: Address): FoundRange {
-    return family === 4 ? { first: 0, last: maxV4, place: 0 } : { first: 0n, last: maxV6, place: 0 };
-  }
-
-  #answer({ family }: Address, { first, last }: FoundRange, place: Place | null): Found {
-    return { place, first: formatAddress(family, first), last: formatAddress(family, last) };
+  #answer({ family }: Address, { first, last }: FoundRange, place: Place): Located {
+    const [from, to] = [formatAddress(family, first), formatAddress(family, last)];
+    // Given to all who ask.
+    return Object.freeze({ place, none: null, first: from, last: to, version: this.manifest.version });
   }
 
   #family({ family }: Address): Family {
@@ -170,10 +175,14 @@ export class Release {
     return composed(stored, this.#entry(block, (stored.of - 1) % perBlock), this.#settings.locales);
   }
 
-  #placeLocally(number: number): Place {
+  /** Undefined: it is not local mode. */
+  #placeLocally(number: number): Place | undefined {
+    if (!this.#localBlocks.places) return undefined;
     const stored = this.#localEntry<StoredPlace>("places", this.#blocks, number);
     const names = stored.of === 0 ? undefined : this.#localEntry<StoredNames>("names", this.#names, stored.of);
-    return composed(stored, names, this.#settings.locales);
+    const place = composed(stored, names, this.#settings.locales);
+    this.#places.set(number, place);
+    return place;
   }
 
   #localEntry<Entry>(part: "places" | "names", cache: Cache<Entry[]>, number: number): Entry {

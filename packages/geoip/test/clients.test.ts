@@ -50,6 +50,7 @@ describe("a reader", () => {
     expect((await strict.lookup("1.0.1.1")).place?.cityName).toBe("Harbourton");
     await expect(strict.lookup("2001:db8::1")).rejects.toMatchObject({ code: "KIT_UNAVAILABLE" });
     expect(await lenient.lookup("2001:db8::1")).toEqual({ place: null, none: "unavailable" });
+    expect((await local.lookup("1.0.1.1")).place?.cityName).toBe("Harbourton");
     expect(local.lookupSync("2001:db8:0:1::7").place?.country).toBe("XB");
     expect(local.lookupSync("1.0.2.0")).toEqual({ place: null, none: "gap" });
     expect(local.lookupSync("x")).toEqual({ place: null, none: "invalid" });
