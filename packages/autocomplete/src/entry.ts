@@ -125,12 +125,14 @@ export const parseRow = (row: string, rules: MatchRules): Item => {
   const text = row.slice(weightEnd + 1, textEnd);
   const isWhole = row[suffixEnd + 1] === "0";
   const suffix = row.slice(0, suffixEnd);
+  const { fold, starts } = isWhole ? { fold: suffix, starts: wordStarts(suffix, rules.match) } : foldText(text, rules);
   return {
     id: row.slice(suffixEnd + 2, idEnd),
     text,
     weight: Number(row.slice(idEnd + 1, weightEnd)),
     payload: row.slice(textEnd + 1) || undefined,
-    ...(isWhole ? { fold: suffix, starts: wordStarts(suffix, rules.match) } : foldText(text, rules)),
+    fold,
+    starts,
   };
 };
 

@@ -3,7 +3,7 @@ import { foldPrefix, type FoldOptions } from "./fold/index.js";
 /** A part of a displayed text: from its first UTF-16 unit to that behind its last, as `String.prototype.slice` takes them. */
 export type Range = readonly [start: number, end: number];
 
-const asIs = /^(?! )(?!.* {2})[\x21-\x7e ]*$/;
+const ascii = /^[\x20-\x7e]*$/;
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
 /** Where each UTF-16 unit of the folded text comes from; undefined: pieces of the text fold differently than the whole. */
@@ -24,8 +24,14 @@ const origins = (text: string, folded: string, options: FoldOptions): Range[] | 
  * Which parts of `text` a query matched, of the parts of its folded form that it did. What people take for one character is
  * never cut: a range is widened to whole ones. Empty where the displayed text cannot be brought in line with its folded form.
  */
-export const highlight = (text: string, folded: string, options: FoldOptions, matched: readonly Range[]): Range[] => {
-  if (asIs.test(text)) return merged(matched);
+export const highlight = (
+  text: string,
+  folded: string,
+  options: FoldOptions,
+  matched: readonly Range[],
+): readonly Range[] => {
+  // Folding takes nothing but spaces out of ASCII: where none is missing, offsets are the same.
+  if (text.length < folded.length && ascii.test(text)) return merged(matched);
   const from = origins(text, folded, options);
   if (!from) return [];
   return merged(
@@ -36,7 +42,8 @@ export const highlight = (text: string, folded: string, options: FoldOptions, ma
   );
 };
 
-const merged = (ranges: readonly Range[]): Range[] => {
+const merged = (ranges: readonly Range[]): readonly Range[] => {
+  if (ranges.length < 2) return ranges;
   const result: Range[] = [];
   for (const range of ranges.toSorted(([one], [two]) => one - two)) {
     const last = result.at(-1);

@@ -30,6 +30,8 @@ export interface Suggestions<Payload = unknown> {
 /** A part of a query: where a name matches it, a word begins with it, and ends with it if it `isWhole`. */
 interface QueryPart {
   readonly text: string;
+  /** Without a space at its end, which matches and is not shown. */
+  readonly length: number;
   readonly isWhole: boolean;
 }
 
@@ -42,11 +44,16 @@ export interface Query {
 
 /** The first one is whole only where words are looked for in any order: one that is typed yet is found as in order. */
 export const queryOf = (text: string, words: WordOrder): Query => {
-  if (words === "in-order" || !text.includes(" ")) return { text, parts: [{ text, isWhole: false }] };
+  const partOf = (part: string, isWhole: boolean): QueryPart => ({
+    text: part,
+    length: part.trimEnd().length,
+    isWhole,
+  });
+  if (words === "in-order" || !text.includes(" ")) return { text, parts: [partOf(text, false)] };
   const typed = text.split(" ");
   const last = typed.pop() ?? "";
-  const parts = [...new Set(typed)].map((word) => ({ text: word, isWhole: true }));
-  return { text, parts: last === "" ? parts : [...parts, { text: last, isWhole: false }] };
+  const parts = [...new Set(typed)].map((word) => partOf(word, true));
+  return { text, parts: last === "" ? parts : [...parts, partOf(last, false)] };
 };
 
 /** What goes on a word in a folded text. */
@@ -76,10 +83,10 @@ export const suggestionOf = <Payload>(
   query: Query,
   rules: MatchRules,
 ): Suggestion<Payload> => {
-  const matched = query.parts.flatMap((part): Range[] => {
-    const { length } = part.text.trimEnd();
-    return length === 0 ? [] : startsOf({ fold, starts }, part).map((start) => [start, start + length]);
-  });
+  const matched: Range[] = [];
+  for (const part of query.parts)
+    if (part.length > 0)
+      for (const start of startsOf({ fold, starts }, part)) matched.push([start, start + part.length]);
   const ranges = highlight(text, fold, rules.fold, matched);
   return { id, text, weight, payload: parsePayload<Payload>(payload), ranges };
 };
