@@ -55,8 +55,12 @@ describe("a failover", () => {
 
     let letOn = (): void => undefined;
     const gate = new Promise<void>((resolve) => (letOn = resolve));
+    let arrive = (): void => undefined;
+    const arrived = new Promise<void>((resolve) => (arrive = resolve));
     const source = async function* () {
       yield* named(...Array.from({ length: 120 }, (_, at) => `New ${at}`));
+      // No batch is under way while the source is asked for more.
+      arrive();
       await gate;
       yield* named("New last");
     };
@@ -64,7 +68,8 @@ describe("a failover", () => {
       ({ items }) => items,
       (error: unknown) => (error as { code: string }).code,
     );
-    await eventually(async () => expect((await index.inspect()).staged).toBeGreaterThan(50));
+    await arrived;
+    expect((await index.inspect()).staged).toBeGreaterThan(50);
     await allInStep();
     await failOver();
     await eventually(async () => expect(texts(await index.suggest("ann"))).toEqual(["Ann", "Anna"]), {
