@@ -111,7 +111,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    *
    * IPv6 that carries an IPv4 address (mapped, NAT64, 6to4, Teredo) is looked up as that. What is no address resolves with
    * `none: "invalid"`; it never throws for the address. All of an answer is of one version. When the place is cached the server is
-   * not asked, and need not be there.
+   * not asked, and need not be there. Answers are frozen: all who ask for one range may be given the same one.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    * @throws {GeoIpCorruptError} a part of the data is missing or damaged.

@@ -110,11 +110,13 @@ local function collect(key, min, max, offset, rest)
         local id = string.sub(row, string.find(row, '\0', offset + 1, true) + 2)
         if not taken[id] then
           taken[id] = true
-          list[#list + 1] = id
+          local target = #parts == 0 and ids or list
+          target[#target + 1] = id
+          if #ids > limit then return false end
         end
       end
     end
-    if #parts > 0 then fetch(list) end
+    fetch(list)
     for _, id in ipairs(list) do
       if isMatch(id) then ids[#ids + 1] = id end
       if #ids > limit then return false end
