@@ -75,7 +75,12 @@ export const library = (sharedParts = []) => {
         esbuild.supported = { "dynamic-import": false };
       },
     },
-    { ...shared, entry, format: ["esm", "cjs"], dts: { only: true, compilerOptions: { ignoreDeprecations: "6.0", stripInternal: true } } },
+    {
+      ...shared,
+      entry,
+      format: ["esm", "cjs"],
+      dts: { only: true, compilerOptions: { ignoreDeprecations: "6.0", stripInternal: true } },
+    },
   ]);
 };
 
