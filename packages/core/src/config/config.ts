@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import { KitClosedError, KitError, KitUnavailableError, type RedisLike } from "../index.js";
-import { addressOf, backoffMs, Deadline, type Limit, traced, TypedEmitter } from "../toolkit/index.js";
+import { addressOf, backoffMs, Deadline, traced, TypedEmitter } from "../toolkit/index.js";
+import type { Limit } from "./bounded.js";
 import { ConfigConflictError, ConfigInvalidError, ConfigLostError, ConfigMissingError } from "./errors.js";
 import {
   type AskOptions,

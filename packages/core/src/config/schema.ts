@@ -1,5 +1,4 @@
-import type { Limit } from "../toolkit/index.js";
-import { bounded } from "./bounded.js";
+import { bounded, type Limit } from "./bounded.js";
 import { type ConfigIssue, ConfigInvalidError } from "./errors.js";
 
 /** What a schema answers. */

@@ -1,5 +1,6 @@
 import { KitClosedError, type KitError } from "../index.js";
-import { Deadline, type Limit, settled } from "../toolkit/index.js";
+import { Deadline } from "../toolkit/index.js";
+import { type Limit, limited } from "./bounded.js";
 import type { ReadyOptions } from "./options.js";
 
 /** When a wait that begins now is over. */
@@ -19,18 +20,14 @@ export class Waiters {
 
   /** `outlasts`: whether an error is waited out; the end of what is waited for never is. `late` says what is still wrong. */
   async wait(limit: Limit, outlasts: (error: KitError) => boolean, late: () => KitError): Promise<void> {
-    await settled<void>(
-      limit,
-      ({ reject }) => reject(late()),
-      ({ resolve, reject }) => {
-        const failed = (error: KitError): void => {
-          if (error instanceof KitClosedError || !outlasts(error)) reject(error);
-        };
-        const waiter: Waiter = { found: resolve, failed };
-        this.#waiting.add(waiter);
-        return () => this.#waiting.delete(waiter);
-      },
-    );
+    await limited<void>(limit, late, ({ resolve, reject }) => {
+      const failed = (error: KitError): void => {
+        if (error instanceof KitClosedError || !outlasts(error)) reject(error);
+      };
+      const waiter: Waiter = { found: resolve, failed };
+      this.#waiting.add(waiter);
+      return () => this.#waiting.delete(waiter);
+    });
   }
 
   found(): void {

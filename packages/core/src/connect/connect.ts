@@ -10,6 +10,7 @@ import {
   ownClusterSettings,
   ownSettings,
   type RedisLike,
+  answered,
   Deadline,
   isForbidden,
   isReplyError,
@@ -234,11 +235,7 @@ const finish = async (client: RedisLike): Promise<void> => {
   const pings = connectionsOf(client)
     .filter(isReady)
     .map((connection) => connection.call("PING"));
-  await settled<void>(
-    { deadline: Deadline.in(2_000), signals: [] },
-    ({ resolve }) => resolve(),
-    ({ resolve }) => void Promise.allSettled(pings).then(() => resolve()),
-  );
+  await answered(Promise.allSettled(pings), () => undefined);
 };
 
 /** Waits while the server reads its data from disk. Resolves with whether it may be asked for that at all. */
@@ -279,7 +276,7 @@ const firstReady = (
   const address = addressText(target);
   let lastError: unknown;
   return settled<void>(
-    { deadline, signals: [signal] },
+    { deadline, signal },
     ({ reject }) => {
       const seconds = (deadlineMs / 1_000).toFixed(1);
       const reason = lastError === undefined ? "no answer" : reasonOf(lastError);

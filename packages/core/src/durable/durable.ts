@@ -135,7 +135,7 @@ class Session<T> {
     signal?.throwIfAborted();
     let isClean = false;
     return settled<DurableResult<T>>(
-      { deadline: this.#deadline, signals: [signal] },
+      { deadline: this.#deadline, signal },
       (settle) => this.#late(settle),
       ({ resolve, reject }) => {
         this.#work().then((result) => {

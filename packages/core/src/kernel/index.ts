@@ -1,6 +1,6 @@
 // What every door and every entry shares; loaded once, by none of its users by name.
 export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
-export { type Limit, type Settle, settled } from "./base/settle.js";
+export { type Settle, settled } from "./base/settle.js";
 export { TypedEmitter } from "./base/emitter.js";
 export {
   isForbidden,
@@ -43,7 +43,7 @@ export {
   ownClusterSettings,
   ownSettings,
 } from "./connection/client.js";
-export { DedicatedConnection, reconnectMs } from "./connection/dedicated.js";
+export { answered, DedicatedConnection, reconnectMs } from "./connection/dedicated.js";
 export { superviseClient } from "./connection/supervision.js";
 export { lowerBoundMs } from "./context/clock.js";
 export { attach, ClientContext, withContext } from "./context/context.js";

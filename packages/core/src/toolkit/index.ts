@@ -50,7 +50,6 @@ export type {
   ExclusivePool,
   ExpiryScheduler,
   Inbox,
-  Limit,
   NodeClient,
   ScheduledLease,
   ServerClock,

@@ -1,5 +1,6 @@
-import { Deadline, onAbort } from "./deadline.js";
+import { Deadline } from "./deadline.js";
 import { integerOption, signalOption } from "./options.js";
+import { settled } from "./settle.js";
 
 /** How long to go on, and how far apart the tries are. */
 export interface RetryOptions {
@@ -36,16 +37,14 @@ export const backoffMs = (attempt: number, baseMs: number, capMs: number): numbe
 
 /** Resolves after `ms`; rejects with `signal.reason` as soon as `signal` aborts, and leaves no timer behind. */
 export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
-  new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      stopListening();
-      resolve();
-    }, ms);
-    const stopListening = onAbort(signal, () => {
-      clearTimeout(timer);
-      reject(signal?.reason as Error);
-    });
-  });
+  settled<void>(
+    { deadline: undefined, signal },
+    () => undefined,
+    ({ resolve }) => {
+      const timer = setTimeout(resolve, ms);
+      return () => clearTimeout(timer);
+    },
+  );
 
 /**
  * Calls `attempt` until it resolves, with jittered waits that double up to a cap.

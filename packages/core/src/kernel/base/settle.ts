@@ -4,7 +4,7 @@ import { atDeadline, type Deadline, onAbort } from "./deadline.js";
 export interface Limit {
   /** Undefined: no end. */
   readonly deadline: Deadline | undefined;
-  readonly signals: readonly (AbortSignal | undefined)[];
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** How a promise ends; the first call counts. */
@@ -13,36 +13,33 @@ export interface Settle<T> {
   readonly reject: (error: unknown) => void;
 }
 
+type Stop = (() => void) | void;
+
 /**
- * A promise that ends once: as `begin` says, at the deadline as `late` says, or with the reason of a signal that aborts.
+ * A promise that ends once: as `begin` says, at the deadline as `late` says, or with the signal's reason when that aborts.
  * What `begin` returns is called then, before anybody hears of the end: it takes back what was begun. A signal that has
  * aborted before counts too, after `begin`.
  */
 export const settled = <T>(
-  { deadline, signals }: Limit,
+  { deadline, signal }: Limit,
   late: (settle: Settle<T>) => void,
-  begin: (settle: Settle<T>) => (() => void) | void,
+  begin: (settle: Settle<T>) => Stop,
 ): Promise<T> =>
   new Promise((resolve, reject) => {
-    const stops: (() => void)[] = [];
+    const stops: Stop[] = [];
     let isOver = false;
-    const end = (outcome: () => void): void => {
-      if (isOver) return;
-      isOver = true;
-      for (const stop of stops) stop();
-      outcome();
-    };
-    const settle: Settle<T> = {
-      resolve: (value) => end(() => resolve(value)),
-      reject: (error) => end(() => reject(error as Error)),
-    };
-    /** Of what ended everything in the moment it began nothing else would be taken back. */
-    const keep = (stop: (() => void) | void): void => {
-      if (!stop) return;
-      if (isOver) stop();
-      else stops.push(stop);
-    };
+    const ending =
+      <V>(end: (value: V) => void) =>
+      (value: V): void => {
+        if (isOver) return;
+        isOver = true;
+        for (const stop of stops) stop?.();
+        end(value);
+      };
+    const settle: Settle<T> = { resolve: ending(resolve), reject: ending(reject) };
+    // What is begun when all is over is taken back at once.
+    const keep = (stop: Stop): void => void (isOver ? stop?.() : stops.push(stop));
     keep(begin(settle));
     if (deadline && !isOver) keep(atDeadline(deadline, () => late(settle)));
-    for (const signal of signals) if (!isOver) keep(onAbort(signal, () => settle.reject(signal?.reason)));
+    if (!isOver) keep(onAbort(signal, () => settle.reject(signal?.reason)));
   });

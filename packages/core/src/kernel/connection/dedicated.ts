@@ -33,19 +33,18 @@ export const watchHandshake = (connection: NodeClient): (() => void) => {
 /** A silent subscriber connection would never be noticed: nothing is in flight on it. So it is pinged, this long. */
 const answerMs = 2_000;
 
-/** Resolves when `reply` settles, either way; a connection that gives none is reported as silent, once. */
-export const answered = (reply: Promise<unknown>, onSilence: () => void): Promise<void> =>
+/** Resolves when `reply` settles, either way; after `ms` without an end `onSilence` is called. */
+export const answered = (reply: Promise<unknown>, onSilence: () => void, ms: number = answerMs): Promise<void> =>
   settled<void>(
-    { deadline: Deadline.in(answerMs), signals: [] },
+    { deadline: Deadline.in(ms) },
     ({ resolve }) => {
       onSilence();
       resolve();
     },
-    ({ resolve }) =>
-      void reply.then(
-        () => resolve(),
-        () => resolve(),
-      ),
+    ({ resolve }) => {
+      const told = (): void => resolve();
+      reply.then(told, told);
+    },
   );
 
 /** What a lane tells its user. */

@@ -113,7 +113,7 @@ export class Inbox {
     if (this.isOpen || this.isForbidden) return true;
     this.start();
     return await settled<boolean>(
-      { deadline, signals: [] },
+      { deadline },
       ({ resolve }) => resolve(false),
       ({ resolve }) => {
         const look = (): void => resolve(this.isOpen || this.isForbidden);

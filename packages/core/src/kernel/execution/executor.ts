@@ -10,6 +10,7 @@ import {
 } from "../connection/client.js";
 import { Deadline, onAbort, Timed } from "../base/deadline.js";
 import { settled } from "../base/settle.js";
+import { answered } from "../connection/dedicated.js";
 import {
   isReplyError,
   type KitError,
@@ -273,7 +274,7 @@ export class CommandExecutor {
   #untilReady(call: Call): Promise<boolean> {
     call.signal?.throwIfAborted();
     return settled<boolean>(
-      { deadline: call.deadline, signals: [call.signal] },
+      call,
       ({ resolve }) => resolve(false),
       ({ resolve }) => {
         const look = (): void => {
@@ -365,17 +366,6 @@ const probed = new WeakSet<NodeClient>();
 const probe = async (connection: NodeClient): Promise<void> => {
   if (!isReady(connection) || probed.has(connection)) return;
   probed.add(connection);
-  await settled<void>(
-    { deadline: Deadline.in(deafMs), signals: [] },
-    ({ resolve }) => {
-      destroySocket(connection);
-      resolve();
-    },
-    ({ resolve }) =>
-      void connection.call("PING").then(
-        () => resolve(),
-        () => resolve(),
-      ),
-  );
+  await answered(connection.call("PING"), () => destroySocket(connection), deafMs);
   probed.delete(connection);
 };

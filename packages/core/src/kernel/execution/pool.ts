@@ -120,7 +120,7 @@ export class ExclusivePool {
 
   #turn(deadline: Deadline, signal: AbortSignal | undefined): Promise<void> {
     return settled<void>(
-      { deadline, signals: [signal] },
+      { deadline, signal },
       ({ reject }) => {
         const message = `All ${String(this.#maxConnections)} kit:${this.#purpose} connections were busy until the deadline`;
         reject(new KitUnavailableError(message, addressOf(this.#client)));
