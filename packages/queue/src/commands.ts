@@ -1,7 +1,7 @@
 import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import { attach, type ClientContext, Deadline, isForbidden, isReplyError, serverError } from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
-import { type QueueKeys, queueKeys } from "./keys.js";
+import { type QueueKeys, queueKeys, repliesKey } from "./keys.js";
 import type { QueueSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -70,9 +70,28 @@ export class QueueCommands {
     return scripts.add.run(this.context, this.keys, args, { deadlineMs: Math.max(1, deadline.remainingMs) });
   }
 
-  step(terms: StepTerms, done: string, others: readonly string[], signal?: AbortSignal): Promise<scripts.StepReply> {
+  /** Ends jobs and takes others. `others` as `step.lua` has them; `callers` are those that are told of an outcome. */
+  step(
+    terms: StepTerms,
+    done: string,
+    others: readonly (string | Buffer)[],
+    callers: readonly string[],
+  ): Promise<scripts.StepReply> {
     const { deadlineMs } = this.#settings;
-    return scripts.step.run(this.context, this.keys, { ...terms, done, others }, { deadlineMs, signal });
+    const replies = callers.map((caller) => this.#repliesOf(caller));
+    return scripts.step.run(this.context, { ...this.keys, replies }, { ...terms, done, others }, { deadlineMs });
+  }
+
+  /** What became of jobs that `caller` waits for; those that it has received are forgotten. */
+  outcomes(caller: string, received: readonly string[], asked: readonly string[]): Promise<readonly Buffer[]> {
+    const { deadlineMs } = this.#settings;
+    const keys = { ...this.keys, replies: this.#repliesOf(caller) };
+    return scripts.outcomes.run(
+      this.context,
+      keys,
+      { received: received.join("\n"), asked: asked.join("\n") },
+      { deadlineMs },
+    );
   }
 
   heartbeat(
@@ -113,6 +132,10 @@ export class QueueCommands {
   redrive(verb: "redrive" | "drop", ids: readonly string[]): Promise<number> {
     const { deadlineMs } = this.#settings;
     return scripts.redrive.run(this.context, this.keys, { verb, ids: ids.join("\n") }, { deadlineMs });
+  }
+
+  #repliesOf(caller: string): string {
+    return repliesKey(this.context.prefix, this.#name, caller);
   }
 
   async #open(deadlineMs: number): Promise<void> {

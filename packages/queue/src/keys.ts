@@ -17,6 +17,7 @@ import { keyspace } from "@kit/core";
  * | `kit:queue:{name}:wake`        | zset | markers that wake workers: `job`, `timer`, `backup`                            | until a worker pops them       |
  * | `kit:queue:{name}:revoked`     | zset | leases that ended without their holder; fences that may take nothing           | 10 minutes after the last      |
  * | `kit:queue:{name}:producers`   | zset | producer → number of its last add                                              | a day after the last new one   |
+ * | `kit:queue:{name}:replies:…`   | hash | id → what became of the job, for one queue object that waits for it            | until read; 10 minutes         |
  * | `kit:queue:{name}:meta`        | hash | `layout`, `watchedAt`, `deadBytes`, and counts                                 | for good                       |
  */
 export interface QueueKeys {
@@ -32,6 +33,10 @@ export interface QueueKeys {
   readonly producers: string;
   readonly meta: string;
 }
+
+/** Where the outcomes of jobs wait for the queue object that called them; the name of that is in each job's header. */
+export const repliesKey = (prefix: string, name: string, caller: string): string =>
+  `${keyspace("queue", prefix).base(name)}replies:${caller}`;
 
 /** The keys of one queue. */
 export const queueKeys = (prefix: string, name: string): QueueKeys => {

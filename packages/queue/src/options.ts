@@ -109,6 +109,16 @@ export interface AddOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** One job whose outcome is waited for. */
+export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
+  /**
+   * How long to wait for the outcome, from the call on. The job stays in the queue thereafter.
+   *
+   * @default 30,000
+   */
+  readonly waitMs?: number | undefined;
+}
+
 /** How a worker works. */
 export interface WorkOptions {
   /**
@@ -166,7 +176,7 @@ export interface JobPolicy extends RetryPolicy {
 export interface JobTerms {
   readonly id: string | undefined;
   readonly priority: number;
-  /** What follows the id in the plan of `add.lua`. */
+  /** What follows the id in the plan of `add.lua`, apart from what its id and op add to it. */
   readonly words: string;
   readonly policy: JobPolicy;
   readonly op: string | undefined;
@@ -198,6 +208,7 @@ const queueNames = [
   "schemas",
 ];
 const addNames = ["id", "delayMs", "dueAt", "priority", "lifo", "maxAttempts", "backoff", "timeoutMs", "op", "signal"];
+const callNames = [...addNames.filter((name) => name !== "id" && name !== "op"), "waitMs"];
 const workNames = ["concurrency", "leaseMs", "maxCrashes", "strict", "ack", "backoff"];
 
 const boundsOf = (bounds: DeadLetterBounds): string => {
@@ -260,10 +271,18 @@ export const jobTerms = (options: AddOptions, defaults: JobPolicy): JobTerms => 
     throw new TypeError("Expected `lifo` without a delay and without another priority");
   const id = given.id === undefined ? undefined : idOption(given.id);
   if (op !== undefined) textOption("op", op, 256);
-  const isKnown = id === undefined && op === undefined ? "" : "\tu";
-  const words = `${isKnown}${priority === 0 ? "" : `\tp${String(priority)}`}${lifo ? "\tl" : ""}${due}`;
+  const words = `${priority === 0 ? "" : `\tp${String(priority)}`}${lifo ? "\tl" : ""}${due}`;
   const signal = signalOption("signal", given.signal);
   return { id, priority, words, policy: policyOf(given, defaults), op, signal };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const callTerms = (
+  options: CallOptions,
+  defaults: JobPolicy,
+): { readonly waitMs: number; readonly terms: JobTerms } => {
+  const { waitMs = 30_000, ...others } = optionsObject("options", options, callNames);
+  return { waitMs: integerOption("waitMs", waitMs, 1, 86_400_000), terms: jobTerms(others, defaults) };
 };
 
 export const concurrencyOption = (value: number): number => integerOption("concurrency", value, 1, maxConcurrency);

@@ -112,6 +112,21 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual([0, 1, 2]);
   });
 
+  it("gives a caller one outcome of one run, whichever request or reply of its connection is lost", async () => {
+    const { proxy, queue } = await proxied();
+    queue.on("error", () => undefined);
+    const runs = new Runs();
+    work(make(), (job) => (runs.handler(job), job.data));
+    for (let round = 0; round < 12; round++) {
+      if (round % 3 === 0) proxy.down.cutNext = 1;
+      else if (round % 3 === 1) proxy.up.cutNext = 1;
+      const call = queue.call("job", round);
+      if (round % 3 === 2) proxy.resetAll();
+      expect(await call).toBe(round);
+    }
+    expect(runs.data).toEqual(Array.from({ length: 12 }, (_, round) => round));
+  });
+
   it("goes on after the server killed its connections, also the one that waits", async () => {
     const runs = new Runs();
     const queue = make();

@@ -33,20 +33,20 @@ describe("a queue whose master fails", () => {
         (job) => {
           runs.handler(job);
           if (job.data === "broken") throw new Error("broken");
-          return job.data === "running" ? promise : undefined;
+          return job.data === "running" ? promise.then(() => "outcome") : undefined;
         },
         { concurrency: 2 },
       );
       const lost: unknown[] = [];
       worker.on("lost", (fact) => lost.push(fact));
       await queue.add("job", "broken");
-      await queue.add("job", "running");
+      const call = queue.call("job", "running", { waitMs: 60_000 });
       await queue.add("job", "delayed", { delayMs: 3_000 });
       await runs.until(2);
-      all.push({ queue, runs, open, worker, lost });
+      all.push({ queue, runs, open, worker, lost, call });
     }
     const master = await failOver();
-    for (const { queue, runs, open, lost } of all) {
+    for (const { queue, runs, open, lost, call } of all) {
       let added = "";
       await eventually(
         async () => {
@@ -63,6 +63,7 @@ describe("a queue whose master fails", () => {
       await eventually(async () => expect(await master.call("ZCARD", leases)).toBe(0), { timeoutMs: 20_000 });
       expect([await master.call("ZCARD", dead), await master.call("HLEN", jobs)]).toEqual([1, 1]);
       expect(await queue.deadLetters()).toMatchObject([{ data: "broken" }]);
+      expect(await call).toBe("outcome");
       expect(lost).toEqual([]);
       expect(runs.data.filter((data) => data === "running")).toHaveLength(1);
     }
