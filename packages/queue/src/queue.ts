@@ -293,16 +293,17 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
         ids.map((id) => textOption("id", id, 160)),
       );
     let total = 0;
-    // What dies meanwhile stands behind; all before it is gone after each round.
-    for (;;) {
+    let isLast = false;
+    const moved = new Set<string>();
+    while (!isLast) {
       const letters = await this.#commands.letters(0, maxRedriven);
-      if (letters.length === 0) return total;
-      total += await this.#commands.redrive(
-        verb,
-        letters.map(({ id }) => id),
-      );
-      if (letters.length < maxRedriven) return total;
+      const next = letters.map(({ id }) => id).filter((id) => !moved.has(id));
+      // Those that have died again stand behind all others: moving them once more might never end.
+      isLast = next.length < maxRedriven;
+      for (const id of next) moved.add(id);
+      if (next.length > 0) total += await this.#commands.redrive(verb, next);
     }
+    return total;
   }
 
   async #move(verb: "redrive" | "drop", ids: readonly string[]): Promise<number> {

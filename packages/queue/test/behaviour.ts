@@ -399,6 +399,18 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await fixture().db.hget(fixture().keysOf().meta, "deadBytes")).toBe("0");
       });
 
+      it("redrives each dead letter once, though they die again meanwhile", async () => {
+        const queue = make();
+        const fail = (): never => {
+          throw new Error("again");
+        };
+        work(queue, fail, { concurrency: 100 });
+        await queue.addAll(Array.from({ length: 250 }, (_, data) => ({ name: "job", data })));
+        await eventually(async () => expect((await fixture().counts()).dead).toBe(250));
+        expect(await queue.redrive()).toBe(250);
+        await eventually(async () => expect((await fixture().counts()).dead).toBe(250));
+      });
+
       it("keeps no more dead letters than it may, the youngest ones", async () => {
         const queue = make({ deadLetters: { maxCount: 3 } });
         work(queue, () => {

@@ -7,9 +7,9 @@ interface QueueControl extends Control {
   readonly mutation: Mutation;
 }
 
-/** A script to which the server's answers are told otherwise. */
+/** A script to which the server's answers are told otherwise; what the script shares with others hears the same. */
 const misled = (lua: string): string =>
-  `local call = redis.call local redis = { call = function(...) local command, key = ... ${lua} return call(...) end }`;
+  `local call = redis.call local redis = { pcall = redis.pcall, call = function(...) local command, key = ... ${lua} return call(...) end }${String.raw`\n`}-- Libraries${String.raw`\n`}`;
 
 const anyTime = "8 scripts flushed";
 
