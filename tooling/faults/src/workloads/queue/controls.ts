@@ -36,6 +36,23 @@ export const queueControls: readonly QueueControl[] = [
     },
   },
   {
+    name: "lost-takes-stay-taken",
+    laws: ["charged"],
+    kind: "16 replies lost",
+    strikes: 6,
+    mutation: { script: "recover", operands: [], lua: "if true then return { '0', 0 } end" },
+  },
+  {
+    name: "outcomes-are-dropped",
+    laws: ["called"],
+    kind: anyTime,
+    mutation: {
+      script: "step",
+      operands: ["replies"],
+      lua: misled("if command == 'HSET' and key == replies[1] then return 0 end"),
+    },
+  },
+  {
     name: "late-ends-count",
     laws: ["fenced"],
     kind: "2 worker stopped",
