@@ -138,6 +138,11 @@ export class QueueCommands {
     return repliesKey(this.context.prefix, this.#name, caller);
   }
 
+  prioritise(id: string, priority: number): Promise<boolean> {
+    const { deadlineMs } = this.#settings;
+    return scripts.prioritise.run(this.context, this.keys, { id, priority }, { deadlineMs });
+  }
+
   async #open(deadlineMs: number): Promise<void> {
     await scripts.open.run(this.context, this.keys, { layout: scripts.layout }, { deadlineMs });
     if (!this.#settings.allowEviction) await this.#checkEviction(deadlineMs);

@@ -38,6 +38,13 @@ export interface QueueKeys {
 export const repliesKey = (prefix: string, name: string, caller: string): string =>
   `${keyspace("queue", prefix).base(name)}replies:${caller}`;
 
+/** Where a queue is. */
+export interface QueueAddress {
+  readonly queue: string;
+  /** @default "kit" */
+  readonly prefix?: string | undefined;
+}
+
 /** The keys of one queue. */
 export const queueKeys = (prefix: string, name: string): QueueKeys => {
   const head = keyspace("queue", prefix).base(name);

@@ -261,11 +261,14 @@ const dueWord = (delayMs: number | undefined, dueAt: number | undefined): string
   return delayMs === undefined || integerOption("delayMs", delayMs, 0, 3e14) === 0 ? "" : `\td${String(delayMs)}`;
 };
 
+export const priorityOption = (priority: number): number =>
+  integerOption("priority", priority, -maxPriority, maxPriority);
+
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const jobTerms = (options: AddOptions, defaults: JobPolicy): JobTerms => {
   const given = optionsObject("options", options, addNames);
   const { priority = 0, lifo = false, op } = given;
-  integerOption("priority", priority, -maxPriority, maxPriority);
+  priorityOption(priority);
   const due = dueWord(given.delayMs, given.dueAt);
   if (booleanOption("lifo", lifo) && (priority !== 0 || due !== ""))
     throw new TypeError("Expected `lifo` without a delay and without another priority");

@@ -19,6 +19,7 @@ import {
   callTerms,
   jobTerms,
   type JobTerms,
+  priorityOption,
   type QueueOptions,
   type QueueSettings,
   queueSettings,
@@ -211,6 +212,19 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const worker: Worker = new Worker(this.#redis, this.name, this.#settings, handlers, options, onClosed, turn);
     this.#workers.add(worker);
     return worker;
+  }
+
+  /**
+   * Gives a job another priority that is ready or delayed; it stands behind all others of that one then. Resolves with whether
+   * there is such a job: false for one that is active, dead, done or unknown. A job that is ready with priority 0 is searched
+   * for from the front of the queue, which takes the server about a millisecond for each 100,000 jobs before it.
+   *
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   * @throws {TypeError | RangeError} an argument is not what it should be.
+   */
+  async setPriority(id: string, priority: number): Promise<boolean> {
+    this.#assertOpen();
+    return await this.#commands.prioritise(textOption("id", id, 160), priorityOption(priority));
   }
 
   /**

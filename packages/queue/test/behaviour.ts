@@ -242,6 +242,36 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(runs.data).toEqual(sorted);
       });
 
+      it("gives ready and delayed jobs another priority, behind their equals, and leaves all others alone", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const { promise, open } = gate();
+        const active = await queue.add("job", "active");
+        const worker = work(queue, (job) => (runs.handler(job), promise), { strict: true, maxCrashes: 9 });
+        await runs.until(1);
+        const bytes = Uint8Array.from([32, 112, 53, 10, 0, 255]);
+        const plain = await queue.add("job", bytes, { maxAttempts: 7, timeoutMs: 60_000 });
+        const ranked = await queue.add("job", "ranked", { priority: -2 });
+        const delayed = await queue.add("job", "delayed", { delayMs: 600_000, priority: 4, id: "own" });
+        await queue.addAll(["a", "b"].map((data) => ({ name: "job", data })));
+        await queue.add("job", "high", { priority: -5 });
+        expect(await queue.setPriority(plain, -5)).toBe(true);
+        expect(await queue.setPriority(plain, -5)).toBe(true);
+        expect(await queue.setPriority(ranked, 0)).toBe(true);
+        expect(await queue.setPriority(delayed, -9)).toBe(true);
+        for (const id of [active, "nobody"]) expect(await queue.setPriority(id, 3)).toBe(false);
+        expect(String(await rejection(queue.setPriority(plain, 0.5)))).toMatch(/^(Type|Range)Error: Expected /);
+        expect(await fixture().counts()).toMatchObject({ jobs: 7, waiting: 3, prioritised: 2, delayed: 1, leases: 1 });
+        const { delayed: key } = fixture().keysOf();
+        expect(await fixture().db.zrange(key, "0", "-1")).toEqual(["!-9!own"]);
+        await fixture().db.zadd(key, 1, "!-9!own");
+        open();
+        await runs.until(7);
+        expect(runs.data.slice(1)).toEqual(["delayed", "high", Buffer.from(bytes), "a", "b", "ranked"]);
+        expect(runs.jobs[3]).toMatchObject({ priority: -5, maxAttempts: 7 });
+        expect(runs.jobs[6]).toMatchObject({ priority: 0 });
+        await worker.close();
+      });
+
       it("starts an urgent job at once while all workers wait", async () => {
         const [queue, runs] = [make(), new Runs()];
         work(queue, runs.handler);

@@ -9,7 +9,7 @@ import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 const { find, list, overview } = looks;
-const { add, begin, handBack, heartbeat, letters, open, outcomes, recover, redrive, step } = all;
+const { add, begin, handBack, heartbeat, letters, open, outcomes, prioritise, recover, redrive, step } = all;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
@@ -23,6 +23,7 @@ describe("scripts", () => {
       list,
       open,
       outcomes,
+      prioritise,
       overview,
       popIfScript,
       recover,

@@ -26,6 +26,8 @@ export interface Overview {
   readonly crashed: number;
   readonly deadDropped: number;
   readonly deadBytes: number;
+  /** How many ready jobs there are of each priority but 0, lowest first; of the first 100 priorities. */
+  readonly byPriority: readonly { readonly priority: number; readonly jobs: number }[];
 }
 
 export const overview: Script<
@@ -46,10 +48,15 @@ export const overview: Script<
     const [completed = 0, died = 0, crashed = 0, deadDropped = 0, deadBytes = 0] = String(all[10])
       .split(" ")
       .map(Number);
+    const ranks = String(all[11]).split(" ").map(Number);
+    const byPriority = Array.from({ length: Math.floor(ranks.length / 2) }, (_, index) => ({
+      priority: ranks[2 * index] ?? 0,
+      jobs: ranks[2 * index + 1] ?? 0,
+    }));
     return {
       ...{ jobs, waiting, prioritised, delayed, active, dead, now },
       ...{ nextDue: instant(all[7]), firstLeaseEnd: instant(all[8]), oldestDead: instant(all[9]) },
-      ...{ completed, died, crashed, deadDropped, deadBytes },
+      ...{ completed, died, crashed, deadDropped, deadBytes, byPriority },
     };
   },
 });
