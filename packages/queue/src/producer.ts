@@ -97,6 +97,7 @@ export class Producer {
     await this.#commands.open(Math.max(1, deadline.remainingMs));
     // Meanwhile some were given up, and their callers told that they were not added.
     const wanted = jobs.filter(({ isGivenUp }) => isGivenUp !== true);
+    if (wanted.length === jobs.length) return await this.#add(jobs, deadline);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
     const byJob = new Map(wanted.map((job, index) => [job, results[index] ?? ""]));
     return jobs.map((job) => byJob.get(job) ?? "");

@@ -92,7 +92,8 @@ const detailsOf = ({ jobs, cpuMicros }: Rate): Record<string, number> => ({ clie
 const addCase = (entry: Entry, how: AddTask["how"], ms: number, terms: Terms = {}, backlog = 0): Case =>
   caseOf([entry], terms, async (team, _lab, scale) => {
     const worker = workerOf(team);
-    await worker.ask("add", { how, ms: 50 } satisfies AddTask);
+    // Some thousand calls: before them the code of all of them is interpreted, and the larger one looks slower than it is.
+    await worker.ask("add", { how, ms: 600 * scale } satisfies AddTask);
     if (backlog > 0) await worker.ask("fill", { jobs: Math.ceil(backlog * scale), isRanked: true });
     const rate = await worker.ask<Rate & { sent: number }>("add", { how, ms: ms * scale } satisfies AddTask);
     return {
