@@ -1,4 +1,5 @@
 import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
+import { durable } from "@kit/core/durable";
 import { attach, type ClientContext, Deadline, isForbidden, isReplyError, serverError } from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
 import { type QueueKeys, queueKeys, repliesKey } from "./keys.js";
@@ -57,7 +58,8 @@ export class QueueCommands {
     return this.#opened;
   }
 
-  add(
+  /** Rejects with KitUnknownOutcomeError also where the server has the jobs, and not the copies that were asked for. */
+  async add(
     args: {
       readonly producer: string;
       readonly sequence: number;
@@ -67,7 +69,16 @@ export class QueueCommands {
     },
     deadline: Deadline,
   ): Promise<number> {
-    return scripts.add.run(this.context, this.keys, args, { deadlineMs: Math.max(1, deadline.remainingMs) });
+    const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
+    const { durable: copies } = this.#settings;
+    if (!copies) return await scripts.add.run(this.context, this.keys, args, { deadlineMs });
+    const terms = { ...copies, key: this.keys.jobs, deadlineMs };
+    const { value, outcome, why } = await durable(this.context, terms, (scope) =>
+      scope.run(scripts.add, this.keys, args),
+    );
+    if (outcome !== "safe")
+      throw new KitUnknownOutcomeError(`The jobs were added, but not safely: ${why ?? ""}`, undefined);
+    return value;
   }
 
   /** Ends jobs and takes others. `others` as `step.lua` has them; `callers` are those that are told of an outcome. */

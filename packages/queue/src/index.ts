@@ -18,7 +18,7 @@ export type { StoredError } from "./failure.js";
 export type { AnyJobs, Handler, Handlers, JobData, JobName, JobResult, JobSchemas, JobTypes } from "./handlers.js";
 export type { Job } from "./job.js";
 export type { DeadLetter } from "./letters.js";
-export type { AddOptions, CallOptions, DeadLetterBounds, QueueOptions, WorkOptions } from "./options.js";
+export type { AddOptions, CallOptions, DeadLetterBounds, DurableOption, QueueOptions, WorkOptions } from "./options.js";
 export type { OrderedOptions, OrderedWorker } from "./ordered.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
 export type { Worker, WorkerEvents } from "./worker.js";

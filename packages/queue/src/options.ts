@@ -1,6 +1,7 @@
 import type { StandardSchema } from "@kit/core/config";
 import {
   booleanOption,
+  choiceOption,
   clientOptionNames,
   type ClientOptions,
   clientSettings,
@@ -28,6 +29,28 @@ export interface DeadLetterBounds {
   readonly maxBytes?: number | undefined;
 }
 
+/** Which copies of a job there must be before its add resolves; counted by core's `durable()`. */
+export interface DurableOption {
+  /**
+   * How many replicas must have received it.
+   *
+   * @default 1
+   */
+  readonly replicas?: number | undefined;
+  /**
+   * Which disks must have it: none, that of the master, or those of the master and of `replicas` replicas.
+   *
+   * @default "none"
+   */
+  readonly fsync?: "none" | "local" | "replicas" | undefined;
+  /**
+   * How long to wait for that, within the deadline of the add.
+   *
+   * @default 1,000
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
 /** Settings of a queue object. Those about jobs are defaults for each `add`. */
 export interface QueueOptions extends ClientOptions {
   /**
@@ -49,6 +72,13 @@ export interface QueueOptions extends ClientOptions {
    */
   readonly allowEviction?: boolean | undefined;
   readonly deadLetters?: DeadLetterBounds | undefined;
+  /**
+   * Adds resolve once these copies have their jobs, and else reject with KitUnknownOutcomeError. Each call costs four more
+   * round trips, on a connection of its own; adds still travel together.
+   *
+   * @default off: an add resolves once the master has it
+   */
+  readonly durable?: DurableOption | undefined;
   /**
    * How often a job runs until it is a dead letter, the first time included. A crash is no attempt.
    *
@@ -163,6 +193,7 @@ export interface QueueSettings extends ClientSettings {
   readonly allowEviction: boolean;
   /** `maxCount maxAgeMs maxBytes` */
   readonly deadLetters: string;
+  readonly durable: DurableOption | undefined;
   readonly job: JobPolicy;
   readonly schemas: SchemaMap;
 }
@@ -202,6 +233,7 @@ const queueNames = [
   "maxPending",
   "allowEviction",
   "deadLetters",
+  "durable",
   "maxAttempts",
   "backoff",
   "timeoutMs",
@@ -218,6 +250,17 @@ const boundsOf = (bounds: DeadLetterBounds): string => {
   integerOption("deadLetters.maxAgeMs", maxAgeMs, 0);
   integerOption("deadLetters.maxBytes", maxBytes, 0);
   return `${String(maxCount)} ${String(maxAgeMs)} ${String(maxBytes)}`;
+};
+
+const durableOption = (option: DurableOption): DurableOption => {
+  const {
+    replicas = 1,
+    fsync = "none",
+    timeoutMs = 1_000,
+  } = optionsObject("durable", option, ["replicas", "fsync", "timeoutMs"]);
+  choiceOption("durable.fsync", fsync, ["none", "local", "replicas"]);
+  integerOption("durable.replicas", replicas, fsync === "local" ? 0 : 1, 1_000);
+  return { replicas, fsync, timeoutMs: integerOption("durable.timeoutMs", timeoutMs, 1, 86_400_000) };
 };
 
 const policyOf = (
@@ -240,6 +283,7 @@ export const queueSettings = (options: QueueOptions): QueueSettings => {
     maxPending: integerOption("maxPending", maxPending, 1),
     allowEviction: booleanOption("allowEviction", allowEviction),
     deadLetters: boundsOf(given.deadLetters ?? {}),
+    durable: given.durable === undefined ? undefined : durableOption(given.durable),
     job: policyOf(given, { maxAttempts: 1, backoff: undefined, timeoutMs: undefined }),
     schemas: schemaMap(given.schemas),
   };

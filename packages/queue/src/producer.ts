@@ -157,7 +157,7 @@ export class Producer {
 }
 
 const unknownOutcome = (op: string, cause?: unknown): KitUnknownOutcomeError =>
-  new KitUnknownOutcomeError("The reply to an add is lost: the job may or may not have been added", op, cause);
+  new KitUnknownOutcomeError("It is not known whether a job was added, or has the copies asked for", op, cause);
 
 /** Only a label for people and for sorting; no duration or order depends on it. */
 const wallMs = (): number => performance.timeOrigin + performance.now();

@@ -92,7 +92,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    *
    * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.
    * @throws {KitUnavailableError} no server answered within `deadlineMs`; nothing was added.
-   * @throws {KitUnknownOutcomeError} the reply was lost. The same call with `{ op: error.op }` settles it.
+   * @throws {KitUnknownOutcomeError} the reply was lost, or the copies that `durable` asks for were not reached. The same call with `{ op: error.op }` settles it.
    * @throws {QueueFullError} `maxPending` adds wait already.
    * @throws {QueueEvictionError} the server may drop keys.
    * @throws `signal.reason`.

@@ -1,6 +1,6 @@
 import { connect } from "@kit/core";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { inStep } from "@tooling/vitest/helpers";
+import { inStep, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { fixtureOf, gate, permanentKeys, Runs } from "./harness.js";
@@ -18,6 +18,31 @@ const failOver = async (): Promise<RedisNode> => {
 };
 
 describe("a queue whose master fails", () => {
+  it("adds durably once its replicas have the job; until then it is not known, and the same op settles it", async () => {
+    const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+    redis.defer(() => client.close());
+    const { replicas } = redis.server;
+    const durable = { replicas: replicas.length, timeoutMs: 200 };
+    const queue = fixture.on(client, { name: "durable", durable, deadlineMs: 5_000 });
+    await eventually(() => queue.add("job", "first", { id: "first" }), { timeoutMs: 15_000 });
+    for (const replica of replicas) replica.pause();
+    const unsafe = (await rejection(queue.add("job", "second"))) as { code: string; op: string };
+    expect(unsafe.code).toBe("KIT_UNKNOWN_OUTCOME");
+    // It is there already, and as unsafe as before.
+    expect(await rejection(queue.add("job", "second", { op: unsafe.op }))).toMatchObject(unsafe);
+    for (const replica of replicas) replica.resume();
+    const add = (): Promise<string> => queue.add("job", "second", { op: unsafe.op });
+    expect(unsafe.op).toContain(await eventually(add, { timeoutMs: 15_000 }));
+    const runs = new Runs();
+    fixture.work(queue, runs.handler);
+    await runs.until(2);
+    await eventually(async () => {
+      const { jobs } = fixture.keysOf("durable");
+      expect(await (await redis.server.master()).call("EXISTS", jobs)).toBe(0);
+    });
+    expect(runs.data).toEqual(["first", "second"]);
+  });
+
   it("keeps delayed, waiting, running and dead jobs, and goes on by itself, on borrowed and owned clients", async () => {
     const owned = await connect({ url: redis.url, deadlineMs: 10_000 });
     redis.defer(() => owned.close());
