@@ -343,6 +343,27 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(worker.running).toBe(0);
       });
 
+      it("goes by the server's clock alone where the producer's is five minutes ahead", async () => {
+        const { timeOrigin } = performance;
+        const wrong = vitest.vi.spyOn(performance, "timeOrigin", "get").mockReturnValue(timeOrigin + 300_000);
+        const now = vitest.vi.spyOn(Date, "now").mockImplementation(() => timeOrigin + performance.now() + 300_000);
+        try {
+          const [queue, runs] = [make(), new Runs()];
+          const startedAt = await serverMs();
+          await queue.add("job", "later", { delayMs: 300 });
+          await queue.add("job", "at once");
+          work(queue, runs.handler);
+          await runs.until(2);
+          expect(runs.data).toEqual(["at once", "later"]);
+          expect(runs.jobs[1]!.takenAt).toBeGreaterThanOrEqual(Math.floor(startedAt) + 300);
+          // Its first reply tells a producer the server's time.
+          expect(runs.jobs[0]!.addedAt).toBeLessThan(startedAt + 200_000);
+        } finally {
+          wrong.mockRestore();
+          now.mockRestore();
+        }
+      });
+
       it("takes delays of years, beyond what a timer can hold", async () => {
         const [queue, runs] = [make(), new Runs()];
         work(queue, runs.handler);

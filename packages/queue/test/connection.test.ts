@@ -218,6 +218,39 @@ describe("a queue whose connections break", () => {
     ]);
   });
 
+  it("refuses adds by name while the server is a replica or busy, and works on as soon as it is neither", async () => {
+    const client = await connect(redis.url);
+    redis.defer(() => client.close());
+    const queue = on(client, { deadlineMs: 1_000 });
+    const runs = new Runs();
+    const worker = work(queue, runs.handler);
+    worker.on("error", () => undefined);
+    await queue.add("job", "before");
+    await runs.until(1);
+    const node = redis.server.nodes[0]!;
+    await node.call("REPLICAOF", "127.0.0.1", String(await closedPort()));
+    redis.defer(() => node.call("REPLICAOF", "NO", "ONE"));
+    expect(await rejection(queue.add("job", "to a replica"))).toMatchObject({
+      code: expect.stringMatching(/^KIT_(READONLY|UNAVAILABLE)$/) as string,
+    });
+    await node.call("REPLICAOF", "NO", "ONE");
+    await eventually(() => queue.add("job", "to a master", { id: "master" }));
+    await runs.until(2);
+    await node.call("CONFIG", "SET", "lua-time-limit", "10");
+    const endless = redis.connect().eval("while true do end", 0) as Promise<unknown>;
+    const ended = rejection(endless);
+    await eventually(async () => expect(String(await rejection(node.call("PING")))).toMatch(/BUSY/));
+    expect(await rejection(queue.add("job", "to a busy one"))).toMatchObject({
+      code: expect.stringMatching(/^KIT_/) as string,
+    });
+    await node.call("SCRIPT", "KILL");
+    expect(String(await ended)).toMatch(/killed/);
+    await eventually(() => queue.add("job", "after", { id: "after" }));
+    await runs.until(3);
+    await fixture.untilEmpty();
+    expect(runs.data).toEqual(["before", "to a master", "after"]);
+  });
+
   it("knows a server that forgot its scripts", async () => {
     const runs = new Runs();
     const queue = make();
