@@ -71,7 +71,11 @@ export class Calls {
       if (this.#early.delete(id) || isBlind || gaps !== this.#gaps) this.#ask([id]);
       return outcome;
     } finally {
-      if (--this.#adding === 0) this.#forget(this.#early);
+      if (--this.#adding === 0) {
+        for (const id of this.#early) this.#received.add(id);
+        this.#early.clear();
+        this.#ask([]);
+      }
     }
   }
 
@@ -137,16 +141,8 @@ export class Calls {
   }
 
   #onPushed(ids: readonly string[]): void {
-    const known = ids.filter((id) => this.#open.has(id));
-    const others = ids.filter((id) => !this.#open.has(id));
-    if (this.#adding === 0) this.#forget(new Set(others));
-    else for (const id of others) this.#early.add(id);
-    this.#ask(known);
-  }
-
-  #forget(ids: Set<string>): void {
-    for (const id of ids) this.#received.add(id);
-    ids.clear();
+    const unknown = this.#adding === 0 ? this.#received : this.#early;
+    for (const id of ids) (this.#open.has(id) ? this.#asked : unknown).add(id);
     this.#ask([]);
   }
 

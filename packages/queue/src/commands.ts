@@ -77,7 +77,7 @@ export class QueueCommands {
       scope.run(scripts.add, this.keys, args),
     );
     if (outcome !== "safe")
-      throw new KitUnknownOutcomeError(`The jobs were added, but not safely: ${why ?? ""}`, undefined);
+      throw new KitUnknownOutcomeError(`Jobs were added, but not safely: ${why ?? ""}`, undefined);
     return value;
   }
 
@@ -147,11 +147,6 @@ export class QueueCommands {
 
   #repliesOf(caller: string): string {
     return repliesKey(this.context.prefix, this.#name, caller);
-  }
-
-  prioritise(id: string, priority: number): Promise<boolean> {
-    const { deadlineMs } = this.#settings;
-    return scripts.prioritise.run(this.context, this.keys, { id, priority }, { deadlineMs });
   }
 
   async #open(deadlineMs: number): Promise<void> {

@@ -123,12 +123,22 @@ export class UnrecoverableError extends KitError {
   }
 }
 
-/** A job that was called has failed for good: it is a dead letter now. Rejects `call()`. */
-export class JobFailedError extends KitError {
-  /** @internal */
-  static override readonly brand: string = "JobFailedError";
+/** What `call()` rejects with for a job that was added. */
+abstract class CallError extends KitError {
   readonly job: string;
   readonly id: string;
+
+  constructor(code: QueueErrorCode, job: string, id: string, what: string) {
+    super(code, `The ${shown(job)} job ${shown(id)} ${what}`);
+    this.job = job;
+    this.id = id;
+  }
+}
+
+/** A job that was called has failed for good: it is a dead letter now. Rejects `call()`. */
+export class JobFailedError extends CallError {
+  /** @internal */
+  static override readonly brand: string = "JobFailedError";
   /** How often it ran and failed. */
   readonly attempts: number;
   /** How often its worker died, or went unheard, while it had it. */
@@ -141,9 +151,7 @@ export class JobFailedError extends KitError {
     id: string,
     of: { readonly attempts: number; readonly crashes: number; readonly error: StoredError | undefined },
   ) {
-    super("KIT_JOB_FAILED", `The ${shown(job)} job ${shown(id)} failed for good`);
-    this.job = job;
-    this.id = id;
+    super("KIT_JOB_FAILED", job, id, "failed for good");
     this.attempts = of.attempts;
     this.crashes = of.crashes;
     this.error = of.error;
@@ -154,31 +162,23 @@ export class JobFailedError extends KitError {
  * A job that was called is neither in the queue nor is there an outcome of it: somebody deleted it, the server lost data, or
  * this process could not reach the server for ten minutes after the end of the job. Rejects `call()`.
  */
-export class JobOutcomeLostError extends KitError {
+export class JobOutcomeLostError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobOutcomeLostError";
-  readonly job: string;
-  readonly id: string;
 
   constructor(job: string, id: string) {
-    super("KIT_JOB_OUTCOME_LOST", `The ${shown(job)} job ${shown(id)} is gone, and nothing is known of its end`);
-    this.job = job;
-    this.id = id;
+    super("KIT_JOB_OUTCOME_LOST", job, id, "is gone without an outcome");
   }
 }
 
 /** There was no outcome within `waitMs`. The job stays in the queue, and may have run or run yet. Rejects `call()`. */
-export class CallTimeoutError extends KitError {
+export class CallTimeoutError extends CallError {
   /** @internal */
   static override readonly brand: string = "CallTimeoutError";
-  readonly job: string;
-  readonly id: string;
   readonly waitMs: number;
 
   constructor(job: string, id: string, waitMs: number) {
-    super("KIT_QUEUE_CALL_TIMEOUT", `No outcome of the ${shown(job)} job ${shown(id)} within ${String(waitMs)} ms`);
-    this.job = job;
-    this.id = id;
+    super("KIT_QUEUE_CALL_TIMEOUT", job, id, `has no outcome within ${String(waitMs)} ms`);
     this.waitMs = waitMs;
   }
 }

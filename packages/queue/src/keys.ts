@@ -45,20 +45,22 @@ export interface QueueAddress {
   readonly prefix?: string | undefined;
 }
 
+const parts: readonly (keyof QueueKeys)[] = [
+  "jobs",
+  "waiting",
+  "prioritised",
+  "delayed",
+  "leases",
+  "failures",
+  "dead",
+  "wake",
+  "revoked",
+  "producers",
+  "meta",
+];
+
 /** The keys of one queue. */
 export const queueKeys = (prefix: string, name: string): QueueKeys => {
   const head = keyspace("queue", prefix).base(name);
-  return {
-    jobs: `${head}jobs`,
-    waiting: `${head}waiting`,
-    prioritised: `${head}prioritised`,
-    delayed: `${head}delayed`,
-    leases: `${head}leases`,
-    failures: `${head}failures`,
-    dead: `${head}dead`,
-    wake: `${head}wake`,
-    revoked: `${head}revoked`,
-    producers: `${head}producers`,
-    meta: `${head}meta`,
-  };
+  return Object.fromEntries(parts.map((part) => [part, head + part])) as unknown as QueueKeys;
 };

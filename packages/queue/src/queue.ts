@@ -19,7 +19,6 @@ import {
   callTerms,
   jobTerms,
   type JobTerms,
-  priorityOption,
   type QueueOptions,
   type QueueSettings,
   queueSettings,
@@ -215,19 +214,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   /**
-   * Gives a job another priority that is ready or delayed; it stands behind all others of that one then. Resolves with whether
-   * there is such a job: false for one that is active, dead, done or unknown. A job that is ready with priority 0 is searched
-   * for from the front of the queue, which takes the server about a millisecond for each 100,000 jobs before it.
-   *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
-   * @throws {TypeError | RangeError} an argument is not what it should be.
-   */
-  async setPriority(id: string, priority: number): Promise<boolean> {
-    this.#assertOpen();
-    return await this.#commands.prioritise(textOption("id", id, 160), priorityOption(priority));
-  }
-
-  /**
    * Reads dead letters, the oldest first.
    *
    * @throws {KitUnavailableError} no server answered in time.
@@ -301,12 +287,13 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
 
   async #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
     this.#assertOpen();
-    if (ids)
-      return await this.#move(
-        verb,
-        ids.map((id) => textOption("id", id, 160)),
-      );
     let total = 0;
+    if (ids) {
+      for (const id of ids) textOption("id", id, 160);
+      for (let start = 0; start < ids.length; start += maxRedriven)
+        total += await this.#commands.redrive(verb, ids.slice(start, start + maxRedriven));
+      return total;
+    }
     let isLast = false;
     const moved = new Set<string>();
     while (!isLast) {
@@ -317,13 +304,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
       for (const id of next) moved.add(id);
       if (next.length > 0) total += await this.#commands.redrive(verb, next);
     }
-    return total;
-  }
-
-  async #move(verb: "redrive" | "drop", ids: readonly string[]): Promise<number> {
-    let total = 0;
-    for (let start = 0; start < ids.length; start += maxRedriven)
-      total += await this.#commands.redrive(verb, ids.slice(start, start + maxRedriven));
     return total;
   }
 

@@ -10,6 +10,7 @@ import {
   type Worker,
   type WorkerEvents,
 } from "../src/index.js";
+import { type QueueAddress, setPriority } from "../src/manage/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, gate, permanentKeys, type QueueFixture, Runs } from "./harness.js";
 
@@ -36,6 +37,8 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       const [seconds, micros] = (await (await fixture().nodeOf()).call("TIME")) as [string, string];
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
+
+    const address = (): QueueAddress => ({ queue: "mail", prefix: redis.prefix });
 
     describe("adding and working", () => {
       it("runs jobs in the order of their adding, those from before the worker too, and leaves nothing behind", async () => {
@@ -254,12 +257,14 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         const delayed = await queue.add("job", "delayed", { delayMs: 600_000, priority: 4, id: "own" });
         await queue.addAll(["a", "b"].map((data) => ({ name: "job", data })));
         await queue.add("job", "high", { priority: -5 });
-        expect(await queue.setPriority(plain, -5)).toBe(true);
-        expect(await queue.setPriority(plain, -5)).toBe(true);
-        expect(await queue.setPriority(ranked, 0)).toBe(true);
-        expect(await queue.setPriority(delayed, -9)).toBe(true);
-        for (const id of [active, "nobody"]) expect(await queue.setPriority(id, 3)).toBe(false);
-        expect(String(await rejection(queue.setPriority(plain, 0.5)))).toMatch(/^(Type|Range)Error: Expected /);
+        expect(await setPriority(redis.client, address(), plain, -5)).toBe(true);
+        expect(await setPriority(redis.client, address(), plain, -5)).toBe(true);
+        expect(await setPriority(redis.client, address(), ranked, 0)).toBe(true);
+        expect(await setPriority(redis.client, address(), delayed, -9)).toBe(true);
+        for (const id of [active, "nobody"]) expect(await setPriority(redis.client, address(), id, 3)).toBe(false);
+        expect(String(await rejection(setPriority(redis.client, address(), plain, 0.5)))).toMatch(
+          /^(Type|Range)Error: Expected /,
+        );
         expect(await fixture().counts()).toMatchObject({ jobs: 7, waiting: 3, prioritised: 2, delayed: 1, leases: 1 });
         const { delayed: key } = fixture().keysOf();
         expect(await fixture().db.zrange(key, "0", "-1")).toEqual(["!-9!own"]);

@@ -5,7 +5,7 @@ import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import type { Queue } from "../src/index.js";
-import { inspectJob, inspectQueue, listJobs } from "../src/inspect/index.js";
+import { inspectJob, inspectQueue, listJobs } from "../src/manage/index.js";
 import { fixtureOf, gate, name, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -75,7 +75,7 @@ describe("kit inspect queue", () => {
   });
 });
 
-describe("@kit/queue/inspect", () => {
+describe("@kit/queue/manage", () => {
   it("counts ready jobs of each priority", async () => {
     await queue.addAll([5, -4, 5, 1_048_575, -1_048_575].map((priority) => ({ name: "job", data: 1, priority })));
     const { prioritised, byPriority } = await inspectQueue(redis.client, { queue: name, prefix: redis.prefix });

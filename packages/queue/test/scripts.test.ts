@@ -8,8 +8,8 @@ import { queueKeys, repliesKey } from "../src/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
-const { find, list, overview } = looks;
-const { add, begin, handBack, heartbeat, letters, open, outcomes, prioritise, recover, redrive, step } = all;
+const { find, list, overview, prioritise } = looks;
+const { add, begin, handBack, heartbeat, letters, open, outcomes, recover, redrive, step } = all;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {

@@ -20,8 +20,6 @@ export const descriptor: PackageDescriptor = {
       ["HSTRLEN", key, "f"],
       ["LLEN", key],
       ["LPOP", key],
-      ["LPOS", key, "m"],
-      ["LREM", key, 1, "m"],
       ["PEXPIRE", key, 1],
       ["ZADD", key, "XX", 0, "m"],
       ["ZCARD", key],

@@ -8,7 +8,6 @@ import heartbeatSource from "./heartbeat.lua";
 import lettersSource from "./letters.lua";
 import openSource from "./open.lua";
 import outcomesSource from "./outcomes.lua";
-import prioritiseSource from "./prioritise.lua";
 import readySource from "./ready.lua";
 import recoverSource from "./recover.lua";
 import redriveSource from "./redrive.lua";
@@ -257,18 +256,4 @@ export const outcomes: Script<
   idempotent: true,
   bytes: true,
   reply: (raw) => raw as Buffer[],
-});
-
-/** Gives a ready or delayed job another priority; replies with whether there is such a job. */
-export const prioritise: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "wake"],
-  readonly ["id", "priority"],
-  boolean
-> = defineScript({
-  name: "queue.prioritise",
-  source: [entriesSource, readySource, prioritiseSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake"],
-  args: ["id", "priority"],
-  idempotent: true,
-  reply: (raw) => raw === 1,
 });

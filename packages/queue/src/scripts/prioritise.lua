@@ -26,22 +26,16 @@ if not blob then return 0 end
 local stamp, name, words, payload = string.match(blob, '^(%S+) (%S+)([^\n]*)(\n.*)$')
 if not stamp then return 0 end
 local former = entryOf(id, tonumber(string.match(words, ' p(-?%d+)') or 0))
-local entry = entryOf(id, priority)
 local due = redis.call('ZSCORE', delayed, former)
-local ranked = redis.call('ZSCORE', prioritised, id)
-if entry == former then
-  return (due or ranked or redis.call('LPOS', waiting, id)) and 1 or 0
-end
 if due then redis.call('ZREM', delayed, former)
-elseif ranked then redis.call('ZREM', prioritised, id)
-elseif redis.call('LREM', waiting, 1, id) == 0 then return 0 end
+elseif redis.call('ZREM', prioritised, id) == 0 and redis.call('LREM', waiting, 1, id) == 0 then return 0 end
 local word = priority == 0 and '' or string.format(' p%d', priority)
 local others = string.gsub(words, ' p%-?%d+', '', 1)
 redis.call('HSET', jobs, id, stamp .. ' ' .. name .. word .. others .. payload)
 if due then
-  redis.call('ZADD', delayed, due, entry)
+  redis.call('ZADD', delayed, due, entryOf(id, priority))
 else
-  makeReady(waiting, prioritised, { entry }, false)
+  makeReady(waiting, prioritised, { entryOf(id, priority) }, false)
   wakeWorker(wake)
 end
 return 1

@@ -1,5 +1,5 @@
 import type { RedisLike } from "@kit/core";
-import { integerOption, optionsObject } from "@kit/core/toolkit";
+import { integerOption, optionsObject, textOption } from "@kit/core/toolkit";
 import {
   type JobFacts,
   type JobReport,
@@ -9,8 +9,9 @@ import {
   lookAtJob,
   lookAtQueue,
 } from "../descriptor/look.js";
-import type { Overview } from "../descriptor/scripts.js";
-import type { QueueAddress } from "../keys.js";
+import { type Overview, prioritise } from "../descriptor/scripts.js";
+import { type QueueAddress, queueKeys } from "../keys.js";
+import { priorityOption } from "../options.js";
 
 export type { JobFacts, JobReport, ListedState, Overview, QueueAddress };
 
@@ -63,4 +64,22 @@ export const listJobs = async (
   integerOption("start", start, 0);
   integerOption("count", count, 1, 100);
   return await listPage(redis, prefix, queue, listedState(state), start, count);
+};
+
+/**
+ * Gives a job another priority that is ready or delayed; it stands behind all others of that one then. Resolves with whether
+ * there is such a job: false for one that is active, dead, done or unknown. A job that is ready with priority 0 is searched for
+ * from the front of the queue, which holds up the server the longer the more jobs are before it.
+ *
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ */
+export const setPriority = async (
+  redis: RedisLike,
+  { queue, prefix = "kit" }: QueueAddress,
+  id: string,
+  priority: number,
+): Promise<boolean> => {
+  const args = { id: textOption("id", id, 160), priority: priorityOption(priority) };
+  return await prioritise.run(redis, queueKeys(prefix, queue), args);
 };
