@@ -1,5 +1,5 @@
 import { KitClosedError, type KitError, KitUnknownOutcomeError } from "@kit/core";
-import { atDeadline, backoffMs, Deadline, onAbort, pause } from "@kit/core/toolkit";
+import { backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
 import type { QueueCommands } from "./commands.js";
 import { CallTimeoutError, JobFailedError, JobOutcomeLostError } from "./errors.js";
 import { parseRecord } from "./failure.js";
@@ -85,8 +85,7 @@ export class Calls {
     clearTimeout(this.#timer);
     this.#stopListening?.();
     this.#asked.clear();
-    for (const { reject } of [...this.#open.values()])
-      reject(new KitClosedError(`Queue ${JSON.stringify(this.#queue)}`));
+    for (const { reject } of [...this.#open.values()]) reject(this.#closed());
     await this.#looking;
   }
 
@@ -105,24 +104,20 @@ export class Calls {
   }
 
   #outcomeOf(id: string, { job, waitMs, signal }: CallTerms, deadline: Deadline): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const settle = (end: () => void): void => {
-        this.#open.delete(id);
-        cancel();
-        stop();
-        end();
-      };
-      const cancel = atDeadline(deadline, () => settle(() => reject(new CallTimeoutError(job, id, waitMs))));
-      let stop = (): void => undefined;
-      this.#open.set(id, {
-        job,
-        resolve: (result) => settle(() => resolve(result)),
-        reject: (error) => settle(() => reject(error)),
-      });
-      stop = onAbort(signal, () => settle(() => reject(signal?.reason as Error)));
-      if (this.#isClosed) this.#open.get(id)?.reject(new KitClosedError(`Queue ${JSON.stringify(this.#queue)}`));
-      this.#arm();
-    });
+    return settled<unknown>(
+      { deadline, signals: [signal] },
+      ({ reject }) => reject(new CallTimeoutError(job, id, waitMs)),
+      ({ resolve, reject }) => {
+        this.#open.set(id, { job, resolve, reject });
+        if (this.#isClosed) reject(this.#closed());
+        this.#arm();
+        return () => void this.#open.delete(id);
+      },
+    );
+  }
+
+  #closed(): KitClosedError {
+    return new KitClosedError(`Queue ${JSON.stringify(this.#queue)}`);
   }
 
   #listen(): void {

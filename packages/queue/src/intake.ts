@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import { atDeadline, backoffMs, type Deadline, pause } from "@kit/core/toolkit";
+import { backoffMs, type Deadline, pause, settled } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
 import { FenceSource, isMade, partsOf } from "./ids.js";
 import { TakenJob } from "./job.js";
@@ -180,15 +180,14 @@ export class Intake {
   async settle(deadline: Deadline): Promise<void> {
     this.pump();
     if (this.#isSettled) return;
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        this.#idle.delete(done);
-        cancel();
-        resolve();
-      };
-      const cancel = atDeadline(deadline, done);
-      this.#idle.add(done);
-    });
+    await settled<void>(
+      { deadline, signals: [] },
+      ({ resolve }) => resolve(),
+      ({ resolve }) => {
+        this.#idle.add(resolve);
+        return () => void this.#idle.delete(resolve);
+      },
+    );
   }
 
   dispose(): void {

@@ -1,12 +1,12 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import {
-  atDeadline,
   backoffMs,
   type CloseOptions,
   closeTimeoutMs,
   Deadline,
   pause,
+  settled,
   TypedEmitter,
 } from "@kit/core/toolkit";
 import { type BackoffFunction, waitAfter } from "./backoff.js";
@@ -208,15 +208,14 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #untilEnded(deadline: Deadline): Promise<void> {
     if (this.#running.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      const done = (): void => {
-        this.#ended.delete(done);
-        cancel();
-        resolve();
-      };
-      const cancel = atDeadline(deadline, done);
-      this.#ended.add(done);
-    });
+    return settled<void>(
+      { deadline, signals: [] },
+      ({ resolve }) => resolve(),
+      ({ resolve }) => {
+        this.#ended.add(resolve);
+        return () => void this.#ended.delete(resolve);
+      },
+    );
   }
 
   // Taking ----------------------------------------------------------------------------------------------------------
