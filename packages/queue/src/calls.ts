@@ -6,7 +6,10 @@ import { parseRecord } from "./failure.js";
 import { randomText } from "./ids.js";
 import { maxAsked } from "./scripts/index.js";
 
-/** How often open calls are looked up unasked: a push may be lost, and none is sent for a job that its crashes made a dead letter. */
+/**
+ * How often open calls are looked up without a push: one may be lost on a Cluster's bus, and none is sent for a job that
+ * became a dead letter by crashes.
+ */
 const lookEveryMs = 5_000;
 /** The same while no push can arrive. */
 const lookBlindMs = 500;

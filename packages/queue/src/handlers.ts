@@ -30,8 +30,8 @@ export type JobResult<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...da
 type Returned<Result> = [Result] extends [void] ? unknown : Result | PromiseLike<Result>;
 
 /**
- * Runs jobs of one name. What it throws, or rejects with, is a failed attempt; what it returns goes to who called the job,
- * and nowhere else.
+ * Runs jobs of one name. An exception or a rejection is a failed attempt. The value that a handler returns is sent to the
+ * caller of the job (`queue.call`); for other jobs it is dropped.
  */
 export type Handler<Jobs, Name extends JobName<Jobs>> = (
   job: Job<Name, JobData<Jobs, Name>>,
