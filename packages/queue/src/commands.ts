@@ -1,7 +1,8 @@
 import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
+import { durable } from "@kit/core/durable";
 import { attach, type ClientContext, Deadline, isForbidden, isReplyError, serverError } from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
-import { type QueueKeys, queueKeys } from "./keys.js";
+import { type QueueKeys, queueKeys, repliesKey } from "./keys.js";
 import type { QueueSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -57,7 +58,8 @@ export class QueueCommands {
     return this.#opened;
   }
 
-  add(
+  /** Rejects with KitUnknownOutcomeError also where the server has the jobs, and not the copies that were asked for. */
+  async add(
     args: {
       readonly producer: string;
       readonly sequence: number;
@@ -67,12 +69,40 @@ export class QueueCommands {
     },
     deadline: Deadline,
   ): Promise<number> {
-    return scripts.add.run(this.context, this.keys, args, { deadlineMs: Math.max(1, deadline.remainingMs) });
+    const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
+    const { durable: copies } = this.#settings;
+    if (!copies) return await scripts.add.run(this.context, this.keys, args, { deadlineMs });
+    const terms = { ...copies, key: this.keys.jobs, deadlineMs };
+    const { value, outcome, why } = await durable(this.context, terms, (scope) =>
+      scope.run(scripts.add, this.keys, args),
+    );
+    if (outcome !== "safe")
+      throw new KitUnknownOutcomeError(`Jobs were added, but not safely: ${why ?? ""}`, undefined);
+    return value;
   }
 
-  step(terms: StepTerms, done: string, others: readonly string[], signal?: AbortSignal): Promise<scripts.StepReply> {
+  /** Ends jobs and takes others. `others` as `step.lua` has them; `callers` are those that are told of an outcome. */
+  step(
+    terms: StepTerms,
+    done: string,
+    others: readonly (string | Buffer)[],
+    callers: readonly string[],
+  ): Promise<scripts.StepReply> {
     const { deadlineMs } = this.#settings;
-    return scripts.step.run(this.context, this.keys, { ...terms, done, others }, { deadlineMs, signal });
+    const replies = callers.map((caller) => this.#repliesOf(caller));
+    return scripts.step.run(this.context, { ...this.keys, replies }, { ...terms, done, others }, { deadlineMs });
+  }
+
+  /** What became of jobs that `caller` waits for; those that it has received are forgotten. */
+  outcomes(caller: string, received: readonly string[], asked: readonly string[]): Promise<readonly Buffer[]> {
+    const { deadlineMs } = this.#settings;
+    const keys = { ...this.keys, replies: this.#repliesOf(caller) };
+    return scripts.outcomes.run(
+      this.context,
+      keys,
+      { received: received.join("\n"), asked: asked.join("\n") },
+      { deadlineMs },
+    );
   }
 
   heartbeat(
@@ -113,6 +143,10 @@ export class QueueCommands {
   redrive(verb: "redrive" | "drop", ids: readonly string[]): Promise<number> {
     const { deadlineMs } = this.#settings;
     return scripts.redrive.run(this.context, this.keys, { verb, ids: ids.join("\n") }, { deadlineMs });
+  }
+
+  #repliesOf(caller: string): string {
+    return repliesKey(this.context.prefix, this.#name, caller);
   }
 
   async #open(deadlineMs: number): Promise<void> {

@@ -1,4 +1,5 @@
 import { KitError } from "@kit/core";
+import type { StoredError } from "./failure.js";
 
 /**
  * Codes of the queue's own errors.
@@ -9,6 +10,9 @@ import { KitError } from "@kit/core";
  * - `KIT_JOB_LEASE_LOST`: a job's lease ended while its handler ran; it may run elsewhere
  * - `KIT_JOB_TIMEOUT`: a handler took longer than its job allows
  * - `KIT_JOB_UNRECOVERABLE`: a handler said that trying again makes no sense
+ * - `KIT_JOB_FAILED`: a job that was called failed for good
+ * - `KIT_JOB_OUTCOME_LOST`: a job that was called is gone, and so is its outcome
+ * - `KIT_QUEUE_CALL_TIMEOUT`: no outcome of a job that was called in time
  */
 export type QueueErrorCode =
   | "KIT_QUEUE_PAYLOAD"
@@ -16,7 +20,10 @@ export type QueueErrorCode =
   | "KIT_QUEUE_EVICTION"
   | "KIT_JOB_LEASE_LOST"
   | "KIT_JOB_TIMEOUT"
-  | "KIT_JOB_UNRECOVERABLE";
+  | "KIT_JOB_UNRECOVERABLE"
+  | "KIT_JOB_FAILED"
+  | "KIT_JOB_OUTCOME_LOST"
+  | "KIT_QUEUE_CALL_TIMEOUT";
 
 declare module "@kit/core" {
   interface KitErrorCodes {
@@ -26,15 +33,15 @@ declare module "@kit/core" {
 
 const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
-/** What was to be added cannot be stored. Nothing was added. */
+/** What was to be added cannot be stored, and nothing was added; or what a handler gave cannot be sent to its caller. */
 export class JobPayloadError extends KitError {
   /** @internal */
   static override readonly brand: string = "JobPayloadError";
   /** The job's name. */
   readonly job: string;
 
-  constructor(job: string, reason: string, cause?: unknown) {
-    super("KIT_QUEUE_PAYLOAD", `The data of a ${shown(job)} job ${reason}`, { cause });
+  constructor(job: string, reason: string, cause?: unknown, what: "data" | "result" = "data") {
+    super("KIT_QUEUE_PAYLOAD", `The ${what} of a ${shown(job)} job ${reason}`, { cause });
     this.job = job;
   }
 }
@@ -113,5 +120,65 @@ export class UnrecoverableError extends KitError {
 
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super("KIT_JOB_UNRECOVERABLE", message, options);
+  }
+}
+
+/** What `call()` rejects with for a job that was added. */
+abstract class CallError extends KitError {
+  readonly job: string;
+  readonly id: string;
+
+  constructor(code: QueueErrorCode, job: string, id: string, what: string) {
+    super(code, `The ${shown(job)} job ${shown(id)} ${what}`);
+    this.job = job;
+    this.id = id;
+  }
+}
+
+/** A job that was called has failed for good: it is a dead letter now. Rejects `call()`. */
+export class JobFailedError extends CallError {
+  /** @internal */
+  static override readonly brand: string = "JobFailedError";
+  /** How often it ran and failed. */
+  readonly attempts: number;
+  /** How often its worker died, or went unheard, while it had it. */
+  readonly crashes: number;
+  /** Of the last attempt; undefined: it never failed, its workers crashed. */
+  readonly error: StoredError | undefined;
+
+  constructor(
+    job: string,
+    id: string,
+    of: { readonly attempts: number; readonly crashes: number; readonly error: StoredError | undefined },
+  ) {
+    super("KIT_JOB_FAILED", job, id, "failed for good");
+    this.attempts = of.attempts;
+    this.crashes = of.crashes;
+    this.error = of.error;
+  }
+}
+
+/**
+ * A job that was called is neither in the queue nor is there an outcome of it: somebody deleted it, the server lost data, or
+ * this process could not reach the server for ten minutes after the end of the job. Rejects `call()`.
+ */
+export class JobOutcomeLostError extends CallError {
+  /** @internal */
+  static override readonly brand: string = "JobOutcomeLostError";
+
+  constructor(job: string, id: string) {
+    super("KIT_JOB_OUTCOME_LOST", job, id, "is gone without an outcome");
+  }
+}
+
+/** There was no outcome within `waitMs`. The job stays in the queue, and may have run or run yet. Rejects `call()`. */
+export class CallTimeoutError extends CallError {
+  /** @internal */
+  static override readonly brand: string = "CallTimeoutError";
+  readonly waitMs: number;
+
+  constructor(job: string, id: string, waitMs: number) {
+    super("KIT_QUEUE_CALL_TIMEOUT", job, id, `has no outcome within ${String(waitMs)} ms`);
+    this.waitMs = waitMs;
   }
 }

@@ -21,8 +21,21 @@ export type JobData<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...data
     : Data[0]
   : never;
 
-/** Runs jobs of one name. What it throws, or rejects with, is a failed attempt. */
-export type Handler<Jobs, Name extends JobName<Jobs>> = (job: Job<Name, JobData<Jobs, Name>>) => unknown;
+/** What a job gives to its caller. */
+export type JobResult<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...data: never) => infer Result
+  ? Awaited<Result>
+  : never;
+
+/** What a handler returns: anything where no result was declared. */
+type Returned<Result> = [Result] extends [void] ? unknown : Result | PromiseLike<Result>;
+
+/**
+ * Runs jobs of one name. An exception or a rejection is a failed attempt. The value that a handler returns is sent to the
+ * caller of the job (`queue.call`); for other jobs it is dropped.
+ */
+export type Handler<Jobs, Name extends JobName<Jobs>> = (
+  job: Job<Name, JobData<Jobs, Name>>,
+) => Returned<JobResult<Jobs, Name>>;
 
 /** A handler for every name. */
 export type Handlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };

@@ -2,7 +2,8 @@ import { randomInt } from "node:crypto";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-const randomText = (length: number): string =>
+/** Letters and digits by chance. */
+export const randomText = (length: number): string =>
   Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join("");
 
 /** A count of fixed width, so that texts sort as their numbers do. */

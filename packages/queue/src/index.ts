@@ -1,7 +1,10 @@
 export { createOrderedWorker } from "./ordered.js";
 export { createQueue } from "./queue.js";
 export {
+  CallTimeoutError,
+  JobFailedError,
   JobLeaseLostError,
+  JobOutcomeLostError,
   JobPayloadError,
   JobTimeoutError,
   QueueEvictionError,
@@ -12,10 +15,10 @@ export {
 export type { Backoff, BackoffFunction } from "./backoff.js";
 export type { QueueErrorCode } from "./errors.js";
 export type { StoredError } from "./failure.js";
-export type { AnyJobs, Handler, Handlers, JobData, JobName, JobSchemas, JobTypes } from "./handlers.js";
+export type { AnyJobs, Handler, Handlers, JobData, JobName, JobResult, JobSchemas, JobTypes } from "./handlers.js";
 export type { Job } from "./job.js";
 export type { DeadLetter } from "./letters.js";
-export type { AddOptions, DeadLetterBounds, QueueOptions, WorkOptions } from "./options.js";
+export type { AddOptions, CallOptions, DeadLetterBounds, DurableOption, QueueOptions, WorkOptions } from "./options.js";
 export type { OrderedOptions, OrderedWorker } from "./ordered.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
 export type { Worker, WorkerEvents } from "./worker.js";

@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import { atDeadline, backoffMs, type Deadline, pause } from "@kit/core/toolkit";
+import { backoffMs, type Deadline, pause, settled } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
 import { FenceSource, isMade, partsOf } from "./ids.js";
 import { TakenJob } from "./job.js";
@@ -16,6 +16,8 @@ export interface Ending {
   /** What is kept in `failures`; empty where it is done. */
   readonly record: string;
   readonly error: unknown;
+  /** What its caller is told, as `outcomes` says; undefined: nobody waits for it. */
+  readonly outcome?: string | Buffer | undefined;
 }
 
 /** Whom the intake works for. */
@@ -37,8 +39,9 @@ const maxInFlight = 2;
 /** At more than 250 the replies become so long that they hold up everything else. */
 const maxTaken = 250;
 const maxTakenBytes = 4 * 1_024 * 1_024;
-/** Of those that the server ends one by one: failed ones, and such as have an id of their caller. */
+/** Of those that the server ends one by one: failed ones, such as have an id of their caller, and those that somebody waits for. */
 const maxOthers = 100;
+const maxOutcomeBytes = 1_024 * 1_024;
 const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
 /** Due jobs and ended leases are not looked for more often than this, unless there is a reason to. */
 const lookEveryMs = 5;
@@ -49,7 +52,15 @@ const longestTimerMs = 1_000_000_000;
 /** A job whose header cannot be read. */
 const damaged: StoredJob = {
   addedAt: 0,
-  header: { name: "", maxAttempts: 1, backoff: undefined, timeoutMs: undefined, priority: 0, isBytes: true },
+  header: {
+    name: "",
+    maxAttempts: 1,
+    backoff: undefined,
+    timeoutMs: undefined,
+    priority: 0,
+    isBytes: true,
+    replyTo: undefined,
+  },
   start: 0,
 };
 
@@ -169,15 +180,14 @@ export class Intake {
   async settle(deadline: Deadline): Promise<void> {
     this.pump();
     if (this.#isSettled) return;
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        this.#idle.delete(done);
-        cancel();
-        resolve();
-      };
-      const cancel = atDeadline(deadline, done);
-      this.#idle.add(done);
-    });
+    await settled<void>(
+      { deadline, signals: [] },
+      ({ resolve }) => resolve(),
+      ({ resolve }) => {
+        this.#idle.add(resolve);
+        return () => void this.#idle.delete(resolve);
+      },
+    );
   }
 
   dispose(): void {
@@ -225,14 +235,19 @@ export class Intake {
     const endings = this.#takeEndings();
     const terms = this.#terms(count, false);
     const done: string[] = [];
-    const others: string[] = [];
-    for (const { job, verdict, record } of endings)
-      if (verdict === "done" && isMade(job.id)) done.push(job.member);
-      else others.push(job.member, verdictWords[verdict] ?? String(verdict), record);
+    const others: (string | Buffer)[] = [];
+    const callers: string[] = [];
+    for (const ending of endings) {
+      const { job, verdict, record } = ending;
+      if (isSimple(ending)) done.push(job.member);
+      else others.push(job.member, verdictWords[verdict] ?? String(verdict), record, this.#answer(ending, callers));
+    }
     this.#inFlight++;
     this.#pending += count;
     const sentAt = performance.now();
-    const outcome = await this.#commands.step(terms, done.join("\n"), others).catch((error: unknown) => ({ error }));
+    const outcome = await this.#commands
+      .step(terms, done.join("\n"), others, callers)
+      .catch((error: unknown) => ({ error }));
     this.#inFlight--;
     this.#pending -= count;
     if ("error" in outcome) {
@@ -253,10 +268,24 @@ export class Intake {
 
   #takeEndings(): readonly Ending[] {
     let others = 0;
-    const last = this.#outbox.findIndex(
-      ({ job, verdict }) => (verdict !== "done" || !isMade(job.id)) && ++others > maxOthers,
-    );
+    let bytes = 0;
+    const last = this.#outbox.findIndex((ending) => {
+      if (isSimple(ending)) return false;
+      bytes += ending.outcome?.length ?? 0;
+      return ++others > maxOthers || (bytes > maxOutcomeBytes && others > 1);
+    });
     return this.#outbox.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
+  }
+
+  /** What `step.lua` leaves for the caller of a job: the number of its key among `callers`, channel, name, outcome. */
+  #answer({ job, outcome }: Ending, callers: string[]): string | Buffer {
+    const { replyTo } = job.header;
+    if (outcome === undefined || replyTo === undefined) return "";
+    const [inbox = "", caller = ""] = replyTo.split(".");
+    if (!callers.includes(caller)) callers.push(caller);
+    const channel = `${this.#commands.context.prefix}:inbox:${inbox}`;
+    const head = `${String(callers.indexOf(caller) + 1)} ${channel} ${caller} `;
+    return typeof outcome === "string" ? head + outcome : Buffer.concat([Buffer.from(head), outcome]);
   }
 
   #confirm(endings: readonly Ending[], refused: readonly string[]): void {
@@ -390,6 +419,10 @@ export class Intake {
     if (this.#isSettled) for (const done of [...this.#idle]) done();
   }
 }
+
+/** One of many that the server ends together. */
+const isSimple = ({ job, verdict, outcome }: Ending): boolean =>
+  verdict === "done" && outcome === undefined && isMade(job.id);
 
 const parse = (blob: Buffer): StoredJob => {
   try {

@@ -17,6 +17,7 @@ import { keyspace } from "@kit/core";
  * | `kit:queue:{name}:wake`        | zset | markers that wake workers: `job`, `timer`, `backup`                            | until a worker pops them       |
  * | `kit:queue:{name}:revoked`     | zset | leases that ended without their holder; fences that may take nothing           | 10 minutes after the last      |
  * | `kit:queue:{name}:producers`   | zset | producer → number of its last add                                              | a day after the last new one   |
+ * | `kit:queue:{name}:replies:…`   | hash | id → what became of the job, for one queue object that waits for it            | until read; 10 minutes         |
  * | `kit:queue:{name}:meta`        | hash | `layout`, `watchedAt`, `deadBytes`, and counts                                 | for good                       |
  */
 export interface QueueKeys {
@@ -33,20 +34,33 @@ export interface QueueKeys {
   readonly meta: string;
 }
 
+/** Where the outcomes of jobs wait for the queue object that called them; the name of that is in each job's header. */
+export const repliesKey = (prefix: string, name: string, caller: string): string =>
+  `${keyspace("queue", prefix).base(name)}replies:${caller}`;
+
+/** Where a queue is. */
+export interface QueueAddress {
+  readonly queue: string;
+  /** @default "kit" */
+  readonly prefix?: string | undefined;
+}
+
+const parts: readonly (keyof QueueKeys)[] = [
+  "jobs",
+  "waiting",
+  "prioritised",
+  "delayed",
+  "leases",
+  "failures",
+  "dead",
+  "wake",
+  "revoked",
+  "producers",
+  "meta",
+];
+
 /** The keys of one queue. */
 export const queueKeys = (prefix: string, name: string): QueueKeys => {
   const head = keyspace("queue", prefix).base(name);
-  return {
-    jobs: `${head}jobs`,
-    waiting: `${head}waiting`,
-    prioritised: `${head}prioritised`,
-    delayed: `${head}delayed`,
-    leases: `${head}leases`,
-    failures: `${head}failures`,
-    dead: `${head}dead`,
-    wake: `${head}wake`,
-    revoked: `${head}revoked`,
-    producers: `${head}producers`,
-    meta: `${head}meta`,
-  };
+  return Object.fromEntries(parts.map((part) => [part, head + part])) as unknown as QueueKeys;
 };

@@ -1,6 +1,7 @@
 import type { StandardSchema } from "@kit/core/config";
 import {
   booleanOption,
+  choiceOption,
   clientOptionNames,
   type ClientOptions,
   clientSettings,
@@ -28,6 +29,28 @@ export interface DeadLetterBounds {
   readonly maxBytes?: number | undefined;
 }
 
+/** Which copies of a job there must be before its add resolves; counted by core's `durable()`. */
+export interface DurableOption {
+  /**
+   * How many replicas must have received it.
+   *
+   * @default 1
+   */
+  readonly replicas?: number | undefined;
+  /**
+   * Which disks must have it: none, that of the master, or those of the master and of `replicas` replicas.
+   *
+   * @default "none"
+   */
+  readonly fsync?: "none" | "local" | "replicas" | undefined;
+  /**
+   * How long to wait for that, within the deadline of the add.
+   *
+   * @default 1,000
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
 /** Settings of a queue object. Those about jobs are defaults for each `add`. */
 export interface QueueOptions extends ClientOptions {
   /**
@@ -49,6 +72,13 @@ export interface QueueOptions extends ClientOptions {
    */
   readonly allowEviction?: boolean | undefined;
   readonly deadLetters?: DeadLetterBounds | undefined;
+  /**
+   * Adds resolve once these copies have their jobs, and else reject with KitUnknownOutcomeError. Each call costs four more
+   * round trips, on a connection of its own; adds still travel together.
+   *
+   * @default off: an add resolves once the master has it
+   */
+  readonly durable?: DurableOption | undefined;
   /**
    * How often a job runs until it is a dead letter, the first time included. A crash is no attempt.
    *
@@ -109,6 +139,16 @@ export interface AddOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** One job whose outcome is waited for. */
+export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
+  /**
+   * How long to wait for the outcome, from the call on. The job stays in the queue thereafter.
+   *
+   * @default 30,000
+   */
+  readonly waitMs?: number | undefined;
+}
+
 /** How a worker works. */
 export interface WorkOptions {
   /**
@@ -153,6 +193,7 @@ export interface QueueSettings extends ClientSettings {
   readonly allowEviction: boolean;
   /** `maxCount maxAgeMs maxBytes` */
   readonly deadLetters: string;
+  readonly durable: DurableOption | undefined;
   readonly job: JobPolicy;
   readonly schemas: SchemaMap;
 }
@@ -166,7 +207,7 @@ export interface JobPolicy extends RetryPolicy {
 export interface JobTerms {
   readonly id: string | undefined;
   readonly priority: number;
-  /** What follows the id in the plan of `add.lua`. */
+  /** What follows the id in the plan of `add.lua`, apart from what its id and op add to it. */
   readonly words: string;
   readonly policy: JobPolicy;
   readonly op: string | undefined;
@@ -192,12 +233,14 @@ const queueNames = [
   "maxPending",
   "allowEviction",
   "deadLetters",
+  "durable",
   "maxAttempts",
   "backoff",
   "timeoutMs",
   "schemas",
 ];
 const addNames = ["id", "delayMs", "dueAt", "priority", "lifo", "maxAttempts", "backoff", "timeoutMs", "op", "signal"];
+const callNames = [...addNames.filter((name) => name !== "id" && name !== "op"), "waitMs"];
 const workNames = ["concurrency", "leaseMs", "maxCrashes", "strict", "ack", "backoff"];
 
 const boundsOf = (bounds: DeadLetterBounds): string => {
@@ -207,6 +250,17 @@ const boundsOf = (bounds: DeadLetterBounds): string => {
   integerOption("deadLetters.maxAgeMs", maxAgeMs, 0);
   integerOption("deadLetters.maxBytes", maxBytes, 0);
   return `${String(maxCount)} ${String(maxAgeMs)} ${String(maxBytes)}`;
+};
+
+const durableOption = (option: DurableOption): DurableOption => {
+  const {
+    replicas = 1,
+    fsync = "none",
+    timeoutMs = 1_000,
+  } = optionsObject("durable", option, ["replicas", "fsync", "timeoutMs"]);
+  choiceOption("durable.fsync", fsync, ["none", "local", "replicas"]);
+  integerOption("durable.replicas", replicas, fsync === "local" ? 0 : 1, 1_000);
+  return { replicas, fsync, timeoutMs: integerOption("durable.timeoutMs", timeoutMs, 1, 86_400_000) };
 };
 
 const policyOf = (
@@ -229,6 +283,7 @@ export const queueSettings = (options: QueueOptions): QueueSettings => {
     maxPending: integerOption("maxPending", maxPending, 1),
     allowEviction: booleanOption("allowEviction", allowEviction),
     deadLetters: boundsOf(given.deadLetters ?? {}),
+    durable: given.durable === undefined ? undefined : durableOption(given.durable),
     job: policyOf(given, { maxAttempts: 1, backoff: undefined, timeoutMs: undefined }),
     schemas: schemaMap(given.schemas),
   };
@@ -250,20 +305,31 @@ const dueWord = (delayMs: number | undefined, dueAt: number | undefined): string
   return delayMs === undefined || integerOption("delayMs", delayMs, 0, 3e14) === 0 ? "" : `\td${String(delayMs)}`;
 };
 
+export const priorityOption = (priority: number): number =>
+  integerOption("priority", priority, -maxPriority, maxPriority);
+
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const jobTerms = (options: AddOptions, defaults: JobPolicy): JobTerms => {
   const given = optionsObject("options", options, addNames);
   const { priority = 0, lifo = false, op } = given;
-  integerOption("priority", priority, -maxPriority, maxPriority);
+  priorityOption(priority);
   const due = dueWord(given.delayMs, given.dueAt);
   if (booleanOption("lifo", lifo) && (priority !== 0 || due !== ""))
     throw new TypeError("Expected `lifo` without a delay and without another priority");
   const id = given.id === undefined ? undefined : idOption(given.id);
   if (op !== undefined) textOption("op", op, 256);
-  const isKnown = id === undefined && op === undefined ? "" : "\tu";
-  const words = `${isKnown}${priority === 0 ? "" : `\tp${String(priority)}`}${lifo ? "\tl" : ""}${due}`;
+  const words = `${priority === 0 ? "" : `\tp${String(priority)}`}${lifo ? "\tl" : ""}${due}`;
   const signal = signalOption("signal", given.signal);
   return { id, priority, words, policy: policyOf(given, defaults), op, signal };
+};
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const callTerms = (
+  options: CallOptions,
+  defaults: JobPolicy,
+): { readonly waitMs: number; readonly terms: JobTerms } => {
+  const { waitMs = 30_000, ...others } = optionsObject("options", options, callNames);
+  return { waitMs: integerOption("waitMs", waitMs, 1, 86_400_000), terms: jobTerms(others, defaults) };
 };
 
 export const concurrencyOption = (value: number): number => integerOption("concurrency", value, 1, maxConcurrency);

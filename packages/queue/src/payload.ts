@@ -10,6 +10,8 @@ export interface JobHeader {
   readonly timeoutMs: number | undefined;
   readonly priority: number;
   readonly isBytes: boolean;
+  /** Who waits for the outcome: `inbox.caller`. */
+  readonly replyTo: string | undefined;
 }
 
 const backoffWord = (backoff: Backoff): string => {
@@ -28,13 +30,20 @@ const encodedName = (name: string): string => {
 };
 
 /** The header of jobs of one kind: `name[ options]`, all ASCII. */
-export const headOf = (name: string, policy: JobPolicy, priority: number, isBytes: boolean): string => {
+export const headOf = (
+  name: string,
+  policy: JobPolicy,
+  priority: number,
+  isBytes: boolean,
+  replyTo?: string,
+): string => {
   const { maxAttempts, backoff, timeoutMs } = policy;
   const attempts = maxAttempts === 1 ? "" : ` a${String(maxAttempts)}`;
   const wait = backoff === undefined ? "" : backoffWord(backoff);
   const timeout = timeoutMs === undefined ? "" : ` t${String(timeoutMs)}`;
   const rank = priority === 0 ? "" : ` p${String(priority)}`;
-  return `${encodedName(name)}${attempts}${wait}${timeout}${rank}${isBytes ? " y" : ""}`;
+  const reply = replyTo === undefined ? "" : ` r${replyTo}`;
+  return `${encodedName(name)}${attempts}${wait}${timeout}${rank}${reply}${isBytes ? " y" : ""}`;
 };
 
 const parseHead = (head: string): JobHeader => {
@@ -52,6 +61,7 @@ const parseHead = (head: string): JobHeader => {
     timeoutMs: number("t"),
     priority: number("p") ?? 0,
     isBytes: words.includes("y"),
+    replyTo: word("r"),
   };
 };
 
@@ -77,22 +87,28 @@ export type Payload = string | Buffer;
  *
  * @throws {JobPayloadError} it cannot be JSON (a bigint, a cycle), or is larger than `maxBytes`.
  */
-export const encodePayload = (name: string, data: unknown, maxBytes: number): Payload => {
-  const payload = data instanceof Uint8Array ? Buffer.from(data) : toJson(name, data);
+export const encodePayload = (
+  name: string,
+  data: unknown,
+  maxBytes: number,
+  what: "data" | "result" = "data",
+): Payload => {
+  const payload = data instanceof Uint8Array ? Buffer.from(data) : toJson(name, data, what);
   // No UTF-16 unit takes more than three bytes.
   if (payload.length * 3 > maxBytes) {
     const bytes = Buffer.byteLength(payload);
-    if (bytes > maxBytes) throw new JobPayloadError(name, `has ${String(bytes)} bytes, more than ${String(maxBytes)}`);
+    if (bytes > maxBytes)
+      throw new JobPayloadError(name, `has ${String(bytes)} bytes, more than ${String(maxBytes)}`, undefined, what);
   }
   return payload;
 };
 
-const toJson = (name: string, data: unknown): string => {
+const toJson = (name: string, data: unknown, what: "data" | "result"): string => {
   try {
     // Undefined for what has no JSON: that is the empty text here.
     return (JSON.stringify(data) as string | undefined) ?? "";
   } catch (error) {
-    throw new JobPayloadError(name, "cannot be written as JSON", error);
+    throw new JobPayloadError(name, "cannot be written as JSON", error, what);
   }
 };
 

@@ -97,9 +97,9 @@ export class Producer {
     await this.#commands.open(Math.max(1, deadline.remainingMs));
     // Meanwhile some were given up, and their callers told that they were not added.
     const wanted = jobs.filter(({ isGivenUp }) => isGivenUp !== true);
+    if (wanted.length === jobs.length) return await this.#add(jobs, deadline);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
-    const byJob = new Map(wanted.map((job, index) => [job, results[index] ?? ""]));
-    return jobs.map((job) => byJob.get(job) ?? "");
+    return jobs.map((job) => results[wanted.indexOf(job)] ?? "");
   }
 
   async #add(jobs: readonly NewJob[], deadline: Deadline): Promise<readonly (string | Error)[]> {
@@ -156,7 +156,7 @@ export class Producer {
 }
 
 const unknownOutcome = (op: string, cause?: unknown): KitUnknownOutcomeError =>
-  new KitUnknownOutcomeError("The reply to an add is lost: the job may or may not have been added", op, cause);
+  new KitUnknownOutcomeError("It is not known whether a job was added, or has its copies", op, cause);
 
 /** Only a label for people and for sorting; no duration or order depends on it. */
 const wallMs = (): number => performance.timeOrigin + performance.now();

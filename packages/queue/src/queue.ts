@@ -9,11 +9,14 @@ import {
   traced,
   TypedEmitter,
 } from "@kit/core/toolkit";
+import { Calls } from "./calls.js";
 import { QueueCommands } from "./commands.js";
-import type { AnyJobs, Handlers, JobData, JobName, JobSchemas, JobTypes } from "./handlers.js";
+import type { AnyJobs, Handlers, JobData, JobName, JobResult, JobSchemas, JobTypes } from "./handlers.js";
 import { type DeadLetter, letterOf } from "./letters.js";
 import {
   type AddOptions,
+  type CallOptions,
+  callTerms,
   jobTerms,
   type JobTerms,
   type QueueOptions,
@@ -42,9 +45,9 @@ export type JobToAdd<Jobs> = {
 }[JobName<Jobs>];
 
 /** The data and the options of one job; data that may be undefined may be left out. */
-type AddArguments<Data> = undefined extends Data
-  ? readonly [data?: Data, options?: AddOptions]
-  : readonly [data: Data, options?: AddOptions];
+type AddArguments<Data, Options = AddOptions> = undefined extends Data
+  ? readonly [data?: Data, options?: Options]
+  : readonly [data: Data, options?: Options];
 
 const noOptions: AddOptions = {};
 
@@ -60,6 +63,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   readonly #settings: QueueSettings;
   readonly #commands: QueueCommands;
   readonly #producer: Producer;
+  readonly #calls: Calls;
   readonly #workers = new Set<Worker>();
   /** The headers of jobs without options, by name. */
   readonly #heads = new Map<string, string>();
@@ -75,6 +79,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     this.#usual = jobTerms(noOptions, this.#settings.job);
     this.#commands = new QueueCommands(redis, name, this.#settings, (error) => this.emit("error", error));
     this.#producer = new Producer(name, this.#commands, this.#settings);
+    this.#calls = new Calls(name, this.#commands, (error) => this.emit("error", error));
   }
 
   /**
@@ -86,7 +91,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    *
    * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.
    * @throws {KitUnavailableError} no server answered within `deadlineMs`; nothing was added.
-   * @throws {KitUnknownOutcomeError} the reply was lost. The same call with `{ op: error.op }` settles it.
+   * @throws {KitUnknownOutcomeError} the reply was lost, or the copies that `durable` asks for were not reached. The same call with `{ op: error.op }` settles it.
    * @throws {QueueFullError} `maxPending` adds wait already.
    * @throws {QueueEvictionError} the server may drop keys.
    * @throws `signal.reason`.
@@ -111,6 +116,47 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
       () => ({ queue: this.name, job: name }),
       () => this.#producer.add(job, terms.signal),
     );
+  }
+
+  /**
+   * Adds a job and waits for what its handler returns, as JSON leaves it; a Uint8Array arrives as a Buffer.
+   *
+   * The outcome is recorded together with the end of the job and pushed to this object: it survives lost connections on both
+   * sides, and is deleted once it was received. Failed attempts are tried again as those of any job; only the last one
+   * rejects. If this process dies, the job runs nevertheless, and its outcome expires after ten minutes. A call that is given
+   * up, by `waitMs` or by the signal, does not take the job out of the queue.
+   *
+   * @throws {JobFailedError} the job is a dead letter, or what its handler returned cannot be sent.
+   * @throws {CallTimeoutError} no outcome within `waitMs`.
+   * @throws {JobOutcomeLostError} the job is gone, and its outcome too.
+   * @throws {KitUnknownOutcomeError} the reply to the add was lost, and `waitMs` was over before that was settled.
+   * @throws {KitClosedError} this object was closed meanwhile.
+   * @throws what else {@link add} throws.
+   *
+   * @example
+   * const bytes = await queue.call("resize", { url }, { waitMs: 10_000 });
+   */
+  async call<Name extends JobName<Jobs>>(
+    name: Name,
+    ...[data, options = {}]: AddArguments<JobData<Jobs, Name>, CallOptions>
+  ): Promise<JobResult<Jobs, Name>> {
+    this.#assertOpen();
+    const { waitMs, terms } = callTerms(options, this.#settings.job);
+    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+    await this.#fits(name, payload);
+    const result = await traced(
+      "queue.call",
+      () => ({ queue: this.name, job: name }),
+      () =>
+        this.#calls.run({
+          job: name,
+          waitMs,
+          signal: terms.signal,
+          add: (replyTo, op) =>
+            this.#producer.add(this.#newJob(name, payload, { ...terms, op }, replyTo), terms.signal),
+        }),
+    );
+    return result as JobResult<Jobs, Name>;
   }
 
   /**
@@ -219,14 +265,16 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     return schema && assertFits(schema, name, readPayload(payload));
   }
 
-  #newJob(name: string, payload: Payload, terms: JobTerms): NewJob {
+  #newJob(name: string, payload: Payload, terms: JobTerms, replyTo?: string): NewJob {
     const isBytes = typeof payload !== "string";
-    const head =
-      terms === this.#usual && !isBytes ? this.#usualHead(name) : headOf(name, terms.policy, terms.priority, isBytes);
+    const isUsual = terms === this.#usual && !isBytes && replyTo === undefined;
+    const head = isUsual ? this.#usualHead(name) : headOf(name, terms.policy, terms.priority, isBytes, replyTo);
     const { id, words, op } = terms;
-    if (op === undefined) return { head, payload, words, id, op, isRepeat: false };
-    const former = parseOp(op);
-    return { head, payload, words: words + former.word, id: former.id, op, isRepeat: true };
+    if (op !== undefined) {
+      const former = parseOp(op);
+      return { head, payload, words: `\tu${words}${former.word}`, id: former.id, op, isRepeat: true };
+    }
+    return { head, payload, words: id === undefined ? words : `\tu${words}`, id, op, isRepeat: false };
   }
 
   #usualHead(name: string): string {
@@ -239,34 +287,33 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
 
   async #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
     this.#assertOpen();
-    if (ids)
-      return await this.#move(
-        verb,
-        ids.map((id) => textOption("id", id, 160)),
-      );
     let total = 0;
-    // What dies meanwhile stands behind; all before it is gone after each round.
-    for (;;) {
-      const letters = await this.#commands.letters(0, maxRedriven);
-      if (letters.length === 0) return total;
-      total += await this.#commands.redrive(
-        verb,
-        letters.map(({ id }) => id),
-      );
-      if (letters.length < maxRedriven) return total;
+    if (ids) {
+      for (const id of ids) textOption("id", id, 160);
+      for (let start = 0; start < ids.length; start += maxRedriven)
+        total += await this.#commands.redrive(verb, ids.slice(start, start + maxRedriven));
+      return total;
     }
-  }
-
-  async #move(verb: "redrive" | "drop", ids: readonly string[]): Promise<number> {
-    let total = 0;
-    for (let start = 0; start < ids.length; start += maxRedriven)
-      total += await this.#commands.redrive(verb, ids.slice(start, start + maxRedriven));
+    let isLast = false;
+    const moved = new Set<string>();
+    while (!isLast) {
+      const letters = await this.#commands.letters(0, maxRedriven);
+      const next = letters.map(({ id }) => id).filter((id) => !moved.has(id));
+      // Those that have died again stand behind all others: moving them once more might never end.
+      isLast = next.length < maxRedriven;
+      for (const id of next) moved.add(id);
+      if (next.length > 0) total += await this.#commands.redrive(verb, next);
+    }
     return total;
   }
 
   async #close(timeoutMs: number): Promise<void> {
     const adding = this.#producer.close(Deadline.in(timeoutMs));
-    await Promise.all([adding, ...[...this.#workers].map((worker) => worker.close({ timeoutMs }))]);
+    await Promise.all([
+      adding,
+      this.#calls.close(),
+      ...[...this.#workers].map((worker) => worker.close({ timeoutMs })),
+    ]);
     this.#commands.context.detach();
   }
 

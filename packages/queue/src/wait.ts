@@ -93,7 +93,12 @@ export class Waiter {
     const sentAt = performance.now();
     const popping = connection.call("BZPOPMIN", [keys.wake, (waitMs / 1_000).toFixed(3)], deadlineMs);
     // Handed over in the same turn, so that it stands right behind.
-    const stepping = step.run(connection.executor, keys, { ...terms, done: "", others: [] }, { deadlineMs });
+    const stepping = step.run(
+      connection.executor,
+      { ...keys, replies: [] },
+      { ...terms, done: "", others: [] },
+      { deadlineMs },
+    );
     const [popped, stepped] = await Promise.allSettled([popping, stepping]);
     if (popped.status === "rejected") connection.misrouted(messageOf(popped.reason));
     if (stepped.status === "rejected") {

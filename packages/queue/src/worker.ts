@@ -1,12 +1,12 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import {
-  atDeadline,
   backoffMs,
   type CloseOptions,
   closeTimeoutMs,
   Deadline,
   pause,
+  settled,
   TypedEmitter,
 } from "@kit/core/toolkit";
 import { type BackoffFunction, waitAfter } from "./backoff.js";
@@ -18,7 +18,7 @@ import { fenceWidth, partsOf } from "./ids.js";
 import { type Ending, Intake } from "./intake.js";
 import type { Job, TakenJob } from "./job.js";
 import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
-import { decodePayload } from "./payload.js";
+import { decodePayload, encodePayload } from "./payload.js";
 import { check, type SchemaMap } from "./schemas.js";
 
 /** What happens to the jobs of a worker. Told once the server has recorded it. */
@@ -76,6 +76,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #turn: Turn | undefined;
   readonly #deadlineMs: number;
   readonly #queueName: string;
+  readonly #maxPayloadBytes: number;
   #buffer: TakenJob[] = [];
   #isStarting = false;
   readonly #running = new Set<TakenJob>();
@@ -107,6 +108,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#onClosed = onClosed;
     this.#turn = turn;
     this.#deadlineMs = settings.deadlineMs;
+    this.#maxPayloadBytes = settings.maxPayloadBytes;
     this.#commands = new QueueCommands(redis, name, settings, (error) => this.emit("error", error), true);
     this.#intake = new Intake(this.#commands, this.#settings, settings.deadLetters, {
       demand: (pending, ending) => this.#demand(pending, ending),
@@ -206,15 +208,14 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #untilEnded(deadline: Deadline): Promise<void> {
     if (this.#running.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      const done = (): void => {
-        this.#ended.delete(done);
-        cancel();
-        resolve();
-      };
-      const cancel = atDeadline(deadline, done);
-      this.#ended.add(done);
-    });
+    return settled<void>(
+      { deadline, signals: [] },
+      ({ resolve }) => resolve(),
+      ({ resolve }) => {
+        this.#ended.add(resolve);
+        return () => void this.#ended.delete(resolve);
+      },
+    );
   }
 
   // Taking ----------------------------------------------------------------------------------------------------------
@@ -342,10 +343,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     }
     if (isThenable(result))
       result.then(
-        () => this.#onCompleted(job),
+        (value: unknown) => this.#onCompleted(job, value),
         (error: unknown) => this.#onFailed(job, error),
       );
-    else this.#onCompleted(job);
+    else this.#onCompleted(job, result);
   }
 
   async #checkAndRun(schema: StandardSchema, handler: (job: Job) => unknown, job: TakenJob): Promise<unknown> {
@@ -369,14 +370,25 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#intake.schedule();
   }
 
-  #onCompleted(job: TakenJob): void {
+  #onCompleted(job: TakenJob, result: unknown): void {
     const isOurs = job.state === "running";
     this.#leave(job);
     if (isOurs) {
       job.state = "ending";
-      this.#intake.end({ job, verdict: "done", record: "", error: undefined });
+      const outcome = job.header.replyTo === undefined ? undefined : this.#outcomeOf(job, result);
+      this.#intake.end({ job, verdict: "done", record: "", error: undefined, outcome });
     }
     this.#next();
+  }
+
+  /** The job is done also where its caller cannot be told of its result: running it again would not help. */
+  #outcomeOf(job: TakenJob, result: unknown): string | Buffer {
+    try {
+      const payload = encodePayload(job.name, result, this.#maxPayloadBytes, "result");
+      return typeof payload === "string" ? `j${payload}` : Buffer.concat([Buffer.from("b"), payload]);
+    } catch (error) {
+      return `x${recordOf(job.failures, job.crashes, storedError(error))}`;
+    }
   }
 
   #onFailed(job: TakenJob, error: unknown): void {
@@ -443,7 +455,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #end(job: TakenJob, verdict: Ending["verdict"], error: unknown, attempts: number): void {
     job.state = "ending";
-    this.#intake.end({ job, verdict, record: recordOf(attempts, job.crashes, storedError(error)), error });
+    const record = recordOf(attempts, job.crashes, storedError(error));
+    this.#intake.end({ job, verdict, record, error, outcome: verdict === "dead" ? `x${record}` : undefined });
   }
 
   // What the server says --------------------------------------------------------------------------------------------

@@ -43,14 +43,21 @@ export const worker: Worker = queue.work({
     const isSame: Check<Same<typeof job, Job<"email", { to: string }>>> = true;
     return [job.data.to, isSame];
   },
-  resize: async ({ data, signal }) => [data.width, signal.aborted],
+  resize: async ({ data, signal }) => (signal.aborted ? new Uint8Array() : new Uint8Array(data.width)),
   cleanUp: ({ data }) => {
     const isSame: Check<Same<typeof data, undefined>> = true;
     return isSame;
   },
 });
 // @ts-expect-error a handler is missing
-queue.work({ email: () => undefined, resize: () => undefined });
+queue.work({ email: () => undefined, resize: () => new Uint8Array() });
+// @ts-expect-error the result of another job
+queue.work({ email: () => undefined, resize: () => "text", cleanUp: () => undefined });
+
+export const called: Promise<Uint8Array> = queue.call("resize", { url: "", width: 1 }, { waitMs: 1_000 });
+export const nothing: Promise<void> = queue.call("cleanUp");
+// @ts-expect-error an id that may be known already
+void queue.call("resize", { url: "", width: 1 }, { id: "own" });
 
 declare const emailSchema: StandardSchema<{ to: string; cc?: string }, { to: string }>;
 createQueue<Jobs>(redis, "mail", { schemas: { email: emailSchema } });

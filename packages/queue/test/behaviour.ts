@@ -10,6 +10,7 @@ import {
   type Worker,
   type WorkerEvents,
 } from "../src/index.js";
+import { type QueueAddress, setPriority } from "../src/manage/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, gate, permanentKeys, type QueueFixture, Runs } from "./harness.js";
 
@@ -36,6 +37,8 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       const [seconds, micros] = (await (await fixture().nodeOf()).call("TIME")) as [string, string];
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
+
+    const address = (): QueueAddress => ({ queue: "mail", prefix: redis.prefix });
 
     describe("adding and working", () => {
       it("runs jobs in the order of their adding, those from before the worker too, and leaves nothing behind", async () => {
@@ -242,6 +245,38 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(runs.data).toEqual(sorted);
       });
 
+      it("gives ready and delayed jobs another priority, behind their equals, and leaves all others alone", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const { promise, open } = gate();
+        const active = await queue.add("job", "active");
+        const worker = work(queue, (job) => (runs.handler(job), promise), { strict: true, maxCrashes: 9 });
+        await runs.until(1);
+        const bytes = Uint8Array.from([32, 112, 53, 10, 0, 255]);
+        const plain = await queue.add("job", bytes, { maxAttempts: 7, timeoutMs: 60_000 });
+        const ranked = await queue.add("job", "ranked", { priority: -2 });
+        const delayed = await queue.add("job", "delayed", { delayMs: 600_000, priority: 4, id: "own" });
+        await queue.addAll(["a", "b"].map((data) => ({ name: "job", data })));
+        await queue.add("job", "high", { priority: -5 });
+        expect(await setPriority(redis.client, address(), plain, -5)).toBe(true);
+        expect(await setPriority(redis.client, address(), plain, -5)).toBe(true);
+        expect(await setPriority(redis.client, address(), ranked, 0)).toBe(true);
+        expect(await setPriority(redis.client, address(), delayed, -9)).toBe(true);
+        for (const id of [active, "nobody"]) expect(await setPriority(redis.client, address(), id, 3)).toBe(false);
+        expect(String(await rejection(setPriority(redis.client, address(), plain, 0.5)))).toMatch(
+          /^(Type|Range)Error: Expected /,
+        );
+        expect(await fixture().counts()).toMatchObject({ jobs: 7, waiting: 3, prioritised: 2, delayed: 1, leases: 1 });
+        const { delayed: key } = fixture().keysOf();
+        expect(await fixture().db.zrange(key, "0", "-1")).toEqual(["!-9!own"]);
+        await fixture().db.zadd(key, 1, "!-9!own");
+        open();
+        await runs.until(7);
+        expect(runs.data.slice(1)).toEqual(["delayed", "high", Buffer.from(bytes), "a", "b", "ranked"]);
+        expect(runs.jobs[3]).toMatchObject({ priority: -5, maxAttempts: 7 });
+        expect(runs.jobs[6]).toMatchObject({ priority: 0 });
+        await worker.close();
+      });
+
       it("starts an urgent job at once while all workers wait", async () => {
         const [queue, runs] = [make(), new Runs()];
         work(queue, runs.handler);
@@ -311,6 +346,27 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().untilEmpty();
         expect(runs.data).toEqual([...["first", "urgent", "at once", "delayed", "fails", "before the retry", "fails"]]);
         expect(worker.running).toBe(0);
+      });
+
+      it("goes by the server's clock alone where the producer's is five minutes ahead", async () => {
+        const { timeOrigin } = performance;
+        const wrong = vitest.vi.spyOn(performance, "timeOrigin", "get").mockReturnValue(timeOrigin + 300_000);
+        const now = vitest.vi.spyOn(Date, "now").mockImplementation(() => timeOrigin + performance.now() + 300_000);
+        try {
+          const [queue, runs] = [make(), new Runs()];
+          const startedAt = await serverMs();
+          await queue.add("job", "later", { delayMs: 300 });
+          await queue.add("job", "at once");
+          work(queue, runs.handler);
+          await runs.until(2);
+          expect(runs.data).toEqual(["at once", "later"]);
+          expect(runs.jobs[1]!.takenAt).toBeGreaterThanOrEqual(Math.floor(startedAt) + 300);
+          // Its first reply tells a producer the server's time.
+          expect(runs.jobs[0]!.addedAt).toBeLessThan(startedAt + 200_000);
+        } finally {
+          wrong.mockRestore();
+          now.mockRestore();
+        }
       });
 
       it("takes delays of years, beyond what a timer can hold", async () => {
@@ -397,6 +453,18 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().untilEmpty();
         expect(await fixture().counts()).toMatchObject({ jobs: 0, dead: 0, failures: 0 });
         expect(await fixture().db.hget(fixture().keysOf().meta, "deadBytes")).toBe("0");
+      });
+
+      it("redrives each dead letter once, though they die again meanwhile", async () => {
+        const queue = make();
+        const fail = (): never => {
+          throw new Error("again");
+        };
+        work(queue, fail, { concurrency: 100 });
+        await queue.addAll(Array.from({ length: 250 }, (_, data) => ({ name: "job", data })));
+        await eventually(async () => expect((await fixture().counts()).dead).toBe(250));
+        expect(await queue.redrive()).toBe(250);
+        await eventually(async () => expect((await fixture().counts()).dead).toBe(250));
       });
 
       it("keeps no more dead letters than it may, the youngest ones", async () => {

@@ -112,6 +112,21 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual([0, 1, 2]);
   });
 
+  it("gives a caller one outcome of one run, whichever request or reply of its connection is lost", async () => {
+    const { proxy, queue } = await proxied();
+    queue.on("error", () => undefined);
+    const runs = new Runs();
+    work(make(), (job) => (runs.handler(job), job.data));
+    for (let round = 0; round < 12; round++) {
+      if (round % 3 === 0) proxy.down.cutNext = 1;
+      else if (round % 3 === 1) proxy.up.cutNext = 1;
+      const call = queue.call("job", round);
+      if (round % 3 === 2) proxy.resetAll();
+      expect(await call).toBe(round);
+    }
+    expect(runs.data).toEqual(Array.from({ length: 12 }, (_, round) => round));
+  });
+
   it("goes on after the server killed its connections, also the one that waits", async () => {
     const runs = new Runs();
     const queue = make();
@@ -201,6 +216,39 @@ describe("a queue whose connections break", () => {
       { code: "KIT_UNAVAILABLE" },
       { code: "KIT_QUEUE_FULL", maxPending: 2 },
     ]);
+  });
+
+  it("refuses adds by name while the server is a replica or busy, and works on as soon as it is neither", async () => {
+    const client = await connect(redis.url);
+    redis.defer(() => client.close());
+    const queue = on(client, { deadlineMs: 1_000 });
+    const runs = new Runs();
+    const worker = work(queue, runs.handler);
+    worker.on("error", () => undefined);
+    await queue.add("job", "before");
+    await runs.until(1);
+    const node = redis.server.nodes[0]!;
+    await node.call("REPLICAOF", "127.0.0.1", String(await closedPort()));
+    redis.defer(() => node.call("REPLICAOF", "NO", "ONE"));
+    expect(await rejection(queue.add("job", "to a replica"))).toMatchObject({
+      code: expect.stringMatching(/^KIT_(READONLY|UNAVAILABLE)$/) as string,
+    });
+    await node.call("REPLICAOF", "NO", "ONE");
+    await eventually(() => queue.add("job", "to a master", { id: "master" }));
+    await runs.until(2);
+    await node.call("CONFIG", "SET", "lua-time-limit", "10");
+    const endless = redis.connect().eval("while true do end", 0) as Promise<unknown>;
+    const ended = rejection(endless);
+    await eventually(async () => expect(String(await rejection(node.call("PING")))).toMatch(/BUSY/));
+    expect(await rejection(queue.add("job", "to a busy one"))).toMatchObject({
+      code: expect.stringMatching(/^KIT_/) as string,
+    });
+    await node.call("SCRIPT", "KILL");
+    expect(String(await ended)).toMatch(/killed/);
+    await eventually(() => queue.add("job", "after", { id: "after" }));
+    await runs.until(3);
+    await fixture.untilEmpty();
+    expect(runs.data).toEqual(["before", "to a master", "after"]);
   });
 
   it("knows a server that forgot its scripts", async () => {

@@ -1,5 +1,5 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { aborted } from "@tooling/vitest/helpers";
+import { aborted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Job, JobLeaseLostError } from "../src/index.js";
@@ -76,6 +76,22 @@ export const crashBehaviour = (mode: RedisMode): void => {
       await runs.until(1);
       await fixture.untilEmpty();
       expect(runs.jobs[0]!.crashes).toBe(1);
+    });
+
+    it("answer their caller by whichever worker ends them, also when their crashes make them dead letters", async () => {
+      const queue = make();
+      const peer = await spawn({ leaseMs: 500 });
+      const call = queue.call("job", { log: "a", act: "hang" });
+      await logs(1);
+      await peer.kill();
+      const worker = work(queue, () => "by another", { leaseMs: 500 });
+      expect(await call).toBe("by another");
+      await worker.close();
+      await spawn({ leaseMs: 500 });
+      const fatal = rejection(queue.call("job", { log: "b", act: "die" }));
+      await logs(2);
+      work(queue, () => "never", { leaseMs: 500, maxCrashes: 1 });
+      expect(await fatal).toMatchObject({ code: "KIT_JOB_FAILED", attempts: 0, crashes: 1, error: undefined });
     });
 
     it("are dead letters when they kill their process too often, and take no others with them", async () => {

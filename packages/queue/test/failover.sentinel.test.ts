@@ -1,6 +1,6 @@
 import { connect } from "@kit/core";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { inStep } from "@tooling/vitest/helpers";
+import { inStep, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { fixtureOf, gate, permanentKeys, Runs } from "./harness.js";
@@ -18,6 +18,31 @@ const failOver = async (): Promise<RedisNode> => {
 };
 
 describe("a queue whose master fails", () => {
+  it("adds durably once its replicas have the job; until then it is not known, and the same op settles it", async () => {
+    const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+    redis.defer(() => client.close());
+    const { replicas } = redis.server;
+    const durable = { replicas: replicas.length, timeoutMs: 200 };
+    const queue = fixture.on(client, { name: "durable", durable, deadlineMs: 5_000 });
+    await eventually(() => queue.add("job", "first", { id: "first" }), { timeoutMs: 15_000 });
+    for (const replica of replicas) replica.pause();
+    const unsafe = (await rejection(queue.add("job", "second"))) as { code: string; op: string };
+    expect(unsafe.code).toBe("KIT_UNKNOWN_OUTCOME");
+    // It is there already, and as unsafe as before.
+    expect(await rejection(queue.add("job", "second", { op: unsafe.op }))).toMatchObject(unsafe);
+    for (const replica of replicas) replica.resume();
+    const add = (): Promise<string> => queue.add("job", "second", { op: unsafe.op });
+    expect(unsafe.op).toContain(await eventually(add, { timeoutMs: 15_000 }));
+    const runs = new Runs();
+    fixture.work(queue, runs.handler);
+    await runs.until(2);
+    await eventually(async () => {
+      const { jobs } = fixture.keysOf("durable");
+      expect(await (await redis.server.master()).call("EXISTS", jobs)).toBe(0);
+    });
+    expect(runs.data).toEqual(["first", "second"]);
+  });
+
   it("keeps delayed, waiting, running and dead jobs, and goes on by itself, on borrowed and owned clients", async () => {
     const owned = await connect({ url: redis.url, deadlineMs: 10_000 });
     redis.defer(() => owned.close());
@@ -33,20 +58,20 @@ describe("a queue whose master fails", () => {
         (job) => {
           runs.handler(job);
           if (job.data === "broken") throw new Error("broken");
-          return job.data === "running" ? promise : undefined;
+          return job.data === "running" ? promise.then(() => "outcome") : undefined;
         },
         { concurrency: 2 },
       );
       const lost: unknown[] = [];
       worker.on("lost", (fact) => lost.push(fact));
       await queue.add("job", "broken");
-      await queue.add("job", "running");
+      const call = queue.call("job", "running", { waitMs: 60_000 });
       await queue.add("job", "delayed", { delayMs: 3_000 });
       await runs.until(2);
-      all.push({ queue, runs, open, worker, lost });
+      all.push({ queue, runs, open, worker, lost, call });
     }
     const master = await failOver();
-    for (const { queue, runs, open, lost } of all) {
+    for (const { queue, runs, open, lost, call } of all) {
       let added = "";
       await eventually(
         async () => {
@@ -63,6 +88,7 @@ describe("a queue whose master fails", () => {
       await eventually(async () => expect(await master.call("ZCARD", leases)).toBe(0), { timeoutMs: 20_000 });
       expect([await master.call("ZCARD", dead), await master.call("HLEN", jobs)]).toEqual([1, 1]);
       expect(await queue.deadLetters()).toMatchObject([{ data: "broken" }]);
+      expect(await call).toBe("outcome");
       expect(lost).toEqual([]);
       expect(runs.data.filter((data) => data === "running")).toHaveLength(1);
     }

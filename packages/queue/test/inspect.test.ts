@@ -5,6 +5,7 @@ import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import type { Queue } from "../src/index.js";
+import { inspectJob, inspectQueue, listJobs } from "../src/manage/index.js";
 import { fixtureOf, gate, name, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -71,6 +72,30 @@ describe("kit inspect queue", () => {
     const { data } = await look("queue", "unused");
     expect(data).toMatchObject({ jobs: 0, waiting: 0, nextDue: null, oldestDead: null, completed: 0 });
     expect((await redis.keys()).filter((key) => key.includes("unused"))).toEqual([]);
+  });
+});
+
+describe("@kit/queue/manage", () => {
+  it("counts ready jobs of each priority", async () => {
+    await queue.addAll([5, -4, 5, 1_048_575, -1_048_575].map((priority) => ({ name: "job", data: 1, priority })));
+    const { prioritised, byPriority } = await inspectQueue(redis.client, { queue: name, prefix: redis.prefix });
+    expect(prioritised).toBe(6);
+    expect(byPriority).toEqual([
+      { priority: -1_048_575, jobs: 1 },
+      { priority: -4, jobs: 2 },
+      { priority: 5, jobs: 2 },
+      { priority: 1_048_575, jobs: 1 },
+    ]);
+  });
+
+  it("finds and lists jobs, with their data only where that is asked for", async () => {
+    const address = { queue: name, prefix: redis.prefix };
+    expect(await inspectJob(redis.client, address, ids.waiting)).not.toHaveProperty("data");
+    const report = await inspectJob(redis.client, address, ids.waiting, { withData: true });
+    expect(report).toMatchObject({ state: "ready", data: { secret: 1 } });
+    expect(await listJobs(redis.client, address, { start: 1, count: 5 })).toMatchObject([{ id: ids.odd, name: "odd" }]);
+    for (const wrong of [{ count: 101 }, { start: -1 }, { state: "none" as "dead" }, { limit: 1 } as object])
+      expect(String(await rejection(listJobs(redis.client, address, wrong)))).toMatch(/^(Type|Range)Error: Expected /);
   });
 });
 

@@ -4,12 +4,12 @@ import { describe, expect, it } from "vitest";
 import * as looks from "../src/descriptor/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as all from "../src/scripts/index.js";
-import { queueKeys } from "../src/keys.js";
+import { queueKeys, repliesKey } from "../src/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
-const { find, list, overview } = looks;
-const { add, begin, handBack, heartbeat, letters, open, recover, redrive, step } = all;
+const { find, list, overview, prioritise } = looks;
+const { add, begin, handBack, heartbeat, letters, open, outcomes, recover, redrive, step } = all;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
@@ -22,6 +22,8 @@ describe("scripts", () => {
       letters,
       list,
       open,
+      outcomes,
+      prioritise,
       overview,
       popIfScript,
       recover,
@@ -37,6 +39,7 @@ describe("step", () => {
   const fence = (n: number): string => `worker0${String(n).padStart(5, "0")}`;
   const bounds = "2 10000 1209600000 67108864";
   const keys = (): ReturnType<typeof queueKeys> => queueKeys(redis.prefix, "mail");
+  const replies = (): string => repliesKey(redis.prefix, "mail", "caller");
   const addSome = (...ids: string[]): Promise<number> =>
     add.run(redis.client, keys(), {
       producer: "AAAAAAAAA",
@@ -55,7 +58,7 @@ describe("step", () => {
     }: Partial<{ count: number; flags: string; done: string[]; others: string[] }>,
   ): Promise<all.StepReply> => {
     const args = { fence: fence(n), count, leaseMs: 60_000, flags, bounds, upkeep: "", done: done.join("\n"), others };
-    return step.run(redis.client, keys(), args);
+    return step.run(redis.client, { ...keys(), replies: [replies()] }, args);
   };
   const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
 
@@ -95,17 +98,21 @@ describe("step", () => {
       fence(1) + a,
       "30000",
       '1\t0\t{"name":"Error"}',
+      "",
       fence(1) + b,
       "x",
       "1\t0\t{}",
+      "1 t:inbox:i caller x1\t0\t{}",
       fence(1) + c,
       "0",
       "1\t0\t{}",
+      "",
     ];
     const { nextDue, nowMicros, promoted } = await run(2, { flags: "l", others });
     expect(nextDue).toBeCloseTo(nowMicros / 1_000 + 30_000, -1);
     expect(promoted).toBe(0);
     expect(await redis.client.zrange(keys().dead, "0", "-1")).toEqual([b]);
+    expect(await redis.client.hgetall(replies())).toEqual({ [b]: "x1\t0\t{}" });
     expect(await run(3, { count: 5 })).toMatchObject({ entries: [c], records: ["1\t0\t{}"] });
   });
 

@@ -46,7 +46,7 @@ const deal = async (lab: Lab, { row, seed, gapMs }: Strike): Promise<boolean> =>
     await pause(blow.lastsMs ?? 0);
   } finally {
     await blow.heal?.();
-    lab.outages.push({ from, to: clock() });
+    lab.outages.push({ from, to: clock(), kind: row.kind });
   }
   await lab.healed(row.kind);
   return await blow.bit();

@@ -1,4 +1,4 @@
-import type { Connection } from "@kit/core";
+import type { RedisLike } from "@kit/core";
 import { parseRecord, type StoredError } from "../failure.js";
 import { type QueueKeys, queueKeys } from "../keys.js";
 import { decodePayload, parseBlob } from "../payload.js";
@@ -63,11 +63,11 @@ const dataOf = (blob: Buffer): unknown => {
   }
 };
 
-export const lookAtQueue = async (redis: Connection, prefix: string, name: string): Promise<Overview> =>
+export const lookAtQueue = async (redis: RedisLike, prefix: string, name: string): Promise<Overview> =>
   await overview.run(redis, queueKeys(prefix, name), {});
 
 export const lookAtJob = async (
-  redis: Connection,
+  redis: RedisLike,
   prefix: string,
   queue: string,
   id: string,
@@ -87,7 +87,7 @@ export const listedState = (text = "dead"): ListedState => {
 
 /** A page of at most 100 jobs of one state, in its order. */
 export const listJobs = async (
-  redis: Connection,
+  redis: RedisLike,
   prefix: string,
   queue: string,
   state: ListedState,

@@ -3,6 +3,8 @@ import entriesSource from "../scripts/entries.lua";
 import findSource from "../scripts/find.lua";
 import listSource from "../scripts/list.lua";
 import overviewSource from "../scripts/overview.lua";
+import prioritiseSource from "../scripts/prioritise.lua";
+import readySource from "../scripts/ready.lua";
 
 /** Epoch ms, or none. */
 type Instant = number | null;
@@ -26,6 +28,8 @@ export interface Overview {
   readonly crashed: number;
   readonly deadDropped: number;
   readonly deadBytes: number;
+  /** How many ready jobs there are of each priority but 0, lowest first; of the first 100 priorities. */
+  readonly byPriority: readonly { readonly priority: number; readonly jobs: number }[];
 }
 
 export const overview: Script<
@@ -46,10 +50,15 @@ export const overview: Script<
     const [completed = 0, died = 0, crashed = 0, deadDropped = 0, deadBytes = 0] = String(all[10])
       .split(" ")
       .map(Number);
+    const ranks = String(all[11]).split(" ").map(Number);
+    const byPriority = Array.from({ length: Math.floor(ranks.length / 2) }, (_, index) => ({
+      priority: ranks[2 * index] ?? 0,
+      jobs: ranks[2 * index + 1] ?? 0,
+    }));
     return {
       ...{ jobs, waiting, prioritised, delayed, active, dead, now },
       ...{ nextDue: instant(all[7]), firstLeaseEnd: instant(all[8]), oldestDead: instant(all[9]) },
-      ...{ completed, died, crashed, deadDropped, deadBytes },
+      ...{ completed, died, crashed, deadDropped, deadBytes, byPriority },
     };
   },
 });
@@ -105,4 +114,18 @@ export const list: Script<
       return { id, at: instant(at), header, bytes: Number(bytes), record };
     });
   },
+});
+
+/** Gives a ready or delayed job another priority; replies with whether there is such a job. */
+export const prioritise: Script<
+  readonly ["jobs", "waiting", "prioritised", "delayed", "wake"],
+  readonly ["id", "priority"],
+  boolean
+> = defineScript({
+  name: "queue.prioritise",
+  source: [entriesSource, readySource, prioritiseSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake"],
+  args: ["id", "priority"],
+  idempotent: true,
+  reply: (raw) => raw === 1,
 });

@@ -28,24 +28,13 @@ local isNew = ARGV[3]
 local plan = ARGV[4]
 local blobs = { unpack(ARGV, 5) }
 
--- Libraries
-
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local isPlain = not string.find(plan, '\t', 1, true)
 redis.call('HLEN', jobs)
 redis.call('LLEN', waiting)
 redis.call('ZCARD', wake)
-
-local ids, words = {}, nil
-for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
-  local n = #ids + 1
-  ids[n] = id
-  if rest ~= '' then
-    words = words or {}
-    words[n] = rest
-  end
-end
-if words then
+if not isPlain then
   redis.call('ZCARD', prioritised)
   redis.call('ZCARD', delayed)
 end
@@ -56,30 +45,36 @@ if isNew == '1' then
   redis.call('ZREMRANGEBYRANK', producers, 0, -10001)
 end
 
-local function store(first, last)
-  local fields = {}
-  for i = first, last do
-    fields[#fields + 1] = ids[i]
-    fields[#fields + 1] = blobs[i]
+-- Most calls need none of the libraries, and making their functions takes longer than a command.
+if isPlain then
+  local ids, fields = {}, {}
+  for id in string.gmatch(plan, '[^\n]+') do
+    local n = #ids + 1
+    ids[n] = id
+    fields[2 * n - 1] = id
+    fields[2 * n] = blobs[n]
   end
-  redis.call('HSET', jobs, unpack(fields))
-end
-
-if not words then
-  for start = 1, #ids, maxBatch do
-    local last = math.min(start + maxBatch - 1, #ids)
-    store(start, last)
+  for start = 1, #ids, 500 do
+    local last = math.min(start + 499, #ids)
+    redis.call('HSET', jobs, unpack(fields, 2 * start - 1, 2 * last))
     redis.call('RPUSH', waiting, unpack(ids, start, last))
   end
-  wakeWorker(wake)
+  redis.call('ZADD', wake, 0, 'job')
   return now
 end
 
+-- Libraries
+
+local ids, words = {}, {}
+for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
+  ids[#ids + 1] = id
+  words[#ids] = rest
+end
 local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local earliest = tonumber(first[2] or nil) or math.huge
 local isEarlier, ready = false, {}
 for i, id in ipairs(ids) do
-  local rest = words[i] or ''
+  local rest = words[i]
   local isStored = string.find(rest, '\tu', 1, true) and redis.call('HEXISTS', jobs, id) == 1
   local former, number = string.match(rest, '\to(%w+):(%d+)')
   if former then

@@ -7,6 +7,7 @@ import handBackSource from "./handBack.lua";
 import heartbeatSource from "./heartbeat.lua";
 import lettersSource from "./letters.lua";
 import openSource from "./open.lua";
+import outcomesSource from "./outcomes.lua";
 import readySource from "./ready.lua";
 import recoverSource from "./recover.lua";
 import redriveSource from "./redrive.lua";
@@ -20,6 +21,8 @@ export const layout = 1;
 export const maxAdded = 1_000;
 export const maxEnded = 500;
 export const maxRedriven = 100;
+/** The most outcomes that are asked for at a time. */
+export const maxAsked = 100;
 
 const lines = (text: unknown): string[] => {
   const all = String(text);
@@ -111,15 +114,29 @@ const decodeStep = (raw: unknown): StepReply => {
   };
 };
 
+const stepKeys = [
+  "jobs",
+  "waiting",
+  "prioritised",
+  "delayed",
+  "leases",
+  "wake",
+  "failures",
+  "dead",
+  "revoked",
+  "meta",
+] as const;
+type StepKeys = typeof stepKeys;
+
 /** The worker's one call. Its fence makes it safe: what a lost reply carried is found again by `recover`. */
 export const step: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "failures", "dead", "revoked", "meta"],
+  readonly [...StepKeys, "...replies"],
   readonly ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
   StepReply
 > = defineScript({
   name: "queue.step",
   source: [entriesSource, readySource, deadSource, watchSource, stepSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "failures", "dead", "revoked", "meta"],
+  keys: [...stepKeys, "...replies"],
   args: ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
   bytes: true,
   reply: decodeStep,
@@ -221,4 +238,22 @@ export const redrive: Script<
   args: ["verb", "ids"],
   idempotent: true,
   reply: Number,
+});
+
+/**
+ * What became of jobs: `jJSON` or `bBYTES` that the handler returned, `xRECORD` of one that failed for good, or `waiting`, `gone`,
+ * `later`, see `outcomes.lua`.
+ */
+export const outcomes: Script<
+  readonly ["jobs", "failures", "dead", "replies"],
+  readonly ["received", "asked"],
+  readonly Buffer[]
+> = defineScript({
+  name: "queue.outcomes",
+  source: outcomesSource,
+  keys: ["jobs", "failures", "dead", "replies"],
+  args: ["received", "asked"],
+  idempotent: true,
+  bytes: true,
+  reply: (raw) => raw as Buffer[],
 });

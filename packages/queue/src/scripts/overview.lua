@@ -8,8 +8,9 @@
 -- KEYS[6]  dead         zset  id to the instant of its death
 -- KEYS[7]  meta         hash  counters
 --
--- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters}: instants as
---           text in epoch ms, empty for none; counters are completed, died, crashed, deadDropped, deadBytes as text
+-- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks}: instants
+--           as text in epoch ms, empty for none; counters are completed, died, crashed, deadDropped, deadBytes as text; ranks
+--           are the first 100 priorities other than 0 that ready jobs have, each with how many have it
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -23,6 +24,15 @@ local function first(key)
   return redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or ''
 end
 local counters = redis.call('HMGET', meta, 'completed', 'died', 'crashed', 'deadDropped', 'deadBytes')
+local band, ranks, low = 8589934592, {}, '-inf'
+for _ = 1, 100 do
+  local found = redis.call('ZRANGEBYSCORE', prioritised, low, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if not found[2] then break end
+  local priority = math.floor(tonumber(found[2]) / band)
+  local high = string.format('%.0f', (priority + 1) * band)
+  ranks[#ranks + 1] = string.format('%d %d', priority, redis.call('ZCOUNT', prioritised, low, '(' .. high))
+  low = high
+end
 for i = 1, 5 do counters[i] = counters[i] or '0' end
 return {
   redis.call('HLEN', jobs),
@@ -36,4 +46,5 @@ return {
   first(leases),
   first(dead),
   table.concat(counters, ' '),
+  table.concat(ranks, ' '),
 }

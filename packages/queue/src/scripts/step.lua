@@ -10,6 +10,7 @@
 -- KEYS[8]   dead         zset     id to the instant of its death
 -- KEYS[9]   revoked      zset     leases that ended without their holder, fences that may take nothing
 -- KEYS[10]  meta         hash     counters
+-- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   fence        string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
 -- ARGV[3]   leaseMs      integer  length of their leases
@@ -20,7 +21,8 @@
 -- ARGV[6]   upkeep       string   how many jobs were completed since this worker last said so; empty: nothing to say
 -- ARGV[7]   done         string   members of `leases` whose jobs are done, one a line; made ids only, which never come again
 -- ARGV[n]   others       string   for each other job that ended: its member; `d` for done, `x` for dead, or ms until the
---                                 next attempt; its new record for `failures`, empty where it is done
+--                                 next attempt; its new record for `failures`, empty where it is done; what its caller is
+--                                 told, empty where nobody waits: which of `replies`, its channel, its name, the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order; their entries, one a line;
 --           their records in `failures`, one a line, empty if none has one; members whose leases had been reclaimed, one a
@@ -37,6 +39,7 @@ local failures = KEYS[7]
 local dead = KEYS[8]
 local revoked = KEYS[9]
 local meta = KEYS[10]
+local replies = { unpack(KEYS, 11) }
 local fence = ARGV[1]
 local count = tonumber(ARGV[2])
 local leaseMs = tonumber(ARGV[3])
@@ -72,6 +75,7 @@ if isRare or looks or upkeep ~= '' or #others > 0 then
   redis.call('ZCARD', revoked)
   redis.call('HLEN', failures)
   redis.call('HLEN', meta)
+  for _, key in ipairs(replies) do redis.call('HLEN', key) end
   -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
   redis.call('ZREM', leases, '')
 end
@@ -105,9 +109,21 @@ if done ~= '' then
   end
 end
 
+-- Stores what a caller waits for; its ids are published together in the end.
+local told = {}
+local function tell(id, answer)
+  local number, channel, caller, outcome = string.match(answer, '^(%d+) (%S+) (%w+) (.*)$')
+  local key = replies[tonumber(number)]
+  redis.call('HSET', key, id, outcome)
+  redis.call('PEXPIRE', key, 600000)
+  local ids = told[number] or { channel = channel, caller = caller }
+  told[number] = ids
+  ids[#ids + 1] = id
+end
+
 local mayHaveDied = false
-for i = 1, #others, 3 do
-  local member, verdict, record = others[i], others[i + 1], others[i + 2]
+for i = 1, #others, 4 do
+  local member, verdict, record, answer = others[i], others[i + 1], others[i + 2], others[i + 3]
   local entry = leasedEntry(member)
   local id = idOf(entry)
   if redis.call('ZREM', leases, member) == 0 then
@@ -115,12 +131,14 @@ for i = 1, #others, 3 do
   elseif verdict == 'd' then
     redis.call('HDEL', jobs, id)
     redis.call('HDEL', failures, id)
+    if answer ~= '' then tell(id, answer) end
   elseif redis.call('HEXISTS', jobs, id) == 1 then
     redis.call('HSET', failures, id, record)
     isRare = true
     if verdict == 'x' then
       makeDead(jobs, failures, dead, meta, id, now)
       mayHaveDied = true
+      if answer ~= '' then tell(id, answer) end
     elseif verdict == '0' then
       ready[#ready + 1] = entry
     else
@@ -131,6 +149,8 @@ for i = 1, #others, 3 do
   end
 end
 if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
+-- A hint: a user who may not publish does no harm.
+for _, ids in pairs(told) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
 
 local nextDue, nextEnd, promoted = -2, -2, 0
 if looks then

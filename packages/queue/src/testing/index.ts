@@ -2,10 +2,12 @@ import { isDeepStrictEqual } from "node:util";
 import type { RedisLike } from "@kit/core";
 import { Deadline, integerOption, withContext } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes } from "../handlers.js";
-import { queueKeys } from "../keys.js";
+import { type QueueAddress, queueKeys } from "../keys.js";
 import { decodePayload, parseBlob } from "../payload.js";
 import type { Queue } from "../queue.js";
 import type { Turn, Worker } from "../worker.js";
+
+export type { QueueAddress };
 
 /** A job that a queue has, whatever its state. */
 export interface AddedJob {
@@ -14,13 +16,6 @@ export interface AddedJob {
   readonly data: unknown;
   readonly priority: number;
   readonly maxAttempts: number;
-}
-
-/** Where a queue is. */
-export interface QueueAddress {
-  readonly queue: string;
-  /** @default "kit" */
-  readonly prefix?: string | undefined;
 }
 
 const deadlineMs = 5_000;

@@ -125,7 +125,7 @@ export abstract class Lab {
   readonly setting: Exclude<Setting, "edge">;
   readonly marks: Mark[] = [];
   /** From the first blow of each fault to its end. */
-  readonly outages: Span[] = [];
+  readonly outages: (Span & { readonly kind: string })[] = [];
   /** The longest that a claim lives without a sign of life, in milliseconds. */
   abstract readonly leaseMs: number;
   readonly all: Worker[] = [];

@@ -44,12 +44,13 @@ const kit: Definition = {
   id: "kit",
   peer: "kit",
   isDefaults: false,
-  settings: "defaults; where a case says strict or ack each: strict: true, ack: each",
+  settings: "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
   load: 120_000,
   open: async (url, setup) => {
     const { createQueue } = await import("@kit/queue");
     const redis = await connected(url);
-    const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name);
+    // A busy machine may take long for a bulk of megabytes.
+    const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, { deadlineMs: 20_000 });
     return {
       add: (data) => queue.add("job", data),
       addMany: (all) => queue.addAll(all.map((data) => ({ name: "job", data }))),

@@ -92,7 +92,8 @@ const detailsOf = ({ jobs, cpuMicros }: Rate): Record<string, number> => ({ clie
 const addCase = (entry: Entry, how: AddTask["how"], ms: number, terms: Terms = {}, backlog = 0): Case =>
   caseOf([entry], terms, async (team, _lab, scale) => {
     const worker = workerOf(team);
-    await worker.ask("add", { how, ms: 50 } satisfies AddTask);
+    // Some thousand calls: before them the code of all of them is interpreted, and the larger one looks slower than it is.
+    await worker.ask("add", { how, ms: 600 * scale } satisfies AddTask);
     if (backlog > 0) await worker.ask("fill", { jobs: Math.ceil(backlog * scale), isRanked: true });
     const rate = await worker.ask<Rate & { sent: number }>("add", { how, ms: ms * scale } satisfies AddTask);
     return {
@@ -267,14 +268,12 @@ const bytes = caseOf(
   ],
   { rounds: 3 },
   async (team, lab, scale) => {
-    const used = async (): Promise<number> =>
-      Number(/^used_memory:(\d+)/m.exec(String(await lab.server.call("INFO", "memory")))?.[1]);
     const worker = workerOf(team);
     await worker.ask("fill", { jobs: 100 });
-    const before = await used();
+    const before = await serverMemory(lab);
     const jobs = Math.ceil(20_000 * scale);
     await worker.ask("fill", { jobs });
-    return { values: { [bytesName]: ((await used()) - before) / jobs }, operations: 0 };
+    return { values: { [bytesName]: ((await serverMemory(lab)) - before) / jobs }, operations: 0 };
   },
 );
 
@@ -385,6 +384,50 @@ const lostReplies = caseOf(
   },
 );
 
+const serverMemory = async ({ server }: Lab): Promise<number> =>
+  Number(/^used_memory:(\d+)/m.exec(String(await server.call("INFO", "memory")))?.[1]);
+
+/** The median of the slopes between all pairs (Theil and Sen): single outliers do not count. */
+const slopeOf = (points: readonly (readonly [at: number, value: number])[]): number => {
+  const slopes = points.flatMap(([at, value], index) =>
+    points.slice(index + 1).map(([laterAt, later]) => (later - value) / (laterAt - at)),
+  );
+  return percentile(slopes, 0.5);
+};
+
+const soakNames = { server: "soak of 1M jobs: server memory", heap: "soak of 1M jobs: heap" };
+const soak = caseOf(
+  [soakNames.server, soakNames.heap].map((name) => ({
+    name,
+    unit: "MB/h",
+    better: "lower",
+    about: "a million jobs of 16 bytes to 16 KiB; by how much it grows between empty queues, the first tenth left out",
+    goal: { text: "≤ 1", checks: [{ atMost: 1 }] },
+  })),
+  { contestants: ["kit"], rounds: 1, isFinal: true },
+  async (team, lab, scale) => {
+    const points: { readonly at: number; readonly server: number; readonly heap: number }[] = [];
+    for (let part = 0; part < 40; part++) {
+      const heap = await workerOf(team).ask<number>("soak", { jobs: Math.ceil(25_000 * scale) });
+      points.push({ at: now(), server: await serverMemory(lab), heap });
+    }
+    const settled = points.slice(4);
+    const hourly = (of: "server" | "heap"): number =>
+      (slopeOf(settled.map((point) => [point.at, point[of]])) * 3_600_000) / 1e6;
+    const [first, last] = [settled[0], settled.at(-1)];
+    return {
+      values: { [soakNames.server]: Math.max(0, hourly("server")), [soakNames.heap]: Math.max(0, hourly("heap")) },
+      operations: 0,
+      details: {
+        seconds: ((last?.at ?? 0) - (first?.at ?? 0)) / 1_000,
+        ...{ serverSlope: hourly("server"), heapSlope: hourly("heap") },
+        ...{ serverFirst: first?.server ?? 0, serverLast: last?.server ?? 0 },
+        ...{ heapFirst: first?.heap ?? 0, heapLast: last?.heap ?? 0 },
+      },
+    };
+  },
+);
+
 const everysec = [
   ["appendfsync", "everysec", "everysec"],
   ["appendonly", "yes", "no"],
@@ -463,5 +506,6 @@ export const suite: Suite = {
     lostReplies,
     recovery,
     idleCommands,
+    soak,
   ],
 };

@@ -2,6 +2,8 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { now } from "../../clock.js";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
@@ -38,6 +40,16 @@ let made = 0;
 const data = (): Data => ({ n: ++made, text: texts[made % texts.length] ?? "" });
 const datas = (count: number): Data[] => Array.from({ length: count }, data);
 
+const longText = randomBytes(12_288).toString("base64url");
+/** As many short ones as long ones, by their logarithm; each begins elsewhere. */
+const someText = (): string => {
+  const length = Math.floor(16 * 1_024 ** Math.random());
+  return longText.slice(Math.floor(Math.random() * (longText.length - length))).slice(0, length);
+};
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
+
 const cpuMicros = (): number => {
   const { user, system } = process.cpuUsage();
   return user + system;
@@ -72,6 +84,7 @@ export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
   };
   /** By job: how late it was. */
   let heard: number[] = [];
+  let [isSoaking, soaked, handled] = [false, 0, 0];
   let seen = 0;
   const dueAt = (at: number): Data => ({ n: at, text: data().text });
   return {
@@ -123,6 +136,20 @@ export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
       const rate = { jobs: count - 1, elapsedMs: now() - startedAt, cpuMicros: cpuMicros() - cpuBefore };
       await stop();
       return rate;
+    },
+
+    /** Adds jobs of 16 bytes to 16 KiB while one worker, always the same, handles them; resolves with its heap once all are done. */
+    soak: async ({ jobs: count }: { readonly jobs: number }): Promise<number> => {
+      if (!isSoaking) await queue.work(50, () => void handled++);
+      isSoaking = true;
+      for (let left = count; left > 0; left -= many)
+        await queue.addMany(datas(Math.min(many, left)).map(({ n }) => ({ n, text: someText() })));
+      soaked += count;
+      while (handled < soaked) await sleep(10);
+      // What is under way comes to rest.
+      await sleep(100);
+      collectGarbage();
+      return process.memoryUsage().heapUsed;
     },
 
     /** Handles jobs, each of which carries the instant at which it should be handled. */

@@ -26,6 +26,8 @@ import {
  * - `fenced` the end of a job is refused whose lease was taken back, and which another has begun since
  * - `told` a handler's signal has aborted when another worker begins its job
  * - `due` no delayed job begins before its time
+ * - `charged` a crash is charged only where a worker was gone, or nobody could reach the server
+ * - `called` a call resolves with the result of its own job, which has run to its end; it rejects for a job that failed for good
  * - `dead` a dead letter has failed as often as it may, or was charged its last crash
  * - `lease` the jobs of a killed worker begin again within their lease and a tenth of it
  * - `U1`, `U3`, `U4`, `U5` as of every package: settles in time, goes on, leaves nothing, is typed
@@ -37,6 +39,8 @@ export const laws = [
   "fenced",
   "told",
   "due",
+  "charged",
+  "called",
   "dead",
   "lease",
   "U1",
@@ -99,6 +103,8 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
     for (const story of stories) {
       checkKept(run, story, judge);
       checkRuns(run, story, judge);
+      checkCrashes(run, story, judge);
+      for (const add of story.adds) if (add.what === "call") checkCall(run, story, add, judge);
     }
     if (run.losses.length === 0) for (const what of run.leftovers) judge("kept", what);
     for (const [name, letters] of run.letters)
@@ -155,6 +161,32 @@ const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): v
     judge("fenced", done !== undefined && done.at > next.at && `${job}: an end counted of which the lease was lost`);
     checkTold(run, job, former, next, judge);
   }
+};
+
+/** What takes no worker's leases, however often it strikes: what a lost reply took is handed back. */
+const isHarmless = (kind: string): boolean =>
+  ["8 scripts flushed", "10 command connections killed", "16 replies lost", "27 requests repeated"].includes(kind);
+
+const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void => {
+  for (const [index, { at, crashes }] of runs.entries()) {
+    if (crashes <= (runs[index - 1]?.crashes ?? 0)) continue;
+    const from = at - 3 * run.leaseMs - lateMs;
+    const isStruck = run.outages.some((one) => !isHarmless(one.kind) && one.from <= at && one.to >= from);
+    const isStalled = run.workers.some((one) => stalledIn(one, from, at) > run.leaseMs / 4);
+    judge("charged", !isStruck && !isStalled && `${job} was charged a crash, and nobody had crashed`);
+  }
+};
+
+const checkCall = (run: RunHistory, { job, runs }: Story, call: AddCall, judge: Judge): void => {
+  const { outcome, code, isOwn, attempts = 0, crashes = 0, startedAt, settledAt } = call;
+  const isRun = runs.some(({ after }) => after.some(({ how }) => how === "ok"));
+  if (outcome === "ok") judge("called", !(isOwn && isRun) && `${job} gave its caller what it had not`);
+  const fails = call.jobs[0]?.fails ?? 0;
+  const most = run.specs.find(({ name }) => name === call.name)?.work.maxCrashes ?? 0;
+  const isDead = attempts >= maxAttempts ? fails >= maxAttempts : crashes >= most;
+  if (code === "KIT_JOB_FAILED") judge("called", !isDead && `${job} failed for its caller, not for good`);
+  const isLost = mayBeLost(run, startedAt, settledAt);
+  if (code === "KIT_JOB_OUTCOME_LOST") judge("called", !isLost && `${job} lost its outcome`);
 };
 
 /** Timers and the machine. */

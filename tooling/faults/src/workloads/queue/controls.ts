@@ -7,9 +7,9 @@ interface QueueControl extends Control {
   readonly mutation: Mutation;
 }
 
-/** A script to which the server's answers are told otherwise. */
+/** A script to which the server's answers are told otherwise; what the script shares with others hears the same. */
 const misled = (lua: string): string =>
-  `local call = redis.call local redis = { call = function(...) local command, key = ... ${lua} return call(...) end }`;
+  `local call = redis.call local redis = { pcall = redis.pcall, call = function(...) local command, key = ... ${lua} return call(...) end }${String.raw`\n`}-- Libraries${String.raw`\n`}`;
 
 const anyTime = "8 scripts flushed";
 
@@ -33,6 +33,23 @@ export const queueControls: readonly QueueControl[] = [
       script: "step",
       operands: ["waiting"],
       lua: misled("if command == 'LPUSH' and key == waiting then return 0 end"),
+    },
+  },
+  {
+    name: "lost-takes-stay-taken",
+    laws: ["charged"],
+    kind: "16 replies lost",
+    strikes: 6,
+    mutation: { script: "recover", operands: [], lua: "if true then return { '0', 0 } end" },
+  },
+  {
+    name: "outcomes-are-dropped",
+    laws: ["called"],
+    kind: anyTime,
+    mutation: {
+      script: "step",
+      operands: ["replies"],
+      lua: misled("if command == 'HSET' and key == replies[1] then return 0 end"),
     },
   },
   {

@@ -22,8 +22,12 @@ interface Added {
 }
 
 export interface AddCall extends Call {
-  readonly what: "add" | "addAll";
+  readonly what: "add" | "addAll" | "call";
   readonly jobs: readonly Added[];
+  /** Of a `call`: whether it resolved with its own result; and what it learnt of a job that failed. */
+  readonly isOwn?: boolean;
+  readonly attempts?: number;
+  readonly crashes?: number;
 }
 
 /** A handler began; by its key a job is the same whatever became of it. */
@@ -80,6 +84,8 @@ export interface RunHistory {
   readonly heals: readonly { readonly at: number; readonly dueMs?: number | undefined }[];
   readonly deaths: readonly Death[];
   readonly losses: readonly Loss[];
+  /** What was done to them, and when. */
+  readonly outages: readonly (Span & { readonly kind: string })[];
   /** The server's clock jumped: no instant of it says anything. */
   readonly isShifted: boolean;
   /** By queue, when all that was left had been worked off. */

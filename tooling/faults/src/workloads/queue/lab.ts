@@ -184,6 +184,7 @@ export class QueueLab extends Lab {
       heals: this.marks.filter(({ name }) => name === undefined).map(({ at, dueMs }) => ({ at, dueMs })),
       deaths: this.deaths,
       losses: this.losses,
+      outages: this.outages,
       isShifted: this.setting === "shifted",
       letters,
       leftovers,

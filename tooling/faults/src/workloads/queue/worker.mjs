@@ -39,6 +39,7 @@ const handlerOf = (name) => async (job) => {
   }
   ended(attempt <= data.fails ? "failed" : "ok");
   if (attempt <= data.fails) throw new Error("fails on purpose");
+  return data.key;
 };
 
 const work = (queue, { name, work: options }) => {
@@ -83,6 +84,19 @@ const add = async (queue, name, { about, data, options }, random) => {
   }
 };
 
+const call = async (queue, name, { about, data, options }) => {
+  const waitMs = 3_000;
+  const terms = { ...options, waitMs };
+  delete terms.id;
+  const settled = timed("call", name, waitMs + deadlineMs);
+  try {
+    settled("ok", { jobs: [about], isOwn: (await queue.call("job", data, terms)) === about.key });
+  } catch (error) {
+    const { attempts, crashes } = error;
+    settled(outcomeOf(error), { jobs: [about], attempts, crashes, ...detail(error) });
+  }
+};
+
 const addMany = async (queue, name, jobs) => {
   const settled = timed("addAll", name, deadlineMs);
   const about = jobs.map((job) => job.about);
@@ -99,7 +113,9 @@ const produce = async (queues, random) => {
     const [name, queue] = queues[Math.floor(random() * queues.length)];
     const count = random() < 0.8 ? 1 : 2 + Math.floor(random() * 10);
     const jobs = Array.from({ length: count }, () => newJob(random));
-    if (random() < 0.3) await addMany(queue, name, jobs);
+    const roll = random();
+    if (roll < 0.25) await addMany(queue, name, jobs);
+    else if (roll < 0.4) await Promise.all(jobs.map((job) => call(queue, name, job)));
     else await Promise.all(jobs.map((job) => add(queue, name, job, random)));
     await pause(random() * settings.restMs * 2);
   }

@@ -1,0 +1,201 @@
+import { KitClosedError, type KitError, KitUnknownOutcomeError } from "@kit/core";
+import { backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
+import type { QueueCommands } from "./commands.js";
+import { CallTimeoutError, JobFailedError, JobOutcomeLostError } from "./errors.js";
+import { parseRecord } from "./failure.js";
+import { randomText } from "./ids.js";
+import { maxAsked } from "./scripts/index.js";
+
+/**
+ * How often open calls are looked up without a push: one may be lost on a Cluster's bus, and none is sent for a job that
+ * became a dead letter by crashes.
+ */
+const lookEveryMs = 5_000;
+/** The same while no push can arrive. */
+const lookBlindMs = 500;
+
+/** How one call is made. */
+interface CallTerms {
+  readonly job: string;
+  readonly waitMs: number;
+  readonly signal: AbortSignal | undefined;
+  /** Adds the job; with an `op` it settles what became of an add before. */
+  readonly add: (replyTo: string, op: string | undefined) => Promise<string>;
+}
+
+/** A job whose outcome somebody waits for. */
+interface OpenCall {
+  readonly job: string;
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/**
+ * The calls of one queue object. The server keeps an outcome until this object has it, and publishes the id of the job to
+ * core's inbox. The push is a hint: whenever one may have been lost, all open calls are looked up.
+ */
+export class Calls {
+  readonly #queue: string;
+  readonly #commands: QueueCommands;
+  readonly #onError: (error: KitError) => void;
+  readonly #caller = randomText(12);
+  /** By the ids of their jobs. */
+  readonly #open = new Map<string, OpenCall>();
+  /** How many jobs are being added, and the ids that were pushed meanwhile: these may be theirs. */
+  #adding = 0;
+  readonly #early = new Set<string>();
+  readonly #asked = new Set<string>();
+  /** Outcomes that have arrived, or that nobody wants any more: the server may forget them. */
+  readonly #received = new Set<string>();
+  /** How often pushes may have been lost. */
+  #gaps = 0;
+  #looking: Promise<void> | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #stopListening: (() => void) | undefined;
+  #isClosed = false;
+
+  constructor(queue: string, commands: QueueCommands, onError: (error: KitError) => void) {
+    this.#queue = queue;
+    this.#commands = commands;
+    this.#onError = onError;
+  }
+
+  /** Adds a job, and resolves with what its handler returns. */
+  async run(terms: CallTerms): Promise<unknown> {
+    const deadline = Deadline.in(terms.waitMs);
+    const { inbox } = this.#commands.context;
+    this.#listen();
+    const isBlind = !inbox.isOpen;
+    const gaps = this.#gaps;
+    this.#adding++;
+    try {
+      const id = await this.#add(terms, deadline);
+      const outcome = this.#outcomeOf(id, terms, deadline);
+      if (this.#early.delete(id) || isBlind || gaps !== this.#gaps) this.#ask([id]);
+      return outcome;
+    } finally {
+      if (--this.#adding === 0) {
+        for (const id of this.#early) this.#received.add(id);
+        this.#early.clear();
+        this.#ask([]);
+      }
+    }
+  }
+
+  /** Rejects what is open; resolves once the server has been told of what arrived, or cannot be. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#stopListening?.();
+    this.#asked.clear();
+    for (const { reject } of [...this.#open.values()]) reject(this.#closed());
+    await this.#looking;
+  }
+
+  /** Adds until it is known whether it was added. */
+  async #add({ add, signal }: CallTerms, deadline: Deadline): Promise<string> {
+    const { channel } = this.#commands.context.inbox;
+    const replyTo = `${channel.slice(channel.lastIndexOf(":") + 1)}.${this.#caller}`;
+    for (let op: string | undefined, attempt = 1; ; attempt++)
+      try {
+        return await add(replyTo, op);
+      } catch (error) {
+        if (!(error instanceof KitUnknownOutcomeError) || this.#isClosed || deadline.remainingMs <= 1) throw error;
+        ({ op } = error);
+        await pause(Math.min(deadline.remainingMs, backoffMs(attempt, 20, 1_000)), signal);
+      }
+  }
+
+  #outcomeOf(id: string, { job, waitMs, signal }: CallTerms, deadline: Deadline): Promise<unknown> {
+    return settled<unknown>(
+      { deadline, signals: [signal] },
+      ({ reject }) => reject(new CallTimeoutError(job, id, waitMs)),
+      ({ resolve, reject }) => {
+        this.#open.set(id, { job, resolve, reject });
+        if (this.#isClosed) reject(this.#closed());
+        this.#arm();
+        return () => void this.#open.delete(id);
+      },
+    );
+  }
+
+  #closed(): KitClosedError {
+    return new KitClosedError(`Queue ${JSON.stringify(this.#queue)}`);
+  }
+
+  #listen(): void {
+    const { inbox } = this.#commands.context;
+    inbox.start();
+    if (this.#stopListening) return;
+    inbox.expect(this.#caller, (ids) => this.#onPushed(ids.split("\n")));
+    const stop = inbox.onResubscribed(() => {
+      this.#gaps++;
+      this.#ask(this.#open.keys());
+    });
+    this.#stopListening = () => {
+      stop();
+      inbox.forget(this.#caller);
+    };
+  }
+
+  #onPushed(ids: readonly string[]): void {
+    const unknown = this.#adding === 0 ? this.#received : this.#early;
+    for (const id of ids) (this.#open.has(id) ? this.#asked : unknown).add(id);
+    this.#ask([]);
+  }
+
+  #ask(ids: Iterable<string>): void {
+    for (const id of ids) this.#asked.add(id);
+    if (this.#asked.size + this.#received.size > 0) this.#looking ??= this.#look();
+  }
+
+  #arm(): void {
+    if (this.#timer !== undefined || this.#open.size === 0 || this.#isClosed) return;
+    const { inbox } = this.#commands.context;
+    this.#timer = setTimeout(
+      () => {
+        this.#timer = undefined;
+        if (inbox.isOpen) void inbox.check();
+        this.#ask(this.#open.keys());
+        this.#arm();
+      },
+      inbox.isOpen ? lookEveryMs : lookBlindMs,
+    ).unref();
+  }
+
+  async #look(): Promise<void> {
+    while (this.#asked.size + this.#received.size > 0) {
+      const asked = taken(this.#asked);
+      const received = taken(this.#received);
+      try {
+        const outcomes = await this.#commands.outcomes(this.#caller, received, asked);
+        for (const [index, id] of asked.entries()) this.#onOutcome(id, outcomes[index] ?? Buffer.from("waiting"));
+      } catch (error) {
+        // The timer asks again, and so does the inbox when it is back; what is not forgotten by then expires.
+        for (const id of received) this.#received.add(id);
+        if (!this.#isClosed) this.#onError(error as KitError);
+        break;
+      }
+    }
+    this.#looking = undefined;
+  }
+
+  #onOutcome(id: string, outcome: Buffer): void {
+    const kind = String.fromCharCode(outcome[0] ?? 0);
+    if (kind === "w") return;
+    if (kind === "l") return void (this.#open.has(id) && this.#asked.add(id));
+    if (kind !== "g") this.#received.add(id);
+    const call = this.#open.get(id);
+    if (!call) return;
+    const value = outcome.subarray(1);
+    if (kind === "g") call.reject(new JobOutcomeLostError(call.job, id));
+    else if (kind === "x") call.reject(new JobFailedError(call.job, id, parseRecord(value.toString())));
+    else call.resolve(kind === "b" ? value : value.length === 0 ? undefined : JSON.parse(value.toString()));
+  }
+}
+
+const taken = (ids: Set<string>): string[] => {
+  const some = [...ids].slice(0, maxAsked);
+  for (const id of some) ids.delete(id);
+  return some;
+};

@@ -1,0 +1,35 @@
+-- outcomes.lua - says what became of jobs that somebody waits for, and forgets the outcomes that have arrived.
+--
+-- KEYS[1]  jobs      hash    id to header and payload
+-- KEYS[2]  failures  hash    id to attempts, crashes, last error
+-- KEYS[3]  dead      zset    id to the instant of its death
+-- KEYS[4]  replies   hash    id to what became of the job
+-- ARGV[1]  received  string  ids of outcomes that have arrived, one a line
+-- ARGV[2]  asked     string  ids, one a line, at most 100
+--
+-- Reply     {outcome, …}  for each id: its reply as `step` stored it; `x` and its record if it is a dead letter; `waiting`; `gone`;
+--           `later`: the replies before it have more than a MiB
+local jobs = KEYS[1]
+local failures = KEYS[2]
+local dead = KEYS[3]
+local replies = KEYS[4]
+local received = ARGV[1]
+local asked = ARGV[2]
+
+redis.call('HLEN', jobs)
+redis.call('HLEN', failures)
+redis.call('ZCARD', dead)
+redis.call('HLEN', replies)
+for id in string.gmatch(received, '[^\n]+') do redis.call('HDEL', replies, id) end
+local outcomes, bytes = {}, 0
+for id in string.gmatch(asked, '[^\n]+') do
+  local outcome = bytes > 1048576 and 'later' or redis.call('HGET', replies, id)
+  if not outcome then
+    if redis.call('ZSCORE', dead, id) then outcome = 'x' .. (redis.call('HGET', failures, id) or '')
+    elseif redis.call('HEXISTS', jobs, id) == 1 then outcome = 'waiting'
+    else outcome = 'gone' end
+  end
+  bytes = bytes + #outcome
+  outcomes[#outcomes + 1] = outcome
+end
+return outcomes

@@ -1,0 +1,41 @@
+-- prioritise.lua - gives a job that is ready or delayed another priority, behind all others of that one.
+--
+-- KEYS[1]  jobs         hash     id to header and payload
+-- KEYS[2]  waiting      list     ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset     ids of the other ready jobs
+-- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
+-- KEYS[5]  wake         zset     markers that wake workers
+-- ARGV[1]  id           string   of the job
+-- ARGV[2]  priority     integer  its priority from now on
+--
+-- Reply     1 if it is ready or delayed and has this priority now, 0 if it is active, dead, or not known
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local wake = KEYS[5]
+local id = ARGV[1]
+local priority = tonumber(ARGV[2])
+
+-- Libraries
+
+redis.call('LLEN', waiting)
+redis.call('ZCARD', wake)
+local blob = redis.call('HGET', jobs, id)
+if not blob then return 0 end
+local stamp, name, words, payload = string.match(blob, '^(%S+) (%S+)([^\n]*)(\n.*)$')
+if not stamp then return 0 end
+local former = entryOf(id, tonumber(string.match(words, ' p(-?%d+)') or 0))
+local due = redis.call('ZSCORE', delayed, former)
+if due then redis.call('ZREM', delayed, former)
+elseif redis.call('ZREM', prioritised, id) == 0 and redis.call('LREM', waiting, 1, id) == 0 then return 0 end
+local word = priority == 0 and '' or string.format(' p%d', priority)
+local others = string.gsub(words, ' p%-?%d+', '', 1)
+redis.call('HSET', jobs, id, stamp .. ' ' .. name .. word .. others .. payload)
+if due then
+  redis.call('ZADD', delayed, due, entryOf(id, priority))
+else
+  makeReady(waiting, prioritised, { entryOf(id, priority) }, false)
+  wakeWorker(wake)
+end
+return 1

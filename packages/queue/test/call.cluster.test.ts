@@ -1,0 +1,3 @@
+import { callBehaviour } from "./call-behaviour.js";
+
+callBehaviour("cluster");
