@@ -1,6 +1,6 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { type CloseOptions, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
-import { BadDataError, fencedError, LineError, LogshipError, resultError } from "./errors.js";
+import { fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
 import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type JobTerms, jobTerms, type RunOptions } from "./options.js";
@@ -136,7 +136,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<number> {
     const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
-    return await forwardSums(this.#hub, this.#hub.keys.job, name, sink, signal);
+    return await forwardSums(this.#hub, this.#hub.keys.job, [name], sink, signal);
   }
 
   /** The key of the result `name`, for other commands. */
@@ -361,12 +361,6 @@ export class LogJob extends TypedEmitter<JobEvents> {
 }
 
 const nothing = { seq: 0, position: "", lines: 0, doneStamp: "", results: [] };
-
-export const isAboutContent = (error: unknown): boolean =>
-  error instanceof BadDataError ||
-  error instanceof LineError ||
-  (error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED") ||
-  ["EACCES", "EPERM", "EIO"].includes(String((error as { code?: unknown } | null)?.code));
 
 const isLoss = (error: unknown): boolean => error instanceof LogshipError && error.code === "KIT_LOGSHIP_FENCED";
 

@@ -1,11 +1,12 @@
 import { Readable } from "node:stream";
+import type { KitError } from "@kit/core";
 import { crcOf } from "./crc.js";
 import type { Download } from "./download.js";
 import { BadDataError } from "./errors.js";
 import type { LineBatch, LineTerms } from "./lines.js";
 import { parsePosition, type Position, start } from "./position.js";
 import { type Reading, readingOf } from "./reading.js";
-import { Results } from "./results.js";
+import { noEffects, Results } from "./results.js";
 import type { CommitOperands } from "./runner.js";
 
 /** Where the commits of a file go. */
@@ -30,8 +31,9 @@ export class ReceivedFile {
   #reading: Reading | undefined;
   #isRead = false;
   #seq: number;
-  /** Behind what was delivered. */
+  /** Behind what was delivered, and what of that is committed. */
   #at: () => Position;
+  #committed: Position;
   #lines = 0;
   #isAtEnd = false;
 
@@ -46,6 +48,12 @@ export class ReceivedFile {
     this.offset = this.#start.offset;
     this.#seq = seq;
     this.#at = () => this.#start;
+    this.#committed = this.#start;
+  }
+
+  /** Why its shipper ended it before its end, the code of an error, as far as that is known by now; empty: it did not. */
+  get fault(): string {
+    return this.#download.file.fault;
   }
 
   /** Batches of lines, as they come out of a chunk. The fastest way. */
@@ -119,15 +127,39 @@ export class ReceivedFile {
   async commit(): Promise<void> {
     const { results } = this;
     const lines = this.#lines;
+    const position = this.#at();
     await this.store({
       seq: ++this.#seq,
-      position: this.#at(),
+      position,
       lines,
       effects: results.effects(),
       isDone: this.#isAtEnd,
     });
+    this.#committed = position;
     this.results = new Results();
     this.#lines -= lines;
+  }
+
+  /** This consumer is done with the file, what is behind its last commit is lost to it: what `onBadData: "skip"` does. Throws as `commit`. */
+  async giveUp(): Promise<void> {
+    await this.#leave(true);
+  }
+
+  /**
+   * Keeps the file for another time, since it cannot be read now: what `onBadData: "setAside"` does. `redo()` has it tried again, behind its last commit.
+   * Throws as `commit`.
+   */
+  async setAside(error: KitError): Promise<void> {
+    await this.#leave(false, error.code);
+  }
+
+  /** Has a file that was set aside tried again, by the next run. */
+  async takeUp(): Promise<void> {
+    await this.#leave(false);
+  }
+
+  async #leave(isDone: boolean, aside = ""): Promise<void> {
+    await this.store({ seq: ++this.#seq, position: this.#committed, lines: 0, effects: noEffects, isDone, aside });
   }
 
   /** One commit, as a run over lines has it. */

@@ -1,10 +1,11 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, type MetricSample, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
 import { Download, type DownloadSource } from "./download.js";
-import { fencedError, LogshipError, resetError, resultError } from "./errors.js";
+import { fencedError, isAboutContent, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
 import { Hub } from "./hub.js";
-import { isAboutContent, type RunSummary } from "./job.js";
+import { channelMetrics } from "./metrics.js";
+import type { RunSummary } from "./job.js";
 import {
   concurrencyOption,
   type ReceiverOptions,
@@ -35,7 +36,7 @@ export interface ReceiverEvents {
   readonly trimmed: [fact: { readonly file: string; readonly offset: number }];
   /** This consumer is done with a file. */
   readonly done: [fact: { readonly file: string; readonly offset: number }];
-  /** The rest of a file was given up, as `onBadData` says. */
+  /** A file was given up or set aside, as `onBadData` says; or what was in the channel is processed and its shipper had ended it before its end. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /** Something failed and is being tried again. */
   readonly error: [error: KitError];
@@ -70,6 +71,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   readonly channel: string;
   readonly #terms: ReceiverTerms;
   readonly #hub: Hub;
+  readonly #consumer: string;
   #session: Promise<Session> | undefined;
   #epoch: string | undefined;
 
@@ -77,6 +79,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     super();
     this.channel = channel;
     this.#terms = receiverTerms(options);
+    this.#consumer = options.consumer;
     this.#hub = new Hub(redis, channel, this.#terms.hub, "The receiver", (error) => this.emit("error", error));
   }
 
@@ -141,11 +144,37 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     }
   }
 
+  /**
+   * Has the files that this consumer has set aside tried again, each behind its last commit, by the next `run()` or `files()`. Resolves with their names.
+   * It joins as this consumer does, so that a run of another process ends with `KIT_LOGSHIP_FENCED`.
+   */
+  async redo(): Promise<string[]> {
+    const facts = (): object => ({ channel: this.channel });
+    return await this.#hub.task("logship.redo", facts, undefined, async ({ signal }) => {
+      const names: string[] = [];
+      for (let { after } = await this.#join(signal); ;) {
+        const { files } = await this.#look(after, filesAtOnce, signal);
+        for (const seen of files) {
+          after = seen.id;
+          if (!seen.isAside) continue;
+          await this.#received(seen, signal).takeUp();
+          names.push(seen.name);
+        }
+        if (files.length < filesAtOnce) return names;
+      }
+    });
+  }
+
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
     this.#hub.assertOpen();
     const { context, keys, deadlineMs } = this.#hub;
     return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+  }
+
+  /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
+  async metrics(): Promise<MetricSample[]> {
+    return channelMetrics(this.channel, await this.status());
   }
 
   /** The fields of the result hash `name`; sums are numbers as text. */
@@ -167,12 +196,12 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<number> {
     const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
-    return await forwardSums(this.#hub, this.#hub.keys.channel, name, sink, signal);
+    return await forwardSums(this.#hub, this.#hub.keys.channel, [this.#consumer, name], sink, signal);
   }
 
   /** The key of the result `name`, for other commands. */
   resultKey(name: string): string {
-    return this.#hub.keys.result(name);
+    return this.#hub.keys.result(this.#consumer, name);
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
@@ -199,12 +228,13 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
         ({ isClosed } = seen);
         for (const file of seen.files) {
           from = file.id;
-          isContiguous &&= file.isDone;
+          const isPassed = file.isDone || file.isAside;
+          isContiguous &&= isPassed;
           if (isContiguous) {
             floor = file.id;
             given.delete(file.id);
           }
-          if (file.isDone || given.has(file.id)) continue;
+          if (isPassed || given.has(file.id)) continue;
           isOpen ||= !file.isSealed;
           if (until === "empty" && !file.isSealed) continue;
           given.add(file.id);
@@ -234,25 +264,19 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
         };
         await runFile({ reading: file.read(), position, seq, flush: this.#terms, context, commit }, handler);
         summary.files++;
+        if (file.fault !== "") this.emit("damaged", { file: file.name, error: brokenOffError(file) });
         return;
       } catch (error) {
-        if (error instanceof RolledBack) seen = await this.#again(seen.id, signal);
-        else if (this.#terms.onBadData === "skip" && isAboutContent(error)) {
-          this.emit("damaged", { file: seen.name, error: error as KitError });
-          await this.#giveUp(seen, signal);
-          return;
-        } else throw error;
+        const { onBadData } = this.#terms;
+        if (!(error instanceof RolledBack) && (onBadData === "error" || !isAboutContent(error))) throw error;
+        seen = await this.#again(seen.id, signal);
+        if (error instanceof RolledBack || !seen) continue;
+        this.emit("damaged", { file: seen.name, error: error as KitError });
+        const left = this.#received(seen, signal);
+        await (onBadData === "skip" ? left.giveUp() : left.setAside(error as KitError));
+        return;
       }
     }
-  }
-
-  /** The rest of a damaged file counts as done. */
-  async #giveUp({ id }: SeenFile, signal: AbortSignal): Promise<void> {
-    const file = await this.#again(id, signal);
-    if (!file) return;
-    const received = this.#received(file, signal);
-    const { seq, position } = received;
-    await received.store({ seq: seq + 1, position, lines: 0, effects: { names: [], results: [] }, isDone: true });
   }
 
   #received(seen: SeenFile, signal: AbortSignal): ReceivedFile {
@@ -295,16 +319,17 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   async #advance(file: SeenFile, operands: CommitOperands, chunk: number, signal: AbortSignal): Promise<void> {
     const { context, keys, deadlineMs } = this.#hub;
     const { fence } = await this.#join(signal);
-    const { seq, position, effects, isDone } = operands;
-    const targets = effects.names.map((name) => keys.result(name));
+    const { seq, position, effects, isDone, aside = "" } = operands;
+    const targets = effects.names.map((name) => this.resultKey(name));
     const args = {
       consumer: this.#terms.consumer,
       fence,
       file: file.id,
       seq,
       chunk,
-      state: isDone ? "done" : "open",
+      state: isDone ? "done" : aside === "" ? "open" : "aside",
       position: formatPosition(position),
+      cause: aside,
       results: effects.results,
     };
     // Once it is sent an abort does not end it: whether it is stored must be known.
@@ -382,6 +407,11 @@ class RolledBack extends LogshipError {
     super("KIT_LOGSHIP_RESET", "The last commits of this consumer are lost, with their results", { file });
   }
 }
+
+const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
+  new LogshipError("KIT_LOGSHIP_BROKEN_OFF", `File ${JSON.stringify(name)} ended before its end: ${fault}`, {
+    file: name,
+  });
 
 /** Lets several loops take from one generator; leaving a loop does not end it for the others. */
 const shared = <T>(values: AsyncGenerator<T, void, undefined>): AsyncIterable<T> => ({

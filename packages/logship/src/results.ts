@@ -9,6 +9,8 @@ export interface Effects {
   readonly results: readonly (string | number)[];
 }
 
+export const noEffects: Effects = { names: [], results: [] };
+
 /**
  * Results of the lines since the last commit, kept in memory and written together with the position. Sums of the same field become one
  * number, so memory and the commit depend on the number of fields and not on the number of lines.

@@ -56,6 +56,8 @@ export interface CommitOperands {
   readonly lines: number;
   readonly effects: Effects;
   readonly isDone: boolean;
+  /** The code of the error for which a receiver leaves the file for later. */
+  readonly aside?: string;
 }
 
 /** Where a run over one file begins, and where its commits go. */

@@ -29,12 +29,13 @@ export interface CounterSink {
 export const forwardSums = async (
   hub: Hub,
   owner: string,
-  name: string,
+  names: readonly [...consumer: string[], result: string],
   sink: CounterSink,
   given: AbortSignal | undefined,
 ): Promise<number> => {
   const { context, keys, deadlineMs } = hub;
-  const operands = { owner, source: keys.result(name), sending: keys.sending(name) };
+  const name = names.at(-1)!;
+  const operands = { owner, source: keys.result(...names), sending: keys.sending(...names) };
   return await hub.task(
     "logship.forward",
     () => ({ of: hub.name }),

@@ -8,7 +8,7 @@
 -- KEYS[6]  chunks     hash     `<id> <ordinal>` to `part size text crc lines storedAt textAt`
 -- KEYS[7]  consumers  hash     consumer to `fence after`
 -- KEYS[8]  seen       zset     consumer to the ms of its last sign
--- KEYS[9]  positions  hash     `<id> <consumer>` to `seq chunk state position`
+-- KEYS[9]  positions  hash     `<id> <consumer>` to `seq chunk state position cause`
 -- KEYS[10]  free      hash     chunks that nobody needs, still to be unlinked, to the bytes they count for
 -- KEYS[n]  targets    any      where results go
 -- ARGV[1]  consumer   string   name
@@ -16,8 +16,9 @@
 -- ARGV[3]  file       string   id
 -- ARGV[4]  seq        integer  number of this commit
 -- ARGV[5]  chunk      integer  first chunk that this position still needs
--- ARGV[6]  state      string   done, or open
+-- ARGV[6]  state      string   done; open; or aside: its chunks are kept, and the consumer goes on with other files
 -- ARGV[7]  position   string   the new one
+-- ARGV[8]  cause      string   why it is set aside; else empty
 -- ARGV[n]  results    string   kind, number of its key, field, value of each
 --
 -- Reply     {1, part, …}  committed, now or before; parts to unlink
@@ -43,7 +44,8 @@ local seq = tonumber(ARGV[4])
 local chunk = tonumber(ARGV[5])
 local state = ARGV[6]
 local position = ARGV[7]
-local results = { unpack(ARGV, 8) }
+local cause = ARGV[8]
+local results = { unpack(ARGV, 9) }
 
 -- Libraries
 
@@ -69,7 +71,7 @@ if current == seq - 1 then
   -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
   redis.call('ZREM', seen, '')
   applyResults(channel, made, targets, results, 1)
-  redis.call('HSET', positions, field, string.format('%d %d %s %s', seq, chunk, state, position))
+  redis.call('HSET', positions, field, string.format('%d %d %s %s %s', seq, chunk, state, position, cause))
   redis.call('ZADD', seen, now, consumer)
 end
 

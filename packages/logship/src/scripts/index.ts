@@ -144,18 +144,19 @@ export interface Opened {
 
 export const open: Script<
   readonly ["channel", "files", "live", "sources", "consumers"],
-  readonly ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "...expected"],
-  Opened | { readonly state: "fenced" | "closed"; readonly epoch: string }
+  readonly ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
+  Opened | { readonly state: "fenced" | "closed" | "large"; readonly epoch: string }
 > = defineScript({
   name: "logship.open",
-  source: [clockSource, createSource, openSource],
+  source: [clockSource, createSource, spaceSource, openSource],
   keys: ["channel", "files", "live", "sources", "consumers"],
-  args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "...expected"],
+  args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
   idempotent: true,
   reply: (raw) => {
     const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = list(raw);
     if (code === 3) return { state: "fenced", epoch: String(epoch) };
     if (code === 4) return { state: "closed", epoch: String(epoch) };
+    if (code === 5) return { state: "large", epoch: String(epoch) };
     return {
       state: code === 1 ? "open" : "done",
       epoch: String(epoch),
@@ -231,14 +232,14 @@ export const commit: Script<
 });
 
 export const seal: Script<
-  readonly ["channel", "files", "leases", "reservations"],
-  readonly ["file", "fence", "count", "sha256", "text", "events"],
+  readonly ["channel", "files", "sources", "leases", "reservations"],
+  readonly ["file", "fence", "count", "sha256", "fault", "events"],
   "sealed" | "fenced" | "moved" | "gone"
 > = defineScript({
   name: "logship.seal",
   source: [spaceSource, sealSource],
-  keys: ["channel", "files", "leases", "reservations"],
-  args: ["file", "fence", "count", "sha256", "text", "events"],
+  keys: ["channel", "files", "sources", "leases", "reservations"],
+  args: ["file", "fence", "count", "sha256", "fault", "events"],
   idempotent: true,
   reply: (raw) => (raw === 1 ? "sealed" : raw === 0 ? "fenced" : raw === 3 ? "moved" : "gone"),
 });
@@ -297,9 +298,12 @@ export interface SeenFile {
   readonly lines: number;
   readonly crc: number;
   readonly sha256: string;
-  /** The consumer's record: how many commits, whether it is done, and its position. */
+  /** Why it ended before its end; empty: it did not. */
+  readonly fault: string;
+  /** The consumer's record: how many commits, whether it is done or set aside, and its position. */
   readonly seq: number;
   readonly isDone: boolean;
+  readonly isAside: boolean;
   /** First chunk that its position needs. */
   readonly chunk: number;
   readonly position: string | undefined;
@@ -329,8 +333,9 @@ export const look: Script<
 });
 
 const seenFile = (raw: unknown): SeenFile => {
-  const [id, name = "", state, codec, chunks, text, stored, lines, crc, sha256 = "", record = ""] = texts(raw);
-  const [, seq = "0", chunk = "0", isDone = "open", position] = /^(\d+) (\d+) (\w+) (\S+)$/.exec(record) ?? [];
+  const [id, name = "", state, codec, chunks, text, stored, lines, crc, sha256 = "", record = "", fault = ""] =
+    texts(raw);
+  const [, seq = "0", chunk = "0", progressed, position] = /^(\d+) (\d+) (\w+) (\S+)/.exec(record) ?? [];
   return {
     id: Number(id),
     name,
@@ -342,8 +347,10 @@ const seenFile = (raw: unknown): SeenFile => {
     lines: Number(lines),
     crc: Number(crc),
     sha256,
+    fault,
     seq: Number(seq),
-    isDone: isDone === "done",
+    isDone: progressed === "done",
+    isAside: progressed === "aside",
     chunk: Number(chunk),
     position,
   };
@@ -363,7 +370,7 @@ export const advance: Script<
     "free",
     "...targets",
   ],
-  readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "...results"],
+  readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "...results"],
   Committed
 > = defineScript({
   name: "logship.advance",
@@ -381,7 +388,7 @@ export const advance: Script<
     "free",
     "...targets",
   ],
-  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "...results"],
+  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "...results"],
   idempotent: true,
   reply: committed,
 });
@@ -467,14 +474,14 @@ export const drop: Script<
 });
 
 export const finish: Script<
-  readonly ["channel", "files", "live", "leases", "reservations"],
-  readonly ["silentMs", "events"],
+  readonly ["channel", "files", "live", "sources", "leases", "reservations"],
+  readonly ["silentMs", "fault", "events"],
   string[]
 > = defineScript({
   name: "logship.finish",
   source: [clockSource, spaceSource, finishSource],
-  keys: ["channel", "files", "live", "leases", "reservations"],
-  args: ["silentMs", "events"],
+  keys: ["channel", "files", "live", "sources", "leases", "reservations"],
+  args: ["silentMs", "fault", "events"],
   idempotent: true,
   reply: texts,
 });
@@ -542,6 +549,10 @@ export interface FileStatus {
   readonly lines: number;
   /** Text bytes that each consumer has committed; those that do not get the file are left out. */
   readonly positions: Readonly<Record<string, number>>;
+  /** Consumers that have set it aside, and the code of the error for which they did. */
+  readonly setAside: Readonly<Record<string, string>>;
+  /** Why it ended before its end: the code of an error. */
+  readonly fault?: string | undefined;
 }
 
 /** A channel at one instant. */
@@ -584,11 +595,12 @@ const statusOf = (raw: unknown): ChannelStatus | null => {
 };
 
 const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileStatus => {
-  const [id, name = "", state, codec, chunks, freed, text, stored, lines, ...positions] = texts(raw);
-  const shown = consumers.flatMap((consumer, index) => {
-    const offset = Number(/ (\d+):\S+$/.exec(positions[index] ?? "")?.[1] ?? 0);
-    return consumer.after < Number(id) ? [[consumer.name, offset] as const] : [];
+  const [id, name = "", state, codec, chunks, freed, text, stored, lines, fault, ...records] = texts(raw);
+  const getting = consumers.flatMap(({ name: consumer, after }, index) => {
+    const [, state = "", offset = 0, cause = ""] = / ([a-z]+) (\d+):\S+ ?(\S*)$/.exec(records[index] ?? "") ?? [];
+    return after < Number(id) ? [{ consumer, state, offset: Number(offset), cause }] : [];
   });
+  const aside = getting.filter(({ state }) => state === "aside");
   return {
     id: Number(id),
     name,
@@ -599,7 +611,9 @@ const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileSta
     textBytes: Number(text),
     storedBytes: Number(stored),
     lines: Number(lines),
-    positions: Object.fromEntries(shown),
+    positions: Object.fromEntries(getting.map(({ consumer, offset }) => [consumer, offset])),
+    setAside: Object.fromEntries(aside.map(({ consumer, cause }) => [consumer, cause])),
+    ...(fault && { fault }),
   };
 };
 
