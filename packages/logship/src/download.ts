@@ -106,13 +106,15 @@ export class Download {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
       const [first] = this.#ahead;
       if (first) {
-        if (this.#fetching.length > 0 && this.#aheadBytes + first.size > prefetchBytes) return;
+        // A framed chunk is held as text.
+        const size = Math.max(first.size, first.text);
+        if (this.#fetching.length > 0 && this.#aheadBytes + size > prefetchBytes) return;
         this.#ahead.shift();
-        this.#aheadBytes += first.size;
+        this.#aheadBytes += size;
         const fetched = this.#fetch(first);
         // Whoever takes it awaits it.
         fetched.catch(() => undefined);
-        this.#fetching.push({ size: first.size, fetched });
+        this.#fetching.push({ size, fetched });
       } else if (this.#fetching.length > 0 || (this.#file.isSealed && this.#next >= this.#file.chunks)) return;
       else this.#file = await this.#source.grown(this.#next);
     }

@@ -262,9 +262,9 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
    */
   readonly from?: "start" | "oldest" | "now" | undefined;
   /**
-   * Stored bytes that are fetched ahead of the reader.
+   * Bytes that are fetched ahead of the reader; of framed chunks their text.
    *
-   * @default 2097152
+   * @default 4194304
    */
   readonly prefetchBytes?: number | undefined;
   /**
@@ -294,7 +294,7 @@ export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
     ...flushNames,
     ...["consumer", "from", "prefetchBytes", "onBadData"],
   ]);
-  const { consumer, from = "start", prefetchBytes = 2_097_152, onBadData = "error" } = own;
+  const { consumer, from = "start", prefetchBytes = 4_194_304, onBadData = "error" } = own;
   return {
     hub: own,
     lines: lineTerms(own),

@@ -90,6 +90,25 @@ describe("a receiver", () => {
     expect((await fixture.receiver().run(countWords, { until: "empty" })).lines).toBe(3_000);
   });
 
+  it("holds no more text than it may fetch ahead, however well that was compressed", async () => {
+    const line = `${"x".repeat(1_023)}\n`;
+    await fixture.shipper().send("a", Readable.from([line.repeat(16_384)]));
+    const { chunks, storedBytes } = (await fixture.shipper().status())!.files[0]!;
+    expect([chunks > 12, storedBytes < 200_000]).toEqual([true, true]);
+    const client = fixture.connect() as Redis;
+    let gets = 0;
+    const get = client.getBuffer.bind(client) as (...args: unknown[]) => Promise<Buffer | null>;
+    client.getBuffer = ((...args: unknown[]) => {
+      gets++;
+      return get(...args);
+    }) as typeof client.getBuffer;
+    const files = fixture.receiver({ client, prefetchBytes: 2_097_152 }).files({ until: "empty" });
+    await (await files.next()).value!.batches().next();
+    for (let turn = 0; turn < 50; turn++) await fixture.db.ping();
+    expect([gets > 0, gets <= 5]).toEqual([true, true]);
+    await files.return();
+  });
+
   it("ends when it is aborted in the middle, and the next goes on behind its last commit", async () => {
     const lines = logLines(0, 3_000);
     await fixture.shipper({ chunkBytes: 1_024 }).send("a", Readable.from([textOf(lines)]));
