@@ -1,6 +1,7 @@
 import { promisify } from "node:util";
 import { crc32, gunzip } from "node:zlib";
 import { Deadline, isReplyError, serverError } from "@kit/core/toolkit";
+import { noteCrc } from "./crc.js";
 import { BadDataError } from "./errors.js";
 import type { Hub } from "./hub.js";
 import { type Position, Restarts } from "./position.js";
@@ -102,6 +103,8 @@ export class Download {
   /** Starts to fetch what the budget allows; waits for the file to grow if there is nothing at all. */
   async #fill(): Promise<void> {
     const { prefetchBytes } = this.#source;
+    // Several at once go out in one write.
+    if (this.#aheadBytes > prefetchBytes / 2) return;
     for (;;) {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
       const [first] = this.#ahead;
@@ -146,11 +149,16 @@ export class Download {
     const bad = (reason: string): BadDataError =>
       new BadDataError(reason, { file: this.#file.name, chunk: ordinal, offset: storedAt });
     if (stored.length !== size || crc32(stored) !== crc) throw bad("A chunk in Redis is not what its shipper wrote");
-    if (this.#file.codec !== "gzip") return { descriptor, bytes: stored };
+    if (this.#file.codec !== "gzip") {
+      noteCrc(stored, crc);
+      return { descriptor, bytes: stored };
+    }
     const bytes = await inflate(stored, { chunkSize: Math.max(text, 64), maxOutputLength: Math.max(text, 1) }).catch(
       () => undefined,
     );
     if (bytes?.length !== text) throw bad("A chunk does not inflate to what its shipper framed");
+    // zlib has compared the text with the CRC at the end of the member.
+    noteCrc(bytes, stored.readUInt32LE(size - 8));
     return { descriptor, bytes };
   }
 

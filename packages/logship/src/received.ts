@@ -28,11 +28,12 @@ export class ReceivedFile {
   readonly #terms: LineTerms;
   readonly #commit: CommitFile;
   readonly #start: Position;
-  #reading: Reading | undefined;
   #isRead = false;
   #seq: number;
-  /** Behind what was delivered, and what of that is committed. */
-  #at: () => Position;
+  /** Where the last batch, and how many of its lines, were delivered; a closure for each batch would keep the garbage collector busy. */
+  #delivered: { readonly reading: Reading; batch: LineBatch; count: number } | undefined;
+  /** Behind what was delivered as bytes, or nothing. */
+  #at: Position;
   #committed: Position;
   #lines = 0;
   #isAtEnd = false;
@@ -47,7 +48,7 @@ export class ReceivedFile {
     this.#start = position === undefined ? start : parsePosition(position);
     this.offset = this.#start.offset;
     this.#seq = seq;
-    this.#at = () => this.#start;
+    this.#at = this.#start;
     this.#committed = this.#start;
   }
 
@@ -61,7 +62,7 @@ export class ReceivedFile {
     const reading = this.read();
     try {
       for await (const batch of reading.batches) {
-        this.#at = () => reading.positionOf(batch, batch.lines.length);
+        this.#deliver(reading, batch, batch.lines.length);
         this.#lines += batch.lines.length;
         yield batch;
       }
@@ -76,15 +77,12 @@ export class ReceivedFile {
     const reading = this.read();
     try {
       for await (const batch of reading.batches) {
-        const { lines } = batch;
-        let count = 0;
-        this.#at = () => reading.positionOf(batch, count);
-        for (const line of lines) {
-          count++;
+        const delivered = this.#deliver(reading, batch, 0);
+        for (const line of batch.lines) {
+          delivered.count++;
           this.#lines++;
           yield line;
         }
-        count = lines.length;
       }
       this.#isAtEnd = true;
     } finally {
@@ -100,8 +98,7 @@ export class ReceivedFile {
     for await (const block of blocks) {
       offset += block.length;
       crc = crcOf(block, crc);
-      const [atOffset, atCrc] = [offset, crc];
-      this.#at = () => restarts.at(atOffset, atCrc);
+      this.#at = restarts.at(offset, crc);
       yield block;
     }
     this.#checkWhole({ offset, crc });
@@ -127,7 +124,8 @@ export class ReceivedFile {
   async commit(): Promise<void> {
     const { results } = this;
     const lines = this.#lines;
-    const position = this.#at();
+    const { reading, batch, count = 0 } = this.#delivered ?? {};
+    const position = batch && reading ? reading.positionOf(batch, count) : this.#at;
     await this.store({
       seq: ++this.#seq,
       position,
@@ -189,8 +187,13 @@ export class ReceivedFile {
       const { offset, crc } = last ? { offset: last.endOffset, crc: last.crcOf(last.lines.length) } : this.#start;
       this.#checkWhole({ offset, crc });
     };
-    this.#reading = { batches: checked.call(this), positionOf: (batch, count) => reading.positionOf(batch, count) };
-    return this.#reading;
+    return { batches: checked.call(this), positionOf: (batch, count) => reading.positionOf(batch, count) };
+  }
+
+  #deliver(reading: Reading, batch: LineBatch, count: number): { count: number } {
+    this.#delivered ??= { reading, batch, count };
+    [this.#delivered.batch, this.#delivered.count] = [batch, count];
+    return this.#delivered;
   }
 
   #begin(): void {

@@ -7,6 +7,7 @@ import {
   integerOption,
   type MetricSample,
   newToken,
+  onAbort,
   optionsObject,
   signalOption,
   textOption,
@@ -34,6 +35,7 @@ import { deleteChannel, dropConsumer } from "./removal.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { RewindNeeded, Upload } from "./upload.js";
+import { Watch } from "./watch.js";
 
 /** How far a file is shipped. */
 export interface ShipProgress {
@@ -540,21 +542,17 @@ async function* timely<T>(
   signal: AbortSignal,
 ): AsyncGenerator<T | "late", void, undefined> {
   const values = source[Symbol.asyncIterator]();
-  const { promise: aborted, stop } = abortion(signal);
+  const watch = new Watch();
+  const stop = onAbort(signal, () => watch.fail(signal.reason));
   let isDone = false;
   try {
     for (;;) {
       const next = values.next();
       next.catch(() => undefined);
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<"late">((resolve) => {
-        if (isWanted()) timer = setTimeout(() => resolve("late"), ms);
-      });
-      let given = await Promise.race([next, late, aborted]);
-      clearTimeout(timer);
+      let given = await watch.of(next, isWanted() ? ms : undefined);
       if (given === "late") {
         yield given;
-        given = await Promise.race([next, aborted]);
+        given = (await watch.of(next)) as IteratorResult<T, void>;
       }
       signal.throwIfAborted();
       if (given.done) {
@@ -568,19 +566,6 @@ async function* timely<T>(
     if (!isDone) void Promise.resolve(values.return?.()).catch(() => undefined);
   }
 }
-
-/** A promise that rejects when the signal aborts. */
-const abortion = (signal: AbortSignal): { readonly promise: Promise<never>; stop(): void } => {
-  let stop: () => void = () => undefined;
-  const promise = new Promise<never>((_resolve, reject) => {
-    const listener = (): void => reject(signal.reason as Error);
-    if (signal.aborted) listener();
-    signal.addEventListener("abort", listener);
-    stop = () => signal.removeEventListener("abort", listener);
-  });
-  promise.catch(() => undefined);
-  return { promise, stop };
-};
 
 /**
  * Makes a shipper: files and streams go through it into a channel in Redis, under a limit of memory that holds for all shippers of the channel

@@ -33,7 +33,8 @@ const keyParts = (args) =>
     .join();
 /** Which step of shipping, receiving or processing a command is: scripts are told by their keys. */
 const pointOf = ({ name, args }) => {
-  if (name === "set" || name === "get") return name;
+  const plain = name.toLowerCase();
+  if (plain === "set" || plain === "get") return plain;
   if (name !== "evalsha" && name !== "eval") return undefined;
   const keys = keyParts(args);
   const found = points.find(({ keys: first }) => first !== undefined && `${keys},`.startsWith(`${first},`));
