@@ -93,7 +93,9 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
   const { batches } = reading;
   let { seq, position } = run;
   let results = new Results();
-  let [lines, offsetBefore, total] = [0, position.offset, 0];
+  /** The last batch that was handled; its position takes a checksum, so only that of a commit is computed. */
+  let handled: LineBatch | undefined;
+  let [lines, total, offset, offsetBefore] = [0, 0, position.offset, position.offset];
   let committing: Promise<void> | undefined;
   let isCommitting = false;
   const watch = new Watch();
@@ -101,20 +103,21 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
 
   const commit = async (isDone: boolean): Promise<void> => {
     await committing;
+    if (handled) position = reading.positionOf(handled, handled.lines.length);
     const operands = { seq: ++seq, position, lines, effects: results.effects(), isDone };
     results = new Results();
-    [lines, offsetBefore, flushAt] = [0, position.offset, Infinity];
+    [lines, offsetBefore, flushAt] = [0, offset, Infinity];
     isCommitting = true;
     committing = run.commit(operands).then(() => {
       isCommitting = false;
     });
     committing.catch((error: unknown) => watch.fail(error));
   };
-  const shareOf = (): number => Math.max(lines / flush.flushLines, (position.offset - offsetBefore) / flush.flushBytes);
+  const shareOf = (): number => Math.max(lines / flush.flushLines, (offset - offsetBefore) / flush.flushBytes);
   try {
     let next = batches.next();
     for (;;) {
-      const isPending = position.offset > offsetBefore;
+      const isPending = offset > offsetBefore;
       const outcome = await watch.of(next, isPending ? Math.min(idleMs, flushAt - performance.now()) : undefined);
       context.signal.throwIfAborted();
       if (outcome === "late") {
@@ -128,7 +131,7 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
       next.catch(() => undefined);
       if (batch.lines.length > 0) await handler(batch.lines, results, { ...context, offset: batch.offset });
       context.signal.throwIfAborted();
-      position = reading.positionOf(batch, batch.lines.length);
+      [handled, offset] = [batch, batch.endOffset];
       lines += batch.lines.length;
       total += batch.lines.length;
       const now = performance.now();

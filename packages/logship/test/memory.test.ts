@@ -42,7 +42,8 @@ describe("what has passed", () => {
     );
     expect(lines).toBe(96 * 1_024);
     expect([mostShipped > 0, mostReceived > 0]).toEqual([true, true]);
-    expect(mostShipped).toBeLessThan(40 * mebibyte);
-    expect(mostReceived).toBeLessThan(24 * mebibyte);
+    // What is under way, and what the garbage collector has not given back yet; all of it would be 96 MiB.
+    expect(mostShipped).toBeLessThan(64 * mebibyte);
+    expect(mostReceived).toBeLessThan(64 * mebibyte);
   });
 });
