@@ -109,6 +109,21 @@ describe("a receiver", () => {
     await files.return();
   });
 
+  it("stays below what a server may hold back for a client, with several of them in one process", async () => {
+    const lines = logLines(0, 60_000);
+    await fixture.shipper({ codec: "none" }).send("a", Readable.from([textOf(lines)]));
+    await fixture.db.config("SET", "client-output-buffer-limit", "normal 1500000 0 0");
+    redis.defer(() => fixture.db.config("SET", "client-output-buffer-limit", "normal 0 0 0"));
+    const receivers = ["a", "b", "c"].map((consumer) =>
+      fixture.receiver({ consumer, isolate: true, prefetchBytes: 1_000_000 }),
+    );
+    const errors: unknown[] = [];
+    for (const receiver of receivers) receiver.on("error", (error) => errors.push(error));
+    const running = receivers.map((receiver) => receiver.run(countWords, { until: "empty" }));
+    for (const { lines: count } of await Promise.all(running)) expect(count).toBe(60_000);
+    expect(errors).toEqual([]);
+  });
+
   it("ends when it is aborted in the middle, and the next goes on behind its last commit", async () => {
     const lines = logLines(0, 3_000);
     await fixture.shipper({ chunkBytes: 1_024 }).send("a", Readable.from([textOf(lines)]));
