@@ -10,9 +10,9 @@ export const channelMetrics = (channel: string, status: ChannelStatus | null): M
     return { name: `logship_${name}`, type: "gauge", help, value, labels };
   };
   return [
-    gauge("limit_bytes", "Memory that the channel may take.", limitBytes),
-    gauge("used_bytes", "Memory that committed chunks take.", usedBytes),
-    gauge("reserved_bytes", "Memory reserved for chunks under way.", reservedBytes),
+    gauge("limit_bytes", "Most memory for chunks.", limitBytes),
+    gauge("used_bytes", "Memory of committed chunks.", usedBytes),
+    gauge("reserved_bytes", "Memory reserved for chunks.", reservedBytes),
     gauge("files", "Files in the channel.", fileCount),
     gauge("broken_off_files", "Files that ended before their end.", files.filter(({ fault }) => fault).length),
     ...consumers.flatMap(({ name }) => {
@@ -22,8 +22,8 @@ export const channelMetrics = (channel: string, status: ChannelStatus | null): M
       );
       const aside = files.filter(({ setAside }) => name in setAside).length;
       return [
-        gauge("lag_bytes", "Text bytes that the consumer has not committed.", behind, name),
-        gauge("set_aside_files", "Files that the consumer has set aside.", aside, name),
+        gauge("lag_bytes", "Text bytes not committed.", behind, name),
+        gauge("set_aside_files", "Files set aside.", aside, name),
       ];
     }),
   ];

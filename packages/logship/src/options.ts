@@ -207,7 +207,7 @@ export const consumerName = (name: string): string => {
   try {
     return encodeURIComponent(name);
   } catch {
-    throw new RangeError("Expected the name of a consumer to be well-formed text, got half a surrogate pair");
+    throw new RangeError("Expected `consumer` to be well-formed text");
   }
 };
 

@@ -15,11 +15,11 @@ import {
 } from "./options.js";
 import { formatPosition } from "./position.js";
 import { ReceivedFile } from "./received.js";
-import { hashOf } from "./removal.js";
+import { together } from "./signals.js";
 import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
-import { type CounterSink, forwardSums } from "./sink.js";
+import { type CounterSink, type ForwardOptions, ResultStore } from "./sink.js";
 
 /** What a receiver tells. */
 export interface ReceiverEvents {
@@ -71,7 +71,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   readonly channel: string;
   readonly #terms: ReceiverTerms;
   readonly #hub: Hub;
-  readonly #consumer: string;
+  readonly #results: ResultStore;
   #session: Promise<Session> | undefined;
   #epoch: string | undefined;
 
@@ -79,8 +79,8 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     super();
     this.channel = channel;
     this.#terms = receiverTerms(options);
-    this.#consumer = options.consumer;
     this.#hub = new Hub(redis, channel, this.#terms.hub, "The receiver", (error) => this.emit("error", error));
+    this.#results = new ResultStore(this.#hub, this.#hub.keys.channel, options.consumer);
   }
 
   /**
@@ -107,16 +107,9 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
       const summary = { files: 0, lines: 0 };
       const seen = this.#seen(own.until ?? "closed", signal);
-      const workers = Array.from({ length: count }, async () => {
-        try {
-          for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
-        } catch (error) {
-          controller.abort(error);
-          throw error;
-        }
+      await together(count, controller, async () => {
+        for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
       });
-      await Promise.allSettled(workers);
-      await Promise.all(workers);
       return summary;
     });
   }
@@ -179,8 +172,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
-    this.#hub.assertOpen();
-    return await hashOf(this.#hub, this.resultKey(name));
+    return await this.#results.read(name);
   }
 
   /**
@@ -190,18 +182,13 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
    *
    * @throws what the sink throws: its sums come again in the next call.
    */
-  async forward(
-    name: string,
-    sink: CounterSink,
-    options: { readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<number> {
-    const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
-    return await forwardSums(this.#hub, this.#hub.keys.channel, [this.#consumer, name], sink, signal);
+  async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
+    return await this.#results.forward(name, sink, options);
   }
 
   /** The key of the result `name`, for other commands. */
   resultKey(name: string): string {
-    return this.#hub.keys.result(this.#consumer, name);
+    return this.#results.key(name);
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */

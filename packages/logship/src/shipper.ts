@@ -500,7 +500,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 const utf8Of = (text: string): Buffer => {
   // Node 20 has it, the library of types does not.
   if (!(text as unknown as { isWellFormed(): boolean }).isWellFormed())
-    throw new TypeError("Expected text without half surrogate pairs, which UTF-8 does not have");
+    throw new TypeError("Expected well-formed text: half a surrogate pair is not UTF-8");
   return Buffer.from(text);
 };
 

@@ -1,11 +1,11 @@
 -- finish.lua - ends open files whose shippers have gone. Their sources can be shipped again, as other files.
 --
--- KEYS[1]  channel       hash     limit, needs, used, reserved, fence
--- KEYS[2]  files         hash     `<id>:<fact>` of each file
--- KEYS[3]  live          zset     file id, scored by itself
--- KEYS[4]  sources       hash     source identity to file id; once done also its totals
--- KEYS[5]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
--- KEYS[6]  reservations  hash     `<id> <fence>` to bytes
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[5]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[6]   reservations  hash   `<id> <fence>` to bytes
 -- ARGV[1]  silentMs      integer  only those that were opened, and had their last commit, so long ago
 -- ARGV[2]  fault         string   why they end
 -- ARGV[3]  events        string   Pub/Sub channel for hints

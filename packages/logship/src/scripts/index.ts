@@ -28,6 +28,20 @@ import takeSource from "./take.lua";
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
 
+/** What changes when a consumer passes chunks. */
+const passKeys = [
+  "channel",
+  "files",
+  "live",
+  "sources",
+  "done",
+  "chunks",
+  "consumers",
+  "seen",
+  "positions",
+  "free",
+] as const;
+
 /** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
 export type Codec = "gzip" | "none" | "member";
 
@@ -59,11 +73,10 @@ export type Claim =
       readonly state: "claimed";
       readonly fence: string;
       readonly seq: number;
-      readonly lines: number;
       readonly position: string;
     }
-  | { readonly state: "done" | "changed" }
-  | { readonly state: "taken"; readonly msLeft: number };
+  /** Another worker has it, it is done, or its record has changed: look again. */
+  | { readonly state: "refused" };
 
 export const claim: Script<
   readonly ["job", "progress", "claims"],
@@ -76,15 +89,12 @@ export const claim: Script<
   args: ["file", "seen", "prefix", "name", "stamp", "leaseMs", "op"],
   idempotent: true,
   reply: (raw) => {
-    const [code, first, seq, lines, position] = list(raw);
-    if (code === 0) return { state: "done" };
-    if (code === 3) return { state: "changed" };
-    if (code === 2) return { state: "taken", msLeft: Number(first) };
+    const [code, fence, seq, position] = list(raw);
+    if (code !== 1) return { state: "refused" };
     return {
       state: "claimed",
-      fence: String(first),
+      fence: String(fence),
       seq: Number(seq),
-      lines: Number(lines),
       position: String(position),
     };
   },
@@ -101,13 +111,13 @@ export type Committed =
   | { readonly state: "committed"; readonly parts: readonly string[] }
   | Fenced
   | { readonly state: "gone" }
-  | { readonly state: "moved"; readonly seq: number }
+  | { readonly state: "moved" }
   | { readonly state: "refused"; readonly fault: string };
 
 const committed = (raw: unknown): Committed => {
   const [code, ...rest] = list(raw);
   if (code === 0) return { state: "fenced", by: Number(rest[0]) };
-  if (code === 3) return { state: "moved", seq: Number(rest[0]) };
+  if (code === 3) return { state: "moved" };
   if (code === 4) return { state: "gone" };
   if (code === 5) return { state: "refused", fault: String(rest[0]) };
   return { state: "committed", parts: texts(rest) };
@@ -357,37 +367,13 @@ const seenFile = (raw: unknown): SeenFile => {
 };
 
 export const advance: Script<
-  readonly [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
+  readonly [...typeof passKeys, "...targets"],
   readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "...results"],
   Committed
 > = defineScript({
   name: "logship.advance",
   source: [clockSource, spaceSource, resultsSource, releaseSource, advanceSource],
-  keys: [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
+  keys: [...passKeys, "...targets"],
   args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "...results"],
   idempotent: true,
   reply: committed,
@@ -417,54 +403,26 @@ export const forget: Script<
 });
 
 export const discard: Script<
-  readonly [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "leases",
-    "reservations",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
+  readonly [...typeof passKeys, "leases", "reservations", "...targets"],
   readonly ["isLast", "events"],
   string[]
 > = defineScript({
   name: "logship.discard",
   source: discardSource,
-  keys: [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "leases",
-    "reservations",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
+  keys: [...passKeys, "leases", "reservations", "...targets"],
   args: ["isLast", "events"],
   idempotent: true,
   reply: texts,
 });
 
 export const drop: Script<
-  readonly ["channel", "files", "live", "sources", "done", "chunks", "consumers", "seen", "positions", "free"],
+  typeof passKeys,
   readonly ["consumer", "silentMs", "after"],
   { readonly after: number; readonly parts: readonly string[] } | null
 > = defineScript({
   name: "logship.drop",
   source: [clockSource, spaceSource, releaseSource, dropSource],
-  keys: ["channel", "files", "live", "sources", "done", "chunks", "consumers", "seen", "positions", "free"],
+  keys: passKeys,
   args: ["consumer", "silentMs", "after"],
   idempotent: true,
   reply: (raw) => {

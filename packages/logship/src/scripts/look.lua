@@ -1,11 +1,11 @@
 -- look.lua - the next files of a channel as a consumer sees them. A sign of life of the consumer.
 --
--- KEYS[1]  channel    hash     epoch, closed, lastFile
--- KEYS[2]  files      hash     `<id>:<fact>` of each file
--- KEYS[3]  live       zset     file id, scored by itself
--- KEYS[4]  consumers  hash     consumer to `fence after`
--- KEYS[5]  seen       zset     consumer to the ms of its last sign
--- KEYS[6]  positions  hash     `<id> <consumer>` to `seq chunk state position cause`
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   consumers     hash   consumer to `fence after`
+-- KEYS[5]   seen          zset   consumer to the ms of its last sign
+-- KEYS[6]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
 -- ARGV[1]  consumer   string   name
 -- ARGV[2]  fence      string   of this process
 -- ARGV[3]  after      integer  only files with an id above it

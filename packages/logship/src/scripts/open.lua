@@ -1,10 +1,10 @@
 -- open.lua - begins or goes on with shipping a source; whoever shipped it before is fenced off.
 --
--- KEYS[1]  channel      hash    layout, epoch, limit, needs, used, reserved, lastFile, fence, closed
--- KEYS[2]  files        hash    `<id>:<fact>` of each file
--- KEYS[3]  live         zset    file id, scored by itself
--- KEYS[4]  sources      hash    source identity to file id; once done also its totals
--- KEYS[5]  consumers    hash    consumer to `fence after`
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[5]   consumers     hash   consumer to `fence after`
 -- ARGV[1]  source       string  identity of what is shipped
 -- ARGV[2]  mine         string  the fence that this shipper had before; empty at its first open
 -- ARGV[3]  name         string  name of the file

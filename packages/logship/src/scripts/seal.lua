@@ -1,10 +1,10 @@
 -- seal.lua - ends a file: nothing can be added any more.
 --
--- KEYS[1]  channel       hash     limit, needs, used, reserved
--- KEYS[2]  files         hash     `<id>:<fact>` of each file
--- KEYS[3]  sources       hash     source identity to file id; once done also its totals
--- KEYS[4]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
--- KEYS[5]  reservations  hash     `<id> <fence>` to bytes
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[4]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[5]   reservations  hash   `<id> <fence>` to bytes
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper
 -- ARGV[3]  count         integer  chunks that it must have, unless it ends before its end

@@ -1,13 +1,13 @@
 -- status.lua - a channel at one instant. Changes nothing.
 --
--- KEYS[1]  channel    hash  limit, used, reserved, closed
--- KEYS[2]  files      hash  `<id>:<fact>` of each file
--- KEYS[3]  live       zset  file id, scored by itself
--- KEYS[4]  consumers  hash  consumer to `fence after`
--- KEYS[5]  seen       zset  consumer to the ms of its last sign
--- KEYS[6]  positions  hash  `<id> <consumer>` to `seq chunk state position cause`
--- KEYS[7]  leases     zset  `<id> <fence>` to the ms at which the reservation ends
--- KEYS[8]  reservations  hash  `<id> <fence>` to bytes
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   consumers     hash   consumer to `fence after`
+-- KEYS[5]   seen          zset   consumer to the ms of its last sign
+-- KEYS[6]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
+-- KEYS[7]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[8]   reservations  hash   `<id> <fence>` to bytes
 -- ARGV[1]  most       integer  at most so many files
 --
 -- Reply     {} without a channel; else {epoch, limit, used, reserved, closed, now, number of files, shippers, {file, …}, {consumer, …}}
