@@ -103,8 +103,6 @@ export class Download {
   /** Starts to fetch what the budget allows; waits for the file to grow if there is nothing at all. */
   async #fill(): Promise<void> {
     const { prefetchBytes } = this.#source;
-    // Several at once go out in one write.
-    if (this.#aheadBytes > prefetchBytes / 2) return;
     for (;;) {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
       const [first] = this.#ahead;

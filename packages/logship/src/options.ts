@@ -264,7 +264,7 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
   /**
    * Bytes that are fetched ahead of the reader; of framed chunks their text.
    *
-   * @default 4194304
+   * @default 2097152
    */
   readonly prefetchBytes?: number | undefined;
   /**
@@ -294,7 +294,7 @@ export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
     ...flushNames,
     ...["consumer", "from", "prefetchBytes", "onBadData"],
   ]);
-  const { consumer, from = "start", prefetchBytes = 4_194_304, onBadData = "error" } = own;
+  const { consumer, from = "start", prefetchBytes = 2_097_152, onBadData = "error" } = own;
   return {
     hub: own,
     lines: lineTerms(own),
