@@ -13,9 +13,8 @@ export const crcOf = (bytes: Uint8Array, before: number): number => {
   return own === undefined ? crc32(bytes, before) : combined(before, own, bytes.length);
 };
 
-// Polynomials over GF(2) modulo that of CRC-32, the coefficient of x^0 in the highest bit. So zlib puts together the CRCs of two parts.
+// So zlib puts together the CRCs of two parts: polynomials over GF(2) modulo that of CRC-32, the coefficient of x^0 in the highest bit.
 const modulus = 0xedb88320;
-const one = 2 ** 31;
 
 const product = (a: number, b: number): number => {
   let [left, sum] = [b, 0];
@@ -26,23 +25,11 @@ const product = (a: number, b: number): number => {
   return sum;
 };
 
-/** x^(2^n) for n from 0. */
-const squares: number[] = [one >>> 1];
-while (squares.length < 32) squares.push(product(squares.at(-1)!, squares.at(-1)!));
-
-/** By how many bytes the last CRC was moved, and the factor for that: blocks mostly have one length. */
-let [lastLength, lastFactor] = [0, one];
-
-/** x^(8 × length). */
-const factorOf = (length: number): number => {
-  if (length === lastLength) return lastFactor;
-  let factor = one;
-  // From the third square on: eight bits a byte. The powers repeat after 2^32 − 1, so x^(2^32) is x.
-  for (let [left, n] = [length, 3]; left > 0; left = Math.floor(left / 2), n++)
-    if (left % 2 === 1) factor = product(squares[n % 32]!, factor);
-  [lastLength, lastFactor] = [length, factor];
-  return factor;
+/** `before` × x^(8 × length) + `own`. */
+const combined = (before: number, own: number, length: number): number => {
+  let moved = before;
+  // x^8, and its square for each binary digit.
+  for (let [left, square] = [length, 2 ** 23]; left > 0; left = Math.floor(left / 2), square = product(square, square))
+    if (left % 2 === 1) moved = product(square, moved);
+  return (moved ^ own) >>> 0;
 };
-
-const combined = (before: number, own: number, length: number): number =>
-  (product(factorOf(length), before) ^ own) >>> 0;

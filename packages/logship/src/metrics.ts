@@ -5,26 +5,28 @@ import type { ChannelStatus } from "./scripts/index.js";
 export const channelMetrics = (channel: string, status: ChannelStatus | null): MetricSample[] => {
   if (!status) return [];
   const { limitBytes, usedBytes, reservedBytes, fileCount, files, consumers } = status;
-  const gauge = (name: string, help: string, value: number, consumer?: string): MetricSample => {
-    const labels = { channel, ...(consumer !== undefined && { consumer }) };
-    return { name: `logship_${name}`, type: "gauge", help, value, labels };
+  const gauges = (values: Readonly<Record<string, number>>, labels: object): MetricSample[] =>
+    Object.entries(values).map(([name, value]) => ({
+      name: `logship_${name}`,
+      type: "gauge",
+      help: `Of a log channel: ${name.replaceAll("_", " ")}.`,
+      value,
+      labels: { channel, ...labels },
+    }));
+  const whole = {
+    limit_bytes: limitBytes,
+    used_bytes: usedBytes,
+    reserved_bytes: reservedBytes,
+    files: fileCount,
+    broken_off_files: files.filter(({ fault }) => fault).length,
   };
-  return [
-    gauge("limit_bytes", "Most memory for chunks.", limitBytes),
-    gauge("used_bytes", "Memory of committed chunks.", usedBytes),
-    gauge("reserved_bytes", "Memory reserved for chunks.", reservedBytes),
-    gauge("files", "Files in the channel.", fileCount),
-    gauge("broken_off_files", "Files that ended before their end.", files.filter(({ fault }) => fault).length),
-    ...consumers.flatMap(({ name }) => {
-      const behind = files.reduce(
-        (sum, { textBytes, positions }) => sum + textBytes - (positions[name] ?? textBytes),
-        0,
-      );
-      const aside = files.filter(({ setAside }) => name in setAside).length;
-      return [
-        gauge("lag_bytes", "Text bytes not committed.", behind, name),
-        gauge("set_aside_files", "Files set aside.", aside, name),
-      ];
-    }),
-  ];
+  const ofConsumer = (name: string): MetricSample[] => {
+    const lag_bytes = files.reduce(
+      (sum, { textBytes, positions }) => sum + textBytes - (positions[name] ?? textBytes),
+      0,
+    );
+    const set_aside_files = files.filter(({ setAside }) => name in setAside).length;
+    return gauges({ lag_bytes, set_aside_files }, { consumer: name });
+  };
+  return [...gauges(whole, {}), ...consumers.flatMap(({ name }) => ofConsumer(name))];
 };

@@ -73,21 +73,46 @@ export class ReceivedFile {
   }
 
   /** Lines, one by one. `commit()` takes in those that were delivered, also in the middle of a chunk. */
-  async *lines(): AsyncGenerator<string, void, undefined> {
+  lines(): AsyncIterableIterator<string> {
     const reading = this.read();
-    try {
-      for await (const batch of reading.batches) {
-        const delivered = this.#deliver(reading, batch, 0);
-        for (const line of batch.lines) {
-          delivered.count++;
-          this.#lines++;
-          yield line;
-        }
+    const { batches } = reading;
+    // No generator: it takes three promises for each line, and most lines are there.
+    let lines: readonly string[] = [];
+    let delivered = { count: 0 };
+    let [isOver, isLeft, waiting] = [false, false, 0];
+    let last: Promise<unknown> = Promise.resolve();
+    const end = { done: true, value: undefined } as const;
+    const take = (): IteratorResult<string> => {
+      this.#lines++;
+      return { done: false, value: lines[delivered.count++]! };
+    };
+    const further = async (): Promise<IteratorResult<string>> => {
+      while (!isOver && delivered.count >= lines.length) {
+        isOver = true;
+        const { done, value } = await batches.next();
+        isOver = done === true;
+        if (done) this.#isAtEnd = !isLeft;
+        else [lines, delivered] = [value.lines, this.#deliver(reading, value, 0)];
       }
-      this.#isAtEnd = true;
-    } finally {
-      await reading.batches.return();
-    }
+      return isOver ? end : take();
+    };
+    return {
+      next: () => {
+        if (waiting === 0 && delivered.count < lines.length) return Promise.resolve(take());
+        waiting++;
+        const mine = last.then(further).finally(() => waiting--);
+        last = mine.catch(() => undefined);
+        return mine;
+      },
+      return: async () => {
+        [isOver, isLeft, lines] = [true, true, []];
+        await batches.return();
+        return end;
+      },
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+    };
   }
 
   /** The text as bytes: gzip content inflated, lines not looked at. */

@@ -72,6 +72,8 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   readonly #terms: ReceiverTerms;
   readonly #hub: Hub;
   readonly #results: ResultStore;
+  /** How errors call it. */
+  readonly #who: string;
   #session: Promise<Session> | undefined;
   #epoch: string | undefined;
 
@@ -79,6 +81,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     super();
     this.channel = channel;
     this.#terms = receiverTerms(options);
+    this.#who = `Consumer ${JSON.stringify(options.consumer)} of channel ${JSON.stringify(channel)}`;
     this.#hub = new Hub(redis, channel, this.#terms.hub, "The receiver", (error) => this.emit("error", error));
     this.#results = new ResultStore(this.#hub, this.#hub.keys.channel, options.consumer);
   }
@@ -353,7 +356,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** A lower fence than ours, or none, means that a failover lost our joining: then we join again. */
   #rejectTakeover(by: number, fence: string): void {
-    if (by > Number(fence)) throw fencedError(`Consumer ${JSON.stringify(decodeURIComponent(this.#terms.consumer))}`);
+    if (by > Number(fence)) throw fencedError(this.#who);
     this.#session = undefined;
   }
 
@@ -370,14 +373,9 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const { consumer, from } = this.#terms;
     const args = { consumer, from, epoch: newToken() };
     const reply = await scripts.join.run(context, keys, args, { deadlineMs, signal });
-    if (reply.state === "trimmed") {
-      const message = `Consumer ${JSON.stringify(decodeURIComponent(consumer))} is new, and channel ${JSON.stringify(this.channel)} has freed a part of its files`;
-      throw new LogshipError("KIT_LOGSHIP_TRIMMED", message);
-    }
-    if (reply.state === "dropped") {
-      const message = `Consumer ${JSON.stringify(decodeURIComponent(consumer))} was taken off channel ${JSON.stringify(this.channel)}: its results lack what it had not processed`;
-      throw new LogshipError("KIT_LOGSHIP_DROPPED", message);
-    }
+    if (reply.state === "trimmed")
+      throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${this.#who} is new, and a part of the files has been freed`);
+    if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${this.#who} was taken off`);
     const before = this.#epoch;
     this.#epoch = undefined;
     // Another channel under the same name: what was committed in the first one is gone. A further run may begin in this one.
@@ -391,7 +389,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 /** The server does not have the last commits any more: a failover lost them, together with their results. */
 class RolledBack extends LogshipError {
   constructor(file: string) {
-    super("KIT_LOGSHIP_RESET", "The last commits of this consumer are lost, with their results", { file });
+    super("KIT_LOGSHIP_RESET", "The last commits and their results are lost", { file });
   }
 }
 

@@ -82,7 +82,7 @@ export class Results {
     if (known === undefined) this.#fields++;
     const sum = (known ?? 0) + by;
     if (!Number.isSafeInteger(sum)) integerOption("by", by, -Number.MAX_SAFE_INTEGER);
-    if (!Number.isSafeInteger(sum)) throw new RangeError("Expected the sum of a field to stay within ±(2^53 − 1)");
+    if (!Number.isSafeInteger(sum)) throw new RangeError("Expected a sum within ±(2^53 − 1)");
     fields.set(field, sum);
     return this;
   }

@@ -401,7 +401,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
         const fault = this.#faultOf(source, error);
         if (fault !== undefined) await upload.breakOff(fault);
         if (!(error instanceof RewindNeeded)) throw error;
-        const message = `Redis lost a part of ${JSON.stringify(source.name)} that it had confirmed; a stream cannot be read again`;
+        const message = `Redis lost a part of ${JSON.stringify(source.name)}; a stream cannot be read again`;
         throw new LogshipError("KIT_LOGSHIP_INTERRUPTED", message, { file: source.name });
       } finally {
         await upload.leave();

@@ -93,9 +93,12 @@ export class Upload {
 
   /** Writes chunks and has them committed; resolves when they are written and all before them are committed. */
   async add(chunks: readonly Chunk[]): Promise<void> {
-    for (const chunk of chunks)
-      this.#held.push({ chunk, part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}` });
+    for (const chunk of chunks) this.#held.push(this.#heldOf(chunk));
     await this.#surviving(() => this.#write());
+  }
+
+  #heldOf(chunk: Chunk): Held {
+    return { chunk, part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}` };
   }
 
   /** Resolves when everything is committed. */
@@ -178,10 +181,7 @@ export class Upload {
     }
     if (this.#opened.crc !== this.crc) throw fencedError("The file", this.#what.name);
     // New names: a late copy of an old write is nobody's then.
-    this.#held = this.#held.map(({ chunk }) => ({
-      chunk,
-      part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}`,
-    }));
+    this.#held = this.#held.map(({ chunk }) => this.#heldOf(chunk));
   }
 
   async #open(mine: string): Promise<void> {
@@ -321,7 +321,7 @@ export class Upload {
     if (reply.state === "fenced") throw fencedError("The file", this.#what.name);
     if (reply.state === "gone") throw this.#lost();
     if (reply.state !== "committed")
-      throw new LogshipError("KIT_LOGSHIP_EXPIRED", "A reservation ended before its chunks were committed", {
+      throw new LogshipError("KIT_LOGSHIP_EXPIRED", "A reservation ended too early", {
         file: this.#what.name,
         retryable: true,
       });
