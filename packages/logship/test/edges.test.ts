@@ -109,6 +109,23 @@ describe("a receiver", () => {
     await files.return();
   });
 
+  it("gives each line once, in order, to whoever asks for many at a time, and ends for who has left", async () => {
+    const lines = logLines(0, 3_000);
+    await fixture.shipper({ chunkBytes: 1_024, codec: "none" }).send("a", Readable.from([textOf(lines)]));
+    for (const most of [3_000, 1_000]) {
+      for await (const file of fixture.receiver().files({ until: "empty" })) {
+        const reading = file.lines();
+        const taken = await Promise.all(lines.slice(0, most).map(() => reading.next()));
+        expect(taken.map(({ value }) => value as string)).toEqual(lines.slice(0, most));
+        await reading.return?.();
+        expect(await reading.next()).toEqual({ done: true, value: undefined });
+        // Who has left before the end is not done with the file.
+        if (most === 1_000) await file.commit();
+      }
+    }
+    expect((await fixture.receiver().run(countWords, { until: "empty" })).lines).toBe(2_000);
+  });
+
   it("stays below what a server may hold back for a client, with several of them in one process", async () => {
     const lines = logLines(0, 60_000);
     await fixture.shipper({ codec: "none" }).send("a", Readable.from([textOf(lines)]));
