@@ -1,5 +1,35 @@
 import { crc32 } from "node:zlib";
 
+/** CRC-32 of blocks whose own is known, so that nobody computes it a second time. */
+const known = new WeakMap<Uint8Array, number>();
+
+/** Says that `bytes` have this CRC-32. They must not change any more. */
+export const noteCrc = (bytes: Uint8Array, crc: number): void => void known.set(bytes, crc);
+
 /** CRC-32 of `bytes` behind what has the CRC `before`. Node's own gives 0 for bytes of which there are none, whatever came before. */
-export const crcOf = (bytes: Uint8Array, before: number): number =>
-  bytes.length === 0 ? before : crc32(bytes, before);
+export const crcOf = (bytes: Uint8Array, before: number): number => {
+  if (bytes.length === 0) return before;
+  const own = known.get(bytes);
+  return own === undefined ? crc32(bytes, before) : combined(before, own, bytes.length);
+};
+
+// So zlib puts together the CRCs of two parts: polynomials over GF(2) modulo that of CRC-32, the coefficient of x^0 in the highest bit.
+const modulus = 0xedb88320;
+
+const product = (a: number, b: number): number => {
+  let [left, sum] = [b, 0];
+  for (let bit = 31; bit >= 0; bit--) {
+    if ((a >>> bit) & 1) sum ^= left;
+    left = left & 1 ? (left >>> 1) ^ modulus : left >>> 1;
+  }
+  return sum;
+};
+
+/** `before` × x^(8 × length) + `own`. */
+const combined = (before: number, own: number, length: number): number => {
+  let moved = before;
+  // x^8, and its square for each binary digit.
+  for (let [left, square] = [length, 2 ** 23]; left > 0; left = Math.floor(left / 2), square = product(square, square))
+    if (left % 2 === 1) moved = product(square, moved);
+  return (moved ^ own) >>> 0;
+};

@@ -1,6 +1,7 @@
 import { promisify } from "node:util";
 import { crc32, gunzip } from "node:zlib";
 import { Deadline, isReplyError, serverError } from "@kit/core/toolkit";
+import { noteCrc } from "./crc.js";
 import { BadDataError } from "./errors.js";
 import type { Hub } from "./hub.js";
 import { type Position, Restarts } from "./position.js";
@@ -106,13 +107,15 @@ export class Download {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
       const [first] = this.#ahead;
       if (first) {
-        if (this.#fetching.length > 0 && this.#aheadBytes + first.size > prefetchBytes) return;
+        // A framed chunk is held as text.
+        const size = Math.max(first.size, first.text);
+        if (this.#fetching.length > 0 && this.#aheadBytes + size > prefetchBytes) return;
         this.#ahead.shift();
-        this.#aheadBytes += first.size;
+        this.#aheadBytes += size;
         const fetched = this.#fetch(first);
         // Whoever takes it awaits it.
         fetched.catch(() => undefined);
-        this.#fetching.push({ size: first.size, fetched });
+        this.#fetching.push({ size, fetched });
       } else if (this.#fetching.length > 0 || (this.#file.isSealed && this.#next >= this.#file.chunks)) return;
       else this.#file = await this.#source.grown(this.#next);
     }
@@ -144,11 +147,16 @@ export class Download {
     const bad = (reason: string): BadDataError =>
       new BadDataError(reason, { file: this.#file.name, chunk: ordinal, offset: storedAt });
     if (stored.length !== size || crc32(stored) !== crc) throw bad("A chunk in Redis is not what its shipper wrote");
-    if (this.#file.codec !== "gzip") return { descriptor, bytes: stored };
+    if (this.#file.codec !== "gzip") {
+      noteCrc(stored, crc);
+      return { descriptor, bytes: stored };
+    }
     const bytes = await inflate(stored, { chunkSize: Math.max(text, 64), maxOutputLength: Math.max(text, 1) }).catch(
       () => undefined,
     );
     if (bytes?.length !== text) throw bad("A chunk does not inflate to what its shipper framed");
+    // zlib has compared the text with the CRC at the end of the member.
+    noteCrc(bytes, stored.readUInt32LE(size - 8));
     return { descriptor, bytes };
   }
 

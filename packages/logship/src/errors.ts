@@ -12,6 +12,7 @@ import { KitError } from "@kit/core";
  * - `KIT_LOGSHIP_EXPIRED`: a reservation ended before its chunks were committed; they are being written again (only in `error` events)
  * - `KIT_LOGSHIP_INTERRUPTED`: a stream cannot be read again from its beginning, and a part of what was confirmed is lost
  * - `KIT_LOGSHIP_BAD_DATA`: a chunk is damaged or missing, or gzip content is damaged or ends early
+ * - `KIT_LOGSHIP_BROKEN_OFF`: a file ended in the channel before its end (only in `damaged` events)
  * - `KIT_LOGSHIP_LINE`: a line is too long, or is not UTF-8, and the policy is to reject
  * - `KIT_LOGSHIP_DROPPED`: this consumer was taken off the channel; its name cannot be used there again
  * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file
@@ -27,6 +28,7 @@ export type LogshipErrorCode =
   | "KIT_LOGSHIP_EXPIRED"
   | "KIT_LOGSHIP_INTERRUPTED"
   | "KIT_LOGSHIP_BAD_DATA"
+  | "KIT_LOGSHIP_BROKEN_OFF"
   | "KIT_LOGSHIP_LINE"
   | "KIT_LOGSHIP_DROPPED"
   | "KIT_LOGSHIP_BUSY"
@@ -90,6 +92,18 @@ export class LineError extends LogshipError {
     this.offset = offset;
   }
 }
+
+/** Whether a file cannot be read, or is not what it was: others can. */
+export const isAboutContent = (error: unknown): boolean =>
+  (error instanceof LogshipError && aboutContent.has(error.code)) ||
+  ["EACCES", "EPERM", "EIO"].includes(String((error as { code?: unknown } | null)?.code));
+
+const aboutContent: ReadonlySet<string> = new Set([
+  "KIT_LOGSHIP_BAD_DATA",
+  "KIT_LOGSHIP_LINE",
+  "KIT_LOGSHIP_CHANGED",
+  "KIT_LOGSHIP_TOO_LARGE",
+]);
 
 /** A result was refused; nothing of its commit was applied. */
 export const resultError = (fault: string, targets: readonly string[]): LogshipError => {

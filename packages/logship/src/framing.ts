@@ -1,6 +1,6 @@
 import { promisify } from "node:util";
 import { crc32, gzip } from "node:zlib";
-import { crcOf } from "./crc.js";
+import { crcOf, noteCrc } from "./crc.js";
 import type { Codec } from "./scripts/index.js";
 
 /** A chunk as it is stored. */
@@ -95,6 +95,7 @@ export class Framer {
     this.#waiting = bytes.length < whole.length ? [whole.subarray(bytes.length)] : [];
     this.#waitingBytes = whole.length - bytes.length;
     const crcBefore = this.#crc;
+    if (this.#codec !== "gzip") noteCrc(bytes, crc32(bytes));
     this.#fed += bytes.length;
     this.#crc = crcOf(bytes, crcBefore);
     const made = this.#frame({ bytes, crcBefore, crcAfter: this.#crc, fedAfter: this.#fed });
@@ -107,7 +108,7 @@ export class Framer {
     if (this.#codec !== "gzip") {
       const isText = this.#codec === "none";
       const [text, lines] = isText ? [bytes.length, countLines(bytes)] : [0, 0];
-      return [{ bytes, text, lines, crc: crc32(bytes), crcAfter, fedAfter }];
+      return [{ bytes, text, lines, crc: crcOf(bytes, 0), crcAfter, fedAfter }];
     }
     const packed = await compress(bytes, { level: this.#level });
     this.#ratio = Math.max(0.5, Math.min(bytes.length / packed.length, this.#ratio * 2));

@@ -1,4 +1,5 @@
 import { crc32, createInflateRaw, inflateRawSync } from "node:zlib";
+import { crcOf, noteCrc } from "./crc.js";
 import { BadDataError } from "./errors.js";
 
 /** Settings of `readGzip`. */
@@ -111,7 +112,8 @@ export async function* inflateMembers(
       const whole = isSmall ? inflateSmall(await bytes.some(), bytes) : undefined;
       for await (const block of whole ? [whole] : inflateMember(bytes, bad)) {
         if (block.length === 0) continue;
-        crc = crc32(block, crc);
+        noteCrc(block, crc32(block));
+        crc = crcOf(block, crc);
         length += block.length;
         text += block.length;
         yield block;

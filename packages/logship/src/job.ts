@@ -1,6 +1,6 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { type CloseOptions, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
-import { BadDataError, fencedError, LineError, LogshipError, resultError } from "./errors.js";
+import { fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
 import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type JobTerms, jobTerms, type RunOptions } from "./options.js";
@@ -9,8 +9,8 @@ import { fileText, readingOf } from "./reading.js";
 import { deleteJob, hashOf } from "./removal.js";
 import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import * as scripts from "./scripts/index.js";
-import { linkedSignal, type LinkedSignal } from "./signals.js";
-import { type CounterSink, forwardSums } from "./sink.js";
+import { linkedSignal, type LinkedSignal, together } from "./signals.js";
+import { type CounterSink, type ForwardOptions, ResultStore } from "./sink.js";
 
 /** What a job tells while it runs. */
 export interface JobEvents {
@@ -62,12 +62,14 @@ export class LogJob extends TypedEmitter<JobEvents> {
   readonly name: string;
   readonly #terms: JobTerms;
   readonly #hub: Hub;
+  readonly #results: ResultStore;
 
   constructor(redis: RedisLike, name: string, options: JobOptions) {
     super();
     this.name = name;
     this.#terms = jobTerms(options);
     this.#hub = new Hub(redis, name, this.#terms.hub, "The job", (error) => this.emit("error", error));
+    this.#results = new ResultStore(this.#hub, this.#hub.keys.job);
   }
 
   /**
@@ -119,8 +121,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
 
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
-    this.#hub.assertOpen();
-    return await hashOf(this.#hub, this.resultKey(name));
+    return await this.#results.read(name);
   }
 
   /**
@@ -130,18 +131,13 @@ export class LogJob extends TypedEmitter<JobEvents> {
    *
    * @throws what the sink throws: its sums come again in the next call.
    */
-  async forward(
-    name: string,
-    sink: CounterSink,
-    options: { readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<number> {
-    const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
-    return await forwardSums(this.#hub, this.#hub.keys.job, name, sink, signal);
+  async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
+    return await this.#results.forward(name, sink, options);
   }
 
   /** The key of the result `name`, for other commands. */
   resultKey(name: string): string {
-    return this.#hub.keys.result(name);
+    return this.#results.key(name);
   }
 
   /**
@@ -169,17 +165,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
     const state = { files: 0, lines: 0, skipped };
     // The first look tells whether there is a server at all; later ones wait for it.
     await this.#look(await this.#list(), signal);
-    const workers = Array.from({ length: count }, async () => {
-      try {
-        await this.#work(handler, signal, state);
-      } catch (error) {
-        // The others end too, and give their files back.
-        controller.abort(error);
-        throw error;
-      }
-    });
-    await Promise.allSettled(workers);
-    await Promise.all(workers);
+    await together(count, controller, () => this.#work(handler, signal, state));
     return { files: state.files, lines: state.lines };
   }
 
@@ -361,12 +347,6 @@ export class LogJob extends TypedEmitter<JobEvents> {
 }
 
 const nothing = { seq: 0, position: "", lines: 0, doneStamp: "", results: [] };
-
-export const isAboutContent = (error: unknown): boolean =>
-  error instanceof BadDataError ||
-  error instanceof LineError ||
-  (error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED") ||
-  ["EACCES", "EPERM", "EIO"].includes(String((error as { code?: unknown } | null)?.code));
 
 const isLoss = (error: unknown): boolean => error instanceof LogshipError && error.code === "KIT_LOGSHIP_FENCED";
 

@@ -30,8 +30,8 @@ import { keyspace } from "@kit/core";
  * | `kit:logship:{name}:seen`        | zset           | consumer → its last sign of life              |
  * | `kit:logship:{name}:positions`   | hash           | per file and consumer the position            |
  * | `kit:logship:{name}:free`        | hash           | chunks still to be unlinked                   |
- * | `kit:logship:{name}:results:<r>` | hash, set, zset| results                                       |
- * | `kit:logship:{name}:sending:<r>` | hash           | sums on their way to a sink, until it has them|
+ * | `kit:logship:{name}:results:<c>:<r>` | hash, set, zset| results of the consumer `c`               |
+ * | `kit:logship:{name}:sending:<c>:<r>` | hash           | sums on their way to a sink               |
  *
  * `kit:logship:{name}:events` is a Pub/Sub channel.
  */
@@ -53,8 +53,9 @@ export interface LogshipKeys {
   readonly free: string;
   readonly events: string;
   chunk(part: string): string;
-  result(name: string): string;
-  sending(name: string): string;
+  /** Of a job the result's name; of a channel the consumer's and the result's. */
+  result(...names: readonly string[]): string;
+  sending(...names: readonly string[]): string;
 }
 
 /** The keys of one job or channel. */
@@ -78,7 +79,7 @@ export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
     free: `${head}free`,
     events: `${head}events`,
     chunk: (part) => `${head}chunk:${part}`,
-    sending: (result) => `${head}sending:${encodeURIComponent(result)}`,
-    result: (result) => `${head}results:${encodeURIComponent(result)}`,
+    sending: (...names) => `${head}sending:${names.map(encodeURIComponent).join(":")}`,
+    result: (...names) => `${head}results:${names.map(encodeURIComponent).join(":")}`,
   };
 };

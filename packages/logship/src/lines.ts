@@ -57,6 +57,8 @@ export const lineTerms = (options: LineOptions): LineTerms => {
 
 const [lineFeed, carriageReturn] = [10, 13];
 const noBytes: Buffer = Buffer.alloc(0);
+/** A string of twice this size takes three times as long for each character: V8 has another heap for it. */
+const pieceBytes = 65_536;
 
 /** Some lines of a file, in order. */
 export class LineBatch {
@@ -68,18 +70,18 @@ export class LineBatch {
   readonly endOffset: number;
   readonly #bytes: Buffer;
   readonly #ends: readonly number[] | undefined;
-  readonly #crcBefore: number;
-  readonly #crcAfter: number;
+  readonly #crcBefore: () => number;
+  readonly #crcAfter: () => number;
 
   /**
-   * `crcs`: CRC-32 of the text before the first line and behind the last. `ends`: where each line ends in `bytes`, unless each of them ends with a
+   * `crcs` compute the CRC-32 of the text before the first line and behind the last. `ends`: where each line ends in `bytes`, unless each of them ends with a
    * line feed there. `length`: of what was read, where `bytes` are not all of it.
    */
   constructor(
     lines: readonly string[],
     offset: number,
     bytes: Buffer,
-    crcs: readonly [before: number, after: number],
+    crcs: readonly [before: () => number, after: () => number],
     ends?: readonly number[],
     length: number = bytes.length,
   ) {
@@ -103,8 +105,8 @@ export class LineBatch {
 
   /** CRC-32 of the text up to and with the end of the line number `count`. */
   crcOf(count: number): number {
-    if (count >= this.lines.length) return this.#crcAfter;
-    return crcOf(this.#bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore);
+    if (count >= this.lines.length) return this.#crcAfter();
+    return crcOf(this.#bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore());
   }
 }
 
@@ -132,9 +134,11 @@ export async function* readLines(
 /** The state of cutting between two blocks. */
 export class LineCutter {
   readonly #terms: LineTerms;
-  /** Text bytes before `#carry`, and their CRC-32. */
+  /** Text bytes before `#carry`, and what computes their CRC-32: few positions are asked for. */
   #offset: number;
-  #crc: number;
+  #crc: () => number;
+  /** CRC-32 of all blocks; undefined: nobody needs it. */
+  #crcOfAll: number | undefined;
   /** The beginning of a line whose end has not come. */
   #carry: Buffer[] = [];
   #carried = 0;
@@ -142,25 +146,30 @@ export class LineCutter {
   #dropped = -1;
   #droppedCrc = 0;
 
-  constructor(terms: LineTerms, offset: number, crc = 0) {
+  /** Without `crc`, that of the text before `offset`, batches have none. */
+  constructor(terms: LineTerms, offset: number, crc?: number) {
     this.#terms = terms;
     this.#offset = offset;
-    this.#crc = crc;
+    this.#crcOfAll = crc;
+    this.#crc = always(crc ?? 0);
   }
 
   *cut(block: Buffer): Generator<LineBatch, void, undefined> {
+    const before = this.#crcOfAll;
+    if (before !== undefined) this.#crcOfAll = crcOf(block, before);
     const last = block.lastIndexOf(lineFeed);
     if (last < 0) {
       yield* this.#carryOn(block);
       return;
     }
-    yield* this.#deliver(block.subarray(0, last + 1));
+    const whole = block.subarray(0, last + 1);
+    yield* this.#deliver(whole, before === undefined ? always(0) : () => crcOf(whole, before));
     if (last + 1 < block.length) yield* this.#carryOn(block.subarray(last + 1));
   }
 
   /** What is left is the last line, without a line feed. */
   *end(): Generator<LineBatch, void, undefined> {
-    if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes);
+    if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes, always(this.#crcOfAll ?? 0));
   }
 
   *#carryOn(part: Buffer): Generator<LineBatch, void, undefined> {
@@ -190,7 +199,7 @@ export class LineCutter {
     this.#carry = [bytes.subarray(0, kept)];
     this.#carried = kept;
     this.#dropped = bytes.length - kept;
-    this.#droppedCrc = crcOf(bytes, this.#crc);
+    this.#droppedCrc = crcOf(bytes, this.#crc());
   }
 
   #takeCarry(): Buffer {
@@ -200,12 +209,12 @@ export class LineCutter {
     return bytes;
   }
 
-  /** `body` ends with a line feed, or is empty at the end of the text. */
-  *#deliver(body: Buffer): Generator<LineBatch, void, undefined> {
+  /** `body` ends with a line feed, or is empty at the end of the text; `crc` computes that of the text up to its end. */
+  *#deliver(body: Buffer, crc: () => number): Generator<LineBatch, void, undefined> {
     if (this.#dropped >= 0) {
       const first = body.indexOf(lineFeed) + 1;
       yield* this.#endDropped(body.subarray(0, first));
-      if (first < body.length) yield* this.#deliver(body.subarray(first));
+      if (first < body.length) yield* this.#deliver(body.subarray(first), crc);
       return;
     }
     let bytes = body;
@@ -217,12 +226,22 @@ export class LineCutter {
     this.#refuseUtf16(bytes);
     const { maxLineBytes, onInvalidText } = this.#terms;
     const isPlain = bytes.length <= maxLineBytes && (onInvalidText === "replace" || isUtf8(bytes));
-    if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes))) yield this.#fast(bytes);
+    if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes))) yield* this.#fast(bytes, crc);
     else yield* this.#slow(bytes, lineEnds(bytes));
   }
 
-  /** All lines are delivered as they are. */
-  #fast(bytes: Buffer): LineBatch {
+  /** All lines are delivered as they are, some at a time. */
+  *#fast(bytes: Buffer, crc: () => number): Generator<LineBatch, void, undefined> {
+    const before = this.#crc;
+    for (let [from, end] = [0, 0]; from < bytes.length; from = end) {
+      end = pieceEnd(bytes, from);
+      const [piece, upTo] = [bytes.subarray(from, end), end];
+      const isLast = end === bytes.length;
+      yield this.#batch(this.#textLines(piece), piece, isLast ? crc : () => crcOf(bytes.subarray(0, upTo), before()));
+    }
+  }
+
+  #textLines(bytes: Buffer): string[] {
     const { length } = bytes;
     const endsWithFeed = bytes[length - 1] === lineFeed;
     let text = bytes.toString("utf8", 0, endsWithFeed ? length - 1 : length);
@@ -235,7 +254,7 @@ export class LineCutter {
         const isWhole = endsWithFeed || index < lines.length - 1;
         if (isWhole && line.charCodeAt(line.length - 1) === carriageReturn) lines[index] = line.slice(0, -1);
       }
-    return this.#batch(lines, bytes, crcOf(bytes, this.#crc));
+    return lines;
   }
 
   /** Lines that end at `ends` in `bytes`: each is judged by itself. */
@@ -273,7 +292,7 @@ export class LineCutter {
     const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
     if (until > 0) {
       const passed = bytes.subarray(0, until);
-      yield this.#batch(lines, passed, crcOf(passed, this.#crc), delivered);
+      yield this.#batch(lines, passed, always(crcOf(passed, this.#crc())), delivered);
     }
     if (fault) throw fault;
   }
@@ -298,12 +317,18 @@ export class LineCutter {
     const lines: string[] = [];
     const fault = kept.length > 0 ? this.#judge(kept, 0, length, lines, []) : undefined;
     if (fault) throw fault;
-    const crc = crcOf(rest, this.#droppedCrc);
+    const crc = always(crcOf(rest, this.#droppedCrc));
     yield this.#batch(lines, kept, crc, [], length);
   }
 
   /** The next batch; the text before it ends with it then. */
-  #batch(lines: readonly string[], bytes: Buffer, crc: number, ends?: readonly number[], length?: number): LineBatch {
+  #batch(
+    lines: readonly string[],
+    bytes: Buffer,
+    crc: () => number,
+    ends?: readonly number[],
+    length?: number,
+  ): LineBatch {
     const batch = new LineBatch(lines, this.#offset, bytes, [this.#crc, crc], ends, length);
     [this.#offset, this.#crc] = [batch.endOffset, crc];
     return batch;
@@ -319,6 +344,19 @@ export class LineCutter {
     if (mark === 0xfffe || mark === 0xfeff) throw new LineError("The text is UTF-16", 0);
   }
 }
+
+const always =
+  (crc: number): (() => number) =>
+  () =>
+    crc;
+
+/** Where a piece of whole lines from `from` on ends: one line, or as many as become a string that V8 does not treat as a large object. */
+const pieceEnd = (bytes: Buffer, from: number): number => {
+  if (bytes.length - from <= pieceBytes) return bytes.length;
+  const feed = bytes.lastIndexOf(lineFeed, from + pieceBytes - 1);
+  const end = feed >= from ? feed : bytes.indexOf(lineFeed, from + pieceBytes);
+  return end < 0 ? bytes.length : end + 1;
+};
 
 /** The end of the longest piece from `from` on that has at most `most` bytes and cuts no character. */
 const cutBetweenCharacters = (bytes: Buffer, from: number, most: number): number => {

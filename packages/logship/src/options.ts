@@ -4,8 +4,11 @@ import type { HubOptions } from "./hub.js";
 import { lineNames, type LineOptions, lineTerms, type LineTerms } from "./lines.js";
 import { flushNames, type FlushOptions, flushTerms, type FlushTerms } from "./runner.js";
 
-/** What becomes of a file that cannot be read: `error` ends the run, `skip` tells it in a `damaged` event and goes on with others. */
-export type BadDataPolicy = "error" | "skip";
+/**
+ * What becomes of a file that cannot be read: `error` ends the run. The others tell it in a `damaged` event and go on: `skip` counts the rest of the file
+ * as done; `setAside` keeps it, so that `redo()` can have it tried again.
+ */
+export type BadDataPolicy = "error" | "skip" | "setAside";
 
 /** Which files of a directory, and in which order. */
 export interface DirectoryOptions {
@@ -40,11 +43,11 @@ export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, F
    */
   readonly lastLine?: "take" | "leave" | undefined;
   /**
-   * What becomes of a damaged file. A skipped one is tried again in the next run.
+   * What becomes of a damaged file: `error` ends the run; `skip` tells it in a `damaged` event, goes on with others, and tries it again in the next run.
    *
    * @default "error"
    */
-  readonly onBadData?: BadDataPolicy | undefined;
+  readonly onBadData?: "error" | "skip" | undefined;
 }
 
 /** Checked, with every default filled in. */
@@ -56,7 +59,7 @@ export interface JobTerms extends FlushTerms {
   readonly order: FileOrder;
   readonly leaseMs: number;
   readonly takesLast: boolean;
-  readonly onBadData: BadDataPolicy;
+  readonly onBadData: "error" | "skip";
 }
 
 const directoryNames = ["match", "order"];
@@ -170,6 +173,14 @@ export interface ShipperOptions extends HubOptions {
    * @default never
    */
   readonly dropSilentMs?: number | undefined;
+  /**
+   * What becomes of a source that is damaged, or not what it was when a part of it was shipped. The call rejects in both cases. `error` leaves the file open
+   * in the channel, where it holds up those behind it until another call goes on with it. `setAside` ends it there: receivers read what is committed, are
+   * told that it is not all, and go on; the source can be shipped again, as another file.
+   *
+   * @default "error"
+   */
+  readonly onBadData?: "error" | "setAside" | undefined;
 }
 
 /** Checked, with every default filled in. */
@@ -185,6 +196,7 @@ export interface ShipperTerms {
   readonly flushMs: number;
   readonly consumers: readonly string[];
   readonly dropSilentMs: number | undefined;
+  readonly onBadData: "error" | "setAside";
 }
 
 const defaultLimitBytes = 268_435_456;
@@ -195,7 +207,7 @@ export const consumerName = (name: string): string => {
   try {
     return encodeURIComponent(name);
   } catch {
-    throw new RangeError("Expected the name of a consumer to be well-formed text, got half a surrogate pair");
+    throw new RangeError("Expected `consumer` to be well-formed text");
   }
 };
 
@@ -215,10 +227,11 @@ export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
       "flushMs",
       "consumers",
       "dropSilentMs",
+      "onBadData",
     ],
   ]);
   const { limitBytes = defaultLimitBytes, codec = "gzip", gzipLevel = 1, chunkBytes = 131_060 } = own;
-  const { maxInFlight = 16, leaseMs = 30_000, flushMs = 500, consumers = [], dropSilentMs } = own;
+  const { maxInFlight = 16, leaseMs = 30_000, flushMs = 500, consumers = [], dropSilentMs, onBadData = "error" } = own;
   if (!Array.isArray(consumers)) throw new TypeError("Expected `consumers` to be an array of names");
   return {
     hub: own,
@@ -233,6 +246,7 @@ export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
     consumers: consumers.map(consumerName),
     dropSilentMs:
       dropSilentMs === undefined ? undefined : integerOption("dropSilentMs", dropSilentMs, 20_000, 31_536_000_000),
+    onBadData: choiceOption("onBadData", onBadData, ["error", "setAside"]),
   };
 };
 
@@ -248,13 +262,14 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
    */
   readonly from?: "start" | "oldest" | "now" | undefined;
   /**
-   * Stored bytes that are fetched ahead of the reader.
+   * Bytes that are fetched ahead of the reader; of framed chunks their text.
    *
    * @default 2097152
    */
   readonly prefetchBytes?: number | undefined;
   /**
-   * What becomes of a file with damaged or missing data: `error` ends the run; `skip` counts it as done from there on.
+   * What becomes of a file with damaged or missing data, or with a line that is refused: `error` ends the run, and each later one there. `skip` counts
+   * the file as done from there on. `setAside` keeps it, and the memory that it takes, and goes on with those behind it; `redo()` has it tried again.
    *
    * @default "error"
    */
@@ -287,6 +302,6 @@ export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
     consumer: consumerName(consumer),
     from: choiceOption("from", from, ["start", "oldest", "now"]),
     prefetchBytes: integerOption("prefetchBytes", prefetchBytes, 1),
-    onBadData: choiceOption("onBadData", onBadData, ["error", "skip"]),
+    onBadData: choiceOption("onBadData", onBadData, ["error", "skip", "setAside"]),
   };
 };

@@ -1,11 +1,12 @@
 import { Readable } from "node:stream";
+import type { KitError } from "@kit/core";
 import { crcOf } from "./crc.js";
 import type { Download } from "./download.js";
 import { BadDataError } from "./errors.js";
 import type { LineBatch, LineTerms } from "./lines.js";
 import { parsePosition, type Position, start } from "./position.js";
 import { type Reading, readingOf } from "./reading.js";
-import { Results } from "./results.js";
+import { noEffects, Results } from "./results.js";
 import type { CommitOperands } from "./runner.js";
 
 /** Where the commits of a file go. */
@@ -27,11 +28,13 @@ export class ReceivedFile {
   readonly #terms: LineTerms;
   readonly #commit: CommitFile;
   readonly #start: Position;
-  #reading: Reading | undefined;
   #isRead = false;
   #seq: number;
-  /** Behind what was delivered. */
-  #at: () => Position;
+  /** Where the last batch, and how many of its lines, were delivered; a closure for each batch would keep the garbage collector busy. */
+  #delivered: { readonly reading: Reading; batch: LineBatch; count: number } | undefined;
+  /** Behind what was delivered as bytes, or nothing. */
+  #at: Position;
+  #committed: Position;
   #lines = 0;
   #isAtEnd = false;
 
@@ -45,7 +48,13 @@ export class ReceivedFile {
     this.#start = position === undefined ? start : parsePosition(position);
     this.offset = this.#start.offset;
     this.#seq = seq;
-    this.#at = () => this.#start;
+    this.#at = this.#start;
+    this.#committed = this.#start;
+  }
+
+  /** Why its shipper ended it before its end, the code of an error, as far as that is known by now; empty: it did not. */
+  get fault(): string {
+    return this.#download.file.fault;
   }
 
   /** Batches of lines, as they come out of a chunk. The fastest way. */
@@ -53,7 +62,7 @@ export class ReceivedFile {
     const reading = this.read();
     try {
       for await (const batch of reading.batches) {
-        this.#at = () => reading.positionOf(batch, batch.lines.length);
+        this.#deliver(reading, batch, batch.lines.length);
         this.#lines += batch.lines.length;
         yield batch;
       }
@@ -64,24 +73,46 @@ export class ReceivedFile {
   }
 
   /** Lines, one by one. `commit()` takes in those that were delivered, also in the middle of a chunk. */
-  async *lines(): AsyncGenerator<string, void, undefined> {
+  lines(): AsyncIterableIterator<string> {
     const reading = this.read();
-    try {
-      for await (const batch of reading.batches) {
-        const { lines } = batch;
-        let count = 0;
-        this.#at = () => reading.positionOf(batch, count);
-        for (const line of lines) {
-          count++;
-          this.#lines++;
-          yield line;
-        }
-        count = lines.length;
+    const { batches } = reading;
+    // No generator: it takes three promises for each line, and most lines are there.
+    let lines: readonly string[] = [];
+    let delivered = { count: 0 };
+    let [isOver, isLeft, waiting] = [false, false, 0];
+    let last: Promise<unknown> = Promise.resolve();
+    const end = { done: true, value: undefined } as const;
+    const take = (): IteratorResult<string> => {
+      this.#lines++;
+      return { done: false, value: lines[delivered.count++]! };
+    };
+    const further = async (): Promise<IteratorResult<string>> => {
+      while (!isOver && delivered.count >= lines.length) {
+        isOver = true;
+        const { done, value } = await batches.next();
+        isOver = done === true;
+        if (done) this.#isAtEnd = !isLeft;
+        else [lines, delivered] = [value.lines, this.#deliver(reading, value, 0)];
       }
-      this.#isAtEnd = true;
-    } finally {
-      await reading.batches.return();
-    }
+      return isOver ? end : take();
+    };
+    return {
+      next: () => {
+        if (waiting === 0 && delivered.count < lines.length) return Promise.resolve(take());
+        waiting++;
+        const mine = last.then(further).finally(() => waiting--);
+        last = mine.catch(() => undefined);
+        return mine;
+      },
+      return: async () => {
+        [isOver, isLeft, lines] = [true, true, []];
+        await batches.return();
+        return end;
+      },
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+    };
   }
 
   /** The text as bytes: gzip content inflated, lines not looked at. */
@@ -92,8 +123,7 @@ export class ReceivedFile {
     for await (const block of blocks) {
       offset += block.length;
       crc = crcOf(block, crc);
-      const [atOffset, atCrc] = [offset, crc];
-      this.#at = () => restarts.at(atOffset, atCrc);
+      this.#at = restarts.at(offset, crc);
       yield block;
     }
     this.#checkWhole({ offset, crc });
@@ -119,15 +149,40 @@ export class ReceivedFile {
   async commit(): Promise<void> {
     const { results } = this;
     const lines = this.#lines;
+    const { reading, batch, count = 0 } = this.#delivered ?? {};
+    const position = batch && reading ? reading.positionOf(batch, count) : this.#at;
     await this.store({
       seq: ++this.#seq,
-      position: this.#at(),
+      position,
       lines,
       effects: results.effects(),
       isDone: this.#isAtEnd,
     });
+    this.#committed = position;
     this.results = new Results();
     this.#lines -= lines;
+  }
+
+  /** This consumer is done with the file, what is behind its last commit is lost to it: what `onBadData: "skip"` does. Throws as `commit`. */
+  async giveUp(): Promise<void> {
+    await this.#leave(true);
+  }
+
+  /**
+   * Keeps the file for another time, since it cannot be read now: what `onBadData: "setAside"` does. `redo()` has it tried again, behind its last commit.
+   * Throws as `commit`.
+   */
+  async setAside(error: KitError): Promise<void> {
+    await this.#leave(false, error.code);
+  }
+
+  /** Has a file that was set aside tried again, by the next run. */
+  async takeUp(): Promise<void> {
+    await this.#leave(false);
+  }
+
+  async #leave(isDone: boolean, aside = ""): Promise<void> {
+    await this.store({ seq: ++this.#seq, position: this.#committed, lines: 0, effects: noEffects, isDone, aside });
   }
 
   /** One commit, as a run over lines has it. */
@@ -157,8 +212,13 @@ export class ReceivedFile {
       const { offset, crc } = last ? { offset: last.endOffset, crc: last.crcOf(last.lines.length) } : this.#start;
       this.#checkWhole({ offset, crc });
     };
-    this.#reading = { batches: checked.call(this), positionOf: (batch, count) => reading.positionOf(batch, count) };
-    return this.#reading;
+    return { batches: checked.call(this), positionOf: (batch, count) => reading.positionOf(batch, count) };
+  }
+
+  #deliver(reading: Reading, batch: LineBatch, count: number): { count: number } {
+    this.#delivered ??= { reading, batch, count };
+    [this.#delivered.batch, this.#delivered.count] = [batch, count];
+    return this.#delivered;
   }
 
   #begin(): void {

@@ -1,10 +1,11 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, type MetricSample, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
 import { Download, type DownloadSource } from "./download.js";
-import { fencedError, LogshipError, resetError, resultError } from "./errors.js";
+import { fencedError, isAboutContent, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
 import { Hub } from "./hub.js";
-import { isAboutContent, type RunSummary } from "./job.js";
+import { channelMetrics } from "./metrics.js";
+import type { RunSummary } from "./job.js";
 import {
   concurrencyOption,
   type ReceiverOptions,
@@ -14,11 +15,11 @@ import {
 } from "./options.js";
 import { formatPosition } from "./position.js";
 import { ReceivedFile } from "./received.js";
-import { hashOf } from "./removal.js";
+import { together } from "./signals.js";
 import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
-import { type CounterSink, forwardSums } from "./sink.js";
+import { type CounterSink, type ForwardOptions, ResultStore } from "./sink.js";
 
 /** What a receiver tells. */
 export interface ReceiverEvents {
@@ -35,7 +36,7 @@ export interface ReceiverEvents {
   readonly trimmed: [fact: { readonly file: string; readonly offset: number }];
   /** This consumer is done with a file. */
   readonly done: [fact: { readonly file: string; readonly offset: number }];
-  /** The rest of a file was given up, as `onBadData` says. */
+  /** A file was given up or set aside, as `onBadData` says; or what was in the channel is processed and its shipper had ended it before its end. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /** Something failed and is being tried again. */
   readonly error: [error: KitError];
@@ -70,6 +71,9 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   readonly channel: string;
   readonly #terms: ReceiverTerms;
   readonly #hub: Hub;
+  readonly #results: ResultStore;
+  /** How errors call it. */
+  readonly #who: string;
   #session: Promise<Session> | undefined;
   #epoch: string | undefined;
 
@@ -77,7 +81,9 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     super();
     this.channel = channel;
     this.#terms = receiverTerms(options);
+    this.#who = `Consumer ${JSON.stringify(options.consumer)} of channel ${JSON.stringify(channel)}`;
     this.#hub = new Hub(redis, channel, this.#terms.hub, "The receiver", (error) => this.emit("error", error));
+    this.#results = new ResultStore(this.#hub, this.#hub.keys.channel, options.consumer);
   }
 
   /**
@@ -104,16 +110,9 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
       const summary = { files: 0, lines: 0 };
       const seen = this.#seen(own.until ?? "closed", signal);
-      const workers = Array.from({ length: count }, async () => {
-        try {
-          for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
-        } catch (error) {
-          controller.abort(error);
-          throw error;
-        }
+      await together(count, controller, async () => {
+        for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
       });
-      await Promise.allSettled(workers);
-      await Promise.all(workers);
       return summary;
     });
   }
@@ -141,6 +140,27 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     }
   }
 
+  /**
+   * Has the files that this consumer has set aside tried again, each behind its last commit, by the next `run()` or `files()`. Resolves with their names.
+   * It joins as this consumer does, so that a run of another process ends with `KIT_LOGSHIP_FENCED`.
+   */
+  async redo(): Promise<string[]> {
+    const facts = (): object => ({ channel: this.channel });
+    return await this.#hub.task("logship.redo", facts, undefined, async ({ signal }) => {
+      const names: string[] = [];
+      for (let { after } = await this.#join(signal); ;) {
+        const { files } = await this.#look(after, filesAtOnce, signal);
+        for (const seen of files) {
+          after = seen.id;
+          if (!seen.isAside) continue;
+          await this.#received(seen, signal).takeUp();
+          names.push(seen.name);
+        }
+        if (files.length < filesAtOnce) return names;
+      }
+    });
+  }
+
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
     this.#hub.assertOpen();
@@ -148,10 +168,14 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
   }
 
+  /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
+  async metrics(): Promise<MetricSample[]> {
+    return channelMetrics(this.channel, await this.status());
+  }
+
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
-    this.#hub.assertOpen();
-    return await hashOf(this.#hub, this.resultKey(name));
+    return await this.#results.read(name);
   }
 
   /**
@@ -161,18 +185,13 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
    *
    * @throws what the sink throws: its sums come again in the next call.
    */
-  async forward(
-    name: string,
-    sink: CounterSink,
-    options: { readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<number> {
-    const { signal } = optionsObject<typeof options>("options", options, ["signal"]);
-    return await forwardSums(this.#hub, this.#hub.keys.channel, name, sink, signal);
+  async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
+    return await this.#results.forward(name, sink, options);
   }
 
   /** The key of the result `name`, for other commands. */
   resultKey(name: string): string {
-    return this.#hub.keys.result(name);
+    return this.#results.key(name);
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
@@ -199,12 +218,13 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
         ({ isClosed } = seen);
         for (const file of seen.files) {
           from = file.id;
-          isContiguous &&= file.isDone;
+          const isPassed = file.isDone || file.isAside;
+          isContiguous &&= isPassed;
           if (isContiguous) {
             floor = file.id;
             given.delete(file.id);
           }
-          if (file.isDone || given.has(file.id)) continue;
+          if (isPassed || given.has(file.id)) continue;
           isOpen ||= !file.isSealed;
           if (until === "empty" && !file.isSealed) continue;
           given.add(file.id);
@@ -234,25 +254,19 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
         };
         await runFile({ reading: file.read(), position, seq, flush: this.#terms, context, commit }, handler);
         summary.files++;
+        if (file.fault !== "") this.emit("damaged", { file: file.name, error: brokenOffError(file) });
         return;
       } catch (error) {
-        if (error instanceof RolledBack) seen = await this.#again(seen.id, signal);
-        else if (this.#terms.onBadData === "skip" && isAboutContent(error)) {
-          this.emit("damaged", { file: seen.name, error: error as KitError });
-          await this.#giveUp(seen, signal);
-          return;
-        } else throw error;
+        const { onBadData } = this.#terms;
+        if (!(error instanceof RolledBack) && (onBadData === "error" || !isAboutContent(error))) throw error;
+        seen = await this.#again(seen.id, signal);
+        if (error instanceof RolledBack || !seen) continue;
+        this.emit("damaged", { file: seen.name, error: error as KitError });
+        const left = this.#received(seen, signal);
+        await (onBadData === "skip" ? left.giveUp() : left.setAside(error as KitError));
+        return;
       }
     }
-  }
-
-  /** The rest of a damaged file counts as done. */
-  async #giveUp({ id }: SeenFile, signal: AbortSignal): Promise<void> {
-    const file = await this.#again(id, signal);
-    if (!file) return;
-    const received = this.#received(file, signal);
-    const { seq, position } = received;
-    await received.store({ seq: seq + 1, position, lines: 0, effects: { names: [], results: [] }, isDone: true });
   }
 
   #received(seen: SeenFile, signal: AbortSignal): ReceivedFile {
@@ -295,16 +309,17 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   async #advance(file: SeenFile, operands: CommitOperands, chunk: number, signal: AbortSignal): Promise<void> {
     const { context, keys, deadlineMs } = this.#hub;
     const { fence } = await this.#join(signal);
-    const { seq, position, effects, isDone } = operands;
-    const targets = effects.names.map((name) => keys.result(name));
+    const { seq, position, effects, isDone, aside = "" } = operands;
+    const targets = effects.names.map((name) => this.resultKey(name));
     const args = {
       consumer: this.#terms.consumer,
       fence,
       file: file.id,
       seq,
       chunk,
-      state: isDone ? "done" : "open",
+      state: isDone ? "done" : aside === "" ? "open" : "aside",
       position: formatPosition(position),
+      cause: aside,
       results: effects.results,
     };
     // Once it is sent an abort does not end it: whether it is stored must be known.
@@ -341,7 +356,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** A lower fence than ours, or none, means that a failover lost our joining: then we join again. */
   #rejectTakeover(by: number, fence: string): void {
-    if (by > Number(fence)) throw fencedError(`Consumer ${JSON.stringify(decodeURIComponent(this.#terms.consumer))}`);
+    if (by > Number(fence)) throw fencedError(this.#who);
     this.#session = undefined;
   }
 
@@ -358,14 +373,9 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const { consumer, from } = this.#terms;
     const args = { consumer, from, epoch: newToken() };
     const reply = await scripts.join.run(context, keys, args, { deadlineMs, signal });
-    if (reply.state === "trimmed") {
-      const message = `Consumer ${JSON.stringify(decodeURIComponent(consumer))} is new, and channel ${JSON.stringify(this.channel)} has freed a part of its files`;
-      throw new LogshipError("KIT_LOGSHIP_TRIMMED", message);
-    }
-    if (reply.state === "dropped") {
-      const message = `Consumer ${JSON.stringify(decodeURIComponent(consumer))} was taken off channel ${JSON.stringify(this.channel)}: its results lack what it had not processed`;
-      throw new LogshipError("KIT_LOGSHIP_DROPPED", message);
-    }
+    if (reply.state === "trimmed")
+      throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${this.#who} is new, and a part of the files has been freed`);
+    if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${this.#who} was taken off`);
     const before = this.#epoch;
     this.#epoch = undefined;
     // Another channel under the same name: what was committed in the first one is gone. A further run may begin in this one.
@@ -379,9 +389,14 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 /** The server does not have the last commits any more: a failover lost them, together with their results. */
 class RolledBack extends LogshipError {
   constructor(file: string) {
-    super("KIT_LOGSHIP_RESET", "The last commits of this consumer are lost, with their results", { file });
+    super("KIT_LOGSHIP_RESET", "The last commits and their results are lost", { file });
   }
 }
+
+const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
+  new LogshipError("KIT_LOGSHIP_BROKEN_OFF", `File ${JSON.stringify(name)} ended before its end: ${fault}`, {
+    file: name,
+  });
 
 /** Lets several loops take from one generator; leaving a loop does not end it for the others. */
 const shared = <T>(values: AsyncGenerator<T, void, undefined>): AsyncIterable<T> => ({

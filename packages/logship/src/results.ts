@@ -9,6 +9,8 @@ export interface Effects {
   readonly results: readonly (string | number)[];
 }
 
+export const noEffects: Effects = { names: [], results: [] };
+
 /**
  * Results of the lines since the last commit, kept in memory and written together with the position. Sums of the same field become one
  * number, so memory and the commit depend on the number of fields and not on the number of lines.
@@ -80,7 +82,7 @@ export class Results {
     if (known === undefined) this.#fields++;
     const sum = (known ?? 0) + by;
     if (!Number.isSafeInteger(sum)) integerOption("by", by, -Number.MAX_SAFE_INTEGER);
-    if (!Number.isSafeInteger(sum)) throw new RangeError("Expected the sum of a field to stay within ±(2^53 − 1)");
+    if (!Number.isSafeInteger(sum)) throw new RangeError("Expected a sum within ±(2^53 − 1)");
     fields.set(field, sum);
     return this;
   }

@@ -3,6 +3,7 @@ import type { LineBatch } from "./lines.js";
 import type { Position } from "./position.js";
 import type { Reading } from "./reading.js";
 import { type Effects, Results } from "./results.js";
+import { Watch } from "./watch.js";
 
 /** What a handler is told beside the lines. */
 export interface LinesContext {
@@ -20,7 +21,10 @@ export interface LinesContext {
  */
 export type LinesHandler = (lines: readonly string[], results: Results, context: LinesContext) => void | Promise<void>;
 
-/** How often results and position are committed, whichever comes first; and always at the end of a file. */
+/**
+ * How often results and position are committed, whichever comes first; and always at the end of a file. While one commit is under way lines are handled,
+ * at most four times as many.
+ */
 export interface FlushOptions {
   /** @default 10000 */
   readonly flushLines?: number | undefined;
@@ -56,6 +60,8 @@ export interface CommitOperands {
   readonly lines: number;
   readonly effects: Effects;
   readonly isDone: boolean;
+  /** The code of the error for which a receiver leaves the file for later. */
+  readonly aside?: string;
 }
 
 /** Where a run over one file begins, and where its commits go. */
@@ -71,6 +77,8 @@ export interface FileRun {
 
 /** A commit with more fields than this would keep the server busy for long. */
 const mostFields = 5_000;
+/** While a commit is under way the next may become so many times as large, so that nobody waits for its reply. */
+const mostAhead = 4;
 /** Without further lines for so long, what there is is committed: a shipper may wait for the space. */
 const idleMs = 50;
 
@@ -85,28 +93,32 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
   const { batches } = reading;
   let { seq, position } = run;
   let results = new Results();
-  let [lines, offsetBefore, total] = [0, position.offset, 0];
+  /** The last batch that was handled; its position takes a checksum, so only that of a commit is computed. */
+  let handled: LineBatch | undefined;
+  let [lines, total, offset, offsetBefore] = [0, 0, position.offset, position.offset];
   let committing: Promise<void> | undefined;
+  let isCommitting = false;
+  const watch = new Watch();
   let flushAt = Infinity;
 
   const commit = async (isDone: boolean): Promise<void> => {
     await committing;
+    if (handled) position = reading.positionOf(handled, handled.lines.length);
     const operands = { seq: ++seq, position, lines, effects: results.effects(), isDone };
     results = new Results();
-    [lines, offsetBefore, flushAt] = [0, position.offset, Infinity];
-    committing = run.commit(operands);
-    // Its rejection is thrown by whoever awaits it next.
-    committing.catch(() => undefined);
+    [lines, offsetBefore, flushAt] = [0, offset, Infinity];
+    isCommitting = true;
+    committing = run.commit(operands).then(() => {
+      isCommitting = false;
+    });
+    committing.catch((error: unknown) => watch.fail(error));
   };
+  const shareOf = (): number => Math.max(lines / flush.flushLines, (offset - offsetBefore) / flush.flushBytes);
   try {
     let next = batches.next();
     for (;;) {
-      const isPending = position.offset > offsetBefore;
-      let outcome: IteratorResult<LineBatch, void> | "late";
-      if (isPending) {
-        const { late, cancel } = lateAfter(Math.min(idleMs, flushAt - performance.now()));
-        outcome = await Promise.race([next, late, rejectionOf(committing)]).finally(cancel);
-      } else outcome = await Promise.race([next, rejectionOf(committing)]);
+      const isPending = offset > offsetBefore;
+      const outcome = await watch.of(next, isPending ? Math.min(idleMs, flushAt - performance.now()) : undefined);
       context.signal.throwIfAborted();
       if (outcome === "late") {
         await commit(false);
@@ -119,13 +131,14 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
       next.catch(() => undefined);
       if (batch.lines.length > 0) await handler(batch.lines, results, { ...context, offset: batch.offset });
       context.signal.throwIfAborted();
-      position = reading.positionOf(batch, batch.lines.length);
+      [handled, offset] = [batch, batch.endOffset];
       lines += batch.lines.length;
       total += batch.lines.length;
       const now = performance.now();
       flushAt = Math.min(flushAt, now + flush.flushMs);
-      const isMany = lines >= flush.flushLines || position.offset - offsetBefore >= flush.flushBytes;
-      if (isMany || results.size >= mostFields || now >= flushAt) await commit(false);
+      const [share, isFull] = [shareOf(), results.size >= mostFields];
+      const isDue = share >= 1 || isFull || now >= flushAt;
+      if (isDue && (!isCommitting || isFull || share >= mostAhead)) await commit(false);
     }
     await commit(true);
     await committing;
@@ -135,19 +148,4 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
     batches.return().catch(() => undefined);
     await Promise.resolve(committing).catch(() => undefined);
   }
-};
-
-const never = new Promise<never>(() => undefined);
-
-/** Settles only if the commit that is under way fails. */
-const rejectionOf = (committing: Promise<void> | undefined): Promise<never> =>
-  committing ? committing.then(() => never) : never;
-
-/** Resolves after so many ms. */
-const lateAfter = (ms: number): { readonly late: Promise<"late">; cancel(): void } => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<"late">((resolve) => {
-    timer = setTimeout(() => resolve("late"), ms);
-  });
-  return { late, cancel: () => clearTimeout(timer) };
 };

@@ -5,20 +5,23 @@ import type { KitError, RedisLike } from "@kit/core";
 import {
   type CloseOptions,
   integerOption,
+  type MetricSample,
   newToken,
+  onAbort,
   optionsObject,
   signalOption,
   textOption,
   TypedEmitter,
 } from "@kit/core/toolkit";
 import { crcOf } from "./crc.js";
-import { LogshipError } from "./errors.js";
+import { isAboutContent, LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "./gzip.js";
 import { Handoff } from "./handoff.js";
 import { Hub } from "./hub.js";
+import { channelMetrics } from "./metrics.js";
 import {
   consumerName,
   type DirectoryOptions,
@@ -32,6 +35,7 @@ import { deleteChannel, dropConsumer } from "./removal.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { RewindNeeded, Upload } from "./upload.js";
+import { Watch } from "./watch.js";
 
 /** How far a file is shipped. */
 export interface ShipProgress {
@@ -56,6 +60,8 @@ export interface ShipperEvents {
   readonly dropped: [fact: { readonly consumer: string }];
   /** The channel had another limit already, which holds. */
   readonly mismatch: [fact: { readonly limitBytes: number; readonly storedLimitBytes: number }];
+  /** A file of a directory was left out, as `onBadData` says. */
+  readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /** Something failed and is being tried again. */
   readonly error: [error: KitError];
 }
@@ -134,6 +140,8 @@ interface Source {
   read(): AsyncIterable<Uint8Array | string>;
   /** Whether `read` can be called again. */
   readonly isRepeatable: boolean;
+  /** Whether no other call can have the same identity. */
+  readonly isNameless?: boolean;
   /** Bytes of the source that have been read, where they are not what is shipped: it is inflated. */
   readonly at?: () => number;
 }
@@ -163,7 +171,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is not what it was when a part of it was shipped; `KIT_LOGSHIP_FENCED`: another
    * shipper has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.
-   * @throws {BadDataError} it is gzip, and damaged; it stays open in the channel.
+   * @throws {BadDataError} it is gzip, and damaged. It stays open in the channel, for another try, unless `onBadData` is `setAside`.
    * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
    * @throws the error of the file system; `signal.reason` if `signal` aborts.
    */
@@ -188,20 +196,29 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     }
   }
 
-  /** Ships the files of a directory, one after another; what has been shipped already is skipped. Throws as `add`. */
+  /**
+   * Ships the files of a directory, one after another; what has been shipped already is skipped. Throws as `add`; with `onBadData: "setAside"` a file that
+   * cannot be shipped as it is is told in a `damaged` event, and the others are shipped.
+   */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
     const own = optionsObject<ShipDirectoryOptions>("options", options, ["match", "order", "passThrough", "signal"]);
     const { match, order } = directoryTerms(own);
     const { passThrough, signal } = own;
     const shipped: ShippedFile[] = [];
-    for (const { path } of await listFiles(directory, match, order))
-      shipped.push(await this.add(path, { passThrough, signal }));
+    for (const { path, name } of await listFiles(directory, match, order))
+      try {
+        shipped.push(await this.add(path, { passThrough, signal }));
+      } catch (error) {
+        if (this.#terms.onBadData === "error" || !isAboutContent(error)) throw error;
+        this.emit("damaged", { file: name, error: error as KitError });
+      }
     return shipped;
   }
 
   /**
    * Ships what a stream gives, and resolves when it has ended and all of it is in the channel. The stream is held up while the channel is at its
-   * limit. Throws as `add`; also what the stream throws, and then the file stays open in the channel.
+   * limit. Throws as `add`; also what the stream throws. With an `id` the file stays open in the channel then, for another call; without one it ends
+   * there, and receivers are told so.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_INTERRUPTED`: a failover lost what had been confirmed, and a stream cannot be read again.
    */
@@ -210,17 +227,18 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     source: ByteSource,
     options: Omit<ShipOptions, "name" | "passThrough"> = {},
   ): Promise<ShippedFile> {
-    const { id = newToken(), signal } = optionsObject<ShipOptions>("options", options, ["id", "signal"]);
+    const { id, signal } = optionsObject<ShipOptions>("options", options, ["id", "signal"]);
     textOption("name", name, 4_096);
     const read = (): AsyncIterable<Uint8Array | string> => source as AsyncIterable<Uint8Array | string>;
     const { codec } = this.#terms;
     const stream: Source = {
-      id: textOption("id", id, 1_024),
+      id: id === undefined ? newToken() : textOption("id", id, 1_024),
       name,
       codec,
       totalBytes: undefined,
       read,
       isRepeatable: false,
+      isNameless: id === undefined,
     };
     return await this.#ship(stream, signalOption("signal", signal));
   }
@@ -326,14 +344,20 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   }
 
   /**
-   * Ends files that are open though nothing was committed to them for `silentMs`, as a stream without `id` leaves one when its process dies: what
-   * is committed is all of the file. A shipper that has only paused so long rejects with `KIT_LOGSHIP_FENCED`. Resolves with their names.
+   * Ends files that are open though nothing was committed to them for `silentMs`, as a stream without `id` leaves one when its process dies. Receivers
+   * read what is committed, and are told that it is not all. A shipper that has only paused so long rejects with `KIT_LOGSHIP_FENCED`; its source can be
+   * shipped again, as another file. Resolves with their names.
    */
   async endAbandoned(silentMs: number): Promise<string[]> {
     this.#hub.assertOpen();
     integerOption("silentMs", silentMs, 0);
     const { context, keys, deadlineMs } = this.#hub;
-    return await scripts.finish.run(context, keys, { silentMs, events: keys.events }, { deadlineMs });
+    return await scripts.finish.run(
+      context,
+      keys,
+      { silentMs, fault: "KIT_LOGSHIP_FENCED", events: keys.events },
+      { deadlineMs },
+    );
   }
 
   /** The channel at one instant; null: there is none yet. */
@@ -341,6 +365,11 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     this.#hub.assertOpen();
     const { context, keys, deadlineMs } = this.#hub;
     return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+  }
+
+  /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
+  async metrics(): Promise<MetricSample[]> {
+    return channelMetrics(this.channel, await this.status());
   }
 
   /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). The channel stays open. Idempotent. */
@@ -368,11 +397,12 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
       try {
         return await this.#shipFrom(source, upload, signal);
       } catch (error) {
+        if (error instanceof RewindNeeded && source.isRepeatable) continue;
+        const fault = this.#faultOf(source, error);
+        if (fault !== undefined) await upload.breakOff(fault);
         if (!(error instanceof RewindNeeded)) throw error;
-        if (!source.isRepeatable) {
-          const message = `Redis lost a part of ${JSON.stringify(source.name)} that it had confirmed; a stream cannot be read again`;
-          throw new LogshipError("KIT_LOGSHIP_INTERRUPTED", message, { file: source.name });
-        }
+        const message = `Redis lost a part of ${JSON.stringify(source.name)}; a stream cannot be read again`;
+        throw new LogshipError("KIT_LOGSHIP_INTERRUPTED", message, { file: source.name });
       } finally {
         await upload.leave();
       }
@@ -384,12 +414,6 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     // It goes on as it was begun, whatever the options are now.
     const { codec } = upload.opened;
     if ((codec === "member") !== (source.codec === "member")) throw changedError(name);
-    if (codec === "member" && Number(source.totalBytes) > upload.opened.limitBytes * 0.9)
-      throw new LogshipError(
-        "KIT_LOGSHIP_TOO_LARGE",
-        `File ${JSON.stringify(name)} does not fit under the limit as a whole`,
-        { file: name },
-      );
     const hash = createHash("sha256");
     const { fed, crc } = upload;
     const framer = new Framer(codec, this.#terms, fed, crc);
@@ -416,7 +440,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
         continue;
       }
       let bytes =
-        typeof given === "string" ? Buffer.from(given) : Buffer.from(given.buffer, given.byteOffset, given.byteLength);
+        typeof given === "string" ? utf8Of(given) : Buffer.from(given.buffer, given.byteOffset, given.byteLength);
       hash.update(bytes);
       if (missing > 0) {
         const known = bytes.subarray(0, missing);
@@ -439,6 +463,13 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     return { id: upload.opened.id, name, textBytes, storedBytes, lines, sha256, wasShipped: false };
   }
 
+  /** Why the file must end where it is, so that it holds up nothing behind it; undefined: another call can go on with it. */
+  #faultOf({ isNameless }: Source, error: unknown): string | undefined {
+    if (this.#terms.onBadData === "setAside" && isAboutContent(error)) return (error as KitError).code;
+    // Nobody knows the identity that was made for it.
+    return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
+  }
+
   #uploadOf(source: Source, signal: AbortSignal): Upload {
     const { id, name, codec, totalBytes } = source;
     const told = {
@@ -454,7 +485,8 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
       waiting: (): void => this.emit("waiting", { file: name }),
       dropped: (consumer: string): void => this.emit("dropped", { consumer }),
     };
-    return new Upload(this.#hub, this.#terms, { source: id, name, codec }, told, signal);
+    const total = codec === "member" ? (totalBytes ?? 0) : 0;
+    return new Upload(this.#hub, this.#terms, { source: id, name, codec, total }, told, signal);
   }
 
   #compareLimit({ limitBytes: storedLimitBytes }: Opened): void {
@@ -464,6 +496,13 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     this.emit("mismatch", { limitBytes, storedLimitBytes });
   }
 }
+
+const utf8Of = (text: string): Buffer => {
+  // Node 20 has it, the library of types does not.
+  if (!(text as unknown as { isWellFormed(): boolean }).isWellFormed())
+    throw new TypeError("Expected well-formed text: half a surrogate pair is not UTF-8");
+  return Buffer.from(text);
+};
 
 const shippedBefore = ({ name, totalBytes, at }: Source, opened: Opened): ShippedFile => {
   const { id, textBytes, storedBytes, lines, sha256, codec } = opened;
@@ -503,21 +542,17 @@ async function* timely<T>(
   signal: AbortSignal,
 ): AsyncGenerator<T | "late", void, undefined> {
   const values = source[Symbol.asyncIterator]();
-  const { promise: aborted, stop } = abortion(signal);
+  const watch = new Watch();
+  const stop = onAbort(signal, () => watch.fail(signal.reason));
   let isDone = false;
   try {
     for (;;) {
       const next = values.next();
       next.catch(() => undefined);
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<"late">((resolve) => {
-        if (isWanted()) timer = setTimeout(() => resolve("late"), ms);
-      });
-      let given = await Promise.race([next, late, aborted]);
-      clearTimeout(timer);
+      let given = await watch.of(next, isWanted() ? ms : undefined);
       if (given === "late") {
         yield given;
-        given = await Promise.race([next, aborted]);
+        given = (await watch.of(next)) as IteratorResult<T, void>;
       }
       signal.throwIfAborted();
       if (given.done) {
@@ -531,19 +566,6 @@ async function* timely<T>(
     if (!isDone) void Promise.resolve(values.return?.()).catch(() => undefined);
   }
 }
-
-/** A promise that rejects when the signal aborts. */
-const abortion = (signal: AbortSignal): { readonly promise: Promise<never>; stop(): void } => {
-  let stop: () => void = () => undefined;
-  const promise = new Promise<never>((_resolve, reject) => {
-    const listener = (): void => reject(signal.reason as Error);
-    if (signal.aborted) listener();
-    signal.addEventListener("abort", listener);
-    stop = () => signal.removeEventListener("abort", listener);
-  });
-  promise.catch(() => undefined);
-  return { promise, stop };
-};
 
 /**
  * Makes a shipper: files and streams go through it into a channel in Redis, under a limit of memory that holds for all shippers of the channel

@@ -7,6 +7,24 @@ export interface LinkedSignal {
   unlink(): void;
 }
 
+/** Runs several of the same at once; if one fails the others are aborted, and its error is thrown once all have ended. */
+export const together = async (
+  count: number,
+  controller: AbortController,
+  work: () => Promise<void>,
+): Promise<void> => {
+  const all = Array.from({ length: count }, async () => {
+    try {
+      await work();
+    } catch (error) {
+      controller.abort(error);
+      throw error;
+    }
+  });
+  await Promise.allSettled(all);
+  await Promise.all(all);
+};
+
 export const linkedSignal = (signals: readonly (AbortSignal | undefined)[]): LinkedSignal => {
   const controller = new AbortController();
   const stops = signals.map((signal) => onAbort(signal, () => controller.abort(signal?.reason)));

@@ -14,6 +14,8 @@ export interface UploadSource {
   readonly source: string;
   readonly name: string;
   readonly codec: Codec;
+  /** Stored bytes, where gzip content is passed through; else 0. */
+  readonly total: number;
 }
 
 /** What an upload tells while it runs. */
@@ -91,9 +93,12 @@ export class Upload {
 
   /** Writes chunks and has them committed; resolves when they are written and all before them are committed. */
   async add(chunks: readonly Chunk[]): Promise<void> {
-    for (const chunk of chunks)
-      this.#held.push({ chunk, part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}` });
+    for (const chunk of chunks) this.#held.push(this.#heldOf(chunk));
     await this.#surviving(() => this.#write());
+  }
+
+  #heldOf(chunk: Chunk): Held {
+    return { chunk, part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}` };
   }
 
   /** Resolves when everything is committed. */
@@ -111,12 +116,21 @@ export class Upload {
     await this.#surviving(async () => {
       if (this.#isSealed) return;
       const { id, fence } = this.#opened;
-      const args = { file: id, fence, count: this.chunks, sha256, text: "", events: keys.events };
+      const args = { file: id, fence, count: this.chunks, sha256, fault: "", events: keys.events };
       const state = await scripts.seal.run(context, keys, args, { deadlineMs });
       if (state === "fenced") throw fencedError("The file", this.#what.name);
       if (state === "gone") throw this.#lost();
       if (state === "moved") throw new RewindNeeded();
     });
+  }
+
+  /** Ends the file as it is in the channel, since its source cannot be read to its end. Best effort: it may be open still. */
+  async breakOff(fault: string): Promise<void> {
+    const { keys, context, deadlineMs } = this.#hub;
+    await this.#committing.catch(() => undefined);
+    const { id, fence } = this.#opened;
+    const args = { file: id, fence, count: 0, sha256: "", fault, events: keys.events };
+    await scripts.seal.run(context, keys, args, { deadlineMs }).catch(() => undefined);
   }
 
   /** Gives back what is reserved, so that others need not wait for its end. Best effort. */
@@ -167,15 +181,12 @@ export class Upload {
     }
     if (this.#opened.crc !== this.crc) throw fencedError("The file", this.#what.name);
     // New names: a late copy of an old write is nobody's then.
-    this.#held = this.#held.map(({ chunk }) => ({
-      chunk,
-      part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}`,
-    }));
+    this.#held = this.#held.map(({ chunk }) => this.#heldOf(chunk));
   }
 
   async #open(mine: string): Promise<void> {
     const { keys, context, deadlineMs } = this.#hub;
-    const { limitBytes, consumers } = this.#terms;
+    const { limitBytes, consumers, chunkBytes } = this.#terms;
     const op = newToken();
     const args = {
       ...this.#what,
@@ -184,6 +195,7 @@ export class Upload {
       epoch: newToken(),
       events: keys.events,
       op,
+      chunkBytes,
       expected: consumers,
     };
     const opened = await scripts.open.run(context, keys, args, { deadlineMs, op, signal: this.#signal });
@@ -192,6 +204,10 @@ export class Upload {
     if (opened.state === "closed") {
       const message = `Channel ${JSON.stringify(this.#hub.name)} is closed`;
       throw new LogshipError("KIT_LOGSHIP_CHANNEL_CLOSED", message, { file });
+    }
+    if (opened.state === "large") {
+      const message = `File ${JSON.stringify(file)} does not fit under the limit as a whole`;
+      throw new LogshipError("KIT_LOGSHIP_TOO_LARGE", message, { file });
     }
     this.#opened = opened as Opened;
   }
@@ -305,7 +321,7 @@ export class Upload {
     if (reply.state === "fenced") throw fencedError("The file", this.#what.name);
     if (reply.state === "gone") throw this.#lost();
     if (reply.state !== "committed")
-      throw new LogshipError("KIT_LOGSHIP_EXPIRED", "A reservation ended before its chunks were committed", {
+      throw new LogshipError("KIT_LOGSHIP_EXPIRED", "A reservation ended too early", {
         file: this.#what.name,
         retryable: true,
       });

@@ -1,9 +1,12 @@
+import { Readable } from "node:stream";
 import { useRedis } from "@kit/testing";
+import { endMigrations, moveSlot } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
-import { describe } from "vitest";
+import { describe, expect, it } from "vitest";
 import { aclBehaviour } from "./acl-behaviour.js";
+import { asideBehaviour } from "./aside-behaviour.js";
 import { channelBehaviour } from "./channel-behaviour.js";
-import { fixtureOf } from "./harness.js";
+import { countWords, fixtureOf, logLines, name, textOf, wordsOf } from "./harness.js";
 import { jobBehaviour } from "./job-behaviour.js";
 
 describe("on a Cluster", () => {
@@ -11,5 +14,27 @@ describe("on a Cluster", () => {
   const fixture = fixtureOf(redis);
   jobBehaviour(redis, fixture);
   channelBehaviour(redis, fixture);
+  asideBehaviour(fixture);
   aclBehaviour(redis, fixture);
+
+  it("goes on when its slot is handed to another node while a file is shipped and received", async () => {
+    const lines = logLines(0, 20_000);
+    const shipper = fixture.shipper({ limitBytes: 60_000, chunkBytes: 2_048, codec: "none", maxInFlight: 4 });
+    const receiver = fixture.receiver({ flushLines: 200 });
+    const begun = new Promise<void>((resolve) => receiver.once("progress", () => resolve()));
+    const sending = shipper.send("a", Readable.from([textOf(lines)]));
+    const running = receiver.run(countWords);
+    await begun;
+    const { nodes } = redis.server;
+    const from = await fixture.nodeOf(name);
+    const to = nodes.find((node) => node !== from)!;
+    const slot = String(await from.call("CLUSTER", "KEYSLOT", fixture.keys.channel));
+    const [moved] = await Promise.all([moveSlot(nodes, { slot, from, to, login: [] }), sending]);
+    expect(moved).toContain(fixture.keys.channel);
+    await shipper.closeChannel();
+    expect((await running).lines).toBe(20_000);
+    expect(await receiver.results("words")).toEqual(wordsOf(lines));
+    await moveSlot(nodes, { slot, from: to, to: from, login: [] });
+    await endMigrations(nodes);
+  });
 });

@@ -3,6 +3,7 @@ import { guardUsers } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe } from "vitest";
 import { aclBehaviour } from "./acl-behaviour.js";
+import { asideBehaviour } from "./aside-behaviour.js";
 import { user } from "./acl.js";
 import { channelBehaviour } from "./channel-behaviour.js";
 import { fixtureOf } from "./harness.js";
@@ -14,6 +15,7 @@ describe("on a single server, as its ACL user", () => {
   const fixture = fixtureOf(redis, user.login);
   jobBehaviour(redis, fixture);
   channelBehaviour(redis, fixture);
+  asideBehaviour(fixture);
 });
 
 describe("on a single server", () => {

@@ -163,6 +163,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(got).toEqual(lines);
       const small = fixture.shipper({ name: "small", limitBytes: 4_096, chunkBytes: 1_024 });
       expect(await rejection(small.add(path, { passThrough: true }))).toMatchObject({ code: "KIT_LOGSHIP_TOO_LARGE" });
+      expect((await small.status())!.fileCount).toBe(0);
     });
 
     it("goes on in the middle of a file, at the very line, for each codec", async () => {
@@ -558,7 +559,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const controller = new AbortController();
       const stream = new Readable({ read: () => undefined });
       const committed = new Promise<void>((resolve) => shipper.once("progress", () => resolve()));
-      const cut = shipper.send("cut", stream, { signal: controller.signal });
+      const cut = shipper.send("cut", stream, { id: "cut", signal: controller.signal });
       stream.push("one\ntwo\n");
       await committed;
       // Its reservation lives.
@@ -568,7 +569,11 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await shipper.endAbandoned(60_000)).toEqual([]);
       expect(await shipper.endAbandoned(0)).toEqual(["cut"]);
       expect(await shipper.endAbandoned(0)).toEqual([]);
+      const { files } = (await shipper.status())!;
+      expect(files.map(({ fault }) => fault)).toEqual(["KIT_LOGSHIP_FENCED"]);
       expect(await linesOf(fixture.receiver())).toEqual({ cut: ["one", "two"] });
+      // Nobody was told that it is all.
+      expect(await shipper.send("cut", Readable.from(["all"]), { id: "cut" })).toMatchObject({ wasShipped: false });
     });
 
     it("says that Redis lost its data, and ships a file again from its beginning", async () => {

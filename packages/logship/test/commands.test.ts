@@ -1,3 +1,6 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { useRedis } from "@kit/testing";
 import { commandCall, inspectCall, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
@@ -65,6 +68,32 @@ describe("kit ship and kit receive", () => {
     const next = await callOf({ once: true });
     await receiveCommand.run(next, "web", "c");
     expect(textWritten(reading) + textWritten(next)).toBe(textOf(lines));
+  });
+
+  it("set aside what is damaged, show it, and try it again", async () => {
+    const directory = await fixture.directory();
+    await writeFile(join(directory, "1.gz"), gzipSync(textOf(logLines(0, 200))).subarray(0, -9));
+    await writeLog(directory, "2.log", ["two"]);
+    const shipping = await callOf({ "set-aside": true, quiet: true });
+    await shipCommand.run(shipping, "web", directory);
+    expect(shipping.written.lines).toMatchObject([
+      { event: "damaged", file: "1.gz", code: "KIT_LOGSHIP_BAD_DATA" },
+      { event: "shipped", name: "2.log" },
+    ]);
+    const [part] = (await fixture.db.hget(fixture.keys.chunks, "2 0"))!.split(" ");
+    const whole = (await fixture.db.getBuffer(fixture.keys.chunk(part!)))!;
+    await fixture.db.setrange(fixture.keys.chunk(part!), 5, "#");
+    const reading = await callOf({ once: true, "set-aside": true });
+    await receiveCommand.run(reading, "web", "c");
+    expect(textWritten(reading)).toBe("");
+    const seen = await logshipInspector.look(inspectCall(reading.redis, redis.prefix), "web");
+    expect(seen.table?.rows.map(([file, state, , done]) => [file, state, done])).toEqual([
+      ["2.log", "whole", "c 0 B, set aside: KIT_LOGSHIP_BAD_DATA"],
+    ]);
+    await fixture.db.set(fixture.keys.chunk(part!), whole);
+    const again = await callOf({ once: true, redo: true });
+    await receiveCommand.run(again, "web", "c");
+    expect(textWritten(again)).toBe("two\n");
   });
 
   it("end while there is nothing to read", async () => {

@@ -90,6 +90,57 @@ describe("a receiver", () => {
     expect((await fixture.receiver().run(countWords, { until: "empty" })).lines).toBe(3_000);
   });
 
+  it("holds no more text than it may fetch ahead, however well that was compressed", async () => {
+    const line = `${"x".repeat(1_023)}\n`;
+    await fixture.shipper().send("a", Readable.from([line.repeat(16_384)]));
+    const { chunks, storedBytes } = (await fixture.shipper().status())!.files[0]!;
+    expect([chunks > 12, storedBytes < 200_000]).toEqual([true, true]);
+    const client = fixture.connect() as Redis;
+    let gets = 0;
+    const get = client.getBuffer.bind(client) as (...args: unknown[]) => Promise<Buffer | null>;
+    client.getBuffer = ((...args: unknown[]) => {
+      gets++;
+      return get(...args);
+    }) as typeof client.getBuffer;
+    const files = fixture.receiver({ client, prefetchBytes: 2_097_152 }).files({ until: "empty" });
+    await (await files.next()).value!.batches().next();
+    for (let turn = 0; turn < 50; turn++) await fixture.db.ping();
+    expect([gets > 0, gets <= 5]).toEqual([true, true]);
+    await files.return();
+  });
+
+  it("gives each line once, in order, to whoever asks for many at a time, and ends for who has left", async () => {
+    const lines = logLines(0, 3_000);
+    await fixture.shipper({ chunkBytes: 1_024, codec: "none" }).send("a", Readable.from([textOf(lines)]));
+    for (const most of [3_000, 1_000]) {
+      for await (const file of fixture.receiver().files({ until: "empty" })) {
+        const reading = file.lines();
+        const taken = await Promise.all(lines.slice(0, most).map(() => reading.next()));
+        expect(taken.map(({ value }) => value as string)).toEqual(lines.slice(0, most));
+        await reading.return?.();
+        expect(await reading.next()).toEqual({ done: true, value: undefined });
+        // Who has left before the end is not done with the file.
+        if (most === 1_000) await file.commit();
+      }
+    }
+    expect((await fixture.receiver().run(countWords, { until: "empty" })).lines).toBe(2_000);
+  });
+
+  it("stays below what a server may hold back for a client, with several of them in one process", async () => {
+    const lines = logLines(0, 60_000);
+    await fixture.shipper({ codec: "none" }).send("a", Readable.from([textOf(lines)]));
+    await fixture.db.config("SET", "client-output-buffer-limit", "normal 1500000 0 0");
+    redis.defer(() => fixture.db.config("SET", "client-output-buffer-limit", "normal 0 0 0"));
+    const receivers = ["a", "b", "c"].map((consumer) =>
+      fixture.receiver({ consumer, isolate: true, prefetchBytes: 1_000_000 }),
+    );
+    const errors: unknown[] = [];
+    for (const receiver of receivers) receiver.on("error", (error) => errors.push(error));
+    const running = receivers.map((receiver) => receiver.run(countWords, { until: "empty" }));
+    for (const { lines: count } of await Promise.all(running)) expect(count).toBe(60_000);
+    expect(errors).toEqual([]);
+  });
+
   it("ends when it is aborted in the middle, and the next goes on behind its last commit", async () => {
     const lines = logLines(0, 3_000);
     await fixture.shipper({ chunkBytes: 1_024 }).send("a", Readable.from([textOf(lines)]));

@@ -144,6 +144,22 @@ describe("following a log", () => {
     await stop();
   });
 
+  it("waits for its directory, and goes on when that is removed and made again", async () => {
+    const directory = join(await fixture.directory(), "logs");
+    const path = join(directory, "app.log");
+    const { stop, errors } = following(path);
+    const got = collecting();
+    await mkdir(directory);
+    await writeLog(directory, "app.log", ["one"]);
+    await soon(() => expect(got.lines).toEqual(["one"]));
+    await rm(directory, { recursive: true });
+    await mkdir(directory);
+    await writeLog(directory, "app.log", ["two"]);
+    await soon(() => expect(got.lines).toEqual(["one", "two"]));
+    expect(errors).toEqual([]);
+    await stop();
+  });
+
   it("says so when a log is truncated, and when a file grows that had ended", async () => {
     const directory = await fixture.directory();
     const path = join(directory, "app.log");

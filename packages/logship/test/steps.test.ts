@@ -1,9 +1,13 @@
+import { stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { gzipSync } from "node:zlib";
 import { attach, type ClientContext } from "@kit/core/toolkit";
 import { FaultProxy, useRedis } from "@kit/testing";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
-import { countWords, fixtureOf, logLines, wordsOf, writeLog } from "./harness.js";
+import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 import { start, formatPosition } from "../src/position.js";
 import * as scripts from "../src/scripts/index.js";
 
@@ -42,15 +46,16 @@ describe("one step of a script", () => {
     const args = { file: "1-1", fence, leaseMs: 60_000, events: keys.events, ...facts };
     return scripts.progress.run(context, { ...keys, targets }, args, timing);
   };
-  const open = (source: string, mine: string): ReturnType<typeof scripts.open.run> => {
+  const open = (source: string, mine: string, own: object = {}): ReturnType<typeof scripts.open.run> => {
     const what = { source, mine, name: "x.log", codec: "none", limit: 100_000, epoch: "e", op: `${source} ${mine}` };
-    const args = { ...what, events: fixture.keys.events, expected: ["a", "b"] };
+    const size = { total: 0, chunkBytes: 1_024 };
+    const args = { ...what, ...size, events: fixture.keys.events, expected: ["a", "b"], ...own };
     return scripts.open.run(context, fixture.keys, args, timing);
   };
 
   it("claim: gives nobody a file while another worker's lease runs", async () => {
     expect(await claim("a")).toMatchObject({ state: "claimed" });
-    expect(await claim("b")).toEqual({ state: "taken", msLeft: expect.any(Number) as number });
+    expect(await claim("b")).toEqual({ state: "refused" });
   });
 
   it("progress: refuses the first commit of a worker whose file was claimed by another since", async () => {
@@ -93,15 +98,43 @@ describe("one step of a script", () => {
     expect((await open("s", mine.fence)).state).toBe("fenced");
   });
 
+  it("open: keeps for a file that is passed through all that it takes, however full those behind it would make the channel", async () => {
+    const { keys, db } = fixture;
+    const directory = await fixture.directory();
+    const path = join(directory, "x.gz");
+    const text = textOf(logLines(0, 4_000));
+    await writeFile(path, gzipSync(text));
+    const total = (await stat(path)).size;
+    const [limitBytes, chunkBytes] = [3 * total, 1_024];
+    // It is open, and its shipper has died.
+    await open("s", "", { codec: "member", limit: limitBytes, total, chunkBytes });
+    const receiver = fixture.receiver({ consumer: "a" });
+    await fixture.shipper().removeConsumer("b");
+    const running = receiver.run(countWords);
+    const behind = fixture.shipper({ codec: "none", chunkBytes, client: fixture.connect() });
+    const full = new Promise<void>((resolve) => behind.once("waiting", () => resolve()));
+    const sending = behind.send("behind", Readable.from([text]));
+    await full;
+    const [used, reserved] = (await db.hmget(keys.channel, "used", "reserved")).map(Number);
+    expect(used! + reserved!).toBeLessThanOrEqual(limitBytes - total);
+    expect(used!).toBeGreaterThan(0);
+    const shipper = fixture.shipper({ chunkBytes });
+    await shipper.add(path, { id: "s", passThrough: true });
+    await sending;
+    await shipper.closeChannel();
+    expect((await running).lines).toBe(8_000);
+    expect(await db.hget(keys.channel, "needs")).toBe("");
+  });
+
   it("advance: keeps a file until the last consumer is done, also one without a byte", async () => {
     const { keys, db } = fixture;
     const { id, fence } = (await open("s", "")) as { id: number; fence: string };
-    const sealing = { file: id, fence, count: 0, sha256: "", text: "", events: keys.events };
+    const sealing = { file: id, fence, count: 0, sha256: "", fault: "", events: keys.events };
     expect(await scripts.seal.run(context, keys, sealing, timing)).toBe("sealed");
     const finish = async (consumer: string): Promise<void> => {
       const joined = await scripts.join.run(context, keys, { consumer, from: "start", epoch: "e" }, timing);
       const at = { consumer, fence: (joined as { fence: string }).fence, file: id, seq: 1, chunk: 0, position };
-      const args = { ...at, state: "done", results: [] };
+      const args = { ...at, state: "done", cause: "", results: [] };
       expect((await scripts.advance.run(context, { ...keys, targets: [] }, args, timing)).state).toBe("committed");
     };
     await finish("a");

@@ -128,7 +128,8 @@ export const runLeg = async <H extends { readonly workers: Parameters<typeof out
   const killWorkers = (): void => {
     for (const worker of lab.workers) worker.signal("SIGKILL");
   };
-  process.once("exit", killWorkers);
+  // Before their folder is removed.
+  process.prependOnceListener("exit", killWorkers);
   try {
     await lab.begin(workers);
     const { bites, stuck } = await dealAll(lab, seed, rows, isOver);

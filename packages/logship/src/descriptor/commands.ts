@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import type { CliCommand, CommandCall } from "@kit/core/toolkit";
-import { createReceiver, createShipper, type ShippedFile } from "../index.js";
+import { isAboutContent } from "../errors.js";
+import { createReceiver, createShipper, LogshipError, type ShippedFile } from "../index.js";
 import { bytesText, progressText } from "./progress.js";
 
 /** Progress is told so often at most, where it is not drawn on a terminal. */
@@ -40,16 +41,21 @@ export const shipCommand: CliCommand = {
     { name: "consumers", about: "names, with commas, of those that must get everything", takes: "text" },
     { name: "pass-through", about: "keep gzip files as they are" },
     { name: "follow", about: "ship logs as they grow and are rotated by renaming, until Ctrl-C or SIGTERM" },
+    { name: "set-aside", about: "leave out a file that is damaged or has changed, and go on with the others" },
     { name: "close", about: "close the channel at the end" },
     { name: "quiet", about: "tell no progress" },
   ],
   run: async (call, channel, ...paths) => {
     const { redis, prefix, signal, output, text, integer, isSet } = call;
     const consumers = text("consumers")?.split(",");
-    const shipper = createShipper(redis, channel!, { prefix, limitBytes: integer("limit"), consumers });
+    const onBadData = isSet("set-aside") ? "setAside" : "error";
+    const shipper = createShipper(redis, channel!, { prefix, limitBytes: integer("limit"), consumers, onBadData });
     const passThrough = isSet("pass-through");
     const tell = teller(call, true);
     shipper.on("progress", ({ file, doneBytes, totalBytes }) => tell(file, doneBytes, totalBytes));
+    shipper.on("damaged", ({ file, error }) => {
+      void output.line({ event: "damaged", file, code: error.code }, `${file}: ${error.message}`);
+    });
     shipper.on("waiting", ({ file }) => output.progress?.(`${file} waits: the channel is at its limit`));
     try {
       if (isSet("follow")) await Promise.all(paths.map((path) => shipper.follow(path, { signal })));
@@ -82,6 +88,8 @@ export const receiveCommand: CliCommand = {
   ],
   options: [
     { name: "from", about: "what a new consumer gets: start, oldest or now", takes: "text" },
+    { name: "set-aside", about: "keep a file that is damaged for later, and go on with those behind it" },
+    { name: "redo", about: "try again what was set aside" },
     { name: "once", about: "end when nothing complete is left, instead of when the channel is closed" },
     { name: "quiet", about: "tell no progress" },
   ],
@@ -100,15 +108,21 @@ export const receiveCommand: CliCommand = {
     signal.addEventListener("abort", onSignal);
     try {
       signal.throwIfAborted();
+      if (isSet("redo")) await receiver.redo();
       for await (const file of receiver.files({ until: isSet("once") ? "empty" : "closed", signal: stop.signal })) {
-        for await (const { lines } of file.batches()) {
-          isWriting = true;
-          if (lines.length > 0) await output.bytes(Buffer.from(`${lines.join("\n")}\n`));
+        try {
+          for await (const { lines } of file.batches()) {
+            isWriting = true;
+            if (lines.length > 0) await output.bytes(Buffer.from(`${lines.join("\n")}\n`));
+            await file.commit();
+            isWriting = false;
+            signal.throwIfAborted();
+          }
           await file.commit();
-          isWriting = false;
-          signal.throwIfAborted();
+        } catch (error) {
+          if (!isSet("set-aside") || !(error instanceof LogshipError) || !isAboutContent(error)) throw error;
+          await file.setAside(error);
         }
-        await file.commit();
       }
       return undefined;
     } catch (error) {

@@ -51,13 +51,16 @@ export const logshipInspector: Inspector = {
   look: async ({ redis, prefix }, name: string) => {
     const data = await reportOf(redis, prefix, name);
     const { channel, job } = data;
-    const ofChannel = (channel?.files ?? []).map(({ name: file, isSealed, textBytes, positions }) => [
+    const ofChannel = (channel?.files ?? []).map(({ name: file, isSealed, textBytes, positions, setAside, fault }) => [
       file,
-      isSealed ? "whole" : "being shipped",
+      fault === undefined ? (isSealed ? "whole" : "being shipped") : `broken off: ${fault}`,
       bytesText(textBytes),
       Object.entries(positions)
-        .map(([consumer, offset]) => `${consumer} ${bytesText(offset)}`)
-        .join(", "),
+        .map(([consumer, offset]) => {
+          const cause = setAside[consumer];
+          return `${consumer} ${bytesText(offset)}${cause === undefined ? "" : `, set aside: ${cause}`}`;
+        })
+        .join("; "),
     ]);
     const ofJob = (job ?? []).map(({ name: file, isDone, offset, lines }) => [
       file,

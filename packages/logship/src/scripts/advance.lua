@@ -1,28 +1,29 @@
 -- advance.lua - the commit of a consumer: results and position together; and what nobody needs any more is set free.
 --
--- KEYS[1]  channel    hash     epoch, used, trimmed, `result <key>`
--- KEYS[2]  files      hash     `<id>:<fact>` of each file
--- KEYS[3]  live       zset     file id, scored by itself
--- KEYS[4]  sources    hash     source identity to file id; once done also its totals
--- KEYS[5]  done       zset     source identity to the ms at which its file was done
--- KEYS[6]  chunks     hash     `<id> <ordinal>` to `part size text crc lines storedAt textAt`
--- KEYS[7]  consumers  hash     consumer to `fence after`
--- KEYS[8]  seen       zset     consumer to the ms of its last sign
--- KEYS[9]  positions  hash     `<id> <consumer>` to `seq chunk state position`
--- KEYS[10]  free      hash     chunks that nobody needs, still to be unlinked, to the bytes they count for
--- KEYS[n]  targets    any      where results go
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[5]   done          zset   source identity to the ms at which its file was done
+-- KEYS[6]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
+-- KEYS[7]   consumers     hash   consumer to `fence after`
+-- KEYS[8]   seen          zset   consumer to the ms of its last sign
+-- KEYS[9]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
+-- KEYS[10]  free          hash   key-part of a chunk that nobody needs to the bytes it counts for
+-- KEYS[n]   targets       any    where results go
 -- ARGV[1]  consumer   string   name
 -- ARGV[2]  fence      string   of this process
 -- ARGV[3]  file       string   id
 -- ARGV[4]  seq        integer  number of this commit
 -- ARGV[5]  chunk      integer  first chunk that this position still needs
--- ARGV[6]  state      string   done, or open
+-- ARGV[6]  state      string   done; open; or aside: its chunks are kept, and the consumer goes on with other files
 -- ARGV[7]  position   string   the new one
+-- ARGV[8]  cause      string   why it is set aside; else empty
 -- ARGV[n]  results    string   kind, number of its key, field, value of each
 --
 -- Reply     {1, part, …}  committed, now or before; parts to unlink
 --           {0, fence}  another process works as this consumer; 0: it is not known
---           {3, seq}  the record does not stand where this commit begins
+--           {3}     the record does not stand where this commit begins
 --           {4}  there is no such file any more
 --           {5, fault}  a result cannot be applied; nothing was changed
 local channel = KEYS[1]
@@ -43,7 +44,8 @@ local seq = tonumber(ARGV[4])
 local chunk = tonumber(ARGV[5])
 local state = ARGV[6]
 local position = ARGV[7]
-local results = { unpack(ARGV, 8) }
+local cause = ARGV[8]
+local results = { unpack(ARGV, 9) }
 
 -- Libraries
 
@@ -56,7 +58,7 @@ local current = tonumber(record and string.match(record, '^%d+') or '0')
 local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source')
 -- A repeated last commit may find that its file has gone by the first one.
 if not facts[1] then return { tonumber(redis.call('HGET', channel, 'lastFile') or '0') >= tonumber(file) and 1 or 4 } end
-if current ~= seq and current ~= seq - 1 then return { 3, current } end
+if current ~= seq and current ~= seq - 1 then return { 3 } end
 if current == seq - 1 then
   local fault, made = checkResults(targets, results, 1)
   if fault then return { 5, fault } end
@@ -69,7 +71,7 @@ if current == seq - 1 then
   -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
   redis.call('ZREM', seen, '')
   applyResults(channel, made, targets, results, 1)
-  redis.call('HSET', positions, field, string.format('%d %d %s %s', seq, chunk, state, position))
+  redis.call('HSET', positions, field, string.format('%d %d %s %s %s', seq, chunk, state, position, cause))
   redis.call('ZADD', seen, now, consumer)
 end
 

@@ -1,8 +1,8 @@
 -- claim.lua - a worker takes a file of a job, if no other worker has it.
 --
--- KEYS[1]  job       hash     layout, fence
--- KEYS[2]  progress  hash     `<file>:<fact>` of each file
--- KEYS[3]  claims    zset     file to the ms at which its worker's lease ends
+-- KEYS[1]   job           hash   the record of the job
+-- KEYS[2]   progress      hash   `<file>:<fact>` of each file
+-- KEYS[3]   claims        zset   file to the ms at which its worker's lease ends
 -- ARGV[1]  file      string   device and inode
 -- ARGV[2]  seen      string   the length and hash of its first text bytes, as recorded when this worker looked; empty: no record
 -- ARGV[3]  prefix    string   what they are now; another text than `seen` makes it another file
@@ -11,9 +11,9 @@
 -- ARGV[6]  leaseMs   integer  life of the claim, milliseconds
 -- ARGV[7]  op        string   id of this claim: sent again it gives the same
 --
--- Reply     {1, fence, seq, lines, position}  it is this worker's
+-- Reply     {1, fence, seq, position}  it is this worker's
 --           {0}  it is done with this stamp
---           {2, msLeft}  another worker has it
+--           {2}  another worker has it
 --           {3}  its record has changed since this worker looked
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
@@ -32,16 +32,16 @@ local op = ARGV[7]
 local layout = redis.call('HGET', job, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
 local record = redis.call('HMGET', progress, file .. ':prefix', file .. ':state', file .. ':stamp', file .. ':seq',
-  file .. ':lines', file .. ':position', file .. ':op', file .. ':fence')
-if record[7] == op then return { 1, record[8], record[4], record[5], record[6] } end
+  file .. ':position', file .. ':op', file .. ':fence')
+if record[6] == op then return { 1, record[7], record[4], record[5] } end
 if (record[1] or '') ~= seen then return { 3 } end
 local now = readClock()
 local ending = redis.call('ZSCORE', claims, file)
-if ending and tonumber(ending) > now then return { 2, tonumber(ending) - now } end
+if ending and tonumber(ending) > now then return { 2 } end
 if record[1] == prefix and record[2] == 'done' and record[3] == stamp then return { 0 } end
 if record[1] ~= prefix then
-  record = { prefix, 'open', stamp, '0', '0', '0:0:0:0' }
-  redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[6])
+  record = { prefix, 'open', stamp, '0', '0:0:0:0' }
+  redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[5])
 end
 redis.call('HSET', job, 'layout', 1)
 -- From the time on, so that a worker of a deleted job of this name has a lower one.
@@ -49,4 +49,4 @@ redis.call('HSETNX', job, 'fence', now)
 local fence = redis.call('HINCRBY', job, 'fence', 1)
 redis.call('HSET', progress, file .. ':fence', fence, file .. ':op', op, file .. ':name', name, file .. ':stamp', stamp, file .. ':state', 'open')
 redis.call('ZADD', claims, now + leaseMs, file)
-return { 1, fence, record[4], record[5], record[6] }
+return { 1, fence, record[4], record[5] }

@@ -1,6 +1,6 @@
 -- close.lua - closes a channel: no file can be opened any more, and receivers end behind the last one.
 --
--- KEYS[1]  channel  hash    epoch, closed
+-- KEYS[1]   channel       hash   the record of the channel
 -- ARGV[1]  events   string  Pub/Sub channel for hints
 --
 -- Reply     1  closed, now or before

@@ -1,11 +1,11 @@
 -- commit.lua - makes written chunks part of their file, and reserves space for the next.
 --
--- KEYS[1]  channel       hash     limit, used, reserved
--- KEYS[2]  files         hash     `<id>:<fact>` of each file
--- KEYS[3]  live          zset     file id, scored by itself
--- KEYS[4]  chunks        hash     `<id> <ordinal>` to `part size text crc lines storedAt textAt`
--- KEYS[5]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
--- KEYS[6]  reservations  hash     `<id> <fence>` to bytes
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
+-- KEYS[5]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[6]   reservations  hash   `<id> <fence>` to bytes
 -- KEYS[n]  written       string   the chunks, each until now with the expiry of its reservation
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper

@@ -1,18 +1,18 @@
 -- discard.lua - one step of deleting a channel: its shippers and receivers are off at once, its chunks go by and by.
 --
--- KEYS[1]  channel       hash    epoch, closed, `result <key>` of each key with results
--- KEYS[2]  files         hash    `<id>:<fact>` of each file
--- KEYS[3]  live          zset    file id, scored by itself
--- KEYS[4]  sources       hash    source identity to file id
--- KEYS[5]  done          zset    source identity to the ms at which its file was done
--- KEYS[6]  chunks        hash    `<id> <ordinal>` to `part size …`
--- KEYS[7]  leases        zset    `<id> <fence>` to the ms at which the reservation ends
--- KEYS[8]  reservations  hash    `<id> <fence>` to bytes
--- KEYS[9]  consumers     hash    consumer to `fence after`
--- KEYS[10]  seen         zset    consumer to the ms of its last sign
--- KEYS[11]  positions    hash    `<id> <consumer>` to `seq chunk state position`
--- KEYS[12]  free         hash    chunks that nobody needs, still to be unlinked
--- KEYS[n]  targets       any     its results
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[5]   done          zset   source identity to the ms at which its file was done
+-- KEYS[6]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
+-- KEYS[7]   consumers     hash   consumer to `fence after`
+-- KEYS[8]   seen          zset   consumer to the ms of its last sign
+-- KEYS[9]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
+-- KEYS[10]  free          hash   key-part of a chunk that nobody needs to the bytes it counts for
+-- KEYS[11]  leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[12]  reservations  hash   `<id> <fence>` to bytes
+-- KEYS[n]   targets       any    where results go
 -- ARGV[1]  isLast        integer 1: if no chunk is left, the record of the channel and its results go too
 -- ARGV[2]  events        string  Pub/Sub channel for hints
 --
@@ -24,12 +24,12 @@ local live = KEYS[3]
 local sources = KEYS[4]
 local done = KEYS[5]
 local chunks = KEYS[6]
-local leases = KEYS[7]
-local reservations = KEYS[8]
-local consumers = KEYS[9]
-local seen = KEYS[10]
-local positions = KEYS[11]
-local free = KEYS[12]
+local consumers = KEYS[7]
+local seen = KEYS[8]
+local positions = KEYS[9]
+local free = KEYS[10]
+local leases = KEYS[11]
+local reservations = KEYS[12]
 local targets = { unpack(KEYS, 13) }
 local isLast = ARGV[1] == '1'
 local events = ARGV[2]

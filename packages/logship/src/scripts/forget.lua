@@ -1,9 +1,9 @@
 -- forget.lua - deletes a job with its results, if no worker has a file.
 --
--- KEYS[1]  job       hash     layout, fence, `result <key>` of each key with results
--- KEYS[2]  progress  hash     `<file>:<fact>` of each file
--- KEYS[3]  claims    zset     file to the ms at which its worker's lease ends
--- KEYS[n]  targets   any      its results
+-- KEYS[1]   job           hash   the record of the job
+-- KEYS[2]   progress      hash   `<file>:<fact>` of each file
+-- KEYS[3]   claims        zset   file to the ms at which its worker's lease ends
+-- KEYS[n]   targets       any    where results go
 --
 -- Reply     1  deleted, now or before
 --           0  a worker has a file

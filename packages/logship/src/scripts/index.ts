@@ -28,6 +28,20 @@ import takeSource from "./take.lua";
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
 
+/** What changes when a consumer passes chunks. */
+const passKeys = [
+  "channel",
+  "files",
+  "live",
+  "sources",
+  "done",
+  "chunks",
+  "consumers",
+  "seen",
+  "positions",
+  "free",
+] as const;
+
 /** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
 export type Codec = "gzip" | "none" | "member";
 
@@ -59,11 +73,10 @@ export type Claim =
       readonly state: "claimed";
       readonly fence: string;
       readonly seq: number;
-      readonly lines: number;
       readonly position: string;
     }
-  | { readonly state: "done" | "changed" }
-  | { readonly state: "taken"; readonly msLeft: number };
+  /** Another worker has it, it is done, or its record has changed: look again. */
+  | { readonly state: "refused" };
 
 export const claim: Script<
   readonly ["job", "progress", "claims"],
@@ -76,15 +89,12 @@ export const claim: Script<
   args: ["file", "seen", "prefix", "name", "stamp", "leaseMs", "op"],
   idempotent: true,
   reply: (raw) => {
-    const [code, first, seq, lines, position] = list(raw);
-    if (code === 0) return { state: "done" };
-    if (code === 3) return { state: "changed" };
-    if (code === 2) return { state: "taken", msLeft: Number(first) };
+    const [code, fence, seq, position] = list(raw);
+    if (code !== 1) return { state: "refused" };
     return {
       state: "claimed",
-      fence: String(first),
+      fence: String(fence),
       seq: Number(seq),
-      lines: Number(lines),
       position: String(position),
     };
   },
@@ -101,13 +111,13 @@ export type Committed =
   | { readonly state: "committed"; readonly parts: readonly string[] }
   | Fenced
   | { readonly state: "gone" }
-  | { readonly state: "moved"; readonly seq: number }
+  | { readonly state: "moved" }
   | { readonly state: "refused"; readonly fault: string };
 
 const committed = (raw: unknown): Committed => {
   const [code, ...rest] = list(raw);
   if (code === 0) return { state: "fenced", by: Number(rest[0]) };
-  if (code === 3) return { state: "moved", seq: Number(rest[0]) };
+  if (code === 3) return { state: "moved" };
   if (code === 4) return { state: "gone" };
   if (code === 5) return { state: "refused", fault: String(rest[0]) };
   return { state: "committed", parts: texts(rest) };
@@ -144,18 +154,19 @@ export interface Opened {
 
 export const open: Script<
   readonly ["channel", "files", "live", "sources", "consumers"],
-  readonly ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "...expected"],
-  Opened | { readonly state: "fenced" | "closed"; readonly epoch: string }
+  readonly ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
+  Opened | { readonly state: "fenced" | "closed" | "large"; readonly epoch: string }
 > = defineScript({
   name: "logship.open",
-  source: [clockSource, createSource, openSource],
+  source: [clockSource, createSource, spaceSource, openSource],
   keys: ["channel", "files", "live", "sources", "consumers"],
-  args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "...expected"],
+  args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
   idempotent: true,
   reply: (raw) => {
     const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = list(raw);
     if (code === 3) return { state: "fenced", epoch: String(epoch) };
     if (code === 4) return { state: "closed", epoch: String(epoch) };
+    if (code === 5) return { state: "large", epoch: String(epoch) };
     return {
       state: code === 1 ? "open" : "done",
       epoch: String(epoch),
@@ -231,14 +242,14 @@ export const commit: Script<
 });
 
 export const seal: Script<
-  readonly ["channel", "files", "leases", "reservations"],
-  readonly ["file", "fence", "count", "sha256", "text", "events"],
+  readonly ["channel", "files", "sources", "leases", "reservations"],
+  readonly ["file", "fence", "count", "sha256", "fault", "events"],
   "sealed" | "fenced" | "moved" | "gone"
 > = defineScript({
   name: "logship.seal",
   source: [spaceSource, sealSource],
-  keys: ["channel", "files", "leases", "reservations"],
-  args: ["file", "fence", "count", "sha256", "text", "events"],
+  keys: ["channel", "files", "sources", "leases", "reservations"],
+  args: ["file", "fence", "count", "sha256", "fault", "events"],
   idempotent: true,
   reply: (raw) => (raw === 1 ? "sealed" : raw === 0 ? "fenced" : raw === 3 ? "moved" : "gone"),
 });
@@ -297,9 +308,12 @@ export interface SeenFile {
   readonly lines: number;
   readonly crc: number;
   readonly sha256: string;
-  /** The consumer's record: how many commits, whether it is done, and its position. */
+  /** Why it ended before its end; empty: it did not. */
+  readonly fault: string;
+  /** The consumer's record: how many commits, whether it is done or set aside, and its position. */
   readonly seq: number;
   readonly isDone: boolean;
+  readonly isAside: boolean;
   /** First chunk that its position needs. */
   readonly chunk: number;
   readonly position: string | undefined;
@@ -329,8 +343,9 @@ export const look: Script<
 });
 
 const seenFile = (raw: unknown): SeenFile => {
-  const [id, name = "", state, codec, chunks, text, stored, lines, crc, sha256 = "", record = ""] = texts(raw);
-  const [, seq = "0", chunk = "0", isDone = "open", position] = /^(\d+) (\d+) (\w+) (\S+)$/.exec(record) ?? [];
+  const [id, name = "", state, codec, chunks, text, stored, lines, crc, sha256 = "", record = "", fault = ""] =
+    texts(raw);
+  const [, seq = "0", chunk = "0", progressed, position] = /^(\d+) (\d+) (\w+) (\S+)/.exec(record) ?? [];
   return {
     id: Number(id),
     name,
@@ -342,46 +357,24 @@ const seenFile = (raw: unknown): SeenFile => {
     lines: Number(lines),
     crc: Number(crc),
     sha256,
+    fault,
     seq: Number(seq),
-    isDone: isDone === "done",
+    isDone: progressed === "done",
+    isAside: progressed === "aside",
     chunk: Number(chunk),
     position,
   };
 };
 
 export const advance: Script<
-  readonly [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
-  readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "...results"],
+  readonly [...typeof passKeys, "...targets"],
+  readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "...results"],
   Committed
 > = defineScript({
   name: "logship.advance",
   source: [clockSource, spaceSource, resultsSource, releaseSource, advanceSource],
-  keys: [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
-  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "...results"],
+  keys: [...passKeys, "...targets"],
+  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "...results"],
   idempotent: true,
   reply: committed,
 });
@@ -410,54 +403,26 @@ export const forget: Script<
 });
 
 export const discard: Script<
-  readonly [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "leases",
-    "reservations",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
+  readonly [...typeof passKeys, "leases", "reservations", "...targets"],
   readonly ["isLast", "events"],
   string[]
 > = defineScript({
   name: "logship.discard",
   source: discardSource,
-  keys: [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "leases",
-    "reservations",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
+  keys: [...passKeys, "leases", "reservations", "...targets"],
   args: ["isLast", "events"],
   idempotent: true,
   reply: texts,
 });
 
 export const drop: Script<
-  readonly ["channel", "files", "live", "sources", "done", "chunks", "consumers", "seen", "positions", "free"],
+  typeof passKeys,
   readonly ["consumer", "silentMs", "after"],
   { readonly after: number; readonly parts: readonly string[] } | null
 > = defineScript({
   name: "logship.drop",
   source: [clockSource, spaceSource, releaseSource, dropSource],
-  keys: ["channel", "files", "live", "sources", "done", "chunks", "consumers", "seen", "positions", "free"],
+  keys: passKeys,
   args: ["consumer", "silentMs", "after"],
   idempotent: true,
   reply: (raw) => {
@@ -467,14 +432,14 @@ export const drop: Script<
 });
 
 export const finish: Script<
-  readonly ["channel", "files", "live", "leases", "reservations"],
-  readonly ["silentMs", "events"],
+  readonly ["channel", "files", "live", "sources", "leases", "reservations"],
+  readonly ["silentMs", "fault", "events"],
   string[]
 > = defineScript({
   name: "logship.finish",
   source: [clockSource, spaceSource, finishSource],
-  keys: ["channel", "files", "live", "leases", "reservations"],
-  args: ["silentMs", "events"],
+  keys: ["channel", "files", "live", "sources", "leases", "reservations"],
+  args: ["silentMs", "fault", "events"],
   idempotent: true,
   reply: texts,
 });
@@ -542,6 +507,10 @@ export interface FileStatus {
   readonly lines: number;
   /** Text bytes that each consumer has committed; those that do not get the file are left out. */
   readonly positions: Readonly<Record<string, number>>;
+  /** Consumers that have set it aside, and the code of the error for which they did. */
+  readonly setAside: Readonly<Record<string, string>>;
+  /** Why it ended before its end: the code of an error. */
+  readonly fault?: string | undefined;
 }
 
 /** A channel at one instant. */
@@ -584,11 +553,12 @@ const statusOf = (raw: unknown): ChannelStatus | null => {
 };
 
 const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileStatus => {
-  const [id, name = "", state, codec, chunks, freed, text, stored, lines, ...positions] = texts(raw);
-  const shown = consumers.flatMap((consumer, index) => {
-    const offset = Number(/ (\d+):\S+$/.exec(positions[index] ?? "")?.[1] ?? 0);
-    return consumer.after < Number(id) ? [[consumer.name, offset] as const] : [];
+  const [id, name = "", state, codec, chunks, freed, text, stored, lines, fault, ...records] = texts(raw);
+  const getting = consumers.flatMap(({ name: consumer, after }, index) => {
+    const [, state = "", offset = 0, cause = ""] = / ([a-z]+) (\d+):\S+ ?(\S*)$/.exec(records[index] ?? "") ?? [];
+    return after < Number(id) ? [{ consumer, state, offset: Number(offset), cause }] : [];
   });
+  const aside = getting.filter(({ state }) => state === "aside");
   return {
     id: Number(id),
     name,
@@ -599,7 +569,9 @@ const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileSta
     textBytes: Number(text),
     storedBytes: Number(stored),
     lines: Number(lines),
-    positions: Object.fromEntries(shown),
+    positions: Object.fromEntries(getting.map(({ consumer, offset }) => [consumer, offset])),
+    setAside: Object.fromEntries(aside.map(({ consumer, cause }) => [consumer, cause])),
+    ...(fault && { fault }),
   };
 };
 

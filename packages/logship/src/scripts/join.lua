@@ -1,9 +1,9 @@
 -- join.lua - a process becomes the one that works as this consumer.
 --
--- KEYS[1]  channel    hash     layout, epoch, lastFile, fence, trimmed
--- KEYS[2]  consumers  hash     consumer to `fence after`
--- KEYS[3]  seen       zset     consumer to the ms of its last sign
--- KEYS[4]  free       hash     chunks that nobody needs, still to be unlinked
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   consumers     hash   consumer to `fence after`
+-- KEYS[3]   seen          zset   consumer to the ms of its last sign
+-- KEYS[4]   free          hash   key-part of a chunk that nobody needs to the bytes it counts for
 -- ARGV[1]  consumer   string   name
 -- ARGV[2]  from       string   what a new consumer gets: start, oldest or now
 -- ARGV[3]  epoch      string   of the channel, if it is new

@@ -1,8 +1,8 @@
 -- leave.lua - a shipper gives its reservation back, and leaves the file as it is for another one to go on.
 --
--- KEYS[1]  channel       hash     limit, used, reserved
--- KEYS[2]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
--- KEYS[3]  reservations  hash     `<id> <fence>` to bytes
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[3]   reservations  hash   `<id> <fence>` to bytes
 -- KEYS[n]  written       string   chunks that were not committed
 -- ARGV[1]  lease         string   `<id> <fence>`
 -- ARGV[2]  events        string   Pub/Sub channel for hints

@@ -1,6 +1,6 @@
 -- limit.lua - changes how many bytes a channel may hold.
 --
--- KEYS[1]  channel  hash     layout, epoch, limit
+-- KEYS[1]   channel       hash   the record of the channel
 -- ARGV[1]  limit    integer  bytes
 -- ARGV[2]  epoch    string   of the channel, if it is new
 -- ARGV[3]  events   string   Pub/Sub channel for hints

@@ -1,10 +1,10 @@
 -- open.lua - begins or goes on with shipping a source; whoever shipped it before is fenced off.
 --
--- KEYS[1]  channel      hash    layout, epoch, limit, used, reserved, lastFile, fence, closed
--- KEYS[2]  files        hash    `<id>:<fact>` of each file
--- KEYS[3]  live         zset    file id, scored by itself
--- KEYS[4]  sources      hash    source identity to file id; once done also its totals
--- KEYS[5]  consumers    hash    consumer to `fence after`
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[5]   consumers     hash   consumer to `fence after`
 -- ARGV[1]  source       string  identity of what is shipped
 -- ARGV[2]  mine         string  the fence that this shipper had before; empty at its first open
 -- ARGV[3]  name         string  name of the file
@@ -13,12 +13,15 @@
 -- ARGV[6]  epoch        string  of the channel, if it is new
 -- ARGV[7]  events       string  Pub/Sub channel for hints
 -- ARGV[8]  op           string  id of this open: sent again it is the same shipper
+-- ARGV[9]  total        integer stored bytes of a file that is passed through: it is freed as a whole; else 0
+-- ARGV[10] chunkBytes   integer largest chunk of this shipper, stored bytes
 -- ARGV[n]  expected     string  consumers that must have every file
 --
 -- Reply     {1, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored}  go on behind these chunks
 --           {2, epoch, limit, id, 0, 0, text, crc, lines, codec, stored, sha256}  it has been shipped
 --           {3, epoch}  another shipper opened it later
 --           {4, epoch}  the channel is closed, and this source is new to it
+--           {5, epoch, limit}  it is passed through, and too large for the channel
 --           error KIT_LAYOUT  written by a newer version
 local channel = KEYS[1]
 local files = KEYS[2]
@@ -33,7 +36,9 @@ local limit = ARGV[5]
 local epoch = ARGV[6]
 local events = ARGV[7]
 local op = ARGV[8]
-local expected = { unpack(ARGV, 9) }
+local total = tonumber(ARGV[9])
+local chunkBytes = tonumber(ARGV[10])
+local expected = { unpack(ARGV, 11) }
 
 -- Libraries
 
@@ -53,6 +58,7 @@ for _, consumer in ipairs(expected) do
 end
 local state = redis.call('HMGET', channel, 'epoch', 'limit', 'closed')
 epoch = state[1]
+local need = math.ceil(total / chunkBytes) * heldBytes(chunkBytes)
 
 local known = redis.call('HGET', sources, source)
 if known and string.find(known, ' ', 1, true) then
@@ -65,6 +71,7 @@ if known then
   if facts[1] == 'sealed' then
     return { 2, epoch, state[2], known, 0, 0, facts[4], facts[5], facts[6], facts[7], facts[8], facts[9] or '' }
   end
+  if facts[1] and need > tonumber(state[2]) then return { 5, epoch, state[2] } end
   if facts[1] then
     -- A lower fence than ours: a failover lost our opening.
     if mine ~= '' and tonumber(facts[2]) > tonumber(mine) and op ~= facts[10] then return { 3, epoch } end
@@ -74,11 +81,15 @@ if known then
   end
 end
 if state[3] then return { 4, epoch } end
+if need > tonumber(state[2]) then return { 5, epoch, state[2] } end
 local id = redis.call('HINCRBY', channel, 'lastFile', 1)
 local fence = redis.call('HINCRBY', channel, 'fence', 1)
 redis.call('HSET', files, id .. ':name', name, id .. ':source', source, id .. ':codec', codec, id .. ':state', 'open',
   id .. ':fence', fence, id .. ':chunks', 0, id .. ':freed', 0, id .. ':text', 0, id .. ':stored', 0, id .. ':lines', 0,
   id .. ':crc', 0, id .. ':op', op, id .. ':at', readClock())
+if need > 0 then
+  redis.call('HSET', channel, 'needs', string.format('%s %d:%d', redis.call('HGET', channel, 'needs') or '', id, need))
+end
 redis.call('ZADD', live, id, id)
 redis.call('HSET', sources, source, id)
 redis.call('PUBLISH', events, 'data')

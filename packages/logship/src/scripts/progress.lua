@@ -1,9 +1,9 @@
 -- progress.lua - the commit of a worker: results and position together; or only a sign of life.
 --
--- KEYS[1]  job       hash     `result <key>` of each key with results
--- KEYS[2]  progress  hash     `<file>:<fact>` of each file
--- KEYS[3]  claims    zset     file to the ms at which its worker's lease ends
--- KEYS[n]  targets   any      where results go
+-- KEYS[1]   job           hash   the record of the job
+-- KEYS[2]   progress      hash   `<file>:<fact>` of each file
+-- KEYS[3]   claims        zset   file to the ms at which its worker's lease ends
+-- KEYS[n]   targets       any    where results go
 -- ARGV[1]  file      string   device and inode
 -- ARGV[2]  fence     string   of this worker's claim
 -- ARGV[3]  leaseMs   integer  life of the claim from now, milliseconds; 0: the file is given back
@@ -16,7 +16,7 @@
 --
 -- Reply     {1}  committed, now or before; or the claim lives
 --           {0, fence}  another worker has the file
---           {3, seq}  the record does not stand where this commit begins
+--           {3}     the record does not stand where this commit begins
 --           {5, fault}  a result cannot be applied; nothing was changed
 local job = KEYS[1]
 local progress = KEYS[2]
@@ -38,7 +38,7 @@ local record = redis.call('HMGET', progress, file .. ':fence', file .. ':seq')
 if record[1] ~= fence then return { 0, record[1] or '0' } end
 local current = tonumber(record[2])
 redis.call('ZCARD', claims)
-if seq > 0 and current ~= seq and current ~= seq - 1 then return { 3, current } end
+if seq > 0 and current ~= seq and current ~= seq - 1 then return { 3 } end
 local isNew = seq > 0 and current == seq - 1
 local made = {}
 if isNew then

@@ -1,7 +1,7 @@
 -- records.lua - what a job knows of some files. Changes nothing.
 --
--- KEYS[1]  progress  hash    `<file>:<fact>` of each file
--- KEYS[2]  claims    zset    file to the ms at which its worker's lease ends
+-- KEYS[1]   progress      hash   `<file>:<fact>` of each file
+-- KEYS[2]   claims        zset   file to the ms at which its worker's lease ends
 -- ARGV[n]  files     string  device and inode of each
 --
 -- Reply     of each file: its prefix, state, stamp, and for how many ms another worker has it

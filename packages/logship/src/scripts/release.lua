@@ -7,7 +7,7 @@ local keptSources = 10000
 --- Appends the key-parts of freed chunks to `reply`, at most 200 a call.
 local function releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
   local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source', file .. ':chunks',
-    file .. ':text', file .. ':crc', file .. ':lines', file .. ':codec', file .. ':stored', file .. ':sha256')
+    file .. ':text', file .. ':crc', file .. ':lines', file .. ':codec', file .. ':stored', file .. ':sha256', file .. ':fault')
   local least, from, isDone, fields = math.huge, nil, true, {}
   local all = redis.call('HGETALL', consumers)
   for i = 1, #all, 2 do
@@ -44,15 +44,17 @@ local function releaseChunks(channel, files, live, sources, done, chunks, consum
   if not isDone or facts[1] ~= 'sealed' or last < tonumber(facts[4]) then return end
   for _, field in ipairs(fields) do redis.call('HDEL', positions, field) end
   for _, fact in ipairs({ 'name', 'source', 'codec', 'state', 'fence', 'op', 'at', 'chunks', 'freed', 'from', 'text', 'stored', 'lines', 'crc',
-    'unit', 'sha256' }) do
+    'unit', 'sha256', 'fault' }) do
     redis.call('HDEL', files, file .. ':' .. fact)
   end
   redis.call('ZREM', live, file)
+  redis.call('HSET', channel, 'trimmed', 1)
+  -- Of one that ended early the source may be in the channel again, as another file.
+  if facts[11] then return end
   redis.call('HSET', sources, facts[3], table.concat({ file, facts[5], facts[6], facts[7], facts[8], facts[9], facts[10] or '' }, ' '))
   redis.call('ZADD', done, readClock(), facts[3])
   for _, source in ipairs(redis.call('ZRANGE', done, 0, -keptSources - 1)) do
     redis.call('ZREM', done, source)
     redis.call('HDEL', sources, source)
   end
-  redis.call('HSET', channel, 'trimmed', 1)
 end

@@ -1,11 +1,11 @@
 -- reserve.lua - raises a shipper's reservation of bytes, never above the limit of the channel.
 --
--- KEYS[1]  channel       hash     limit, used, reserved
--- KEYS[2]  files         hash     `<id>:<fact>` of each file
--- KEYS[3]  live          zset     file id, scored by itself
--- KEYS[4]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
--- KEYS[5]  reservations  hash     `<id> <fence>` to bytes
--- KEYS[6]  free          hash     chunks that nobody needs, still to be unlinked, to the bytes they count for
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[5]   reservations  hash   `<id> <fence>` to bytes
+-- KEYS[6]   free          hash   key-part of a chunk that nobody needs to the bytes it counts for
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper
 -- ARGV[3]  want          integer  bytes to have reserved

@@ -1,14 +1,15 @@
 -- seal.lua - ends a file: nothing can be added any more.
 --
--- KEYS[1]  channel       hash     limit, used, reserved
--- KEYS[2]  files         hash     `<id>:<fact>` of each file
--- KEYS[3]  leases        zset     `<id> <fence>` to the ms at which the reservation ends
--- KEYS[4]  reservations  hash     `<id> <fence>` to bytes
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[4]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[5]   reservations  hash   `<id> <fence>` to bytes
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper
--- ARGV[3]  count         integer  chunks that it must have
+-- ARGV[3]  count         integer  chunks that it must have, unless it ends before its end
 -- ARGV[4]  sha256        string   of its text, or of its stored bytes where they were passed through; hexadecimal
--- ARGV[5]  text          string   text bytes, where the chunks could not tell; else empty
+-- ARGV[5]  fault         string   why it ends before its end: its source can be shipped again then, as another file; else empty
 -- ARGV[6]  events        string   Pub/Sub channel for hints
 --
 -- Reply     1  sealed, now or before
@@ -17,24 +18,29 @@
 --           3  it has another number of chunks
 local channel = KEYS[1]
 local files = KEYS[2]
-local leases = KEYS[3]
-local reservations = KEYS[4]
+local sources = KEYS[3]
+local leases = KEYS[4]
+local reservations = KEYS[5]
 local file = ARGV[1]
 local fence = ARGV[2]
 local count = ARGV[3]
 local sha256 = ARGV[4]
-local text = ARGV[5]
+local fault = ARGV[5]
 local events = ARGV[6]
 
 -- Libraries
 
-local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state')
+local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state', file .. ':source')
 if known[1] ~= fence then return known[1] and 0 or 4 end
-if known[2] ~= count then return 3 end
+if fault == '' and known[2] ~= count then return 3 end
 if known[3] == 'sealed' then return 1 end
 lowerReservation(channel, leases, reservations, file .. ' ' .. fence, math.huge)
+forgetNeed(channel, file)
 redis.call('HSET', files, file .. ':state', 'sealed', file .. ':sha256', sha256)
-if text ~= '' then redis.call('HSET', files, file .. ':text', text) end
+if fault ~= '' then
+  redis.call('HSET', files, file .. ':fault', fault)
+  redis.call('HDEL', sources, known[4])
+end
 redis.call('PUBLISH', events, 'data')
 redis.call('PUBLISH', events, 'space')
 return 1

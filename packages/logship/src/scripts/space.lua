@@ -1,6 +1,6 @@
 -- space.lua - the accounting of a channel: what is used, what is reserved, and what a chunk counts for.
 --
--- Defines heldBytes, returnExpired, raiseReservation, lowerReservation, spareFor
+-- Defines heldBytes, returnExpired, raiseReservation, lowerReservation, spareFor, forgetNeed
 --- Bytes of memory that a string of so many bytes takes with its key: its class in jemalloc (four to each power of two).
 local function heldBytes(size)
   local need = math.max(size + 12, 128)
@@ -32,8 +32,8 @@ local function returnExpired(channel, leases, reservations, now)
   end
 end
 
---- Bytes that a file must leave to the first file that is open: an eighth of the limit, at least one chunk. Receivers read files in order, so those
---- behind it could fill the channel for good.
+--- Bytes that a file must leave to those before it that are open, since receivers read files in order, so that those behind could fill the channel for
+--- good. To the first one an eighth of the limit, at least one chunk: it is freed as it is read. To one that is passed through all that it takes.
 local function spareFor(channel, files, live, file)
   local limit = tonumber(redis.call('HGET', channel, 'limit'))
   local first = redis.call('HGET', channel, 'firstOpen') or '0'
@@ -43,11 +43,22 @@ local function spareFor(channel, files, live, file)
     first = id
     if facts[1] == 'open' then
       if first ~= from then redis.call('HSET', channel, 'firstOpen', first) end
-      return first == file and 0 or math.max(math.floor(limit / 8), tonumber(facts[2] or '0'))
+      if first == file then return 0 end
+      local spare = math.max(math.floor(limit / 8), tonumber(facts[2] or '0'))
+      for other, need in string.gmatch(redis.call('HGET', channel, 'needs') or '', '(%d+):(%d+)') do
+        if tonumber(other) < tonumber(file) then spare = math.max(spare, tonumber(need)) end
+      end
+      return spare
     end
   end
   if first ~= from then redis.call('HSET', channel, 'firstOpen', first) end
   return 0
+end
+
+--- A file that was passed through is not open any more.
+local function forgetNeed(channel, file)
+  local needs = redis.call('HGET', channel, 'needs')
+  if needs then redis.call('HSET', channel, 'needs', (string.gsub(needs, ' ' .. file .. ':%d+', ''))) end
 end
 
 --- Raises a reservation to `want` bytes as far as there is space, in steps of `unit`, but for `spare` bytes. Returns what is reserved then.

@@ -1,17 +1,17 @@
 -- status.lua - a channel at one instant. Changes nothing.
 --
--- KEYS[1]  channel    hash  limit, used, reserved, closed
--- KEYS[2]  files      hash  `<id>:<fact>` of each file
--- KEYS[3]  live       zset  file id, scored by itself
--- KEYS[4]  consumers  hash  consumer to `fence after`
--- KEYS[5]  seen       zset  consumer to the ms of its last sign
--- KEYS[6]  positions  hash  `<id> <consumer>` to `seq chunk state position`
--- KEYS[7]  leases     zset  `<id> <fence>` to the ms at which the reservation ends
--- KEYS[8]  reservations  hash  `<id> <fence>` to bytes
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   live          zset   file id, scored by itself
+-- KEYS[4]   consumers     hash   consumer to `fence after`
+-- KEYS[5]   seen          zset   consumer to the ms of its last sign
+-- KEYS[6]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
+-- KEYS[7]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[8]   reservations  hash   `<id> <fence>` to bytes
 -- ARGV[1]  most       integer  at most so many files
 --
 -- Reply     {} without a channel; else {epoch, limit, used, reserved, closed, now, number of files, shippers, {file, …}, {consumer, …}}
---           a file {id, name, state, codec, chunks, freed, text, stored, lines, record of each consumer in order …}
+--           a file {id, name, state, codec, chunks, freed, text, stored, lines, fault, record of each consumer in order …}
 --           a consumer {name, after, ms of its last sign}
 local channel = KEYS[1]
 local files = KEYS[2]
@@ -36,7 +36,7 @@ end
 for _, id in ipairs(redis.call('ZRANGE', live, 0, most - 1)) do
   local file = { id }
   for i, fact in ipairs(redis.call('HMGET', files, id .. ':name', id .. ':state', id .. ':codec', id .. ':chunks',
-    id .. ':freed', id .. ':text', id .. ':stored', id .. ':lines')) do
+    id .. ':freed', id .. ':text', id .. ':stored', id .. ':lines', id .. ':fault')) do
     file[i + 1] = fact or ''
   end
   for _, consumer in ipairs(consumerReply) do

@@ -71,7 +71,8 @@ export interface Surroundings {
 /** Starts the servers, and what stands between them and the workers. */
 export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Surroundings> => {
   const folder = mkdtempSync(join(tmpdir(), "kit-faults-"));
-  const removeFolder = (): void => rmSync(folder, { recursive: true, force: true });
+  // A process that was just killed may still be writing there.
+  const removeFolder = (): void => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
   process.once("exit", removeFolder);
   const notes = join(folder, "synced");
   mkdirSync(notes);

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createLogJob, createReceiver, createShipper } from "@kit/logship";
@@ -14,25 +14,35 @@ export interface LogshipLabOptions extends LabOptions {
   readonly logshipModule: string;
 }
 
-/** Steps at which a process dies: commands, and scripts by their first keys. */
+const scripts = [
+  "open",
+  "reserve",
+  "commit",
+  "seal",
+  "leave",
+  "join",
+  "look",
+  "advance",
+  "free",
+  "records",
+  "progress",
+];
+
+/** Names of the keys that a script always has, as its header says. */
+const keysOf = (script: string): string => {
+  const source = readFileSync(join(workspaceFolder, `../../packages/logship/src/scripts/${script}.lua`), "utf8");
+  return [...source.matchAll(/^-- KEYS\[\d+\]\s+(\w+)/gm)].map(([, name]) => name).join();
+};
+
+/** Steps at which a process dies: commands, and scripts, which are told by their first keys. */
 export const points: readonly { readonly point: string; readonly keys?: string }[] = [
-  { point: "set" },
-  { point: "get" },
-  { point: "open", keys: "channel,files,live,sources,consumers" },
-  { point: "reserve", keys: "channel,files,leases,reservations,free" },
-  { point: "commit", keys: "channel,files,chunks,leases" },
-  { point: "seal", keys: "channel,files,leases,reservations" },
-  { point: "leave", keys: "channel,leases,reservations" },
-  { point: "join", keys: "channel,consumers,seen,free" },
-  { point: "look", keys: "channel,files,live,consumers" },
-  { point: "advance", keys: "channel,files,live,sources,done" },
-  { point: "free", keys: "channel,free" },
-  { point: "records", keys: "progress,claims" },
-  { point: "progress", keys: "job,progress,claims" },
-  { point: "claim" },
+  ...["set", "get", "claim"].map((point) => ({ point })),
+  ...scripts.map((point) => ({ point, keys: keysOf(point) })),
 ];
 
 const limitBytes = 98_304;
+/** What is left when the workers have gone takes a second or two. */
+const finishMs = 60_000;
 const key = (name: string, part: string): string => `kit:logship:{${name}}:${part}`;
 
 /** What chunks take in the server at one instant, and what is said of it. */
@@ -192,18 +202,24 @@ export class LogshipLab extends Lab {
     const receivers = ["a", "b"].map((consumer) => createReceiver(client, "logs", { ...own, consumer }));
     const odd: string[] = [];
     const [shipped, processed] = [this.#truths(this.#folders.ship), this.#truths(this.#folders.job)];
+    // What waits for ever is reported, with all that is known, and does not hold up the campaign.
+    const signal = AbortSignal.timeout(finishMs);
     const running = receivers.map(async (receiver, index) => {
       const consumer = ["a", "b"][index] ?? "";
       const stored = (): Promise<Map<string, string>> => receiver.results(`chain-${consumer}`);
-      await receiver.run(collector(consumer, stored, (what) => odd.push(what)));
+      await receiver
+        .run(
+          collector(consumer, stored, (what) => odd.push(what)),
+          { signal },
+        )
+        .catch((error: unknown) => odd.push(`${consumer}: ${String(error)}`));
     });
-    const failed = Promise.all(running).then(() => new Promise<never>(() => undefined));
     const acknowledged = new Set(records.flatMap((record) => (record.kind === "shipped" ? [record.name] : [])));
     const unsealed: string[] = [];
     // All at once: one that is open holds up those behind it.
     const finishing = shipped.map(async ({ name }) => {
-      const adding = shipper.add(join(this.#folders.ship, name), { id: name, passThrough: isPassedThrough(name) });
-      const { wasShipped } = await Promise.race([adding, failed]).catch((error: unknown) => {
+      const own = { id: name, passThrough: isPassedThrough(name), signal };
+      const { wasShipped } = await shipper.add(join(this.#folders.ship, name), own).catch((error: unknown) => {
         odd.push(`${name}: ${String(error)}`);
         return { wasShipped: true };
       });

@@ -33,7 +33,8 @@ const keyParts = (args) =>
     .join();
 /** Which step of shipping, receiving or processing a command is: scripts are told by their keys. */
 const pointOf = ({ name, args }) => {
-  if (name === "set" || name === "get") return name;
+  const plain = name.toLowerCase();
+  if (plain === "set" || plain === "get") return plain;
   if (name !== "evalsha" && name !== "eval") return undefined;
   const keys = keyParts(args);
   const found = points.find(({ keys: first }) => first !== undefined && `${keys},`.startsWith(`${first},`));
@@ -172,10 +173,35 @@ const inSlices = async (what, random, run) => {
   }
 };
 
+// A failover may lose that a file was ended: whoever ships it again goes on with it. Else it would hold up those behind it.
+const shipAgain = async () => {
+  while (!isLeaving()) {
+    await pause(1_000);
+    const last = filesOf(shipFolder);
+    for (let number = Math.max(1, last - 12); number <= last; number++)
+      if (existsSync(join(shipFolder, `${nameOf(number)}.done`))) await shipOne(nameOf(number), false);
+  }
+};
+
+/** Blocks while it has a file, so that another takes it; or anyhow, if it does not get one soon. */
+let blockAt = Infinity;
+let blockMs = 0;
+const block = () => {
+  blockAt = Infinity;
+  const from = clock();
+  while (clock() < from + blockMs);
+  log("blocked", { from, to: clock() });
+};
+
 const work = async (random) => {
   await inSlices("job", random, async (signal) => {
     write(jobFolder, nameOf(filesOf(jobFolder) + 1));
-    await job.run(collector("job", storedOf(job, "job"), odd), { signal, concurrency: 2 });
+    const collect = collector("job", storedOf(job, "job"), odd);
+    const handler = (lines, results, context) => {
+      if (blockAt < Infinity) block();
+      return collect(lines, results, context);
+    };
+    await job.run(handler, { signal, concurrency: 2 });
   });
 };
 
@@ -189,12 +215,8 @@ const ask = async () => {
 const obey = async (random) => {
   while (!isLeaving()) {
     for (const { point } of points) if (isTold(`die at ${point}`)) fatal = { point, isBefore: random() < 0.3 };
-    if (isTold("block")) {
-      const from = clock();
-      const until = from + leaseMs * (1.2 + 0.6 * random());
-      while (clock() < until);
-      log("blocked", { from, to: clock() });
-    }
+    if (isTold("block")) [blockAt, blockMs] = [clock() + 250, leaseMs * (1.3 + 0.9 * random())];
+    if (clock() > blockAt) block();
     await pause(10);
   }
 };
@@ -204,6 +226,7 @@ const randomOf = (loop) => seeded(settings.workerSeed * 31 + loop);
 const byHand = randomOf(1);
 const loops = [
   ship(),
+  shipAgain(),
   inSlices("receive", randomOf(2), async (signal) => {
     const { receiver, collect } = receivers[byHand() < 0.5 ? 0 : 1];
     if (byHand() < 0.4) await receiveByHand(receiver, collect(), signal, byHand);

@@ -1,0 +1,16 @@
+import { randomBytes } from "node:crypto";
+import { crc32 } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { crcOf, noteCrc } from "../src/crc.js";
+
+describe("the CRC-32 of parts", () => {
+  it("is put together as zlib computes it of the whole, at every length, and whatever came before", () => {
+    const before = randomBytes(100);
+    for (const length of [...Array.from({ length: 300 }, (_, n) => n), 65_535, 131_060, 1_048_577]) {
+      const bytes = randomBytes(length);
+      if (length > 0) noteCrc(bytes, crc32(bytes));
+      expect([length, crcOf(bytes, crc32(before))]).toEqual([length, crc32(Buffer.concat([before, bytes]))]);
+      expect([length, crcOf(bytes, 0)]).toEqual([length, crc32(bytes)]);
+    }
+  });
+});
