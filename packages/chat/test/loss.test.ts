@@ -201,6 +201,21 @@ describe("a mailbox whose keys are lost", () => {
     ]);
   });
 
+  it("still has its recipient, who stands where it stood", async () => {
+    const chat = await made();
+    const box = chat.mailbox("box");
+    for (const body of upTo(4)) await box.send({ from: "ann", body });
+    const messages = await box.take({ limit: 2 });
+    await messages[0]!.ack();
+    const forget = () => fixture.db.unlink(fixture.memberKey("box", "box"));
+    await forget();
+    expect(await box.stats()).toMatchObject({ length: 3, leased: 1 });
+    expect(await messages[1]!.ack()).toBe(true);
+    await forget();
+    expect(await box.take({ limit: 9 })).toMatchObject([{ seq: 3, deliveries: 1 }, { seq: 4 }]);
+    expect(await chat.unread("box")).toEqual(new Map([["box", 2]]));
+  });
+
   it("tells of messages that are lost before they were handed out", async () => {
     const chat = await made();
     const box = chat.mailbox("box");
