@@ -17,7 +17,11 @@ export interface PlainLabOptions extends LabOptions {
 /** A server and workers of a package that leases nothing: what counts is that calls go well. */
 export abstract class PlainLab<R extends { readonly kind: string }> extends Lab {
   readonly leaseMs = 400;
-  readonly deadlineMs = 300;
+  readonly deadlineMs: number = 300;
+  /** The kind of record that only a worker that gets on writes. */
+  protected readonly progress: string = "saw";
+  /** What its workers are told besides. */
+  protected readonly told: Readonly<Record<string, unknown>> = { restMs: 10 };
   readonly #options: PlainLabOptions;
   /** When the newest call began that went well. */
   #wellSince = 0;
@@ -31,7 +35,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     const { seed, module, workload } = this.#options;
     const number = this.all.length + 1;
     const { deadlineMs, leaseMs, url } = this;
-    const settings = { url, prefix, deadlineMs, leaseMs, number, seed: seed + 1_000 * number, restMs: 10, module };
+    const settings = { url, prefix, deadlineMs, leaseMs, number, seed: seed + 1_000 * number, ...this.told, module };
     const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
     const { folder, workerEnv } = this.around;
     const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
@@ -48,7 +52,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
 
   async victim(): Promise<Worker> {
     return await eventually(() => {
-      const worker = this.pick(this.workers.filter((one) => one.logged("saw") > 0));
+      const worker = this.pick(this.workers.filter((one) => one.logged(this.progress) > 0));
       if (!worker) throw new Error("nobody works");
       return worker;
     });
@@ -56,7 +60,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
 
   /** Nobody holds anything here; what all have seen, and is more a moment later, stands for it. */
   async claimsOf(): Promise<ReadonlySet<string>> {
-    return new Set([String(this.logged("saw"))]);
+    return new Set([String(this.logged(this.progress))]);
   }
 
   async died(): Promise<number> {
@@ -78,11 +82,12 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
   }
 
   override async settled(): Promise<void> {
-    const before = new Map(this.workers.map((worker) => [worker, worker.logged("saw")]));
+    const before = new Map(this.workers.map((worker) => [worker, worker.logged(this.progress)]));
     await eventually(
       () => {
         for (const [worker, count] of before)
-          if (!worker.hasEnded && worker.logged("saw") <= count) throw new Error(`${worker.id} does nothing yet`);
+          if (!worker.hasEnded && worker.logged(this.progress) <= count)
+            throw new Error(`${worker.id} does nothing yet`);
       },
       { timeoutMs: 15_000 },
     );

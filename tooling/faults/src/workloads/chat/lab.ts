@@ -3,10 +3,10 @@ import { createChat } from "@kit/chat";
 import { connect } from "@kit/core";
 import { slotOf } from "@kit/core/toolkit";
 import { eventually, type RedisServer } from "@kit/testing";
-import type { LabOptions, Surroundings } from "../../lab/lab.js";
-import { Lab } from "../../lab/lab.js";
+import { Lab, type Surroundings } from "../../lab/lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
 import { Worker } from "../../lab/worker.js";
+import type { PlainLabOptions } from "../../plain/lab.js";
 import type { Span } from "../../records.js";
 import { isWork } from "./checker.js";
 import {
@@ -32,11 +32,6 @@ const specs: readonly Spec[] = [
   { name: "shared", retain: { count: 300, readByAll: true }, whenFull: "refuse" },
 ];
 
-export interface ChatLabOptions extends LabOptions {
-  /** What the workers import as the chat. */
-  readonly chatModule: string;
-}
-
 const nameOf = (body: string): string => body.replace(/\.+$/, "");
 
 /** A server, processes that chat, and what is done to them. */
@@ -45,7 +40,7 @@ export class ChatLab extends Lab {
   readonly leaseMs: number;
   readonly #deadlineMs = 400;
   readonly #dataLosses: Span[] = [];
-  readonly #options: ChatLabOptions;
+  readonly #options: PlainLabOptions;
   readonly #client: ReturnType<RedisServer["client"]> | undefined;
   readonly #readers = new Map<Worker, string>();
   /** By message and delivery, who took it. */
@@ -53,7 +48,7 @@ export class ChatLab extends Lab {
   /** When the newest call began that went well, by what it was about. */
   readonly #wellSince = new Map<string, number>();
 
-  constructor(options: ChatLabOptions, around: Surroundings) {
+  constructor(options: PlainLabOptions, around: Surroundings) {
     super(options, around);
     this.#options = options;
     this.leaseMs = [300, 400, 500][Math.floor(this.random() * 3)] ?? 400;
@@ -88,7 +83,7 @@ export class ChatLab extends Lab {
       deadlineMs: this.#deadlineMs,
       seed: this.#options.seed + 1_000 * number,
       restMs: 20,
-      chatModule: this.#options.chatModule,
+      module: this.#options.module,
     };
     const program = join(workspaceFolder, "src/workloads/chat/worker.mjs");
     const { folder, workerEnv } = this.around;
