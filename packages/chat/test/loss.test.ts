@@ -201,6 +201,21 @@ describe("a mailbox whose keys are lost", () => {
     ]);
   });
 
+  it("is empty where all of them are lost, takes others though it was full, and tells what is missing", async () => {
+    const chat = await made();
+    const box = chat.mailbox("box", { retain: { count: 3 }, whenFull: "refuse" });
+    for (const body of upTo(3)) await box.send({ from: "ann", body });
+    await (await box.take())[0]!.ack();
+    await box.send({ from: "ann", body: 4 });
+    expect(await rejection(box.send({ from: "ann", body: 5 }))).toMatchObject({ code: "KIT_CHAT_FULL" });
+    await fixture.db.unlink(fixture.keysOf("box").messages);
+    expect(await box.stats()).toMatchObject({ length: 0, oldestAt: undefined });
+    expect(await box.take()).toEqual([]);
+    await box.send({ from: "ann", body: 5 });
+    expect(await box.stats()).toMatchObject({ length: 1 });
+    expect(await box.take({ limit: 9 })).toMatchObject([{ seq: 5, body: 5, gap: { from: 2, to: 4 } }]);
+  });
+
   it("still has its recipient, who stands where it stood", async () => {
     const chat = await made();
     const box = chat.mailbox("box");

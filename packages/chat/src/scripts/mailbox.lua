@@ -37,4 +37,8 @@ for _, lease in ipairs(box.leases) do
   end
 end
 local _, oldestAt = messageAfter(messages, first - 1)
+-- What the server lost is not there.
+if not oldestAt then
+  length, leased = 0, 0
+end
 return { 0, length, leased, length > 0 and oldestAt or 0, box.seenAt, now }
