@@ -15,7 +15,7 @@ export interface Work {
   readonly dueMs: number;
 }
 
-const anyWork: Work = {
+export const anyWork: Work = {
   kinds: ["work"],
   kindOf: ({ outcome }) => (outcome === "ok" ? "work" : undefined),
   dueMs: 1_000,

@@ -447,17 +447,13 @@ const checkMailbox = (run: RunHistory, sends: readonly SendCall[], judge: Judge)
 
 // ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What kind of work a call is that went well; a full chat that says so works, too. */
-export const isWork = ({ what, name, outcome, code }: Call): string | undefined => {
-  if (outcome !== "ok" && code !== "KIT_CHAT_FULL") return undefined;
-  if (what === "send") return `send ${name}`;
-  return what === "fetch" || what === "take" ? what : undefined;
-};
-
-/** Where the server lost its data the chats are made again first. */
+/** What has to go on; a full chat that says so works, too. Where the server lost its data the chats are made again first. */
 export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">): Work => ({
   kinds: ["fetch", "take", ...specs.map(({ name }) => `send ${name}`)],
-  kindOf: isWork,
+  kindOf: ({ what, name, outcome, code }) => {
+    if (outcome !== "ok" && code !== "KIT_CHAT_FULL") return undefined;
+    return what === "send" ? `send ${name}` : what;
+  },
   dueMs: isWhole ? 2_000 : 3_000,
 });
 

@@ -40,11 +40,11 @@ const sumOf = (values: Iterable<number>): number => [...values].reduce((sum, val
 export class StatsLab extends PlainLab<LogRecord> {
   override readonly deadlineMs = 500;
   protected override readonly progress = "sure";
-  protected override readonly told: Readonly<Record<string, unknown>> = {
-    ...{ series, precisions },
-    ...{ flushDueMs: 500, closeMs: 8_000, restMs: 20 },
-  };
   readonly #losses: DataLoss[] = [];
+
+  protected override told(): Readonly<Record<string, unknown>> {
+    return { series, precisions, flushDueMs: this.deadlineMs, closeMs: 8_000, restMs: 20 };
+  }
 
   override lostData(from: number, to: number, what: Loss): void {
     this.#losses.push({ from, to, what });
