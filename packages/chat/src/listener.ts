@@ -143,8 +143,8 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           for (const { chat, messages, ...told } of chats) {
             this.#toTell(chat, told);
             for (const message of messages) {
-              yield this.#deliver(message);
               signal?.throwIfAborted();
+              yield this.#deliver(message);
             }
           }
           if (chats.length === 0 && !more) await this.#host.wait(signal);
