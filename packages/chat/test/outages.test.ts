@@ -79,6 +79,21 @@ describe("a lost connection", () => {
     expect(seqsOf(await eventually(() => chat.fetch("bob", { token })))).toEqual([1]);
   });
 
+  it("of a waiter whose server refuses it time and again is told of by a typed error", async () => {
+    const { proxy, chat } = await proxied();
+    const { token } = await chat.fetch("bob");
+    const errors: unknown[] = [];
+    chat.on("error", (error) => errors.push(error));
+    const waiting = watched(chat.wait("bob", { token }));
+    await untilBlocked(redis.server.nodes[0]!);
+    await redis.client.set(fixture.keysOf(room).activity, "no stream");
+    proxy.resetAll();
+    await eventually(() => expect(errors[0]).toMatchObject({ code: "KIT_SERVER" }));
+    await chat.close();
+    await waiting.promise.catch(() => undefined);
+    await redis.client.del(fixture.keysOf(room).activity);
+  });
+
   it("of a waiter that is half-open is noticed and replaced", async () => {
     const { proxy, chat } = await proxied();
     const { token } = await chat.fetch("bob");

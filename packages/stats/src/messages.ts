@@ -1,5 +1,5 @@
 import { KitClosedError, KitError, type RedisArgument } from "@kit/core";
-import { Deadline, isReplyError, onAbort, pause } from "@kit/core/toolkit";
+import { Deadline, isReplyError, onAbort, pause, serverError } from "@kit/core/toolkit";
 import { keyStarts, planRange } from "./buckets.js";
 import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
 import { type Level, levelNames, levelOf, levels } from "./levels.js";
@@ -333,7 +333,7 @@ export class Messages {
       } catch (error) {
         if (isOver() || error instanceof KitClosedError) return;
         if (!KitError.is(error) && !isReplyError(error)) throw error;
-        this.#shared.events.error(error);
+        this.#shared.events.error(isReplyError(error) ? serverError(error, "A tail") : error);
         await pause(tailPauseMs, signal).catch(() => undefined);
       }
     }

@@ -134,10 +134,11 @@ const livesOf = (given: readonly Given[], isWhole: boolean): Given[][] => {
   const lives: Given[][] = [];
   let last = Infinity;
   for (const one of given) {
-    const [first = last + 1] = one.messages.map(([seq]) => seq);
-    if (first <= last) lives.push([]);
+    const first = one.gap?.from ?? one.messages[0]?.[0] ?? last + 1;
+    const isNew = first <= last || one.reset !== undefined;
+    if (isNew) lives.push([]);
     lives.at(-1)?.push(one);
-    last = Math.max(lastOf(one), first <= last ? 0 : last);
+    last = Math.max(lastOf(one), isNew ? 0 : last);
   }
   return lives;
 };
