@@ -275,8 +275,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       return (reader ??= new Reader<Body>(this.#store, member, decodeToken(member, terms.token, keys.shards), true));
     };
     const host = {
-      next: async () => await (await readerOf()).next(terms),
-      wait: async () => await this.#waitFor(await readerOf(), undefined, terms.signal),
+      next: async (signal?: AbortSignal) => await (await readerOf()).next({ ...terms, signal }),
+      wait: async (signal?: AbortSignal) => await this.#waitFor(await readerOf(), undefined, signal),
       ack: (message: Message) => this.#outbox.ack({ ...message, member }),
       onError: (error: KitError) => this.emit("error", error),
     };

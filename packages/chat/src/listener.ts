@@ -1,7 +1,7 @@
 import { KitError } from "@kit/core";
-import { onAbort, pause } from "@kit/core/toolkit";
+import { integerOption, onAbort, pause } from "@kit/core/toolkit";
 import type { ListenTerms } from "./options.js";
-import type { Gap, Message, News } from "./reader.js";
+import type { ChatNews, Gap, Message, News } from "./reader.js";
 
 /** A message that a listener hands out. */
 export interface Delivery<Body = unknown> extends Message<Body> {
@@ -15,9 +15,9 @@ export interface Delivery<Body = unknown> extends Message<Body> {
 
 /** What a listener needs of its chat object. */
 export interface ListenerHost<Body> {
-  next(): Promise<News<Body>>;
+  next(signal: AbortSignal | undefined): Promise<News<Body>>;
   /** Resolves when there may be news. */
-  wait(): Promise<boolean>;
+  wait(signal: AbortSignal | undefined): Promise<boolean>;
   ack(message: Message): Promise<void>;
   onError(error: KitError): void;
 }
@@ -48,6 +48,11 @@ class Watermark {
   }
 }
 
+/** What a delivery says of what was before it. */
+type Told = Pick<ChatNews, "gap" | "reset">;
+
+const nothing: Told = { gap: undefined, reset: undefined };
+
 const longestPauseMs = 1_000;
 
 /**
@@ -62,6 +67,8 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   readonly #terms: ListenTerms;
   readonly #watermarks = new Map<string, Watermark>();
   readonly #acks = new Set<Promise<void>>();
+  /** Of chats that had none to tell it with: what the next message is to tell. */
+  readonly #untold = new Map<string, Told>();
   #inFlight = 0;
   #onRoom: (() => void) | undefined;
   #isTaken = false;
@@ -76,35 +83,39 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   /**
    * Handles messages until the signal aborts, `concurrency` at a time; each is done when the handler resolves.
    *
-   * @throws what a handler throws: no other begins then, and those that run are waited for. The message is not acknowledged.
+   * @throws what a handler throws, as soon as those that run have ended: no other begins. The message is not acknowledged.
+   * @throws {TypeError | RangeError} `concurrency` is no integer from 1.
    * @throws all that iterating throws.
    */
   async each(
     handler: (message: Delivery<Body>) => Promise<void> | void,
     { concurrency = 1 }: { readonly concurrency?: number } = {},
   ): Promise<void> {
+    integerOption("concurrency", concurrency, 1);
+    const { signal } = this.#terms;
     const running = new Set<Promise<void>>();
-    const failures: unknown[] = [];
+    // Also while no other message comes.
+    const ending = new AbortController();
+    const stopListening = onAbort(signal, () => ending.abort(signal?.reason));
     const handle = async (message: Delivery<Body>): Promise<void> => {
       try {
         await handler(message);
         message.done();
       } catch (error) {
-        failures.push(error);
+        ending.abort(error);
       }
     };
     try {
-      for await (const message of this) {
+      for await (const message of this.#deliveries(ending.signal)) {
         const task = handle(message).finally(() => running.delete(task));
         running.add(task);
         if (running.size >= concurrency) await Promise.race(running);
-        if (failures.length > 0) break;
       }
     } finally {
+      stopListening();
       await Promise.all(running);
       await Promise.all(this.#acks);
     }
-    if (failures.length > 0) throw failures[0];
   }
 
   /**
@@ -113,25 +124,30 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
    *
    * @throws {KitError} the first fetch failed, or the server refuses for good.
    */
-  async *[Symbol.asyncIterator](): AsyncGenerator<Delivery<Body>, void, undefined> {
+  [Symbol.asyncIterator](): AsyncGenerator<Delivery<Body>, void, undefined> {
+    return this.#deliveries(this.#terms.signal);
+  }
+
+  async *#deliveries(signal: AbortSignal | undefined): AsyncGenerator<Delivery<Body>, void, undefined> {
     if (this.#isTaken) throw new Error("A listener can be iterated once");
     this.#isTaken = true;
-    const { signal } = this.#terms;
     let attempt = 0;
     let isFirst = true;
     try {
       for (;;) {
         signal?.throwIfAborted();
         try {
-          const { chats, more } = await this.#host.next();
+          const { chats, more } = await this.#host.next(signal);
           isFirst = false;
           attempt = 0;
-          for (const { messages, gap, reset } of chats)
-            for (const [index, message] of messages.entries()) {
-              yield this.#deliver(message, index === 0 ? gap : undefined, index === 0 ? reset : undefined);
+          for (const { chat, messages, ...told } of chats) {
+            this.#toTell(chat, told);
+            for (const message of messages) {
               signal?.throwIfAborted();
+              yield this.#deliver(message);
             }
-          if (chats.length === 0 && !more) await this.#host.wait();
+          }
+          if (chats.length === 0 && !more) await this.#host.wait(signal);
         } catch (error) {
           if (isFirst || signal?.aborted || !(error instanceof KitError) || !error.retryable) throw error;
           this.#host.onError(error);
@@ -144,7 +160,20 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     }
   }
 
-  #deliver(message: Message<Body>, gap: Gap | undefined, reset: Delivery["reset"]): Delivery<Body> {
+  /** With two gaps, the second follows the first, or begins in it. */
+  #toTell(chat: string, { gap, reset }: Told): void {
+    if (!gap && !reset) return;
+    const before = reset ? undefined : this.#untold.get(chat);
+    const from = before?.gap?.from;
+    this.#untold.set(chat, {
+      gap: gap && from !== undefined ? { ...gap, from: Math.min(gap.from, from) } : (gap ?? before?.gap),
+      reset: reset ?? before?.reset,
+    });
+  }
+
+  #deliver(message: Message<Body>): Delivery<Body> {
+    const { gap, reset } = this.#untold.get(message.chat) ?? nothing;
+    this.#untold.delete(message.chat);
     let watermark = this.#watermarks.get(message.chat);
     if (!watermark || reset) this.#watermarks.set(message.chat, (watermark = new Watermark()));
     const own = watermark;

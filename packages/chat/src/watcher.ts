@@ -1,5 +1,14 @@
 import { KitClosedError, type KitError } from "@kit/core";
-import { atDeadline, backoffMs, Deadline, type ExclusiveConnection, onAbort, pause } from "@kit/core/toolkit";
+import {
+  atDeadline,
+  backoffMs,
+  Deadline,
+  type ExclusiveConnection,
+  isReplyError,
+  onAbort,
+  pause,
+  serverError,
+} from "@kit/core/toolkit";
 import type { Keys } from "./keys.js";
 import type { ChatStore } from "./store.js";
 
@@ -213,7 +222,8 @@ export class Watcher {
         }
       } catch (error) {
         connection?.misrouted(replyOf(error));
-        if (!signal.aborted && ++attempt === reportedAttempt) this.#onError(error as KitError);
+        if (!signal.aborted && ++attempt === reportedAttempt)
+          this.#onError(isReplyError(error) ? serverError(error, "Waiting for messages") : (error as KitError));
         await pause(Math.max(10, backoffMs(attempt + 1, 50, 1_000)), signal).catch(() => undefined);
       } finally {
         connection?.returnToPool(false);

@@ -275,6 +275,20 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(quiet.every((name) => seen.has(name))).toBe(true);
       });
 
+      it("gives at once what is new in a few of many chats, with a token and without", async () => {
+        const chat = make();
+        const names = upTo(400).map((number) => `chat ${number}`);
+        await Promise.all(names.map((name) => chat.create(name, { members: ["ann", "bob"] })));
+        const { token } = await drain(chat, "bob");
+        const news = [names[0]!, names[199]!, names[399]!];
+        for (const name of news) await sendMany(chat, "ann", 2, name);
+        const page = await chat.fetch("bob", { token });
+        expect([page.chats.map((one) => one.chat).toSorted(), page.more]).toEqual([news.toSorted(), false]);
+        const { messages } = await drain(chat, "bob");
+        expect(messages.map((one) => one.chat).toSorted()).toEqual([...news, ...news].toSorted());
+        expect(await chat.unread("bob")).toEqual(new Map(news.map((name) => [name, 2])));
+      });
+
       it("gives two devices everything, and keeps one position for both", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
@@ -893,6 +907,25 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await eventually(async () => expect(await positionOf(chat, "bob")).toBe(30));
       });
 
+      it("ends when a handler fails while no other message comes, after those that run", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"] });
+        await sendMany(chat, "ann", 3);
+        const done: number[] = [];
+        const listening = chat.listen("bob").each(
+          async ({ seq }) => {
+            await eventually(() => expect(done.length).toBe(seq % 3));
+            done.push(seq);
+            if (seq === 2) throw new Error("cannot");
+          },
+          { concurrency: 4 },
+        );
+        expect(await rejection(listening)).toMatchObject({ message: "cannot" });
+        expect(done).toEqual([3, 1, 2]);
+        for (const concurrency of [0, 1.5, Number.NaN, "2" as never])
+          await expect(chat.listen("bob").each(() => undefined, { concurrency })).rejects.toThrow("`concurrency`");
+      });
+
       it.runIf(mode === "cluster")(
         "passes over nothing when one of several nodes stops in the middle of a page",
         async () => {
@@ -978,6 +1011,18 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         const first = await next();
         expect([first.seq, first.reset]).toEqual([1, "epoch"]);
         await iterator.return?.(undefined);
+      });
+
+      it("tells with the next message of those that went before there was one", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"], retain: { ageMs: 3_600_000 } });
+        const { messages, heads } = fixture().keysOf(room);
+        for (const seq of upTo(3)) await fixture().db.xadd(messages, `${seq}-1000`, "f", "ann", "s", "long ago");
+        await fixture().db.hset(heads, room, "3 0 1000 0 0");
+        const first = chat.listen("bob")[Symbol.asyncIterator]().next();
+        await untilBlocked(await fixture().nodeOf(room));
+        await chat.send(room, { from: "ann", body: "x" });
+        expect((await first).value).toMatchObject({ seq: 4, gap: { from: 1, to: 3, reason: "retention" } });
       });
     });
 

@@ -201,6 +201,36 @@ describe("a mailbox whose keys are lost", () => {
     ]);
   });
 
+  it("is empty where all of them are lost, takes others though it was full, and tells what is missing", async () => {
+    const chat = await made();
+    const box = chat.mailbox("box", { retain: { count: 3 }, whenFull: "refuse" });
+    for (const body of upTo(3)) await box.send({ from: "ann", body });
+    await (await box.take())[0]!.ack();
+    await box.send({ from: "ann", body: 4 });
+    expect(await rejection(box.send({ from: "ann", body: 5 }))).toMatchObject({ code: "KIT_CHAT_FULL" });
+    await fixture.db.unlink(fixture.keysOf("box").messages);
+    expect(await box.stats()).toMatchObject({ length: 0, oldestAt: undefined });
+    expect(await box.take()).toEqual([]);
+    await box.send({ from: "ann", body: 5 });
+    expect(await box.stats()).toMatchObject({ length: 1 });
+    expect(await box.take({ limit: 9 })).toMatchObject([{ seq: 5, body: 5, gap: { from: 2, to: 4 } }]);
+  });
+
+  it("still has its recipient, who stands where it stood", async () => {
+    const chat = await made();
+    const box = chat.mailbox("box");
+    for (const body of upTo(4)) await box.send({ from: "ann", body });
+    const messages = await box.take({ limit: 2 });
+    await messages[0]!.ack();
+    const forget = () => fixture.db.unlink(fixture.memberKey("box", "box"));
+    await forget();
+    expect(await box.stats()).toMatchObject({ length: 3, leased: 1 });
+    expect(await messages[1]!.ack()).toBe(true);
+    await forget();
+    expect(await box.take({ limit: 9 })).toMatchObject([{ seq: 3, deliveries: 1 }, { seq: 4 }]);
+    expect(await chat.unread("box")).toEqual(new Map([["box", 2]]));
+  });
+
   it("tells of messages that are lost before they were handed out", async () => {
     const chat = await made();
     const box = chat.mailbox("box");

@@ -86,7 +86,7 @@ const codeOf = async (call: Promise<unknown>): Promise<string> =>
 
 const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<void> => {
   // One shard, so that a page is cut for all chats or for none.
-  const chats = fixture.make({ prefix: `${redis.prefix}:${String(round++)}`, shards: 1 });
+  const chats = fixture.make({ prefix: `${redis.prefix}:${String(round++)}`, shards: 1, deadlineMs: 20_000 });
   const optionsOf = (name: string): CreateOptions => ({
     ...settings[chosen[names.indexOf(name)] ?? 0],
     members: users.slice(0, 2),
@@ -217,7 +217,7 @@ const errand: fc.Arbitrary<Errand> = fc.oneof(
 
 const run = async (errands: readonly Errand[]): Promise<void> => {
   const name = `errands ${String(round++)}`;
-  const chats = fixture.make();
+  const chats = fixture.make({ deadlineMs: 20_000 });
   const mailbox = chats.mailbox(name);
   const model = new ModelMailbox();
   const key = new Keys(redis.prefix, 16).chat(name).mailbox;

@@ -54,13 +54,15 @@ describe("a lost connection", () => {
 
   it("leaves a send without an answer unknown, and its client id tells", async () => {
     const { proxy, chat } = await proxied({ deadlineMs: 300 });
+    // The script is known to the server from here on, so that what is lost is the result.
+    await eventually(() => chat.send(room, { from: "ann", body: "x", clientId: "m0" }));
     proxy.down.hole = true;
     const error = await rejection(chat.send(room, { from: "ann", body: "x", clientId: "m1" }));
     expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: "m1", retryable: true });
     proxy.heal();
     proxy.resetAll();
     const again = await eventually(() => chat.send(room, { from: "ann", body: "x", clientId: "m1" }));
-    expect([again.seq, again.duplicate]).toEqual([1, true]);
+    expect([again.seq, again.duplicate]).toEqual([2, true]);
   });
 
   it("of a waiter is replaced, and nothing that came meanwhile is missed", async () => {
@@ -75,6 +77,21 @@ describe("a lost connection", () => {
     proxy.refuse = false;
     expect(await waiting.promise).toBe(true);
     expect(seqsOf(await eventually(() => chat.fetch("bob", { token })))).toEqual([1]);
+  });
+
+  it("of a waiter whose server refuses it time and again is told of by a typed error", async () => {
+    const { proxy, chat } = await proxied();
+    const { token } = await chat.fetch("bob");
+    const errors: unknown[] = [];
+    chat.on("error", (error) => errors.push(error));
+    const waiting = watched(chat.wait("bob", { token }));
+    await untilBlocked(redis.server.nodes[0]!);
+    await redis.client.set(fixture.keysOf(room).activity, "no stream");
+    proxy.resetAll();
+    await eventually(() => expect(errors[0]).toMatchObject({ code: "KIT_SERVER" }));
+    await chat.close();
+    await waiting.promise.catch(() => undefined);
+    await redis.client.del(fixture.keysOf(room).activity);
   });
 
   it("of a waiter that is half-open is noticed and replaced", async () => {

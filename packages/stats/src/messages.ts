@@ -1,5 +1,5 @@
 import { KitClosedError, KitError, type RedisArgument } from "@kit/core";
-import { Deadline, isReplyError, pause } from "@kit/core/toolkit";
+import { Deadline, isReplyError, onAbort, pause, serverError } from "@kit/core/toolkit";
 import { keyStarts, planRange } from "./buckets.js";
 import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
 import { type Level, levelNames, levelOf, levels } from "./levels.js";
@@ -314,33 +314,26 @@ export class Messages {
       try {
         const connection = await pool.checkOut(streams[0] ?? "", Deadline.in(deadlineMs), signal);
         const stop = (): void => connection.returnToPool(false);
-        signal?.addEventListener("abort", stop, { once: true });
+        const stopListening = onAbort(signal, stop);
         const forget = sender.onClose(stop);
         try {
           for (;;) {
-            const args = [
-              "BLOCK",
-              blockMs,
-              "COUNT",
-              100,
-              "STREAMS",
-              ...streams,
-              ...wanted.map((name) => ids.get(name) ?? "0"),
-            ];
+            const after = wanted.map((name) => ids.get(name) ?? "0");
+            const args = ["BLOCK", blockMs, "COUNT", 100, "STREAMS", ...streams, ...after];
             const reply = await connection.call("XREAD", args, blockMs + deadlineMs);
             entries = this.#read(reply, wanted, ids);
             yield* entries;
             if (isOver()) return;
           }
         } finally {
-          signal?.removeEventListener("abort", stop);
+          stopListening();
           forget();
           connection.returnToPool(false);
         }
       } catch (error) {
         if (isOver() || error instanceof KitClosedError) return;
         if (!KitError.is(error) && !isReplyError(error)) throw error;
-        this.#shared.events.error(error);
+        this.#shared.events.error(isReplyError(error) ? serverError(error, "A tail") : error);
         await pause(tailPauseMs, signal).catch(() => undefined);
       }
     }
@@ -369,9 +362,8 @@ export class Messages {
   }
 
   async #frequentOf(level: Level, starts: readonly number[], limit: number): Promise<FrequentMessage[]> {
-    const { context, deadlineMs } = this.#shared;
     const keys = starts.map((at) => this.outbox.keys.top(level, at));
-    const windows = (await this.#shared.lists(keys, 0)).map((list) => new Map(list));
+    const windows = (await this.#shared.lists(keys, this.#settings.maxDistinct)).map((list) => new Map(list));
     // In a full list a message that is not there may have been counted as often as the rarest that is.
     const floors = windows.map((counts) =>
       counts.size >= this.#settings.maxDistinct ? Math.min(...counts.values()) : 0,
@@ -388,7 +380,7 @@ export class Messages {
     if (most.length === 0) return [];
     const hashes = starts.map((at) => this.outbox.keys.seen(level, at));
     const fingerprints = most.map(([fingerprint]) => fingerprint);
-    const known = await scripts.seen.run(context, { hashes }, { fingerprints }, { deadlineMs });
+    const known = await this.#shared.seen(hashes, fingerprints);
     return most.map(([fingerprint, count], place) => {
       const found = known.map((values) => seenOf(values[place] ?? ""));
       const seen = found.filter((one) => one !== undefined);
@@ -415,7 +407,8 @@ export class Messages {
 
   #read(reply: unknown, wanted: readonly Level[], ids: Map<Level, string>): Entry[] {
     const entries = scripts.rawStreams(reply).flatMap(([key, found]) => {
-      const level = wanted.find((name) => this.outbox.keys.log(name) === key) ?? "info";
+      // The client may put a prefix of its own in front.
+      const level = wanted.find((name) => key.endsWith(this.outbox.keys.log(name))) ?? "info";
       const last = found.at(-1);
       if (last) ids.set(level, last.id);
       return found.map((one) => entryOf(level, one));

@@ -11,6 +11,9 @@ const maxKeys = 500;
 /** So many totals are read by one call, or on a Cluster by so many calls at once. */
 const maxTotals = 64;
 
+/** So many members of lists are read by one call: the server does nothing else meanwhile. */
+const maxMembers = 20_000;
+
 /** A call that ends at the same deadline says more than that it is over. */
 const graceMs = 50;
 
@@ -60,10 +63,18 @@ export class Shared {
     if (!isDone) throw this.sender.notSent("the buffer");
   }
 
-  /** Reads sorted sets of one slot; `limit` 0: all of each. */
+  /** Reads the largest members of sorted sets of one slot; many of them in several calls, so not at one instant. */
   async lists(keys: readonly string[], limit: number): Promise<scripts.ListsReply> {
-    if (keys.length === 0) return [];
-    return await scripts.lists.run(this.context, { lists: keys }, { limit }, { deadlineMs: this.deadlineMs });
+    const options = { deadlineMs: this.deadlineMs };
+    return await inParts(keys, limit, (lists) => scripts.lists.run(this.context, { lists }, { limit }, options));
+  }
+
+  /** Reads some fields of hashes of one slot, as {@link lists} does. */
+  async seen(keys: readonly string[], fingerprints: readonly string[]): Promise<readonly (readonly string[])[]> {
+    const options = { deadlineMs: this.deadlineMs };
+    return await inParts(keys, fingerprints.length, (hashes) =>
+      scripts.seen.run(this.context, { hashes }, { fingerprints }, options),
+    );
   }
 
   /** Reads hashes of one slot; many of them in several calls, so not at one instant. `now` is that of the last. */
@@ -118,3 +129,16 @@ export class Shared {
     return found;
   }
 }
+
+/** Asks for as many keys at a time as have `maxMembers`, if each has so many. */
+const inParts = async <Reply>(
+  keys: readonly string[],
+  membersOfEach: number,
+  ask: (part: readonly string[]) => Promise<readonly Reply[]>,
+): Promise<Reply[]> => {
+  const replies: Reply[] = [];
+  const atOnce = Math.max(1, Math.floor(maxMembers / membersOfEach));
+  for (let first = 0; first < keys.length; first += atOnce)
+    replies.push(...(await ask(keys.slice(first, first + atOnce))));
+  return replies;
+};

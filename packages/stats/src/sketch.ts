@@ -4,14 +4,35 @@ const gamma = 2 ** (1 / binsPerOctave);
 /** The point of a bin that is off by the same share from both ends: at most (γ−1)/(γ+1), 1.083 %. */
 const pointFactor = (2 * gamma) / (gamma + 1);
 
+/** A double, and the two halves of its bits. */
+const double = new Float64Array(1);
+const halves = new Uint32Array(double.buffer);
+const [high, low] = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1 ? [1, 0] : [0, 1];
+const fractionMask = 0xfffff;
+
+/** The edges within one power of two, by the two halves of their fractions. */
+const edges = Array.from({ length: binsPerOctave }, (_, bin) => {
+  double[0] = 2 ** (bin / binsPerOctave);
+  return [halves[high]! & fractionMask, halves[low]!] as const;
+});
+const highEdges = Uint32Array.from([...edges, [fractionMask + 1]], ([fraction]) => fraction);
+const lowEdges = Uint32Array.from([...edges, [0, 0] as const], ([, rest]) => rest);
+/** The last edge that is not above the first 8 bits of a fraction: such a step is narrower than any bin. */
+const lastEdge = Uint8Array.from({ length: 256 }, (_, first) => highEdges.findLastIndex((edge) => edge <= first << 12));
+
 /** The bin of a positive value: the i with γ^i < value ≤ γ^(i+1). */
 export const binOf = (value: number): number => {
-  const exact = Math.log2(value) * binsPerOctave;
-  const bin = Math.ceil(exact) - 1;
-  const nearest = Math.round(exact);
-  // The logarithm is rounded: near an edge it may fall on the wrong side.
-  if (Math.abs(exact - nearest) < 1e-7) return value > edge(nearest) ? nearest : nearest - 1;
-  return bin;
+  double[0] = value;
+  const exponent = halves[high]! >>> 20;
+  // So small that a double has fewer digits: a larger one, that many powers of two above.
+  if (exponent === 0) return binOf(value * 2 ** 64) - 64 * binsPerOctave;
+  const fraction = halves[high]! & fractionMask;
+  const rest = halves[low]!;
+  const isAbove = (edge: number): boolean =>
+    fraction > highEdges[edge]! || (fraction === highEdges[edge]! && rest > lowEdges[edge]!);
+  const edge = lastEdge[fraction >>> 12]!;
+  const within = isAbove(edge + 1) ? edge + 1 : isAbove(edge) ? edge : edge - 1;
+  return (exponent - 1_023) * binsPerOctave + within;
 };
 
 /** γ^bin. Exact where it is a power of two, and in range where the power itself is not. */

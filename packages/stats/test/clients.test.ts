@@ -8,8 +8,8 @@ const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
 
 describe("statistics on ioredis 5", () => {
-  it("count, observe, log, read and tail", async () => {
-    const client = new Redis(redis.url, { disconnectTimeout: 50 });
+  it("count, observe, log, read and tail, also under a prefix of the client's own", async () => {
+    const client = new Redis(redis.url, { disconnectTimeout: 50, keyPrefix: "own:" });
     redis.defer(() => client.disconnect());
     const stats = fixture.on(client);
     const counter = stats.counter("orders_total");
@@ -25,17 +25,21 @@ describe("statistics on ioredis 5", () => {
     const ending = new AbortController();
     const seen: string[] = [];
     const tailing = (async () => {
-      for await (const { text } of log.tail({ signal: ending.signal })) seen.push(text);
+      for await (const { level, text } of log.tail({ signal: ending.signal })) seen.push(`${level} ${text}`);
     })();
     const node = redis.server.nodes[0]!;
     await eventually(async () => expect(String(await node.call("CLIENT", "LIST"))).toContain("cmd=xread"));
     log.log("warn", "refused 7");
     await stats.flush();
-    await eventually(() => expect(seen).toEqual(["refused 7"]));
+    await eventually(() => expect(seen).toHaveLength(1));
+    log.log("error", "refused 8");
+    await stats.flush();
+    await eventually(() => expect(seen).toContain("error refused 8"));
+    expect(seen).toEqual(["warn refused 7", "error refused 8"]);
     ending.abort();
     await tailing;
-    expect((await log.recent()).entries).toMatchObject([{ text: "refused 7" }]);
-    expect(await log.frequent({ lastMs: 1_000 })).toMatchObject([{ count: 1 }]);
+    expect((await log.recent()).entries).toMatchObject([{ text: "refused 8" }, { text: "refused 7" }]);
+    expect(await log.frequent({ lastMs: 1_000 })).toMatchObject([{ count: 1 }, { count: 1 }]);
     await stats.close();
   });
 });

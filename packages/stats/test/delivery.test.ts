@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { type KitUnknownOutcomeError } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { closedPort, rejection, runProgram, sentTwice, timed } from "@tooling/vitest/helpers";
@@ -408,5 +409,17 @@ describe("flushing", () => {
     // It was not on its way yet.
     await stats.flush();
     expect(await totalOf("aborted_total")).toBe(0);
+  });
+
+  it("and many tails go on leaves one listener on the signal that they share", async () => {
+    const log = fixture.make().messages("shared");
+    const ending = new AbortController();
+    const tails = Array.from({ length: 12 }, () => log.tail({ signal: ending.signal }));
+    const waiting = tails.map((tail) => tail.next());
+    const clients = async (): Promise<string> => String(await redis.server.nodes[0]!.call("CLIENT", "LIST"));
+    await eventually(async () => expect((await clients()).match(/cmd=xread/g)).toHaveLength(12));
+    expect(getEventListeners(ending.signal, "abort")).toHaveLength(1);
+    ending.abort();
+    for (const { done } of await Promise.all(waiting)) expect(done).toBe(true);
   });
 });

@@ -473,13 +473,13 @@ export interface MailboxReply {
 }
 
 export const mailbox: Script<
-  readonly ["meta", "heads", "messages", "member", "mailbox"],
+  readonly ["meta", "heads", "messages", "positions", "member", "mailbox"],
   readonly ["chat"],
   MailboxReply
 > = defineScript({
   name: "chat.mailbox",
   source: [stateSource, leasesSource, mailboxSource],
-  keys: ["meta", "heads", "messages", "member", "mailbox"],
+  keys: ["meta", "heads", "messages", "positions", "member", "mailbox"],
   args: ["chat"],
   readonly: true,
   reply: (raw) => {

@@ -1,10 +1,19 @@
 -- leases.lua - what a mailbox knows of its messages: which were handed out, to whom and until when.
 --
 -- Needs int
--- Defines openMailbox, saveMailbox
+-- Defines recipientOf, openMailbox, saveMailbox
 --
 -- The hash has one field for each message that is being handled, its sequence: `deadline deliveries token`. The empty field
 -- is `cursor seenAt epoch`: no message after the cursor was ever handed out, all up to it are either here or acknowledged.
+
+-- The position of the recipient, and the rest of its record; nil: it is none. That of a mailbox is there as long as the
+-- mailbox, so one that was evicted is made up again, from the zset of positions if there is one.
+local function recipientOf(state, member, positions)
+  local position, rest, epoch = string.match(redis.call('HGET', member, state.name) or '', '^(%d+) (%d+ %S+ (.*))$')
+  if epoch == state.id then return tonumber(position), rest end
+  if not state.isMailbox then return nil end
+  return tonumber(redis.call('ZSCORE', positions, state.name) or 0), '0 0-0 ' .. state.id
+end
 
 -- `leases` in order of sequence. What belongs to another epoch, or was acknowledged by its position, is in `stale`.
 local function openMailbox(mailbox, epoch, position)

@@ -3,8 +3,9 @@
 -- KEYS[1]  meta       hash    layout, epoch, settings
 -- KEYS[2]  heads      hash    chat to `head floor headAt bytes floorBytes`
 -- KEYS[3]  messages   stream  the messages
--- KEYS[4]  member     hash    the recipient's chats: chat to `position from joinId epoch`
--- KEYS[5]  mailbox    hash    sequence to `deadline deliveries token`; the empty field: `cursor seenAt epoch`
+-- KEYS[4]  positions  zset    member to position
+-- KEYS[5]  member     hash    the recipient's chats: chat to `position from joinId epoch`
+-- KEYS[6]  mailbox    hash    sequence to `deadline deliveries token`; the empty field: `cursor seenAt epoch`
 -- ARGV[1]  chat       string  its name
 --
 -- Reply     {0, length, leased, oldestAt, seenAt, now}  times in epoch milliseconds; oldestAt, seenAt 0: none, never
@@ -12,19 +13,20 @@
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
-local member = KEYS[4]
-local mailbox = KEYS[5]
+local positions = KEYS[4]
+local member = KEYS[5]
+local mailbox = KEYS[6]
 local chat = ARGV[1]
 
 -- Libraries
 
 local state, refusal = openChat(chat, meta, heads, messages)
 if not state then return { refusal } end
-local position, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) %d+ %S+ (.*)$')
-if epoch ~= state.id then return { 2 } end
+local position = recipientOf(state, member, positions)
+if not position then return { 2 } end
 local now = readClock()
 applyAge(state, messages, now)
-local box = openMailbox(mailbox, state.epoch, tonumber(position))
+local box = openMailbox(mailbox, state.epoch, position)
 local waiting = math.max(0, state.head - math.max(box.cursor, state.floor))
 local length, leased, first = waiting, 0, math.max(box.cursor, state.floor) + 1
 for _, lease in ipairs(box.leases) do
@@ -35,4 +37,8 @@ for _, lease in ipairs(box.leases) do
   end
 end
 local _, oldestAt = messageAfter(messages, first - 1)
+-- What the server lost is not there.
+if not oldestAt then
+  length, leased = 0, 0
+end
 return { 0, length, leased, length > 0 and oldestAt or 0, box.seenAt, now }

@@ -53,10 +53,16 @@ redis.call('XLEN', activity)
 
 -- Who has room is decided before each message; what can be dropped for it is dropped once.
 if state.refuses then trim(state, messages, positions, now) end
+local function hasRoom(size)
+  if state.count > 0 and state.head - state.floor >= state.count then return false end
+  return state.maxBytes == 0 or state.bytes - state.floorBytes + size <= state.maxBytes
+end
 local function isFull(size)
-  if not state.refuses then return false end
-  if state.count > 0 and state.head - state.floor >= state.count then return true end
-  return state.maxBytes > 0 and state.bytes - state.floorBytes + size > state.maxBytes
+  if not state.refuses or hasRoom(size) then return false end
+  -- Messages that the server lost are acknowledged by nobody, and would fill the chat for ever.
+  if state.floor == state.head or messageAfter(messages, state.floor) then return true end
+  state.floor, state.floorBytes, state.isLost = state.head, state.bytes, true
+  return not hasRoom(size)
 end
 
 local codes, remembered, given, headBefore = {}, {}, {}, state.head

@@ -35,9 +35,9 @@ local leaseMs = tonumber(ARGV[5])
 
 local state, refusal = openChat(chat, meta, heads, messages, positions)
 if not state then return refusal end
-local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
-if epoch ~= state.id then return 2 end
-local box = openMailbox(mailbox, state.epoch, tonumber(position))
+local position, rest = recipientOf(state, member, positions)
+if not position then return 2 end
+local box = openMailbox(mailbox, state.epoch, position)
 redis.call('XLEN', activity)
 -- A write of nothing that shrinks: at maxmemory those after it are allowed.
 redis.call('ZREM', positions, '')
@@ -61,7 +61,7 @@ if leaseMs >= 0 then
   if leaseMs == 0 and lease.deadline > 0 then announce(activity, chat, 'r', { int(sequence) }) end
 else
   redis.call('HDEL', mailbox, int(sequence))
-  if first - 1 > tonumber(position) then
+  if first - 1 > position then
     redis.call('HSET', member, chat, int(first - 1) .. ' ' .. rest)
     redis.call('ZADD', positions, int(first - 1), user)
   end

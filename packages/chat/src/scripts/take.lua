@@ -34,11 +34,11 @@ local mostLeases = 1000
 
 local state, refusal = openChat(chat, meta, heads, messages, positions)
 if not state then return { refusal } end
-local position, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) %d+ %S+ (.*)$')
-if epoch ~= state.id then return { 2 } end
+local position, rest = recipientOf(state, member, positions)
+if not position then return { 2 } end
 local now = readClock()
 applyAge(state, messages, now)
-local box = openMailbox(mailbox, state.epoch, tonumber(position))
+local box = openMailbox(mailbox, state.epoch, position)
 
 local reply, count, bytesLeft = {}, 0, maxBytes
 local function give(entry, deliveries, gapFrom, gapReason)
@@ -102,5 +102,6 @@ end
 redis.call('HDEL', mailbox, unpack(box.stale))
 if #leases > 0 then redis.call('HSET', mailbox, unpack(leases)) end
 saveMailbox(mailbox, box, state.epoch, now)
+redis.call('HSET', member, chat, int(position) .. ' ' .. rest)
 if state.isRecovered then saveChat(state, meta, heads) end
 return { 0, nextMs, reply }

@@ -1,7 +1,7 @@
 -- lists.lua - reads the largest members of several sorted sets of one slot.
 --
 -- KEYS[n]  lists  zset     what to read
--- ARGV[1]  limit  integer  how many of each; 0: all
+-- ARGV[1]  limit  integer  how many of each
 --
 -- Reply     for each key an array of its members and scores, the largest first
 local lists = KEYS

@@ -28,7 +28,9 @@ const mutated = (built: string, { script, operands, lua }: Mutation): string => 
   const missing = operands.filter((operand) => !bindings.includes(`local ${operand} = `));
   if (missing.length > 0) throw new Error(`The script "${script}" has no operand ${missing.join()}`);
   const end = found.index + found[0].length;
-  return `${built.slice(0, end)}${lua} ${built.slice(end)}`;
+  // A line of its own: the next one may be where core puts the libraries.
+  const lineEnd = found[0].endsWith("\n") ? "\n" : String.raw`\n`;
+  return `${built.slice(0, end)}${lua}${lineEnd}${built.slice(end)}`;
 };
 
 /** A copy of a built file of a package with these changes in its scripts, in this order; returns what to import it as. */

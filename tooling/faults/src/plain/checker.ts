@@ -1,19 +1,46 @@
 import { checkWorker, type Judge as AnyJudge, stalledByAll } from "../common-laws.js";
+import type { Call } from "../records.js";
 import { callsOf, type PlainHistory, type SightRecord } from "./history.js";
 
 type CommonLaw = "U1" | "U3" | "U4" | "U5";
 type Run = PlainHistory<{ readonly kind: string }>;
 
-const resumeMs = 1_000;
+/** The work that has to go on after an outage. */
+export interface Work {
+  /** Each of them has to. */
+  readonly kinds: readonly string[];
+  /** The kind that a call is of, if it went well. */
+  readonly kindOf: (call: Call) => string | undefined;
+  /** Within so many milliseconds, unless the fault has its own. */
+  readonly dueMs: number;
+}
 
-const resumedAt = (run: Run, at: number): number =>
-  run.workers
-    .flatMap(callsOf)
-    .reduce(
-      (first, { startedAt, settledAt, outcome }) =>
-        outcome === "ok" && startedAt > at ? Math.min(first, settledAt) : first,
-      Infinity,
-    );
+export const anyWork: Work = {
+  kinds: ["work"],
+  kindOf: ({ outcome }) => (outcome === "ok" ? "work" : undefined),
+  dueMs: 1_000,
+};
+
+const resumedAt = ({ workers }: Pick<Run, "workers">, at: number, kind: string, { kindOf }: Work): number => {
+  let first = Infinity;
+  for (const call of workers.flatMap(callsOf))
+    if (call.startedAt > at && call.settledAt < first && kindOf(call) === kind) first = call.settledAt;
+  return first;
+};
+
+/** U3: all work goes on after each outage. */
+export const checkResumption = (
+  run: Pick<Run, "workers" | "heals">,
+  judge: AnyJudge<"U3">,
+  work: Work = anyWork,
+): void => {
+  for (const { kind, at, dueMs = work.dueMs } of run.heals)
+    for (const what of work.kinds) {
+      const tookMs = resumedAt(run, at, what, work) - at - stalledByAll(run.workers, at, at + dueMs);
+      const told = `${what} went on ${tookMs.toFixed(0)} ms after ${kind} at ${at.toFixed(0)}`;
+      judge("U3", tookMs > dueMs && `${told}, due within ${dueMs.toFixed(0)}`);
+    }
+};
 
 /** The laws that all have, what the workers saw themselves, and what is there in the end. */
 export const checkPlain = <L extends string>(
@@ -29,27 +56,28 @@ export const checkPlain = <L extends string>(
       if (!isExcused(law)) judge(law as L, wrong && `${worker.id}: ${wrong}`);
     }
   }
-  for (const { kind, at, dueMs = resumeMs } of run.heals) {
-    const tookMs = resumedAt(run, at) - at - stalledByAll(run.workers, at, at + dueMs);
-    judge("U3", tookMs > dueMs && `work went on ${tookMs.toFixed(0)} ms after ${kind} at ${at.toFixed(0)}`);
-  }
+  checkResumption(run, judge);
   for (const [law, all] of Object.entries(run.wrong)) {
     judge(law as L);
     if (!isExcused(law)) for (const what of all) judge(law as L, what);
   }
 };
 
-export const recoveriesOf = (run: Run): { kind: string; ms: number }[] =>
+/** How long after each heal all kinds of work went on. */
+export const recoveriesOf = (
+  run: Pick<Run, "workers" | "heals">,
+  work: Work = anyWork,
+): { kind: string; ms: number }[] =>
   run.heals
     .filter(({ kind }) => kind !== "end")
-    .map(({ kind, at }) => ({ kind, ms: resumedAt(run, at) - at }))
+    .map(({ kind, at }) => ({ kind, ms: Math.max(...work.kinds.map((what) => resumedAt(run, at, what, work))) - at }))
     .filter(({ ms }) => Number.isFinite(ms));
 
 /** The longest time in which no call ended well. */
-export const worstStallMs = (run: Run): number => {
-  const instants = run.workers
+export const worstStallMs = ({ workers }: Pick<Run, "workers">, { kindOf }: Work = anyWork): number => {
+  const instants = workers
     .flatMap(callsOf)
-    .filter(({ outcome }) => outcome === "ok")
+    .filter((call) => kindOf(call) !== undefined)
     .map(({ settledAt }) => settledAt)
     .toSorted((a, b) => a - b);
   return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);

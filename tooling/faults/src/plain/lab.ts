@@ -3,6 +3,8 @@ import { eventually } from "@kit/testing";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../lab/lab.js";
 import { workspaceFolder } from "../lab/paths.js";
 import { Worker } from "../lab/worker.js";
+import type { Call } from "../records.js";
+import { anyWork, type Work } from "./checker.js";
 import type { PlainHistory } from "./history.js";
 
 export const prefix = "kit";
@@ -16,22 +18,31 @@ export interface PlainLabOptions extends LabOptions {
 
 /** A server and workers of a package that leases nothing: what counts is that calls go well. */
 export abstract class PlainLab<R extends { readonly kind: string }> extends Lab {
-  readonly leaseMs = 400;
-  readonly deadlineMs = 300;
+  readonly leaseMs: number = 400;
+  readonly deadlineMs: number = 300;
+  /** What has to go on after a fault. */
+  protected readonly work: Work = anyWork;
+  /** The kind of record that only a worker that gets on writes. */
+  protected readonly progress: string = "saw";
   readonly #options: PlainLabOptions;
-  /** When the newest call began that went well. */
-  #wellSince = 0;
+  /** When the newest call of each kind began that went well. */
+  readonly #wellSince = new Map<string, number>();
 
   constructor(options: PlainLabOptions, around: Surroundings) {
     super(options, around);
     this.#options = options;
   }
 
+  /** What the next worker is told besides. */
+  protected told(): Readonly<Record<string, unknown>> {
+    return { restMs: 10 };
+  }
+
   spawn(): Worker {
     const { seed, module, workload } = this.#options;
     const number = this.all.length + 1;
     const { deadlineMs, leaseMs, url } = this;
-    const settings = { url, prefix, deadlineMs, leaseMs, number, seed: seed + 1_000 * number, restMs: 10, module };
+    const settings = { url, prefix, deadlineMs, leaseMs, number, seed: seed + 1_000 * number, ...this.told(), module };
     const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
     const { folder, workerEnv } = this.around;
     const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
@@ -42,13 +53,14 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
 
   #hear(line: string): void {
     if (!line.startsWith('{"kind":"call"')) return;
-    const { outcome, startedAt } = JSON.parse(line) as { outcome: string; startedAt: number };
-    if (outcome === "ok") this.#wellSince = Math.max(this.#wellSince, startedAt);
+    const call = JSON.parse(line) as Call;
+    const kind = this.work.kindOf(call);
+    if (kind !== undefined) this.#wellSince.set(kind, Math.max(this.#wellSince.get(kind) ?? 0, call.startedAt));
   }
 
   async victim(): Promise<Worker> {
     return await eventually(() => {
-      const worker = this.pick(this.workers.filter((one) => one.logged("saw") > 0));
+      const worker = this.pick(this.workers.filter((one) => one.logged(this.progress) > 0));
       if (!worker) throw new Error("nobody works");
       return worker;
     });
@@ -56,7 +68,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
 
   /** Nobody holds anything here; what all have seen, and is more a moment later, stands for it. */
   async claimsOf(): Promise<ReadonlySet<string>> {
-    return new Set([String(this.logged("saw"))]);
+    return new Set([String(this.logged(this.progress))]);
   }
 
   async died(): Promise<number> {
@@ -71,18 +83,20 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     await eventually(
       () => {
         this.logged("call");
-        if (this.#wellSince <= at) throw new Error("no call goes well");
+        const idle = this.work.kinds.filter((kind) => (this.#wellSince.get(kind) ?? 0) <= at);
+        if (idle.length > 0) throw new Error(`no ${idle.join()} goes well`);
       },
       { timeoutMs: 15_000 },
     );
   }
 
   override async settled(): Promise<void> {
-    const before = new Map(this.workers.map((worker) => [worker, worker.logged("saw")]));
+    const before = new Map(this.workers.map((worker) => [worker, worker.logged(this.progress)]));
     await eventually(
       () => {
         for (const [worker, count] of before)
-          if (!worker.hasEnded && worker.logged("saw") <= count) throw new Error(`${worker.id} does nothing yet`);
+          if (!worker.hasEnded && worker.logged(this.progress) <= count)
+            throw new Error(`${worker.id} does nothing yet`);
       },
       { timeoutMs: 15_000 },
     );

@@ -4,6 +4,9 @@ import { createClassicChat, fetchChatMessages, sendChatMessage } from "@tooling/
 import { connected } from "../../loops/caller.js";
 import type { Contestant } from "../../suite.js";
 
+/** A message that is sent and fetched; its chat's count of unread ones; a page of 100 members; the counts of all chats. */
+export type Look = "fetch" | "unread" | "members" | "unread of all";
+
 /** A way to chat, on one connection of this process. */
 export interface Talker {
   /** Makes chats `0 … chats − 1`, each with the reader, who has nothing unread, and so many others. */
@@ -15,8 +18,8 @@ export interface Talker {
   readAll(): Promise<number>;
   /** The key that holds the messages of a chat. */
   messagesKey(chat: string): string;
-  /** One call about a large chat, or many chats; ours alone. */
-  readonly look?: Readonly<Record<"fetch" | "unread" | "members", () => Promise<unknown>>>;
+  /** What is asked about a large chat, or many chats; ours alone. */
+  readonly look?: Readonly<Record<Look, () => Promise<unknown>>>;
   /** Resolves when there is something for the reader, beyond what `idle` found. */
   readonly wait?: () => Promise<unknown>;
 }
@@ -71,9 +74,14 @@ const kit: Definition = {
       },
       messagesKey: (name) => `kit:chat:{${String(slotOf(name) % 16)}}:messages:${name}`,
       look: {
-        fetch: next,
+        fetch: async () => {
+          await chat.send("0", { from: sender, body: "x" });
+          const { chats } = await next();
+          if (chats.length !== 1) throw new Error(`${String(chats.length)} chats have news`);
+        },
         unread: () => chat.unread(reader, ["0"]),
         members: () => chat.members("0", { limit: 100 }),
+        "unread of all": () => chat.unread(reader),
       },
       wait: () => chat.wait(reader, { token }),
     };

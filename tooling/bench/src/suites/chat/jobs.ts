@@ -2,7 +2,7 @@ import { pause } from "@kit/core/toolkit";
 import { now } from "../../clock.js";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
-import { openTalker, someBody, type Talker } from "./contestants.js";
+import { type Look, openTalker, someBody, type Talker } from "./contestants.js";
 
 export interface MakeTask {
   readonly chats: number;
@@ -12,7 +12,7 @@ export interface MakeTask {
 }
 
 export interface RunTask {
-  readonly what: "send" | "idle" | "fetch" | "unread" | "members";
+  readonly what: "send" | "idle" | Look;
   /** Connections, each with so many calls at a time. */
   readonly clients: number;
   readonly flights: number;

@@ -102,7 +102,8 @@ const classicCleaned: Definition = {
 const raw: Definition = {
   id: "raw HINCRBY",
   peer: "raw HINCRBY",
-  settings: "a pipeline of one HINCRBY for each width: no total, no expiry, no ledger",
+  settings:
+    "a pipeline of one HINCRBY for each width, no total; of count, sum and bin in three hashes for a value: no mean, deviation or extremes; no expiry, no ledger",
   open: async (url, { precisions }) => {
     const redis = await connected(url);
     const widths = precisions === "seven" ? COUNTER_PRECISIONS : [1];
@@ -113,6 +114,16 @@ const raw: Definition = {
         for (const width of widths) {
           const slice = Math.floor(seconds / width) * width;
           pipeline.hincrby(`${String(width)}:${labelOf(series)}`, String(slice), 1);
+        }
+        return pipeline.exec();
+      },
+      observe: (_, value) => {
+        const pipeline = redis.pipeline();
+        const now = Date.now();
+        for (const hash of ["all", Math.floor(now / 60_000), Math.floor(now / 3_600_000)]) {
+          const key = `request_ms:${String(hash)}`;
+          pipeline.hincrby(key, "count", 1).hincrbyfloat(key, "sum", value);
+          pipeline.hincrby(key, String(Math.ceil(Math.log2(value) * 32)), 1);
         }
         return pipeline.exec();
       },

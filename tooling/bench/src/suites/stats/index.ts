@@ -155,14 +155,14 @@ export const suite: Suite = {
     speedCase(
       "observe c=1",
       "values of one distribution, one after the other, each known to the server",
-      ["kit", "classic"],
+      server,
       { way: "observe", callers: 1, series: 1 },
       goalOf("≥ 6 × classic", atLeast("classic", 6)),
     ),
     speedCase(
       "observe c=64",
       "the same by 64 callers, with a connection each where WATCH wants it",
-      ["kit", "classic"],
+      server,
       { way: "observe", callers: 64, series: 64 },
       goalOf("≥ 15 × classic", atLeast("classic", 15)),
     ),

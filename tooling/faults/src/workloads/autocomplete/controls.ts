@@ -1,19 +1,12 @@
-import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
-import type { Control } from "../../workload.js";
+import type { PackageControl } from "../../plain/workload.js";
 import type { Law } from "./checker.js";
-
-interface AutocompleteControl extends Control {
-  readonly laws: readonly Law[];
-  /** In the built package; without it that is wrapped, with the lie of the control's own name. */
-  readonly mutation?: Mutation;
-}
 
 /** Lua by which a command of a script does nothing. */
 const without = (command: string): string =>
   `local call = redis.call local redis = setmetatable({ call = function(command, ...) if command == '${command}' then return 0 end return call(command, ...) end }, { __index = redis })`;
 
 /** What an index may get wrong; a checker that does not see it is of no use. */
-export const autocompleteControls: readonly AutocompleteControl[] = [
+export const controls: readonly PackageControl<Law>[] = [
   {
     name: "old-rows-stay",
     laws: ["P1", "P2"],
@@ -47,12 +40,3 @@ export const autocompleteControls: readonly AutocompleteControl[] = [
   },
   { name: "answers-of-before", laws: ["P1"], kind: "8 scripts flushed" },
 ];
-
-/** What the workers import as the package. */
-export const moduleOf = (control?: AutocompleteControl): string => {
-  if (!control) return "@kit/autocomplete";
-  const { name, mutation } = control;
-  return mutation
-    ? builtWith(`autocomplete-${name}`, "@kit/autocomplete", "index.js", mutation)
-    : wrappedBy("autocomplete", "wrapped-autocomplete.mjs", name);
-};

@@ -1,17 +1,11 @@
-import {
-  checkWorker,
-  judged,
-  type Judge as AnyJudge,
-  stalledByAll,
-  type Verdict as AnyVerdict,
-} from "../../common-laws.js";
+import { checkWorker, judged, type Judge as AnyJudge, type Verdict as AnyVerdict } from "../../common-laws.js";
+import { checkResumption, type Work } from "../../plain/checker.js";
 import { type Call, clockErrorMs } from "../../records.js";
 import {
   bodyBytes,
   type ChatCall,
   type End,
   type Given,
-  type LogRecord,
   type LookRecord,
   type RunHistory,
   type SendCall,
@@ -59,7 +53,7 @@ type Message = Given["messages"][number];
 export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
   judged(laws, (judge) => {
     for (const worker of run.workers) checkWorker(worker, judge);
-    for (const heal of run.heals) checkResumption(run, heal, judge);
+    checkResumption(run, judge, workIn(run));
     const sends = callsOf(run, "send");
     for (const [chain, given] of chainsOf(run)) checkChain(run, chain, given, judge);
     checkLeases(run, judge);
@@ -107,11 +101,13 @@ const chainsOf = ({ workers }: RunHistory): Map<string, Given[]> => {
 const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge: Judge): void => {
   for (const name of new Set(all.map(({ chat }) => chat))) {
     const given = all.filter(({ chat }) => chat === name);
-    const has = new Set(given.flatMap(({ messages }) => messages.map(([seq]) => seq)));
-    for (const { gap } of given) for (let seq = gap?.from ?? 1; seq <= (gap?.to ?? 0); seq++) has.add(seq);
-    const [low, high] = [Math.min(...has), Math.max(...has)];
-    for (let seq = low; seq <= high; seq++)
-      judge("order", !has.has(seq) && `${name}: ${chain} was not given ${String(seq)}`);
+    for (const life of livesOf(given, run.isWhole)) {
+      const has = new Set(life.flatMap(({ messages }) => messages.map(([seq]) => seq)));
+      for (const { gap } of life) for (let seq = gap?.from ?? 1; seq <= (gap?.to ?? 0); seq++) has.add(seq);
+      const [low, high] = [Math.min(...has), Math.max(...has)];
+      for (let seq = low; seq <= high; seq++)
+        judge("order", !has.has(seq) && `${name}: ${chain} was not given ${String(seq)}`);
+    }
     const seqs = given.flatMap(({ messages }) => messages.map(([seq]) => seq));
     const odd = given.find(({ gap, reset }) => (gap && gap.reason !== "retention") || reset);
     if (run.isWhole) {
@@ -130,6 +126,21 @@ const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge
       judge("order", !ids.has(id) && !isTold && `${name}: ${chain} was never given ${id}, which is ${String(seq)} now`);
     }
   }
+};
+
+/** Where the server lost a chat it begins again at 1: what a reader was given in each of its lives. */
+const livesOf = (given: readonly Given[], isWhole: boolean): Given[][] => {
+  if (isWhole) return [[...given]];
+  const lives: Given[][] = [];
+  let last = Infinity;
+  for (const one of given) {
+    const first = one.gap?.from ?? one.messages[0]?.[0] ?? last + 1;
+    const isNew = first <= last || one.reset !== undefined;
+    if (isNew) lives.push([]);
+    lives.at(-1)?.push(one);
+    last = Math.max(lastOf(one), isNew ? 0 : last);
+  }
+  return lives;
 };
 
 /** One sequence is one message, whoever tells of it, and one message has one sequence. */
@@ -437,53 +448,15 @@ const checkMailbox = (run: RunHistory, sends: readonly SendCall[], judge: Judge)
 
 // ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Where the server lost its data the chats are made again first. */
-const resumeMs = ({ isWhole }: RunHistory): number => (isWhole ? 2_000 : 3_000);
-
-/** What kind of work went well; a full chat that says so works, too. */
-export const isWork = (record: LogRecord): string | undefined => {
-  if (record.kind !== "call" || (record.outcome !== "ok" && record.code !== "KIT_CHAT_FULL")) return undefined;
-  if (record.what === "send") return `send ${record.name}`;
-  return record.what === "fetch" || record.what === "take" ? record.what : undefined;
-};
-
-const worksOf = ({ specs }: RunHistory): string[] => ["fetch", "take", ...specs.map(({ name }) => `send ${name}`)];
-
-const resumedAt = (run: RunHistory, at: number, work: string): number => {
-  let first = Infinity;
-  for (const { records } of run.workers)
-    for (const record of records)
-      if (record.kind === "call" && record.startedAt > at && isWork(record) === work)
-        first = Math.min(first, record.settledAt);
-  return first;
-};
-
-const checkResumption = (
-  run: RunHistory,
-  { kind, at, dueMs = resumeMs(run) }: RunHistory["heals"][number],
-  judge: Judge,
-): void => {
-  for (const work of worksOf(run)) {
-    const tookMs = resumedAt(run, at, work) - at - stalledByAll(run.workers, at, at + dueMs);
-    judge(
-      "U3",
-      tookMs > dueMs && `${work} went on ${tookMs.toFixed(0)} ms after "${kind}", due within ${dueMs.toFixed(0)}`,
-    );
-  }
-};
-
-/** How long after a heal all kinds of work went on. */
-export const recoveryMs = (run: RunHistory, at: number): number =>
-  Math.max(...worksOf(run).map((work) => resumedAt(run, at, work))) - at;
-
-/** The longest time in which nothing went well. */
-export const worstStallMs = (run: RunHistory): number => {
-  const instants = run.workers.flatMap(({ records }) =>
-    records.flatMap((record) => (record.kind === "call" && isWork(record) !== undefined ? [record.settledAt] : [])),
-  );
-  instants.sort((one, other) => one - other);
-  return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
-};
+/** What has to go on; a full chat that says so works, too. Where the server lost its data the chats are made again first. */
+export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">): Work => ({
+  kinds: ["fetch", "take", ...specs.map(({ name }) => `send ${name}`)],
+  kindOf: ({ what, name, outcome, code }) => {
+    if (outcome !== "ok" && code !== "KIT_CHAT_FULL") return undefined;
+    return what === "send" ? `send ${name}` : what;
+  },
+  dueMs: isWhole ? 2_000 : 3_000,
+});
 
 /** What is worth telling of a run, and breaks no law: how often it was so. */
 export const remarksOn = (run: RunHistory): Record<string, number> => {

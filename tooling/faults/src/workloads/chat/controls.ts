@@ -1,12 +1,5 @@
-import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
-import type { Control } from "../../workload.js";
+import type { PackageControl } from "../../plain/workload.js";
 import type { Law } from "./checker.js";
-
-interface ChatControl extends Control {
-  readonly laws: readonly Law[];
-  /** In the built chat; without it the chat is wrapped, with the lie of the control's own name. */
-  readonly mutation?: Mutation;
-}
 
 /** A script to which the server's answers are told otherwise. */
 const misled = (lua: string): string =>
@@ -15,7 +8,7 @@ const misled = (lua: string): string =>
 const kind = "8 scripts flushed";
 
 /** What a chat may get wrong; a checker that does not see it is of no use. */
-export const chatControls: readonly ChatControl[] = [
+export const controls: readonly PackageControl<Law>[] = [
   {
     name: "sends-into-the-void",
     laws: ["order", "kept", "unread"],
@@ -83,12 +76,3 @@ export const chatControls: readonly ChatControl[] = [
   { name: "unread-off-by-one", laws: ["unread"], kind },
   { name: "page-without-its-last", laws: ["order"], kind },
 ];
-
-/** What workers import as the chat. */
-export const moduleOf = (control?: ChatControl): string => {
-  if (!control) return "@kit/chat";
-  const { name, mutation } = control;
-  return mutation
-    ? builtWith(`chat-${name}`, "@kit/chat", "index.js", mutation)
-    : wrappedBy("chat", "wrapped-chat.mjs", name);
-};

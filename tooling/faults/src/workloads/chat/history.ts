@@ -1,3 +1,4 @@
+import type { PlainHistory } from "../../plain/history.js";
 import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** A chat that the workers write to and read. All bodies have `bodyBytes`. */
@@ -114,18 +115,15 @@ export interface End {
 }
 
 /** All that is known of one run. */
-export interface RunHistory {
+export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "losesNothing"> {
   /** Whether the server keeps all that it acknowledged, and its clock goes right. */
   readonly isWhole: boolean;
   readonly specs: readonly Spec[];
   readonly mailbox: string;
   readonly leaseMs: number;
-  readonly workers: readonly WorkerHistory[];
-  readonly heals: readonly { readonly kind: string; readonly at: number; readonly dueMs?: number | undefined }[];
   readonly dataLosses: readonly Span[];
   /** Missing where the workers were stuck. */
   readonly ends: ReadonlyMap<string, End>;
   /** Messages that were left in the mailbox, by body. */
   readonly drained: readonly string[];
-  readonly echoes: number;
 }

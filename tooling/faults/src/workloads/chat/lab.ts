@@ -1,14 +1,9 @@
-import { join } from "node:path";
 import { createChat } from "@kit/chat";
 import { connect } from "@kit/core";
-import { slotOf } from "@kit/core/toolkit";
-import { eventually, type RedisServer } from "@kit/testing";
-import type { LabOptions, Surroundings } from "../../lab/lab.js";
-import { Lab } from "../../lab/lab.js";
-import { workspaceFolder } from "../../lab/paths.js";
-import { Worker } from "../../lab/worker.js";
+import { PlainLab, prefix } from "../../plain/lab.js";
+import type { Work } from "../../plain/checker.js";
 import type { Span } from "../../records.js";
-import { isWork } from "./checker.js";
+import { workIn } from "./checker.js";
 import {
   bodyBytes,
   type End,
@@ -19,11 +14,11 @@ import {
   type Spec,
 } from "./history.js";
 
-const prefix = "kit";
 const mailbox = "errands";
-/** Each process reads for one of these; the last is that of all listeners. */
-const members = ["ann", "bob", "cid", "ear"];
+/** Each process reads for one of these, and listens for the last. */
+const readers = ["ann", "bob", "cid"];
 const listener = "ear";
+const members = [...readers, listener];
 
 const specs: readonly Spec[] = [
   { name: "plain", retain: { count: 1_000_000 }, whenFull: "drop" },
@@ -32,159 +27,38 @@ const specs: readonly Spec[] = [
   { name: "shared", retain: { count: 300, readByAll: true }, whenFull: "refuse" },
 ];
 
-export interface ChatLabOptions extends LabOptions {
-  /** What the workers import as the chat. */
-  readonly chatModule: string;
-}
-
 const nameOf = (body: string): string => body.replace(/\.+$/, "");
 
 /** A server, processes that chat, and what is done to them. */
-export class ChatLab extends Lab {
+export class ChatLab extends PlainLab<LogRecord> {
   /** Of messages of the mailbox. */
-  readonly leaseMs: number;
-  readonly #deadlineMs = 400;
+  override readonly leaseMs: number = [300, 400, 500][Math.floor(this.random() * 3)] ?? 400;
+  override readonly deadlineMs = 400;
+  protected override readonly progress = "access";
+  protected override readonly work: Work = workIn({ specs, isWhole: this.setting === "kept" });
   readonly #dataLosses: Span[] = [];
-  readonly #options: ChatLabOptions;
-  readonly #client: ReturnType<RedisServer["client"]> | undefined;
-  readonly #readers = new Map<Worker, string>();
-  /** By message and delivery, who took it. */
-  readonly #takers = new Map<string, string>();
-  /** When the newest call began that went well, by what it was about. */
-  readonly #wellSince = new Map<string, number>();
+  readonly #readers = new Map<number, string>();
 
-  constructor(options: ChatLabOptions, around: Surroundings) {
-    super(options, around);
-    this.#options = options;
-    this.leaseMs = [300, 400, 500][Math.floor(this.random() * 3)] ?? 400;
-    this.#client = this.server.mode === "sentinel" ? undefined : this.server.client();
+  protected override told(): Readonly<Record<string, unknown>> {
+    const alive = this.all.flatMap((worker, index) => (this.workers.includes(worker) ? this.#readers.get(index) : []));
+    const readersOf = (member: string): number => alive.filter((one) => one === member).length;
+    const [reader = ""] = readers.toSorted((one, other) => readersOf(one) - readersOf(other));
+    this.#readers.set(this.all.length, reader);
+    const own = { reader, listener, members, specs, mailbox, bodyBytes };
+    return { ...own, lookUrl: this.server.url, restMs: 20 };
   }
 
-  /** Whoever serves the keys now. */
-  async #ask(command: string, ...args: string[]): Promise<unknown> {
-    if (!this.#client) return await (await this.server.master()).call(command, ...args);
-    const client = this.#client;
-    if (this.server.mode === "single") return await client.call(command, ...args);
-    return await eventually(() => client.call(command, ...args));
-  }
-
-  spawn(): Worker {
-    const number = this.all.length + 1;
-    const readers = members.filter((member) => member !== listener);
-    const living = this.workers.map((worker) => this.#readers.get(worker));
-    const readersOf = (member: string): number => living.filter((one) => one === member).length;
-    const reader = readers.toSorted((one, other) => readersOf(one) - readersOf(other))[0] ?? "";
-    const settings = {
-      url: this.url,
-      lookUrl: this.server.url,
-      prefix,
-      specs,
-      mailbox,
-      members,
-      reader,
-      listener,
-      bodyBytes,
-      leaseMs: this.leaseMs,
-      deadlineMs: this.#deadlineMs,
-      seed: this.#options.seed + 1_000 * number,
-      restMs: 20,
-      chatModule: this.#options.chatModule,
-    };
-    const program = join(workspaceFolder, "src/workloads/chat/worker.mjs");
-    const { folder, workerEnv } = this.around;
-    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
-    this.#readers.set(worker, reader);
-    worker.onLine = (line) => this.#hear(worker, JSON.parse(line) as LogRecord);
-    this.all.push(worker);
-    return worker;
-  }
-
-  #hear({ id }: Worker, record: LogRecord): void {
-    if (record.kind !== "call") return;
-    if (record.what === "take")
-      for (const one of record.taken ?? []) this.#takers.set(leaseOf(one.seq, one.deliveries), id);
-    const work = isWork(record);
-    if (work !== undefined) this.#wellSince.set(work, Math.max(this.#wellSince.get(work) ?? 0, record.startedAt));
-  }
-
-  // ── leases of the mailbox ─────────────────────────────────────────────────────────────────────────────────────────
-
-  /** Of each lease that has not ended its holder, as far as that has said so. */
-  async #leases(): Promise<Map<string, string | undefined>> {
-    this.logged("call");
-    const script = `local time = redis.call('TIME') return { time[1] * 1000 + math.floor(time[2] / 1000), redis.call('HGETALL', KEYS[1]) }`;
-    const key = `${prefix}:chat:{${String(slotOf(mailbox) % 16)}}:mailbox:${mailbox}`;
-    const [now, flat] = (await this.#ask("EVAL", script, "1", key)) as [number, string[]];
-    const leases = new Map<string, string | undefined>();
-    for (const [index, value] of flat.entries()) {
-      const [deadline, deliveries] = value.split(" ").map(Number);
-      const field = flat[index - 1];
-      if (index % 2 === 0 || field === undefined || field === "" || (deadline ?? 0) <= now) continue;
-      const lease = leaseOf(Number(field), deliveries ?? 0);
-      leases.set(lease, this.#takers.get(lease));
-    }
-    return leases;
-  }
-
-  async victim(): Promise<Worker> {
-    return await eventually(
-      async () => {
-        const holders = new Set((await this.#leases()).values());
-        const worker = this.pick(this.workers.filter(({ id }) => holders.has(id)));
-        if (!worker) throw new Error("nobody has a message of the mailbox");
-        return worker;
-      },
-      { intervalMs: 2 },
-    );
-  }
-
-  async claimsOf({ id }: Worker): Promise<ReadonlySet<string>> {
-    return new Set([...(await this.#leases())].flatMap(([lease, holder]) => (holder === id ? [lease] : [])));
-  }
-
-  async died(worker: Worker): Promise<number> {
-    return (await this.claimsOf(worker)).size;
-  }
-
-  lostData(from: number, to: number): void {
+  override lostData(from: number, to: number): void {
     this.#dataLosses.push({ from, to });
   }
 
-  async resumed(at: number): Promise<void> {
-    const wanted = ["fetch", "take", ...specs.map(({ name }) => `send ${name}`)];
-    await eventually(
-      () => {
-        this.logged("call");
-        const idle = wanted.filter((work) => (this.#wellSince.get(work) ?? 0) <= at);
-        if (idle.length > 0) throw new Error(`no ${idle.join()} goes well`);
-      },
-      { timeoutMs: 15_000 },
-    );
-  }
-
-  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-  async begin(workers: number): Promise<void> {
-    for (let i = 0; i < workers; i++) this.spawn();
-    await Promise.all(this.workers.map((worker) => worker.started()));
-    await this.resumed(0);
-  }
-
   async end(isStuck: boolean): Promise<RunHistory> {
-    const workers = await this.dismiss<LogRecord>();
-    const looks = workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
+    const plain = await this.plainHistory();
+    const looks = plain.workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
     const left = isStuck ? { ends: new Map<string, End>(), drained: [] } : await this.#lookAtTheEnd(looks);
-    return {
-      ...left,
-      isWhole: this.setting === "kept",
-      specs,
-      mailbox,
-      leaseMs: this.leaseMs,
-      workers,
-      heals: this.marks.map(({ kind, at, dueMs }) => ({ kind, at, dueMs })),
-      dataLosses: this.#dataLosses,
-      echoes: this.around.tap?.echoes.length ?? 0,
-    };
+    const { leaseMs } = this;
+    const dataLosses = this.#dataLosses;
+    return { ...plain, ...left, isWhole: this.setting === "kept", specs, mailbox, leaseMs, dataLosses };
   }
 
   async #lookAtTheEnd(looks: readonly LookRecord[]): Promise<Pick<RunHistory, "ends" | "drained">> {
@@ -228,7 +102,8 @@ export class ChatLab extends Lab {
     }
     const drained: string[] = [];
     const box = chat.mailbox(mailbox);
-    for (;;) {
+    // Where the server's clock was set back, leases last by as much longer; nobody asks there.
+    while (this.setting === "kept") {
       const { length, leased } = await box.stats();
       const messages = length === 0 ? [] : await box.take({ limit: 100, waitMs: 1_000 });
       // What counts, and is with nobody, yet cannot be had, is lost: the checker says so.
@@ -240,11 +115,4 @@ export class ChatLab extends Lab {
     }
     return { ends, drained };
   }
-
-  override async stop(): Promise<void> {
-    this.#client?.disconnect();
-    await super.stop();
-  }
 }
-
-const leaseOf = (seq: number, deliveries: number): string => `${String(seq)} for the ${String(deliveries)}. time`;

@@ -19,7 +19,7 @@ import {
 import { seeded } from "../../lab/random.mjs";
 
 const { id, prefix, specs, mailbox: mailboxName, members, reader, listener, leaseMs, deadlineMs } = settings;
-const { createChat } = await import(settings.chatModule);
+const { createChat } = await import(settings.module);
 
 const pick = (random, list) => list[Math.floor(random() * list.length)];
 const bodyOf = (name) => name.padEnd(settings.bodyBytes, ".");
@@ -106,20 +106,20 @@ const fetchAll = async (number, random) => {
   for (let page = 0; ;) {
     if (random() < 0.02 && !isLeaving()) token = undefined;
     if (token === undefined) page++;
+    // Who leaves reads to the end, faster than others write.
     const isEnd = isLeaving();
     const about = { member: reader, chain: `${id}.${number}.${page}`, isFirst: token === undefined };
-    const options = { token, limit: 1 + Math.floor(random() * 60) };
+    const options = { token, limit: isEnd ? 10_000 : 1 + Math.floor(random() * 60) };
     const facts = ({ chats, more }) => ({ given: chats.map(given), isLast: isEnd && !more });
     const news = await ask("fetch", "", 6, () => chat.fetch(reader, options), facts, about);
-    if (news) {
-      ({ token } = news);
+    if (news) ({ token } = news);
+    if (isEnd && news?.more === false) return;
+    if (!isEnd && news) {
       for (const one of news.chats) if (random() < 0.7) await ack(random, reader, one);
-      if (isEnd && !news.more) return;
-      if (!news.more && !isEnd)
-        await attempt("wait", "", 200 + dueMs(1), () => chat.wait(reader, { token, waitMs: 200 }));
+      if (!news.more) await attempt("wait", "", 200 + dueMs(1), () => chat.wait(reader, { token, waitMs: 200 }));
     }
     // What holds messages back must go on; others are to see backlogs.
-    await pause(random() * settings.restMs * (random() < 0.05 ? 20 : 1));
+    await pause(isEnd ? 10 : random() * settings.restMs * (random() < 0.05 ? 20 : 1));
   }
 };
 

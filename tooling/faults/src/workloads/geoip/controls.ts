@@ -1,5 +1,4 @@
-import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
-import type { Control } from "../../workload.js";
+import type { PackageControl } from "../../plain/workload.js";
 
 export const laws = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as const;
 /**
@@ -16,14 +15,8 @@ export const laws = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as const;
  */
 type Law = (typeof laws)[number];
 
-interface GeoIpControl extends Control {
-  readonly laws: readonly Law[];
-  /** In the built package; without it that is wrapped, with the lie of the control's own name. */
-  readonly mutation?: Mutation;
-}
-
 /** What a database may get wrong; a checker that does not see it is of no use. */
-export const geoIpControls: readonly GeoIpControl[] = [
+export const controls: readonly PackageControl<Law>[] = [
   {
     name: "staged-for-ever",
     laws: ["G4"],
@@ -48,12 +41,3 @@ export const geoIpControls: readonly GeoIpControl[] = [
   { name: "names-another-version", laws: ["G1"], kind: "8 scripts flushed" },
   { name: "silence-is-a-gap", laws: ["G2"], kind: "16 replies lost" },
 ];
-
-/** What the workers import as the package. */
-export const moduleOf = (control?: GeoIpControl): string => {
-  if (!control) return "@kit/geoip";
-  const { name, mutation } = control;
-  return mutation
-    ? builtWith(`geoip-${name}`, "@kit/geoip", "index.js", mutation)
-    : wrappedBy("geoip", "wrapped-geoip.mjs", name);
-};

@@ -1,14 +1,7 @@
-import { checkWorker, judged, type Judge as AnyJudge, stalledByAll, type Verdict } from "../../common-laws.js";
+import { checkWorker, judged, type Judge as AnyJudge, type Verdict } from "../../common-laws.js";
+import { checkResumption } from "../../plain/checker.js";
 import { clockErrorMs, type Span } from "../../records.js";
-import {
-  callsOf,
-  type DataLoss,
-  type Found,
-  type Heal,
-  type LogRecord,
-  type RunHistory,
-  type WorkerHistory,
-} from "./history.js";
+import { type DataLoss, type Found, type LogRecord, type RunHistory, type WorkerHistory } from "./history.js";
 
 /**
  * The laws that a run is held against.
@@ -29,8 +22,6 @@ export const laws = ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4", "U5"]
 
 type Judge = AnyJudge<Law>;
 
-const resumeMs = 1_000;
-
 /** Everything in a run that statistics may not do. It knows nothing of how they work, only what they promise. */
 export const verdictOn = (run: RunHistory): Verdict<Law> =>
   judged(laws, (judge) => {
@@ -40,7 +31,7 @@ export const verdictOn = (run: RunHistory): Verdict<Law> =>
       for (const { series } of run.found) checkAnswers(run, worker, series, judge);
     }
     for (const found of run.found) checkSeries(run, found, judge);
-    for (const heal of run.heals) checkResumption(run, heal, judge);
+    checkResumption(run, judge);
     for (const what of run.leftovers) judge("U4", what);
   });
 
@@ -151,33 +142,6 @@ const checkReport = ({ id, records }: WorkerHistory, judge: Judge): void => {
     for (const record of records) if (record.kind === "dropped" && record.reason === reason) told += record.count;
     judge("E6", told !== count && `${id} dropped ${String(count)} (${reason}), and told of ${String(told)}`);
   }
-};
-
-// ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const flushesOf = (run: RunHistory) =>
-  run.workers.flatMap(callsOf).filter(({ what, outcome }) => what === "flush" && outcome === "ok");
-
-const resumedAt = (run: RunHistory, at: number): number =>
-  flushesOf(run).reduce(
-    (first, { startedAt, settledAt }) => (startedAt > at ? Math.min(first, settledAt) : first),
-    Infinity,
-  );
-
-const checkResumption = (run: RunHistory, { kind, at, dueMs = resumeMs }: Heal, judge: Judge): void => {
-  const tookMs = resumedAt(run, at) - at - stalledByAll(run.workers, at, at + dueMs);
-  judge("U3", tookMs > dueMs && `flushes went on ${tookMs.toFixed(0)} ms after ${kind} at ${at.toFixed(0)}`);
-};
-
-/** How long after a heal, or a failover's beginning, something was counted again. */
-export const recoveryMs = (run: RunHistory, { at }: Heal): number => resumedAt(run, at) - at;
-
-/** The longest time in which no flush ended well. */
-export const worstStallMs = (run: RunHistory): number => {
-  const instants = flushesOf(run)
-    .map(({ settledAt }) => settledAt)
-    .toSorted((a, b) => a - b);
-  return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
 };
 
 /** Everything that was given. */

@@ -1,5 +1,6 @@
 import type { Loss } from "../../lab/lab.js";
-import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { PlainHistory } from "../../plain/history.js";
+import type { CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** How much of each series, by its id: an amount, or a number of values or messages. */
 type Units = Readonly<Record<string, number>>;
@@ -76,16 +77,8 @@ export interface DataLoss extends Span {
   readonly what: Loss;
 }
 
-export interface Heal {
-  readonly kind: string;
-  readonly at: number;
-  readonly dueMs?: number | undefined;
-}
-
 /** All that is known of one run. */
-export interface RunHistory {
-  readonly workers: readonly WorkerHistory[];
-  readonly heals: readonly Heal[];
+export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "losesNothing"> {
   readonly losses: readonly DataLoss[];
   /** Whether the parts of a series share the fate of its total: not where the server forgets keys, or its clock jumps. */
   readonly isWhole: boolean;
@@ -93,9 +86,4 @@ export interface RunHistory {
   /** What the network delivered once more of what nothing marks as delivered before. */
   readonly copied: Units;
   readonly leftovers: readonly string[];
-  /** Copies of requests that were answered. */
-  readonly echoes: number;
 }
-
-export const callsOf = ({ records }: WorkerHistory): readonly Call[] =>
-  records.filter((record) => record.kind === "call");

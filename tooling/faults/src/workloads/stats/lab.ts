@@ -1,14 +1,10 @@
-import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createStats } from "@kit/stats";
-import { eventually } from "@kit/testing";
 import { clock } from "../../lab/clock.mjs";
-import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";
-import { workspaceFolder } from "../../lab/paths.js";
-import { Worker } from "../../lab/worker.js";
+import type { Loss } from "../../lab/lab.js";
+import { PlainLab, prefix } from "../../plain/lab.js";
 import type { DataLoss, Found, LogRecord, RunHistory } from "./history.js";
 
-const prefix = "kit";
 const hourMs = 3_600_000;
 const precisions = [
   { stepMs: 1_000, keepMs: hourMs },
@@ -38,120 +34,30 @@ const series: readonly Series[] = [
   { name: logName, metric: logName, labels: {}, kind: "log", delivery: "effectively-once" },
 ];
 
-export interface StatsLabOptions extends LabOptions {
-  /** What the workers import as the statistics. */
-  readonly statsModule: string;
-}
-
 const sumOf = (values: Iterable<number>): number => [...values].reduce((sum, value) => sum + value, 0);
 
 /** A server, workers that count on it, and what is done to them. */
-export class StatsLab extends Lab {
-  readonly leaseMs = 400;
-  readonly deadlineMs = 500;
-  readonly losses: DataLoss[] = [];
-  readonly #options: StatsLabOptions;
-  /** When the newest flush of all that went well began. */
-  #flushedSince = 0;
+export class StatsLab extends PlainLab<LogRecord> {
+  override readonly deadlineMs = 500;
+  protected override readonly progress = "sure";
+  readonly #losses: DataLoss[] = [];
 
-  constructor(options: StatsLabOptions, around: Surroundings) {
-    super(options, around);
-    this.#options = options;
+  protected override told(): Readonly<Record<string, unknown>> {
+    return { series, precisions, flushDueMs: this.deadlineMs, closeMs: 8_000, restMs: 20 };
   }
 
-  spawn(): Worker {
-    const { seed, statsModule } = this.#options;
-    const number = this.all.length + 1;
-    const settings = {
-      url: this.url,
-      prefix,
-      series,
-      precisions,
-      deadlineMs: this.deadlineMs,
-      flushDueMs: this.deadlineMs,
-      closeMs: 8_000,
-      leaseMs: this.leaseMs,
-      seed: seed + 1_000 * number,
-      restMs: 20,
-      statsModule,
-    };
-    const program = join(workspaceFolder, "src/workloads/stats/worker.mjs");
-    const { folder, workerEnv } = this.around;
-    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
-    worker.onLine = (line) => this.#hear(line);
-    this.all.push(worker);
-    return worker;
-  }
-
-  #hear(line: string): void {
-    if (!line.startsWith('{"kind":"call","what":"flush"')) return;
-    const { outcome, startedAt } = JSON.parse(line) as { outcome: string; startedAt: number };
-    if (outcome === "ok") this.#flushedSince = Math.max(this.#flushedSince, startedAt);
-  }
-
-  // ── what the rows ask for ─────────────────────────────────────────────────────────────────────────────────────────
-
-  async victim(): Promise<Worker> {
-    return await eventually(() => {
-      const worker = this.pick(this.workers.filter((one) => one.logged("sure") > 0));
-      if (!worker) throw new Error("nobody has counted anything");
-      return worker;
-    });
-  }
-
-  /** Nobody holds anything here; what all count together, and is more a moment later, stands for it. */
-  async claimsOf(): Promise<ReadonlySet<string>> {
-    return new Set([String(this.logged("sure"))]);
-  }
-
-  async died(): Promise<number> {
-    return 1;
-  }
-
-  lostData(from: number, to: number, what: Loss): void {
-    this.losses.push({ from, to, what });
-  }
-
-  async resumed(at: number): Promise<void> {
-    await eventually(
-      () => {
-        this.logged("call");
-        if (this.#flushedSince <= at) throw new Error("no flush goes well");
-      },
-      { timeoutMs: 15_000 },
-    );
-  }
-
-  override async settled(): Promise<void> {
-    const before = new Map(this.workers.map((worker) => [worker, worker.logged("sure")]));
-    await eventually(
-      () => {
-        for (const [worker, count] of before)
-          if (!worker.hasEnded && worker.logged("sure") <= count) throw new Error(`${worker.id} does nothing yet`);
-      },
-      { timeoutMs: 15_000 },
-    );
-  }
-
-  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-  async begin(workers: number): Promise<void> {
-    for (let i = 0; i < workers; i++) this.spawn();
-    await Promise.all(this.workers.map((worker) => worker.started()));
-    await this.settled();
+  override lostData(from: number, to: number, what: Loss): void {
+    this.#losses.push({ from, to, what });
   }
 
   async end(): Promise<RunHistory> {
-    const workers = await this.dismiss<LogRecord>();
     return {
-      workers,
-      heals: this.marks.map(({ kind, at, dueMs }) => ({ kind, at, dueMs })),
-      losses: this.losses,
+      ...(await this.plainHistory()),
+      losses: this.#losses,
       isWhole: this.setting !== "lost" && this.setting !== "shifted",
       found: await this.#found(),
       copied: this.#copied(),
       leftovers: await this.#leftovers(),
-      echoes: this.around.tap?.echoes.length ?? 0,
     };
   }
 
@@ -210,13 +116,8 @@ export class StatsLab extends Lab {
   }
 
   async #leftovers(): Promise<string[]> {
-    const found: string[] = [];
-    for (const node of [...this.server.nodes, ...this.server.replicas]) {
-      if (!String(await node.call("INFO", "replication")).includes("role:master\r\n")) continue;
-      const keys = (await node.call("KEYS", `${prefix}:*`)) as string[];
-      for (const key of keys) if (Number(await node.call("PTTL", key)) === -1) found.push(`${key} stays for ever`);
-      if (keys.length > 5_000) found.push(`${String(keys.length)} keys are there`);
-    }
-    return found;
+    const lives = await this.lives();
+    const found = [...lives].flatMap(([key, ms]) => (ms === -1 ? [`${key} stays for ever`] : []));
+    return lives.size > 5_000 ? [...found, `${String(lives.size)} keys are there`] : found;
   }
 }

@@ -19,7 +19,7 @@ import {
 import { seeded } from "../../lab/random.mjs";
 
 const { id, prefix, deadlineMs, series, precisions } = settings;
-const { createStats } = await import(settings.statsModule);
+const { createStats } = await import(settings.module);
 
 const pick = (random, list) => list[Math.floor(random() * list.length)];
 const upTo = (random, most) => 1 + Math.floor(random() * most);

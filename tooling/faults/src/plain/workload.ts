@@ -1,0 +1,71 @@
+import type { Verdict } from "../common-laws.js";
+import { modeOf, surround, type Surroundings } from "../lab/lab.js";
+import { builtWith, type Mutation, wrappedBy } from "../lab/mutation.js";
+import { runLeg } from "../leg.js";
+import { failoverRows } from "../rows/failover.js";
+import { rows as allRows } from "../rows/index.js";
+import type { Control, LegReport, Workload } from "../workload.js";
+import { recoveriesOf, type Work, worstStallMs } from "./checker.js";
+import type { PlainHistory } from "./history.js";
+import type { PlainLabOptions } from "./lab.js";
+
+/** What a package may get wrong; a checker that does not see it is of no use. */
+export interface PackageControl<L extends string = string> extends Control {
+  readonly laws: readonly L[];
+  /** In the built package; without it that is wrapped, with the lie of the control's own name. */
+  readonly mutation?: Mutation;
+}
+
+/** What the workers import as the package. */
+const moduleOf = (workload: string, control?: PackageControl): string => {
+  if (!control) return `@kit/${workload}`;
+  const { name, mutation } = control;
+  return mutation
+    ? builtWith(`${workload}-${name}`, `@kit/${workload}`, "index.js", mutation)
+    : wrappedBy(workload, `wrapped-${workload}.mjs`, name);
+};
+
+type Lab<H> = Parameters<typeof runLeg<H & History>>[0];
+type History = Omit<PlainHistory<{ readonly kind: string }>, "losesNothing" | "wrong">;
+
+/** What one of the workloads that are set up alike has of its own. */
+interface Parts<H> {
+  readonly name: string;
+  readonly laws: readonly string[];
+  readonly controls: readonly PackageControl[];
+  readonly workers: number;
+  /** Kinds of faults that do not concern it. */
+  readonly notFor: readonly string[];
+  readonly open: (options: PlainLabOptions, around: Surroundings) => Lab<H>;
+  readonly verdictOn: (history: H) => Verdict;
+  /** @default any call */
+  readonly workIn?: (history: H) => Work;
+  /** What else there is to report. */
+  readonly facts?: (history: H) => Pick<LegReport, "remarks"> & { readonly operations?: number };
+}
+
+/** A workload whose workers all do the same, and lease nothing that a fault would have to know of. */
+export const plainWorkload = <H extends History>(parts: Parts<H>): Workload => {
+  const { name, laws, controls, workers, notFor, open, verdictOn, workIn, facts } = parts;
+  return {
+    name,
+    laws,
+    rows: [...allRows, ...failoverRows].filter(({ kind }) => !notFor.includes(kind)),
+    shares: { kept: 0.45, lost: 0.12, shifted: 0.08, failover: 0.22, cluster: 0.13 },
+    edges: [],
+    controls,
+    run: async (leg) => {
+      const { seed, setting, mode = modeOf[setting], control } = leg;
+      const broken = controls.find((one) => one.name === control?.name);
+      const options = { seed, setting, mode, workload: name, module: moduleOf(name, broken) };
+      const lab = open(options, await surround(options));
+      return await runLeg(lab, workers, leg, (history) => ({
+        ...verdictOn(history),
+        recoveries: recoveriesOf(history, workIn?.(history)),
+        worstStallMs: worstStallMs(history, workIn?.(history)),
+        duplicates: history.echoes,
+        ...facts?.(history),
+      }));
+    },
+  };
+};
