@@ -12,6 +12,7 @@ export {
 } from "./acl.js";
 export { commandCall, describeDescriptor, inspectCall } from "./descriptor.js";
 export { describeExamples } from "./examples.js";
+export { exposures } from "./exposure.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
 export { describeMigration } from "./migration.js";
