@@ -17,6 +17,7 @@ const hold = (lock: Lock): Promise<Lease> => lock.acquire(name);
 /** A lock, for the conformance suites. */
 export const conformance: Conformance = {
   name: "lock",
+  tracesResults: true,
   hidesTokens: true,
   objects: [
     conforming<Lock>({

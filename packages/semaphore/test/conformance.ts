@@ -16,6 +16,7 @@ import {
   type NewLimits,
   type Permit,
   type Semaphore,
+  type SemaphoreOptions,
   type TryOptions,
 } from "../src/index.js";
 import { name, works } from "./harness.js";
@@ -31,11 +32,19 @@ const hold = (semaphore: Semaphore): Promise<Permit> => semaphore.acquire(all);
 /** A group, which has all that a semaphore has, for the conformance suites. */
 export const conformance: Conformance = {
   name: "semaphore",
+  tracesResults: true,
   hidesTokens: true,
   objects: [
     conforming<Semaphore>({
       what: "a semaphore",
-      make: (client, options) => createSemaphore(client, name, { permits: 5, permitsPerTenant: 2, ...options }),
+      make: (client, options) => {
+        const given: SemaphoreOptions = { permits: 5, permitsPerTenant: undefined, ...options };
+        const { permitsPerTenant } = given;
+        return createSemaphore(client, name, {
+          ...given,
+          permitsPerTenant: permitsPerTenant === undefined ? 2 : permitsPerTenant,
+        });
+      },
       named: (client, named) => createSemaphore(client, named, { permits: 1 }),
       options: { ...leaserRules, permits, permitsPerTenant: permits },
       required: ["permits"],

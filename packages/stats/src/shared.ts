@@ -1,3 +1,4 @@
+import { KitClosedError } from "@kit/core";
 import { type ClientContext, Deadline } from "@kit/core/toolkit";
 import { ServerTime } from "./clock.js";
 import type { StatsSettings } from "./options.js";
@@ -42,6 +43,7 @@ export class Shared {
 
   /** The server's epoch milliseconds, by what is known; asks if nothing is. */
   async serverNow(): Promise<number> {
+    this.#assertOpen();
     await this.sender.learnTime();
     return this.clock.now();
   }
@@ -62,12 +64,14 @@ export class Shared {
 
   /** Reads sorted sets of one slot; `limit` 0: all of each. */
   async lists(keys: readonly string[], limit: number): Promise<scripts.ListsReply> {
+    this.#assertOpen();
     if (keys.length === 0) return [];
     return await scripts.lists.run(this.context, { lists: keys }, { limit }, { deadlineMs: this.deadlineMs });
   }
 
   /** Reads hashes of one slot; many of them in several calls, so not at one instant. `now` is that of the last. */
   async read(keys: readonly string[]): Promise<scripts.HashesReply> {
+    this.#assertOpen();
     const hashes: ReadonlyMap<string, string>[] = [];
     let now = this.clock.now();
     for (let first = 0; first < keys.length; first += maxKeys) {
@@ -102,6 +106,10 @@ export class Shared {
       metric,
       listed.filter((_, index) => stored[index]?.[1].size === 0),
     );
+  }
+
+  #assertOpen(): void {
+    if (this.sender.isClosed) throw new KitClosedError("The statistics object");
   }
 
   async #hashes(ids: readonly string[], key: "total" | "dist") {

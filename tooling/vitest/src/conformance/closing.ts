@@ -1,12 +1,14 @@
 import { expect, it } from "vitest";
 import type { Conforming } from "./description.js";
-import { type Bench, expectEach, keysOf, listenersOf, type Made, shown } from "./ground.js";
+import { type Bench, expectEach, keysOf, listenersOf, type Made, type Ready, shown } from "./ground.js";
 
 /** After `close()` nothing begins and nothing is left; the borrowed client goes on. */
 export const closing = (bench: Bench, object: Conforming): void => {
   const { redis } = bench;
   const ending = keysOf(object, ({ waits }) => !waits);
   const waiting = keysOf(object, ({ waits }) => waits === true);
+
+  const closed = (key: string): unknown => ("closed" in object.calls[key]! ? object.calls[key].closed : "KIT_CLOSED");
 
   it("lets no call begin after close()", async () => {
     const outcomes = new Map<string, unknown>();
@@ -15,7 +17,7 @@ export const closing = (bench: Bench, object: Conforming): void => {
       await ready.object.close({ timeoutMs: 0 });
       outcomes.set(key, shown(await ready.run()));
     }
-    expectEach(outcomes, (key) => ("closed" in object.calls[key]! ? object.calls[key].closed : "KIT_CLOSED"));
+    expectEach(outcomes, closed);
   });
 
   if (waiting.length > 0)
@@ -28,7 +30,7 @@ export const closing = (bench: Bench, object: Conforming): void => {
         await ready.object.close({ timeoutMs: 0 });
         outcomes.set(key, shown(await pending));
       }
-      expectEach(outcomes, () => "KIT_CLOSED");
+      expectEach(outcomes, closed);
     });
 
   it("closes twice, and gives the borrowed client back as it was", async () => {
@@ -54,13 +56,13 @@ export const closing = (bench: Bench, object: Conforming): void => {
   });
 
   it("ends where `await using` ends", async () => {
-    const key = keysOf(object, (call) => !call.prepare && !("closed" in call))[0]!;
-    let left: Made;
+    const [key = ""] = keysOf(object, (call) => !call.waits && !("closed" in call));
+    let left: Ready;
     {
       await using made = bench.makeOpen(object, redis.client);
-      left = made;
+      left = await bench.readyOn(object, key, made);
     }
-    expect(shown(await (await bench.readyOn(object, key, left)).run())).toBe("KIT_CLOSED");
+    expect(shown(await left.run())).toBe("KIT_CLOSED");
   });
 
   it("refuses a wrong timeoutMs, and stays open", async () => {
@@ -70,7 +72,6 @@ export const closing = (bench: Bench, object: Conforming): void => {
         "`timeoutMs` to be an integer from 0 to 86400000",
       );
     await expect((async () => made.close({ timeoutMS: 1 }))()).rejects.toThrow(TypeError);
-    const [key = ""] = keysOf(object, (call) => !call.waits && !call.prepare);
-    expect(shown(await (await bench.readyOn(object, key, made)).run())).not.toBe("KIT_CLOSED");
+    expect(shown(await (await bench.readyOn(object, ending[0]!, made)).run())).not.toBe("KIT_CLOSED");
   });
 };

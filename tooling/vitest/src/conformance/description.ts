@@ -20,8 +20,10 @@ export interface Call<T = never> {
   readonly isLocal?: true;
   /** It tries again until there is a server, so that an outage does not end it. */
   readonly persists?: true;
-  /** What the call comes to after `close()`: a code, or what it resolves with. */
+  /** What the call comes to at and after `close()`, where that is not KIT_CLOSED: a code, or what it resolves with. */
   readonly closed?: unknown;
+  /** A signal ends its wait, not a command that was sent: that is settled within the deadline. */
+  readonly isFinished?: true;
   /** What it comes to when its signal aborts, where that is no rejection with the signal's reason. */
   readonly aborted?: unknown;
   /** Makes the same call with this name; names that cannot be a key are refused with KIT_NAME. */
@@ -40,8 +42,10 @@ export interface Conforming<T = never> {
   readonly calls: Readonly<Record<string, Call<T>>>;
   /** Public methods that have no call here since they neither take options nor reach the server. */
   readonly others?: readonly string[];
-  /** There is no `close()`: each call ends what it began. */
+  /** There is no `close()`: each call ends what it began, and takes all options. */
   readonly hasNoClose?: true;
+  /** Reads how the data is laid out before it checks names. */
+  readonly readsFirst?: true;
   /** More that a user does, with its own expectations: run on every kind of client. */
   works?(object: T): Promise<unknown>;
   /** Makes an object of this name, where objects have names; refused as in {@link Call.named}. */
@@ -55,6 +59,8 @@ export interface Conformance {
   readonly objects: readonly Conforming[];
   /** Keys without expiry, as `useRedis` takes them. */
   readonly permanentKeys?: readonly (string | RegExp)[];
+  /** Traces have what the caller got as `result`, as its README says. */
+  readonly tracesResults?: true;
   /** Tokens that it sends are proofs: they are to be as secret as passwords. */
   readonly hidesTokens?: true;
 }

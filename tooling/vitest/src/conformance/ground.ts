@@ -50,7 +50,7 @@ export interface Ground {
   connect(options: { url: string; deadlineMs: number }): Promise<object>;
   startRedis(options: { password: string }): Promise<Server>;
   readonly FaultProxy: { start(options: { port: number }): Promise<Proxy> };
-  eventually<T>(look: () => T | Promise<T>): Promise<T>;
+  eventually<T>(look: () => T | Promise<T>, options?: { timeoutMs: number }): Promise<T>;
 }
 
 /** Code of a typed error, or a text that is none. */
@@ -138,6 +138,13 @@ export class Bench {
     return connection;
   }
 
+  /** Ends a client as its owner does. */
+  async end(client: Client, how: "disconnect" | "quit" = "disconnect"): Promise<void> {
+    const ended = new Promise((resolve) => client.on("end", resolve as () => void));
+    await client[how]();
+    await ended;
+  }
+
   /** A client behind a proxy. */
   async proxied(): Promise<{ readonly proxy: Proxy; readonly client: Client }> {
     const proxy = await this.ground.FaultProxy.start({ port: this.redis.server.nodes[0]!.port });
@@ -161,6 +168,15 @@ export class Bench {
   /** Lets what was begun reach the server and wait there: no test relies on it having done so. */
   async settle(): Promise<void> {
     for (let turn = 0; turn < 5; turn++) await (this.redis.client as Client).ping();
+  }
+
+  /** What all these calls come to; names those that do not settle. */
+  async all(pending: Readonly<Record<string, Promise<Outcome>>>): Promise<ReadonlyMap<string, Outcome>> {
+    const settled = new Map<string, Outcome>();
+    for (const [key, call] of Object.entries(pending)) void call.then((outcome) => settled.set(key, outcome));
+    const open = (): readonly string[] => Object.keys(pending).filter((key) => !settled.has(key));
+    await this.ground.eventually(() => expect(open(), "calls that do not settle").toEqual([]), { timeoutMs: 10_000 });
+    return settled;
   }
 
   /** One call, with all that it needs. */

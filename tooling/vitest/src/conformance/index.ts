@@ -1,16 +1,16 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { guardPrototypes } from "../hostile.js";
-import { cancellation } from "./cancellation.js";
+import { cancellation, takesSignal } from "./cancellation.js";
 import { clients, smokeKinds } from "./clients.js";
 import { closing } from "./closing.js";
 import type { Conformance, Conforming } from "./description.js";
-import { Bench, type Ground } from "./ground.js";
+import { Bench, type Ground, keysOf } from "./ground.js";
 import { options } from "./options.js";
 import { outages } from "./outages.js";
 import { secrets } from "./secrets.js";
-import { expectTracesDescribed, tracing } from "./tracing.js";
+import { expectTracesDescribed, isTraced, tracing } from "./tracing.js";
 
-export { type Call, canary, type Conformance, type Conforming, conforming } from "./description.js";
+export { canary, type Conformance, conforming } from "./description.js";
 export {
   acquireRules,
   boolean,
@@ -19,6 +19,7 @@ export {
   integer,
   leaseRules,
   leaserRules,
+  type OptionRules,
   refusing,
   signal,
   text,
@@ -58,8 +59,8 @@ export const describeConformance = (description: Conformance, ground: Ground): v
       if (!object.hasNoClose) describe("close", () => closing(bench, object));
       describe("clients", () => clients(bench, object));
       describe("outages", () => outages(bench, object));
-      describe("signals", () => cancellation(bench, object));
-      describe("traces", () => tracing(bench, object));
+      if (keysOf(object, takesSignal).length > 0) describe("signals", () => cancellation(bench, object));
+      if (keysOf(object, isTraced).length > 0) describe("traces", () => tracing(bench, object));
       describe("secrets", () => secrets(bench, object));
     });
   it(`traces nothing of ${description.name} that its description lacks`, () => expectTracesDescribed(description));

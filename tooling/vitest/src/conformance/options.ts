@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { hostileNames, polluted } from "../hostile.js";
 import { expectRefusal } from "../refusals.js";
 import type { Conforming } from "./description.js";
-import { type Bench, type Client, codeOf, keysOf, listenersOf, type Outcome, outcomeOf, shown } from "./ground.js";
+import { type Bench, type Client, keysOf, listenersOf, type Outcome, outcomeOf, shown } from "./ground.js";
 import type { OptionRule } from "./rules.js";
 
 /** Names that cannot be part of a key. */
@@ -14,8 +14,8 @@ const expectRefused = (outcome: Outcome, option: string, value: unknown, { wante
   else expect(String(said)).toMatch(new RegExp(`^(?:Type|Range)Error: .*\\b${option}\\b`, "s"));
 };
 
-const expectUnknown = (outcome: Outcome, name: string): void => {
-  expect("error" in outcome ? outcome.error : `nothing: ${name} was taken`).toBeInstanceOf(TypeError);
+const expectUnknown = (outcome: Outcome, name: string, of = "it"): void => {
+  expect("error" in outcome ? outcome.error : `nothing: ${of} took ${name}`).toBeInstanceOf(TypeError);
   expect(String("error" in outcome && outcome.error)).toContain(name);
 };
 
@@ -37,57 +37,51 @@ export const options = (bench: Bench, object: Conforming): void => {
   /** A client that has sent nothing for as long as its status is "wait". */
   const silent = (): Client => bench.connect({ lazyConnect: true });
 
-  it("refuses wrong options where it is made, and leaves the client alone", async () => {
-    const client = redis.client as Client;
-    const before = listenersOf(client);
-    for (const [option, rule] of Object.entries(object.options))
-      for (const value of rule.refused)
-        expectRefused(await make({ prefix: redis.prefix, [option]: value }), option, value, rule);
-    for (const option of object.required ?? []) {
-      const rule = object.options[option]!;
-      expectRefused(await make({ prefix: redis.prefix, [option]: undefined }), option, undefined, rule);
-    }
-    for (const [name, given] of unknown) expectUnknown(await make(given), name);
-    expect(listenersOf(client)).toEqual(before);
-  });
-
-  it("refuses what is no client, and a name that cannot be a key", async () => {
-    for (const client of [null, undefined, 42, "redis://127.0.0.1:6379", {}, { on: 1, call: 2, duplicate: 3 }]) {
-      const outcome = await makeOn(client, { prefix: redis.prefix });
-      if (object.hasNoClose) continue;
-      expect(String("error" in outcome && outcome.error)).toMatch(
-        /^TypeError: Expected `redis` to be an ioredis Redis or Cluster, got `/,
-      );
-    }
-    const before = listenersOf(redis.client as Client);
-    if (object.named)
-      for (const name of badNames)
-        expect([name, shown(await outcomeOf(() => object.named!(redis.client as never, name as string)))]).toEqual([
-          name,
-          "KIT_NAME",
-        ]);
-    expect(listenersOf(redis.client as Client)).toEqual(before);
-  });
-
-  it("takes undefined for the default, and copies what it is given", async () => {
-    const none = Object.keys(object.options).filter((option) => !object.required?.includes(option));
-    const defaults = Object.fromEntries(none.map((option) => [option, undefined]));
-    let isMade = false;
-    const watched = new Proxy(Object.freeze({ ...defaults, prefix: bench.prefix() }), {
-      get: (target, name) => {
-        if (isMade) throw new Error(`${String(name)} is read later`);
-        return Reflect.get(target, name) as unknown;
-      },
+  if (!object.hasNoClose) {
+    it("refuses wrong options where it is made, and leaves the client alone", async () => {
+      const client = redis.client as Client;
+      const before = listenersOf(client);
+      for (const [option, rule] of Object.entries(object.options))
+        for (const value of rule.refused)
+          expectRefused(await make({ prefix: redis.prefix, [option]: value }), option, value, rule);
+      for (const option of object.required ?? []) {
+        const rule = object.options[option]!;
+        expectRefused(await make({ prefix: redis.prefix, [option]: undefined }), option, undefined, rule);
+      }
+      for (const [name, given] of unknown) expectUnknown(await make(given), name);
+      expect(listenersOf(client)).toEqual(before);
     });
-    const made = object.make(redis.client as never, watched) as never;
-    isMade = true;
-    if (!object.hasNoClose) redis.defer(() => (made as { close(o: object): unknown }).close({ timeoutMs: 0 }));
-    const [key = ""] = keysOf(object, (call) => !call.waits && !call.prepare);
-    const { options: rules = {}, required = {} } = object.calls[key]!;
-    const given = Object.fromEntries(Object.keys(rules).map((name) => [name, undefined]));
-    for (const name of Object.keys(required)) Reflect.deleteProperty(given, name);
-    expect(codeOf(await (await bench.readyOn(object, key, made)).run(Object.freeze(given)))).toMatch(/^no code/);
-  });
+
+    it("refuses what is no client, and a name that cannot be a key", async () => {
+      for (const client of [null, undefined, 42, "redis://127.0.0.1:6379", {}, { on: 1, call: 2, duplicate: 3 }]) {
+        const outcome = await makeOn(client, { prefix: redis.prefix });
+        expect(String("error" in outcome && outcome.error)).toMatch(
+          /^TypeError: Expected `redis` to be an ioredis Redis or Cluster, got `/,
+        );
+      }
+      const before = listenersOf(redis.client as Client);
+      if (object.named)
+        for (const name of badNames)
+          expect([name, shown(await outcomeOf(() => object.named!(redis.client as never, name as string)))]).toEqual([
+            name,
+            "KIT_NAME",
+          ]);
+      expect(listenersOf(redis.client as Client)).toEqual(before);
+    });
+
+    it("takes undefined for the default, and frozen options", async () => {
+      const undefinedOf = (rules: object, required: readonly string[] = []): object =>
+        Object.fromEntries(Object.keys(rules).flatMap((name) => (required.includes(name) ? [] : [[name, undefined]])));
+      const given = undefinedOf(object.options, [...(object.required ?? []), "prefix"]);
+      const defaults = Object.freeze(given);
+      for (const key of keysOf(object, ({ waits }) => !waits).slice(0, 3)) {
+        const { options: rules = {}, required = {} } = object.calls[key]!;
+        const ready = await bench.ready(object, key, redis.client, defaults);
+        const outcome = await ready.run(Object.freeze(undefinedOf(rules, Object.keys(required))));
+        expect([key, "error" in outcome ? outcome.error : "well"]).toEqual([key, "well"]);
+      }
+    });
+  }
 
   if (withOptions.length > 0)
     it("refuses wrong options of calls, and sends nothing", async () => {
@@ -97,7 +91,7 @@ export const options = (bench: Bench, object: Conforming): void => {
         const ready = await bench.ready(object, key, client);
         for (const [option, rule] of Object.entries(call.options!))
           for (const value of rule.refused) expectRefused(await ready.run({ [option]: value }), option, value, rule);
-        for (const [name, given] of unknown) expectUnknown(await ready.run(given), name);
+        for (const [name, given] of unknown) expectUnknown(await ready.run(given), name, key);
         for (const value of noObjects)
           expect([key, value, await ready.run(value as never)]).toEqual([key, value, { error: expect.any(TypeError) }]);
         if (!call.prepare) expect([key, client.status]).toEqual([key, "wait"]);
@@ -116,27 +110,31 @@ export const options = (bench: Bench, object: Conforming): void => {
           expect(String("error" in outcome && outcome.error).length).toBeLessThan(250);
         }
       }
-      expect(client.status).toBe("wait");
+      if (!object.readsFirst) expect(client.status).toBe("wait");
     });
 
   describe("while Object.prototype is polluted", () => {
-    it("takes none of it for an option of its own", async () => {
-      for (const [option, { refused }] of Object.entries(object.options)) {
-        const prefix = bench.prefix();
-        const given = option === "prefix" ? {} : { prefix };
-        const made = polluted(option, refused[0], () => object.make(redis.client as never, given)) as never;
-        if (!object.hasNoClose) redis.defer(() => (made as { close(o: object): unknown }).close({ timeoutMs: 0 }));
-        expect(typeof made).toBe("object");
-      }
-    });
+    if (!object.hasNoClose)
+      it("takes none of it for an option of its own", async () => {
+        for (const [option, { refused }] of Object.entries(object.options)) {
+          const prefix = bench.prefix();
+          const given = option === "prefix" ? {} : { prefix };
+          const made = polluted(option, refused[0], () => object.make(redis.client as never, given)) as never;
+          redis.defer(() => (made as { close(o: object): unknown }).close({ timeoutMs: 0 }));
+          expect(typeof made).toBe("object");
+        }
+      });
 
     if (withOptions.length > 0)
       it("takes none of it for an option of a call", async () => {
         for (const key of keysOf(object, (call) => call.options !== undefined && !call.waits))
           for (const [option, { refused }] of Object.entries(object.calls[key]!.options!)) {
+            // It would change what ioredis and Node themselves are called with, too.
+            if (option === "signal") continue;
             const ready = await bench.ready(object, key, redis.client);
             const calling = polluted(option, refused[0], () => ready.run());
-            expect([key, option, await calling]).not.toEqual([key, option, { error: expect.any(Error) }]);
+            const outcome = await calling;
+            expect([key, option, "error" in outcome ? outcome.error : "well"]).toEqual([key, option, "well"]);
           }
       });
   });

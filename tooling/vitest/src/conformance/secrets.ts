@@ -101,6 +101,7 @@ export const secrets = (bench: Bench, object: Conforming): void => {
     };
     const keys = keysOf(object, ({ waits, persists }) => !waits && !persists);
 
+    let failures = 0;
     for (const [trouble, [begin, end]] of Object.entries(troubles)) {
       const readies = await Promise.all(
         keys.map(async (key) => {
@@ -110,13 +111,15 @@ export const secrets = (bench: Bench, object: Conforming): void => {
         }),
       );
       for (const { prefix } of readies) await begin(server, prefix);
-      const failures = await Promise.all(
-        readies.map(async ({ ready }) => failed(`${ready.key}, ${trouble}`, await ready.run())),
-      );
+      const pending = Object.fromEntries(readies.map(({ ready }) => [ready.key, ready.run()] as const));
+      const settled = await bench.all(pending);
+      for (const [key, outcome] of settled) if (failed(`${key}, ${trouble}`, outcome)) failures++;
       await end?.(server, "");
       await closeAll(readies);
-      expect([trouble, failures]).toEqual([trouble, expect.arrayContaining([true])]);
     }
+    // A package that only reads minds some troubles not at all.
+    expect(failures).toBeGreaterThan(0);
+
     const readies = await Promise.all(keys.map((key) => readyAt(key)));
     proxy.down.hole = true;
     await Promise.all(readies.map(async ({ ready }) => failed(`${ready.key}, silence`, await ready.run())));
@@ -136,7 +139,6 @@ export const secrets = (bench: Bench, object: Conforming): void => {
     const shownBy = told.map(([where, what]) => [where, exposures(withoutOp(what), [canary, ...tokens])] as const);
     expect(shownBy.filter(([, shown]) => shown.length > 0)).toEqual([]);
     expect(told.length).toBeGreaterThan(20);
-    const made = bench.make(object, connection);
-    expect(exposures(made, [canary, ...tokens])).toEqual([]);
+    if (!object.hasNoClose) expect(exposures(bench.make(object, connection), [canary, ...tokens])).toEqual([]);
   });
 };

@@ -1,12 +1,13 @@
 import { expect, it } from "vitest";
 import { recordTraces } from "../traces.js";
-import type { Conformance, Conforming } from "./description.js";
+import type { Call, Conformance, Conforming } from "./description.js";
 import { type Bench, keysOf } from "./ground.js";
+
+export const isTraced = ({ trace }: Call): boolean => trace !== undefined;
 
 /** Each call is told on its channel: what it is of when it starts, what came of it when it ends. */
 export const tracing = (bench: Bench, object: Conforming): void => {
-  const keys = keysOf(object, ({ trace }) => trace !== undefined);
-  if (keys.length === 0) return;
+  const keys = keysOf(object, isTraced);
   const { redis } = bench;
 
   it("tells of each call that ends well", async () => {
@@ -18,8 +19,9 @@ export const tracing = (bench: Bench, object: Conforming): void => {
       const kinds = events.map(([kind]) => kind);
       expect([key, kinds.slice(0, 2), kinds.slice(-2)]).toEqual([key, ["start", "end"], ["asyncStart", "asyncEnd"]]);
       expect([key, events[0]![1]]).toEqual([key, facts]);
-      expect([key, events.at(-1)![1]]).toEqual([key, { ...facts, result: expect.anything() as unknown }].slice(0, 2));
-      expect("error" in outcome).toBe(false);
+      const result = "error" in outcome ? outcome.error : outcome.value;
+      const told = bench.description.tracesResults ? result : (events.at(-1)![1]["result"] as unknown);
+      expect([key, events.at(-1)![1]]).toEqual([key, { ...facts, result: told }]);
     }
   });
 
