@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { inspect } from "node:util";
 import { connect, KitError } from "@kit/core";
-import { eventually, FaultProxy, startRedis, useRedis } from "@kit/testing";
+import { FaultProxy, startRedis, useRedis } from "@kit/testing";
 import { exposures, recordTold, rejection, tappedTokens, withoutOp } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -82,47 +82,13 @@ describe("neither password nor token nor stored text is shown by any error, even
     expectSilence();
   });
 
-  it("of a server that refuses what is asked, or does not answer", async () => {
-    const { server, proxy, group, raises, expectSilence } = await guarded();
-    const stored = `${canary}-stored`;
-    for (const key of Object.values(keys)) {
-      await server.call("RPUSH", key, stored);
-      await raises("KIT_KEY_TYPE", group.tryAcquire({ tenant }));
-      await server.call("DEL", ...Object.values(keys));
-    }
-    await server.call("HSET", keys.meta, "layout", stored);
-    await raises("KIT_LAYOUT", group.tryAcquire({ tenant }));
-    await server.call("DEL", keys.meta);
-    await server.call("CONFIG", "SET", "maxmemory", "1");
-    await raises("KIT_SERVER_FULL", group.tryAcquire({ tenant }));
-    await server.call("CONFIG", "SET", "maxmemory", "0");
-    const permit = await group.acquire({ tenant, renew: false });
-    proxy.down.hole = true;
-    await raises("KIT_UNKNOWN_OUTCOME", group.acquire({ tenant }));
-    await raises("KIT_UNAVAILABLE", group.inspect());
-    proxy.heal();
-    await eventually(async () => void (await group.inspect()));
-    proxy.down.hole = true;
-    await raises("KIT_UNKNOWN_OUTCOME", permit.release());
-    proxy.heal();
-    expectSilence();
-  });
-
   it("of an option or a text that cannot be used", async () => {
-    const { client, group, told, expectSilence } = await guarded();
+    const { group, told, expectSilence } = await guarded();
     const text = (await group.acquire({ tenant })).serialise();
     for (const spoilt of [text.slice(1), text.replace('"layout":1', '"layout":2'), `[${text}]`])
       told.push((await rejection(group.resume(spoilt))) as Error);
-    const secret = { toString: () => canary, toJSON: () => canary };
-    for (const option of ["weight", "tenant", "priority", "leaseMs", "holder", canary.toLowerCase()])
-      told.push((await rejection(group.acquire({ tenant, [option]: secret }))) as Error);
     for (const tooLong of ["tenant", "holder"])
       told.push((await rejection(group.acquire({ tenant, [tooLong]: `${canary}${"x".repeat(200)}` }))) as Error);
-    for (const make of [
-      () => createSemaphore(client, `${canary}${"x".repeat(600)}`, { permits: 1 }),
-      () => createSemaphore(client, name, { permits: secret as never }),
-    ])
-      told.push((await rejection((async () => make())())) as Error);
     expectSilence();
   });
 });

@@ -44,6 +44,16 @@ const troubles: Readonly<Record<string, readonly [begin: Trouble, end?: Trouble]
     (server) => server.call("REPLICAOF", "127.0.0.1", "1"),
     (server) => server.call("REPLICAOF", "NO", "ONE"),
   ],
+  "no data to read": [
+    async (server) => {
+      await server.call("REPLICAOF", "127.0.0.1", "1");
+      await server.call("CONFIG", "SET", "replica-serve-stale-data", "no");
+    },
+    async (server) => {
+      await server.call("REPLICAOF", "NO", "ONE");
+      await server.call("CONFIG", "SET", "replica-serve-stale-data", "yes");
+    },
+  ],
   "no permission": [
     (server) => server.call("ACL", "SETUSER", "default", "-evalsha", "-eval", "-@read"),
     (server) => server.call("ACL", "SETUSER", "default", "+@all"),
@@ -119,6 +129,14 @@ export const secrets = (bench: Bench, object: Conforming): void => {
     }
     // A package that only reads minds some troubles not at all.
     expect(failures).toBeGreaterThan(0);
+
+    // Forgets who it is, as after a change of the password.
+    await connection.call("RESET");
+    const strangers = keys.filter((key) => !object.calls[key]!.prepare);
+    await Promise.all(
+      strangers.map(async (key) => failed(`${key}, no login`, await (await readyAt(key)).ready.run())),
+    );
+    await connection.call("AUTH", password);
 
     const readies = await Promise.all(keys.map((key) => readyAt(key)));
     proxy.down.hole = true;
