@@ -85,6 +85,10 @@ export const conformance: Conformance = {
           run: (index, options: SuggestOptions) => index.suggest("an", options),
           trace: ["kit:autocomplete.suggest", { index: name }],
         },
+        "suggest, of nothing": {
+          options: { signal },
+          run: (index, options: SuggestOptions) => index.suggest("an", options),
+        },
         session: {
           options: { limit: integer(1, 200), maxAgeMs: integer(0, dayMs), debounceMs: integer(0, 60_000) },
           run: (index, options: SessionOptions) => void index.session(options),

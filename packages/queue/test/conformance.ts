@@ -11,7 +11,6 @@ import {
   signal,
   text,
 } from "@tooling/vitest/conformance";
-import { expect } from "vitest";
 import { type AddOptions, createQueue, type Queue, type WorkOptions } from "../src/index.js";
 import { name, permanentKeys, Runs } from "./harness.js";
 
@@ -64,7 +63,7 @@ export const conformance: Conformance = {
         ]);
         await runs.until(2);
         await worker.close();
-        expect(runs.data).toEqual([1, Buffer.from([0, 255])]);
+        return runs.data;
       },
       calls: {
         add: {

@@ -18,7 +18,7 @@ export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./ke
 export { describeMigration } from "./migration.js";
 export { Peer, runProgram } from "./programs.js";
 export { aborted, rejection, type Watched, watched } from "./promises.js";
-export { acquireRefusals, expectRefusal, leaserRefusals, type Refusals } from "./refusals.js";
+export { expectRefusal } from "./refusals.js";
 export { recordTold, tappedTokens, tokenPattern, withoutOp } from "./secrets.js";
 export {
   callsOf,
@@ -33,4 +33,3 @@ export {
   sentTwice,
 } from "./servers.js";
 export { atBest, block, clock, promptMs, timed, watchStalls } from "./time.js";
-export { recordTraces } from "./traces.js";

@@ -25,7 +25,7 @@ export const cancellation = (bench: Bench, object: Conforming): void => {
       controller.abort(reason);
       const ready = await bench.ready(object, key, client);
       outcomes.set(key, ended(await ready.run({ signal: controller.signal }), controller));
-      if (!prepare) expect([key, client.status]).toEqual([key, "wait"]);
+      expect([key, prepare ? "wait" : client.status]).toEqual([key, "wait"]);
     }
     expectEach(outcomes, wanted);
   });

@@ -46,7 +46,7 @@ export interface Conforming<T = never> {
   readonly hasNoClose?: true;
   /** Reads how the data is laid out before it checks names. */
   readonly readsFirst?: true;
-  /** More that a user does, with its own expectations: run on every kind of client. */
+  /** More that a user does, with the same result on every kind of client. */
   works?(object: T): Promise<unknown>;
   /** Makes an object of this name, where objects have names; refused as in {@link Call.named}. */
   named?(client: never, name: string): unknown;

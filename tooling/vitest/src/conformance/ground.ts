@@ -175,7 +175,7 @@ export class Bench {
     const settled = new Map<string, Outcome>();
     for (const [key, call] of Object.entries(pending)) void call.then((outcome) => settled.set(key, outcome));
     const open = (): readonly string[] => Object.keys(pending).filter((key) => !settled.has(key));
-    await this.ground.eventually(() => expect(open(), "calls that do not settle").toEqual([]), { timeoutMs: 10_000 });
+    await this.ground.eventually(() => assertNone(open()), { timeoutMs: 10_000 });
     return settled;
   }
 
@@ -203,10 +203,13 @@ export class Bench {
       if ("error" in outcome) throw new Error(`${key} of ${object.what} failed`, { cause: outcome.error });
       values[key] = outcome.value;
     }
-    await object.works?.(this.make(object, client, options) as never);
-    return values;
+    return { ...values, works: await object.works?.(this.make(object, client, options) as never) };
   }
 }
+
+const assertNone = (open: readonly string[]): void => {
+  if (open.length > 0) throw new Error(`these calls do not settle: ${open.join(", ")}`);
+};
 
 /** The keys of the calls that are as wanted. */
 export const keysOf = (object: Conforming, isWanted: (call: Call) => boolean = () => true): readonly string[] =>

@@ -55,13 +55,30 @@ export const describeConformance = (description: Conformance, ground: Ground): v
   for (const object of description.objects)
     describe(object.what, () => {
       describeCalls(bench, object);
-      describe("options", () => options(bench, object));
-      if (!object.hasNoClose) describe("close", () => closing(bench, object));
-      describe("clients", () => clients(bench, object));
-      describe("outages", () => outages(bench, object));
-      if (keysOf(object, takesSignal).length > 0) describe("signals", () => cancellation(bench, object));
-      if (keysOf(object, isTraced).length > 0) describe("traces", () => tracing(bench, object));
-      describe("secrets", () => secrets(bench, object));
+      describe("options", () => {
+        options(bench, object);
+      });
+      if (!object.hasNoClose)
+        describe("close", () => {
+          closing(bench, object);
+        });
+      describe("clients", () => {
+        clients(bench, object);
+      });
+      describe("outages", () => {
+        outages(bench, object);
+      });
+      if (keysOf(object, takesSignal).length > 0)
+        describe("signals", () => {
+          cancellation(bench, object);
+        });
+      if (keysOf(object, isTraced).length > 0)
+        describe("traces", () => {
+          tracing(bench, object);
+        });
+      describe("secrets", () => {
+        secrets(bench, object);
+      });
     });
   it(`traces nothing of ${description.name} that its description lacks`, () => expectTracesDescribed(description));
 };

@@ -60,12 +60,11 @@ export const options = (bench: Bench, object: Conforming): void => {
         );
       }
       const before = listenersOf(redis.client as Client);
-      if (object.named)
-        for (const name of badNames)
-          expect([name, shown(await outcomeOf(() => object.named!(redis.client as never, name as string)))]).toEqual([
-            name,
-            "KIT_NAME",
-          ]);
+      const { named } = object;
+      for (const name of named ? badNames : []) {
+        const outcome = await outcomeOf(() => named?.(redis.client as never, name as string));
+        expect([name, shown(outcome)]).toEqual([name, "KIT_NAME"]);
+      }
       expect(listenersOf(redis.client as Client)).toEqual(before);
     });
 
@@ -94,7 +93,7 @@ export const options = (bench: Bench, object: Conforming): void => {
         for (const [name, given] of unknown) expectUnknown(await ready.run(given), name, key);
         for (const value of noObjects)
           expect([key, value, await ready.run(value as never)]).toEqual([key, value, { error: expect.any(TypeError) }]);
-        if (!call.prepare) expect([key, client.status]).toEqual([key, "wait"]);
+        expect([key, call.prepare ? "wait" : client.status]).toEqual([key, "wait"]);
       }
     });
 
@@ -110,7 +109,7 @@ export const options = (bench: Bench, object: Conforming): void => {
           expect(String("error" in outcome && outcome.error).length).toBeLessThan(250);
         }
       }
-      if (!object.readsFirst) expect(client.status).toBe("wait");
+      expect(object.readsFirst ? "wait" : client.status).toBe("wait");
     });
 
   describe("while Object.prototype is polluted", () => {
