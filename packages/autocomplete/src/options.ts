@@ -375,9 +375,10 @@ export interface SessionTerms {
 export const sessionTerms = (options: SessionOptions): SessionTerms => {
   const names = ["limit", "words", "prefetch", "maxAgeMs", "debounceMs"];
   const own = optionsObject<SessionOptions>("options", options, names);
-  const { limit = 10, words = "in-order", prefetch = Math.max(50, limit), maxAgeMs = 10_000, debounceMs = 0 } = own;
+  const limit = limitOption(own.limit === undefined ? 10 : own.limit);
+  const { words = "in-order", prefetch = Math.max(50, limit), maxAgeMs = 10_000, debounceMs = 0 } = own;
   return {
-    limit: limitOption(limit),
+    limit,
     words: wordsOption(words),
     prefetch: integerOption("prefetch", prefetch, limit, mostItems),
     maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, dayMs),

@@ -1,4 +1,4 @@
 import { user } from "./acl.js";
 import { bookBehaviour } from "./book-behaviour.js";
 
-bookBehaviour("single", user.login);
+bookBehaviour("single", user.loginForText);

@@ -1,9 +1,8 @@
 import { connect, KitError } from "@kit/core";
 import { eventually, FaultProxy, startRedis, useRedis } from "@kit/testing";
-import { recordTold, rejection } from "@tooling/vitest/helpers";
+import { exposures, recordTold, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
-import { exposures } from "../../core/test/exposure.js";
 import { createContactBook, createPrefixIndex } from "../src/index.js";
 import { named, permanentKeys } from "./harness.js";
 

@@ -1,4 +1,4 @@
 import { user } from "./acl.js";
 import { indexBehaviour } from "./index-behaviour.js";
 
-indexBehaviour("single", user.login);
+indexBehaviour("single", user.loginForText);

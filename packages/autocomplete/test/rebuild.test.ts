@@ -1,4 +1,4 @@
 import { user } from "./acl.js";
 import { rebuildBehaviour } from "./rebuild-behaviour.js";
 
-rebuildBehaviour("single", user.login);
+rebuildBehaviour("single", user.loginForText);

@@ -436,8 +436,14 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   async join(chat: string, member: string, options: JoinOptions = {}): Promise<{ readonly position: number }> {
     const history = historyText(options);
-    const [position = 0] = await this.#join(chat, [member], history);
-    return { position };
+    return await traced(
+      "chat.join",
+      () => ({ chat }),
+      async () => {
+        const [position = 0] = await this.#join(chat, [member], history);
+        return { position };
+      },
+    );
   }
 
   /**
@@ -445,6 +451,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * drops what all have read. The chat stays also when its last member leaves; `delete()` ends it.
    */
   async leave(chat: string, member: string): Promise<void> {
+    this.#assertOpen();
     await traced(
       "chat.leave",
       () => ({ chat, member }),
@@ -594,6 +601,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     }
     const isNews = await this.#watcher.wait(member, parts, deadline, signal);
     this.#assertOpen();
+    if (this.#store.context.executor.isEnded) throw new KitClosedError("The client");
     return isNews;
   }
 
@@ -636,15 +644,9 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const { keys } = await this.#open();
     const members = names.map((name) => keys.member(keys.shardOf(chat), name));
     const places = { ...keys.chat(chat), members };
-    return await traced(
-      "chat.join",
-      () => ({ chat }),
-      async () => {
-        const reply = await scripts.join.run(this.#store.context, places, { chat, history, names }, this.#store.call());
-        this.#assertDone(reply.code, chat);
-        return reply.positions;
-      },
-    );
+    const reply = await scripts.join.run(this.#store.context, places, { chat, history, names }, this.#store.call());
+    this.#assertDone(reply.code, chat);
+    return reply.positions;
   }
 
   /** `upTo`: only if the position is not beyond it. Resolves with whether somebody left. */

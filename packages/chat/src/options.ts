@@ -387,6 +387,7 @@ export const takeTerms = (options: TakeOptions): TakeTerms => {
 export const sendTerms = <Body>(options: SendOptions<Body>): SendOptions<Body> => {
   const given = optionsObject("options", options, ["from", "body", "clientId", "durable", "signal"]);
   if (given.clientId !== undefined) textOption("clientId", given.clientId, 128);
+  if (given.durable !== undefined) optionsObject("durable", given.durable, ["replicas", "fsync", "timeoutMs"]);
   signalOption("signal", given.signal);
   return given;
 };
@@ -454,7 +455,7 @@ export const historyTerms = (options: HistoryOptions): HistoryTerms => {
   if (others.length > 0) throw new TypeError(`Expected one of ${modes.join(", ")}, got several`);
   return {
     mode,
-    anchor: integerOption(mode, given[mode] ?? Number.MAX_SAFE_INTEGER, 0),
+    anchor: given[mode] === undefined ? Number.MAX_SAFE_INTEGER : integerOption(mode, given[mode], 0),
     limit: integerOption("limit", limit, 1, 1_000),
     maxBytes: integerOption("maxBytes", maxBytes, 1),
     user: member === undefined ? "" : textOption("member", member, 512),

@@ -1,5 +1,5 @@
 import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
-import { addressOf, attach, type ClientContext, Deadline } from "@kit/core/toolkit";
+import { addressOf, attach, type ClientContext, Deadline, onAbort } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -27,9 +27,19 @@ export class ChatStore {
     });
   }
 
-  /** @throws {KitError} `KIT_LAYOUT`, or the server cannot be asked. */
-  open(signal?: AbortSignal): Promise<Division> {
+  /** @throws {KitError} `KIT_LAYOUT`, or the server cannot be asked; `signal.reason`. */
+  async open(signal?: AbortSignal): Promise<Division> {
     signal?.throwIfAborted();
+    const asked = this.#divided();
+    if (!signal) return await asked;
+    // Others wait for the same answer, so that a signal ends only its own wait.
+    return await new Promise((resolve, reject) => {
+      const stopListening = onAbort(signal, () => reject(signal.reason as Error));
+      asked.then(resolve, reject).finally(stopListening);
+    });
+  }
+
+  #divided(): Promise<Division> {
     if (this.#division) return this.#division;
     const asked = this.#ask();
     this.#division = asked;

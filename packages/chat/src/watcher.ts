@@ -205,7 +205,8 @@ export class Watcher {
     this.#running.add(group);
     const { signal } = this.#closing;
     let attempt = 0;
-    while (this.#hasWaiters() && !signal.aborted) {
+    // A client that its owner ended has no news for anybody.
+    while (this.#hasWaiters() && !signal.aborted && !this.#store.context.executor.isEnded) {
       let connection: ExclusiveConnection | undefined;
       try {
         const { keys } = await this.#store.open(signal);

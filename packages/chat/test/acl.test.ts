@@ -3,4 +3,4 @@ import { user } from "./acl.js";
 import { chatBehaviour } from "./behaviour.js";
 
 aclBehaviour("single");
-chatBehaviour("single", user.login);
+chatBehaviour("single", user.loginForText);

@@ -1,4 +1,4 @@
 import { user } from "./acl.js";
 import { mailboxBehaviour } from "./mailbox-behaviour.js";
 
-mailboxBehaviour("single", user.login);
+mailboxBehaviour("single", user.loginForText);

@@ -10,7 +10,7 @@ import { keyspace } from "../src/kernel/base/keyspace.js";
 import { optimistic, type Transaction } from "../src/transaction/optimistic.js";
 import { retry } from "../src/kernel/base/retry.js";
 import { defineScript } from "../src/kernel/script/script.js";
-import { exposures } from "./exposure.js";
+import { exposures } from "@tooling/vitest/helpers";
 import { own, rejection, runProgram, until } from "./harness.js";
 
 const redis = useRedis(vitest);

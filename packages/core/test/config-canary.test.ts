@@ -14,7 +14,7 @@ import {
   withComponent,
 } from "../src/config/index.js";
 import { KitError } from "../src/index.js";
-import { exposures } from "./exposure.js";
+import { exposures } from "@tooling/vitest/helpers";
 import { own, rejection, until } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: [/:config:\{/] });

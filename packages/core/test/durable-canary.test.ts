@@ -2,7 +2,7 @@ import { FaultProxy, startRedis, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import { durable, persistenceReport, replicaReads, replicationReport, waitForSync } from "../src/durable/index.js";
-import { exposures } from "./exposure.js";
+import { exposures } from "@tooling/vitest/helpers";
 import { own, rejection } from "./harness.js";
 
 const redis = useRedis(vitest);

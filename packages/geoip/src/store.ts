@@ -221,7 +221,7 @@ export class GeoIpStore {
   async #isWhole(version: string, manifest: Manifest, deadlineMs: number, ms: number): Promise<boolean> {
     const shards = this.shardKeys(version, manifest);
     const leftMs = await Promise.all(shards.map((key) => this.#read("PTTL", [key], deadlineMs)));
-    return leftMs.every((left) => left === noExpiry || Number(left) > ms);
+    return leftMs.map(Number).every((left) => left === noExpiry || left > ms);
   }
 
   /** Decides how long a version lives; false: not all of it is there. */

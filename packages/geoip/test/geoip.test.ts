@@ -1,4 +1,4 @@
 import { user } from "./acl.js";
 import { geoIpBehaviour } from "./behaviour.js";
 
-geoIpBehaviour("single", user.login);
+geoIpBehaviour("single", user.loginForText);

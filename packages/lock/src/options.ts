@@ -34,4 +34,5 @@ export const resolveAcquire = (options: AcquireOptions, settings: ResolvedLease)
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveTry = (options: TryOptions, settings: ResolvedLease): ResolvedAcquire =>
-  resolveBase({ ...optionsObject("options", options, tryNames), waitMs: 0 }, settings);
+  // Onto the copy, which has no prototype.
+  resolveBase(Object.assign(optionsObject<AcquireOptions>("options", options, tryNames), { waitMs: 0 }), settings);

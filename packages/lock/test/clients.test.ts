@@ -1,7 +1,5 @@
-import { connect } from "@kit/core";
-import { eventually, type RedisClientOptions, useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
 import { promptMs, rejection, timed } from "@tooling/vitest/helpers";
-import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { createLock } from "../src/index.js";
@@ -17,45 +15,6 @@ const connections = async (pattern: RegExp): Promise<number> =>
 const subscribers = (): Promise<number> => connections(/name=kit:inbox/);
 
 describe("a borrowed client", () => {
-  const kinds: Record<string, RedisClientOptions> = {
-    keyPrefix: { keyPrefix: "app:" },
-    "db 3": { db: 3 },
-    lazyConnect: { lazyConnect: true },
-    enableAutoPipelining: { enableAutoPipelining: true },
-    stringNumbers: { stringNumbers: true },
-    "autoResendUnfulfilledCommands: false": { autoResendUnfulfilledCommands: false },
-    "enableOfflineQueue: false": { enableOfflineQueue: false },
-    commandTimeout: { commandTimeout: 1_000 },
-    "maxRetriesPerRequest: null": { maxRetriesPerRequest: null },
-  };
-
-  it.each(Object.keys(kinds))("may have %s", async (kind) => {
-    await works(fixture.on(redis.connect(kinds[kind])), name);
-    expect(await redis.client.exists(`app:${fixture.keysOf(name).fence}`)).toBe(kind === "keyPrefix" ? 1 : 0);
-    if (kind === "db 3") await redis.connect({ db: 3 }).del(fixture.keysOf(name).fence, fixture.keysOf(name).waiters);
-  });
-
-  it("may map replies as RESP3", async () => {
-    const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
-    redis.defer(() => client.disconnect());
-    await works(fixture.on(client), name);
-  });
-
-  it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
-    const client = redis.connect();
-    await client.ping();
-    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
-    const options = { ...client.options };
-    const lock = fixture.on(client);
-    await works(lock, name);
-    expect(await subscribers()).toBe(1);
-    await lock.close();
-    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
-    expect({ ...client.options }).toEqual(options);
-    expect(await client.ping()).toBe("PONG");
-    await eventually(async () => expect(await subscribers()).toBe(0));
-  });
-
   it("opens no second connection before the first wait", async () => {
     const lock = fixture.on(redis.connect());
     const lease = await lock.acquire(name);
@@ -95,19 +54,6 @@ describe("a borrowed client", () => {
 });
 
 describe("isolate", () => {
-  it("leaves the caller's client alone and ends its own connections with close()", async () => {
-    const client = redis.connect();
-    await client.ping();
-    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
-    const all = await connections(/^id=/);
-    const lock = fixture.on(client, { isolate: true });
-    await works(lock, name);
-    expect(await connections(/^id=/)).toBe(all + 2);
-    await lock.close();
-    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
-    await eventually(async () => expect(await connections(/^id=/)).toBe(all));
-  });
-
   it("replaces a connection that fell silent", async () => {
     const lock = fixture.make({ isolate: true, deadlineMs: 200 });
     await works(lock, name);
@@ -121,16 +67,6 @@ describe("isolate", () => {
       return got;
     });
     expect(await lease.release()).toBe("released");
-  });
-});
-
-describe("a client of core's connect()", () => {
-  it("serves a lock", async () => {
-    const connection = await connect({ url: redis.url });
-    redis.defer(() => connection.close());
-    const lock = fixture.on(connection);
-    await works(lock, name);
-    await lock.close();
   });
 });
 
@@ -218,17 +154,5 @@ describe("a client whose connections are killed while somebody waits", () => {
       await value.release();
       await eventually(async () => expect(await subscribers()).toBe(1));
     }
-  });
-});
-
-describe("A borrowed client that its owner ended", () => {
-  it("rejects who waits, since nothing can come of it any more", async () => {
-    const client = redis.connect();
-    const lock = fixture.on(client);
-    const held = await lock.acquire(name);
-    const waiter = await enqueue(lock, name);
-    client.disconnect();
-    expect(await rejection(waiter.promise)).toMatchObject({ code: "KIT_CLOSED", retryable: false });
-    held.stopRenewal();
   });
 });

@@ -1,4 +1,4 @@
 import { user } from "./acl.js";
 import { lockBehaviour } from "./behaviour.js";
 
-lockBehaviour("single", user.login);
+lockBehaviour("single", user.loginForText);

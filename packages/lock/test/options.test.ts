@@ -1,8 +1,8 @@
 import { useRedis } from "@kit/testing";
-import { acquireRefusals, expectRefusal, leaserRefusals, rejection } from "@tooling/vitest/helpers";
+import { expectRefusal, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { createLock, type AcquireOptions, type LockOptions } from "../src/index.js";
+import { createLock, type LockOptions } from "../src/index.js";
 import { fixtureOf, enqueue, keyOf } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -10,25 +10,6 @@ const fixture = fixtureOf(redis);
 const name = "chest";
 
 describe("createLock", () => {
-  it.each(leaserRefusals)("refuses %s of %o, and leaves the client alone", (option, value, wanted) => {
-    const listeners = redis.client.listenerCount("error");
-    let error: unknown;
-    try {
-      createLock(redis.client, { [option]: value });
-    } catch (thrown) {
-      error = thrown;
-    }
-    expectRefusal(error, option, value, wanted);
-    expect(redis.client.listenerCount("error")).toBe(listeners);
-  });
-
-  it.each([null, undefined, 42, "redis://127.0.0.1:6379", {}, { on: 1, call: 2, duplicate: 3 }])(
-    "refuses %o as a client",
-    (client) => {
-      expect(() => createLock(client as never)).toThrow(/^Expected `redis` to be an ioredis Redis or Cluster, got `/);
-    },
-  );
-
   it("takes undefined for the default, of every option", async () => {
     const options: Required<{ [Option in keyof LockOptions]: undefined }> = {
       prefix: undefined,
@@ -72,44 +53,6 @@ describe("createLock", () => {
 });
 
 describe("acquire", () => {
-  it.each(acquireRefusals)("refuses %s of %o, and never touches Redis", async (option, value, wanted) => {
-    const client = redis.connect({ lazyConnect: true });
-    const lock = fixture.on(client);
-    const options = { [option]: value } as AcquireOptions;
-    expectRefusal(await rejection(lock.acquire(name, options)), option, value, wanted);
-    expectRefusal(await rejection(lock.using(name, () => "never", options)), option, value, wanted);
-    if (option !== "waitMs") expectRefusal(await rejection(lock.tryAcquire(name, options)), option, value, wanted);
-    expect(client.status).toBe("wait");
-  });
-
-  it.each([
-    "",
-    "x".repeat(513),
-    "ä".repeat(257),
-    "x".repeat(10_000_000),
-    "\ud800",
-    "a\udc00b",
-    42,
-    null,
-    undefined,
-    {},
-  ])("refuses a name that cannot be a key (%#), and never touches Redis", async (bad) => {
-    const client = redis.connect({ lazyConnect: true });
-    const lock = fixture.on(client);
-    for (const attempt of [
-      lock.acquire(bad as string),
-      lock.tryAcquire(bad as string),
-      lock.using(bad as string, () => "never"),
-      lock.inspect(bad as string),
-      lock.forceRelease(bad as string),
-    ]) {
-      const error = await rejection(attempt);
-      expect(error).toMatchObject({ code: "KIT_NAME" });
-      expect((error as Error).message.length).toBeLessThan(200);
-    }
-    expect(client.status).toBe("wait");
-  });
-
   it.each(["{", "}", "{}", "a{b}c", "}{", "%7B", "a\u0000b", "a\nb", "a\tb", "a:b", "a|b", " ", "…", "👩‍🚀", "\u202e"])(
     "escapes the hostile name %j, all of whose keys share one slot",
     async (hostile) => {
@@ -167,20 +110,6 @@ describe("extend", () => {
     );
     expect(lease.leaseMs).toBe(5_000);
     expect(await fixture.db.pttl(fixture.keysOf(name).lease)).toBeLessThanOrEqual(5_000);
-  });
-});
-
-describe("close", () => {
-  it.each([-1, 0.5, "1000", null])("refuses a timeoutMs of %o, and stays open", async (timeoutMs) => {
-    const lock = fixture.make();
-    let error: unknown;
-    try {
-      await lock.close({ timeoutMs: timeoutMs as number });
-    } catch (thrown) {
-      error = thrown;
-    }
-    expectRefusal(error, "timeoutMs", timeoutMs, "an integer from 0 to 86400000");
-    expect(await lock.tryAcquire(name)).not.toBeNull();
   });
 });
 

@@ -1,10 +1,8 @@
 import { KitError } from "@kit/core";
-import { closeTimeoutMs } from "@kit/core/toolkit";
 import { useRedis } from "@kit/testing";
-import { drawing, guardPrototypes, hostileNames, polluted, rejection } from "@tooling/vitest/helpers";
+import { drawing, guardPrototypes, hostileNames, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { resolveAcquire, lockSettings, resolveTry } from "../src/options.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -14,28 +12,6 @@ const runs = 1_500;
 guardPrototypes();
 
 describe("hostile property names change no prototype", () => {
-  it("in options: any name that is no option is refused, and named", () => {
-    const { below, oneOf, json } = drawing(1);
-    const settings = lockSettings({});
-    const checks = [lockSettings, closeTimeoutMs, (options: object) => resolveAcquire(options, settings)];
-    for (let run = 0; run < runs; run++) {
-      const name = oneOf(hostileNames);
-      const sound = below(2) === 0 ? '"leaseMs":1000,' : "";
-      const text = `{${sound}${JSON.stringify(name)}:${json()}}`;
-      for (const check of [...checks, (options: object) => resolveTry(options, settings)])
-        expect(() => check(JSON.parse(text) as object), text).toThrow(TypeError);
-    }
-  });
-
-  it("in an option's value: it is refused", () => {
-    const { oneOf, json } = drawing(2);
-    const names = ["leaseMs", "renew", "maxHoldMs", "holder", "isolate", "deadlineMs", "maxWaiters"];
-    for (let run = 0; run < runs; run++) {
-      const text = `{${JSON.stringify(oneOf(names))}:{${JSON.stringify(oneOf(hostileNames))}:${json()}}}`;
-      expect(() => lockSettings(JSON.parse(text) as object), text).toThrow(TypeError);
-    }
-  });
-
   it("in the text of a lease: it is refused, or read for its own fields alone", async () => {
     const { below, oneOf, json } = drawing(3);
     const lock = fixture.make();
@@ -84,17 +60,5 @@ describe("hostile property names change no prototype", () => {
       expect(await first.release()).toBe("released");
       expect(await (await second).release()).toBe("released");
     }
-  });
-});
-
-describe("a prototype that somebody else polluted", () => {
-  it("gives no option to an acquire without options", () => {
-    const lock = fixture.make();
-    const acquiring = polluted("leaseMs", 77, () => lock.acquire("chest"));
-    return expect(acquiring).resolves.toMatchObject({ leaseMs: 10_000 });
-  });
-
-  it("gives no option to an object of options", () => {
-    expect(polluted("leaseMs", 77, () => lockSettings({}).leaseMs)).toBe(10_000);
   });
 });

@@ -1,35 +1,20 @@
 import { connect } from "@kit/core";
-import { eventually, useRedis } from "@kit/testing";
-import { inboxes, rejection, runProgram } from "@tooling/vitest/helpers";
+import * as testing from "@kit/testing";
+import { describeSmoke } from "@tooling/vitest/conformance";
+import { inboxes, runProgram } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { fixtureOf, enqueue, next, works } from "./harness.js";
+import { conformance } from "./conformance.js";
+import { fixtureOf, enqueue, next } from "./harness.js";
 
-const redis = useRedis(vitest);
+const { eventually } = testing;
+const redis = testing.useRedis(vitest);
 const fixture = fixtureOf(redis);
 const name = "chest";
 
+describeSmoke(conformance, { connect, ...testing, redis });
+
 describe("a lock on ioredis 5", () => {
-  it("works on a borrowed client, which gets its listeners back", async () => {
-    const client = redis.connect({ keyPrefix: "app:" });
-    await client.ping();
-    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
-    const lock = fixture.on(client);
-    await works(lock, name);
-    await lock.close();
-    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
-    expect(await redis.client.exists(`app:${fixture.keysOf(name).fence}`)).toBe(1);
-  });
-
-  it("works on connections of its own, and on a client of core's connect()", async () => {
-    await works(fixture.make({ isolate: true }), name);
-    const connection = await connect({ url: redis.url });
-    redis.defer(() => connection.close());
-    const lock = fixture.on(connection);
-    await works(lock, name);
-    await lock.close();
-  });
-
   it("hands over between processes", async () => {
     const lock = fixture.make();
     const held = await lock.acquire(name);
@@ -55,16 +40,6 @@ describe("a lock on ioredis 5", () => {
     expect(await holder.release()).toBe("released");
     expect(await granted).toMatchObject({ name });
     await (await waiter.promise).release();
-  });
-
-  it("ends a wait by its signal, and leaves the line", async () => {
-    const lock = fixture.make();
-    await lock.acquire(name);
-    const controller = new AbortController();
-    const waiter = await enqueue(lock, name, { signal: controller.signal });
-    controller.abort(new Error("never mind"));
-    expect(await rejection(waiter.promise)).toBe(controller.signal.reason);
-    await fixture.untilWaiting(name, 0);
   });
 
   it.each(["close", "hold"])("lets a process end by itself, and prints nothing (%s)", async (how) => {

@@ -1,5 +1,5 @@
 import { useRedis } from "@kit/testing";
-import { recordTraces, rejection } from "@tooling/vitest/helpers";
+import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { fixtureOf } from "./harness.js";
@@ -7,47 +7,6 @@ import { fixtureOf } from "./harness.js";
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
 const name = "chest";
-
-const record = (channelName: string): ReturnType<typeof recordTraces> => recordTraces(redis, channelName);
-
-describe("diagnostics channels", () => {
-  it("tell of an acquire: its name, how long it may wait, and its lease", async () => {
-    const { events } = record("kit:lock.acquire");
-    const lease = await fixture.make().acquire(name, { waitMs: 500 });
-    expect(events.map(([kind]) => kind)).toEqual(["start", "end", "asyncStart", "asyncEnd"]);
-    expect(events[0]![1]).toEqual({ name, waitMs: 500 });
-    expect(events.at(-1)![1]).toEqual({ name, waitMs: 500, result: lease });
-  });
-
-  it("tell of a try", async () => {
-    const { events } = record("kit:lock.acquire");
-    const lock = fixture.make();
-    const lease = await lock.tryAcquire(name);
-    expect(await lock.tryAcquire(name)).toBeNull();
-    const ends = events.filter(([kind]) => kind === "asyncEnd").map(([, context]) => context);
-    expect(ends).toEqual([
-      { name, waitMs: 0, result: lease },
-      { name, waitMs: 0, result: null },
-    ]);
-  });
-
-  it("tell of an acquire that failed", async () => {
-    const lock = fixture.make();
-    await lock.acquire(name);
-    const { events } = record("kit:lock.acquire");
-    const error = await rejection(lock.acquire(name, { waitMs: 30 }));
-    expect(events.find(([kind]) => kind === "error")?.[1]).toEqual({ name, waitMs: 30, error });
-  });
-
-  it("tell of a release and its fencing token", async () => {
-    const { events } = record("kit:lock.release");
-    const lease = await fixture.make().acquire(name);
-    await lease.release();
-    await lease.release();
-    expect(events.map(([kind]) => kind)).toEqual(["start", "end", "asyncStart", "asyncEnd"]);
-    expect(events.at(-1)![1]).toEqual({ name, fencingToken: lease.fencingToken, result: "released" });
-  });
-});
 
 describe("events of the lock", () => {
   it("tell the story of a lock in order", async () => {

@@ -1,5 +1,5 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, type MetricSample, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
+import { choiceOption, type CloseOptions, type MetricSample, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
 import { Download, type DownloadSource } from "./download.js";
 import { fencedError, isAboutContent, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
@@ -58,6 +58,9 @@ export interface FilesOptions {
 /** Settings of a run over a channel. */
 export interface ReceiveOptions extends RunOptions, Pick<FilesOptions, "until"> {}
 
+const untilOption = (until: FilesOptions["until"] = "closed"): "closed" | "empty" =>
+  choiceOption("until", until, ["closed", "empty"]);
+
 interface Session {
   readonly epoch: string;
   readonly fence: string;
@@ -109,7 +112,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const facts = (): object => ({ channel: this.channel });
     return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
       const summary = { files: 0, lines: 0 };
-      const seen = this.#seen(own.until ?? "closed", signal);
+      const seen = this.#seen(untilOption(own.until), signal);
       await together(count, controller, async () => {
         for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
       });
@@ -132,7 +135,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
     const { signal, controller, unlink } = this.#hub.link(own.signal);
     try {
-      for await (const seen of this.#seen(own.until ?? "closed", signal)) yield this.#received(seen, signal);
+      for await (const seen of this.#seen(untilOption(own.until), signal)) yield this.#received(seen, signal);
     } finally {
       unlink();
       // What is fetched ahead is given up when the caller leaves.

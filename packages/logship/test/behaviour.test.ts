@@ -12,7 +12,7 @@ import { jobBehaviour } from "./job-behaviour.js";
 describe("on a single server, as its ACL user", () => {
   const redis = useRedis(vitest, { args: user.serverArgs("single"), permanentKeys: ["*"] });
   guardUsers(redis);
-  const fixture = fixtureOf(redis, user.login);
+  const fixture = fixtureOf(redis, user.loginForText);
   jobBehaviour(redis, fixture);
   channelBehaviour(redis, fixture);
   asideBehaviour(fixture);

@@ -2,4 +2,4 @@ import { user } from "./acl.js";
 import { queueBehaviour } from "./behaviour.js";
 
 // As the least privileged user: what the tests' own commands need more, they have by another.
-queueBehaviour("single", user.login);
+queueBehaviour("single", user.loginForText);

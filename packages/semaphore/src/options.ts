@@ -139,7 +139,8 @@ export const resolveAcquire = (options: AcquireOptions, settings: SemaphoreSetti
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveTry = (options: TryOptions, settings: SemaphoreSettings): ResolvedPermit =>
-  resolvePermit({ ...optionsObject<TryOptions>("options", options, tryNames), waitMs: 0 }, settings);
+  // Onto the copy, which has no prototype.
+  resolvePermit(Object.assign(optionsObject<AcquireOptions>("options", options, tryNames), { waitMs: 0 }), settings);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const inspectedTenant = (options: InspectOptions): string | undefined => {

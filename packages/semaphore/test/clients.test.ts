@@ -1,7 +1,5 @@
-import { connect } from "@kit/core";
-import { eventually, type RedisClientOptions, useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
 import { inboxes, promptMs, rejection, timed } from "@tooling/vitest/helpers";
-import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { createSemaphore } from "../src/index.js";
@@ -13,33 +11,8 @@ const group = { permits: 5, permitsPerTenant: 3 };
 type Client = Parameters<typeof createSemaphore>[0];
 
 const subscribers = (): Promise<number> => inboxes(redis.server.nodes);
-const connections = async (): Promise<number> =>
-  (String(await redis.server.call("CLIENT", "LIST")).match(/^id=/gm) ?? []).length;
 
 describe("a borrowed client", () => {
-  const kinds: Record<string, RedisClientOptions> = {
-    keyPrefix: { keyPrefix: "app:" },
-    "db 3": { db: 3 },
-    lazyConnect: { lazyConnect: true },
-    enableAutoPipelining: { enableAutoPipelining: true },
-    stringNumbers: { stringNumbers: true },
-    "enableOfflineQueue: false": { enableOfflineQueue: false },
-    commandTimeout: { commandTimeout: 1_000 },
-  };
-
-  it.each(Object.keys(kinds))("may have %s", async (kind) => {
-    await works(fixture.on(redis.connect(kinds[kind]), group));
-    const { meta, waiters } = fixture.keysOf(name);
-    expect(await redis.client.exists(`app:${meta}`)).toBe(kind === "keyPrefix" ? 1 : 0);
-    if (kind === "db 3") await redis.connect({ db: 3 }).del(meta, waiters);
-  });
-
-  it("may map replies as RESP3", async () => {
-    const client = new Redis({ port: redis.server.nodes[0]!.port, replyMapping: "resp3", disconnectTimeout: 50 });
-    redis.defer(() => client.disconnect());
-    await works(fixture.on(client, group));
-  });
-
   it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
     const client = redis.connect();
     await client.ping();
@@ -57,16 +30,6 @@ describe("a borrowed client", () => {
     expect({ ...client.options }).toEqual(options);
     expect(await client.ping()).toBe("PONG");
     await eventually(async () => expect(await subscribers()).toBe(0));
-  });
-
-  it("that its owner ends rejects who waits, since nothing can come of it any more", async () => {
-    const client = redis.connect();
-    const semaphore = fixture.on(client, { permits: 1 });
-    const held = await semaphore.acquire();
-    const waiter = await enqueue(semaphore);
-    client.disconnect();
-    expect(await rejection(waiter.promise)).toMatchObject({ code: "KIT_CLOSED", retryable: false });
-    held.stopRenewal();
   });
 
   it("hears of a grant whose push was lost with its connection", async () => {
@@ -87,19 +50,6 @@ describe("a borrowed client", () => {
 });
 
 describe("isolate", () => {
-  it("leaves the caller's client alone and ends its own connections with close()", async () => {
-    const client = redis.connect();
-    await client.ping();
-    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
-    const all = await connections();
-    const semaphore = fixture.on(client, { ...group, isolate: true });
-    await works(semaphore);
-    expect(await connections()).toBe(all + 2);
-    await semaphore.close();
-    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
-    await eventually(async () => expect(await connections()).toBe(all));
-  });
-
   it("replaces a connection that fell silent", async () => {
     const semaphore = fixture.make({ permits: 9, isolate: true, deadlineMs: 200 });
     await (await semaphore.acquire()).release();
@@ -109,16 +59,6 @@ describe("isolate", () => {
     node!.resume();
     const permit = await eventually(() => semaphore.tryAcquire());
     expect(await permit?.release()).toBe("released");
-  });
-});
-
-describe("a client of core's connect()", () => {
-  it("serves a semaphore", async () => {
-    const connection = await connect({ url: redis.url });
-    redis.defer(() => connection.close());
-    const semaphore = fixture.on(connection, group);
-    await works(semaphore);
-    await semaphore.close();
   });
 });
 

@@ -21,24 +21,6 @@ describe("close", () => {
     for (const holder of holders) expect(await holder.release()).toBe("released");
   });
 
-  it("lets no call begin any more", async () => {
-    const semaphore = fixture.make();
-    const permit = await semaphore.acquire();
-    const text = permit.serialise();
-    await permit.release();
-    await semaphore.close();
-    const calls = [
-      semaphore.acquire(),
-      semaphore.tryAcquire(),
-      semaphore.using(() => "never"),
-      semaphore.setPermits(9),
-      semaphore.inspect(),
-      semaphore.resume(text),
-    ];
-    for (const error of await Promise.all(calls.map(rejection))) expect(error).toMatchObject(closedError);
-    expect(await fixture.used()).toBe(0);
-  });
-
   it("waits for permits that are held, which go on being renewed", async () => {
     const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire({ leaseMs: 900 });
@@ -62,14 +44,6 @@ describe("close", () => {
       expect(await permit.release()).toBe("not-held");
     }
     expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
-  });
-
-  it("changes nothing when called again, and nothing for other objects", async () => {
-    const semaphore = fixture.make();
-    await Promise.all([semaphore.close(), semaphore.close()]);
-    await semaphore.close();
-    await using other = fixture.make();
-    expect(await (await other.acquire()).release()).toBe("released");
   });
 
   it.each(["try", "acquire"])("leaves nothing held by a %s that is under way", async (what) => {

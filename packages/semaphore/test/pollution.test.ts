@@ -1,11 +1,9 @@
 import { KitError } from "@kit/core";
-import { closeTimeoutMs } from "@kit/core/toolkit";
 import { useRedis } from "@kit/testing";
-import { drawing, guardPrototypes, hostileNames, polluted, rejection } from "@tooling/vitest/helpers";
+import { drawing, guardPrototypes, hostileNames, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { resolveAcquire, inspectedTenant, newLimits, semaphoreSettings, resolveTry } from "../src/options.js";
-import { fixtureOf, enqueue, name } from "./harness.js";
+import { fixtureOf, enqueue } from "./harness.js";
 
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
@@ -13,28 +11,6 @@ const runs = 1_000;
 guardPrototypes();
 
 describe("hostile property names change no prototype", () => {
-  it("in options: any name that is no option is refused, and no object is an option's value", () => {
-    const { below, oneOf, json } = drawing(1);
-    const settings = semaphoreSettings({ permits: 1 });
-    const checks = [
-      (options: object) => semaphoreSettings(Object.assign(options, { permits: 1 })),
-      (options: object) => resolveAcquire(options, settings),
-      (options: object) => resolveTry(options, settings),
-      (options: object) => newLimits(options, settings),
-      inspectedTenant,
-      closeTimeoutMs,
-    ];
-    const names = ["weight", "tenant", "priority", "permitsPerTenant", "leaseMs", "holder"];
-    for (let run = 0; run < runs; run++) {
-      const sound = below(2) === 0 ? '"leaseMs":1000,' : "";
-      for (const text of [
-        `{${sound}${JSON.stringify(oneOf(hostileNames))}:${json()}}`,
-        `{${JSON.stringify(oneOf(names))}:{${JSON.stringify(oneOf(hostileNames))}:${json()}}}`,
-      ])
-        for (const check of checks) expect(() => check(JSON.parse(text) as object), text).toThrow(TypeError);
-    }
-  });
-
   it("in the text of a permit: it is refused, or read for its own fields alone", async () => {
     const { below, oneOf, json } = drawing(3);
     const semaphore = fixture.make();
@@ -69,14 +45,5 @@ describe("hostile property names change no prototype", () => {
       expect(await permit.release()).toBe("released");
       expect(await (await waiter.promise).release()).toBe("released");
     }
-  });
-});
-
-describe("a prototype that somebody else polluted", () => {
-  it("gives no option to anybody", async () => {
-    expect(polluted("leaseMs", 77, () => semaphoreSettings({ permits: 1 }).leaseMs)).toBe(10_000);
-    const semaphore = fixture.make({ permits: 5 });
-    const permit = await polluted("weight", 3, () => semaphore.acquire());
-    expect([permit.name, permit.weight, await fixture.used()]).toEqual([name, 1, 1]);
   });
 });

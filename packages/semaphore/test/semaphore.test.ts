@@ -1,4 +1,4 @@
 import { user } from "./acl.js";
 import { semaphoreBehaviour } from "./behaviour.js";
 
-semaphoreBehaviour("single", user.login);
+semaphoreBehaviour("single", user.loginForText);

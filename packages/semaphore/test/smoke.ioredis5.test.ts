@@ -1,35 +1,19 @@
 import { connect } from "@kit/core";
-import { eventually, useRedis } from "@kit/testing";
-import { inboxes, rejection, runProgram } from "@tooling/vitest/helpers";
+import * as testing from "@kit/testing";
+import { describeSmoke } from "@tooling/vitest/conformance";
+import { inboxes, runProgram } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { fixtureOf, enqueue, name, works } from "./harness.js";
+import { conformance } from "./conformance.js";
+import { fixtureOf, enqueue, name } from "./harness.js";
 
-const redis = useRedis(vitest);
+const { eventually } = testing;
+const redis = testing.useRedis(vitest);
 const fixture = fixtureOf(redis);
-const group = { permits: 5, permitsPerTenant: 3 };
+
+describeSmoke(conformance, { connect, ...testing, redis });
 
 describe("a semaphore on ioredis 5", () => {
-  it("works on a borrowed client, which gets its listeners back", async () => {
-    const client = redis.connect({ keyPrefix: "app:" });
-    await client.ping();
-    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
-    const semaphore = fixture.on(client, group);
-    await works(semaphore);
-    await semaphore.close();
-    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
-    expect(await redis.client.exists(`app:${fixture.keysOf(name).meta}`)).toBe(1);
-  });
-
-  it("works on connections of its own, and on a client of core's connect()", async () => {
-    await works(fixture.make({ ...group, isolate: true }));
-    const connection = await connect({ url: redis.url });
-    redis.defer(() => connection.close());
-    const semaphore = fixture.on(connection, group);
-    await works(semaphore);
-    await semaphore.close();
-  });
-
   it("hands over between processes", async () => {
     const held = await fixture.make({ permits: 1 }).acquire();
     const peer = await fixture.spawn({ permits: 1 });
@@ -50,16 +34,6 @@ describe("a semaphore on ioredis 5", () => {
     await fixture.untilWaiting(name, 1);
     expect(await holder.release()).toBe("released");
     expect(await (await waiter.promise).release()).toBe("released");
-  });
-
-  it("ends a wait by its signal, and leaves the line", async () => {
-    const semaphore = fixture.make({ permits: 1 });
-    await semaphore.acquire();
-    const controller = new AbortController();
-    const waiter = await enqueue(semaphore, { signal: controller.signal });
-    controller.abort(new Error("never mind"));
-    expect(await rejection(waiter.promise)).toBe(controller.signal.reason);
-    await fixture.untilWaiting(name, 0);
   });
 
   it.each(["close", "hold"])("lets a process end by itself, and prints nothing (%s)", async (how) => {

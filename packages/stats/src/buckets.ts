@@ -124,18 +124,19 @@ export const rangeNames: readonly string[] = ["stepMs", "lastMs", "fromAt", "toA
  * @throws {TypeError | RangeError} an option is not what it should be, or too many buckets are asked for.
  */
 export const planRange = (steps: readonly Step[], range: RangeOptions, now: number): Plan => {
-  const { lastMs, toAt: end = now } = range;
-  if ((lastMs === undefined) === (range.fromAt === undefined))
+  const given = optionsObject("range", range, rangeNames);
+  const { lastMs, toAt: end = now } = given;
+  if ((lastMs === undefined) === (given.fromAt === undefined))
     throw new TypeError("Expected a range to have either `lastMs` or `fromAt`");
-  if (lastMs !== undefined && range.toAt !== undefined)
+  if (lastMs !== undefined && given.toAt !== undefined)
     throw new TypeError("Expected a range with `lastMs` to have no `toAt`");
   const to = instantOption("toAt", end);
   const from =
-    range.fromAt === undefined ? to - integerOption("lastMs", lastMs, 1, maxMs) : instantOption("fromAt", range.fromAt);
+    given.fromAt === undefined ? to - integerOption("lastMs", lastMs, 1, maxMs) : instantOption("fromAt", given.fromAt);
   if (from > to) throw new RangeError("Expected `fromAt` not to be after `toAt`");
   // The bucket that ends `keepMs` ago has just gone.
   const has = ({ stepMs, keepMs }: Step): boolean => floorTo(from, stepMs) + stepMs + keepMs > now;
-  const wanted = range.stepMs ?? (steps.find(has) ?? furthest(steps)).stepMs;
+  const wanted = given.stepMs ?? (steps.find(has) ?? furthest(steps)).stepMs;
   const stepMs = integerOption("stepMs", wanted, 1, maxMs);
   const fitting = steps.filter((step) => stepMs % step.stepMs === 0);
   if (fitting.length === 0)

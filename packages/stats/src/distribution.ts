@@ -1,3 +1,4 @@
+import { optionsObject } from "@kit/core/toolkit";
 import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "./buckets.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
 import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "./exposition.js";
@@ -228,7 +229,7 @@ export class DistributionSeries {
    */
   async record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {
     const valid = valueOption(value);
-    const { subject, ...rest } = options;
+    const { subject, ...rest } = optionsObject("options", options, ["subject", "at", "signal", "op"]);
     const checked = confirmOptions(rest);
     const listed = subjectOption(subject);
     return await this.#shared.sender.confirm(this.outbox, checked, (awaited, partial) => {
@@ -307,7 +308,7 @@ export class DistributionSeries {
 }
 
 const observeOptions = (options: ObserveOptions): ObserveOptions => {
-  const { subject, ...rest } = options;
+  const { subject, ...rest } = optionsObject<ObserveOptions>("options", options, ["subject", "at"]);
   return { ...writeOptions(rest), subject: subjectOption(subject) };
 };
 

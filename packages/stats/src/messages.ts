@@ -282,6 +282,7 @@ export class Messages {
    */
   async recent(options: RecentOptions = {}): Promise<Page> {
     const { level, minLevel, limit, before } = recentOptions(options);
+    if (this.#shared.sender.isClosed) throw new KitClosedError("The statistics object");
     const wanted = wantedLevels(level, minLevel);
     const ends = wanted.map((name) => endOf(name, before));
     const { context, deadlineMs } = this.#shared;
@@ -332,7 +333,8 @@ export class Messages {
         }
       } catch (error) {
         if (isOver() || error instanceof KitClosedError) return;
-        if (!KitError.is(error) && !isReplyError(error)) throw error;
+        // A client that its owner ended is not connected again by waiting.
+        if (context.executor.isEnded || (!KitError.is(error) && !isReplyError(error))) throw error;
         this.#shared.events.error(isReplyError(error) ? serverError(error, "A tail") : error);
         await pause(tailPauseMs, signal).catch(() => undefined);
       }

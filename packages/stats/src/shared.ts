@@ -1,3 +1,4 @@
+import { KitClosedError } from "@kit/core";
 import { type ClientContext, Deadline } from "@kit/core/toolkit";
 import { ServerTime } from "./clock.js";
 import type { StatsSettings } from "./options.js";
@@ -45,6 +46,7 @@ export class Shared {
 
   /** The server's epoch milliseconds, by what is known; asks if nothing is. */
   async serverNow(): Promise<number> {
+    this.#assertOpen();
     await this.sender.learnTime();
     return this.clock.now();
   }
@@ -65,12 +67,14 @@ export class Shared {
 
   /** Reads the largest members of sorted sets of one slot; many of them in several calls, so not at one instant. */
   async lists(keys: readonly string[], limit: number): Promise<scripts.ListsReply> {
+    this.#assertOpen();
     const options = { deadlineMs: this.deadlineMs };
     return await inParts(keys, limit, (lists) => scripts.lists.run(this.context, { lists }, { limit }, options));
   }
 
   /** Reads some fields of hashes of one slot, as {@link lists} does. */
   async seen(keys: readonly string[], fingerprints: readonly string[]): Promise<readonly (readonly string[])[]> {
+    this.#assertOpen();
     const options = { deadlineMs: this.deadlineMs };
     return await inParts(keys, fingerprints.length, (hashes) =>
       scripts.seen.run(this.context, { hashes }, { fingerprints }, options),
@@ -79,6 +83,7 @@ export class Shared {
 
   /** Reads hashes of one slot; many of them in several calls, so not at one instant. `now` is that of the last. */
   async read(keys: readonly string[]): Promise<scripts.HashesReply> {
+    this.#assertOpen();
     const hashes: ReadonlyMap<string, string>[] = [];
     let now = this.clock.now();
     for (let first = 0; first < keys.length; first += maxKeys) {
@@ -113,6 +118,10 @@ export class Shared {
       metric,
       listed.filter((_, index) => stored[index]?.[1].size === 0),
     );
+  }
+
+  #assertOpen(): void {
+    if (this.sender.isClosed) throw new KitClosedError("The statistics object");
   }
 
   async #hashes(ids: readonly string[], key: "total" | "dist") {

@@ -1,4 +1,4 @@
 import { user } from "./acl.js";
 import { statsBehaviour } from "./behaviour.js";
 
-statsBehaviour("single", user.login);
+statsBehaviour("single", user.loginForText);

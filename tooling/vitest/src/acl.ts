@@ -6,6 +6,8 @@ import type { Node } from "./servers.js";
 export interface Login {
   readonly username: string;
   readonly password: string;
+  /** Has ioredis give numbers as text. */
+  readonly stringNumbers?: true;
 }
 
 type Mode = "single" | "sentinel" | "cluster";
@@ -39,6 +41,8 @@ export const commandsOf = ({ tried, asked }: Descriptor["permissions"]): readonl
 /** The user that a package's descriptor describes. */
 export interface AclUser {
   readonly login: Login;
+  /** The same, for the behaviour suites on a single server: that is their pass with `stringNumbers`. */
+  readonly loginForText: Login;
   grants(mode: Mode): readonly string[];
   /** The rules for `SETUSER`, for keys under every prefix that begins so. */
   rulesOf(mode: Mode, prefix: string): readonly string[];
@@ -71,7 +75,7 @@ export const aclUser = ({ name, permissions }: Descriptor): AclUser => {
     ...["--user", app.username, ...rulesOf(mode, "t-*"), "+acl|whoami"],
     ...["--user", root.username, "on", `>${root.password}`, "~*", "&*", "+@all"],
   ];
-  return { login: app, grants, rulesOf, serverArgs };
+  return { login: app, loginForText: { ...app, stringNumbers: true }, grants, rulesOf, serverArgs };
 };
 
 /** The clients of a test: those of a user, if one is named; the shared one is connected at its first use in each test. */

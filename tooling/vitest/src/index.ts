@@ -12,12 +12,13 @@ export {
 } from "./acl.js";
 export { commandCall, describeDescriptor, inspectCall } from "./descriptor.js";
 export { describeExamples } from "./examples.js";
+export { exposures } from "./exposure.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
 export { describeMigration } from "./migration.js";
 export { Peer, runProgram } from "./programs.js";
 export { aborted, rejection, type Watched, watched } from "./promises.js";
-export { acquireRefusals, expectRefusal, leaserRefusals, type Refusals } from "./refusals.js";
+export { expectRefusal } from "./refusals.js";
 export { recordTold, tappedTokens, tokenPattern, withoutOp } from "./secrets.js";
 export {
   callsOf,
@@ -32,4 +33,3 @@ export {
   sentTwice,
 } from "./servers.js";
 export { atBest, block, clock, promptMs, timed, watchStalls } from "./time.js";
-export { recordTraces } from "./traces.js";

@@ -36,8 +36,10 @@ export const write: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, first, ...rest] = raw as unknown[];
-    if (code === 2) return { state: "settings", settings: String(first), staged: String(rest[0]) };
-    return code === 1 ? { state: "done", known: Number(first), overtaken: rest.map(String) } : { state: "lost" };
+    if (Number(code) === 2) return { state: "settings", settings: String(first), staged: String(rest[0]) };
+    return Number(code) === 1
+      ? { state: "done", known: Number(first), overtaken: rest.map(String) }
+      : { state: "lost" };
   },
 });
 
@@ -110,11 +112,17 @@ export const suggest: Script<
   readonly: true,
   reply: (raw) => {
     const [state, more, truncated, damaged, records, ...ids] = raw as unknown[];
-    if (state === 0) return nothing;
-    if (state === 2) return { state: "settings", settings: String(more) };
+    if (Number(state) === 0) return nothing;
+    if (Number(state) === 2) return { state: "settings", settings: String(more) };
     const each = String(records).split("\u0001");
     const items = ids.map((id, at): StoredItem => ({ id: String(id), record: each[at] ?? "" }));
-    return { state: "found", items, hasMore: more === 1, truncated: truncated === 1, damaged: Number(damaged) };
+    return {
+      state: "found",
+      items,
+      hasMore: Number(more) === 1,
+      truncated: Number(truncated) === 1,
+      damaged: Number(damaged),
+    };
   },
 });
 

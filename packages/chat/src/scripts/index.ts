@@ -243,7 +243,7 @@ export const changes: Script<readonly ["...keys"], readonly ["user", "limit", "n
         const [part, isMore, found, left, names] = list(shard);
         return {
           part: String(part),
-          isMore: isMore === 1,
+          isMore: Number(isMore) === 1,
           changes: grouped(texts(found), 4).map(changeOf),
           left: texts(left),
           names: texts(names),
@@ -288,7 +288,7 @@ export const read: Script<
         floor: Number(floor),
         reset: resets[Number(reset)],
         gap: reason && { from: Number(from), to: Number(to), reason },
-        isCut: isCut === 1,
+        isCut: Number(isCut) === 1,
         messages: messagesOf(messages),
       };
     }),

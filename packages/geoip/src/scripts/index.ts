@@ -72,7 +72,7 @@ export const keep: Script<readonly ["shard"], readonly ["epoch", "ms"], boolean>
   keys: ["shard"],
   args: ["epoch", "ms"],
   idempotent: true,
-  reply: (raw) => raw === 1,
+  reply: (raw) => Number(raw) === 1,
 });
 
 /** Ends a switch; false: there was another one. */
@@ -83,7 +83,7 @@ export const seal: Script<readonly ["current", "previous"], readonly ["version",
     keys: ["current", "previous"],
     args: ["version", "epoch", "keepMs"],
     idempotent: true,
-    reply: (raw) => raw === 1,
+    reply: (raw) => Number(raw) === 1,
   });
 
 const numberOf = (bytes: Buffer, family: 4 | 6): number | bigint => {

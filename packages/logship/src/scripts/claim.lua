@@ -30,7 +30,7 @@ local op = ARGV[7]
 -- Libraries
 
 local layout = redis.call('HGET', job, 'layout')
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 local record = redis.call('HMGET', progress, file .. ':prefix', file .. ':state', file .. ':stamp', file .. ':seq',
   file .. ':position', file .. ':op', file .. ':fence')
 if record[6] == op then return { 1, record[7], record[4], record[5] } end

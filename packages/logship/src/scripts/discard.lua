@@ -35,7 +35,7 @@ local isLast = ARGV[1] == '1'
 local events = ARGV[2]
 
 local layout = redis.call('HGET', channel, 'layout')
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 redis.call('HLEN', chunks)
 redis.call('HLEN', free)
 redis.call('UNLINK', files, live, sources, done, leases, reservations, consumers, seen, positions)

@@ -17,7 +17,7 @@ local targets = { unpack(KEYS, 4) }
 -- Libraries
 
 local layout = redis.call('HGET', job, 'layout')
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 if #redis.call('ZRANGEBYSCORE', claims, '(' .. string.format('%.0f', readClock()), '+inf', 'LIMIT', 0, 1) > 0 then return 0 end
 local facts, count = redis.call('HGETALL', job), 0
 for i = 1, #facts, 2 do

@@ -90,7 +90,7 @@ export const claim: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, fence, seq, position] = list(raw);
-    if (code !== 1) return { state: "refused" };
+    if (Number(code) !== 1) return { state: "refused" };
     return {
       state: "claimed",
       fence: String(fence),
@@ -116,10 +116,10 @@ export type Committed =
 
 const committed = (raw: unknown): Committed => {
   const [code, ...rest] = list(raw);
-  if (code === 0) return { state: "fenced", by: Number(rest[0]) };
-  if (code === 3) return { state: "moved" };
-  if (code === 4) return { state: "gone" };
-  if (code === 5) return { state: "refused", fault: String(rest[0]) };
+  if (Number(code) === 0) return { state: "fenced", by: Number(rest[0]) };
+  if (Number(code) === 3) return { state: "moved" };
+  if (Number(code) === 4) return { state: "gone" };
+  if (Number(code) === 5) return { state: "refused", fault: String(rest[0]) };
   return { state: "committed", parts: texts(rest) };
 };
 
@@ -164,11 +164,11 @@ export const open: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = list(raw);
-    if (code === 3) return { state: "fenced", epoch: String(epoch) };
-    if (code === 4) return { state: "closed", epoch: String(epoch) };
-    if (code === 5) return { state: "large", epoch: String(epoch) };
+    if (Number(code) === 3) return { state: "fenced", epoch: String(epoch) };
+    if (Number(code) === 4) return { state: "closed", epoch: String(epoch) };
+    if (Number(code) === 5) return { state: "large", epoch: String(epoch) };
     return {
-      state: code === 1 ? "open" : "done",
+      state: Number(code) === 1 ? "open" : "done",
       epoch: String(epoch),
       limitBytes: Number(limit),
       id: Number(id),
@@ -208,8 +208,9 @@ export const reserve: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, first, second, third, ...parts] = list(raw);
-    if (code === 0 || code === 4) return { state: code === 0 ? "fenced" : "gone" };
-    if (code === 1) return { state: "reserved", bytes: Number(first), endsAt: Number(second), unit: Number(third) };
+    if (Number(code) === 0 || Number(code) === 4) return { state: Number(code) === 0 ? "fenced" : "gone" };
+    if (Number(code) === 1)
+      return { state: "reserved", bytes: Number(first), endsAt: Number(second), unit: Number(third) };
     return {
       state: "full",
       msLeft: Number(first),
@@ -236,8 +237,10 @@ export const commit: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, bytes, endsAt] = list(raw).map(Number);
-    if (code === 1) return { state: "committed", bytes: bytes ?? 0, endsAt: endsAt ?? 0 };
-    return { state: code === 0 ? "fenced" : code === 2 ? "expired" : code === 3 ? "moved" : "gone" };
+    if (Number(code) === 1) return { state: "committed", bytes: bytes ?? 0, endsAt: endsAt ?? 0 };
+    return {
+      state: Number(code) === 0 ? "fenced" : Number(code) === 2 ? "expired" : Number(code) === 3 ? "moved" : "gone",
+    };
   },
 });
 
@@ -251,7 +254,7 @@ export const seal: Script<
   keys: ["channel", "files", "sources", "leases", "reservations"],
   args: ["file", "fence", "count", "sha256", "fault", "events"],
   idempotent: true,
-  reply: (raw) => (raw === 1 ? "sealed" : raw === 0 ? "fenced" : raw === 3 ? "moved" : "gone"),
+  reply: (raw) => (Number(raw) === 1 ? "sealed" : Number(raw) === 0 ? "fenced" : Number(raw) === 3 ? "moved" : "gone"),
 });
 
 export const leave: Script<
@@ -290,8 +293,8 @@ export const join: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, epoch, fence, after, ...parts] = list(raw);
-    if (code === 2) return { state: "trimmed" };
-    if (code === 3) return { state: "dropped" };
+    if (Number(code) === 2) return { state: "trimmed" };
+    if (Number(code) === 3) return { state: "dropped" };
     return { state: "joined", epoch: String(epoch), fence: String(fence), after: Number(after), parts: texts(parts) };
   },
 });
@@ -336,9 +339,9 @@ export const look: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, epoch, closed, ...files] = list(raw);
-    if (code === 0) return { state: "fenced", by: Number(epoch) };
-    if (code === 4) return { state: "gone" };
-    return { state: "seen", epoch: String(epoch), isClosed: closed === 1, files: files.map(seenFile) };
+    if (Number(code) === 0) return { state: "fenced", by: Number(epoch) };
+    if (Number(code) === 4) return { state: "gone" };
+    return { state: "seen", epoch: String(epoch), isClosed: Number(closed) === 1, files: files.map(seenFile) };
   },
 });
 
@@ -399,7 +402,7 @@ export const forget: Script<
   keys: ["job", "progress", "claims", "...targets"],
   args: [],
   idempotent: true,
-  reply: (raw) => (raw === 1 ? "deleted" : raw === 0 ? "busy" : "changed"),
+  reply: (raw) => (Number(raw) === 1 ? "deleted" : Number(raw) === 0 ? "busy" : "changed"),
 });
 
 export const discard: Script<
@@ -427,7 +430,7 @@ export const drop: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, after, ...parts] = list(raw);
-    return code === 0 ? null : { after: Number(after), parts: texts(parts) };
+    return Number(code) === 0 ? null : { after: Number(after), parts: texts(parts) };
   },
 });
 
@@ -473,7 +476,7 @@ export const close: Script<readonly ["channel"], readonly ["events"], boolean> =
   keys: ["channel"],
   args: ["events"],
   idempotent: true,
-  reply: (raw) => raw === 1,
+  reply: (raw) => Number(raw) === 1,
 });
 
 export const limit: Script<readonly ["channel"], readonly ["limit", "epoch", "events"], void> = defineScript({
@@ -543,7 +546,7 @@ const statusOf = (raw: unknown): ChannelStatus | null => {
     limitBytes: Number(limit),
     usedBytes: Number(used),
     reservedBytes: Number(reserved),
-    isClosed: closed === 1,
+    isClosed: Number(closed) === 1,
     at: Number(at),
     fileCount: Number(fileCount),
     shippers: Number(shippers),

@@ -23,7 +23,7 @@ local epoch = ARGV[3]
 -- Libraries
 
 local layout = redis.call('HGET', channel, 'layout')
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 if redis.call('HGET', channel, 'dropped ' .. consumer) then return { 3 } end
 local known = redis.call('HGET', consumers, consumer)
 redis.call('ZCARD', seen)

@@ -15,7 +15,7 @@ local events = ARGV[3]
 -- Libraries
 
 local layout = redis.call('HGET', channel, 'layout')
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 if not layout then createChannel(channel, epoch) end
 redis.call('HSET', channel, 'limit', limit)
 redis.call('PUBLISH', events, 'space')

@@ -43,7 +43,7 @@ local expected = { unpack(ARGV, 11) }
 -- Libraries
 
 local layout = redis.call('HGET', channel, 'layout')
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT layout ' .. layout) end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 redis.call('ZCARD', live)
 redis.call('HLEN', files)
 redis.call('HLEN', sources)

@@ -166,7 +166,7 @@ export const begin: Script<readonly ["leases", "failures"], readonly ["member"],
   keys: ["leases", "failures"],
   args: ["member"],
   idempotent: true,
-  reply: (raw) => raw === 1,
+  reply: (raw) => Number(raw) === 1,
 });
 
 /** Returns unstarted jobs to the front; replies with how many. */

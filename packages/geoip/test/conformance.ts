@@ -1,0 +1,124 @@
+import {
+  choice,
+  clientRules,
+  type Conformance,
+  conforming,
+  integer,
+  type OptionRules,
+  refusing,
+  signal,
+} from "@tooling/vitest/conformance";
+import {
+  createGeoIp,
+  type GeoIp,
+  type GeoIpOptions,
+  geoLite2,
+  importGeoIp,
+  type ImportOptions,
+  rollbackGeoIp,
+} from "../src/index.js";
+import { cityFiles } from "./data.js";
+
+type Client = Parameters<typeof createGeoIp>[0];
+
+interface Place {
+  readonly client: Client;
+  readonly options: object;
+}
+
+const dayMs = 86_400_000;
+const longestMs = 100 * 365 * dayMs;
+const rollbackRules: OptionRules = {
+  prefix: clientRules["prefix"]!,
+  deadlineMs: integer(1, dayMs),
+  keepPreviousMs: integer(1_000, longestMs),
+};
+
+/** Where each reader reads, so that what it reads can be imported. */
+const places = new WeakMap<GeoIp, Place>();
+const imported = async (reader: GeoIp): Promise<void> => {
+  const { client, options } = places.get(reader)!;
+  const { prefix } = options as GeoIpOptions;
+  await importGeoIp(client, "city", geoLite2(cityFiles()), { prefix });
+};
+
+/** What is given, in the place; what is no object as it is. */
+const within = <Options extends object>({ options }: Place, given: Options): Options =>
+  Object.getPrototypeOf(given ?? 0) === Object.prototype ? { ...options, ...given } : given;
+const load = ({ client, options }: Place): Promise<unknown> =>
+  importGeoIp(client, "city", geoLite2(cityFiles()), options);
+
+/** Readers and imports, for the conformance suites. */
+export const conformance: Conformance = {
+  name: "geoip",
+  permanentKeys: ["geoip:*"],
+  objects: [
+    conforming<GeoIp>({
+      what: "a reader",
+      make: (client, options) => {
+        const reader = createGeoIp(client, "city", options);
+        places.set(reader, { client, options });
+        return reader;
+      },
+      named: (client, named) => createGeoIp(client, named),
+      options: {
+        ...clientRules,
+        mode: choice("cached", "local", "server"),
+        cachePages: integer(1, 1e7),
+        cachePlaces: integer(1, 1e8),
+        locales: refusing("en", [1], [""], null),
+        maxAgeMs: integer(0, longestMs),
+        onStale: choice("answer", "refuse"),
+        onUnavailable: choice("reject", "none"),
+      },
+      calls: {
+        lookup: { prepare: imported, run: (reader) => reader.lookup("1.0.0.1") },
+        ready: { prepare: imported, run: (reader) => reader.ready() },
+        lookupSync: {
+          prepare: imported,
+          run: (reader) => {
+            try {
+              return reader.lookupSync("1.0.0.1");
+            } catch (error) {
+              // It keeps nothing in this mode.
+              if ((error as { code: string }).code === "KIT_GEOIP_NOT_LOADED") return undefined;
+              throw error;
+            }
+          },
+          isLocal: true,
+        },
+        info: { prepare: imported, run: (reader) => reader.info() },
+      },
+    }),
+    conforming<Place>({
+      what: "an import",
+      make: (client, options) => ({ client, options }),
+      options: {},
+      hasNoClose: true,
+      calls: {
+        import: {
+          options: {
+            ...rollbackRules,
+            stagingMs: integer(1_000, longestMs),
+            minRanges: integer(0),
+            builtAt: integer(0),
+            attribution: refusing("", "x".repeat(2_001), 1, null),
+            onProgress: refusing(1, null),
+            signal,
+          },
+          isFinished: true,
+          run: (place, options: ImportOptions) =>
+            importGeoIp(place.client, "city", geoLite2(cityFiles()), within(place, options)),
+        },
+        rollback: {
+          options: rollbackRules,
+          prepare: async (place) => {
+            await load(place);
+            await load(place);
+          },
+          run: (place, options) => rollbackGeoIp(place.client, "city", within(place, options)),
+        },
+      },
+    }),
+  ],
+};

@@ -1,0 +1,76 @@
+import {
+  acquireRules,
+  type Conformance,
+  conforming,
+  leaserRules,
+  leaseRules,
+  signal,
+} from "@tooling/vitest/conformance";
+import { expect } from "vitest";
+import { type AcquireOptions, createLock, type Lease, type Lock, type TryOptions } from "../src/index.js";
+import { works } from "./harness.js";
+
+const name = "chest";
+const tryRules = { ...leaseRules, signal };
+const hold = (lock: Lock): Promise<Lease> => lock.acquire(name);
+
+/** A lock, for the conformance suites. */
+export const conformance: Conformance = {
+  name: "lock",
+  tracesResults: true,
+  hidesTokens: true,
+  objects: [
+    conforming<Lock>({
+      what: "a lock",
+      make: (client, options) => createLock(client, options),
+      options: leaserRules,
+      works: (lock) => works(lock, "works"),
+      calls: {
+        acquire: {
+          options: acquireRules,
+          run: (lock, options: AcquireOptions) => lock.acquire(name, options),
+          named: (lock, named) => lock.acquire(named),
+          trace: ["kit:lock.acquire", { name, waitMs: Infinity }],
+        },
+        "acquire, waiting": {
+          options: acquireRules,
+          prepare: hold,
+          run: (lock, options: AcquireOptions) => lock.acquire(name, options),
+          waits: true,
+        },
+        tryAcquire: {
+          options: tryRules,
+          run: (lock, options: TryOptions) => lock.tryAcquire(name, options),
+          named: (lock, named) => lock.tryAcquire(named),
+          trace: ["kit:lock.acquire", { name, waitMs: 0 }],
+        },
+        using: {
+          options: acquireRules,
+          run: (lock, options: AcquireOptions) => lock.using(name, () => 1, options),
+          named: (lock, named) => lock.using(named, () => 1),
+        },
+        inspect: { prepare: hold, run: (lock) => lock.inspect(name), named: (lock, named) => lock.inspect(named) },
+        forceRelease: {
+          prepare: hold,
+          run: (lock) => lock.forceRelease(name),
+          named: (lock, named) => lock.forceRelease(named),
+        },
+        resume: {
+          prepare: async (lock) => (await hold(lock)).serialise(),
+          run: (lock, _options, text: string) => lock.resume(text),
+        },
+        "lease.extend": {
+          prepare: hold,
+          run: (_lock, _options, lease: Lease) => lease.extend(),
+          closed: "KIT_LOCK_LOST",
+        },
+        "lease.release": {
+          prepare: hold,
+          run: (_lock, _options, lease: Lease) => lease.release(),
+          closed: "not-held",
+          trace: ["kit:lock.release", { name, fencingToken: expect.any(String) as string }],
+        },
+      },
+    }),
+  ],
+};

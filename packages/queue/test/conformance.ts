@@ -1,0 +1,107 @@
+import { eventually } from "@kit/testing";
+import {
+  boolean,
+  canary,
+  clientRules,
+  type Conformance,
+  conforming,
+  integer,
+  type OptionRules,
+  refusing,
+  signal,
+  text,
+} from "@tooling/vitest/conformance";
+import { type AddOptions, createQueue, type Queue, type WorkOptions } from "../src/index.js";
+import { name, permanentKeys, Runs } from "./harness.js";
+
+const backoff = refusing({ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, factor: Number.NaN }, null);
+const jobRules: OptionRules = { maxAttempts: integer(1, 1_000_000), backoff, timeoutMs: integer(1) };
+const data = { card: canary };
+
+/** Ids of dead letters: one job that failed. */
+const deadLetter = async (queue: Queue): Promise<string[]> => {
+  const worker = queue.work({
+    job: () => {
+      throw new Error(canary);
+    },
+  });
+  await queue.add("job", data);
+  const letters = await eventually(async () => {
+    const found = await queue.deadLetters();
+    if (found.length === 0) throw new Error("it has not failed yet");
+    return found;
+  });
+  await worker.close();
+  return letters.map(({ id }) => id);
+};
+
+/** A queue, for the conformance suites. */
+export const conformance: Conformance = {
+  name: "queue",
+  tracesResults: true,
+  permanentKeys,
+  objects: [
+    conforming<Queue>({
+      what: "a queue",
+      make: (client, options) => createQueue(client, name, options),
+      named: (client, named) => createQueue(client, named),
+      options: {
+        ...clientRules,
+        ...jobRules,
+        maxPayloadBytes: integer(1, 512 * 1_024 * 1_024),
+        maxPending: integer(1),
+        allowEviction: boolean,
+        deadLetters: refusing({ maxCount: -1 }, { count: 1 }, { maxAgeMs: "1" }, 1),
+        schemas: refusing(1, null),
+      },
+      works: async (queue) => {
+        const runs = new Runs();
+        const worker = queue.work({ job: runs.handler }, { ack: "each" });
+        await queue.addAll([
+          { name: "job", data: 1 },
+          { name: "job", data: new Uint8Array([0, 255]), delayMs: 20 },
+        ]);
+        await runs.until(2);
+        await worker.close();
+        return runs.data;
+      },
+      calls: {
+        add: {
+          options: {
+            ...jobRules,
+            id: refusing("", "x".repeat(129), "!5!x", "a\nb", "\ud800", 42, null),
+            delayMs: integer(0, 3e14),
+            dueAt: integer(0),
+            priority: integer(1 - 2 ** 20, 2 ** 20 - 1),
+            lifo: boolean,
+            op: text(256),
+            signal,
+          },
+          run: (queue, options: AddOptions) => queue.add("job", data, options),
+          trace: ["kit:queue.add", { queue: name, job: "job" }],
+        },
+        addAll: { run: (queue) => queue.addAll([{ name: "job", data }]) },
+        work: {
+          options: {
+            concurrency: integer(1, 10_000),
+            leaseMs: integer(200, 86_400_000),
+            maxCrashes: integer(1, 1_000_000),
+            strict: boolean,
+            ack: refusing("never", 1, null),
+            backoff,
+          },
+          run: (queue, options: WorkOptions) => void queue.work({ job: () => undefined }, options),
+          isLocal: true,
+        },
+        deadLetters: {
+          options: { start: integer(0), count: integer(1, 100) },
+          run: (queue, options) => queue.deadLetters(options),
+        },
+        "deadLetters, of a job that failed": { prepare: deadLetter, run: (queue) => queue.deadLetters() },
+        redrive: { prepare: deadLetter, run: (queue, _options, ids: string[]) => queue.redrive(ids) },
+        dropDeadLetters: { prepare: deadLetter, run: (queue, _options, ids: string[]) => queue.dropDeadLetters(ids) },
+      },
+      others: ["workInTurn"],
+    }),
+  ],
+};

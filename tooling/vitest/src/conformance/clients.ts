@@ -1,0 +1,85 @@
+import { expect, it } from "vitest";
+import type { Conforming } from "./description.js";
+import { type Bench, expectEach, keysOf, shown } from "./ground.js";
+
+/** Kinds of clients that users have, and what `keys()` must not find then. */
+const kinds: Readonly<Record<string, object>> = {
+  stringNumbers: { stringNumbers: true },
+  keyPrefix: { keyPrefix: "app:" },
+  "db 3": { db: 3 },
+  lazyConnect: { lazyConnect: true },
+  enableAutoPipelining: { enableAutoPipelining: true },
+  "autoResendUnfulfilledCommands: false": { autoResendUnfulfilledCommands: false },
+  "enableOfflineQueue: false": { enableOfflineQueue: false },
+  "maxRetriesPerRequest: null": { maxRetriesPerRequest: null },
+  commandTimeout: { commandTimeout: 20_000 },
+  "replies as RESP3": { replyMapping: "resp3" },
+};
+
+/** What a value is made of: types instead of texts and numbers, which differ from run to run. */
+const shapeOf = (value: unknown): unknown => {
+  if (value instanceof Map) return ["Map", ...[...value.entries()].map(shapeOf)];
+  if (Array.isArray(value)) return value.map(shapeOf);
+  if (ArrayBuffer.isView(value)) return "bytes";
+  if (typeof value === "object" && value !== null)
+    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, shapeOf(part)]));
+  return typeof value === "boolean" ? value : typeof value;
+};
+
+/** The same results on every kind of client. */
+export const clients = (bench: Bench, object: Conforming, only: readonly string[] = Object.keys(kinds)): void => {
+  const { redis } = bench;
+
+  it("gives the same results on every kind of client", async () => {
+    const plain = shapeOf(await bench.tour(object, redis.client));
+    for (const kind of only) {
+      const client = bench.connect(kinds[kind]);
+      const before = await redis.keys();
+      expect([kind, shapeOf(await bench.tour(object, client))]).toEqual([kind, plain]);
+      const made = (await redis.keys()).filter((key) => !before.includes(key));
+      expect(made.filter((key) => key.startsWith("app:"))).toEqual(kind === "keyPrefix" ? made : []);
+      if (kind === "db 3") await client.call("FLUSHDB");
+    }
+    const connection = await bench.connectByUrl(redis.url);
+    expect(["connect()", shapeOf(await bench.tour(object, connection))]).toEqual(["connect()", plain]);
+    const isolate = "isolate" in object.options ? { isolate: true } : {};
+    expect(["isolate", shapeOf(await bench.tour(object, redis.client, isolate))]).toEqual(["isolate", plain]);
+  });
+
+  /** Nothing is closed here: what stays open then would fail the test that leaves it. */
+  it("ends with a client that its owner ends", async () => {
+    for (const how of ["disconnect", "quit"] as const) await endsBy(how);
+  });
+
+  const endsBy = async (how: "disconnect" | "quit"): Promise<void> => {
+    const outcomes = new Map<string, unknown>();
+    const client = bench.own();
+    const idle = [];
+    const retryable: unknown[] = [];
+    for (const key of keysOf(object, ({ waits, isLocal }) => !waits && !isLocal)) {
+      const ready = await bench.readyOn(object, key, bench.makeOpen(object, client));
+      // Half of them have not sent anything yet.
+      if (idle.length % 2 === 0 && ready.call.prepare === undefined) await ready.run();
+      idle.push(ready);
+    }
+    await bench.end(client, how);
+    for (const ready of idle) {
+      const outcome = await ready.run();
+      retryable.push("error" in outcome && (outcome.error as { retryable?: unknown }).retryable);
+      outcomes.set(ready.key, shown(outcome));
+    }
+    for (const key of keysOf(object, ({ waits }) => waits === true)) {
+      const owned = bench.own();
+      const ready = await bench.readyOn(object, key, bench.makeOpen(object, owned));
+      const pending = ready.run();
+      await bench.settle();
+      await bench.end(owned, how);
+      outcomes.set(key, shown((await bench.all({ [key]: pending })).get(key)!));
+    }
+    expect(retryable).not.toContain(true);
+    expectEach(outcomes, () => expect.stringMatching(/^KIT_(?:UNAVAILABLE|CLOSED|UNKNOWN_OUTCOME)$/) as unknown);
+  };
+};
+
+/** What meets the client, for the run with the other major of ioredis. */
+export const smokeKinds: readonly string[] = ["keyPrefix", "stringNumbers"];

@@ -1,0 +1,233 @@
+import { expect } from "vitest";
+import type { Call, Conformance, Conforming } from "./description.js";
+
+/** What the suites use of an ioredis client. */
+export interface Client {
+  readonly status: string;
+  readonly options: object;
+  call(command: string, ...args: readonly string[]): Promise<unknown>;
+  ping(): Promise<unknown>;
+  duplicate(options?: object): Client;
+  disconnect(): void;
+  quit(): Promise<unknown>;
+  on(event: string, listener: (...facts: never[]) => void): unknown;
+  eventNames(): readonly (string | symbol)[];
+  listenerCount(event: string | symbol): number;
+  setMaxListeners(count: number): unknown;
+}
+
+interface Server {
+  readonly nodes: readonly { readonly port: number; call(command: string, ...args: string[]): Promise<unknown> }[];
+  call(command: string, ...args: string[]): Promise<unknown>;
+  stop(): Promise<void>;
+  client(options?: object): unknown;
+}
+
+interface Direction {
+  hole: boolean;
+}
+
+interface Proxy {
+  readonly port: number;
+  readonly up: Direction;
+  readonly down: Direction;
+  heal(): void;
+  close(): Promise<void>;
+}
+
+/** What a package's test file hands over of `@kit/core` and `@kit/testing`, on which this workspace cannot depend. */
+export interface Ground {
+  readonly redis: {
+    readonly prefix: string;
+    readonly url: string;
+    readonly client: object;
+    readonly server: Pick<Server, "nodes" | "call">;
+    connect(options?: object): object;
+    keys(): Promise<string[]>;
+    permanent(...keys: readonly (string | RegExp)[]): void;
+    defer(close: () => unknown): void;
+  };
+  connect(options: { url: string; deadlineMs: number }): Promise<object>;
+  startRedis(options: { password: string }): Promise<Server>;
+  readonly FaultProxy: { start(options: { port: number }): Promise<Proxy> };
+  eventually<T>(look: () => T | Promise<T>, options?: { timeoutMs: number }): Promise<T>;
+}
+
+/** Code of a typed error, or a text that is none. */
+export const codeOf = (error: unknown): string => {
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  return error instanceof Error && typeof code === "string" && code.startsWith("KIT_")
+    ? code
+    : `no code: ${String(error)}`;
+};
+
+/** What a call came to: what it resolved with, or was rejected with. */
+export type Outcome = { readonly value: unknown } | { readonly error: unknown };
+
+export const outcomeOf = async (call: () => unknown): Promise<Outcome> => {
+  try {
+    return { value: await call() };
+  } catch (error) {
+    return { error };
+  }
+};
+
+/** A call that is ready to be made. */
+export interface Ready {
+  readonly key: string;
+  readonly call: Call;
+  readonly object: Made;
+  run(options?: unknown): Promise<Outcome>;
+}
+
+/** What `make` gives; objects of a description with `hasNoClose` lack `close`. */
+export type Made = AsyncDisposable & { close(options?: object): Promise<unknown> };
+
+/** A package on a server, for one test after another. */
+export class Bench {
+  readonly description: Conformance;
+  readonly ground: Ground;
+  #prefixes = 0;
+
+  constructor(description: Conformance, ground: Ground) {
+    this.description = description;
+    this.ground = ground;
+  }
+
+  get redis(): Ground["redis"] {
+    return this.ground.redis;
+  }
+
+  /** The package's permanent keys are also permanent under the prefixes of this bench, of which a client has many. */
+  begin(): void {
+    (this.redis.client as Client).setMaxListeners(0);
+    const { permanentKeys = [] } = this.description;
+    this.redis.permanent(...permanentKeys.map((key) => (typeof key === "string" ? `*${key}` : key)));
+  }
+
+  /** A prefix of its own within the test's. */
+  prefix(): string {
+    return `${this.redis.prefix}:${String(++this.#prefixes)}`;
+  }
+
+  /** A client of this test. */
+  connect(options?: object): Client {
+    const client = this.redis.connect(options) as Client;
+    client.setMaxListeners(0);
+    return client;
+  }
+
+  /** A client that its test may end as an owner does. */
+  own(options: object = {}): Client {
+    const client = (this.redis.client as Client).duplicate({
+      connectionName: "owner",
+      retryStrategy: () => 20,
+      ...options,
+    });
+    client.setMaxListeners(0);
+    client.on("error", () => undefined);
+    this.redis.defer(() => client.disconnect());
+    return client;
+  }
+
+  /** A client of core's connect(). */
+  async connectByUrl(url: string): Promise<Client> {
+    const connection = (await this.ground.connect({ url, deadlineMs: 10_000 })) as Client & AsyncDisposable;
+    connection.setMaxListeners(0);
+    this.redis.defer(() => connection[Symbol.asyncDispose]());
+    return connection;
+  }
+
+  /** Ends a client as its owner does. */
+  async end(client: Client, how: "disconnect" | "quit" = "disconnect"): Promise<void> {
+    const ended = new Promise((resolve) => client.on("end", resolve as () => void));
+    await client[how]();
+    await ended;
+  }
+
+  /** A client behind a proxy. */
+  async proxied(): Promise<{ readonly proxy: Proxy; readonly client: Client }> {
+    const proxy = await this.ground.FaultProxy.start({ port: this.redis.server.nodes[0]!.port });
+    this.redis.defer(() => proxy.close());
+    const client = this.connect({ port: proxy.port, retryStrategy: () => 20 });
+    await client.ping();
+    return { proxy, client };
+  }
+
+  make(object: Conforming, client: object, options: object = {}): Made {
+    const made = this.makeOpen(object, client, options);
+    if (!object.hasNoClose) this.redis.defer(() => made.close({ timeoutMs: 0 }));
+    return made;
+  }
+
+  /** As `make()`, but nothing closes it. */
+  makeOpen(object: Conforming, client: object, options: object = {}): Made {
+    return object.make(client as never, { prefix: this.prefix(), ...options }) as Made;
+  }
+
+  /** Lets what was begun reach the server and wait there: no test relies on it having done so. */
+  async settle(): Promise<void> {
+    for (let turn = 0; turn < 5; turn++) await (this.redis.client as Client).ping();
+  }
+
+  /** What all these calls come to; names those that do not settle. */
+  async all(pending: Readonly<Record<string, Promise<Outcome>>>): Promise<ReadonlyMap<string, Outcome>> {
+    const settled = new Map<string, Outcome>();
+    for (const [key, call] of Object.entries(pending)) void call.then((outcome) => settled.set(key, outcome));
+    const open = (): readonly string[] => Object.keys(pending).filter((key) => !settled.has(key));
+    await this.ground.eventually(() => assertNone(open()), { timeoutMs: 10_000 });
+    return settled;
+  }
+
+  /** One call, with all that it needs. */
+  async ready(object: Conforming, key: string, client: object, options: object = {}): Promise<Ready> {
+    return await this.readyOn(object, key, this.make(object, client, options));
+  }
+
+  async readyOn(object: Conforming, key: string, made: Made): Promise<Ready> {
+    const call = object.calls[key]!;
+    const prepared = await call.prepare?.(made as never);
+    const run = (given: unknown = {}): Promise<Outcome> => {
+      const isObject = typeof given === "object" && given !== null && !Array.isArray(given);
+      const whole = (isObject && call.required ? { ...call.required, ...given } : given) as object;
+      return outcomeOf(() => call.run(made as never, whole, prepared as never));
+    };
+    return { key, call, object: made, run };
+  }
+
+  /** Makes all calls that end by themselves, each on an object of its own. */
+  async tour(object: Conforming, client: object, options: object = {}): Promise<Record<string, unknown>> {
+    const values: Record<string, unknown> = {};
+    for (const key of keysOf(object, ({ waits }) => !waits)) {
+      const outcome = await (await this.ready(object, key, client, options)).run();
+      if ("error" in outcome) throw new Error(`${key} of ${object.what} failed`, { cause: outcome.error });
+      values[key] = outcome.value;
+    }
+    return { ...values, works: await object.works?.(this.make(object, client, options) as never) };
+  }
+}
+
+const assertNone = (open: readonly string[]): void => {
+  if (open.length > 0) throw new Error(`these calls do not settle: ${open.join(", ")}`);
+};
+
+/** The keys of the calls that are as wanted. */
+export const keysOf = (object: Conforming, isWanted: (call: Call) => boolean = () => true): readonly string[] =>
+  Object.entries(object.calls)
+    .filter(([, call]) => isWanted(call))
+    .map(([key]) => key);
+
+/** For each call what it came to, to be compared as a whole: a difference names its call. */
+export const expectEach = (actual: ReadonlyMap<string, unknown>, wanted: (key: string) => unknown): void => {
+  expect(actual.size).toBeGreaterThan(0);
+  expect(Object.fromEntries(actual)).toEqual(
+    Object.fromEntries(Array.from(actual.keys(), (key) => [key, wanted(key)] as const)),
+  );
+};
+
+/** A code where there is an error, else what it resolved with. */
+export const shown = (outcome: Outcome): unknown => ("error" in outcome ? codeOf(outcome.error) : outcome.value);
+
+/** Listeners of a client, by event. */
+export const listenersOf = (client: Client): unknown =>
+  client.eventNames().map((event) => [event, client.listenerCount(event)]);

@@ -1,0 +1,95 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { guardPrototypes } from "../hostile.js";
+import { cancellation, takesSignal } from "./cancellation.js";
+import { clients, smokeKinds } from "./clients.js";
+import { closing } from "./closing.js";
+import type { Conformance, Conforming } from "./description.js";
+import { Bench, type Ground, keysOf } from "./ground.js";
+import { options } from "./options.js";
+import { outages } from "./outages.js";
+import { secrets } from "./secrets.js";
+import { expectTracesDescribed, isTraced, tracing } from "./tracing.js";
+
+export { canary, type Conformance, conforming } from "./description.js";
+export {
+  acquireRules,
+  boolean,
+  choice,
+  clientRules,
+  integer,
+  leaseRules,
+  leaserRules,
+  type OptionRules,
+  refusing,
+  signal,
+  text,
+} from "./rules.js";
+
+/** Public methods, its own and inherited, but for those of emitters and of closing. */
+const methodsOf = (made: object): readonly string[] => {
+  const names: string[] = [];
+  for (
+    let owner = Object.getPrototypeOf(made) as object;
+    owner.constructor.name !== "TypedEmitter" && owner !== Object.prototype;
+    owner = Object.getPrototypeOf(owner) as object
+  )
+    for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors(owner)))
+      if (typeof value === "function" && !["constructor", "close"].includes(name)) names.push(name);
+  return names;
+};
+
+const describeCalls = (bench: Bench, { make, calls, others = [] }: Conforming): void => {
+  it("has each public method in its description", async () => {
+    const made = make(bench.redis.client as never, { prefix: bench.redis.prefix }) as { close?(): Promise<void> };
+    await made.close?.();
+    const described = new Set([...Object.keys(calls).map((key) => key.split(/[ .,]/)[0]!), ...others]);
+    expect(methodsOf(made).filter((name) => !described.has(name))).toEqual([]);
+  });
+};
+
+/** What all packages promise alike, tested by a package's description of itself. */
+export const describeConformance = (description: Conformance, ground: Ground): void => {
+  const bench = new Bench(description, ground);
+  guardPrototypes();
+  beforeEach(() => bench.begin());
+  for (const object of description.objects)
+    describe(object.what, () => {
+      describeCalls(bench, object);
+      describe("options", () => {
+        options(bench, object);
+      });
+      if (!object.hasNoClose)
+        describe("close", () => {
+          closing(bench, object);
+        });
+      describe("clients", () => {
+        clients(bench, object);
+      });
+      describe("outages", () => {
+        outages(bench, object);
+      });
+      if (keysOf(object, takesSignal).length > 0)
+        describe("signals", () => {
+          cancellation(bench, object);
+        });
+      if (keysOf(object, isTraced).length > 0)
+        describe("traces", () => {
+          tracing(bench, object);
+        });
+      describe("secrets", () => {
+        secrets(bench, object);
+      });
+    });
+  it(`traces nothing of ${description.name} that its description lacks`, () => expectTracesDescribed(description));
+};
+
+/** What meets the client: for the smoke file that runs with the other major of ioredis. */
+export const describeSmoke = (description: Conformance, ground: Ground): void => {
+  const bench = new Bench(description, ground);
+  beforeEach(() => bench.begin());
+  for (const object of description.objects)
+    describe(object.what, () => {
+      clients(bench, object, smokeKinds);
+      if (!object.hasNoClose) closing(bench, object);
+    });
+};

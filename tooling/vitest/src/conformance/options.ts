@@ -1,0 +1,140 @@
+import { describe, expect, it } from "vitest";
+import { hostileNames, polluted } from "../hostile.js";
+import { expectRefusal } from "../refusals.js";
+import type { Conforming } from "./description.js";
+import { type Bench, type Client, keysOf, listenersOf, type Outcome, outcomeOf, shown } from "./ground.js";
+import type { OptionRule } from "./rules.js";
+
+/** Names that cannot be part of a key. */
+const badNames = ["", "x".repeat(513), "ä".repeat(257), "\ud800", "a\udc00b", 42, null, undefined, {}];
+
+const expectRefused = (outcome: Outcome, option: string, value: unknown, { wanted }: OptionRule): void => {
+  const said = "error" in outcome ? outcome.error : `nothing: ${option} of ${String(value)} was taken`;
+  if (wanted) expectRefusal(said, option, value, wanted(value));
+  else expect(String(said)).toMatch(new RegExp(`^(?:Type|Range)Error: .*\\b${option}\\b`, "s"));
+};
+
+const expectUnknown = (outcome: Outcome, name: string, of = "it"): void => {
+  expect("error" in outcome ? outcome.error : `nothing: ${of} took ${name}`).toBeInstanceOf(TypeError);
+  expect(String("error" in outcome && outcome.error)).toContain(name);
+};
+
+/** Objects that are no options: JSON makes `__proto__` a property of their own. */
+const unknown: readonly (readonly [name: string, options: object])[] = ["leasems", ...hostileNames].map((name) => [
+  name,
+  JSON.parse(`{${JSON.stringify(name)}:{"leaseMs":1000}}`) as object,
+]);
+
+const noObjects = [null, "fast", true, []];
+
+/** Options are checked at the edge, by name; what somebody put on `Object.prototype` is none. */
+export const options = (bench: Bench, object: Conforming): void => {
+  const { redis } = bench;
+  const makeOn = (client: unknown, given: object): Promise<Outcome> =>
+    outcomeOf(() => object.make(client as never, given) as unknown);
+  const make = (given: object): Promise<Outcome> => makeOn(redis.client, given);
+  const withOptions = keysOf(object, (call) => call.options !== undefined);
+  /** A client that has sent nothing for as long as its status is "wait". */
+  const silent = (): Client => bench.connect({ lazyConnect: true });
+
+  if (!object.hasNoClose) {
+    it("refuses wrong options where it is made, and leaves the client alone", async () => {
+      const client = redis.client as Client;
+      const before = listenersOf(client);
+      for (const [option, rule] of Object.entries(object.options))
+        for (const value of rule.refused)
+          expectRefused(await make({ prefix: redis.prefix, [option]: value }), option, value, rule);
+      for (const option of object.required ?? []) {
+        const rule = object.options[option]!;
+        expectRefused(await make({ prefix: redis.prefix, [option]: undefined }), option, undefined, rule);
+      }
+      for (const [name, given] of unknown) expectUnknown(await make(given), name);
+      expect(listenersOf(client)).toEqual(before);
+    });
+
+    it("refuses what is no client, and a name that cannot be a key", async () => {
+      for (const client of [null, undefined, 42, "redis://127.0.0.1:6379", {}, { on: 1, call: 2, duplicate: 3 }]) {
+        const outcome = await makeOn(client, { prefix: redis.prefix });
+        expect(String("error" in outcome && outcome.error)).toMatch(
+          /^TypeError: Expected `redis` to be an ioredis Redis or Cluster, got `/,
+        );
+      }
+      const before = listenersOf(redis.client as Client);
+      const { named } = object;
+      for (const name of named ? badNames : []) {
+        const outcome = await outcomeOf(() => named?.(redis.client as never, name as string));
+        expect([name, shown(outcome)]).toEqual([name, "KIT_NAME"]);
+      }
+      expect(listenersOf(redis.client as Client)).toEqual(before);
+    });
+
+    it("takes undefined for the default, and frozen options", async () => {
+      const undefinedOf = (rules: object, required: readonly string[] = []): object =>
+        Object.fromEntries(Object.keys(rules).flatMap((name) => (required.includes(name) ? [] : [[name, undefined]])));
+      const given = undefinedOf(object.options, [...(object.required ?? []), "prefix"]);
+      const defaults = Object.freeze(given);
+      for (const key of keysOf(object, ({ waits }) => !waits).slice(0, 3)) {
+        const { options: rules = {}, required = {} } = object.calls[key]!;
+        const ready = await bench.ready(object, key, redis.client, defaults);
+        const outcome = await ready.run(Object.freeze(undefinedOf(rules, Object.keys(required))));
+        expect([key, "error" in outcome ? outcome.error : "well"]).toEqual([key, "well"]);
+      }
+    });
+  }
+
+  if (withOptions.length > 0)
+    it("refuses wrong options of calls, and sends nothing", async () => {
+      for (const key of withOptions) {
+        const call = object.calls[key]!;
+        const client = call.prepare ? bench.connect() : silent();
+        const ready = await bench.ready(object, key, client);
+        for (const [option, rule] of Object.entries(call.options!))
+          for (const value of rule.refused) expectRefused(await ready.run({ [option]: value }), option, value, rule);
+        for (const [name, given] of unknown) expectUnknown(await ready.run(given), name, key);
+        for (const value of noObjects)
+          expect([key, value, await ready.run(value as never)]).toEqual([key, value, { error: expect.any(TypeError) }]);
+        expect([key, call.prepare ? "wait" : client.status]).toEqual([key, "wait"]);
+      }
+    });
+
+  const named = keysOf(object, (call) => call.named !== undefined);
+  if (named.length > 0)
+    it("refuses names that cannot be a key, and sends nothing", async () => {
+      const client = silent();
+      for (const key of named) {
+        const made = bench.make(object, client);
+        for (const name of badNames) {
+          const outcome = await outcomeOf(() => object.calls[key]!.named!(made as never, name as string));
+          expect([key, name, shown(outcome)]).toEqual([key, name, "KIT_NAME"]);
+          expect(String("error" in outcome && outcome.error).length).toBeLessThan(250);
+        }
+      }
+      expect(object.readsFirst ? "wait" : client.status).toBe("wait");
+    });
+
+  describe("while Object.prototype is polluted", () => {
+    if (!object.hasNoClose)
+      it("takes none of it for an option of its own", async () => {
+        for (const [option, { refused }] of Object.entries(object.options)) {
+          const prefix = bench.prefix();
+          const given = option === "prefix" ? {} : { prefix };
+          const made = polluted(option, refused[0], () => object.make(redis.client as never, given)) as never;
+          redis.defer(() => (made as { close(o: object): unknown }).close({ timeoutMs: 0 }));
+          expect(typeof made).toBe("object");
+        }
+      });
+
+    if (withOptions.length > 0)
+      it("takes none of it for an option of a call", async () => {
+        for (const key of keysOf(object, (call) => call.options !== undefined && !call.waits))
+          for (const [option, { refused }] of Object.entries(object.calls[key]!.options!)) {
+            // It would change what ioredis and Node themselves are called with, too.
+            if (option === "signal") continue;
+            const ready = await bench.ready(object, key, redis.client);
+            const calling = polluted(option, refused[0], () => ready.run());
+            const outcome = await calling;
+            expect([key, option, "error" in outcome ? outcome.error : "well"]).toEqual([key, option, "well"]);
+          }
+      });
+  });
+};

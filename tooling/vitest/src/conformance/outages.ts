@@ -1,0 +1,39 @@
+import { expect, it } from "vitest";
+import { closedPort } from "../servers.js";
+import type { Conforming } from "./description.js";
+import { type Bench, codeOf, expectEach, keysOf, type Outcome } from "./ground.js";
+
+const typed = (outcome: Outcome): unknown => ("error" in outcome ? codeOf(outcome.error) : "resolves");
+
+/** Whatever the network does, every call settles, with an error that says so. */
+export const outages = (bench: Bench, object: Conforming): void => {
+  const needsServer = keysOf(object, ({ isLocal, persists }) => !isLocal && !persists);
+
+  const calls = needsServer.filter((key) => !object.calls[key]!.prepare);
+  if (calls.length > 0)
+    it("settles every call where nobody listens", async () => {
+      const client = bench.own({ port: await closedPort() });
+      const outcomes = new Map<string, unknown>();
+      await Promise.all(
+        calls.map(async (key) => {
+          outcomes.set(key, typed(await (await bench.ready(object, key, client, { deadlineMs: 100 })).run()));
+        }),
+      );
+      expectEach(outcomes, () => "KIT_UNAVAILABLE");
+    });
+
+  it("settles every call, and close(), of a server that fell silent", async () => {
+    const { proxy, client } = await bench.proxied();
+    const outcomes = new Map<string, unknown>();
+    const readies = await Promise.all(
+      needsServer
+        .filter((key) => !object.calls[key]!.waits)
+        .map((key) => bench.ready(object, key, client, { deadlineMs: 500 })),
+    );
+    proxy.down.hole = true;
+    await Promise.all(readies.map(async (ready) => outcomes.set(ready.key, typed(await ready.run()))));
+    if (!object.hasNoClose) await Promise.all(readies.map((ready) => ready.object.close({ timeoutMs: 50 })));
+    proxy.heal();
+    expectEach(outcomes, () => expect.stringMatching(/^KIT_(?:UNAVAILABLE|UNKNOWN_OUTCOME)$/) as unknown);
+  });
+};
