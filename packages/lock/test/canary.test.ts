@@ -5,10 +5,9 @@ import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import { connect, KitError } from "@kit/core";
 import { eventually, FaultProxy, startRedis, type StartRedisOptions, useRedis } from "@kit/testing";
-import { recordTold, rejection, tappedTokens, tokenPattern, withoutOp } from "@tooling/vitest/helpers";
+import { exposures, recordTold, rejection, tappedTokens, tokenPattern, withoutOp } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { exposures } from "../../core/test/exposure.js";
 import { type AcquireOptions, createLock, type Lock, type LockOptions } from "../src/index.js";
 import { lockKeys } from "../src/keys.js";
 

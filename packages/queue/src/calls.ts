@@ -108,7 +108,7 @@ export class Calls {
 
   #outcomeOf(id: string, { job, waitMs, signal }: CallTerms, deadline: Deadline): Promise<unknown> {
     return settled<unknown>(
-      { deadline, signals: [signal] },
+      { deadline, signal },
       ({ reject }) => reject(new CallTimeoutError(job, id, waitMs)),
       ({ resolve, reject }) => {
         this.#open.set(id, { job, resolve, reject });

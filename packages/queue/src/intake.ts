@@ -181,7 +181,7 @@ export class Intake {
     this.pump();
     if (this.#isSettled) return;
     await settled<void>(
-      { deadline, signals: [] },
+      { deadline },
       ({ resolve }) => resolve(),
       ({ resolve }) => {
         this.#idle.add(resolve);

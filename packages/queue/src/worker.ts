@@ -209,7 +209,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #untilEnded(deadline: Deadline): Promise<void> {
     if (this.#running.size === 0) return Promise.resolve();
     return settled<void>(
-      { deadline, signals: [] },
+      { deadline },
       ({ resolve }) => resolve(),
       ({ resolve }) => {
         this.#ended.add(resolve);

@@ -127,5 +127,5 @@ export const prioritise: Script<
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake"],
   args: ["id", "priority"],
   idempotent: true,
-  reply: (raw) => raw === 1,
+  reply: (raw) => Number(raw) === 1,
 });
