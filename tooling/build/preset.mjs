@@ -17,6 +17,7 @@ export const withoutComments = (lua) =>
   lua
     .split("\n")
     .filter((line) => line.trim() !== "" && (keptComment.test(line) || !/^\s*--/.test(line)))
+    .map((line) => line.replace(/^(-- KEYS\[\w+\])\s+(\S+)\s+(\w+).*/, "$1 $2 $3"))
     .join("\n");
 
 const luaText = {

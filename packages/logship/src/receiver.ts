@@ -1,5 +1,12 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { choiceOption, type CloseOptions, type MetricSample, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
+import {
+  choiceOption,
+  type CloseOptions,
+  type MetricSample,
+  newToken,
+  optionsObject,
+  TypedEmitter,
+} from "@kit/core/toolkit";
 import { Download, type DownloadSource } from "./download.js";
 import { fencedError, isAboutContent, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";

@@ -136,4 +136,3 @@ describe("extend", () => {
     expect(permit.leaseMs).toBe(5_000);
   });
 });
-

@@ -26,6 +26,11 @@ import statusSource from "./status.lua";
 import takeSource from "./take.lua";
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
+/** A list that begins with a code; clients may be made to give numbers as text. */
+const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
+  const [code, ...rest] = list(raw);
+  return [Number(code), ...rest];
+};
 const texts = (raw: unknown): string[] => list(raw).map(String);
 
 /** What changes when a consumer passes chunks. */
@@ -89,8 +94,8 @@ export const claim: Script<
   args: ["file", "seen", "prefix", "name", "stamp", "leaseMs", "op"],
   idempotent: true,
   reply: (raw) => {
-    const [code, fence, seq, position] = list(raw);
-    if (Number(code) !== 1) return { state: "refused" };
+    const [code, fence, seq, position] = coded(raw);
+    if (code !== 1) return { state: "refused" };
     return {
       state: "claimed",
       fence: String(fence),
@@ -115,11 +120,11 @@ export type Committed =
   | { readonly state: "refused"; readonly fault: string };
 
 const committed = (raw: unknown): Committed => {
-  const [code, ...rest] = list(raw);
-  if (Number(code) === 0) return { state: "fenced", by: Number(rest[0]) };
-  if (Number(code) === 3) return { state: "moved" };
-  if (Number(code) === 4) return { state: "gone" };
-  if (Number(code) === 5) return { state: "refused", fault: String(rest[0]) };
+  const [code, ...rest] = coded(raw);
+  if (code === 0) return { state: "fenced", by: Number(rest[0]) };
+  if (code === 3) return { state: "moved" };
+  if (code === 4) return { state: "gone" };
+  if (code === 5) return { state: "refused", fault: String(rest[0]) };
   return { state: "committed", parts: texts(rest) };
 };
 
@@ -163,12 +168,12 @@ export const open: Script<
   args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
   idempotent: true,
   reply: (raw) => {
-    const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = list(raw);
-    if (Number(code) === 3) return { state: "fenced", epoch: String(epoch) };
-    if (Number(code) === 4) return { state: "closed", epoch: String(epoch) };
-    if (Number(code) === 5) return { state: "large", epoch: String(epoch) };
+    const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = coded(raw);
+    if (code === 3) return { state: "fenced", epoch: String(epoch) };
+    if (code === 4) return { state: "closed", epoch: String(epoch) };
+    if (code === 5) return { state: "large", epoch: String(epoch) };
     return {
-      state: Number(code) === 1 ? "open" : "done",
+      state: code === 1 ? "open" : "done",
       epoch: String(epoch),
       limitBytes: Number(limit),
       id: Number(id),
@@ -207,10 +212,9 @@ export const reserve: Script<
   args: ["file", "fence", "want", "chunkBytes", "leaseMs"],
   idempotent: true,
   reply: (raw) => {
-    const [code, first, second, third, ...parts] = list(raw);
-    if (Number(code) === 0 || Number(code) === 4) return { state: Number(code) === 0 ? "fenced" : "gone" };
-    if (Number(code) === 1)
-      return { state: "reserved", bytes: Number(first), endsAt: Number(second), unit: Number(third) };
+    const [code, first, second, third, ...parts] = coded(raw);
+    if (code === 0 || code === 4) return { state: code === 0 ? "fenced" : "gone" };
+    if (code === 1) return { state: "reserved", bytes: Number(first), endsAt: Number(second), unit: Number(third) };
     return {
       state: "full",
       msLeft: Number(first),
@@ -237,9 +241,9 @@ export const commit: Script<
   idempotent: true,
   reply: (raw) => {
     const [code, bytes, endsAt] = list(raw).map(Number);
-    if (Number(code) === 1) return { state: "committed", bytes: bytes ?? 0, endsAt: endsAt ?? 0 };
+    if (code === 1) return { state: "committed", bytes: bytes ?? 0, endsAt: endsAt ?? 0 };
     return {
-      state: Number(code) === 0 ? "fenced" : Number(code) === 2 ? "expired" : Number(code) === 3 ? "moved" : "gone",
+      state: code === 0 ? "fenced" : code === 2 ? "expired" : code === 3 ? "moved" : "gone",
     };
   },
 });
@@ -254,7 +258,7 @@ export const seal: Script<
   keys: ["channel", "files", "sources", "leases", "reservations"],
   args: ["file", "fence", "count", "sha256", "fault", "events"],
   idempotent: true,
-  reply: (raw) => (Number(raw) === 1 ? "sealed" : Number(raw) === 0 ? "fenced" : Number(raw) === 3 ? "moved" : "gone"),
+  reply: (raw) => (["fenced", "sealed", "gone", "moved"] as const)[Number(raw)] ?? "gone",
 });
 
 export const leave: Script<
@@ -292,9 +296,9 @@ export const join: Script<
   args: ["consumer", "from", "epoch"],
   idempotent: true,
   reply: (raw) => {
-    const [code, epoch, fence, after, ...parts] = list(raw);
-    if (Number(code) === 2) return { state: "trimmed" };
-    if (Number(code) === 3) return { state: "dropped" };
+    const [code, epoch, fence, after, ...parts] = coded(raw);
+    if (code === 2) return { state: "trimmed" };
+    if (code === 3) return { state: "dropped" };
     return { state: "joined", epoch: String(epoch), fence: String(fence), after: Number(after), parts: texts(parts) };
   },
 });
@@ -338,9 +342,9 @@ export const look: Script<
   args: ["consumer", "fence", "after", "most"],
   idempotent: true,
   reply: (raw) => {
-    const [code, epoch, closed, ...files] = list(raw);
-    if (Number(code) === 0) return { state: "fenced", by: Number(epoch) };
-    if (Number(code) === 4) return { state: "gone" };
+    const [code, epoch, closed, ...files] = coded(raw);
+    if (code === 0) return { state: "fenced", by: Number(epoch) };
+    if (code === 4) return { state: "gone" };
     return { state: "seen", epoch: String(epoch), isClosed: Number(closed) === 1, files: files.map(seenFile) };
   },
 });
@@ -402,7 +406,7 @@ export const forget: Script<
   keys: ["job", "progress", "claims", "...targets"],
   args: [],
   idempotent: true,
-  reply: (raw) => (Number(raw) === 1 ? "deleted" : Number(raw) === 0 ? "busy" : "changed"),
+  reply: (raw) => (["busy", "deleted"] as const)[Number(raw)] ?? "changed",
 });
 
 export const discard: Script<
@@ -429,8 +433,8 @@ export const drop: Script<
   args: ["consumer", "silentMs", "after"],
   idempotent: true,
   reply: (raw) => {
-    const [code, after, ...parts] = list(raw);
-    return Number(code) === 0 ? null : { after: Number(after), parts: texts(parts) };
+    const [code, after, ...parts] = coded(raw);
+    return code === 0 ? null : { after: Number(after), parts: texts(parts) };
   },
 });
 
