@@ -1,5 +1,5 @@
 import { KitClosedError, type RedisLike } from "@kit/core";
-import { atDeadline, Deadline, attach, type AttachOptions, type ClientContext } from "@kit/core/toolkit";
+import { attach, type AttachOptions, type ClientContext, Deadline, inTime } from "@kit/core/toolkit";
 
 /** An object on a client: its calls are counted, and `close()` waits for them. */
 export class Attached {
@@ -44,14 +44,7 @@ export class Attached {
 
   async #close(timeoutMs: number): Promise<void> {
     const deadline = Deadline.in(timeoutMs);
-    if (this.#calls.size > 0)
-      await new Promise<void>((resolve) => {
-        const cancel = atDeadline(deadline, resolve);
-        void Promise.allSettled(this.#calls).then(() => {
-          cancel();
-          resolve();
-        });
-      });
+    if (this.#calls.size > 0) await inTime(Promise.allSettled(this.#calls), deadline);
     this.#ending.abort(new KitClosedError(this.#what));
     this.context.detach();
   }

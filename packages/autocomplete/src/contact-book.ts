@@ -4,9 +4,9 @@ import {
   closeTimeoutMs,
   Deadline,
   newToken,
-  onAbort,
   optionsObject,
   traced,
+  unlessAborted,
 } from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
@@ -75,15 +75,6 @@ interface Cached {
   readonly items: readonly BookItem[];
   readonly blocked: readonly string[];
 }
-
-const abortable = async <T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> => {
-  if (!signal) return await promise;
-  let stop: (() => void) | undefined;
-  const aborted = new Promise<never>((_resolve, reject) => {
-    stop = onAbort(signal, () => reject(signal.reason as Error));
-  });
-  return await Promise.race([promise, aborted]).finally(() => stop?.());
-};
 
 /** The oldest block ends when there are more. */
 const mostBlocked = 1_000;
@@ -245,7 +236,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     if (this.#cached && this.#freshUntil.remainingMs > 0) return this.#cached;
     // Shared by all who ask meanwhile, so no caller's signal ends it.
     this.#fetching ??= this.#fetch();
-    return await abortable(this.#fetching, signal);
+    return await unlessAborted(this.#fetching, signal);
   }
 
   async #fetch(): Promise<Cached> {

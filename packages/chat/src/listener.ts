@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { integerOption, onAbort, pause } from "@kit/core/toolkit";
+import { integerOption, onAbort, pause, settled } from "@kit/core/toolkit";
 import type { ListenTerms } from "./options.js";
 import type { ChatNews, Gap, Message, News } from "./reader.js";
 
@@ -220,12 +220,12 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   }
 
   async #room(signal: AbortSignal | undefined): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      const stopListening = onAbort(signal, () => queueMicrotask(() => reject(signal?.reason as Error)));
-      this.#onRoom = () => {
-        stopListening();
-        resolve();
-      };
-    });
+    await settled<void>(
+      { deadline: undefined, signal },
+      () => undefined,
+      ({ resolve }) => {
+        this.#onRoom = resolve;
+      },
+    );
   }
 }

@@ -1,5 +1,5 @@
 import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
-import { addressOf, attach, type ClientContext, Deadline, onAbort } from "@kit/core/toolkit";
+import { addressOf, attach, type ClientContext, Deadline, unlessAborted } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -31,12 +31,8 @@ export class ChatStore {
   async open(signal?: AbortSignal): Promise<Division> {
     signal?.throwIfAborted();
     const asked = this.#divided();
-    if (!signal) return await asked;
     // Others wait for the same answer, so that a signal ends only its own wait.
-    return await new Promise((resolve, reject) => {
-      const stopListening = onAbort(signal, () => reject(signal.reason as Error));
-      asked.then(resolve, reject).finally(stopListening);
-    });
+    return await (signal ? unlessAborted(asked, signal) : asked);
   }
 
   #divided(): Promise<Division> {

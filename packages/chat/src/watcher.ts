@@ -1,6 +1,5 @@
 import { KitClosedError, type KitError } from "@kit/core";
 import {
-  atDeadline,
   backoffMs,
   Deadline,
   type ExclusiveConnection,
@@ -8,6 +7,7 @@ import {
   onAbort,
   pause,
   serverError,
+  settled,
 } from "@kit/core/toolkit";
 import type { Keys } from "./keys.js";
 import type { ChatStore } from "./store.js";
@@ -133,19 +133,16 @@ export class Watcher {
     const { groups } = await this.#store.open(signal);
     const interest = this.#interests.get(member);
     if (!interest || this.#closing.signal.aborted || this.#mayHaveMissed(interest, parts)) return true;
-    return await new Promise<boolean>((resolve, reject) => {
-      const settle = (outcome: () => void): void => {
-        interest.waiters.delete(wake);
-        cancelDeadline?.();
-        stopListening();
-        outcome();
-      };
-      const wake = (): void => settle(() => resolve(true));
-      interest.waiters.add(wake);
-      const cancelDeadline = deadline && atDeadline(deadline, () => settle(() => resolve(false)));
-      const stopListening = onAbort(signal, () => queueMicrotask(() => settle(() => reject(signal?.reason as Error))));
-      for (const group of groups) if (!this.#running.has(group)) void this.#run(group);
-    });
+    return await settled<boolean>(
+      { deadline, signal },
+      ({ resolve }) => resolve(false),
+      ({ resolve }) => {
+        const wake = (): void => resolve(true);
+        interest.waiters.add(wake);
+        for (const group of groups) if (!this.#running.has(group)) void this.#run(group);
+        return () => void interest.waiters.delete(wake);
+      },
+    );
   }
 
   /** Wakes everybody and ends all connections. */

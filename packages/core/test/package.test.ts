@@ -40,6 +40,7 @@ const forAuthors = [
   "countText",
   "destroySocket",
   "duplicateNode",
+  "inTime",
   "infoFields",
   "integerOption",
   "isForbidden",
@@ -59,6 +60,7 @@ const forAuthors = [
   "slotOf",
   "textOption",
   "traced",
+  "unlessAborted",
   "withCaller",
   "withContext",
 ];

@@ -1,6 +1,5 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
 import {
-  atDeadline,
   attach,
   backoffMs,
   type ClientContext,
@@ -9,8 +8,9 @@ import {
   type CloseOptions,
   closeTimeoutMs,
   Deadline,
-  onAbort,
+  inTime,
   pause,
+  settled,
   signalOption,
   traced,
 } from "@kit/core/toolkit";
@@ -112,21 +112,18 @@ export class Hub {
     this.#listen();
     signal.throwIfAborted();
     const timeMs = Math.max(1, Math.min(mostMs, this.#isForbidden ? pollMs : lookEveryMs));
-    await new Promise<void>((resolve, reject) => {
-      const settle = (outcome: () => void): void => {
-        this.#waiting.delete(look);
-        clearTimeout(timer);
-        stopListening();
-        outcome();
-      };
-      const look = (): void => {
-        if (this.#counts[hint] !== mark) settle(resolve);
-      };
-      const timer = setTimeout(() => settle(resolve), timeMs);
-      const stopListening = onAbort(signal, () => queueMicrotask(() => settle(() => reject(signal.reason as Error))));
-      this.#waiting.add(look);
-      look();
-    });
+    await settled<void>(
+      { deadline: Deadline.in(timeMs), signal },
+      ({ resolve }) => resolve(),
+      ({ resolve }) => {
+        const look = (): void => {
+          if (this.#counts[hint] !== mark) resolve();
+        };
+        this.#waiting.add(look);
+        look();
+        return () => void this.#waiting.delete(look);
+      },
+    );
   }
 
   /**
@@ -153,13 +150,7 @@ export class Hub {
 
   async #close(timeoutMs: number): Promise<void> {
     this.#closing.abort(new KitClosedError(this.#what));
-    await new Promise<void>((resolve) => {
-      const cancel = atDeadline(Deadline.in(timeoutMs), resolve);
-      void Promise.allSettled(this.#running).then(() => {
-        cancel();
-        resolve();
-      });
-    });
+    await inTime(Promise.allSettled(this.#running), Deadline.in(timeoutMs));
     this.#stopListening?.();
     this.context.detach();
   }

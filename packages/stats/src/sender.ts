@@ -7,7 +7,16 @@ import {
   type RedisArgument,
 } from "@kit/core";
 import { Flusher } from "@kit/core/batching";
-import { addressOf, atDeadline, type ClientContext, Deadline, newToken, onAbort, pause } from "@kit/core/toolkit";
+import {
+  addressOf,
+  atDeadline,
+  type ClientContext,
+  Deadline,
+  inTime,
+  newToken,
+  onAbort,
+  pause,
+} from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
 import { CounterOverflowError, StatsExpiredError, StatsTimeError } from "./errors.js";
@@ -196,7 +205,7 @@ export class Sender implements OutboxKeeper {
   async #again<Result>(op: string, deadline: Deadline): Promise<Result> {
     const batch = this.#unknown.get(op);
     if (!batch) throw new RangeError("Expected `op` to come from a KitUnknownOutcomeError of this object");
-    if (!batch.outcome) await by(deadline, this.#attempt(batch.outbox));
+    if (!batch.outcome) await inTime(this.#attempt(batch.outbox), deadline);
     const { outcome } = batch;
     if (!outcome) throw this.#unknownOutcome(batch, undefined);
     if ("error" in outcome) throw outcome.error;
@@ -224,9 +233,9 @@ export class Sender implements OutboxKeeper {
     this.#closing = deadline;
     for (const listener of [...this.#closeListeners]) listener();
     while (this.#listed.size > 0 && deadline.remainingMs > 0) {
-      const error = await by(
-        deadline,
+      const error = await inTime(
         this.#flusher.now().catch((reason: unknown) => reason as KitError),
+        deadline,
       );
       // A client that has ended stays so.
       if (error instanceof KitUnavailableError && !error.retryable) break;
@@ -441,13 +450,6 @@ export class Sender implements OutboxKeeper {
     return Deadline.in(Math.min(deadlineMs, left));
   }
 }
-
-/** What work resolves with, or undefined at a deadline. */
-export const by = async <T>(deadline: Deadline, work: Promise<T>): Promise<T | undefined> =>
-  await new Promise((resolve, reject) => {
-    const stop = atDeadline(deadline, () => resolve(undefined));
-    work.then(resolve, reject).finally(stop);
-  });
 
 const opOf = (writer: string, { seq }: Batch): string => `${writer}:${String(seq)}`;
 

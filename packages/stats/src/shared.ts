@@ -1,11 +1,11 @@
 import { KitClosedError } from "@kit/core";
-import { type ClientContext, Deadline } from "@kit/core/toolkit";
+import { type ClientContext, Deadline, inTime } from "@kit/core/toolkit";
 import { ServerTime } from "./clock.js";
 import type { StatsSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 import { seriesKeys } from "./keys.js";
 import { SeriesIndex } from "./series-index.js";
-import { by, Sender, type SenderEvents } from "./sender.js";
+import { Sender, type SenderEvents } from "./sender.js";
 
 /** So many keys are read by one call. */
 const maxKeys = 500;
@@ -58,9 +58,9 @@ export class Shared {
    */
   async flush(): Promise<void> {
     const work = this.sender.flush().then(() => this.index.flush());
-    const isDone = await by(
-      Deadline.in(this.deadlineMs + graceMs),
+    const isDone = await inTime(
       work.then(() => true),
+      Deadline.in(this.deadlineMs + graceMs),
     );
     if (!isDone) throw this.sender.notSent("the buffer");
   }

@@ -1,6 +1,6 @@
 // What every door and every entry shares; loaded once, by none of its users by name.
 export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
-export { type Settle, settled } from "./base/settle.js";
+export { inTime, type Settle, settled, unlessAborted } from "./base/settle.js";
 export { TypedEmitter } from "./base/emitter.js";
 export {
   isForbidden,

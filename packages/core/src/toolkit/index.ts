@@ -15,6 +15,7 @@ export {
   destroySocket,
   duplicateNode,
   integerOption,
+  inTime,
   isForbidden,
   isReplyError,
   lowerBoundMs,
@@ -32,6 +33,7 @@ export {
   textOption,
   traced,
   TypedEmitter,
+  unlessAborted,
   withContext,
 } from "../kernel/index.js";
 

@@ -43,3 +43,19 @@ export const settled = <T>(
     if (deadline && !isOver) keep(atDeadline(deadline, () => late(settle)));
     if (!isOver) keep(onAbort(signal, () => settle.reject(signal?.reason)));
   });
+
+/** What `work` comes to; undefined once the deadline is over. */
+export const inTime = <T>(work: Promise<T>, deadline: Deadline): Promise<T | undefined> =>
+  settled<T | undefined>(
+    { deadline },
+    ({ resolve }) => resolve(undefined),
+    ({ resolve, reject }) => void work.then(resolve, reject),
+  );
+
+/** What `work` comes to; rejects with the signal's reason when that aborts before. */
+export const unlessAborted = <T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> =>
+  settled<T>(
+    { deadline: undefined, signal },
+    () => undefined,
+    ({ resolve, reject }) => void work.then(resolve, reject),
+  );
