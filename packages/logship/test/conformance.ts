@@ -102,6 +102,7 @@ export const conformance: Conformance = {
         removeConsumer: { prepare: sent, run: (shipper) => shipper.removeConsumer("c") },
         endAbandoned: { prepare: sent, run: (shipper) => shipper.endAbandoned(0) },
         status: { prepare: sent, run: (shipper) => shipper.status() },
+        metrics: { prepare: sent, run: (shipper) => shipper.metrics() },
       },
       others: ["writable", "webWritable"],
     }),
@@ -151,6 +152,8 @@ export const conformance: Conformance = {
           persists: true,
         },
         status: { prepare: shipped, run: (receiver) => receiver.status() },
+        metrics: { prepare: shipped, run: (receiver) => receiver.metrics() },
+        redo: { prepare: shipped, run: (receiver) => receiver.redo(), trace: ["kit:logship.redo", { channel: name }] },
         results: { prepare: shipped, run: (receiver) => receiver.results("words") },
         forward: {
           options: { signal },

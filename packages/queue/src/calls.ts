@@ -63,7 +63,8 @@ export class Calls {
   /** Adds a job, and resolves with what its handler returns. */
   async run(terms: CallTerms): Promise<unknown> {
     const deadline = Deadline.in(terms.waitMs);
-    const { inbox } = this.#commands.context;
+    const { inbox, executor } = this.#commands.context;
+    if (executor.isEnded) throw new KitClosedError("The client");
     this.#listen();
     const isBlind = !inbox.isOpen;
     const gaps = this.#gaps;
@@ -88,19 +89,25 @@ export class Calls {
     clearTimeout(this.#timer);
     this.#stopListening?.();
     this.#asked.clear();
-    for (const { reject } of [...this.#open.values()]) reject(this.#closed());
+    this.#rejectAll(this.#closed());
     await this.#looking;
+  }
+
+  #rejectAll(error: KitClosedError): void {
+    for (const { reject } of [...this.#open.values()]) reject(error);
   }
 
   /** Adds until it is known whether it was added. */
   async #add({ add, signal }: CallTerms, deadline: Deadline): Promise<string> {
-    const { channel } = this.#commands.context.inbox;
+    const { inbox, executor } = this.#commands.context;
+    const { channel } = inbox;
     const replyTo = `${channel.slice(channel.lastIndexOf(":") + 1)}.${this.#caller}`;
     for (let op: string | undefined, attempt = 1; ; attempt++)
       try {
         return await add(replyTo, op);
       } catch (error) {
-        if (!(error instanceof KitUnknownOutcomeError) || this.#isClosed || deadline.remainingMs <= 1) throw error;
+        const isOver = this.#isClosed || executor.isEnded || deadline.remainingMs <= 1;
+        if (!(error instanceof KitUnknownOutcomeError) || isOver) throw error;
         ({ op } = error);
         await pause(Math.min(deadline.remainingMs, backoffMs(attempt, 20, 1_000)), signal);
       }
@@ -113,6 +120,7 @@ export class Calls {
       ({ resolve, reject }) => {
         this.#open.set(id, { job, resolve, reject });
         if (this.#isClosed) reject(this.#closed());
+        else if (this.#commands.context.executor.isEnded) reject(new KitClosedError("The client"));
         this.#arm();
         return () => void this.#open.delete(id);
       },
@@ -124,9 +132,13 @@ export class Calls {
   }
 
   #listen(): void {
-    const { inbox } = this.#commands.context;
+    const { inbox, executor } = this.#commands.context;
     inbox.start();
     if (this.#stopListening) return;
+    // Nothing arrives any more on a client that its owner has ended.
+    const stopDrops = executor.onDrop(() => {
+      if (executor.isEnded) this.#rejectAll(new KitClosedError("The client"));
+    });
     inbox.expect(this.#caller, (ids) => this.#onPushed(ids.split("\n")));
     const stop = inbox.onResubscribed(() => {
       this.#gaps++;
@@ -134,6 +146,7 @@ export class Calls {
     });
     this.#stopListening = () => {
       stop();
+      stopDrops();
       inbox.forget(this.#caller);
     };
   }

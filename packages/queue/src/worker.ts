@@ -88,7 +88,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #isCareful = false;
   #hoardTimer: NodeJS.Timeout | undefined;
   #closing: Promise<void> | undefined;
+  readonly #stopListening: () => void;
   readonly #ended = new Set<() => void>();
+  readonly #handBacks = new Set<Promise<void>>();
 
   /** Made by this package only. */
   constructor(
@@ -121,6 +123,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
           if (!isGone) this.emit("crashed", { id: partsOf(member.slice(fenceWidth)).id, crashes, isDead });
       },
       error: (error) => this.emit("error", error),
+    });
+    const { executor } = this.#commands.context;
+    // Nothing can be taken or ended any more with a client that its owner has ended.
+    this.#stopListening = executor.onDrop(() => {
+      if (executor.isEnded) void this.close({ timeoutMs: 0 });
     });
     void this.#open();
   }
@@ -199,9 +206,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       for (const job of this.#running) job.stop(reason);
       await this.#untilEnded(Deadline.in(graceMs));
       await this.#intake.handBack([...this.#running].filter(({ state }) => state === "running"));
+      await Promise.all(this.#handBacks);
     }
     await this.#intake.settle(Deadline.in(this.#deadlineMs));
     this.#intake.dispose();
+    this.#stopListening();
     this.#commands.context.detach();
     this.#onClosed(this);
   }
@@ -428,8 +437,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     job.state = "ending";
     // A handler that stopped because it was told to is not to blame.
     const { stopReason } = job;
-    if (stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError)
-      return void this.#intake.handBack([job]);
+    if (stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError) {
+      const handBack = this.#intake.handBack([job]).finally(() => this.#handBacks.delete(handBack));
+      this.#handBacks.add(handBack);
+      return;
+    }
     const attempt = job.failures + (job.isMisfit ? 0 : 1);
     const isFinal = attempt >= job.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");
     if (isFinal) return this.#end(job, "dead", error, attempt);

@@ -721,6 +721,24 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(runs.jobs.every(({ attempt, crashes }) => attempt === 1 && crashes === 0)).toBe(true);
       });
 
+      it.each([{}, { strict: true, ack: "each" }] as const)(
+        "has handed back what its handlers gave up when it was told to close: %j",
+        async (mode) => {
+          const queue = make();
+          const worker = work(
+            queue,
+            async ({ signal }) => {
+              throw await aborted(signal);
+            },
+            mode,
+          );
+          await queue.add("job");
+          await eventually(() => expect(worker.running).toBe(1));
+          await worker.close({ timeoutMs: 0 });
+          expect(await fixture().counts()).toMatchObject({ waiting: 1, leases: 0, failures: 0 });
+        },
+      );
+
       it("closes idle and busy workers and queues many times over, and refuses work from then on", async () => {
         for (let round = 0; round < 10; round++) {
           const queue = fixture().make();

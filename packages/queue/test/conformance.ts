@@ -11,7 +11,7 @@ import {
   signal,
   text,
 } from "@tooling/vitest/conformance";
-import { type AddOptions, createQueue, type Queue, type WorkOptions } from "../src/index.js";
+import { type AddOptions, type CallOptions, createQueue, type Queue, type WorkOptions } from "../src/index.js";
 import { name, permanentKeys, Runs } from "./harness.js";
 
 const backoff = refusing({ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, factor: Number.NaN }, null);
@@ -79,6 +79,17 @@ export const conformance: Conformance = {
           },
           run: (queue, options: AddOptions) => queue.add("job", data, options),
           trace: ["kit:queue.add", { queue: name, job: "job" }],
+        },
+        call: {
+          options: { ...jobRules, waitMs: integer(1, 86_400_000), priority: integer(1 - 2 ** 20, 2 ** 20 - 1), signal },
+          prepare: (queue) => Promise.resolve(queue.work({ job: () => 1 })),
+          run: (queue, options: CallOptions) => queue.call("job", data, options),
+          trace: ["kit:queue.call", { queue: name, job: "job" }],
+        },
+        "call, waiting": {
+          options: { signal },
+          run: (queue, options: CallOptions) => queue.call("job", data, options),
+          waits: true,
         },
         addAll: { run: (queue) => queue.addAll([{ name: "job", data }]) },
         work: {

@@ -26,7 +26,7 @@ import {
  * - `fenced` the end of a job is refused whose lease was taken back, and which another has begun since
  * - `told` a handler's signal has aborted when another worker begins its job
  * - `due` no delayed job begins before its time
- * - `charged` a crash is charged only where a worker was gone or had begun to close, or nobody could reach the server
+ * - `charged` a crash is charged only where a worker was gone, or nobody could reach the server
  * - `called` a call resolves with the result of its own job, which has run to its end; it rejects for a job that failed for good
  * - `dead` a dead letter has failed as often as it may, or was charged its last crash
  * - `lease` the jobs of a killed worker begin again within their lease and a tenth of it
@@ -173,11 +173,7 @@ const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void
     const from = at - 3 * run.leaseMs - lateMs;
     const isStruck = run.outages.some((one) => !isHarmless(one.kind) && one.from <= at && one.to >= from);
     const isStalled = run.workers.some((one) => stalledIn(one, from, at) > run.leaseMs / 4);
-    // Who closes leaves a handler that does not end in time to its lease.
-    const hasLeft = run.workers.some(({ records }) =>
-      records.some((record) => record.kind === "call" && record.what === "close" && record.startedAt <= at),
-    );
-    judge("charged", !isStruck && !isStalled && !hasLeft && `${job} was charged a crash, and nobody had crashed`);
+    judge("charged", !isStruck && !isStalled && `${job} was charged a crash, and nobody had crashed`);
   }
 };
 
