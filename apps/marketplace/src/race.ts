@@ -89,7 +89,7 @@ interface Deps {
   readonly world: World;
 }
 
-/** What the textbook calls its outcomes, in the words of the shop. */
+/** The textbook's outcomes, in the words of the shop. */
 const classicOutcome: Readonly<Record<PurchaseResult["outcome"], string>> = {
   bought: "sold",
   notForSale: "not-for-sale",
@@ -114,7 +114,7 @@ export class Races {
     return this.#running.get(id);
   }
 
-  /** What came of a race; null once its ten minutes are over. */
+  /** The result of a race; null once its ten minutes are over. */
   async result(id: string): Promise<RaceResult | null> {
     const text = await this.#deps.redis.get(this.#space.key(id, "result"));
     return text === null ? null : (JSON.parse(text) as RaceResult);

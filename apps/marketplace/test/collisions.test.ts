@@ -88,7 +88,7 @@ describe("In one database", () => {
       expect(segments.filter((one) => !found.has(one))).toEqual([]);
     }
 
-    // What has the same name in both shops has the same type in both, and its own content.
+    // Keys of the same name in both shops have the same type, and their own content.
     const twins = [...keys].flatMap(([key, type]) => {
       const twin = key.startsWith("kit:") ? keys.get(`other:${key.slice("kit:".length)}`) : undefined;
       return twin === undefined ? [] : [{ key, type, twin }];

@@ -125,9 +125,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       error: (error) => this.emit("error", error),
     });
     const { executor } = this.#commands.context;
-    // Nothing can be taken or ended any more with a client that its owner has ended.
+    // Nothing can be taken or ended any more with a client that has ended. A worker that stops for good says so.
     this.#stopListening = executor.onDrop(() => {
-      if (executor.isEnded) void this.close({ timeoutMs: 0 });
+      if (!executor.isEnded || this.#closing) return;
+      this.emit("error", new KitClosedError("The client"));
+      void this.close({ timeoutMs: 0 });
     });
     void this.#open();
   }

@@ -19,6 +19,19 @@ const proxied = async (): Promise<{ proxy: FaultProxy; queue: Queue }> => {
 };
 
 describe("a queue whose connections break", () => {
+  it("closes its worker when the owner ends the client, and says so", async () => {
+    const client = redis.connect();
+    const queue = on(client);
+    const worker = work(queue, () => undefined);
+    const errors: unknown[] = [];
+    worker.on("error", (error) => errors.push(error));
+    await queue.add("job");
+    await new Promise((resolve) => worker.once("completed", resolve));
+    client.disconnect();
+    await eventually(() => expect(errors).toContainEqual(expect.objectContaining({ code: "KIT_CLOSED" })));
+    await worker.close();
+  });
+
   it("loses no job and charges no crash while replies, requests and whole connections get lost", async () => {
     const { proxy, queue } = await proxied();
     const safe = make();

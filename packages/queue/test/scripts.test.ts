@@ -2,13 +2,14 @@ import { contract, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as looks from "../src/descriptor/scripts.js";
+import { prioritise } from "../src/manage/prioritise.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as all from "../src/scripts/index.js";
 import { queueKeys, repliesKey } from "../src/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
-const { find, list, overview, prioritise } = looks;
+const { find, list, overview } = looks;
 const { add, begin, handBack, heartbeat, letters, open, outcomes, recover, redrive, step } = all;
 
 describe("scripts", () => {

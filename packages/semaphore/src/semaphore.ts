@@ -83,7 +83,7 @@ export interface SemaphoreInspection {
  * whoever is next and fits, and tells it, in one step; nobody polls, nobody overtakes: where the next needs more than is
  * free, all wait for it. In a group each tenant has a queue of its own, and one whose tenant is full holds up no other.
  *
- * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3), rows 13–16 of the mission, without their
+ * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3), without their
  * faults: no client's clock counts, and every operation is one atomic step.
  */
 export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDisposable {

@@ -7,7 +7,7 @@ import { screenOf } from "../screens.js";
 import { html, type Html, mark, safe } from "./html.js";
 import { barParts } from "./live.js";
 
-/** What every page needs to know of the visitor and the shop. */
+/** The visitor and the shop, as every page shows them. */
 export interface Frame {
   readonly user: User | null;
   /** Token of the forms; empty where a page has none. */
@@ -17,7 +17,7 @@ export interface Frame {
   readonly audit: Audit | null;
   /** How long nothing has been known of the books. */
   readonly silentMs: number;
-  /** What is missing because the shop runs in a Redis of somebody else. */
+  /** The features that are missing because the shop runs in a Redis of somebody else. */
   readonly isGuestServer: boolean;
   /** Messages that the visitor has not seen. */
   readonly unread: number;
@@ -34,9 +34,9 @@ export interface Notice {
 export interface Page {
   readonly title: string;
   readonly path: string;
-  /** What the page shows live: a query for `/live`. */
+  /** The query for `/live` that the page subscribes to. */
   readonly watch?: Readonly<Record<string, string | number>>;
-  /** What stands in the search box. */
+  /** The text in the search box. */
   readonly query?: string;
   readonly body: Html;
 }

@@ -234,7 +234,7 @@ const comparison = (all: ReadonlyMap<RaceWay, RaceResult>): Html => {
 export interface RaceView {
   readonly way: RaceWay;
   readonly result: RaceResult | null;
-  /** What this visitor has seen so far, by way. */
+  /** The races that this visitor has seen so far, by way. */
   readonly all: ReadonlyMap<RaceWay, RaceResult>;
   readonly csrf: string;
   readonly isGuestServer: boolean;

@@ -7,8 +7,8 @@ import { bytesText, progressText } from "./progress.js";
 /** Progress is told so often at most, where it is not drawn on a terminal. */
 const everyMs = 1_000;
 
-/** Tells how far it is: in place on a terminal, else with `--json` as lines, at most one a second. */
-const teller = ({ output, isSet }: CommandCall, writesLines: boolean) => {
+/** Shows progress: in place on a terminal, else with `--json` as lines, at most one a second. */
+const progressNotifier = ({ output, isSet }: CommandCall, writesLines: boolean) => {
   let [toldAt, file, startedAt, lastAt] = [-Infinity, "", 0, performance.now()];
   return (name: string, doneBytes: number, totalBytes: number | undefined): void => {
     if (isSet("quiet")) return;
@@ -43,7 +43,7 @@ export const shipCommand: CliCommand = {
     { name: "follow", about: "ship logs as they grow and are rotated by renaming, until Ctrl-C or SIGTERM" },
     { name: "set-aside", about: "leave out a file that is damaged or has changed, and go on with the others" },
     { name: "close", about: "close the channel at the end" },
-    { name: "quiet", about: "tell no progress" },
+    { name: "quiet", about: "show no progress" },
   ],
   run: async (call, channel, ...paths) => {
     const { redis, prefix, signal, output, text, integer, isSet } = call;
@@ -51,8 +51,8 @@ export const shipCommand: CliCommand = {
     const onBadData = isSet("set-aside") ? "setAside" : "error";
     const shipper = createShipper(redis, channel!, { prefix, limitBytes: integer("limit"), consumers, onBadData });
     const passThrough = isSet("pass-through");
-    const tell = teller(call, true);
-    shipper.on("progress", ({ file, doneBytes, totalBytes }) => tell(file, doneBytes, totalBytes));
+    const notify = progressNotifier(call, true);
+    shipper.on("progress", ({ file, doneBytes, totalBytes }) => notify(file, doneBytes, totalBytes));
     shipper.on("damaged", ({ file, error }) => {
       void output.line({ event: "damaged", file, code: error.code }, `${file}: ${error.message}`);
     });
@@ -91,14 +91,14 @@ export const receiveCommand: CliCommand = {
     { name: "set-aside", about: "keep a file that is damaged for later, and go on with those behind it" },
     { name: "redo", about: "try again what was set aside" },
     { name: "once", about: "end when nothing complete is left, instead of when the channel is closed" },
-    { name: "quiet", about: "tell no progress" },
+    { name: "quiet", about: "show no progress" },
   ],
   run: async (call, channel, consumer) => {
     const { redis, prefix, signal, output, text, isSet } = call;
     const from = text("from") as "start" | undefined;
     const receiver = createReceiver(redis, channel!, { prefix, consumer: consumer!, from });
-    const tell = teller(call, false);
-    receiver.on("progress", ({ file, offset, totalBytes }) => tell(file, offset, totalBytes));
+    const notify = progressNotifier(call, false);
+    receiver.on("progress", ({ file, offset, totalBytes }) => notify(file, offset, totalBytes));
     const stop = new AbortController();
     // What is written is committed before the end, so that the next run does not write it again.
     let isWriting = false;

@@ -9,9 +9,10 @@ import {
   lookAtJob,
   lookAtQueue,
 } from "../descriptor/look.js";
-import { type Overview, prioritise } from "../descriptor/scripts.js";
+import type { Overview } from "../descriptor/scripts.js";
 import { type QueueAddress, queueKeys } from "../keys.js";
 import { priorityOption } from "../options.js";
+import { prioritise } from "./prioritise.js";
 
 export type { JobFacts, JobReport, ListedState, Overview, QueueAddress };
 

@@ -47,11 +47,11 @@ export const answered = (reply: Promise<unknown>, onSilence: () => void, ms: num
     },
   );
 
-/** What a lane tells its user. */
+/** Events of a dedicated connection. */
 export interface DedicatedConnectionEvents {
   /** Connected, or connected again: whatever state the server kept for the old connection is gone. */
   readonly ready: (client: NodeClient) => void;
-  /** The connection is lost; the lane is connecting again by itself. */
+  /** The connection is lost; it is being replaced. */
   readonly down: (reason: string) => void;
 }
 

@@ -177,7 +177,7 @@ export class Inbox {
     return this.#checking;
   }
 
-  /** The client is connected, or knows other nodes: a lane that waits follows at once, one that leads elsewhere is replaced. */
+  /** The client is connected, or knows other nodes: a connection that waits is made at once, one that leads elsewhere is replaced. */
   follow(): void {
     if (this.#state === "closed" && this.#channels.size > 0) this.start();
     this.#dedicated.hurry();

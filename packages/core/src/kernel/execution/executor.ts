@@ -44,8 +44,8 @@ export interface Call {
   maybeSent?: boolean;
 }
 
-/** A connection that answered nothing for this long is deaf; where less is known it is asked, and given as long. */
-const deafMs = 500;
+/** A connection that answered nothing for this long is unresponsive; where less is known it is asked, and given as long. */
+const unresponsiveMs = 500;
 
 // ioredis has no codes for these; both majors say them with the same words.
 const neverSent =
@@ -186,7 +186,7 @@ export class CommandExecutor {
       const heard = stream?.bytesRead;
       const outcome = await this.#send(command, args, call);
       if (outcome === "late") {
-        const isDeaf = stream?.bytesRead === heard && performance.now() - sentAt >= deafMs;
+        const isDeaf = stream?.bytesRead === heard && performance.now() - sentAt >= unresponsiveMs;
         if (isOwned(this.client)) this.#replaceDeaf(isDeaf);
         call.maybeSent = true;
         throw this.#failure(call, refusal);
@@ -362,10 +362,10 @@ const callForBytes = (client: RedisLike, command: string, args: readonly RedisAr
 
 const probed = new WeakSet<NodeClient>();
 
-/** Asks a connection whether it is deaf, and then ends it. Of many calls that are late at once, one asks for all. */
+/** Ends a connection that does not respond. Of many calls that are late at once, one asks for all. */
 const probe = async (connection: NodeClient): Promise<void> => {
   if (!isReady(connection) || probed.has(connection)) return;
   probed.add(connection);
-  await answered(connection.call("PING"), () => destroySocket(connection), deafMs);
+  await answered(connection.call("PING"), () => destroySocket(connection), unresponsiveMs);
   probed.delete(connection);
 };
