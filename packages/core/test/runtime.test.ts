@@ -37,6 +37,14 @@ describe("runtime", () => {
     expect(count()).toBe(before);
   });
 
+  it("ends what waits for the client when the last holder lets go: nobody would tell it that the client is ready", async () => {
+    const client = redis.connect({ port: 1, retryStrategy: () => 20 });
+    const context = attach(client);
+    const waiting = rejection(context.isCluster(600_000));
+    context.detach();
+    expect(await waiting).toMatchObject({ code: "KIT_UNAVAILABLE" });
+  });
+
   it("takes a server for a Cluster where INFO is forbidden, since that allows less", async () => {
     await redis.server.call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-info");
     redis.defer(() => redis.server.call("ACL", "DELUSER", "ada"));

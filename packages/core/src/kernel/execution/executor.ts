@@ -119,6 +119,7 @@ export class CommandExecutor {
   connectionEpoch = 0;
   #lastError: unknown;
   #hasEnded = false;
+  #isAttached = false;
   #reconnectedAt = -Infinity;
 
   /**
@@ -132,6 +133,7 @@ export class CommandExecutor {
 
   /** Puts our listeners on the client. Its `error` listener also keeps ioredis from printing. */
   attach(): void {
+    this.#isAttached = true;
     this.#hasEnded = hasEnded(this.client);
     this.client.on("error", this.#onError);
     this.client.on("ready", this.#onReady);
@@ -142,13 +144,16 @@ export class CommandExecutor {
     this.client.on("-node", this.#onDrop);
   }
 
+  /** Ends what waits for the client to become ready: it would not hear of that any more. */
   detach(): void {
+    this.#isAttached = false;
     this.client.off("error", this.#onError);
     this.client.off("ready", this.#onReady);
     this.client.off("close", this.#onDrop);
     this.client.off("end", this.#onEnd);
     this.client.off("connecting", this.#onConnecting);
     this.client.off("-node", this.#onDrop);
+    for (const look of [...this.#waiting]) look();
   }
 
   /** Whether the owner of a borrowed client has ended it. Only the owner can connect it again. */
@@ -280,7 +285,7 @@ export class CommandExecutor {
         const look = (): void => {
           if (isReady(this.client)) resolve(true);
           // A borrowed client that ended stays ended; ours is being connected again.
-          else if (this.isEnded) resolve(false);
+          else if (this.isEnded || !this.#isAttached) resolve(false);
         };
         this.#waiting.add(look);
         if (this.client.status === "wait") this.client.connect().catch(() => undefined);
