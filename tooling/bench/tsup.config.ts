@@ -1,7 +1,7 @@
 import { application, entriesOf } from "@tooling/build";
 
 /**
- * `main` is the program; `worker` is the process it forks per contestant, found beside it. The suites and what their
+ * `main` is the program; `worker` is the process it forks per implementation, found beside it. The suites and what their
  * workers do are found by their folders, and share their modules with both.
  */
 export default {

@@ -6,7 +6,7 @@ import { type RedisServer, startRedis } from "@kit/testing";
 /** What the parent tells a worker first. */
 export interface Opening {
   readonly package: string;
-  readonly contestant: string;
+  readonly implementation: string;
   readonly url: string;
   readonly setup: unknown;
   /** Which process of its team it is, from 0. */
@@ -81,13 +81,13 @@ export class Worker {
   }
 }
 
-/** The processes of one contestant. */
+/** The processes of one implementation. */
 export class Team {
-  readonly contestant: string;
+  readonly implementation: string;
   readonly workers: readonly Worker[];
 
-  constructor(contestant: string, workers: readonly Worker[]) {
-    this.contestant = contestant;
+  constructor(implementation: string, workers: readonly Worker[]) {
+    this.implementation = implementation;
     this.workers = workers;
   }
 
@@ -112,7 +112,7 @@ export interface ServerWork {
   readonly cpuMicros: number;
 }
 
-/** Commands of the looking itself; no contestant's work depends on them. */
+/** Commands of the looking itself; no implementation's work depends on them. */
 const ours = /^cmdstat_(info|config|flushall|ping|debug|time)\b/;
 
 /** One Redis server of the run's own, and client processes on demand. */
@@ -130,10 +130,10 @@ export class Lab implements AsyncDisposable {
     return new Lab(packageName, await startRedis());
   }
 
-  async team(contestant: string, processes: number, setup: unknown): Promise<Team> {
-    const opening = { package: this.#package, contestant, url: this.server.url, setup };
+  async team(implementation: string, processes: number, setup: unknown): Promise<Team> {
+    const opening = { package: this.#package, implementation, url: this.server.url, setup };
     const team = new Team(
-      contestant,
+      implementation,
       Array.from({ length: processes }, (_, index) => new Worker({ ...opening, index })),
     );
     this.#teams.add(team);

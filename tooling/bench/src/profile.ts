@@ -39,11 +39,11 @@ export const hottest = ({ nodes, samples = [], timeDeltas = [] }: Profiler.Profi
 };
 
 /**
- * Runs a case once more, by our contestant alone, and looks at the last of its processes (the first is the one that
+ * Runs a case once more, by our implementation alone, and looks at the last of its processes (the first is the one that
  * some cases kill).
  */
 export const profileOurs = async (lab: Lab, one: Case, scale: number): Promise<Profiler.Profile> => {
-  const ours = one.contestants.find(({ peer }) => peer === "kit");
+  const ours = one.implementations.find(({ peer }) => peer === "kit");
   if (!ours) throw new Error("the case is not about us");
   const team = await lab.team(ours.id, one.processes, one.setup);
   try {

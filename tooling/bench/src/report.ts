@@ -27,7 +27,7 @@ export interface EntryReport {
   /** Null where there is no goal. */
   readonly met: boolean | null;
   readonly checks: readonly CheckResult[];
-  /** The rest is by contestant: `kit`, `floor`, and the names of `peers`. */
+  /** The rest is by implementation: `kit`, `floor`, and the names of `peers`. */
   readonly settings: Readonly<Record<string, string>>;
   readonly serverCpuMicros: Readonly<Record<string, number>>;
   readonly innerCommands: Readonly<Record<string, number>>;
@@ -79,7 +79,7 @@ const medianFor = (course: Course, entry: Entry): number | undefined => {
 const named = (courses: readonly Course[], entry: Entry): Map<string, Course> => {
   const byName = new Map<string, Course>();
   for (const course of courses) {
-    const { peer, isDefaults } = course.contestant;
+    const { peer, isDefaults } = course.implementation;
     if (isDefaults) byName.set(`${peer} defaults`, course);
     const best = byName.get(peer);
     const [ours, theirs] = [best && medianFor(best, entry), medianFor(course, entry)];
@@ -153,7 +153,7 @@ export const entryReport = (entry: Entry, courses: readonly Course[]): EntryRepo
     goal: goal?.text ?? null,
     met: goal ? checks.every(({ met }) => met) : null,
     checks,
-    settings: perName(({ contestant }) => contestant.settings),
+    settings: perName(({ implementation }) => implementation.settings),
     serverCpuMicros: perName((course) => medianOf(course, (ran) => ran.serverCpuMicros)),
     innerCommands: perName((course) => medianOf(course, (ran) => ran.innerCommands)),
     details: perName(detailsOf),

@@ -1,7 +1,7 @@
-// Every contestant runs a case once in every round, in another order each time, so that a noisy minute hits all.
+// Every implementation runs a case once in every round, in another order each time, so that a noisy minute hits all.
 import type { Lab, Team } from "./lab.js";
 import { median, shuffled } from "./statistics.js";
-import type { Case, Contestant, Measurement } from "./suite.js";
+import type { Case, Implementation, Measurement } from "./suite.js";
 
 export interface Ran {
   readonly measurement: Measurement;
@@ -10,9 +10,9 @@ export interface Ran {
   readonly innerCommands: number | undefined;
 }
 
-/** What became of one contestant in one case. */
+/** What became of one implementation in one case. */
 export interface Course {
-  readonly contestant: Contestant;
+  readonly implementation: Implementation;
   readonly rounds: readonly Ran[];
   /** Why it could not do it, as it said itself. */
   readonly error: string | undefined;
@@ -26,7 +26,7 @@ export interface Plan {
 }
 
 export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan): Promise<readonly Course[]> => {
-  const ran = new Map<string, Ran[]>(one.contestants.map(({ id }) => [id, []]));
+  const ran = new Map<string, Ran[]>(one.implementations.map(({ id }) => [id, []]));
   const failed = new Map<string, string>();
   const teams = new Map<string, Team>();
   const fail = (id: string, error: unknown): void => {
@@ -61,7 +61,7 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
   const count = Math.min(rounds, one.rounds);
   for (let round = 1; round <= count; round++) {
     say(`${one.entries[0]?.name ?? ""}: round ${String(round)} of ${String(count)}`);
-    const order = shuffled(one.contestants.filter(({ id }) => !failed.has(id)));
+    const order = shuffled(one.implementations.filter(({ id }) => !failed.has(id)));
     const dismissal = one.isFinal === true;
     if ("together" in measure) {
       const together: Team[] = [];
@@ -91,10 +91,10 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
       });
   }
   for (const id of [...teams.keys()]) await dismiss(id);
-  return one.contestants.map((contestant) => ({
-    contestant,
-    rounds: ran.get(contestant.id) ?? [],
-    error: failed.get(contestant.id),
+  return one.implementations.map((implementation) => ({
+    implementation,
+    rounds: ran.get(implementation.id) ?? [],
+    error: failed.get(implementation.id),
   }));
 };
 

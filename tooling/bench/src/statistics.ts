@@ -1,4 +1,4 @@
-/** What is kept of the rounds of one contestant. */
+/** What is kept of the rounds of one implementation. */
 export interface Spread {
   readonly median: number;
   readonly min: number;

@@ -1,4 +1,4 @@
-// What a package's benchmarks are made of. A case is a workload that knows nothing of libraries; a contestant is a
+// What a package's benchmarks are made of. A case is a workload that knows nothing of libraries; an implementation is a
 // library behind a small interface, with its settings. One case may yield several entries: what is printed and kept.
 import type { Lab, Opening, Team } from "./lab.js";
 
@@ -28,17 +28,17 @@ export interface Entry {
 }
 
 /** A library with one set of settings. */
-export interface Contestant {
+export interface Implementation {
   /** Unique; what the worker process opens. */
   readonly id: string;
-  /** `kit`, `floor`, or `<name@version>`. Several contestants of one peer differ in their settings. */
+  /** `kit`, `floor`, or `<name@version>`. Several implementations of one peer differ in their settings. */
   readonly peer: string;
   /** Whether the settings are the peer's own defaults, as far as the case can be run with them at all. */
   readonly isDefaults: boolean;
   readonly settings: string;
 }
 
-/** One contestant, one case, one round. */
+/** One implementation, one case, one round. */
 export interface Measurement {
   /** By entry name. */
   readonly values: Readonly<Record<string, number>>;
@@ -50,12 +50,12 @@ export interface Measurement {
   readonly details?: Readonly<Record<string, number>>;
 }
 
-/** One contestant after the other, in random order. */
+/** One implementation after the other, in random order. */
 interface Measure {
   readonly alone: (team: Team, lab: Lab, scale: number) => Promise<Measurement>;
 }
 
-/** All contestants at once, by contestant id, where one event hits them all alike. */
+/** All implementations at once, by implementation id, where one event hits them all alike. */
 interface MeasureTogether {
   readonly together: (
     teams: readonly Team[],
@@ -66,12 +66,12 @@ interface MeasureTogether {
 
 export interface Case {
   readonly entries: readonly Entry[];
-  readonly contestants: readonly Contestant[];
+  readonly implementations: readonly Implementation[];
   /** Rounds at most: some cases are too long for more. */
   readonly rounds: number;
-  /** Client processes per contestant. */
+  /** Client processes per implementation. */
   readonly processes: number;
-  /** Handed to the contestant when it is opened. */
+  /** Handed to the implementation when it is opened. */
   readonly setup: unknown;
   /** Whether each measurement needs new processes, because it leaves them in no state to go on. */
   readonly isFinal?: boolean;
@@ -88,5 +88,5 @@ export interface Suite {
 /** What a worker process offers to the parent, by name. */
 export type Jobs = Readonly<Record<string, (task: never) => Promise<unknown>>>;
 
-/** Opens a contestant in a worker process. */
+/** Opens an implementation in a worker process. */
 export type OpenJobs = (opening: Opening) => Promise<Jobs>;

@@ -1,4 +1,4 @@
-// A client process: opens one contestant, then does what the parent asks for.
+// A client process: opens one implementation, then does what the parent asks for.
 import { Session } from "node:inspector/promises";
 import type { Answer, Opening, Order } from "./lab.js";
 import type { Jobs } from "./suite.js";

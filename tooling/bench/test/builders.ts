@@ -1,6 +1,6 @@
 import type { Report } from "../src/report.js";
 import { type Course as Rounds, type Ran } from "../src/rounds.js";
-import type { Contestant, Entry } from "../src/suite.js";
+import type { Implementation, Entry } from "../src/suite.js";
 
 export const anEntry = (overrides: Partial<Entry> = {}): Entry => ({
   name: "speed",
@@ -10,13 +10,18 @@ export const anEntry = (overrides: Partial<Entry> = {}): Entry => ({
   ...overrides,
 });
 
-/** A contestant that gave these values, one per round, for the entry `speed`. */
+/** An implementation that gave these values, one per round, for the entry `speed`. */
 export const aCourse = (
-  contestant: Partial<Contestant> & { readonly peer: string },
+  implementation: Partial<Implementation> & { readonly peer: string },
   values: readonly number[],
   error?: string,
 ): Rounds => ({
-  contestant: { id: contestant.peer, isDefaults: false, settings: `settings of ${contestant.peer}`, ...contestant },
+  implementation: {
+    id: implementation.peer,
+    isDefaults: false,
+    settings: `settings of ${implementation.peer}`,
+    ...implementation,
+  },
   rounds: values.map((value): Ran => ({
     measurement: { values: { speed: value }, operations: 1 },
     serverCpuMicros: undefined,

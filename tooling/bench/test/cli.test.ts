@@ -59,7 +59,7 @@ describe("npm run bench", () => {
     expect(entry?.serverCpuMicros["kit"]).toBeGreaterThan(0);
   });
 
-  it("hands one lock from process to process, with every contestant, and never to two at once", async () => {
+  it("hands one lock from process to process, with every implementation, and never to two at once", async () => {
     const { stdout } = await bench("lock", "--case", "contended 16x4", "--json", ...cut);
     const entries = new Map((JSON.parse(stdout) as Report).cases.map((entry) => [entry.case, entry]));
     const commands = entries.get("contended commands per hand-off");
@@ -133,7 +133,7 @@ describe("npm run bench", () => {
     });
     const exited = once(child, "exit");
     const group = child.pid ?? NaN;
-    // The program itself, and clients of at least one contestant.
+    // The program itself, and clients of at least one implementation.
     await eventually(() => expect(processesOf(group)).toBeGreaterThanOrEqual(5), { timeoutMs: 20_000 });
     child.kill("SIGINT");
     await exited;

@@ -6,7 +6,7 @@ import type { RedisServer } from "@kit/testing";
 // typed, and changes nothing when it fails (`U6`).
 
 export interface Findings {
-  bites: number;
+  effects: number;
   checked: number;
   readonly broken: string[];
 }
@@ -78,7 +78,7 @@ const probe = async <S extends Scene>(
     return;
   }
   if (KitError.is(error) && answers.includes(error.code) && code === undefined) return;
-  found.bites++;
+  found.effects++;
   if (!KitError.is(error)) found.broken.push(`${what}: an error without a type: ${inspect(error)}`);
   else if (code !== undefined && error.code !== code) found.broken.push(`${what}: ${error.code}, not ${code}`);
   if ((await dumpOf(server, scene)) !== before) found.broken.push(`${what}: failed, and changed something`);
@@ -89,7 +89,7 @@ export const spoiltKeys = async <S extends Scene>(
   { calls, answers, stage }: Subject<S>,
   garbage: Readonly<Record<string, Readonly<Record<string, Spoil>>>>,
 ): Promise<Findings> => {
-  const found: Findings = { bites: 0, checked: 0, broken: [] };
+  const found: Findings = { effects: 0, checked: 0, broken: [] };
   await stage(async (server, sceneOf) => {
     let scenes = 0;
     for (const [part, values] of Object.entries(garbage))
@@ -112,7 +112,7 @@ export const newerLayout = async <S extends Scene>(
   write: Spoil,
   untouched: readonly string[],
 ): Promise<Findings> => {
-  const found: Findings = { bites: 0, checked: 0, broken: [] };
+  const found: Findings = { effects: 0, checked: 0, broken: [] };
   await stage(async (server, sceneOf) => {
     for (const [what, call] of Object.entries(calls)) {
       const scene = await sceneOf(`newer-${what}`);
@@ -140,7 +140,7 @@ export const refusedUnsent = async (
       (thrown: unknown) => thrown,
     );
     const isTyped = KitError.is(error) || error instanceof TypeError || error instanceof RangeError;
-    if (isTyped) found.bites++;
+    if (isTyped) found.effects++;
     else
       found.broken.push(
         `${what}: ${error === undefined ? "was taken" : `an error without a type: ${inspect(error).slice(0, 200)}`}`,

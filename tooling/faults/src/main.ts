@@ -52,7 +52,7 @@ const parse = (): { readonly values: Record<string, string | boolean | undefined
 const list = (chosen: readonly Workload[]): void => {
   for (const workload of chosen) {
     const kinds = kindsOf(workload).map(({ kind }) => `  ${kind}`);
-    const controls = workload.controls.map(({ name, laws }) => `  ${name} (breaks ${laws.join(", ")})`);
+    const controls = workload.controls.map(({ name, invariants }) => `  ${name} (breaks ${invariants.join(", ")})`);
     process.stdout.write(`${workload.name}\n${kinds.join("\n")}\ncontrols\n${controls.join("\n")}\n`);
   }
 };
@@ -73,15 +73,16 @@ const table = (report: CampaignReport): string => {
   const controls = report.controls.map(({ name, caught }) => `  ${name.padEnd(34)}${caught ? "caught" : "NOT CAUGHT"}`);
   const notRun = Object.entries(report.notRun).map(([kind, why]) => `  ${kind.padEnd(34)}not run: ${why}`);
   const broken = report.broken.map(
-    ({ law, what, seed, kept }) => `  ${law}: ${what} (seed ${String(seed)}${kept === "" ? "" : `, ${kept}`})`,
+    ({ invariant, what, seed, kept }) =>
+      `  ${invariant}: ${what} (seed ${String(seed)}${kept === "" ? "" : `, ${kept}`})`,
   );
   const head = `${report.package} on ${report.redis}, seed ${String(report.seed)}: ${String(report.operations)} operations in ${String(report.seconds)} s`;
   const lines = [
     head,
-    "faults, times bitten, and milliseconds until work went on (p50 / p99 / max)",
+    "faults, times in effect, and milliseconds until work went on (p50 / p99 / max)",
     ...faults,
     ...notRun,
-    "laws, times judged, times broken",
+    "invariants, times judged, times broken",
     ...invariants,
     ...(remarks.length > 0 ? ["remarks", ...remarks] : []),
     ...(controls.length > 0 ? ["controls", ...controls] : []),
@@ -145,7 +146,7 @@ const main = async (): Promise<void> => {
   if (json !== true) say(`seed ${String(seed)}`);
   if (broken) return print(await controlCampaign(broken.workload, broken.control, seed));
   for (const workload of chosen)
-    print(await campaign(workload, { seconds, seed, fault, say: json === true ? () => undefined : say }));
+    print(await campaign(workload, { seconds, seed, only: fault, say: json === true ? () => undefined : say }));
 };
 
 try {

@@ -1,11 +1,11 @@
 import { randomInt } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { planOf } from "../src/leg.js";
-import { rows } from "../src/rows/index.js";
+import { planOf } from "../src/phase.js";
+import { faults } from "../src/faults/index.js";
 import type { Control, Workload } from "../src/workload.js";
 
-/** `SEED=<the one that a failure names>` plays the same strikes again. */
+/** `SEED=<the one that a failure names>` replays the same injections. */
 const someSeed = (): number => Number(process.env["SEED"] ?? randomInt(2 ** 31));
 const runTimeoutMs = 150_000;
 const folder = new URL("../src/workloads/", import.meta.url);
@@ -16,20 +16,20 @@ const workloads: readonly Workload[] = await Promise.all(
   ),
 );
 
-/** Expects that one of the laws that a control is said to break is seen broken. */
+/** Expects that one of the invariants that a control is said to break is seen broken. */
 const expectCaught = async (workload: Workload, control: Control): Promise<void> => {
   const seed = someSeed();
-  const chosen = workload.rows.filter(({ kind }) => kind === control.kind);
+  const chosen = workload.faults.filter(({ kind }) => kind === control.kind);
   const broken = new Set<string>();
-  // Whether a fault shows depends on where the strikes fall.
-  for (let run = 0; run < 4 && !control.laws.some((law) => broken.has(law)); run++) {
-    const isOver = (struck: number): boolean => struck >= (control.strikes ?? 3) + 5 * run;
+  // Whether a fault shows depends on where the injections fall.
+  for (let run = 0; run < 4 && !control.invariants.some((invariant) => broken.has(invariant)); run++) {
+    const isOver = (effective: number): boolean => effective >= (control.injections ?? 3) + 5 * run;
     const setting = chosen[0]?.setting ?? "kept";
-    const { violations } = await workload.run({ seed: seed + run, setting, rows: chosen, isOver, control });
-    for (const { law } of violations) broken.add(law);
+    const { violations } = await workload.run({ seed: seed + run, setting, faults: chosen, isOver, control });
+    for (const { invariant } of violations) broken.add(invariant);
   }
   expect(
-    control.laws.filter((law) => broken.has(law)),
+    control.invariants.filter((invariant) => broken.has(invariant)),
     `SEED=${String(seed)}, broken: ${[...broken].join()}`,
   ).not.toEqual([]);
 };
@@ -53,17 +53,17 @@ const controlOf = ({ name, controls: all }: Workload): Control =>
 
 describe.each(workloads.map((workload) => [workload.name, workload] as const))("The run of %s", (_, workload) => {
   it(
-    "keeps every law while each fault strikes once",
+    "keeps every invariant while each fault takes effect once",
     async () => {
       const seed = someSeed();
-      const chosen = workload.rows.filter(({ kind, setting }) => setting === "kept" && kinds.includes(kind));
+      const chosen = workload.faults.filter(({ kind, setting }) => setting === "kept" && kinds.includes(kind));
       expect(chosen).toHaveLength(kinds.length);
-      const isOver = (struck: number): boolean => struck >= 1;
-      const report = await workload.run({ seed, setting: "kept", rows: chosen, isOver });
+      const isOver = (effective: number): boolean => effective >= 1;
+      const report = await workload.run({ seed, setting: "kept", faults: chosen, isOver });
       const told = `SEED=${String(seed)}`;
       expect(report.violations.slice(0, 20), told).toEqual([]);
-      expect([...report.bites.keys()].toSorted(), told).toEqual(kinds.toSorted());
-      expect(Math.min(...report.bites.values()), told).toBeGreaterThan(0);
+      expect([...report.effects.keys()].toSorted(), told).toEqual(kinds.toSorted());
+      expect(Math.min(...report.effects.values()), told).toBeGreaterThan(0);
       // Something was done, and something judged.
       expect(report.operations, told).toBeGreaterThan(kinds.length);
       expect(Math.max(...Object.values(report.checked)), told).toBeGreaterThan(kinds.length);
@@ -78,9 +78,9 @@ describe.each(workloads.map((workload) => [workload.name, workload] as const))("
   );
 
   it.each(workload.edges.map((edge) => [edge.kind, edge] as const))("finds nothing broken by %s", async (__, edge) => {
-    const { bites, broken } = await edge.run();
+    const { effects, broken } = await edge.run();
     expect(broken).toEqual([]);
-    expect(bites).toBeGreaterThan(0);
+    expect(effects).toBeGreaterThan(0);
   });
 });
 
@@ -92,22 +92,22 @@ it("knows the workload of every package", () => {
 
 describe("A plan", () => {
   const first = (seed: number, count: number): unknown[] => {
-    const plan = planOf(seed, rows);
+    const plan = planOf(seed, faults);
     return Array.from({ length: count }, () => {
-      const { row, ...chance } = plan.next().value;
-      return { kind: row.kind, ...chance };
+      const { fault, ...chance } = plan.next().value;
+      return { kind: fault.kind, ...chance };
     });
   };
 
-  it("is the same for the same seed, in rows, order, instants and chance", () => {
+  it("is the same for the same seed, in faults, order, instants and chance", () => {
     expect(first(7, 100)).toEqual(first(7, 100));
     expect(first(7, 100)).not.toEqual(first(8, 100));
   });
 
-  it("has each row in every round, as often as it wants", () => {
-    const plan = planOf(7, rows);
-    const wanted = rows.flatMap(({ kind, times = 1 }) => Array.from({ length: times }, () => kind)).toSorted();
-    const round = (): string[] => wanted.map(() => plan.next().value.row.kind).toSorted();
+  it("has each fault in every round, as often as it wants", () => {
+    const plan = planOf(7, faults);
+    const wanted = faults.flatMap(({ kind, times = 1 }) => Array.from({ length: times }, () => kind)).toSorted();
+    const round = (): string[] => wanted.map(() => plan.next().value.fault.kind).toSorted();
     expect([round(), round()]).toEqual([wanted, wanted]);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { seeded } from "../src/lab/random.mjs";
-import { isWaitedFor, type Law, staleWrites, verdictOn, type Violation } from "../src/workloads/lock/checker.js";
+import { isWaitedFor, type Invariant, staleWrites, verdictOn, type Violation } from "../src/workloads/lock/checker.js";
 import type {
   Access,
   AccessRecord,
@@ -12,8 +12,8 @@ import type {
   WorkerHistory,
 } from "../src/workloads/lock/history.js";
 
-// A run that keeps every law is made up from a seed; then one thing in it is put wrong, and the checker has to say which
-// law that breaks.
+// A run that keeps every invariant is made up from a seed; then one thing in it is put wrong, and the checker has to say which
+// invariant that breaks.
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
@@ -156,11 +156,13 @@ const aPause = ({ registers, workers }: Draft, pauseMs: number): { readonly from
   return { from, to };
 };
 
-const lawsBrokenBy = (run: RunHistory): Law[] => [...new Set(violationsOf(run).map(({ law }) => law))];
+const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
+  ...new Set(violationsOf(run).map(({ invariant }) => invariant)),
+];
 const seeds = Array.from({ length: 20 }, (_, index) => index + 1);
 
-/** What is put wrong, and the laws that are broken by it: all of them, and no other. */
-const faults: readonly (readonly [what: string, laws: readonly Law[], spoil: (draft: Draft) => void])[] = [
+/** What is put wrong, and the invariants that are broken by it: all of them, and no other. */
+const faults: readonly (readonly [what: string, invariants: readonly Invariant[], spoil: (draft: Draft) => void])[] = [
   [
     "two writes in the wrong order",
     ["L2"],
@@ -366,15 +368,15 @@ const faults: readonly (readonly [what: string, laws: readonly Law[], spoil: (dr
 ];
 
 describe("The checker", () => {
-  it("finds nothing in runs that keep every law", () => {
+  it("finds nothing in runs that keep every invariant", () => {
     for (const seed of seeds) expect(violationsOf(aRun(seed).run)).toEqual([]);
   });
 
-  it.each(faults)("reports %s", (_, laws, spoil) => {
+  it.each(faults)("reports %s", (_, invariants, spoil) => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       spoil(draft);
-      expect(lawsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(laws);
+      expect(invariantsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(invariants);
     }
   });
 
@@ -409,9 +411,9 @@ describe("The checker", () => {
     const call = { what: "stale extend", name: "a", startedAt: epoch + 600, settledAt: epoch + 601, dueMs: 250 };
     records.push(aCall(call));
     draft.run.dataLosses = [{ from: epoch + 250, to: epoch + 260 }];
-    expect(lawsBrokenBy(draft.run)).toEqual([]);
+    expect(invariantsBrokenBy(draft.run)).toEqual([]);
     draft.run.dataLosses = [{ from: epoch + 150, to: epoch + 160 }];
-    expect(lawsBrokenBy(draft.run)).toEqual(["L5"]);
+    expect(invariantsBrokenBy(draft.run)).toEqual(["L5"]);
   });
 
   it("accepts a regrant in time, and judges no death behind which nobody waits", () => {
@@ -432,9 +434,9 @@ describe("The checker", () => {
     const { worker } = aDeath(draft, 0.1 * leaseMs + 101);
     draft.run.deaths = draft.run.deaths.map((death) => ({ ...death, waiting: [worker] }));
     for (const known of draft.workers) if (known.id === worker) known.killedAt = epoch;
-    expect(lawsBrokenBy(draft.run)).toEqual(["L4"]);
+    expect(invariantsBrokenBy(draft.run)).toEqual(["L4"]);
     draft.run.isCluster = true;
-    expect(lawsBrokenBy(draft.run)).toEqual([]);
+    expect(invariantsBrokenBy(draft.run)).toEqual([]);
   });
 
   it("excuses a late regrant by what all contenders stalled for, and not by the stall of one", () => {
@@ -442,9 +444,9 @@ describe("The checker", () => {
     const { leaseEndsAt } = aDeath(draft, 0.1 * leaseMs + 120);
     const stall: LogRecord = { kind: "stall", from: leaseEndsAt + 10, to: leaseEndsAt + 40 };
     draft.workers[0]?.records.push(stall);
-    expect(lawsBrokenBy(draft.run)).toEqual(["L4"]);
+    expect(invariantsBrokenBy(draft.run)).toEqual(["L4"]);
     for (const { records } of draft.workers.slice(1)) records.push(stall);
-    expect(lawsBrokenBy(draft.run)).toEqual([]);
+    expect(invariantsBrokenBy(draft.run)).toEqual([]);
   });
 
   it("accepts a pause where a fault is on, or was, and one for which nobody waits", () => {
@@ -454,9 +456,9 @@ describe("The checker", () => {
     ] as const) {
       const draft = aRun(1);
       const pause = aPause(draft, 1_500);
-      expect(lawsBrokenBy(draft.run)).toEqual(["L6"]);
+      expect(invariantsBrokenBy(draft.run)).toEqual(["L6"]);
       draft.run.outages = [{ from: pause.from + from, to: pause.from + to }];
-      expect(lawsBrokenBy(draft.run)).toEqual([]);
+      expect(invariantsBrokenBy(draft.run)).toEqual([]);
     }
     const draft = aRun(1);
     aPause(draft, 1_500);
@@ -466,7 +468,7 @@ describe("The checker", () => {
         records.length,
         ...records.filter((record) => record.kind !== "call" || record.dueMs !== 4_000),
       );
-    expect(lawsBrokenBy(draft.run)).toEqual([]);
+    expect(invariantsBrokenBy(draft.run)).toEqual([]);
   });
 
   it("finds nothing wrong in a second copy that got the same answer, or somebody else's", () => {
@@ -479,7 +481,7 @@ describe("The checker", () => {
     expect(violationsOf(draft.run)).toEqual([]);
   });
 
-  it("counts how often it could judge each law", () => {
+  it("counts how often it could judge each invariant", () => {
     const { checked } = verdictOn(aRun(1).run);
     expect(checked).toMatchObject({ L1: 80 + 40, L2: 80 + 40, L3: 40, linearizable: 2, U1: 80 });
   });

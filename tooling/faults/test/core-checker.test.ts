@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { seeded } from "../src/lab/random.mjs";
-import { type Law, verdictOn } from "../src/workloads/core/checker.js";
+import { type Invariant, verdictOn } from "../src/workloads/core/checker.js";
 import type {
   ConfigCall,
   DurableCall,
@@ -11,8 +11,8 @@ import type {
   WorkerHistory,
 } from "../src/workloads/core/history.js";
 
-// A run that keeps every law is made up from a seed; then one thing in it is put wrong, and the checker has to say which
-// law that breaks.
+// A run that keeps every invariant is made up from a seed; then one thing in it is put wrong, and the checker has to say which
+// invariant that breaks.
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
@@ -153,10 +153,12 @@ const another = (draft: Draft, facts: Partial<ConfigCall>): ConfigCall => {
 
 const next = (version: Version): Version => ({ ...version, revision: version.revision + 1, at: version.at + 0.5 });
 
-const lawsBrokenBy = (run: RunHistory): Law[] => [...new Set(verdictOn(run).violations.map(({ law }) => law))];
+const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
+  ...new Set(verdictOn(run).violations.map(({ invariant }) => invariant)),
+];
 
-/** What is put wrong, and the laws that are broken by it: all of them, and no other. */
-const faults: readonly (readonly [what: string, laws: readonly Law[], spoil: (draft: Draft) => void])[] = [
+/** What is put wrong, and the invariants that are broken by it: all of them, and no other. */
+const faults: readonly (readonly [what: string, invariants: readonly Invariant[], spoil: (draft: Draft) => void])[] = [
   ["a safe write that is gone", ["D1"], ({ someEffect, effects }) => void effects.delete(someEffect().id)],
   [
     "a safe write that is gone with another master, and had all replicas",
@@ -466,20 +468,20 @@ const excuses: readonly (readonly [what: string, excuse: (draft: Draft) => void]
 ];
 
 describe("The checker of core", () => {
-  it("finds nothing in runs that keep every law, and judges each", () => {
+  it("finds nothing in runs that keep every invariant, and judges each", () => {
     for (const seed of seeds) {
       const { violations, checked } = verdictOn(aRun(seed).run);
       expect(violations, `seed ${String(seed)}`).toEqual([]);
-      for (const law of ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "U1", "U2", "U3", "U4"] as const)
-        expect(checked[law], `${law}, seed ${String(seed)}`).toBeGreaterThan(0);
+      for (const invariant of ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "U1", "U2", "U3", "U4"] as const)
+        expect(checked[invariant], `${invariant}, seed ${String(seed)}`).toBeGreaterThan(0);
     }
   });
 
-  it.each(faults)("finds %s", (_, laws, spoil) => {
+  it.each(faults)("finds %s", (_, invariants, spoil) => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       spoil(draft);
-      expect(lawsBrokenBy(draft.run).toSorted(), `seed ${String(seed)}`).toEqual(laws.toSorted());
+      expect(invariantsBrokenBy(draft.run).toSorted(), `seed ${String(seed)}`).toEqual(invariants.toSorted());
     }
   });
 

@@ -65,7 +65,7 @@ describe("npm run faults", () => {
     expect(number.stderr).toContain("Expected --seconds to be an integer from 1, got 0");
   });
 
-  it("lists rows and controls without running them", async () => {
+  it("lists faults and controls without running them", async () => {
     const { code, stdout } = await start("lock", "--list").ended;
     expect(code).toBe(0);
     for (const line of ["  1 worker killed", "  30 spoilt keys", "  unfenced (breaks L2)"])
@@ -118,9 +118,9 @@ describe("npm run faults", () => {
     };
     expect(report.broken).toEqual([]);
     const kind = "15 packets dropped";
-    const hasBitten = (report.faults[kind] ?? 0) > 0;
+    const tookEffect = (report.faults[kind] ?? 0) > 0;
     const saysWhyNot = typeof report.notRun[kind] === "string" && code === 1;
-    expect(saysWhyNot).toBe(!hasBitten);
+    expect(saysWhyNot).toBe(!tookEffect);
   }, 60_000);
 
   it("reports the violations of a control, and fails", async () => {

@@ -2,25 +2,25 @@ import { existsSync, rmSync } from "node:fs";
 import { afterEach, describe, expect, it } from "vitest";
 import { campaign, type CampaignReport } from "../src/campaign.js";
 import { noFirewall } from "../src/lab/network.js";
-import { rows } from "../src/rows/index.js";
-import type { LegOptions, LegReport, Workload } from "../src/workload.js";
+import { faults } from "../src/faults/index.js";
+import type { PhaseOptions, PhaseReport, Workload } from "../src/workload.js";
 import { workload as lockWorkload } from "../src/workloads/lock/index.js";
 
-const control = { name: "a-control", laws: ["L1"], kind: "8 scripts flushed" };
+const control = { name: "a-control", invariants: ["L1"], kind: "8 scripts flushed" };
 
 /** A workload that says what it is told to: a report's verdict is judged here, not a package. */
-const aWorkload = (told: Partial<LegReport>, isSeen = true): Workload => ({
+const aWorkload = (told: Partial<PhaseReport>, isSeen = true): Workload => ({
   name: "nothing",
-  laws: ["L1"],
-  rows,
+  invariants: ["L1"],
+  faults,
   shares: { kept: 0.5, lost: 0.3, shifted: 0.2 },
   edges: [],
   controls: [control],
-  run: async ({ rows: struck, control: broken }: LegOptions) => {
-    const report: LegReport = {
+  run: async ({ faults: injected, control: broken }: PhaseOptions) => {
+    const report: PhaseReport = {
       operations: 1_000_000,
       opsByOutcome: { ok: 1_000_000 },
-      bites: new Map(struck.map(({ kind }) => [kind, 1])),
+      effects: new Map(injected.map(({ kind }) => [kind, 1])),
       violations: [],
       checked: { L1: 7 },
       recoveries: [{ kind: "8 scripts flushed", ms: 4 }],
@@ -28,48 +28,50 @@ const aWorkload = (told: Partial<LegReport>, isSeen = true): Workload => ({
       duplicates: 2,
       run: "all that is known",
     };
-    return broken ? { ...report, violations: isSeen ? [{ law: "L1", what: "broken" }] : [] } : { ...report, ...told };
+    return broken
+      ? { ...report, violations: isSeen ? [{ invariant: "L1", what: "broken" }] : [] }
+      : { ...report, ...told };
   },
 });
 
 const said: string[] = [];
-const run = (workload: Workload, fault?: string): Promise<CampaignReport> =>
-  campaign(workload, { seconds: 1, seed: 5, fault, say: (line) => said.push(line) });
+const run = (workload: Workload, only?: string): Promise<CampaignReport> =>
+  campaign(workload, { seconds: 1, seed: 5, only, say: (line) => said.push(line) });
 
 const kept: string[] = [];
 afterEach(() => {
   for (const file of kept.splice(0)) rmSync(file);
 });
 
-/** Rows that cannot be had in this process. */
-const missing = rows.flatMap(({ kind, whyNot }) => (whyNot?.() === undefined ? [] : [kind]));
+/** Faults that cannot be had in this process. */
+const missing = faults.flatMap(({ kind, whyNot }) => (whyNot?.() === undefined ? [] : [kind]));
 
 describe("A report", () => {
-  it("passes when all bit, nothing was broken and the controls were caught", async () => {
+  it("passes when all took effect, nothing was broken and the controls were caught", async () => {
     const report = await run(aWorkload({}));
     expect(report.failures).toEqual([]);
     expect(report).toMatchObject({ violations: 0, controls: [{ name: "a-control", caught: true }] });
     expect(report.recoveryMs).toEqual({ "8 scripts flushed": { p50: 4, p99: 4, max: 4 } });
     expect(Object.keys(report.notRun)).toEqual(missing);
-    const counted = rows.map(({ kind }) => kind).filter((kind) => !missing.includes(kind));
+    const counted = faults.map(({ kind }) => kind).filter((kind) => !missing.includes(kind));
     expect(Object.keys(report.faults)).toEqual(counted);
   });
 
   it("fails on a violation, and keeps what is known of it", async () => {
     const { failures, broken, invariants } = await run(
-      aWorkload({ violations: [{ law: "L1", what: "it went back" }] }),
+      aWorkload({ violations: [{ invariant: "L1", what: "it went back" }] }),
       "8",
     );
     kept.push(...broken.map((one) => one.kept));
     expect(failures).toEqual(["1 violations"]);
-    expect(broken).toMatchObject([{ law: "L1", what: "it went back" }]);
+    expect(broken).toMatchObject([{ invariant: "L1", what: "it went back" }]);
     expect(invariants).toEqual([{ name: "L1", checked: 7, violated: 1 }]);
     expect(kept.every((file) => existsSync(file))).toBe(true);
   });
 
-  it("fails on a kind that never bit", async () => {
-    const { failures } = await run(aWorkload({ bites: new Map() }), "8");
-    expect(failures).toEqual(['"8 scripts flushed" never bit']);
+  it("fails on a kind that never took effect", async () => {
+    const { failures } = await run(aWorkload({ effects: new Map() }), "8");
+    expect(failures).toEqual(['"8 scripts flushed" never took effect']);
   });
 
   it("fails on too few operations", async () => {

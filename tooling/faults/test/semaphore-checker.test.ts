@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { seeded } from "../src/lab/random.mjs";
-import { type Law, remarksOn, verdictOn, type Violation } from "../src/workloads/semaphore/checker.js";
+import { type Invariant, remarksOn, verdictOn, type Violation } from "../src/workloads/semaphore/checker.js";
 import {
   type AccessRecord,
   type CallRecord,
@@ -14,8 +14,8 @@ import {
   type WorkerHistory,
 } from "../src/workloads/semaphore/history.js";
 
-// A run that keeps every law is made up from a seed, by a semaphore of a few lines; then one thing in it is put wrong, and
-// the checker has to say which law that breaks.
+// A run that keeps every invariant is made up from a seed, by a semaphore of a few lines; then one thing in it is put wrong, and
+// the checker has to say which invariant that breaks.
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
@@ -163,7 +163,9 @@ const aRun = (seed: number): Draft => {
 };
 
 const violationsOf = (run: RunHistory): readonly Violation[] => verdictOn(run).violations;
-const lawsBrokenBy = (run: RunHistory): Law[] => [...new Set(violationsOf(run).map(({ law }) => law))];
+const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
+  ...new Set(violationsOf(run).map(({ invariant }) => invariant)),
+];
 const seeds = Array.from({ length: 20 }, (_, index) => index + 1);
 
 /** Puts lines of a history into it, after so many steps; each at the instant of the step before. */
@@ -200,8 +202,8 @@ const aDeath = ({ run, steps, workers }: Draft, grantedAfterMs: number | undefin
   run.deaths = [{ name: "narrow", worker: "w1", endsAt }];
 };
 
-/** What is put wrong, and the laws that are broken by it: all of them, and no other. */
-const faults: readonly (readonly [what: string, laws: readonly Law[], spoil: (draft: Draft) => void])[] = [
+/** What is put wrong, and the invariants that are broken by it: all of them, and no other. */
+const faults: readonly (readonly [what: string, invariants: readonly Invariant[], spoil: (draft: Draft) => void])[] = [
   [
     "a grant beyond the limit",
     ["S1"],
@@ -405,19 +407,19 @@ const faults: readonly (readonly [what: string, laws: readonly Law[], spoil: (dr
 ];
 
 describe("The checker", () => {
-  it("finds nothing in runs that keep every law", () => {
+  it("finds nothing in runs that keep every invariant", () => {
     for (const seed of seeds) expect(violationsOf(aRun(seed).run), `seed ${String(seed)}`).toEqual([]);
   });
 
-  it.each(faults)("reports %s", (_, laws, spoil) => {
+  it.each(faults)("reports %s", (_, invariants, spoil) => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       spoil(draft);
-      expect(lawsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(laws);
+      expect(invariantsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(invariants);
     }
   });
 
-  it("counts how often it could judge each law", () => {
+  it("counts how often it could judge each invariant", () => {
     const { checked } = verdictOn(aRun(1).run);
     expect(checked).toMatchObject({ S1: 3 * 40 + 40, S3: 3, order: 3 * 40, L5: 3 * 40, L3: 3 * 40, U1: 6 * 40 });
   });
@@ -439,7 +441,7 @@ describe("The checker", () => {
       insert(list, list.length, `acquire add other|1|t2|w2.0.0 ${end} 1`);
       expect(violationsOf(draft.run), `seed ${String(seed)}`).toEqual([]);
       insert(list, list.length, `acquire add more|1|t1|w2.0.0 ${end} 1`);
-      expect(lawsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(["order", "S1"]);
+      expect(invariantsBrokenBy(draft.run), `seed ${String(seed)}`).toEqual(["order", "S1"]);
     }
   });
 
@@ -474,9 +476,9 @@ describe("The checker", () => {
     draft.workers[2]?.records.push(
       aCall({ what: "inspect", name: "narrow", startedAt: epoch, settledAt: (death?.endsAt ?? 0) + 500, dueMs: 9_000 }),
     );
-    expect(lawsBrokenBy(draft.run)).toEqual(["S2"]);
+    expect(invariantsBrokenBy(draft.run)).toEqual(["S2"]);
     draft.workers[2]?.records.push(stall);
-    expect(lawsBrokenBy(draft.run)).toEqual([]);
+    expect(invariantsBrokenBy(draft.run)).toEqual([]);
   });
 
   it("accepts a copy of an acquire that found its permit, or ran before that was granted", () => {

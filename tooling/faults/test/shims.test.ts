@@ -21,7 +21,7 @@ afterEach(() => {
 const built = shims();
 const hourNanos = 3_600_000_000_000n;
 
-// Where there is no compiler there are no shims, and the rows that need them say that they were not run.
+// Where there is no compiler there are no shims, and the faults that need them say that they were not run.
 describe.runIf(typeof built !== "string")("The shims", () => {
   const { clockJump, powerCut } = built as Shims;
 

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { seeded } from "../src/lab/random.mjs";
-import { type Law, verdictOn } from "../src/workloads/stats/checker.js";
+import { type Invariant, verdictOn } from "../src/workloads/stats/checker.js";
 import type { Found, LogRecord, RunHistory, WorkerHistory } from "../src/workloads/stats/history.js";
 
-// A run that keeps every law is made up from a seed; then one thing in it is put wrong, and the checker has to say which
-// law that breaks.
+// A run that keeps every invariant is made up from a seed; then one thing in it is put wrong, and the checker has to say which
+// invariant that breaks.
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
@@ -61,10 +61,10 @@ const aRun = (seed: number): Draft => {
 };
 
 const seeds = Array.from({ length: 20 }, (_, index) => index + 1);
-const brokenBy = (seed: number, spoil: (draft: Draft) => void): Law[] => {
+const brokenBy = (seed: number, spoil: (draft: Draft) => void): Invariant[] => {
   const draft = aRun(seed);
   spoil(draft);
-  return [...new Set(verdictOn(draft.run).violations.map(({ law }) => law))];
+  return [...new Set(verdictOn(draft.run).violations.map(({ invariant }) => invariant))];
 };
 const of = ({ found }: Draft, delivery: string): Mutable<Found> => found.find((one) => one.delivery === delivery)!;
 /** With its buckets. */
@@ -73,12 +73,12 @@ const more = (one: Mutable<Found>, by: number): void => {
   one.parts = { buckets: one.total };
 };
 
-describe("a run of stats that keeps every law", () => {
-  it.each(seeds)("passes, and every law that it can break is judged (seed %i)", (seed) => {
+describe("a run of stats that keeps every invariant", () => {
+  it.each(seeds)("passes, and every invariant that it can break is judged (seed %i)", (seed) => {
     const { violations, checked } = verdictOn(aRun(seed).run);
     expect(violations).toEqual([]);
-    for (const law of ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4"] as const)
-      expect(checked[law]).toBeGreaterThan(0);
+    for (const invariant of ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4"] as const)
+      expect(checked[invariant]).toBeGreaterThan(0);
   });
 
   it("may lose what the server forgot, and what a killed worker had not flushed", () => {
@@ -98,7 +98,7 @@ describe("a run of stats that keeps every law", () => {
 });
 
 describe("the checker of stats finds", () => {
-  it.each<[string, Law, (draft: Draft) => void]>([
+  it.each<[string, Invariant, (draft: Draft) => void]>([
     ["one that was counted twice", "E1", (draft) => more(of(draft, "effectively-once"), 1)],
     ["one that was not counted", "E1", (draft) => more(of(draft, "effectively-once"), -1)],
     ["more than was given", "E2", (draft) => more(of(draft, "at-most-once"), 5_000)],
@@ -147,8 +147,8 @@ describe("the checker of stats finds", () => {
           );
       },
     ],
-  ])("%s (%s)", (_, law, spoil) => {
-    for (const seed of seeds) expect(brokenBy(seed, spoil)).toContain(law);
+  ])("%s (%s)", (_, invariant, spoil) => {
+    for (const seed of seeds) expect(brokenBy(seed, spoil)).toContain(invariant);
   });
 
   it("what was given up where it must not be", () => {

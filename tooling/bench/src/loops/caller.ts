@@ -1,4 +1,4 @@
-// What the contestants of locks and semaphores have in common.
+// What the implementations of locks and semaphores have in common.
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 

@@ -1,13 +1,13 @@
 // What locks and semaphores have in common: callers alone on a name, and loops that contend for one.
 import { now } from "../clock.js";
 import type { Team } from "../lab.js";
-import type { Case, Contestant, Entry, Measurement } from "../suite.js";
+import type { Case, Implementation, Entry, Measurement } from "../suite.js";
 import { type Course, courseOf, type Frame, unfairness } from "./course.js";
 import type { LoopsResult, LoopsTask, PairsResult, PairsTask } from "./loops-jobs.js";
 
 /** Who takes part, and how everybody is set. */
 export interface Field {
-  readonly contestants: readonly Contestant[];
+  readonly implementations: readonly Implementation[];
   readonly setup: unknown;
 }
 

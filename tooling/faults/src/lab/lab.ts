@@ -23,7 +23,7 @@ const reconnectMs = 1_500;
 export interface Mark {
   readonly kind: string;
   readonly at: number;
-  /** Where only one thing was struck: its name. */
+  /** The name of the one object that it concerns, if it concerns only one. */
   readonly name?: string;
   /** Within how many milliseconds work had to go on, where others than us take a part of that time. */
   readonly dueMs?: number;
@@ -119,13 +119,13 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   };
 };
 
-/** What a row can lay hands on. Each workload has its own kind. */
+/** What a fault can lay hands on. Each workload has its own kind. */
 export abstract class Lab {
   random: () => number;
   readonly around: Surroundings;
   readonly setting: Exclude<Setting, "edge">;
   readonly marks: Mark[] = [];
-  /** From the first blow of each fault to its end. */
+  /** From the first injection of each fault to its end. */
   readonly outages: (Span & { readonly kind: string })[] = [];
   /** The longest that a claim lives without a sign of life, in milliseconds. */
   abstract readonly leaseMs: number;
@@ -198,8 +198,8 @@ export abstract class Lab {
   /** Resolves when work goes on that began after `at`. */
   abstract resumed(at: number): Promise<void>;
 
-  /** Notes that work was struck at an instant, and within how many milliseconds of it it has to go on. */
-  struck(kind: string, at: number, dueMs: number): void {
+  /** Notes that work was interrupted at an instant, and within how many milliseconds it has to go on. */
+  interrupted(kind: string, at: number, dueMs: number): void {
     this.marks.push({ kind, at, dueMs });
   }
 
@@ -210,7 +210,7 @@ export abstract class Lab {
     await this.resumed(at);
   }
 
-  /** Resolves when all that was struck has been got over, and the workers can be sent away. */
+  /** Resolves when work goes on after every interruption, and the workers can end. */
   async finished(): Promise<void> {
     await this.healed("end");
   }
@@ -288,11 +288,11 @@ export const within = async (work: Promise<unknown>, ms: number): Promise<void> 
 /** Resolves when `count` says more than `before`. */
 export const grows = async (count: () => number | Promise<number>, before: number): Promise<void> => {
   await eventually(async () => {
-    if ((await count()) <= before) throw new Error("it struck nothing");
+    if ((await count()) <= before) throw new Error("it had no effect");
   });
 };
 
-/** Keeps what is known of a run that broke a law; returns where. */
+/** Keeps what is known of a run that broke an invariant; returns where. */
 export const keepRun = (folder: string, name: string, run: unknown): string => {
   const plain = (_: string, value: unknown): unknown =>
     typeof value === "bigint" ? String(value) : value instanceof Map ? Object.fromEntries(value) : value;

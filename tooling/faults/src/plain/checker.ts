@@ -1,8 +1,8 @@
-import { checkWorker, type Judge as AnyJudge, stalledByAll } from "../common-laws.js";
+import { checkWorker, type Judge as AnyJudge, stalledByAll } from "../common-invariants.js";
 import type { Call } from "../records.js";
 import { callsOf, type PlainHistory, type SightRecord } from "./history.js";
 
-type CommonLaw = "U1" | "U3" | "U4" | "U5";
+type CommonInvariant = "U1" | "U3" | "U4" | "U5";
 type Run = PlainHistory<{ readonly kind: string }>;
 
 /** The work that has to go on after an outage. */
@@ -42,24 +42,24 @@ export const checkResumption = (
     }
 };
 
-/** The laws that all have, what the workers saw themselves, and what is there in the end. */
+/** The invariants that all have, what the workers saw themselves, and what is there in the end. */
 export const checkPlain = <L extends string>(
   run: Run,
-  judge: AnyJudge<L | CommonLaw>,
-  isExcused: (law: string) => boolean,
+  judge: AnyJudge<L | CommonInvariant>,
+  isExcused: (invariant: string) => boolean,
 ): void => {
   for (const worker of run.workers) {
     checkWorker(worker, judge);
     for (const record of worker.records) {
       if (record.kind !== "saw") continue;
-      const { law, wrong } = record as SightRecord;
-      if (!isExcused(law)) judge(law as L, wrong && `${worker.id}: ${wrong}`);
+      const { invariant, wrong } = record as SightRecord;
+      if (!isExcused(invariant)) judge(invariant as L, wrong && `${worker.id}: ${wrong}`);
     }
   }
   checkResumption(run, judge);
-  for (const [law, all] of Object.entries(run.wrong)) {
-    judge(law as L);
-    if (!isExcused(law)) for (const what of all) judge(law as L, what);
+  for (const [invariant, all] of Object.entries(run.wrong)) {
+    judge(invariant as L);
+    if (!isExcused(invariant)) for (const what of all) judge(invariant as L, what);
   }
 };
 

@@ -3,17 +3,17 @@ import type { Call, CommonRecord, WorkerHistory } from "../records.js";
 /** What a worker compared with what it should be; `wrong`: how it differed. */
 export interface SightRecord {
   readonly kind: "saw";
-  readonly law: string;
+  readonly invariant: string;
   readonly wrong: string | false;
 }
 
-/** All that is known of one run, of what the workers of a package with few laws of its own wrote down. */
+/** All that is known of one run, of what the workers of a package with few invariants of its own wrote down. */
 export interface PlainHistory<R extends { readonly kind: string }> {
   readonly workers: readonly WorkerHistory<R>[];
   readonly heals: readonly { readonly kind: string; readonly at: number; readonly dueMs?: number | undefined }[];
   /** Whether the server keeps all that it acknowledged. */
   readonly losesNothing: boolean;
-  /** What is wrong with what is there in the end, by law; empty: it was looked at, and nothing is. */
+  /** What is wrong with what is there in the end, by invariant; empty: it was looked at, and nothing is. */
   readonly wrong: Readonly<Record<string, readonly string[]>>;
   /** Copies of requests that were answered. */
   readonly echoes: number;

@@ -1,17 +1,17 @@
-import type { Verdict } from "../common-laws.js";
+import type { Verdict } from "../common-invariants.js";
 import { modeOf, surround, type Surroundings } from "../lab/lab.js";
 import { builtWith, type Mutation, wrappedBy } from "../lab/mutation.js";
-import { runLeg } from "../leg.js";
-import { failoverRows } from "../rows/failover.js";
-import { rows as allRows } from "../rows/index.js";
-import type { Control, LegReport, Workload } from "../workload.js";
+import { runPhase } from "../phase.js";
+import { failoverFaults } from "../faults/failover.js";
+import { faults as allFaults } from "../faults/index.js";
+import type { Control, PhaseReport, Workload } from "../workload.js";
 import { recoveriesOf, type Work, worstStallMs } from "./checker.js";
 import type { PlainHistory } from "./history.js";
 import type { PlainLabOptions } from "./lab.js";
 
 /** What a package may get wrong; a checker that does not see it is of no use. */
 export interface PackageControl<L extends string = string> extends Control {
-  readonly laws: readonly L[];
+  readonly invariants: readonly L[];
   /** In the built package; without it that is wrapped, with the lie of the control's own name. */
   readonly mutation?: Mutation;
 }
@@ -25,13 +25,13 @@ const moduleOf = (workload: string, control?: PackageControl): string => {
     : wrappedBy(workload, `wrapped-${workload}.mjs`, name);
 };
 
-type Lab<H> = Parameters<typeof runLeg<H & History>>[0];
+type Lab<H> = Parameters<typeof runPhase<H & History>>[0];
 type History = Omit<PlainHistory<{ readonly kind: string }>, "losesNothing" | "wrong">;
 
 /** What one of the workloads that are set up alike has of its own. */
 interface Parts<H> {
   readonly name: string;
-  readonly laws: readonly string[];
+  readonly invariants: readonly string[];
   readonly controls: readonly PackageControl[];
   readonly workers: number;
   /** Kinds of faults that do not concern it. */
@@ -41,25 +41,25 @@ interface Parts<H> {
   /** @default any call */
   readonly workIn?: (history: H) => Work;
   /** What else there is to report. */
-  readonly facts?: (history: H) => Pick<LegReport, "remarks"> & { readonly operations?: number };
+  readonly facts?: (history: H) => Pick<PhaseReport, "remarks"> & { readonly operations?: number };
 }
 
 /** A workload whose workers all do the same, and lease nothing that a fault would have to know of. */
 export const plainWorkload = <H extends History>(parts: Parts<H>): Workload => {
-  const { name, laws, controls, workers, notFor, open, verdictOn, workIn, facts } = parts;
+  const { name, invariants, controls, workers, notFor, open, verdictOn, workIn, facts } = parts;
   return {
     name,
-    laws,
-    rows: [...allRows, ...failoverRows].filter(({ kind }) => !notFor.includes(kind)),
+    invariants,
+    faults: [...allFaults, ...failoverFaults].filter(({ kind }) => !notFor.includes(kind)),
     shares: { kept: 0.45, lost: 0.12, shifted: 0.08, failover: 0.22, cluster: 0.13 },
     edges: [],
     controls,
-    run: async (leg) => {
-      const { seed, setting, mode = modeOf[setting], control } = leg;
+    run: async (phase) => {
+      const { seed, setting, mode = modeOf[setting], control } = phase;
       const broken = controls.find((one) => one.name === control?.name);
       const options = { seed, setting, mode, workload: name, module: moduleOf(name, broken) };
       const lab = open(options, await surround(options));
-      return await runLeg(lab, workers, leg, (history) => ({
+      return await runPhase(lab, workers, phase, (history) => ({
         ...verdictOn(history),
         recoveries: recoveriesOf(history, workIn?.(history)),
         worstStallMs: worstStallMs(history, workIn?.(history)),

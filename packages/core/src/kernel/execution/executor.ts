@@ -135,25 +135,27 @@ export class CommandExecutor {
   attach(): void {
     this.#isAttached = true;
     this.#hasEnded = hasEnded(this.client);
-    this.client.on("error", this.#onError);
-    this.client.on("ready", this.#onReady);
-    this.client.on("close", this.#onDrop);
-    this.client.on("end", this.#onEnd);
-    this.client.on("connecting", this.#onConnecting);
-    // Of a Cluster only: another server may stand behind a slot from now on.
-    this.client.on("-node", this.#onDrop);
+    this.#listen("on");
   }
 
   /** Ends what waits for the client to become ready: it would not hear of that any more. */
   detach(): void {
     this.#isAttached = false;
-    this.client.off("error", this.#onError);
-    this.client.off("ready", this.#onReady);
-    this.client.off("close", this.#onDrop);
-    this.client.off("end", this.#onEnd);
-    this.client.off("connecting", this.#onConnecting);
-    this.client.off("-node", this.#onDrop);
+    this.#listen("off");
     for (const look of [...this.#waiting]) look();
+  }
+
+  #listen(how: "on" | "off"): void {
+    const listeners = {
+      error: this.#onError,
+      ready: this.#onReady,
+      close: this.#onDrop,
+      end: this.#onEnd,
+      connecting: this.#onConnecting,
+      // Of a Cluster only: another server may stand behind a slot from now on.
+      "-node": this.#onDrop,
+    };
+    for (const [event, listener] of Object.entries(listeners)) this.client[how](event, listener);
   }
 
   /** Whether the owner of a borrowed client has ended it. Only the owner can connect it again. */

@@ -1,7 +1,7 @@
 import type { Lab, Team, Worker } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import type { Case, Entry, Measurement, Suite } from "../../suite.js";
-import { autocompleteContestant, type AutocompleteSetup } from "./contestants.js";
+import { autocompleteImplementation, type AutocompleteSetup } from "./implementations.js";
 import type { NamesTask, SearchResult, SearchTask, TypeTask } from "./jobs.js";
 
 const firstOf = ({ workers }: Team): Worker => {
@@ -12,7 +12,7 @@ const firstOf = ({ workers }: Team): Worker => {
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
-/** The commands by which any of the contestants could change anything. */
+/** The commands by which any of the implementations could change anything. */
 const writing = /^cmdstat_(?:z(?:add|rem)\S*|h(?:set|del)\S*|s(?:add|rem)|p?expire|persist|unlink|del):calls=(\d+)/gm;
 
 const writes = async ({ server }: Lab): Promise<number> =>
@@ -24,7 +24,7 @@ const usedBytes = async ({ server }: Lab): Promise<number> =>
 /** `name`: how many are found a second; `name: writes`: what each of them writes. */
 const searchCase = (
   entry: Omit<Entry, "unit" | "better">,
-  contestants: readonly string[],
+  implementations: readonly string[],
   setup: AutocompleteSetup,
   { processes, ...task }: Omit<SearchTask, "ms"> & { readonly processes: number },
   countsWrites = false,
@@ -47,7 +47,7 @@ const searchCase = (
           ]
         : []),
     ],
-    contestants: contestants.map(autocompleteContestant),
+    implementations: implementations.map(autocompleteImplementation),
     rounds: Infinity,
     processes,
     setup,
@@ -92,7 +92,7 @@ const keystrokes: Case = {
       goal: { text: "≤ 3 round trips", checks: [{ atMost: 3, of: "max" }] },
     },
   ],
-  contestants: ["kit", "ZRANGEBYLEX and HMGET", "raw ZRANGEBYLEX"].map(autocompleteContestant),
+  implementations: ["kit", "ZRANGEBYLEX and HMGET", "raw ZRANGEBYLEX"].map(autocompleteImplementation),
   rounds: 1,
   processes: 1,
   setup: alphabetical,
@@ -121,7 +121,7 @@ const memoryCase = (name: string, about: string, match: AutocompleteSetup["match
       goal: { text: "≤ 0.5 × full prefix expansion", checks: [{ than: "full prefix expansion", atLeast: 2 }] },
     },
   ],
-  contestants: ["kit", "full prefix expansion", "expansion of single words"].map(autocompleteContestant),
+  implementations: ["kit", "full prefix expansion", "expansion of single words"].map(autocompleteImplementation),
   rounds: 1,
   processes: 1,
   setup: { order: "weight", match } satisfies AutocompleteSetup,
@@ -151,7 +151,7 @@ const loading: Case = {
       about: "a rebuild of two words by weight, while it is searched",
     },
   ],
-  contestants: [autocompleteContestant("kit")],
+  implementations: [autocompleteImplementation("kit")],
   rounds: 3,
   processes: 2,
   setup: { order: "weight", match: "word-start" } satisfies AutocompleteSetup,

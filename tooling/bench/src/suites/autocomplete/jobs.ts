@@ -1,7 +1,7 @@
 import { now } from "../../clock.js";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
-import { type AutocompleteSetup, type Caller, openAutocompleteContestant } from "./contestants.js";
+import { type AutocompleteSetup, type Caller, openAutocompleteImplementation } from "./implementations.js";
 import { namesOf, queriesOf } from "./names.js";
 
 /** The names that a case is about. */
@@ -30,8 +30,8 @@ export interface TypeTask extends NamesTask {
   readonly keystrokes: number;
 }
 
-export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
-  const completer = await openAutocompleteContestant(contestant, url, setup as AutocompleteSetup);
+export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
+  const completer = await openAutocompleteImplementation(implementation, url, setup as AutocompleteSetup);
   const callers: Caller[] = [];
   return {
     ready: () => Promise.resolve(),

@@ -2,7 +2,7 @@ import { pause } from "@kit/core/toolkit";
 import type { Team, Worker } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import type { Case, Check, Entry, Goal, Measurement, Suite } from "../../suite.js";
-import { chatContestant, type Look } from "./contestants.js";
+import { chatImplementation, type Look } from "./implementations.js";
 import type { MakeTask, RunResult, RunTask } from "./jobs.js";
 
 const firstOf = ({ workers }: Team): Worker => {
@@ -18,12 +18,12 @@ const goal = (text: string, ...checks: readonly Check[]): Goal => ({ text, check
 /** How many calls a second, by so many clients with so many calls at a time. */
 const rateCase = (
   entry: Pick<Entry, "name" | "about" | "goal">,
-  contestants: readonly string[],
+  implementations: readonly string[],
   task: Omit<RunTask, "ms">,
   { processes = 1, chats = 1 }: { readonly processes?: number; readonly chats?: number } = {},
 ): Case => ({
   entries: [{ ...entry, unit: `${task.what}s/s`, better: "higher" }],
-  contestants: contestants.map(chatContestant),
+  implementations: implementations.map(chatImplementation),
   rounds: Infinity,
   processes,
   setup: undefined,
@@ -61,7 +61,7 @@ const backlog: Case = {
       ),
     },
   ],
-  contestants: ["kit", "classic", "raw stream"].map(chatContestant),
+  implementations: ["kit", "classic", "raw stream"].map(chatImplementation),
   rounds: Infinity,
   processes: 1,
   setup: undefined,
@@ -89,7 +89,7 @@ const bytes: Case = {
       goal: goal("≥ 1.8 × classic", { than: "classic", atLeast: 1.8 }),
     },
   ],
-  contestants: ["kit", "classic", "raw stream"].map(chatContestant),
+  implementations: ["kit", "classic", "raw stream"].map(chatImplementation),
   rounds: 1,
   processes: 1,
   setup: undefined,
@@ -127,7 +127,7 @@ const waiting: Case = {
       goal: goal("≤ 3 ms", { atMost: 3 }),
     },
   ],
-  contestants: [chatContestant("kit")],
+  implementations: [chatImplementation("kit")],
   rounds: 5,
   processes: 2,
   setup: undefined,
@@ -160,7 +160,7 @@ const growthCase = (name: string, looks: readonly Look[], sizeOf: (count: number
     about: "one call after the other; of one chat: its members, what a member has unread, a message sent and fetched",
     goal: goal("≤ 3", { atMost: 3 }),
   })),
-  contestants: [chatContestant("kit")],
+  implementations: [chatImplementation("kit")],
   rounds: 5,
   processes: 1,
   setup: undefined,

@@ -2,7 +2,7 @@ import { pause } from "@kit/core/toolkit";
 import { now } from "../../clock.js";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
-import { type Look, openTalker, someBody, type Talker } from "./contestants.js";
+import { type Look, openTalker, someBody, type Talker } from "./implementations.js";
 
 export interface MakeTask {
   readonly chats: number;
@@ -25,8 +25,8 @@ export interface RunResult {
   readonly sent: number;
 }
 
-export const jobs: OpenJobs = async ({ contestant, url }) => {
-  const talkers: Talker[] = [await openTalker(contestant, url)];
+export const jobs: OpenJobs = async ({ implementation, url }) => {
+  const talkers: Talker[] = [await openTalker(implementation, url)];
   const [first] = talkers as [Talker];
   const bodies = Array.from({ length: 10_000 }, someBody);
   return {
@@ -39,7 +39,7 @@ export const jobs: OpenJobs = async ({ contestant, url }) => {
     },
 
     run: async ({ what, clients, flights, ms }: RunTask): Promise<RunResult> => {
-      while (talkers.length < clients) talkers.push(await openTalker(contestant, url));
+      while (talkers.length < clients) talkers.push(await openTalker(implementation, url));
       const before = sent();
       const startedAt = now();
       let operations = 0;
@@ -66,7 +66,7 @@ export const jobs: OpenJobs = async ({ contestant, url }) => {
 
     /** Milliseconds from each send to the end of a wait. */
     wake: async ({ times }: { readonly times: number }): Promise<readonly number[]> => {
-      const other = await openTalker(contestant, url);
+      const other = await openTalker(implementation, url);
       const waits: number[] = [];
       for (let turn = 0; turn < times; turn++) {
         const waiting = first.wait?.().then(now);

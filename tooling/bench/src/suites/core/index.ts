@@ -1,4 +1,4 @@
-import { coreContestant } from "./contestants.js";
+import { coreImplementation } from "./implementations.js";
 import type { Team, Worker } from "../../lab.js";
 import { median, percentile } from "../../statistics.js";
 import type { Case, Entry, Measurement, Suite } from "../../suite.js";
@@ -13,11 +13,11 @@ const only = ({ workers }: Team): Worker => {
 /** One process, whose job gives one figure for each entry. */
 const oneProcess = (
   entries: readonly Entry[],
-  contestants: readonly string[],
+  implementations: readonly string[],
   alone: (worker: Worker, scale: number) => Promise<Measurement>,
 ): Case => ({
   entries,
-  contestants: contestants.map(coreContestant),
+  implementations: implementations.map(coreImplementation),
   rounds: Infinity,
   processes: 1,
   setup: undefined,

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { type AddressInfo, createServer } from "node:net";
 import { now } from "../../clock.js";
-import { openCoreContestant, type Reader, unheardTracing } from "./contestants.js";
+import { openCoreImplementation, type Reader, unheardTracing } from "./implementations.js";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
 
@@ -48,8 +48,8 @@ const importMs = (module: string): number => {
   return Number(stdout);
 };
 
-export const jobs: OpenJobs = async ({ contestant, url }) => {
-  const { absence, module, reader } = openCoreContestant(contestant);
+export const jobs: OpenJobs = async ({ implementation, url }) => {
+  const { absence, module, reader } = openCoreImplementation(implementation);
   let opened: Promise<Reader> | undefined;
   let readings = 0;
   const theReader = (): Promise<Reader> => {

@@ -1,6 +1,6 @@
 import type { Lab, Team } from "../../lab.js";
 import type { Case, Entry, Measurement, Suite } from "../../suite.js";
-import { geoIpContestant } from "./contestants.js";
+import { geoIpImplementation } from "./implementations.js";
 import type { ImportResult, LookUpTask, RowsTask } from "./jobs.js";
 
 const importRows = 3_500_000;
@@ -48,12 +48,12 @@ const imports: Case = {
       goal: { text: "≤ 200 MB", checks: [{ atMost: 200, of: "max" }] },
     },
   ],
-  contestants: ["kit", "classic", "variadic ZADD"].map(geoIpContestant),
+  implementations: ["kit", "classic", "variadic ZADD"].map(geoIpImplementation),
   rounds: Infinity,
   processes: 1,
   setup: {},
   warmUp: async (team, scale) => {
-    const rows = Math.ceil((fewerRows[team.contestant] ?? importRows) * scale);
+    const rows = Math.ceil((fewerRows[team.implementation] ?? importRows) * scale);
     await first(team, "prepare", { rows } satisfies RowsTask);
   },
   measure: {
@@ -61,7 +61,7 @@ const imports: Case = {
       const { rowsPerSecond, elapsedMs, cpuMs, peakBytes } = await first<ImportResult>(team, "import");
       const values = {
         [importName]: rowsPerSecond,
-        ...(team.contestant === "kit" && {
+        ...(team.implementation === "kit" && {
           [`${importName}: time`]: elapsedMs / 1_000,
           [`${importName}: importer's memory`]: peakBytes / 1e6,
         }),
@@ -82,7 +82,7 @@ const memory: Case = {
       goal: { text: "≥ 8 × less than classic", checks: [{ than: "classic", atLeast: 8 }] },
     },
   ],
-  contestants: ["kit", "classic"].map(geoIpContestant),
+  implementations: ["kit", "classic"].map(geoIpImplementation),
   rounds: 1,
   processes: 1,
   setup: {},
@@ -96,9 +96,9 @@ const memory: Case = {
   },
 };
 
-const lookUpCase = (entry: Omit<Entry, "unit" | "better">, contestants: readonly string[]): Case => ({
+const lookUpCase = (entry: Omit<Entry, "unit" | "better">, implementations: readonly string[]): Case => ({
   entries: [{ ...entry, unit: "look-ups/s", better: "higher" }],
-  contestants: contestants.map(geoIpContestant),
+  implementations: implementations.map(geoIpImplementation),
   rounds: Infinity,
   processes: 1,
   setup: {},

@@ -1,7 +1,7 @@
 import { now } from "../../clock.js";
 import { randomOf } from "../../random.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
-import { openGeoIpContestant } from "./contestants.js";
+import { openGeoIpImplementation } from "./implementations.js";
 import { addressText, cityName, cityOf, networksOf } from "./data.js";
 
 export interface RowsTask {
@@ -24,8 +24,8 @@ export interface LookUpTask extends RowsTask {
 const lookUps = 2_000;
 const memoryEveryMs = 20;
 
-export const jobs: OpenJobs = async ({ contestant, url }) => {
-  const locator = await openGeoIpContestant(contestant, url);
+export const jobs: OpenJobs = async ({ implementation, url }) => {
+  const locator = await openGeoIpImplementation(implementation, url);
   let ready: { readonly rows: number; readonly run: () => Promise<number> } | undefined;
   let wanted: readonly { readonly address: string; readonly city: string }[] = [];
   return {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "../../clock.js";
-import { lockContestant, type LockSetup } from "./contestants.js";
+import { lockImplementation, type LockSetup } from "./implementations.js";
 import type { Lab, Team } from "../../lab.js";
 import { median, percentile } from "../../statistics.js";
 import type { Case, Entry, Goal, Measurement, Suite } from "../../suite.js";
@@ -12,7 +12,7 @@ import { type Field, headStartMs, loopsCase, pairsCase, runLoops } from "../../l
 const usual: LockSetup = { leaseMs: 10_000, renew: true };
 
 const field = (ids: readonly string[], setup: LockSetup): Field => ({
-  contestants: ids.map((id) => lockContestant(id, setup)),
+  implementations: ids.map((id) => lockImplementation(id, setup)),
   setup,
 });
 
@@ -254,7 +254,7 @@ const idleWaiters: Case = {
       await holder?.ask("occupy", { name });
       await Promise.all(crowds.map((worker) => worker.ask("crowd", { name, callers: 1_000 / crowds.length })));
       await sleep(1_500);
-      const polls = team.contestant !== "kit";
+      const polls = team.implementation !== "kit";
       const commands = await sentWithin(team, (polls ? 1_000 : 10_000) * scale);
       return { values: { [idleName]: (commands * (polls ? 10 : 1)) / scale }, operations: 0 };
     },
@@ -291,11 +291,11 @@ const renewals: Case = {
       const outcomes = new Map<string, Measurement | Error>();
       for (const team of teams)
         try {
-          const names = Array.from({ length: 1_000 }, (_, index) => `held-${team.contestant}-${String(index)}`);
+          const names = Array.from({ length: 1_000 }, (_, index) => `held-${team.implementation}-${String(index)}`);
           await team.all("hold", { names, apartMs: 0, mustRenew: true } satisfies HoldTask);
-          holding.set(team.contestant, team);
+          holding.set(team.implementation, team);
         } catch (error) {
-          outcomes.set(team.contestant, asError(error));
+          outcomes.set(team.implementation, asError(error));
         }
       const count = async (team: Team): Promise<Measurement | Error> => {
         const commands = await sentWithin(team, heldLeaseMs);
@@ -404,7 +404,7 @@ const lossDetection: Case = {
       better: "lower",
       about:
         "a holder with a lease of 1 s, renewed; the server stops (SIGSTOP) for 6 s; until the holder is told. " +
-        "Later than 1000 ms means that it went on without the lock. All contestants at once, one silence for all",
+        "Later than 1000 ms means that it went on without the lock. All implementations at once, one silence for all",
       goal: {
         text: "abort before the lease ends (1000 ms), in every round",
         checks: [{ atMost: lossLeaseMs, of: "max" }],
@@ -425,13 +425,13 @@ const lossDetection: Case = {
       const holding: Team[] = [];
       for (const team of teams)
         try {
-          const task: HoldTask = { names: [`loss-${team.contestant}`], apartMs: 0, mustRenew: true };
+          const task: HoldTask = { names: [`loss-${team.implementation}`], apartMs: 0, mustRenew: true };
           await team.all("hold", task);
           // All that a holder sends from now on are its renewals.
           await team.all("sentAt");
           holding.push(team);
         } catch (error) {
-          outcomes.set(team.contestant, asError(error));
+          outcomes.set(team.implementation, asError(error));
         }
       await sleep(1_500 + Math.random() * 1_000);
       const [node] = lab.server.nodes;
@@ -445,11 +445,11 @@ const lossDetection: Case = {
           const last = renewals.findLast((instant) => instant < silentFrom);
           const surelyHeard = renewals.findLast((instant) => instant < silentFrom - 5);
           if (toldAt === undefined)
-            outcomes.set(team.contestant, new Error(`told nothing in ${String(silenceMs)} ms of silence`));
+            outcomes.set(team.implementation, new Error(`told nothing in ${String(silenceMs)} ms of silence`));
           // One that was under way when the server stopped may have counted or not; then the round says nothing, unless
           // the one before was hardly older.
           else if (last !== undefined && surelyHeard !== undefined && last - surelyHeard < 10)
-            outcomes.set(team.contestant, { values: { [lossName]: toldAt - last }, operations: 0 });
+            outcomes.set(team.implementation, { values: { [lossName]: toldAt - last }, operations: 0 });
         }
       } finally {
         node?.resume();

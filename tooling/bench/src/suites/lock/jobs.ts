@@ -1,7 +1,7 @@
 // What the client processes of the lock cases do.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "../../clock.js";
-import { type LockCaller, type LockSetup, openLockContestant } from "./contestants.js";
+import { type LockCaller, type LockSetup, openLockImplementation } from "./implementations.js";
 import { sent, sentAt } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
 import { idle, loopJobs, until } from "../../loops/loops-jobs.js";
@@ -23,10 +23,10 @@ export interface HoldTask {
 
 const forEver = new Promise<void>(() => undefined);
 
-export const jobs: OpenJobs = async ({ contestant: id, url, setup }) => {
-  const contestant = await openLockContestant(id, url, setup as LockSetup);
+export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
+  const implementation = await openLockImplementation(id, url, setup as LockSetup);
   const callers: LockCaller[] = [];
-  const callerOf = (index: number): LockCaller => (callers[index] ??= contestant.caller());
+  const callerOf = (index: number): LockCaller => (callers[index] ??= implementation.caller());
 
   /** When the last of them had done its work. */
   const burst = async ({ callers: count, name, startAt, holdMs }: BurstTask): Promise<number> => {
@@ -46,7 +46,7 @@ export const jobs: OpenJobs = async ({ contestant: id, url, setup }) => {
 
   /** Takes all names and keeps them for as long as this process lives. */
   const hold = async ({ names, apartMs, mustRenew }: HoldTask): Promise<void> => {
-    if (mustRenew && !contestant.renews) throw new Error("has no renewal of its own");
+    if (mustRenew && !implementation.renews) throw new Error("has no renewal of its own");
     for (const [index, name] of names.entries()) {
       await new Promise<void>((resolve, reject) => {
         const held = callerOf(index).using(name, ({ onLost }) => {
@@ -99,6 +99,6 @@ export const jobs: OpenJobs = async ({ contestant: id, url, setup }) => {
     sentAt: () => Promise.resolve(sentAt()),
     losses: () => Promise.resolve(losses),
     grants: () => Promise.resolve(grants),
-    leaseKey: ({ name }: { name: string }) => Promise.resolve(contestant.leaseKey(name)),
+    leaseKey: ({ name }: { name: string }) => Promise.resolve(implementation.leaseKey(name)),
   } satisfies Jobs;
 };

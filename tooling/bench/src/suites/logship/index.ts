@@ -1,6 +1,6 @@
 import type { Lab, Team, Worker } from "../../lab.js";
 import type { Case, Entry, Measurement, Suite } from "../../suite.js";
-import { logshipContestant, type LogshipSetup } from "./contestants.js";
+import { logshipImplementation, type LogshipSetup } from "./implementations.js";
 import type { FileTask, LargeTask, ReadTask, Shipped, Took } from "./jobs.js";
 
 const mebibyte = 1_048_576;
@@ -14,7 +14,7 @@ const firstOf = ({ workers }: Team): Worker => {
 const plain: LogshipSetup = { codec: "none", passThrough: false };
 
 interface CarryCase {
-  readonly contestants: readonly string[];
+  readonly implementations: readonly string[];
   readonly setup: LogshipSetup & { readonly latencyMs?: number };
   readonly mebibytes: number;
   readonly isGzip?: boolean;
@@ -28,10 +28,10 @@ interface CarryCase {
 /** A local file of log text, which a measurement may upload and read. */
 const carryCase = (
   entries: readonly Entry[],
-  { contestants, setup, mebibytes, isGzip = false, measure }: CarryCase,
+  { implementations, setup, mebibytes, isGzip = false, measure }: CarryCase,
 ): Case => ({
   entries,
-  contestants: contestants.map(logshipContestant),
+  implementations: implementations.map(logshipImplementation),
   rounds: Infinity,
   processes: 1,
   setup,
@@ -100,7 +100,7 @@ const largeCase: Case = {
       undefined,
     ),
   ],
-  contestants: [logshipContestant("kit")],
+  implementations: [logshipImplementation("kit")],
   rounds: 1,
   processes: 2,
   setup: plain,
@@ -161,7 +161,7 @@ export const suite: Suite = {
         }),
       ],
       {
-        contestants: ["kit", "classic"],
+        implementations: ["kit", "classic"],
         setup: plain,
         mebibytes: 64,
         measure: async (worker, _lab, bytes) => ({
@@ -178,7 +178,7 @@ export const suite: Suite = {
         ),
       ],
       {
-        contestants: ["kit", "classic"],
+        implementations: ["kit", "classic"],
         setup: { ...plain, latencyMs: 1 },
         mebibytes: 8,
         measure: async (worker, _lab, bytes) => {
@@ -194,7 +194,7 @@ export const suite: Suite = {
         checks: [{ than: "floor", atLeast: 0.8 }],
       }),
       "download",
-      { contestants: ["kit", "raw GETRANGE", "classic"], setup: plain, mebibytes: 64 },
+      { implementations: ["kit", "raw GETRANGE", "classic"], setup: plain, mebibytes: 64 },
     ),
     readCase(
       megabytesEntry("lines plain batch", "64 MiB of plain chunks, cut into lines, by batches", {
@@ -202,7 +202,7 @@ export const suite: Suite = {
         checks: [{ than: "readline", atLeast: 1.5 }],
       }),
       "lines",
-      { contestants: ["kit", "readline"], setup: plain, mebibytes: 64 },
+      { implementations: ["kit", "readline"], setup: plain, mebibytes: 64 },
     ),
     readCase(
       megabytesEntry("lines per-line iterator", "the same, one by one", {
@@ -210,7 +210,7 @@ export const suite: Suite = {
         checks: [{ than: "readline", atLeast: 1 }],
       }),
       "eachLine",
-      { contestants: ["kit", "readline"], setup: plain, mebibytes: 64 },
+      { implementations: ["kit", "readline"], setup: plain, mebibytes: 64 },
     ),
     readCase(
       megabytesEntry("lines gz", "64 MiB of text, a gzip file of one member that is passed through, by batches", {
@@ -219,14 +219,14 @@ export const suite: Suite = {
       }),
       "lines",
       {
-        contestants: ["kit", "zcat | wc -l"],
+        implementations: ["kit", "zcat | wc -l"],
         setup: { codec: "gzip", passThrough: true },
         mebibytes: 64,
         isGzip: true,
       },
     ),
     readCase(megabytesEntry("lines gz framed", "the same text in framed chunks, by batches", undefined), "lines", {
-      contestants: ["kit", "zcat | wc -l"],
+      implementations: ["kit", "zcat | wc -l"],
       setup: { codec: "gzip", passThrough: false },
       mebibytes: 64,
       isGzip: true,
@@ -242,7 +242,7 @@ export const suite: Suite = {
         },
       ],
       {
-        contestants: ["kit", "classic"],
+        implementations: ["kit", "classic"],
         setup: { codec: "gzip", passThrough: false },
         mebibytes: 16,
         measure: async (worker, lab, bytes) => {
@@ -264,7 +264,7 @@ export const suite: Suite = {
         },
       ],
       {
-        contestants: ["kit"],
+        implementations: ["kit"],
         setup: plain,
         mebibytes: 64,
         measure: async (worker) => {

@@ -10,7 +10,7 @@ import { FaultProxy } from "@kit/testing";
 import { now } from "../../clock.js";
 import { connected } from "../../loops/caller.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
-import { type Carrier, type LogshipSetup, openLogshipContestant, type Source } from "./contestants.js";
+import { type Carrier, type LogshipSetup, openLogshipImplementation, type Source } from "./implementations.js";
 import { logBlocks, writeLog } from "./log-text.js";
 
 export interface FileTask {
@@ -48,16 +48,16 @@ const count = (sums: Map<string, number>, lines: readonly string[]): void => {
   }
 };
 
-export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
+export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
   const { latencyMs = 0, ...own } = setup as LogshipSetup & { readonly latencyMs?: number };
   let server = url;
   if (latencyMs > 0) {
-    // In this process, for every contestant alike.
+    // In this process, for every implementation alike.
     const proxy = await FaultProxy.start({ port: Number(new URL(url).port) });
     for (const side of ["up", "down"] as const) Object.assign(proxy[side], { latencyMs: latencyMs / 2 });
     server = `redis://127.0.0.1:${String(proxy.port)}`;
   }
-  const carrier: Carrier = await openLogshipContestant(contestant, server, own);
+  const carrier: Carrier = await openLogshipImplementation(implementation, server, own);
   const folder = mkdtempSync(join(tmpdir(), "bench-logship-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   let source: Source | undefined;

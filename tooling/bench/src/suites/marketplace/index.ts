@@ -1,5 +1,5 @@
 import { now } from "../../clock.js";
-import { marketContestant, type Way } from "./contestants.js";
+import { marketImplementation, type Way } from "./implementations.js";
 import type { Team } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import type { Case, Goal, Measurement, Suite } from "../../suite.js";
@@ -53,7 +53,7 @@ const marketCase = (way: Way, peers: readonly string[], goal?: Goal): Case => {
       },
       { name: `${way} wait p99`, unit: "ms", better: "lower", about: `${about}; from wanting to having` },
     ],
-    contestants: [`kit ${way}`, ...peers].map(marketContestant),
+    implementations: [`kit ${way}`, ...peers].map(marketImplementation),
     rounds: Infinity,
     processes: 4,
     setup: undefined,

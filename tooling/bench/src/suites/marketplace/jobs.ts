@@ -1,7 +1,7 @@
 // What the client processes of the market cases do.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "../../clock.js";
-import { marketContestant } from "./contestants.js";
+import { marketImplementation } from "./implementations.js";
 import { sentOf } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
 
@@ -28,8 +28,8 @@ export interface BuyResult {
   readonly retries: number;
 }
 
-export const jobs: OpenJobs = async ({ contestant, url }) => {
-  const stall = await marketContestant(contestant).open(url);
+export const jobs: OpenJobs = async ({ implementation, url }) => {
+  const stall = await marketImplementation(implementation).open(url);
   const buyers = new Map<number, ReturnType<typeof stall.buyer>>();
   const buyerOf = (index: number): ReturnType<typeof stall.buyer> => {
     const buyer = buyers.get(index) ?? stall.buyer(index);

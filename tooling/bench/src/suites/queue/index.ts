@@ -5,7 +5,7 @@ import { now } from "../../clock.js";
 import type { Lab, Team, Worker } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import type { Case, Check, Entry, Goal, Measurement, Suite } from "../../suite.js";
-import { loadOf, queueContestant, type QueueSetup } from "./contestants.js";
+import { loadOf, queueImplementation, type QueueSetup } from "./implementations.js";
 import type { AddTask, ProcessTask, Rate, TrickleTask } from "./jobs.js";
 
 const everybody = [
@@ -54,7 +54,7 @@ const serverOf = ({ server: { nodes } }: Lab): RedisNode => {
 const placements = { isOneCore: "server and clients on one core", apart: "server and clients on a core each" };
 
 interface Terms {
-  readonly contestants?: readonly string[];
+  readonly implementations?: readonly string[];
   readonly setup?: QueueSetup;
   readonly rounds?: number;
   readonly processes?: number;
@@ -67,13 +67,13 @@ const caseOf = (
   terms: Terms,
   alone: (team: Team, lab: Lab, scale: number) => Promise<Measurement>,
 ): Case => {
-  const { contestants = everybody, setup = {}, rounds = Infinity, processes = 1, isOneCore = false } = terms;
+  const { implementations = everybody, setup = {}, rounds = Infinity, processes = 1, isOneCore = false } = terms;
   return {
     entries: entries.map((entry) => ({
       ...entry,
       about: `${entry.about}; ${isOneCore ? placements.isOneCore : placements.apart}`,
     })),
-    contestants: contestants.map(queueContestant),
+    implementations: implementations.map(queueImplementation),
     rounds,
     processes,
     setup,
@@ -128,7 +128,7 @@ const processCase = (entry: Entry, concurrency: number, terms: ProcessTerms = {}
     for (const [name, value] of settings) await lab.server.call("CONFIG", "SET", name, value);
     await using proxy = await FaultProxy.start({ port: serverOf(lab).port });
     try {
-      const jobs = Math.ceil(loadOf(team.contestant) * share * scale);
+      const jobs = Math.ceil(loadOf(team.implementation) * share * scale);
       await worker.ask("fill", { jobs });
       if (roundTripMs > 0) {
         proxy.up.latencyMs = roundTripMs;
@@ -173,7 +173,7 @@ const lifecycle = caseOf(
   {},
   async (team, lab, scale) => {
     const worker = workerOf(team);
-    const jobs = Math.ceil(loadOf(team.contestant) * scale);
+    const jobs = Math.ceil(loadOf(team.implementation) * scale);
     const ofAdding = await lab.watch();
     await worker.ask("fill", { jobs });
     const added = await ofAdding();
@@ -245,7 +245,7 @@ const delayed = caseOf(
     { name: "delayed lateness p50", unit: "ms", better: "lower", about: "the same" },
   ],
   // The worker of the classic code dies of a delayed job.
-  { contestants: withDelays.filter((id) => id !== "classic"), processes: 2, isFinal: true },
+  { implementations: withDelays.filter((id) => id !== "classic"), processes: 2, isFinal: true },
   async (team, _lab, scale) => {
     const late = await listened(team, { jobs: Math.ceil(150 * scale), gapMs: 10, delayMs: 1_000 });
     return {
@@ -290,7 +290,7 @@ const recovery: Case = {
       goal: goal(5, 0.7, { atMost: leaseMs * 1.1, of: "max" }),
     },
   ],
-  contestants: ["kit", "bullmq defaults", "bee-queue defaults"].map(queueContestant),
+  implementations: ["kit", "bullmq defaults", "bee-queue defaults"].map(queueImplementation),
   rounds: 3,
   processes: 2,
   setup: {},
@@ -317,7 +317,7 @@ const recovery: Case = {
           return error as Error;
         }
       };
-      return new Map(await Promise.all(teams.map(async (team) => [team.contestant, await recover(team)] as const)));
+      return new Map(await Promise.all(teams.map(async (team) => [team.implementation, await recover(team)] as const)));
     },
   },
 };
@@ -333,7 +333,7 @@ const idleCommands = caseOf(
       goal: goal(7),
     },
   ],
-  { rounds: 2, isFinal: true, contestants: withDelays },
+  { rounds: 2, isFinal: true, implementations: withDelays },
   async (team, lab, scale) => {
     await workerOf(team).ask("listen");
     await sleep(1_000);
@@ -354,7 +354,7 @@ const lostReplies = caseOf(
       goal: { text: "0", checks: [{ atMost: 0, of: "max" }] },
     },
   ],
-  { contestants: ["kit"], rounds: 3, isFinal: true },
+  { implementations: ["kit"], rounds: 3, isFinal: true },
   async (team, lab) => {
     const worker = workerOf(team);
     const jobs = 2_000;
@@ -404,7 +404,7 @@ const soak = caseOf(
     about: "a million jobs of 16 bytes to 16 KiB; by how much it grows between empty queues, the first tenth left out",
     goal: { text: "≤ 1", checks: [{ atMost: 1 }] },
   })),
-  { contestants: ["kit"], rounds: 1, isFinal: true },
+  { implementations: ["kit"], rounds: 1, isFinal: true },
   async (team, lab, scale) => {
     const points: { readonly at: number; readonly server: number; readonly heap: number }[] = [];
     for (let part = 0; part < 40; part++) {
@@ -474,7 +474,7 @@ export const suite: Suite = {
       { setup: each },
     ),
     processCase(jobsASecond("process c=100 handler 20 ms", "every handler takes 20 ms"), 100, {
-      contestants: withDelays,
+      implementations: withDelays,
       handlerMs: 20,
       share: 0.04,
       rounds: 3,
@@ -500,7 +500,7 @@ export const suite: Suite = {
       ),
       "ranked",
       700,
-      { contestants: ["kit", "bullmq"], rounds: 2 },
+      { implementations: ["kit", "bullmq"], rounds: 2 },
       400_000,
     ),
     lostReplies,

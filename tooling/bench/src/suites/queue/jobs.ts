@@ -7,7 +7,7 @@ import { runInNewContext } from "node:vm";
 import { now } from "../../clock.js";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
-import { type BenchQueue, type Data, openQueueContestant, type QueueSetup } from "./contestants.js";
+import { type BenchQueue, type Data, openQueueImplementation, type QueueSetup } from "./implementations.js";
 
 export interface AddTask {
   readonly how: "serial" | "concurrent" | "bulk" | "ranked";
@@ -58,8 +58,8 @@ const cpuMicros = (): number => {
 /** The priority of a job, ±50; 0 not among them. */
 const priorityOf = ({ n }: Data): number => (n % 50) + 1;
 
-export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
-  let queue: BenchQueue = await openQueueContestant(contestant, url, setup as QueueSetup);
+export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
+  let queue: BenchQueue = await openQueueImplementation(implementation, url, setup as QueueSetup);
   const ranked = (): NonNullable<BenchQueue["addRanked"]> => {
     if (!queue.addRanked) throw new Error("it has no priorities");
     return queue.addRanked;
@@ -96,7 +96,7 @@ export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
     open: async ({ port }: { readonly port: number }) => {
       const other = new URL(url);
       other.port = String(port);
-      queue = await openQueueContestant(contestant, other.href, setup as QueueSetup);
+      queue = await openQueueImplementation(implementation, other.href, setup as QueueSetup);
     },
 
     fill: async ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => {

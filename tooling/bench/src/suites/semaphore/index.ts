@@ -1,4 +1,4 @@
-import { semaphoreContestant, type SemaphoreSetup } from "./contestants.js";
+import { semaphoreImplementation, type SemaphoreSetup } from "./implementations.js";
 import { percentile } from "../../statistics.js";
 import type { Case, Measurement, Suite } from "../../suite.js";
 import { excessOf, unfairness } from "../../loops/course.js";
@@ -8,7 +8,7 @@ const permits = 10;
 const usual: SemaphoreSetup = { permits, leaseMs: 10_000 };
 
 const field = (ids: readonly string[], setup: SemaphoreSetup = usual): Field => ({
-  contestants: ids.map(semaphoreContestant),
+  implementations: ids.map(semaphoreImplementation),
   setup,
 });
 

@@ -1,6 +1,6 @@
 import type { Lab, Team } from "../../lab.js";
 import type { Better, Case, Check, Goal, Measurement, Suite } from "../../suite.js";
-import { statsContestant, type StatsSetup } from "./contestants.js";
+import { statsImplementation, type StatsSetup } from "./implementations.js";
 import type { DaysTask, ManyTask, RunResult, RunTask } from "./jobs.js";
 
 const goalOf = (text: string, ...checks: readonly Check[]): Goal => ({ text, checks });
@@ -10,7 +10,7 @@ const atLeast = (than: string, ratio: number): Check => ({ than, atLeast: ratio 
 const speedCase = (
   name: string,
   about: string,
-  contestants: readonly string[],
+  implementations: readonly string[],
   task: Omit<RunTask, "ms">,
   goal: Goal | undefined,
   setup: StatsSetup = { precisions: "default" },
@@ -22,7 +22,7 @@ const speedCase = (
   };
   return {
     entries: [{ name, unit: "operations/s", better: "higher" as Better, about, ...(goal && { goal }) }],
-    contestants: contestants.map(statsContestant),
+    implementations: implementations.map(statsImplementation),
     rounds: Infinity,
     processes: 1,
     setup,
@@ -62,7 +62,7 @@ const memory: Case = {
       goal: goalOf("constant", { atMost: 1.1, of: "max" }),
     },
   ],
-  contestants: ["kit", "classic", "classic, cleaned"].map(statsContestant),
+  implementations: ["kit", "classic", "classic, cleaned"].map(statsImplementation),
   rounds: 3,
   processes: 1,
   setup: seven,
@@ -97,7 +97,7 @@ const many: Case = {
       about: "100 series, buffered, until the server has all; the sum of the totals is exact or there is no figure",
     },
   ],
-  contestants: [statsContestant("kit")],
+  implementations: [statsImplementation("kit")],
   rounds: 3,
   processes: 4,
   setup: { precisions: "default" } satisfies StatsSetup,

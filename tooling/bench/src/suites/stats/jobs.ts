@@ -1,6 +1,6 @@
 import { now } from "../../clock.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
-import { openStatsContestant, type StatsSetup, type Tool } from "./contestants.js";
+import { openStatsImplementation, type StatsSetup, type Tool } from "./implementations.js";
 
 type Way = "count" | "observe" | "countLocally" | "countUnlabelled" | "observeLocally";
 
@@ -46,8 +46,8 @@ const callOf = (tool: Tool, way: Way, series: number): ((number: number) => unkn
   return (number) => call(number % series, valueOf(number));
 };
 
-export const jobs: OpenJobs = async ({ contestant, url, setup }) => {
-  const tool = await openStatsContestant(contestant, url, setup as StatsSetup);
+export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
+  const tool = await openStatsImplementation(implementation, url, setup as StatsSetup);
 
   const runLocally = async (call: (at: number) => unknown, ms: number): Promise<RunResult> => {
     const startedAt = now();

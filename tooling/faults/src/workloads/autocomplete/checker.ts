@@ -1,9 +1,9 @@
-import { judged, type Verdict } from "../../common-laws.js";
+import { judged, type Verdict } from "../../common-invariants.js";
 import type { RunHistory, State } from "./history.js";
 import { checkPlain } from "../../plain/checker.js";
 
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `P1` who changed an entry finds it so, once: text and weight; touches count once however often they were sent
  * - `P2` each row has its record, each record its rows, and what a dead rebuild staged expires
@@ -14,16 +14,16 @@ import { checkPlain } from "../../plain/checker.js";
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
  */
-export type Law = (typeof laws)[number];
-export const laws = ["P1", "P2", "P3", "P4", "U1", "U3", "U4", "U5"] as const;
+export type Invariant = (typeof invariants)[number];
+export const invariants = ["P1", "P2", "P3", "P4", "U1", "U3", "U4", "U5"] as const;
 
 const textOf = (state: State): string => (state ? `${state.text} (${String(state.weight)})` : "nothing");
 
 /** Everything in a run that an index may not do. */
-export const verdictOn = (run: RunHistory): Verdict<Law> =>
-  judged(laws, (judge) => {
+export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
+  judged(invariants, (judge) => {
     // Of what was acknowledged to callers, a server without a file, or a failover, may lose the last.
-    checkPlain(run, judge, (law) => law === "P1" && !run.losesNothing);
+    checkPlain(run, judge, (invariant) => invariant === "P1" && !run.losesNothing);
     if (!run.losesNothing) return;
     const possible = new Map<string, Set<string>>();
     for (const { records } of run.workers)

@@ -1,13 +1,13 @@
 import { plainWorkload } from "../../plain/workload.js";
 import type { Workload } from "../../workload.js";
-import { laws, verdictOn } from "./checker.js";
+import { invariants, verdictOn } from "./checker.js";
 import { controls } from "./controls.js";
 import { AutocompleteLab } from "./lab.js";
 
 /** Processes that change, rebuild and search indexes together. */
 export const workload: Workload = plainWorkload({
   name: "autocomplete",
-  laws,
+  invariants,
   controls,
   workers: 4,
   // An index subscribes to nothing, leases nothing and waits for no replica; a server that evicts keys is no place for it.

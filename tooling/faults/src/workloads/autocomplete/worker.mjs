@@ -75,7 +75,7 @@ const change = async (random, [name, index], entryId) => {
     if (found) {
       const shown = found.items.map(({ text, weight }) => `${text} (${weight})`).join();
       const wanted = known ? `${known.text} (${known.weight})` : "";
-      log("saw", { law: "P1", wrong: shown !== wanted && `${name} has "${shown}", not "${wanted}"` });
+      log("saw", { invariant: "P1", wrong: shown !== wanted && `${name} has "${shown}", not "${wanted}"` });
     }
     await rest(random);
   }
@@ -116,7 +116,7 @@ const search = async (random) => {
     if (found) {
       const of = new Set(found.items.map(({ payload }) => payload));
       const isWhole = found.items.length === 0 || (found.items.length === items && of.size === 1);
-      log("saw", { law: "P4", wrong: !isWhole && `${found.items.length} items of ${[...of].join()}` });
+      log("saw", { invariant: "P4", wrong: !isWhole && `${found.items.length} items of ${[...of].join()}` });
     }
     await rest(random);
   }

@@ -1,4 +1,4 @@
-import { checkWorker, judged, type Judge as AnyJudge, type Verdict as AnyVerdict } from "../../common-laws.js";
+import { checkWorker, judged, type Judge as AnyJudge, type Verdict as AnyVerdict } from "../../common-invariants.js";
 import { checkResumption, type Work } from "../../plain/checker.js";
 import { type Call, clockErrorMs } from "../../records.js";
 import {
@@ -15,7 +15,7 @@ import {
 } from "./history.js";
 
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `order` all readers of a chat are given the same messages in the same order, without a hole that is not told as a gap
  * - `kept` what was acknowledged to its sender is there, and given to each reader
@@ -30,8 +30,8 @@ import {
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
  */
-export type Law = (typeof laws)[number];
-export const laws = [
+export type Invariant = (typeof invariants)[number];
+export const invariants = [
   "order",
   "kept",
   "positions",
@@ -46,12 +46,12 @@ export const laws = [
   "U5",
 ] as const;
 
-type Judge = AnyJudge<Law>;
+type Judge = AnyJudge<Invariant>;
 type Message = Given["messages"][number];
 
 /** Everything in a run that no chat may do. */
-export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
-  judged(laws, (judge) => {
+export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
+  judged(invariants, (judge) => {
     for (const worker of run.workers) checkWorker(worker, judge);
     checkResumption(run, judge, workIn(run));
     const sends = callsOf(run, "send");
@@ -458,7 +458,7 @@ export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">
   dueMs: isWhole ? 2_000 : 3_000,
 });
 
-/** What is worth telling of a run, and breaks no law: how often it was so. */
+/** What is worth telling of a run, and breaks no invariant: how often it was so. */
 export const remarksOn = (run: RunHistory): Record<string, number> => {
   const remarks: Record<string, number> = {};
   for (const given of chainsOf(run).values())

@@ -1,5 +1,5 @@
 import type { PackageControl } from "../../plain/workload.js";
-import type { Law } from "./checker.js";
+import type { Invariant } from "./checker.js";
 
 /** A script to which the server's answers are told otherwise. */
 const misled = (lua: string): string =>
@@ -8,10 +8,10 @@ const misled = (lua: string): string =>
 const kind = "8 scripts flushed";
 
 /** What a chat may get wrong; a checker that does not see it is of no use. */
-export const controls: readonly PackageControl<Law>[] = [
+export const controls: readonly PackageControl<Invariant>[] = [
   {
     name: "sends-into-the-void",
-    laws: ["order", "kept", "unread"],
+    invariants: ["order", "kept", "unread"],
     kind,
     mutation: {
       script: "send",
@@ -21,7 +21,7 @@ export const controls: readonly PackageControl<Law>[] = [
   },
   {
     name: "forgets-client-ids",
-    laws: ["U2"],
+    invariants: ["U2"],
     kind: "27 requests repeated",
     mutation: {
       script: "send",
@@ -33,7 +33,7 @@ export const controls: readonly PackageControl<Law>[] = [
   },
   {
     name: "positions-move-back",
-    laws: ["positions"],
+    invariants: ["positions"],
     kind,
     mutation: {
       script: "ack",
@@ -45,7 +45,7 @@ export const controls: readonly PackageControl<Law>[] = [
   },
   {
     name: "goes-by-the-fastest",
-    laws: ["retention"],
+    invariants: ["retention"],
     kind,
     mutation: {
       script: "ack",
@@ -55,7 +55,7 @@ export const controls: readonly PackageControl<Law>[] = [
   },
   {
     name: "leases-end-early",
-    laws: ["leases"],
+    invariants: ["leases"],
     kind,
     mutation: {
       script: "take",
@@ -65,7 +65,7 @@ export const controls: readonly PackageControl<Law>[] = [
   },
   {
     name: "takes-and-forgets",
-    laws: ["mailbox"],
+    invariants: ["mailbox"],
     kind,
     mutation: {
       script: "take",
@@ -73,6 +73,6 @@ export const controls: readonly PackageControl<Law>[] = [
       lua: misled("if command == 'HSET' and key == mailbox and select(3, ...) ~= '' then return 0 end"),
     },
   },
-  { name: "unread-off-by-one", laws: ["unread"], kind },
-  { name: "page-without-its-last", laws: ["order"], kind },
+  { name: "unread-off-by-one", invariants: ["unread"], kind },
+  { name: "page-without-its-last", invariants: ["order"], kind },
 ];

@@ -1,16 +1,16 @@
 import { plainWorkload } from "../../plain/workload.js";
 import type { Workload } from "../../workload.js";
-import { laws, remarksOn, verdictOn, workIn } from "./checker.js";
+import { invariants, remarksOn, verdictOn, workIn } from "./checker.js";
 import { controls } from "./controls.js";
 import { ChatLab } from "./lab.js";
 
 /** Senders, readers and listeners of some chats, and workers of a mailbox. */
 export const workload: Workload = plainWorkload({
   name: "chat",
-  laws,
+  invariants,
   controls,
   workers: 5,
-  // Rows that strike durable writes, the letters of a lock's lease, or subscribers: the chat blocks in a read instead.
+  // Faults of durable writes, the letters of a lock's lease, or subscribers: the chat blocks in a read instead.
   notFor: ["20 replica stopped", "34 byte flipped", "11 subscribers killed"],
   open: (options, around) => new ChatLab(options, around),
   verdictOn,

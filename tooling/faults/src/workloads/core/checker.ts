@@ -6,7 +6,7 @@ import {
   stalledByAll,
   stalledIn,
   type Verdict,
-} from "../../common-laws.js";
+} from "../../common-invariants.js";
 import { clockErrorMs, type Span } from "../../records.js";
 import type {
   ConfigCall,
@@ -23,7 +23,7 @@ import type {
 } from "./history.js";
 
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `D1` what was answered `safe` is there in the end, through whatever the answer promised to outlive
  * - `D2` the counts that were told are possible, and are those that the answer says
@@ -38,17 +38,17 @@ import type {
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end, no key that stays
  * - `U5` every error is typed
  */
-export type Law = (typeof laws)[number];
-export const laws = ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "U1", "U2", "U3", "U4", "U5"] as const;
+export type Invariant = (typeof invariants)[number];
+export const invariants = ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "U1", "U2", "U3", "U4", "U5"] as const;
 
-type Judge = AnyJudge<Law>;
+type Judge = AnyJudge<Invariant>;
 
 const resumeMs = 1_000;
 const newestMs = 2_000;
 
 /** Everything in a run that core may not do. It knows nothing of how core works, only what it promises. */
-export const verdictOn = (run: RunHistory): Verdict<Law> =>
-  judged(laws, (judge) => {
+export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
+  judged(invariants, (judge) => {
     for (const worker of run.workers) {
       checkWorker(worker, judge);
       checkReads(worker, judge);
@@ -384,7 +384,7 @@ const isWork = (record: LogRecord, kind: Kind): record is ConfigCall | DurableCa
   return kind === "config" && record.what !== "component" && record.what !== "close";
 };
 
-/** What has to go on after an outage: anything at all; after a failover, which may have struck one slot, each key. */
+/** What has to go on after an outage: anything at all; after a failover, which may concern one slot only, each key. */
 const worksOf = (
   run: RunHistory,
   { dueMs }: Pick<Heal, "dueMs">,
@@ -421,7 +421,7 @@ const resumedAt = (run: RunHistory, at: number, kind: Kind, name?: string): numb
   return first;
 };
 
-/** How long after a heal, or a failover's strike, all that had to go on went on. */
+/** How long after a heal, or a failover's injection, all that had to go on went on. */
 export const recoveryMs = (run: RunHistory, heal: Pick<Heal, "at" | "dueMs">): number =>
   Math.max(...worksOf(run, heal).map((work) => resumedAt(run, heal.at, ...work))) - heal.at;
 

@@ -1,28 +1,28 @@
 import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
 import type { Control } from "../../workload.js";
-import type { Law } from "./checker.js";
+import type { Invariant } from "./checker.js";
 
 interface CoreControl extends Control {
-  readonly laws: readonly Law[];
+  readonly invariants: readonly Invariant[];
   /** In the built configuration; without it the modules are wrapped, with the lie of the control's own name. */
   readonly mutation?: Mutation;
 }
 
 /** What configuration and durability may get wrong; a checker that does not see it is of no use. */
 export const coreControls: readonly CoreControl[] = [
-  { name: "durable-trusts-anybody", laws: ["D1"], kind: "21 replication cut, master killed", strikes: 2 },
-  { name: "short-is-safe", laws: ["D2"], kind: "8 scripts flushed" },
-  { name: "emptiness-is-truth", laws: ["C5"], kind: "7 server comes back empty" },
-  { name: "never-reads-again", laws: ["C3"], kind: "11 subscribers killed" },
+  { name: "durable-trusts-anybody", invariants: ["D1"], kind: "21 replication cut, master killed", injections: 2 },
+  { name: "short-is-safe", invariants: ["D2"], kind: "8 scripts flushed" },
+  { name: "emptiness-is-truth", invariants: ["C5"], kind: "7 server comes back empty" },
+  { name: "never-reads-again", invariants: ["C3"], kind: "11 subscribers killed" },
   {
     name: "expects-nothing",
-    laws: ["C1"],
+    invariants: ["C1"],
     kind: "8 scripts flushed",
     mutation: { script: "set", operands: ["expected"], lua: "expected = ''" },
   },
   {
     name: "set-forgets-itself",
-    laws: ["C4"],
+    invariants: ["C4"],
     kind: "27 requests repeated",
     mutation: { script: "set", operands: ["op"], lua: "op = op .. '+' .. redis.call('TIME')[2]" },
   },

@@ -14,7 +14,7 @@ const rolledName = "rolled";
 const wiredName = "wired";
 const names = ["limits", "texts", rolledName, wiredName];
 
-/** More than twice what readers may take: who has not shown the newest by then is in breach of a law, or stood still. */
+/** More than twice what readers may take: who has not shown the newest by then is in breach of an invariant, or stood still. */
 const newestMs = 5_000;
 /** Longer than any PING takes on a machine that has time for it. */
 const slowMs = 30;
@@ -215,7 +215,7 @@ export class CoreLab extends Lab {
   // The next fault has to wait until all readers had their chance; whether they took it in time is the checker's word.
   override async healed(kind: string): Promise<void> {
     const isTimed = this.marks.some((mark) => mark.kind === kind && mark.dueMs !== undefined);
-    // There work went on before the heal: what counts is how long it was since the strike.
+    // There work went on before the heal: what counts is how long it was since the injection.
     await super.healed(isTimed ? `${kind}: all back` : kind);
     const mark = this.marks.at(-1);
     const entries = await this.entries();

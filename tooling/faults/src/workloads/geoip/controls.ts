@@ -1,8 +1,8 @@
 import type { PackageControl } from "../../plain/workload.js";
 
-export const laws = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as const;
+export const invariants = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as const;
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `G1` an answer is wholly of the version that it names
  * - `G2` what every version has is found, before and after a switch, in every mode
@@ -13,15 +13,15 @@ export const laws = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as const;
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
  */
-type Law = (typeof laws)[number];
+type Invariant = (typeof invariants)[number];
 
 /** What a database may get wrong; a checker that does not see it is of no use. */
-export const controls: readonly PackageControl<Law>[] = [
+export const controls: readonly PackageControl<Invariant>[] = [
   {
     name: "staged-for-ever",
-    laws: ["G4"],
+    invariants: ["G4"],
     kind: "1 worker killed",
-    strikes: 6,
+    injections: 6,
     mutation: {
       script: "stage",
       operands: [],
@@ -30,7 +30,7 @@ export const controls: readonly PackageControl<Law>[] = [
   },
   {
     name: "last-page-is-lost",
-    laws: ["G3"],
+    invariants: ["G3"],
     kind: "8 scripts flushed",
     mutation: {
       script: "stage",
@@ -38,6 +38,6 @@ export const controls: readonly PackageControl<Law>[] = [
       lua: "if fields[3] and fields[1] == '0' then fields[#fields] = nil fields[#fields] = nil end",
     },
   },
-  { name: "names-another-version", laws: ["G1"], kind: "8 scripts flushed" },
-  { name: "silence-is-a-gap", laws: ["G2"], kind: "16 replies lost" },
+  { name: "names-another-version", invariants: ["G1"], kind: "8 scripts flushed" },
+  { name: "silence-is-a-gap", invariants: ["G2"], kind: "16 replies lost" },
 ];

@@ -66,15 +66,18 @@ const lookUp = async (random, [mode, reader]) => {
         throw error;
       }),
     );
-    log("saw", { law: "G3", wrong: code === "KIT_GEOIP_CORRUPT" && `${mode} found data missing` });
+    log("saw", { invariant: "G3", wrong: code === "KIT_GEOIP_CORRUPT" && `${mode} found data missing` });
     if (found) {
       const { place, version } = found;
-      log("saw", { law: "G2", wrong: !place && `${mode} found no place for ${address(at)}: ${found.none}` });
+      log("saw", { invariant: "G2", wrong: !place && `${mode} found no place for ${address(at)}: ${found.none}` });
       if (place) {
         const known = numbers.get(version) ?? place.asn;
         numbers.set(version, known);
         const isRight = known === place.asn && place.postalCode === String(at & 7);
-        log("saw", { law: "G1", wrong: !isRight && `${mode} has ${place.asn} of ${version}, which has ${known}` });
+        log("saw", {
+          invariant: "G1",
+          wrong: !isRight && `${mode} has ${place.asn} of ${version}, which has ${known}`,
+        });
       }
     }
     await rest(random);

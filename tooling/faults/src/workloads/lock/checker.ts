@@ -7,8 +7,8 @@ import {
   stallsOf,
   type Verdict as AnyVerdict,
   type Violation as AnyViolation,
-} from "../../common-laws.js";
-import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-laws.js";
+} from "../../common-invariants.js";
+import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-invariants.js";
 import { linearizable } from "../../linearizable.js";
 import { clockErrorMs, type Span } from "../../records.js";
 import { mutexWindows, mutexWithFence } from "./mutex.js";
@@ -23,7 +23,7 @@ import {
 } from "./history.js";
 
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `L1` fencing tokens strictly increase from grant to grant
  * - `L2` the register takes no older token than the newest it saw, and loses no update
@@ -40,8 +40,8 @@ import {
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end, no key that stays
  * - `U5` every error is typed
  */
-export type Law = (typeof laws)[number];
-export const laws = [
+export type Invariant = (typeof invariants)[number];
+export const invariants = [
   "L1",
   "L2",
   "L3",
@@ -57,14 +57,14 @@ export const laws = [
   "U5",
 ] as const;
 
-export type Violation = AnyViolation<Law>;
-type Judge = AnyJudge<Law>;
+export type Violation = AnyViolation<Invariant>;
+type Judge = AnyJudge<Invariant>;
 
 const resumeMs = 1_000;
 
 /** Everything in a run that no lock may do. It knows nothing of how the lock works, only what it promises. */
-export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
-  judged(laws, (judge) => {
+export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
+  judged(invariants, (judge) => {
     for (const [name, accesses] of run.registers) checkRegister(name, accesses, judge);
     checkGrantOrder(run, judge);
     checkEchoes(run, judge);

@@ -1,9 +1,9 @@
 import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
 import type { Control } from "../../workload.js";
-import type { Law } from "./checker.js";
+import type { Invariant } from "./checker.js";
 
 interface LockControl extends Control {
-  readonly laws: readonly Law[];
+  readonly invariants: readonly Invariant[];
   /** In the built lock; without them the lock is wrapped, with the lie of the control's own name. */
   readonly mutations?: readonly Mutation[];
   /** @default true; false: the lock is as it should be, and what it guards takes whatever comes. */
@@ -14,20 +14,20 @@ interface LockControl extends Control {
 export const lockControls: readonly LockControl[] = [
   {
     name: "unfenced",
-    laws: ["L2"],
+    invariants: ["L2"],
     kind: "2 worker stopped",
     isFenced: false,
   },
   {
     name: "release-unowned",
-    laws: ["L5", "exclusion", "linearizable"],
+    invariants: ["L5", "exclusion", "linearizable"],
     kind: "2 worker stopped",
     // Whoever calls is the owner.
     mutations: [{ script: "release", operands: ["lease", "owner"], lua: "owner = redis.call('GET', lease) or owner" }],
   },
   {
     name: "renew-unowned",
-    laws: ["L5"],
+    invariants: ["L5"],
     kind: "8 scripts flushed",
     mutations: [
       {
@@ -39,28 +39,28 @@ export const lockControls: readonly LockControl[] = [
   },
   {
     name: "fence-stands-still",
-    laws: ["L1"],
+    invariants: ["L1"],
     kind: "8 scripts flushed",
   },
   {
     name: "release-denies",
-    laws: ["linearizable"],
+    invariants: ["linearizable"],
     kind: "8 scripts flushed",
   },
   {
     name: "late-abort",
-    laws: ["L3"],
+    invariants: ["L3"],
     kind: "14 server stopped",
   },
   {
     name: "grant-while-held",
-    laws: ["exclusion", "linearizable"],
+    invariants: ["exclusion", "linearizable"],
     kind: "8 scripts flushed",
     mutations: [{ script: "acquire", operands: ["lease"], lua: "redis.call('DEL', lease)" }],
   },
   {
     name: "acquire-forgets-itself",
-    laws: ["U2"],
+    invariants: ["U2"],
     kind: "27 requests repeated",
     mutations: [
       {
@@ -72,7 +72,7 @@ export const lockControls: readonly LockControl[] = [
   },
   {
     name: "tells-nobody",
-    laws: ["L6"],
+    invariants: ["L6"],
     kind: "8 scripts flushed",
     // What a waiter's record says of where it listens is lost, whoever writes it.
     mutations: [

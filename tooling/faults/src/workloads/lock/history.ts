@@ -1,4 +1,4 @@
-import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-laws.js";
+import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-invariants.js";
 import type { Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** One line of the register's history, in the order in which the server saw it. */

@@ -1,8 +1,8 @@
 import { surround } from "../../lab/lab.js";
-import { runLeg } from "../../leg.js";
-import { rows } from "../../rows/index.js";
-import type { LegOptions, LegReport, Workload } from "../../workload.js";
-import { laws, recoveryMs, verdictOn } from "./checker.js";
+import { runPhase } from "../../phase.js";
+import { faults } from "../../faults/index.js";
+import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
+import { invariants, recoveryMs, verdictOn } from "./checker.js";
 import { lockControls, moduleOf } from "./controls.js";
 import { lockEdges } from "./edges.js";
 import type { RunHistory } from "./history.js";
@@ -17,8 +17,8 @@ const worstStallOf = (run: RunHistory): number => {
   return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
 };
 
-const run = async (leg: LegOptions): Promise<LegReport> => {
-  const { seed, setting, mode = "single", control } = leg;
+const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
+  const { seed, setting, mode = "single", control } = phase;
   const broken = lockControls.find(({ name }) => name === control?.name);
   const options = {
     seed,
@@ -27,7 +27,7 @@ const run = async (leg: LegOptions): Promise<LegReport> => {
     ...(broken && { lockModule: moduleOf(broken), isFenced: broken.isFenced ?? true }),
   };
   const lab = new LockLab(options, await surround(options));
-  return await runLeg(lab, broken ? 5 : workers, leg, (history) => {
+  return await runPhase(lab, broken ? 5 : workers, phase, (history) => {
     const accesses = [...history.registers.values()].flat();
     return {
       ...verdictOn(history),
@@ -45,8 +45,8 @@ const run = async (leg: LegOptions): Promise<LegReport> => {
 /** Contenders for locks, each of which guards a register. */
 export const workload: Workload = {
   name: "lock",
-  laws: [...laws, "U6"],
-  rows,
+  invariants: [...invariants, "U6"],
+  faults,
   shares: { kept: 0.66, lost: 0.22, shifted: 0.12 },
   edges: lockEdges,
   controls: lockControls,

@@ -1,9 +1,9 @@
-import { checkWorker, judged, type Judge as AnyJudge, type Verdict } from "../../common-laws.js";
+import { checkWorker, judged, type Judge as AnyJudge, type Verdict } from "../../common-invariants.js";
 import type { CommonRecord, WorkerHistory } from "../../records.js";
 import type { Chain } from "./sources.mjs";
 
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `content` each consumer, and the job, has every line of every file once and in order: the SHA-256 chains are equal
  * - `sums` the sums of each are exact
@@ -16,10 +16,10 @@ import type { Chain } from "./sources.mjs";
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
  */
-export type Law = (typeof laws)[number];
-export const laws = ["content", "sums", "atomic", "limit", "kept", "end", "U1", "U3", "U4", "U5"] as const;
+export type Invariant = (typeof invariants)[number];
+export const invariants = ["content", "sums", "atomic", "limit", "kept", "end", "U1", "U3", "U4", "U5"] as const;
 
-type Judge = AnyJudge<Law>;
+type Judge = AnyJudge<Invariant>;
 
 export type LogRecord =
   | CommonRecord
@@ -68,8 +68,8 @@ export interface RunHistory {
 }
 
 /** Everything in a run that no channel and no job may do. */
-export const verdictOn = (run: RunHistory): Verdict<Law> =>
-  judged(laws, (judge) => {
+export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
+  judged(invariants, (judge) => {
     for (const had of run.had) checkHad(had, had.consumer === "job" ? run.processed : run.shipped, judge);
     for (const { used, reserved, memory } of run.looks) {
       const said = `${String(used)} used, ${String(reserved)} reserved, ${String(memory)} there`;

@@ -1,9 +1,9 @@
 import { builtWith, type Mutation } from "../../lab/mutation.js";
 import type { Control } from "../../workload.js";
-import type { Law } from "./checker.js";
+import type { Invariant } from "./checker.js";
 
 interface LogshipControl extends Control {
-  readonly laws: readonly Law[];
+  readonly invariants: readonly Invariant[];
   readonly mutation: Mutation;
 }
 
@@ -11,13 +11,13 @@ interface LogshipControl extends Control {
 export const logshipControls: readonly LogshipControl[] = [
   {
     name: "limitless",
-    laws: ["limit"],
+    invariants: ["limit"],
     kind: "8 scripts flushed",
     mutation: { script: "reserve", operands: ["channel"], lua: "redis.call('HSET', channel, 'limit', 1000000)" },
   },
   {
     name: "adds-again",
-    laws: ["sums", "content", "atomic"],
+    invariants: ["sums", "content", "atomic"],
     kind: "27 requests repeated",
     mutation: {
       script: "advance",
@@ -27,9 +27,9 @@ export const logshipControls: readonly LogshipControl[] = [
   },
   {
     name: "unfenced-worker",
-    laws: ["sums", "content", "atomic"],
+    invariants: ["sums", "content", "atomic"],
     kind: "3 event loop blocked",
-    strikes: 6,
+    injections: 6,
     mutation: {
       script: "progress",
       operands: ["progress", "file", "fence", "seq"],
@@ -38,13 +38,13 @@ export const logshipControls: readonly LogshipControl[] = [
   },
   {
     name: "frees-too-much",
-    laws: ["content", "U3"],
+    invariants: ["content", "U3"],
     kind: "1 worker killed",
     mutation: { script: "advance", operands: ["chunk"], lua: "chunk = chunk + 1" },
   },
   {
     name: "counts-wrong",
-    laws: ["end", "limit"],
+    invariants: ["end", "limit"],
     kind: "8 scripts flushed",
     mutation: {
       script: "free",

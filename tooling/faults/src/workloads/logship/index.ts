@@ -1,18 +1,18 @@
 import { clock } from "../../lab/clock.mjs";
 import { modeOf, surround, within } from "../../lab/lab.js";
-import { runLeg } from "../../leg.js";
-import { failoverRows } from "../../rows/failover.js";
-import { rows as allRows } from "../../rows/index.js";
-import type { Row } from "../../rows/row.js";
-import type { LegOptions, LegReport, Workload } from "../../workload.js";
-import { laws, recoveryMs, verdictOn, worstStallMs } from "./checker.js";
+import { runPhase } from "../../phase.js";
+import { failoverFaults } from "../../faults/failover.js";
+import { faults as allFaults } from "../../faults/index.js";
+import type { Fault } from "../../faults/fault.js";
+import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
+import { invariants, recoveryMs, verdictOn, worstStallMs } from "./checker.js";
 import { logshipControls, moduleOf } from "./controls.js";
 import { LogshipLab, points } from "./lab.js";
 
 const workers = 4;
 
 /** Not in the matrix: a process dies before such a command is sent, or when its reply is there and nothing has been made of it. */
-const crashes = points.map(({ point }): Row => ({
+const crashes = points.map(({ point }): Fault => ({
   number: 1,
   kind: `1 dies at ${point}`,
   setting: "kept",
@@ -31,23 +31,23 @@ const crashes = points.map(({ point }): Row => ({
         // What it had open holds others up until somebody ships it.
         lab.spawn();
       },
-      bit: () => hasDied,
+      tookEffect: () => hasDied,
     };
   },
 }));
 
-const rows: readonly Row[] = [
-  ...allRows.filter(({ setting }) => setting === "kept"),
+const faults: readonly Fault[] = [
+  ...allFaults.filter(({ setting }) => setting === "kept"),
   ...crashes,
-  ...failoverRows.filter(({ kind }) => kind !== "20 replica stopped"),
+  ...failoverFaults.filter(({ kind }) => kind !== "20 replica stopped"),
 ];
 
-const run = async (leg: LegOptions): Promise<LegReport> => {
-  const { seed, setting, mode = modeOf[setting], control } = leg;
+const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
+  const { seed, setting, mode = modeOf[setting], control } = phase;
   const broken = logshipControls.find(({ name }) => name === control?.name);
   const options = { seed, setting, mode, logshipModule: moduleOf(broken) };
   const lab = new LogshipLab(options, await surround(options));
-  return await runLeg(lab, workers, leg, (history) => ({
+  return await runPhase(lab, workers, phase, (history) => ({
     ...verdictOn(history),
     recoveries: history.heals
       .filter(({ kind }) => kind !== "end")
@@ -62,8 +62,8 @@ const run = async (leg: LegOptions): Promise<LegReport> => {
 /** Processes that ship files through a channel with a small limit, receive them as two consumers, and work on a job. */
 export const workload: Workload = {
   name: "logship",
-  laws,
-  rows,
+  invariants,
+  faults,
   shares: { kept: 0.6, failover: 0.28, cluster: 0.12 },
   edges: [],
   controls: logshipControls,

@@ -5,7 +5,7 @@ import {
   stalledByAll,
   stalledIn,
   type Verdict as AnyVerdict,
-} from "../../common-laws.js";
+} from "../../common-invariants.js";
 import { clockErrorMs } from "../../records.js";
 import {
   type AccessRecord,
@@ -18,7 +18,7 @@ import {
 } from "./history.js";
 
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `kept` a job whose adding was acknowledged is run to its end, or is a dead letter in the end; nothing is left over
  * - `repeats` a job is run again only after a failed attempt, a charged crash, a lease that its worker lost, or when that closed
@@ -32,7 +32,7 @@ import {
  * - `lease` the jobs of a killed worker begin again within their lease and a tenth of it
  * - `U1`, `U3`, `U4`, `U5` as of every package: settles in time, goes on, leaves nothing, is typed
  */
-export const laws = [
+export const invariants = [
   "kept",
   "repeats",
   "ended",
@@ -48,8 +48,8 @@ export const laws = [
   "U4",
   "U5",
 ] as const;
-export type Law = (typeof laws)[number];
-type Judge = AnyJudge<Law>;
+export type Invariant = (typeof invariants)[number];
+type Judge = AnyJudge<Invariant>;
 
 type Begun = AccessRecord & { readonly worker: WorkerHistory; readonly after: readonly JobRecord[] };
 
@@ -94,8 +94,8 @@ const saw = ({ after }: Begun, kind: JobRecord["kind"]): JobRecord | undefined =
   after.find((one) => one.kind === kind);
 
 /** Everything in a run that no queue may do. */
-export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
-  judged(laws, (judge) => {
+export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
+  judged(invariants, (judge) => {
     for (const worker of run.workers) if (worker.id !== "lab") checkWorker(worker, judge);
     for (const heal of run.heals) checkResumption(run, heal, judge);
     const stories = storiesOf(run);
@@ -163,7 +163,7 @@ const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): v
   }
 };
 
-/** What takes no worker's leases, however often it strikes: what a lost reply took is handed back. */
+/** Faults that cost no worker a lease, however often they are injected: the jobs of a lost reply are handed back. */
 const isHarmless = (kind: string): boolean =>
   ["8 scripts flushed", "10 command connections killed", "16 replies lost", "27 requests repeated"].includes(kind);
 

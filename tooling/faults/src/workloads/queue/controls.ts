@@ -1,9 +1,9 @@
 import { builtWith, type Mutation } from "../../lab/mutation.js";
 import type { Control } from "../../workload.js";
-import type { Law } from "./checker.js";
+import type { Invariant } from "./checker.js";
 
 interface QueueControl extends Control {
-  readonly laws: readonly Law[];
+  readonly invariants: readonly Invariant[];
   readonly mutation: Mutation;
 }
 
@@ -17,7 +17,7 @@ const anyTime = "8 scripts flushed";
 export const queueControls: readonly QueueControl[] = [
   {
     name: "add-forgets-itself",
-    laws: ["repeats"],
+    invariants: ["repeats"],
     kind: "27 requests repeated",
     mutation: {
       script: "add",
@@ -27,7 +27,7 @@ export const queueControls: readonly QueueControl[] = [
   },
   {
     name: "reclaimed-and-dropped",
-    laws: ["kept"],
+    invariants: ["kept"],
     kind: "1 worker killed",
     mutation: {
       script: "step",
@@ -37,14 +37,14 @@ export const queueControls: readonly QueueControl[] = [
   },
   {
     name: "lost-takes-stay-taken",
-    laws: ["charged"],
+    invariants: ["charged"],
     kind: "16 replies lost",
-    strikes: 6,
+    injections: 6,
     mutation: { script: "recover", operands: [], lua: "if true then return { '0', 0 } end" },
   },
   {
     name: "outcomes-are-dropped",
-    laws: ["called"],
+    invariants: ["called"],
     kind: anyTime,
     mutation: {
       script: "step",
@@ -54,9 +54,9 @@ export const queueControls: readonly QueueControl[] = [
   },
   {
     name: "late-ends-count",
-    laws: ["fenced"],
+    invariants: ["fenced"],
     kind: "2 worker stopped",
-    strikes: 6,
+    injections: 6,
     mutation: {
       script: "step",
       operands: ["revoked"],
@@ -65,7 +65,7 @@ export const queueControls: readonly QueueControl[] = [
   },
   {
     name: "leases-end-early",
-    laws: ["told"],
+    invariants: ["told"],
     kind: anyTime,
     mutation: {
       script: "step",
@@ -77,7 +77,7 @@ export const queueControls: readonly QueueControl[] = [
   },
   {
     name: "due-too-early",
-    laws: ["due"],
+    invariants: ["due"],
     kind: anyTime,
     mutation: {
       script: "step",
@@ -89,7 +89,7 @@ export const queueControls: readonly QueueControl[] = [
   },
   {
     name: "ends-are-forgotten",
-    laws: ["ended"],
+    invariants: ["ended"],
     kind: anyTime,
     mutation: { script: "step", operands: ["done", "others"], lua: "done, others = '', {}" },
   },

@@ -1,27 +1,27 @@
 import { modeOf, surround } from "../../lab/lab.js";
-import { runLeg } from "../../leg.js";
-import { failoverRows } from "../../rows/failover.js";
-import { rows as allRows } from "../../rows/index.js";
-import type { Row } from "../../rows/row.js";
-import type { LegOptions, LegReport, Workload } from "../../workload.js";
-import { laws, recoveryMs, repeatsOf, verdictOn, worstStallMs } from "./checker.js";
+import { runPhase } from "../../phase.js";
+import { failoverFaults } from "../../faults/failover.js";
+import { faults as allFaults } from "../../faults/index.js";
+import type { Fault } from "../../faults/fault.js";
+import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
+import { invariants, recoveryMs, repeatsOf, verdictOn, worstStallMs } from "./checker.js";
 import { moduleOf, queueControls } from "./controls.js";
 import { QueueLab } from "./lab.js";
 
 const workers = 5;
 
-/** Rows that strike durable writes, the letters of a lock's lease, or subscribers: workers block in a pop instead. */
-const isForOthers = ({ kind }: Row): boolean =>
+/** Faults of durable writes, the letters of a lock's lease, or subscribers: workers block in a pop instead. */
+const isForOthers = ({ kind }: Fault): boolean =>
   ["20 replica stopped", "34 byte flipped", "11 subscribers killed"].includes(kind);
 
-const rows: readonly Row[] = [...allRows, ...failoverRows].filter((row) => !isForOthers(row));
+const faults: readonly Fault[] = [...allFaults, ...failoverFaults].filter((fault) => !isForOthers(fault));
 
-const run = async (leg: LegOptions): Promise<LegReport> => {
-  const { seed, setting, mode = modeOf[setting], control } = leg;
+const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
+  const { seed, setting, mode = modeOf[setting], control } = phase;
   const broken = queueControls.find(({ name }) => name === control?.name);
   const options = { seed, setting, mode, queueModule: moduleOf(broken) };
   const lab = new QueueLab(options, await surround(options));
-  return await runLeg(lab, workers, leg, (history) => ({
+  return await runPhase(lab, workers, phase, (history) => ({
     ...verdictOn(history),
     operations: lab.logged("access"),
     recoveries: lab.marks
@@ -37,8 +37,8 @@ const run = async (leg: LegOptions): Promise<LegReport> => {
 /** Producers and workers of two queues: one that works ahead, and a strict one. */
 export const workload: Workload = {
   name: "queue",
-  laws,
-  rows,
+  invariants,
+  faults,
   shares: { kept: 0.5, lost: 0.12, shifted: 0.08, failover: 0.2, cluster: 0.1 },
   edges: [],
   controls: queueControls,

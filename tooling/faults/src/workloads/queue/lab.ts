@@ -146,7 +146,7 @@ export class QueueLab extends Lab {
   }
 
   async resumed(at: number): Promise<void> {
-    // A failover may have struck one slot.
+    // A failover may concern one slot only.
     const isEach = this.server.mode !== "single";
     await eventually(
       () => {

@@ -7,8 +7,8 @@ import {
   stallsOf,
   type Verdict as AnyVerdict,
   type Violation as AnyViolation,
-} from "../../common-laws.js";
-import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-laws.js";
+} from "../../common-invariants.js";
+import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-invariants.js";
 import { clockErrorMs, type Span } from "../../records.js";
 import type {
   AccessRecord,
@@ -27,7 +27,7 @@ import type {
 import { Replay } from "./replay.js";
 
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `S1` at every instant of the server no more is held than the limits allow, by weight; lowering them revokes nothing
  * - `S2` what a killed holder had is granted again within its lease and 10 % and 100 ms, where somebody waits for it
@@ -42,17 +42,17 @@ import { Replay } from "./replay.js";
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
  */
-export type Law = (typeof laws)[number];
-export const laws = ["S1", "S2", "S3", "order", "held", "L3", "L5", "U1", "U2", "U3", "U4", "U5"] as const;
+export type Invariant = (typeof invariants)[number];
+export const invariants = ["S1", "S2", "S3", "order", "held", "L3", "L5", "U1", "U2", "U3", "U4", "U5"] as const;
 
-export type Violation = AnyViolation<Law>;
-type Judge = AnyJudge<Law>;
+export type Violation = AnyViolation<Invariant>;
+type Judge = AnyJudge<Invariant>;
 
 const resumeMs = 1_000;
 
 /** Everything in a run that no semaphore may do. */
-export const verdictOn = (run: RunHistory): AnyVerdict<Law> =>
-  judged(laws, (judge) => {
+export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
+  judged(invariants, (judge) => {
     for (const [name, steps] of run.steps) checkSteps(run, name, steps, judge);
     for (const spec of run.specs) checkHeld(run, spec, judge);
     for (const heal of run.heals) checkResumption(run, heal, judge);
@@ -162,7 +162,7 @@ const lateCopies = (run: RunHistory, steps: readonly Step[]): { readonly claim: 
   return found;
 };
 
-/** What is worth telling of a run, and breaks no law: how often it was so. */
+/** What is worth telling of a run, and breaks no invariant: how often it was so. */
 export const remarksOn = (run: RunHistory): Record<string, number> => {
   const remarks: Record<string, number> = {};
   for (const steps of run.steps.values())
@@ -353,7 +353,7 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
 const accessesOf = (run: RunHistory): AccessRecord[] =>
   run.workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
 
-/** After a failover, which may have struck one slot, each semaphore has to go on; else any. */
+/** After a failover, which may concern one slot only, each semaphore has to go on; else any. */
 const worksOf = ({ specs }: RunHistory, { dueMs }: Heal): readonly (string | undefined)[] =>
   dueMs === undefined
     ? [undefined]
@@ -378,7 +378,7 @@ const checkResumption = (run: RunHistory, heal: Heal, judge: Judge): void => {
   }
 };
 
-/** How long after a heal, or a failover's beginning, permits were granted again; of one name, where only that was struck. */
+/** How long after a heal, or a failover's beginning, permits were granted again; of one name, if the fault concerned only that. */
 export const recoveryMs = (run: RunHistory, heal: Heal, only?: string): number =>
   Math.max(...(only === undefined ? worksOf(run, heal) : [only]).map((name) => resumedAt(run, heal.at, name))) -
   heal.at;

@@ -3,10 +3,10 @@ import { join } from "node:path";
 import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
 import { workspaceFolder } from "../../lab/paths.js";
 import type { Control } from "../../workload.js";
-import type { Law } from "./checker.js";
+import type { Invariant } from "./checker.js";
 
 interface SemaphoreControl extends Control {
-  readonly laws: readonly Law[];
+  readonly invariants: readonly Invariant[];
   /** In the built semaphore; without it the semaphore is wrapped, with the lie of the control's own name. */
   readonly mutation?: Mutation;
 }
@@ -19,7 +19,7 @@ const misled = (lua: string): string =>
 export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "one-too-many",
-    laws: ["S1", "held"],
+    invariants: ["S1", "held"],
     kind: "8 scripts flushed",
     mutation: {
       script: "acquire",
@@ -31,7 +31,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   },
   {
     name: "renew-creates",
-    laws: ["L5"],
+    invariants: ["L5"],
     kind: "8 scripts flushed",
     mutation: {
       script: "renew",
@@ -41,7 +41,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   },
   {
     name: "release-frees-another",
-    laws: ["L5"],
+    invariants: ["L5"],
     kind: "8 scripts flushed",
     mutation: {
       script: "release",
@@ -51,7 +51,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   },
   {
     name: "client-clock",
-    laws: ["S1", "L5", "held"],
+    invariants: ["S1", "L5", "held"],
     kind: "25 clients' clock jumps",
     mutation: {
       script: "acquire",
@@ -63,12 +63,12 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   },
   {
     name: "loss-told-late",
-    laws: ["L3"],
+    invariants: ["L3"],
     kind: "14 server stopped",
   },
   {
     name: "barging",
-    laws: ["order"],
+    invariants: ["order"],
     kind: "8 scripts flushed",
     mutation: {
       script: "acquire",
@@ -78,7 +78,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   },
   {
     name: "acquire-denies-itself",
-    laws: ["U2"],
+    invariants: ["U2"],
     kind: "27 requests repeated",
     mutation: {
       script: "acquire",

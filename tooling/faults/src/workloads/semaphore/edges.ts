@@ -122,7 +122,7 @@ const refusals = (make: Maker): Readonly<Record<string, () => Promise<unknown>>>
 };
 
 const hugeInput = async (): Promise<Findings> => {
-  const found: Findings = { bites: 0, checked: 0, broken: [] };
+  const found: Findings = { effects: 0, checked: 0, broken: [] };
   await withSemaphores(async (server, make) => {
     // What the client asks for itself is asked for.
     await (await make("first").acquire()).release();
@@ -143,7 +143,7 @@ const hugeInput = async (): Promise<Findings> => {
   return found;
 };
 
-/** Rows whose fault is what the server holds, or what the caller gives. */
+/** Faults whose fault is what the server holds, or what the caller gives. */
 export const semaphoreEdges: readonly Edge[] = [
   { number: 29, kind: "29 huge input", run: hugeInput },
   { number: 30, kind: "30 spoilt keys", run: spoilt },

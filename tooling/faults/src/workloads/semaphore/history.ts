@@ -1,4 +1,4 @@
-import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-laws.js";
+import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-invariants.js";
 import type { WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** A semaphore that the workers contend for. */

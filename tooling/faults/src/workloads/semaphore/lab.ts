@@ -126,7 +126,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
   }
 
   async resumed(at: number): Promise<void> {
-    // A failover may have struck one slot.
+    // A failover may concern one slot only.
     const isEach = this.server.mode !== "single";
     const wanted = this.specs.filter(({ resizedTo }) => resizedTo === undefined).map(({ name }) => name);
     await eventually(

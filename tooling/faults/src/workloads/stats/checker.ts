@@ -1,10 +1,10 @@
-import { checkWorker, judged, type Judge as AnyJudge, type Verdict } from "../../common-laws.js";
+import { checkWorker, judged, type Judge as AnyJudge, type Verdict } from "../../common-invariants.js";
 import { checkResumption } from "../../plain/checker.js";
 import { clockErrorMs, type Span } from "../../records.js";
 import { type DataLoss, type Found, type LogRecord, type RunHistory, type WorkerHistory } from "./history.js";
 
 /**
- * The laws that a run is held against.
+ * The invariants that a run is held against.
  *
  * - `E1` effectively once: a total is the sum of what was given, less what was reported as dropped, or told to have failed
  * - `E2` at most once: a total is never more than what was given, nor less than that without what was reported
@@ -17,14 +17,14 @@ import { type DataLoss, type Found, type LogRecord, type RunHistory, type Worker
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end, no key that stays
  * - `U5` every error is typed
  */
-export type Law = (typeof laws)[number];
-export const laws = ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4", "U5"] as const;
+export type Invariant = (typeof invariants)[number];
+export const invariants = ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4", "U5"] as const;
 
-type Judge = AnyJudge<Law>;
+type Judge = AnyJudge<Invariant>;
 
 /** Everything in a run that statistics may not do. It knows nothing of how they work, only what they promise. */
-export const verdictOn = (run: RunHistory): Verdict<Law> =>
-  judged(laws, (judge) => {
+export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
+  judged(invariants, (judge) => {
     for (const worker of run.workers) {
       checkWorker(worker, judge);
       checkReport(worker, judge);
@@ -80,9 +80,9 @@ const sumBoundsOf = (run: RunHistory, records: readonly LogRecord[], series: str
 };
 
 const checkSeries = (run: RunHistory, { series, delivery, total, sum, parts }: Found, judge: Judge): void => {
-  const within = (law: Law, what: string, value: number, { least, most }: Bounds): void => {
+  const within = (invariant: Invariant, what: string, value: number, { least, most }: Bounds): void => {
     const range = least === most ? String(least) : `${String(least)} to ${String(most)}`;
-    judge(law, !(value >= least && value <= most) && `${series}: ${what} is ${String(value)}, not ${range}`);
+    judge(invariant, !(value >= least && value <= most) && `${series}: ${what} is ${String(value)}, not ${range}`);
   };
   const all = (boundsIn: typeof boundsOf): Bounds =>
     run.workers

@@ -1,18 +1,18 @@
 import type { Mutation } from "../../lab/mutation.js";
 import type { PackageControl } from "../../plain/workload.js";
-import type { Law } from "./checker.js";
+import type { Invariant } from "./checker.js";
 
 /** Counts each copy of a batch. */
 const forgetful = (script: string): Mutation => ({ script, operands: ["plan"], lua: "plan[1] = '0'" });
 
 /** What statistics may get wrong; a checker that does not see it is of no use. */
-export const controls: readonly PackageControl<Law>[] = [
-  { name: "count-forgets-itself", laws: ["E1"], kind: "27 requests repeated", mutation: forgetful("count") },
-  { name: "merge-forgets-itself", laws: ["E1"], kind: "27 requests repeated", mutation: forgetful("merge") },
-  { name: "log-forgets-itself", laws: ["E1"], kind: "27 requests repeated", mutation: forgetful("log") },
+export const controls: readonly PackageControl<Invariant>[] = [
+  { name: "count-forgets-itself", invariants: ["E1"], kind: "27 requests repeated", mutation: forgetful("count") },
+  { name: "merge-forgets-itself", invariants: ["E1"], kind: "27 requests repeated", mutation: forgetful("merge") },
+  { name: "log-forgets-itself", invariants: ["E1"], kind: "27 requests repeated", mutation: forgetful("log") },
   {
     name: "buckets-lose-some",
-    laws: ["E4"],
+    invariants: ["E4"],
     kind: "8 scripts flushed",
     mutation: {
       script: "count",
@@ -20,8 +20,8 @@ export const controls: readonly PackageControl<Law>[] = [
       lua: "local call = redis.call local redis = { call = function(...) local command, key, field = ... if command == 'HINCRBY' and field ~= 'total' and field % 2 == 1 then return call(command, key, field, 0) end return call(...) end }",
     },
   },
-  { name: "sends-again", laws: ["E2"], kind: "16 replies lost" },
-  { name: "gives-up", laws: ["E3"], kind: "16 replies lost" },
-  { name: "drops-in-silence", laws: ["E2", "E6"], kind: "16 replies lost" },
-  { name: "refused-is-counted", laws: ["E1", "E5"], kind: "24 READONLY" },
+  { name: "sends-again", invariants: ["E2"], kind: "16 replies lost" },
+  { name: "gives-up", invariants: ["E3"], kind: "16 replies lost" },
+  { name: "drops-in-silence", invariants: ["E2", "E6"], kind: "16 replies lost" },
+  { name: "refused-is-counted", invariants: ["E1", "E5"], kind: "24 READONLY" },
 ];

@@ -1,13 +1,13 @@
 import { plainWorkload } from "../../plain/workload.js";
 import type { Workload } from "../../workload.js";
-import { laws, operationsOf, verdictOn } from "./checker.js";
+import { invariants, operationsOf, verdictOn } from "./checker.js";
 import { controls } from "./controls.js";
 import { StatsLab } from "./lab.js";
 
 /** Processes that count, observe and log together, in every way of delivery. */
 export const workload: Workload = plainWorkload({
   name: "stats",
-  laws,
+  invariants,
   controls,
   workers: 4,
   // Statistics subscribe to nothing, lease nothing and wait for no replica; a server that evicts keys forgets ledgers.

@@ -10,10 +10,10 @@ import {
   releaseSemaphore,
 } from "@tooling/classic";
 import { pinned } from "../../pins.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
 
-/** What every contestant of a case is opened with. */
+/** What every implementation of a case is opened with. */
 export interface SemaphoreSetup {
   readonly permits: number;
   readonly leaseMs: number;
@@ -22,15 +22,15 @@ export interface SemaphoreSetup {
 }
 
 /** A library in this process. */
-interface SemaphoreContestant {
+interface SemaphoreImplementation {
   caller(): Caller;
 }
 
 type Settings = Omit<SemaphoreSetup, "clocksOffMs">;
 
-interface Definition extends Omit<Contestant, "settings"> {
+interface Definition extends Omit<Implementation, "settings"> {
   readonly settings: string;
-  readonly open: (url: string, settings: Settings) => Promise<SemaphoreContestant>;
+  readonly open: (url: string, settings: Settings) => Promise<SemaphoreImplementation>;
 }
 
 const kit: Definition = {
@@ -188,16 +188,19 @@ const definitions: readonly Definition[] = [
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
 
 /** For the parent: who it is and how it is set. */
-export const semaphoreContestant = (id: string): Contestant => {
+export const semaphoreImplementation = (id: string): Implementation => {
   const { peer, isDefaults, settings } = definition(id);
   return { id, peer, isDefaults, settings };
 };
 
 /** In a client process. */
-export const openSemaphoreContestant = (id: string, url: string, settings: Settings): Promise<SemaphoreContestant> =>
-  definition(id).open(url, settings);
+export const openSemaphoreImplementation = (
+  id: string,
+  url: string,
+  settings: Settings,
+): Promise<SemaphoreImplementation> => definition(id).open(url, settings);

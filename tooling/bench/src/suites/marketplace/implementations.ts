@@ -8,7 +8,7 @@ import {
   type PurchaseResult,
 } from "@tooling/classic";
 import { Redis } from "ioredis";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 
 /** How everybody buys in a case. */
 export type Way = "WATCH" | "market lock" | "item lock";
@@ -110,7 +110,7 @@ const textbook = async (url: string, way: Way): Promise<Stall> => {
   };
 };
 
-interface Definition extends Contestant {
+interface Definition extends Implementation {
   readonly open: (url: string) => Promise<Stall>;
 }
 
@@ -139,9 +139,9 @@ const definitions: readonly Definition[] = [
   classic("item lock", "a lock per item, tried each millisecond; MULTI reads, MULTI writes"),
 ];
 
-/** @throws {Error} there is no such contestant. */
-export const marketContestant = (id: string): Definition => {
+/** @throws {Error} there is no such implementation. */
+export const marketImplementation = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };

@@ -1,4 +1,4 @@
-import { type Judge } from "./common-laws.js";
+import { type Judge } from "./common-invariants.js";
 import { type Call, clockErrorMs, type CommonRecord, type Span, type WorkerHistory } from "./records.js";
 
 // What every package promises whose callers hold something for a time:
@@ -6,7 +6,7 @@ import { type Call, clockErrorMs, type CommonRecord, type Span, type WorkerHisto
 // - `L3` a signal aborts before its lease ends, on its holder's own monotonic clock
 // - `L5` nobody but its owner ends or revives a lease
 
-type LeaseLaw = "L3" | "L5";
+type LeaseInvariant = "L3" | "L5";
 
 /** A call of a worker, with what it said of leases. */
 export interface LeaseCall extends Call {
@@ -65,7 +65,7 @@ export const checkHold = (
   stalls: readonly Span[],
   hold: Hold,
   which: string,
-  judge: Judge<LeaseLaw>,
+  judge: Judge<LeaseInvariant>,
 ): void => {
   const { name, grantedAt, endsAt, missedAt, abortedAt, reason, endedAt } = hold;
   if (endsAt === undefined) return;
@@ -90,7 +90,7 @@ export const checkHold = (
 };
 
 /** What was given back, or lost by the server's own word, is revived by nobody. */
-export const checkStaleCall = (run: LossyRun, id: string, call: LeaseCall, judge: Judge<LeaseLaw>): void => {
+export const checkStaleCall = (run: LossyRun, id: string, call: LeaseCall, judge: Judge<LeaseInvariant>): void => {
   const { what, name, startedAt, settledAt, outcome } = call;
   // A release that the server lost brings its lease back.
   if ((what === "stale resume" || what === "stale extend") && !lostDataBetween(run, startedAt - run.leaseMs, settledAt))

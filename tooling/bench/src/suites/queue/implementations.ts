@@ -5,7 +5,7 @@ import { enqueue, executeLater, moveDueOnce, workOnQueuesOnce } from "@tooling/c
 import type { Redis } from "ioredis";
 import { connected, inWords, reconnecting } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 
 /** What a job carries: about 200 bytes as JSON, distinct and incompressible. */
 export interface Data {
@@ -32,7 +32,7 @@ export interface BenchQueue {
   work(concurrency: number, handler: Handler): Promise<() => Promise<unknown>>;
 }
 
-interface Definition extends Contestant {
+interface Definition extends Implementation {
   /** Jobs in a measurement of throughput: about a second's work. */
   readonly load: number;
   readonly open: (url: string, setup: QueueSetup) => Promise<BenchQueue>;
@@ -275,12 +275,12 @@ const definitions: readonly Definition[] = [
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
 
 /** For the parent: who it is and how it is set. */
-export const queueContestant = (id: string): Contestant => {
+export const queueImplementation = (id: string): Implementation => {
   const { peer, isDefaults, settings } = definition(id);
   return { id, peer, isDefaults, settings };
 };
@@ -289,5 +289,5 @@ export const queueContestant = (id: string): Contestant => {
 export const loadOf = (id: string): number => definition(id).load;
 
 /** In a client process. */
-export const openQueueContestant = (id: string, url: string, setup: QueueSetup): Promise<BenchQueue> =>
+export const openQueueImplementation = (id: string, url: string, setup: QueueSetup): Promise<BenchQueue> =>
   definition(id).open(url, setup);

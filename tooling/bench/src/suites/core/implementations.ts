@@ -9,7 +9,7 @@ import { createLock } from "@kit/lock";
 import { ClassicConfigs, setConfig } from "@tooling/classic";
 import { Redis } from "ioredis";
 import { now } from "../../clock.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 
 const ioredisVersion = (): string => {
   const file = createRequire(import.meta.url).resolve("ioredis/package.json");
@@ -29,7 +29,7 @@ export interface Reader {
   seen(limit: number): Promise<number>;
 }
 
-export interface CoreContestant {
+export interface CoreImplementation {
   /** Resolves with the milliseconds until connecting to where no Redis answers was given up. */
   readonly absence?: (url: string) => Promise<number>;
   /** Of each the module that is loaded. */
@@ -37,8 +37,8 @@ export interface CoreContestant {
   readonly reader?: (url: string) => Promise<Reader>;
 }
 
-interface Definition extends Contestant {
-  readonly open: () => CoreContestant;
+interface Definition extends Implementation {
+  readonly open: () => CoreImplementation;
 }
 
 const name = "search";
@@ -150,17 +150,17 @@ const definitions: readonly Definition[] = [
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
 
-export const coreContestant = (id: string): Contestant => {
+export const coreImplementation = (id: string): Implementation => {
   const { peer, isDefaults, settings } = definition(id);
   return { id, peer, isDefaults, settings };
 };
 
 /** In a client process. */
-export const openCoreContestant = (id: string): CoreContestant => definition(id).open();
+export const openCoreImplementation = (id: string): CoreImplementation => definition(id).open();
 
 /**
  * What the tracing channels cost while nobody listens, in percent of an uncontended pair of acquire and release: the time

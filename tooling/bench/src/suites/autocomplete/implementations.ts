@@ -2,10 +2,10 @@
 import { completeMember, joinGuild } from "@tooling/classic";
 import type { Redis } from "ioredis";
 import { connected } from "../../loops/caller.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 import type { Name } from "./names.js";
 
-/** What every contestant of a case is opened with. */
+/** What every implementation of a case is opened with. */
 export interface AutocompleteSetup {
   readonly order: "alphabetical" | "weight";
   readonly match: "phrase" | "word-start";
@@ -32,7 +32,7 @@ export interface Completer {
   box(): (query: string) => Promise<unknown>;
 }
 
-interface Definition extends Omit<Contestant, "isDefaults"> {
+interface Definition extends Omit<Implementation, "isDefaults"> {
   readonly open: (url: string, setup: AutocompleteSetup) => Promise<Completer>;
 }
 
@@ -203,16 +203,16 @@ const definitions: readonly Definition[] = [kit, classic, rawLex, rawLexRecords,
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
 
 /** For the parent: who it is and how it is set. */
-export const autocompleteContestant = (id: string): Contestant => {
+export const autocompleteImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
 /** In a client process. */
-export const openAutocompleteContestant = (id: string, url: string, setup: AutocompleteSetup): Promise<Completer> =>
+export const openAutocompleteImplementation = (id: string, url: string, setup: AutocompleteSetup): Promise<Completer> =>
   definition(id).open(url, setup);

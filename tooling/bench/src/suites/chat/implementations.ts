@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { createClassicChat, fetchChatMessages, sendChatMessage } from "@tooling/classic";
 import { connected } from "../../loops/caller.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 
 /** A message that is sent and fetched; its chat's count of unread ones; a page of 100 members; the counts of all chats. */
 export type Look = "fetch" | "unread" | "members" | "unread of all";
@@ -24,7 +24,7 @@ export interface Talker {
   readonly wait?: () => Promise<unknown>;
 }
 
-interface Definition extends Omit<Contestant, "isDefaults"> {
+interface Definition extends Omit<Implementation, "isDefaults"> {
   readonly open: (url: string) => Promise<Talker>;
 }
 
@@ -137,12 +137,12 @@ const definitions = [kit, classic, raw];
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
 
 /** For the parent: who it is and how it is set. */
-export const chatContestant = (id: string): Contestant => {
+export const chatImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };

@@ -1,11 +1,11 @@
 import { grows, type Lab } from "../lab/lab.js";
 import { dropPackets, droppedPackets, noFirewall, passPackets } from "../lab/network.js";
-import type { Blow, Row } from "./row.js";
+import type { Injection, Fault } from "./fault.js";
 
 type Side = "up" | "down";
 
 /** The link swallows what is sent: bytes were lost. */
-const swallow = (lab: Lab, ...sides: readonly Side[]): Blow => {
+const swallow = (lab: Lab, ...sides: readonly Side[]): Injection => {
   const before = lab.proxy.stats.droppedBytes;
   for (const side of sides) lab.proxy[side].hole = true;
   let lost = 0;
@@ -15,11 +15,11 @@ const swallow = (lab: Lab, ...sides: readonly Side[]): Blow => {
       lost = lab.proxy.stats.droppedBytes - before;
       lab.proxy.heal();
     },
-    bit: () => lost > 0,
+    tookEffect: () => lost > 0,
   };
 };
 
-const dropping = (lab: Lab, ...sides: readonly ("sport" | "dport")[]): Blow => {
+const dropping = (lab: Lab, ...sides: readonly ("sport" | "dport")[]): Injection => {
   dropPackets(lab.proxy.port, ...sides);
   let dropped = 0;
   return {
@@ -28,29 +28,32 @@ const dropping = (lab: Lab, ...sides: readonly ("sport" | "dport")[]): Blow => {
       dropped = droppedPackets();
       passPackets();
     },
-    bit: () => dropped > 0,
+    tookEffect: () => dropped > 0,
   };
 };
 
-const slowed = (lab: Lab, slow: () => void): Blow => {
+const slowed = (lab: Lab, slow: () => void): Injection => {
   const before = lab.proxy.stats.slowedChunks;
   slow();
   return {
     until: () => grows(() => lab.proxy.stats.slowedChunks, before + 20),
     lastsMs: lab.outageMs(),
     heal: () => lab.proxy.heal(),
-    bit: () => lab.proxy.stats.slowedChunks > before,
+    tookEffect: () => lab.proxy.stats.slowedChunks > before,
   };
 };
 
-const cut = (lab: Lab, strike: () => void): Blow => {
+const cut = (lab: Lab, begin: () => void): Injection => {
   const before = lab.proxy.stats.resets;
-  strike();
-  return { until: () => grows(() => lab.proxy.stats.resets, before), bit: () => lab.proxy.stats.resets > before };
+  begin();
+  return {
+    until: () => grows(() => lab.proxy.stats.resets, before),
+    tookEffect: () => lab.proxy.stats.resets > before,
+  };
 };
 
-/** Rows that strike the link between workers and server. */
-export const networkRows: readonly Row[] = [
+/** Faults of the link between workers and server. */
+export const networkRows: readonly Fault[] = [
   { number: 15, kind: "15 link cut", setting: "kept", inject: async (lab) => swallow(lab, "up", "down") },
   {
     number: 15,
@@ -79,8 +82,8 @@ export const networkRows: readonly Row[] = [
     inject: async (lab) => {
       // What was lost is asked for a second time, too, and has to be answered alike.
       lab.tap.copies = 1;
-      const blow = cut(lab, () => (lab.proxy.down.cutNext = 1 + Math.floor(lab.random() * 5)));
-      return { ...blow, heal: () => void (lab.tap.copies = 0) };
+      const injection = cut(lab, () => (lab.proxy.down.cutNext = 1 + Math.floor(lab.random() * 5)));
+      return { ...injection, heal: () => void (lab.tap.copies = 0) };
     },
   },
   {
@@ -121,7 +124,7 @@ export const networkRows: readonly Row[] = [
         until: () => grows(() => tap.echoes.length, before + 20),
         lastsMs: lab.outageMs(),
         heal: () => void (tap.copies = 0),
-        bit: () => tap.echoes.length > before,
+        tookEffect: () => tap.echoes.length > before,
       };
     },
   },

@@ -3,7 +3,7 @@ import { cleanCountersOnce, COUNTER_PRECISIONS, SAMPLES_KEPT, updateCounter, upd
 import type { Redis } from "ioredis";
 import { connected } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 
 /** Seven widths, of each so many buckets, as the classic code has them; else those that a counter has by default. */
 export interface StatsSetup {
@@ -31,7 +31,7 @@ export interface Tool {
   readonly clean?: (at: number) => Promise<void>;
 }
 
-interface Definition extends Omit<Contestant, "isDefaults"> {
+interface Definition extends Omit<Implementation, "isDefaults"> {
   readonly open: (url: string, setup: StatsSetup) => Promise<Tool>;
 }
 
@@ -165,16 +165,16 @@ const definitions: readonly Definition[] = [kit, classic, classicCleaned, raw, p
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
 
 /** For the parent: who it is and how it is set. */
-export const statsContestant = (id: string): Contestant => {
+export const statsImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
 /** In a client process. */
-export const openStatsContestant = (id: string, url: string, setup: StatsSetup): Promise<Tool> =>
+export const openStatsImplementation = (id: string, url: string, setup: StatsSetup): Promise<Tool> =>
   definition(id).open(url, setup);

@@ -6,7 +6,7 @@ import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { classicKeys, copyLogs, readBlocks } from "@tooling/classic";
 import { connected } from "../../loops/caller.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 
 /** A file, alone in its directory. */
 export interface Source {
@@ -34,7 +34,7 @@ export interface Carrier {
   counted?(flushLines: number | undefined): Promise<number>;
 }
 
-interface Definition extends Omit<Contestant, "isDefaults"> {
+interface Definition extends Omit<Implementation, "isDefaults"> {
   readonly open: (url: string, setup: LogshipSetup) => Promise<Carrier>;
 }
 
@@ -191,16 +191,16 @@ const definitions: readonly Definition[] = [kit, classic, pipelined, readline, z
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
 
 /** For the parent: who it is and how it is set. */
-export const logshipContestant = (id: string): Contestant => {
+export const logshipImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
 /** In a client process. */
-export const openLogshipContestant = (id: string, url: string, setup: LogshipSetup): Promise<Carrier> =>
+export const openLogshipImplementation = (id: string, url: string, setup: LogshipSetup): Promise<Carrier> =>
   definition(id).open(url, setup);

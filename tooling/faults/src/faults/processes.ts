@@ -1,12 +1,12 @@
 import { clock } from "../lab/clock.mjs";
 import { grows, within } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
-import type { Row } from "./row.js";
+import type { Fault } from "./fault.js";
 
 const hour = 3_600_000_000_000n;
 
-/** Rows that strike the workers. */
-export const processRows: readonly Row[] = [
+/** Faults of the workers. */
+export const processRows: readonly Fault[] = [
   {
     number: 1,
     kind: "1 worker killed",
@@ -22,7 +22,7 @@ export const processRows: readonly Row[] = [
       const orphaned = await lab.died(worker, "1 worker killed");
       lab.spawn();
       // How soon others get what it held is judged, so nothing else is to be in their way.
-      return { lastsMs: orphaned > 0 ? 1.1 * lab.leaseMs + 150 : 0, bit: () => orphaned > 0 };
+      return { lastsMs: orphaned > 0 ? 1.1 * lab.leaseMs + 150 : 0, tookEffect: () => orphaned > 0 };
     },
   },
   {
@@ -44,7 +44,7 @@ export const processRows: readonly Row[] = [
             worker.signal("SIGCONT");
           }
         },
-        bit: () => [...held].some((token) => !now.has(token)),
+        tookEffect: () => [...held].some((token) => !now.has(token)),
       };
     },
   },
@@ -58,7 +58,7 @@ export const processRows: readonly Row[] = [
       worker?.tell("block");
       return {
         until: () => grows(() => worker?.logged("blocked") ?? 0, before),
-        bit: () => (worker?.logged("blocked") ?? 0) > before,
+        tookEffect: () => (worker?.logged("blocked") ?? 0) > before,
       };
     },
   },
@@ -74,7 +74,7 @@ export const processRows: readonly Row[] = [
         until: () => grows(() => lab.logged("jumped"), before),
         lastsMs: lab.outageMs(),
         heal: () => control?.set(0n),
-        bit: () => lab.logged("jumped") > before,
+        tookEffect: () => lab.logged("jumped") > before,
       };
     },
   },
@@ -92,14 +92,14 @@ export const processRows: readonly Row[] = [
       return {
         // Whether it left in time, and as it should, its own record says.
         until: () => within(worker.ended, 10_000),
-        bit: () => hadWork && worker.hasEnded,
+        tookEffect: () => hadWork && worker.hasEnded,
       };
     },
   },
 ];
 
 /** The server's clock jumps there, and back. */
-const serverClockRow = (kind: string, sizes: readonly bigint[]): Row => ({
+const serverClockRow = (kind: string, sizes: readonly bigint[]): Fault => ({
   number: 26,
   kind,
   setting: "shifted",
@@ -118,14 +118,14 @@ const serverClockRow = (kind: string, sizes: readonly bigint[]): Row => ({
     return {
       lastsMs: lab.outageMs(),
       heal: () => jump(0n),
-      bit: () => Math.abs(off) > 5_000 && off > 0 === size > 0n,
+      tookEffect: () => Math.abs(off) > 5_000 && off > 0 === size > 0n,
     };
   },
 });
 
 const seconds = 1_000_000_000n;
 
-export const clockRows: readonly Row[] = [
+export const clockRows: readonly Fault[] = [
   serverClockRow("26 server's clock jumps by 10 s", [10n * seconds, -10n * seconds]),
   serverClockRow("26 server's clock jumps by 1 h", [hour, -hour]),
 ];

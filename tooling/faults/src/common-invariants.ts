@@ -6,29 +6,29 @@ import type { Call, CommonRecord, Span, WorkerHistory } from "./records.js";
 // - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
 // - `U5` every error is typed
 
-type CommonLaw = "U1" | "U4" | "U5";
+type CommonInvariant = "U1" | "U4" | "U5";
 
 /** Called for each thing judged; `what` says what is wrong with it. */
-export type Judge<L extends string> = (law: L, what?: string | false) => void;
+export type Judge<L extends string> = (invariant: L, what?: string | false) => void;
 
 export interface Violation<L extends string = string> {
-  readonly law: L;
+  readonly invariant: L;
   readonly what: string;
 }
 
-/** What was found in a run, and how often each law could be judged at all. */
+/** What was found in a run, and how often each invariant could be judged at all. */
 export interface Verdict<L extends string = string> {
   readonly violations: readonly Violation<L>[];
   readonly checked: Readonly<Record<L, number>>;
 }
 
 /** Lets `check` judge, and adds up what it says. */
-export const judged = <L extends string>(laws: readonly L[], check: (judge: Judge<L>) => void): Verdict<L> => {
+export const judged = <L extends string>(invariants: readonly L[], check: (judge: Judge<L>) => void): Verdict<L> => {
   const violations: Violation<L>[] = [];
-  const checked = Object.fromEntries(laws.map((law) => [law, 0])) as Record<L, number>;
-  check((law, what = false) => {
-    checked[law]++;
-    if (what !== false) violations.push({ law, what });
+  const checked = Object.fromEntries(invariants.map((invariant) => [invariant, 0])) as Record<L, number>;
+  check((invariant, what = false) => {
+    checked[invariant]++;
+    if (what !== false) violations.push({ invariant, what });
   });
   return { violations, checked };
 };
@@ -37,7 +37,7 @@ export const judged = <L extends string>(laws: readonly L[], check: (judge: Judg
 export const lateMs = 100;
 
 /** U1, U4 and U5 of one worker. */
-export const checkWorker = (worker: WorkerHistory<{ readonly kind: string }>, judge: Judge<CommonLaw>): void => {
+export const checkWorker = (worker: WorkerHistory<{ readonly kind: string }>, judge: Judge<CommonInvariant>): void => {
   const { id, records, killedAt, printed, end } = worker;
   judge("U4", printed !== "" && `${id} printed: ${printed.slice(0, 500)}`);
   if (killedAt === undefined) {
@@ -48,7 +48,7 @@ export const checkWorker = (worker: WorkerHistory<{ readonly kind: string }>, ju
   for (const record of records) checkRecord(id, record as CommonRecord, judge);
 };
 
-const checkRecord = (id: string, record: CommonRecord, judge: Judge<CommonLaw>): void => {
+const checkRecord = (id: string, record: CommonRecord, judge: Judge<CommonInvariant>): void => {
   switch (record.kind) {
     case "call":
       return checkCall(id, record, judge);
@@ -61,7 +61,7 @@ const checkRecord = (id: string, record: CommonRecord, judge: Judge<CommonLaw>):
   }
 };
 
-const checkCall = (id: string, call: Call, judge: Judge<CommonLaw>): void => {
+const checkCall = (id: string, call: Call, judge: Judge<CommonInvariant>): void => {
   const { what, name, startedAt, settledAt, dueMs, stalledMs, outcome } = call;
   const tookMs = settledAt - startedAt;
   const facts = `${tookMs.toFixed(0)} ms, due within ${dueMs.toFixed(0)} ms, stalled for ${stalledMs.toFixed(0)} ms`;

@@ -3,7 +3,7 @@ import { eventually, type RedisNode } from "@kit/testing";
 import { clock } from "../lab/clock.mjs";
 import { grows, type Lab } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
-import type { Row } from "./row.js";
+import type { Fault } from "./fault.js";
 
 /** How far behind a replica may be on a busy machine. */
 const unreplicatedMs = 1_000;
@@ -86,8 +86,8 @@ const wellMasters = async (lab: Lab): Promise<readonly RedisNode[]> =>
 
 const dueAfter = (from: number): number => clock() - from + followMs;
 
-/** Rows that strike a master with replicas, and the Sentinels that watch them. */
-export const failoverRows: readonly Row[] = [
+/** Faults of a master with replicas, and of the Sentinels that watch them. */
+export const failoverFaults: readonly Fault[] = [
   {
     number: 19,
     kind: "19 master killed",
@@ -101,11 +101,11 @@ export const failoverRows: readonly Row[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.struck("19 master killed", from, dueAfter(from));
+          lab.interrupted("19 master killed", from, dueAfter(from));
         },
         lastsMs: lab.between(0, 1_000),
         heal: () => comeBack(lab, old, next, from),
-        bit: () => next !== undefined,
+        tookEffect: () => next !== undefined,
       };
     },
   },
@@ -123,7 +123,7 @@ export const failoverRows: readonly Row[] = [
       return {
         lastsMs: lab.between(500, 1_500),
         heal: () => sentinel?.start(),
-        bit: () => killed > 0 && sentinel?.pid !== pid,
+        tookEffect: () => killed > 0 && sentinel?.pid !== pid,
       };
     },
   },
@@ -140,7 +140,7 @@ export const failoverRows: readonly Row[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.struck("20 master stopped", from, dueAfter(from));
+          lab.interrupted("20 master stopped", from, dueAfter(from));
           await pause(Math.max(0, from + 6_000 - clock()));
         },
         heal: async () => {
@@ -152,7 +152,7 @@ export const failoverRows: readonly Row[] = [
           lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
           if (next && (await wellMaster(lab)) !== next) lab.lostData(from, clock(), "unreplicated");
         },
-        bit: () => next !== undefined,
+        tookEffect: () => next !== undefined,
       };
     },
   },
@@ -169,7 +169,7 @@ export const failoverRows: readonly Row[] = [
         until: () => grows(() => lab.logged("short"), before),
         lastsMs: lab.between(200, 1_500),
         heal: () => replica?.resume(),
-        bit: () => lab.logged("short") > before,
+        tookEffect: () => lab.logged("short") > before,
       };
     },
   },
@@ -201,11 +201,11 @@ export const failoverRows: readonly Row[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.struck("21 replication cut, master killed", killedAt, dueAfter(killedAt));
+          lab.interrupted("21 replication cut, master killed", killedAt, dueAfter(killedAt));
         },
         lastsMs: lab.between(0, 1_000),
         heal: () => comeBack(lab, old, next, from),
-        bit: () => next !== undefined && had.every((offset) => offset < reached),
+        tookEffect: () => next !== undefined && had.every((offset) => offset < reached),
       };
     },
   },
@@ -233,7 +233,7 @@ export const failoverRows: readonly Row[] = [
             { timeoutMs: 20_000 },
           );
           isFollowed = true;
-          lab.struck("23 Cluster master killed", from, dueAfter(from));
+          lab.interrupted("23 Cluster master killed", from, dueAfter(from));
         },
         lastsMs: lab.between(0, 1_000),
         heal: async () => {
@@ -241,7 +241,7 @@ export const failoverRows: readonly Row[] = [
           if (!isFollowed) lab.lostData(from, clock(), "all");
           await wellMasters(lab);
         },
-        bit: () => isFollowed,
+        tookEffect: () => isFollowed,
       };
     },
   },

@@ -5,7 +5,7 @@ import type { Redis } from "ioredis";
 import type { CityResponse } from "maxmind";
 import { connected } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 import {
   blocksFile,
   cities,
@@ -28,7 +28,7 @@ export interface Locator {
   find(address: string): Promise<string | undefined>;
 }
 
-interface Definition extends Omit<Contestant, "isDefaults"> {
+interface Definition extends Omit<Implementation, "isDefaults"> {
   readonly open: (url: string) => Promise<Locator>;
 }
 
@@ -157,15 +157,15 @@ const definitions: readonly Definition[] = [
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
 
 /** For the parent: who it is and how it is set. */
-export const geoIpContestant = (id: string): Contestant => {
+export const geoIpImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
 /** In a client process. */
-export const openGeoIpContestant = (id: string, url: string): Promise<Locator> => definition(id).open(url);
+export const openGeoIpImplementation = (id: string, url: string): Promise<Locator> => definition(id).open(url);

@@ -1,7 +1,7 @@
 import { eventually } from "@kit/testing";
 import { grows, type Lab } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
-import type { Blow, Row } from "./row.js";
+import type { Injection, Fault } from "./fault.js";
 
 /** Settings that make the server refuse what is asked of it, with an error reply of this kind. */
 const refusing = async (
@@ -9,14 +9,14 @@ const refusing = async (
   code: string,
   begin: () => Promise<unknown>,
   heal: () => Promise<unknown>,
-): Promise<Blow> => {
+): Promise<Injection> => {
   const before = await lab.errors(code);
   await begin();
   return {
     until: () => grows(() => lab.errors(code), before),
     lastsMs: lab.between(0, 0.5) * lab.leaseMs,
     heal,
-    bit: async () => (await lab.errors(code)) > before,
+    tookEffect: async () => (await lab.errors(code)) > before,
   };
 };
 
@@ -45,7 +45,7 @@ const replicaOf = (lab: Lab, ...master: readonly string[]): Promise<unknown> => 
 /** Nobody listens there. */
 const nowhere = ["127.0.0.1", "1"];
 
-const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<Blow> => {
+const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<Injection> => {
   const { pid } = lab.node;
   // What was acknowledged is in the page cache at least, which a dead process leaves behind.
   await lab.set(["appendfsync", policy]);
@@ -53,12 +53,12 @@ const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<Bl
   return {
     lastsMs: lab.between(0, 300),
     heal: () => lab.node.start(),
-    bit: () => lab.node.pid !== pid,
+    tookEffect: () => lab.node.pid !== pid,
   };
 };
 
-/** Rows that strike the server, which keeps its data. */
-export const serverRows: readonly Row[] = [
+/** Faults of a server that keeps its data. */
+export const serverRows: readonly Fault[] = [
   {
     number: 4,
     kind: "4 server killed, everysec",
@@ -76,7 +76,7 @@ export const serverRows: readonly Row[] = [
       await Promise.all(lab.server.nodes.map((node) => node.call("SCRIPT", "FLUSH")));
       return {
         until: () => grows(() => lab.errors("NOSCRIPT"), before),
-        bit: async () => (await lab.errors("NOSCRIPT")) > before,
+        tookEffect: async () => (await lab.errors("NOSCRIPT")) > before,
       };
     },
   },
@@ -87,7 +87,7 @@ export const serverRows: readonly Row[] = [
     isForCluster: true,
     inject: async (lab) => {
       const killed = await killCommandConnections(lab);
-      return { bit: () => killed > 0 };
+      return { tookEffect: () => killed > 0 };
     },
   },
   {
@@ -97,7 +97,7 @@ export const serverRows: readonly Row[] = [
     isForCluster: true,
     inject: async (lab) => {
       const killed = await killClients(lab, "TYPE", "pubsub");
-      return { bit: () => killed > 0 };
+      return { tookEffect: () => killed > 0 };
     },
   },
   {
@@ -121,7 +121,7 @@ export const serverRows: readonly Row[] = [
       const startedAt = performance.now();
       await lab.node.call("DEBUG", "SLEEP", seconds.toFixed(3));
       const tookMs = performance.now() - startedAt;
-      return { bit: () => tookMs > 900 * seconds };
+      return { tookEffect: () => tookMs > 900 * seconds };
     },
   },
   {
@@ -131,7 +131,7 @@ export const serverRows: readonly Row[] = [
     inject: async (lab) => {
       lab.node.pause();
       await stopped(lab.node.pid);
-      return { lastsMs: lab.outageMs(), heal: () => lab.node.resume(), bit: () => true };
+      return { lastsMs: lab.outageMs(), heal: () => lab.node.resume(), tookEffect: () => true };
     },
   },
   {
@@ -153,7 +153,7 @@ export const serverRows: readonly Row[] = [
           client.disconnect();
           await lab.set(["lua-time-limit", 5_000]);
         },
-        bit: async () => (await lab.errors("BUSY")) > before,
+        tookEffect: async () => (await lab.errors("BUSY")) > before,
       };
     },
   },
@@ -215,7 +215,7 @@ export const serverRows: readonly Row[] = [
           const script = "for i = 0, 1999 do redis.call('UNLINK', 'filler:' .. i) end";
           await lab.node.call("EVAL", script, "0");
         },
-        bit: async () => (await lab.errors("LOADING")) > before,
+        tookEffect: async () => (await lab.errors("LOADING")) > before,
       };
     },
   },
@@ -247,7 +247,7 @@ export const serverRows: readonly Row[] = [
         until: () => grows(refused, before),
         lastsMs: lab.between(0, 1) * lab.leaseMs,
         heal: () => lab.set(["maxclients", 10_000]),
-        bit: async () => (await refused()) > before,
+        tookEffect: async () => (await refused()) > before,
       };
     },
   },

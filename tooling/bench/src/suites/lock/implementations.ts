@@ -4,10 +4,10 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { acquireLockBySet, releaseLock } from "@tooling/classic";
 import { pinned } from "../../pins.js";
-import type { Contestant } from "../../suite.js";
+import type { Implementation } from "../../suite.js";
 import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
 
-/** What every contestant of a case is opened with. */
+/** What every implementation of a case is opened with. */
 export interface LockSetup {
   readonly leaseMs: number;
   /** Whether whoever holds the lock keeps it by renewing, where the library can do that by itself. */
@@ -29,7 +29,7 @@ export interface LockCaller extends Caller {
 }
 
 /** A library in this process. */
-export interface LockContestant {
+export interface LockImplementation {
   caller(): LockCaller;
   /** Whether it can keep a lock by itself for longer than a lease. */
   readonly renews: boolean;
@@ -37,9 +37,9 @@ export interface LockContestant {
   leaseKey(name: string): string;
 }
 
-interface Definition extends Omit<Contestant, "settings"> {
+interface Definition extends Omit<Implementation, "settings"> {
   readonly settings: (setup: LockSetup) => string;
-  readonly open: (url: string, setup: LockSetup) => Promise<LockContestant>;
+  readonly open: (url: string, setup: LockSetup) => Promise<LockImplementation>;
 }
 
 const neverTold: Held = { onLost: () => undefined };
@@ -345,17 +345,17 @@ const definitions: readonly Definition[] = [
 ];
 
 /** For the parent: who it is and how it is set. */
-export const lockContestant = (id: string, setup: LockSetup): Contestant => {
+export const lockImplementation = (id: string, setup: LockSetup): Implementation => {
   const { peer, isDefaults, settings } = definition(id);
   return { id, peer, isDefaults, settings: settings(setup) };
 };
 
 /** In a client process. */
-export const openLockContestant = (id: string, url: string, setup: LockSetup): Promise<LockContestant> =>
+export const openLockImplementation = (id: string, url: string, setup: LockSetup): Promise<LockImplementation> =>
   definition(id).open(url, setup);
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no contestant ${id}`);
+  if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };

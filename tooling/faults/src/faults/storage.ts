@@ -4,7 +4,7 @@ import { clock } from "../lab/clock.mjs";
 import { grows, type Lab } from "../lab/lab.js";
 import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear, unsyncedBytes } from "../lab/power.js";
 import { noShims } from "../lab/shims.js";
-import type { Blow, Row } from "./row.js";
+import type { Injection, Fault } from "./fault.js";
 
 /** The time for which `everysec` may leave data in memory: a second, and another where a sync is under way. */
 const unsyncedMs = 2_000;
@@ -14,7 +14,7 @@ const killAnd = async (
   lab: Lab,
   spoil: (file: string) => boolean,
   isTime: (file: string) => boolean = () => true,
-): Promise<Blow> => {
+): Promise<Injection> => {
   const file = await appendFile(lab.node);
   const until = performance.now() + mostWaitMs;
   while (!isTime(file) && performance.now() < until) await pause(1);
@@ -23,7 +23,7 @@ const killAnd = async (
   return {
     lastsMs: lab.between(0, 300),
     heal: () => lab.node.start(),
-    bit: () => hasSpoilt,
+    tookEffect: () => hasSpoilt,
   };
 };
 
@@ -32,8 +32,8 @@ const mostWaitMs = 500;
 
 const someLeft = (lab: Lab): number => (lab.random() < 0.5 ? 0 : lab.random());
 
-/** Rows that strike what the server has on disk or in memory. */
-export const storageRows: readonly Row[] = [
+/** Faults of the server's disk and memory. */
+export const storageRows: readonly Fault[] = [
   {
     number: 6,
     kind: "6 power cut, always",
@@ -47,13 +47,13 @@ export const storageRows: readonly Row[] = [
       await pause(lab.between(50, 250));
       // Nothing of the rest stays: Redis 7.0 does not roll back a transaction in which a file ends with half a command,
       // and runs the first half of a script at the start after the next.
-      const blow = await killAnd(
+      const injection = await killAnd(
         lab,
         (file) => cutToSynced(file, notes, 0) > 0,
         (file) => unsyncedBytes(file, notes) > 0,
       );
       syncDelay?.set(0n);
-      return blow;
+      return injection;
     },
   },
   {
@@ -66,9 +66,9 @@ export const storageRows: readonly Row[] = [
       await lab.set(["appendfsync", "everysec"]);
       await pause(lab.between(300, 1_500));
       const from = clock() - unsyncedMs;
-      const blow = await killAnd(lab, (file) => cutToSynced(file, notes, someLeft(lab)) > 0);
+      const injection = await killAnd(lab, (file) => cutToSynced(file, notes, someLeft(lab)) > 0);
       lab.lostData(from, clock(), "unsynced");
-      return blow;
+      return injection;
     },
   },
   {
@@ -79,12 +79,12 @@ export const storageRows: readonly Row[] = [
       await lab.node.call("SET", "marker", "here");
       // Between these two instants: what the server still did before it died is lost, too.
       const from = clock();
-      const blow = await killAnd(lab, (file) => {
+      const injection = await killAnd(lab, (file) => {
         removeData(file);
         return true;
       });
       lab.lostData(from, clock(), "all");
-      return { ...blow, bit: async () => (await lab.node.call("EXISTS", "marker")) === 0 };
+      return { ...injection, tookEffect: async () => (await lab.node.call("EXISTS", "marker")) === 0 };
     },
   },
   {
@@ -111,7 +111,7 @@ export const storageRows: readonly Row[] = [
           await lab.set(["maxmemory", 0], ["maxmemory-policy", "noeviction"]);
           lab.lostData(from, clock(), "all");
         },
-        bit: async () => (await evicted()) > before,
+        tookEffect: async () => (await evicted()) > before,
       };
     },
   },
@@ -124,13 +124,13 @@ export const storageRows: readonly Row[] = [
       const log = await logFile(lab.node);
       const torn = (): number => readFileSync(log, "utf8").split("aof-load-truncated is enabled").length;
       const before = torn();
-      const blow = await killAnd(lab, (file) => {
+      const injection = await killAnd(lab, (file) => {
         tear(file, 1 + Math.floor(lab.random() * 40));
         return true;
       });
       // The last record is the last that was acknowledged, whenever that was.
       lab.lostData(from - 500, clock(), "newest");
-      return { ...blow, bit: () => torn() > before };
+      return { ...injection, tookEffect: () => torn() > before };
     },
   },
   {
@@ -142,13 +142,13 @@ export const storageRows: readonly Row[] = [
       let restore: (() => void) | undefined;
       let isRestored = false;
       // In the token of a lease: the file is whole for the server, and the holder is another.
-      const blow = await killAnd(lab, (file) => {
+      const injection = await killAnd(lab, (file) => {
         restore = copyOf(file);
         return lab.claimInFile !== undefined && flip(file, lab.claimInFile);
       });
       lab.lostData(from, clock(), "newest");
       return {
-        ...blow,
+        ...injection,
         heal: async () => {
           try {
             await lab.node.start();
@@ -158,7 +158,7 @@ export const storageRows: readonly Row[] = [
             await lab.node.start();
           }
         },
-        bit: async () => !isRestored && (await blow.bit()),
+        tookEffect: async () => !isRestored && (await injection.tookEffect()),
       };
     },
   },

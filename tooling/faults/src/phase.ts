@@ -1,0 +1,153 @@
+import { pause } from "@kit/core/toolkit";
+import { seeded } from "./lab/random.mjs";
+import { clock } from "./lab/clock.mjs";
+import type { Lab } from "./lab/lab.js";
+import { outcomesOf } from "./records.js";
+import type { Fault } from "./faults/fault.js";
+import type { PhaseOptions, PhaseReport } from "./workload.js";
+
+/** One injection of a plan: all chance in it comes from its seed. */
+export interface Planned {
+  readonly fault: Fault;
+  readonly seed: number;
+  /** The rest before it, in milliseconds. */
+  readonly gapMs: number;
+}
+
+const longestGapMs = 250;
+/** How long the workers are left alone now and then, and at the end: what goes wrong only slowly shows there. */
+const calmMs = 2_500;
+/** Of all rests. */
+const calmShare = 0.1;
+
+/** The injections of a seed: rounds in random order, each with every fault as often as that wants. */
+export function* planOf(seed: number, faults: readonly Fault[]): Generator<Planned, never> {
+  const random = seeded(seed);
+  for (;;) {
+    const left = faults.flatMap((fault) => Array.from({ length: fault.times ?? 1 }, () => fault));
+    while (left.length > 0) {
+      const [fault] = left.splice(Math.floor(random() * left.length), 1);
+      if (fault) yield { fault, seed: Math.floor(random() * 2 ** 31), gapMs: gapOf(random) };
+    }
+  }
+}
+
+const gapOf = (random: () => number): number => (random() < calmShare ? calmMs : 20 + random() * longestGapMs);
+
+/** Injects one fault; resolves with whether it took effect. Work goes on when it is over. */
+const inject = async (lab: Lab, { fault, seed, gapMs }: Planned): Promise<boolean> => {
+  await pause(gapMs);
+  lab.random = seeded(seed);
+  const from = clock();
+  const injection = await fault.inject(lab);
+  try {
+    // A fault that shows no effect in good time is healed, and does not count.
+    await injection.until?.().catch(() => undefined);
+    await pause(injection.lastsMs ?? 0);
+  } finally {
+    await injection.heal?.();
+    lab.outages.push({ from, to: clock(), kind: fault.kind });
+  }
+  await lab.healed(fault.kind);
+  return await injection.tookEffect();
+};
+
+/** How often a fault is tried until it takes effect. */
+const mostTries = 6;
+
+interface Injected {
+  /** By kind. */
+  readonly effects: ReadonlyMap<string, number>;
+  /** Why the run broke off: work did not go on. */
+  readonly stuck: string | undefined;
+}
+
+/** Injects faults until the time is over and each has taken effect, or will not. */
+const injectAll = async (
+  lab: Lab,
+  seed: number,
+  faults: readonly Fault[],
+  isOver: (effective: number) => boolean,
+): Promise<Injected> => {
+  const effects = new Map<string, number>(faults.map(({ kind }) => [kind, 0]));
+  const tries = new Map<string, number>();
+  const stuckAt = (where: string, error: unknown): Injected => ({
+    effects,
+    stuck: `${where}: ${error instanceof Error ? error.message : String(error)}`,
+  });
+  let effective = 0;
+  for (const planned of planOf(seed, faults)) {
+    const { kind } = planned.fault;
+    const isOwed = faults.some((fault) => effects.get(fault.kind) === 0 && (tries.get(fault.kind) ?? 0) < mostTries);
+    if (isOver(effective) && !isOwed) break;
+    // After the time only what is owed.
+    if (isOver(effective) && (effects.get(kind) ?? 0) > 0) continue;
+    tries.set(kind, (tries.get(kind) ?? 0) + 1);
+    try {
+      if (await inject(lab, planned)) {
+        effects.set(kind, (effects.get(kind) ?? 0) + 1);
+        effective++;
+      }
+    } catch (error) {
+      return stuckAt(kind, error);
+    }
+  }
+  await pause(calmMs);
+  try {
+    await lab.finished();
+  } catch (error) {
+    return stuckAt("end", error);
+  }
+  return { effects, stuck: undefined };
+};
+
+/** A lab that a phase can be played in. */
+interface Stage<H> extends Lab {
+  begin(workers: number): Promise<void>;
+  /** Sends the workers away, and returns all that is known; `isStuck`: they do not work any more. */
+  end(isStuck: boolean): Promise<H>;
+}
+
+/** What only the package can say of a phase. */
+type OwnReport = Pick<
+  PhaseReport,
+  "violations" | "checked" | "recoveries" | "worstStallMs" | "duplicates" | "remarks"
+> & {
+  /** Besides the calls of its workers. */
+  readonly operations?: number;
+};
+
+/** Plays one phase in a lab, and ends that. */
+export const runPhase = async <H extends { readonly workers: Parameters<typeof outcomesOf>[0] }>(
+  lab: Stage<H>,
+  workers: number,
+  { seed, faults, isOver }: PhaseOptions,
+  reportOn: (history: H) => OwnReport,
+): Promise<PhaseReport> => {
+  // A stopped worker would not see that its input ends.
+  const killWorkers = (): void => {
+    for (const worker of lab.workers) worker.signal("SIGKILL");
+  };
+  // Before their folder is removed.
+  process.prependOnceListener("exit", killWorkers);
+  try {
+    await lab.begin(workers);
+    const { effects, stuck } = await injectAll(lab, seed, faults, isOver);
+    const history = await lab.end(stuck !== undefined);
+    const report = reportOn(history);
+    const opsByOutcome = outcomesOf(history.workers);
+    const calls = Object.values(opsByOutcome).reduce((sum, count) => sum + count, 0);
+    const standstill = stuck === undefined ? [] : [{ invariant: "U3", what: `work did not go on: ${stuck}` }];
+    return {
+      ...report,
+      operations: calls + (report.operations ?? 0),
+      opsByOutcome,
+      effects,
+      violations: [...standstill, ...report.violations],
+      run: { ...history, marks: lab.marks, endedAt: clock() },
+    };
+  } finally {
+    await lab.stop();
+    process.off("exit", killWorkers);
+  }
+};
