@@ -118,11 +118,11 @@ export const jobs: OpenJobs = () => Promise.resolve({});
 import type { Workload } from "../../workload.js";
 export const workload: Workload = {
   name: "parrot",
-  laws: [],
-  rows: [],
+  invariants: [],
+  faults: [],
   shares: {},
   edges: [],
-  controls: [{ name: "deaf-parrot", laws: ["hears"], kind: "any" }],
+  controls: [{ name: "mute-parrot", invariants: ["speaks"], kind: "any" }],
   run: () => Promise.reject(new Error("not in this test")),
 };
 `,
@@ -236,7 +236,7 @@ describe("a package that was added by the steps of CONTRIBUTING.md", () => {
     const bench = await run(join(tree, "tooling/bench"), "dist/main.js");
     expect(bench.stderr).toMatch(/There are: .*lock, .*parrot/);
     const faults = await run(join(tree, "tooling/faults"), "dist/main.js", "all", "--list");
-    expect(faults.stdout).toMatch(/^parrot\n+controls\n {2}deaf-parrot /m);
+    expect(faults.stdout).toMatch(/^parrot\n+controls\n {2}mute-parrot /m);
   });
 
   it("passes the checks of what is published and of what is used, and has a budget", async () => {
