@@ -16,7 +16,7 @@ import { waterfall } from "./pages/order.js";
 import { picture } from "./pictures.js";
 import { RaceQueueFullError } from "./race.js";
 import { behindRoutes, lookAtLogs, lookAtMail, lookAtOps } from "./routes/behind.js";
-import { marketRoutes } from "./routes/market.js";
+import { lookAtTicker, marketRoutes } from "./routes/market.js";
 import { lookAtChat, namesOf, ownOrder, peopleRoutes } from "./routes/people.js";
 import { tryRoutes } from "./routes/tries.js";
 import { orderChat, pairChat } from "./tools.js";
@@ -24,7 +24,6 @@ import { isAway, isSameOrigin, problem, problems, Web, type WebOptions } from ".
 
 const bodyBytes = 64 * 1024;
 const slowTicks = 4;
-const tickerLength = 6;
 
 const policy = [
   "default-src 'none'",
@@ -186,8 +185,8 @@ export const createApp = (options: WebOptions): Hono => {
     market: watch({
       key: "market",
       everyTicks: slowTicks,
-      look: () => shop.orders.newest(tickerLength),
-      parts: (sold) => [["ticker", soldTicker(sold)]],
+      look: () => lookAtTicker(shop),
+      parts: (ticker) => [["ticker", soldTicker(ticker)]],
     }),
     ops: watch({ key: "ops", everyTicks: 2, look: () => lookAtOps(web), parts: opsParts }),
     logs: watch({ key: "logs", everyTicks: slowTicks, look: () => lookAtLogs(web), parts: logsParts }),

@@ -11,7 +11,7 @@ export interface HeldLock {
 /** The locks that this process took lately: sales are over in milliseconds, so the newest ones are shown a little longer. */
 export class HeldLocks {
   readonly #lock: Lock;
-  /** Name → when it was let go, or null while it is held. */
+  /** Name → when it was released, or null while it is held. */
   readonly #names = new Map<string, number | null>();
 
   constructor(lock: Lock) {

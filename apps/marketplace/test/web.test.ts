@@ -72,6 +72,7 @@ describe("A visitor", () => {
       expect((await visitor.get(bought.location ?? "")).body).toContain("Yours: ");
       expect((await visitor.get(bought.location ?? "")).body).not.toContain("Yours: ");
       expect((await visitor.get("/me")).body).toContain(`/item/${id}`);
+      expect((await visitor.get("/")).body).toMatch(/Just sold[^]*sold in the last hour[^]*\/item\//);
       // The form again, as by the back button: one purchase.
       const again = await visitor.post(`/item/${id}/buy`, { ...fields, way }, json);
       expect(JSON.parse(again.body)).toMatchObject({ outcome: { kind: "sold", repeat: true } });

@@ -4,7 +4,13 @@ import { money } from "../money.js";
 import { categories } from "../seed/titles.js";
 import type { Order } from "../orders.js";
 import { html, type Html, plural, safe } from "./html.js";
-import { clock, text } from "./parts.js";
+import { clock, count, text } from "./parts.js";
+
+/** What was sold last, and how many in each of the last minutes. */
+export interface Ticker {
+  readonly sold: readonly Order[];
+  readonly perMinute: readonly number[];
+}
 
 export interface MarketView {
   readonly category: string | null;
@@ -13,7 +19,7 @@ export interface MarketView {
   readonly total: number;
   readonly items: readonly Item[];
   readonly locks: ReadonlyMap<string, LockInspection | null>;
-  readonly sold: readonly Order[];
+  readonly ticker: Ticker | null;
   /** Only what this seller offers. */
   readonly seller?: string;
 }
@@ -69,12 +75,26 @@ const pager = ({ category, page, pages }: MarketView): Html => {
   return html`<nav class="pager" aria-label="More items">${newer}<span>Page ${page} of ${pages}</span>${older}</nav>`;
 };
 
-/** What was sold last. */
-export const soldTicker = (sold: readonly Order[]): string =>
+const sparkline = (perMinute: readonly number[]): Html => {
+  const most = Math.max(1, ...perMinute);
+  const sum = perMinute.reduce((total, value) => total + value, 0);
+  const points = perMinute.map((value, minute) => `${minute} ${(19 - (value / most) * 18).toFixed(1)}`);
+  return html`<a class="spark" href="/stats">
+    <svg viewBox="0 0 ${Math.max(1, perMinute.length - 1)} 20" preserveAspectRatio="none" aria-hidden="true">
+      <path d="M${points.join("L")}" />
+    </svg>
+    <span>${count(sum)} sold in the last hour</span>
+  </a>`;
+};
+
+export const soldTicker = ({ sold, perMinute }: Ticker): string =>
   sold.length === 0
     ? ""
     : text(
-        html`<h2 class="ticker-title">Just sold</h2>
+        html`<div class="ticker-head">
+            <h2 class="ticker-title">Just sold</h2>
+            ${sparkline(perMinute)}
+          </div>
           <ol class="sold">
             ${sold.map(
               ({ item, title, price, at }) =>
@@ -88,7 +108,7 @@ export const soldTicker = (sold: readonly Order[]): string =>
       );
 
 export const marketPage = (view: MarketView): Html => {
-  const { category, page, items, total, locks, sold, seller } = view;
+  const { category, page, items, total, locks, ticker, seller } = view;
   const isFront = category === null && page === 1 && seller === undefined;
   return html`<section class="intro">
       <h1>
@@ -99,7 +119,7 @@ export const marketPage = (view: MarketView): Html => {
         ${isFront ? html`New here? <a href="/about">What am I looking at</a>, in five steps.` : ""}
       </p>
     </section>
-    ${isFront ? html`<div id="ticker" class="ticker">${safe(soldTicker(sold))}</div>` : ""} ${filter(category)}
+    ${ticker ? html`<div id="ticker" class="ticker">${safe(soldTicker(ticker))}</div>` : ""} ${filter(category)}
     ${
       items.length === 0
         ? html`<p class="empty">Nothing here at the moment.</p>`

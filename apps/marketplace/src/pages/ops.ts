@@ -57,7 +57,7 @@ const lockRows = (locks: readonly HeldLock[]): Html =>
               html`<tr>
                 <td><code>${name.replace(/^shop\./, "")}</code></td>
                 <td>
-                  ${state.state === "held" ? html`<span class="chip held">held</span> <bdi>${state.holder ?? ""}</bdi>` : html`<span class="chip free">let go</span>`}
+                  ${state.state === "held" ? html`<span class="chip held">held</span> <bdi>${state.holder ?? ""}</bdi>` : html`<span class="chip free">released</span>`}
                 </td>
                 <td class="number">${state.state === "held" && state.msLeft !== null ? seconds(state.msLeft) : "–"}</td>
                 <td class="number">${state.waiters}</td>

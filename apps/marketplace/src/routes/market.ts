@@ -7,11 +7,12 @@ import type { Busy, Way } from "../market.js";
 import { money, parsePence, parsePrice } from "../money.js";
 import { orderId } from "../orders.js";
 import { itemPage } from "../pages/item.js";
-import { marketPage } from "../pages/market.js";
+import { marketPage, type Ticker } from "../pages/market.js";
 import { searchPage } from "../pages/search.js";
 import type { BuyOutcome, ListOutcome } from "../scripts/index.js";
 import { categories } from "../seed/titles.js";
 import { newId } from "../sessions.js";
+import type { Shop } from "../shop.js";
 import { type Form, problem, type Routes, wantsJson } from "../web.js";
 
 const perPage = 24;
@@ -35,9 +36,19 @@ const pageOf = (text: string | undefined): number => {
 /** What somebody typed, as far as it can be part of a name. */
 export const typed = (text: string | undefined): string => (text ?? "").normalize().slice(0, queryLength);
 
+export const lookAtTicker = async ({ orders, stats }: Shop): Promise<Ticker> => {
+  const minuteMs = 60_000;
+  const toAt = Math.floor(Date.now() / minuteMs) * minuteMs;
+  const [sold, minutes] = await Promise.all([
+    orders.newest(tickerLength),
+    stats.sales.read({ fromAt: toAt - 60 * minuteMs, toAt, stepMs: minuteMs }),
+  ]);
+  return { sold, perMinute: minutes.map(({ value }) => value) };
+};
+
 export const marketRoutes: Routes = (app: Hono, web): void => {
   const { shop } = web;
-  const { market, orders, search } = shop;
+  const { market, search } = shop;
   const names = new Map(shop.world.users.map(({ id, name }) => [id, name]));
 
   app.get("/", async (c) => {
@@ -45,9 +56,9 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     const category = c.req.query("category") ?? null;
     if (category !== null && !categories.some(({ id }) => id === category)) throw new HTTPException(404);
     const page = pageOf(c.req.query("page"));
-    const [{ total, items }, sold] = await Promise.all([
+    const [{ total, items }, ticker] = await Promise.all([
       market.page(category, (page - 1) * perPage, perPage),
-      category === null && page === 1 ? orders.newest(tickerLength) : [],
+      category === null && page === 1 ? lookAtTicker(shop) : null,
     ]);
     const pages = Math.max(1, Math.ceil(total / perPage));
     if (page > pages) throw new HTTPException(404);
@@ -56,7 +67,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
         items.map(async ({ id }) => [id, await shop.lock.inspect(lockName("main", id)).catch(() => null)] as const),
       ),
     );
-    const view = { category, page, pages, total, items, locks, sold };
+    const view = { category, page, pages, total, items, locks, ticker };
     return await web.show(c, visitor, { title: "Market", path: "/", watch: { on: "market" }, body: marketPage(view) });
   });
 
@@ -95,7 +106,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
       total: items.length,
       items,
       locks: new Map(),
-      sold: [],
+      ticker: null,
       seller: name,
     };
     return await web.show(c, visitor, { title: name, path: "/", body: marketPage(view) });
@@ -150,7 +161,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
       const seller = item.listing?.seller ?? "";
       // The sale stands. Should its order not be placed now, a worker finds the sale in the ledger, and places it.
       if (seller !== "" && !outcome.repeat)
-        await orders
+        await shop.orders
           .place({ request, item: item.id, buyer: user.id, seller, price: outcome.price, at: Date.now() })
           .catch(() => undefined);
     }
