@@ -52,6 +52,7 @@ const forAuthors = [
   "onTraced",
   "optionsObject",
   "pause",
+  "reading",
   "secondsText",
   "serverError",
   "serverVersion",

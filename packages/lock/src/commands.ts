@@ -72,10 +72,9 @@ export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held,
     { deadlineMs, isWanted, signal }: Attempt,
   ): Promise<AcquireReply<scripts.Held>> {
     const { maxWaiters } = this.settings;
-    const args = {
-      owner: `${token}|${resolved.holder}`,
-      terms: `${firstTermMs(resolved)} ${notAfter} ${this.shared} ${pushedTermMs(resolved)} ${aliveMs} ${maxWaiters} ${inbox}`,
-    };
+    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
+    const terms = { leaseMs, notAfter, shared: this.shared, grantMs, aliveMs, maxWaiters, inbox };
+    const args = { owner: `${token}|${resolved.holder}`, terms };
     return scripts.acquire.run(this.context, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
   }
 
@@ -87,7 +86,7 @@ export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held,
     signal: AbortSignal | undefined,
   ): Promise<ReleaseReply> {
     const { deadlineMs } = this.settings;
-    const args = { owner: `${token}|${holder}`, terms: `${this.shared} ${proof} ${op}` };
+    const args = { owner: `${token}|${holder}`, terms: { shared: this.shared, fencingToken: proof, op } };
     return scripts.release.run(this.context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
   }
 

@@ -34,14 +34,15 @@ const ownerOf = (token: string): string => `${token}|${token.toUpperCase()}`;
 const acquire = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.Held>> => {
   const { leaseMs = 5_000, notAfter = 0, shared = 0, grantMs = 2_000, maxWaiters = 10, inbox = "" } = asked;
   const owner = asked.holder === undefined ? ownerOf(token) : `${token}|${asked.holder}`;
-  const terms = `${leaseMs} ${notAfter} ${shared} ${grantMs} 15000 ${maxWaiters} ${inbox}`;
+  const terms = { leaseMs, notAfter, shared, grantMs, aliveMs: 15_000, maxWaiters, inbox };
   return scripts.acquire.run(db, keys, { owner, terms });
 };
 const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.Held>> =>
   acquire(token, { inbox: "-", ...asked });
 const release = (token: string, fencingToken = "", shared = 0, op = ""): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner: ownerOf(token), terms: `${shared} ${fencingToken} ${op}` });
-const force = (owner = "a|A"): Promise<ReleaseReply> => scripts.release.run(db, keys, { owner, terms: "0 * " });
+  scripts.release.run(db, keys, { owner: ownerOf(token), terms: { shared, fencingToken, op } });
+const force = (owner = "a|A"): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op: "" } });
 const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 const renew = (
@@ -369,7 +370,9 @@ describe("release", () => {
 
   it("changes nothing for a token that holds it under another label", async () => {
     const fencingToken = await granted(acquire("a"));
-    const reply = unchanged(() => scripts.release.run(db, keys, { owner: "a|other", terms: `0 ${fencingToken} ` }));
+    const reply = unchanged(() =>
+      scripts.release.run(db, keys, { owner: "a|other", terms: { shared: 0, fencingToken, op: "" } }),
+    );
     expect(await reply).toBe("not-held");
   });
 

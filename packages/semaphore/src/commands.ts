@@ -107,10 +107,12 @@ export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.U
     notAfter: number,
     { deadlineMs, isWanted, signal }: Attempt,
   ): Promise<AcquireReply<scripts.Usage>> {
-    const { permits, permitsPerTenant = "" } = this.#limits;
-    const own = `${firstTermMs(resolved)} ${notAfter} ${permits} ${permitsPerTenant}`;
-    const waiting = `${this.shared} ${resolved.priority} ${pushedTermMs(resolved)} ${aliveMs} ${this.settings.maxWaiters} ${inbox}`;
-    const args = { permitRecord: permitRecordOf(token, resolved), terms: `${own} ${waiting}` };
+    const { permits, permitsPerTenant: perTenant = "" } = this.#limits;
+    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
+    const own = { leaseMs, notAfter, permits, perTenant };
+    const { maxWaiters } = this.settings;
+    const waiting = { shared: this.shared, priority: resolved.priority, grantMs, aliveMs, maxWaiters, inbox };
+    const args = { permitRecord: permitRecordOf(token, resolved), terms: { ...own, ...waiting } };
     const options = { deadlineMs, op: token, isWanted, signal };
     const reply = await scripts.acquire.run(this.context, this.#keys, args, options);
     if (reply.state === "too-heavy") {

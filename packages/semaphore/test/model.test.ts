@@ -72,7 +72,7 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
   const db = redis.client;
   const keys = semaphoreKeys(redis.prefix, `model-${String(round++)}`);
   const inbox = `${redis.prefix}:heard`;
-  const limits = `${String(permits)} ${String(perTenant ?? "")}`;
+  const own = { permits, perTenant: perTenant ?? "" };
   const model = new Model(permits, perTenant ?? never);
   const isGroup = perTenant !== undefined;
   // The first of each three is of a process that nothing reaches. What somebody asks for does not change while they wait.
@@ -115,8 +115,8 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         const maxWaiters = mayDrop ? 1_000 : one.maxWaiters;
         const { "#": _, ...records } = await db.hgetall(keys.waiters);
         const areDeadGone = !isTry && Object.keys(records).length >= maxWaiters && Object.values(records).some(isPast);
-        const waiting = `60000 60000 ${String(maxWaiters)} ${isTry ? "" : channel}`;
-        const terms = `60000 0 ${limits} 0 ${String(priority)} ${waiting}`;
+        const times = { leaseMs: 60_000, grantMs: 60_000, aliveMs: 60_000, notAfter: 0 };
+        const terms = { ...times, ...own, shared: 0, priority, maxWaiters, inbox: isTry ? "" : channel };
         const { state } = await scripts.acquire.run(db, keys, { permitRecord, terms });
         const asked = {
           permitRecord,
@@ -166,12 +166,11 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         const asked = one.whom
           .filter((n) => isUnreachable(n) === areUnreachable)
           .map((n) => permitRecordOf(n).permitRecord);
-        const [permitsArg, perTenantArg = ""] = limits.split(" ");
         const reply = await scripts.heartbeat.run(db, keys, {
           shared: 0,
           aliveMs: 60_000,
-          limit: permitsArg!,
-          perTenant: perTenantArg,
+          limit: permits,
+          perTenant: own.perTenant,
           inbox: areUnreachable ? `${redis.prefix}:unreachable` : inbox,
           permitRecords: asked,
         });
@@ -192,8 +191,8 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
       case "resize": {
         const perTenant = isGroup ? one.perTenant : undefined;
         const changed = { limit: one.permits ?? "", perTenant: perTenant === null ? "-" : (perTenant ?? "") };
-        const [first = "", firstPerTenant = ""] = limits.split(" ");
-        await scripts.resize.run(db, keys, { shared: 0, ...changed, first, firstPerTenant, from: "" });
+        const limits = { first: permits, firstPerTenant: own.perTenant };
+        await scripts.resize.run(db, keys, { shared: 0, ...changed, ...limits, from: "" });
         model.resize(one.permits ?? model.permits, perTenant === null ? never : (perTenant ?? model.perTenant));
         break;
       }

@@ -45,8 +45,8 @@ const permitRecordOf = (
 const acquire = (token: string, asked: Asked = {}): ReturnType<typeof scripts.acquire.run> => {
   const { leaseMs = 5_000, notAfter = 0, permits = 2, perTenant = "", shared = 0, priority = 0 } = asked;
   const { grantMs = 2_000, maxWaiters = 10, inbox = "" } = asked;
-  const own = `${leaseMs} ${notAfter} ${permits} ${perTenant}`;
-  const terms = `${own} ${shared} ${priority} ${grantMs} 15000 ${maxWaiters} ${inbox}`;
+  const waiting = { shared, priority, grantMs, aliveMs: 15_000, maxWaiters, inbox };
+  const terms = { leaseMs, notAfter, permits, perTenant, ...waiting };
   return scripts.acquire.run(db, keys, { permitRecord: permitRecordOf(token, asked), terms });
 };
 const queue = (token: string, asked: Asked = {}): ReturnType<typeof acquire> =>

@@ -12,7 +12,7 @@ export interface ScriptContract {
   readonly source: string | readonly string[];
   /** Names of KEYS in order; a last one written `...leases` takes the rest. */
   readonly keys: readonly string[];
-  /** Names of ARGV in order, likewise. */
+  /** Names of ARGV in order, likewise; `terms: leaseMs inbox` is one argument that carries several values. */
   readonly args: readonly string[];
 }
 
@@ -42,7 +42,8 @@ export interface CommandRunner {
  * ```
  *
  * The names of header, spec and bindings must be the same, in order; a rest operand `...leases` has the header line
- * `-- KEYS[n]  leases  string  ...` and the binding `local leases = KEYS` or `{ unpack(KEYS, 2) }`. Every operand is
+ * `-- KEYS[n]  leases  string  ...` and the binding `local leases = KEYS` or `{ unpack(KEYS, 2) }`; of an argument
+ * `terms: leaseMs inbox` the header has the line of `terms`, and in it `leaseMs inbox` in backticks. Every operand is
  * used, KEYS and ARGV appear nowhere else, no global is read or written, and all commands and options are among what
  * Redis 6.2 had. The server must accept the whole text.
  *
@@ -153,13 +154,16 @@ function checkOperands(list: string, spec: readonly string[], header: Header): s
   const specNames = spec.map(plainName).join(", ");
   if (headerNames !== specNames) return [`${list} of the header are (${headerNames}), of the spec (${specNames})`];
   return inHeader.flatMap(({ position, name }, index) => {
+    const [, parts] = spec[index]?.split(": ") ?? [];
+    if (parts !== undefined && !header.lines.some((line) => line.includes(`\`${parts}\``)))
+      return [`the header does not say of ${name} that it is \`${parts}\``];
     const wanted = isRest(spec[index]) ? "n" : String(index + 1);
     return position === wanted ? [] : [`the header gives ${name} as ${list}[${position}], not ${list}[${wanted}]`];
   });
 }
 
 const isRest = (name: string | undefined): boolean => name?.startsWith("...") ?? false;
-const plainName = (name: string): string => name.replace(/^\.\.\./, "");
+const plainName = (name: string): string => name.replace(/^\.\.\.|: .*$/g, "");
 
 // The body -------------------------------------------------------------------------------------------------------
 

@@ -217,6 +217,18 @@ redis.call("PUBLISH", token .. ":channel", read(lease))`;
     expect(await ofBody(body)).toEqual([]);
   });
 
+  it("finds an argument of several values whose parts the header does not list", async () => {
+    const source =
+      HEADER.replaceAll("token ", "terms ").replace("out by", "by `holder op`") +
+      BINDINGS.replaceAll("token", "terms") +
+      BODY.replaceAll("token", "terms");
+    const args = (parts: string) => [`terms: ${parts}`, "leaseMs"];
+    expect(await problemsOf({ source, args: args("holder op") })).toEqual([]);
+    expect(await problemsOf({ source, args: args("op holder") })).toEqual([
+      "lock.extend: the header does not say of terms that it is `op holder`",
+    ]);
+  });
+
   describe("with rest operands", () => {
     const header = `-- free.lua - drop many leases.
 -- KEYS[1]  index   zset    who holds what

@@ -1,5 +1,5 @@
 import { connect, type Connection, KitError } from "../index.js";
-import { Deadline, isReplyError, serverError, withContext } from "../toolkit/index.js";
+import { Deadline, isReplyError, reading, serverError, withContext } from "../toolkit/index.js";
 import { ownSchema, type StandardSchema } from "./schema.js";
 
 /** The entry of a component, unless it has a schema of its own. */
@@ -67,12 +67,12 @@ export const openConnection = async (entry: ComponentEntry, { secret, signal }: 
 /** Throws unless the server answers and takes writes. */
 export const checkConnection = async (connection: Connection): Promise<void> => {
   const ask = (command: string): Promise<unknown> =>
-    withContext(connection, ({ executor }) =>
-      executor.run(command, [], { what: command, mutates: false, idempotent: true, deadline: Deadline.in(checkMs) }),
-    ).catch((error: unknown) => {
-      if (!isReplyError(error)) throw error;
-      throw serverError(error, command);
-    });
+    withContext(connection, ({ executor }) => executor.run(command, [], reading(command, Deadline.in(checkMs)))).catch(
+      (error: unknown) => {
+        if (!isReplyError(error)) throw error;
+        throw serverError(error, command);
+      },
+    );
   await ask("PING");
   const role = await ask("ROLE").catch((error: KitError) => {
     // Who may not ask finds out at the first write.

@@ -30,6 +30,7 @@ import {
   textOption,
   superviseClient,
   pause,
+  reading,
   attach,
   type ClientContext,
 } from "../kernel/index.js";
@@ -217,12 +218,12 @@ const checkDatabase = async (
   address: string,
   deadline: Deadline,
 ): Promise<void> => {
-  const call = { what: `SELECT ${String(db)}`, mutates: false, idempotent: true, deadline };
+  const what = `SELECT ${String(db)}`;
   try {
-    await context.executor.run("SELECT", [db], call);
+    await context.executor.run("SELECT", [db], reading(what, deadline));
   } catch (error) {
     if (!isReplyError(error)) throw error;
-    if (!error.message.startsWith("ERR")) throw serverError(error, call.what);
+    if (!error.message.startsWith("ERR")) throw serverError(error, what);
     throw new KitError("KIT_TARGET", `Cannot connect: ${address} has no database ${String(db)}`, {
       cause: safeCause(error),
     });
@@ -248,13 +249,7 @@ const untilLoaded = async (
   const what = `Connecting to ${address}`;
   for (;;)
     try {
-      const info = await executor.run("INFO", ["persistence"], {
-        what,
-        mutates: false,
-        idempotent: true,
-        deadline,
-        signal,
-      });
+      const info = await executor.run("INFO", ["persistence"], reading(what, deadline, signal));
       if (!/^loading:1\r?$/m.test(String(info))) return true;
       if (deadline.remainingMs <= loadingPauseMs)
         throw new KitUnavailableError(`Redis at ${address} is still loading its data from disk`, address);

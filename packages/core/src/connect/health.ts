@@ -3,6 +3,7 @@ import {
   addressOf,
   Deadline,
   isReplyError,
+  reading,
   type KitError,
   serverError,
   integerOption,
@@ -51,11 +52,9 @@ const look = async (context: ClientContext, deadlineMs: number): Promise<Health>
   const facts = { address: addressOf(client), pushes: inbox.state };
   const startedAt = performance.now();
   try {
-    await executor.run("PING", [], { what: "PING", mutates: false, idempotent: true, deadline });
+    await executor.run("PING", [], reading("PING", deadline));
     const roundTripMs = performance.now() - startedAt;
-    const info = await executor
-      .run("INFO", ["server"], { what: "INFO", mutates: false, idempotent: true, deadline })
-      .then(String, () => "");
+    const info = await executor.run("INFO", ["server"], reading("INFO", deadline)).then(String, () => "");
     const field = (name: string): string | undefined => new RegExp(`^${name}:(.*?)\\r?$`, "m").exec(info)?.[1];
     const valkey = field("valkey_version");
     return {

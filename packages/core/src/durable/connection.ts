@@ -6,6 +6,7 @@ import {
   infoFields,
   isReplyError,
   pause,
+  reading,
   type ClientContext,
   serverError,
   serverVersion,
@@ -109,7 +110,7 @@ export const lend = async (
   const mark = await markKey(context, key, deadline);
   for (;;) {
     // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
-    await context.executor.ready({ what, mutates: false, idempotent: true, deadline, signal });
+    await context.executor.ready(reading(what, deadline, signal));
     const connection = await context.pool("durable").checkOut(key, deadline, signal);
     let failure: KitError;
     try {
@@ -133,7 +134,7 @@ export const lend = async (
     onFailure(failure);
     connection.returnToPool(false);
     // A Cluster client looks for new masters only when a command of its own fails.
-    const asking = { what, mutates: false, idempotent: true, deadline: Deadline.in(pokeMs) };
+    const asking = reading(what, Deadline.in(pokeMs));
     void context.executor.run("TYPE", [key], asking).catch(() => undefined);
     if (!failure.retryable || deadline.remainingMs <= againMs) throw failure;
     await pause(againMs, signal);

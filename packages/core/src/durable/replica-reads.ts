@@ -6,6 +6,7 @@ import {
   integerOption,
   isReplyError,
   optionsObject,
+  reading,
   attach,
   type ClientContext,
   serverError,
@@ -157,7 +158,7 @@ class Reader implements ReplicaReads {
     const name = command.toLowerCase();
     let known = this.#readonly.get(name);
     if (!known) {
-      const call = { what: "COMMAND INFO", mutates: false, idempotent: true, deadline };
+      const call = reading("COMMAND INFO", deadline);
       known = this.#context.executor.run("COMMAND", ["INFO", name], call).then(
         (reply) => {
           const flags = (reply as unknown[][])[0]?.[2];
@@ -296,7 +297,7 @@ class Reader implements ReplicaReads {
   }
 
   async #fromMaster(command: string, args: readonly RedisArgument[], deadline: Deadline): Promise<ReplicaRead> {
-    const call = { what: command, mutates: false, idempotent: true, deadline };
+    const call = reading(command, deadline);
     try {
       return { value: await this.#context.executor.run(command, args, call), staleMs: 0, from: "master" };
     } catch (error) {

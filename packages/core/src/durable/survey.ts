@@ -7,6 +7,7 @@ import {
   infoFields,
   integerOption,
   optionsObject,
+  reading,
   type ClientContext,
   withContext,
 } from "../toolkit/index.js";
@@ -120,14 +121,14 @@ class Survey<T> {
   async #connect(node: Address | undefined, deadline: Deadline): Promise<ExclusiveConnection> {
     const pool = this.#context.pool("report");
     if (node) return await pool.checkOutNode(node, deadline, undefined);
-    await this.#context.executor.ready({ what: "The report", mutates: false, idempotent: true, deadline });
+    await this.#context.executor.ready(reading("The report", deadline));
     return await pool.checkOut("", deadline, undefined);
   }
 
   async #clusterNodes(): Promise<Address[]> {
     const isCluster = await this.#context.isCluster(Math.max(1, this.#deadline.remainingMs)).catch(() => false);
     if (!isCluster) return [];
-    const call = { what: "CLUSTER NODES", mutates: false, idempotent: true, deadline: this.#deadline };
+    const call = reading("CLUSTER NODES", this.#deadline);
     const text = String(await this.#context.executor.run("CLUSTER", ["NODES"], call).catch(() => ""));
     return clusterMembers(text).filter(({ host, port }) => host !== "" && port > 0);
   }

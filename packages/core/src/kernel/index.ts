@@ -58,6 +58,7 @@ export type { DedicatedConnectionEvents } from "./connection/dedicated.js";
 export type { ServerClock } from "./context/clock.js";
 export type { ExpiryScheduler, ScheduledLease } from "./context/expiry.js";
 export type { ChannelListener, Inbox } from "./context/inbox.js";
+export { reading } from "./execution/executor.js";
 export type { Call, CommandExecutor } from "./execution/executor.js";
 export type { ExclusiveConnection, ExclusivePool } from "./execution/pool.js";
 export type { RunOptions, Script, ScriptSpec } from "./script/script.js";

@@ -25,6 +25,7 @@ export {
   onTraced,
   optionsObject,
   pause,
+  reading,
   serverError,
   settled,
   withCaller,

@@ -15,6 +15,7 @@ import {
   type ExclusiveConnection,
   backoffMs,
   pause,
+  reading,
   ClientContext,
   withContext,
 } from "../kernel/index.js";
@@ -160,7 +161,7 @@ const once = async <T>(terms: Terms, attempt: Attempt<T>): Promise<Try<T>> => {
 const borrow = async ({ context, first, keys, deadline, signal }: Terms): Promise<ExclusiveConnection> => {
   const what = `A connection for the transaction on ${namesOf(keys)}`;
   // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
-  await context.executor.ready({ what, mutates: false, idempotent: true, deadline, signal });
+  await context.executor.ready(reading(what, deadline, signal));
   return await context.exclusive.checkOut(first, deadline, signal);
 };
 

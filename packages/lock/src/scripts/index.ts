@@ -47,11 +47,15 @@ const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
 };
 
 /** One step in: the lock, a place in the queue, or neither. */
-export const acquire: Script<LockKeyNames, readonly ["owner", "terms"], AcquireReply<Held>> = defineScript({
+export const acquire: Script<
+  LockKeyNames,
+  readonly ["owner", "terms: leaseMs notAfter shared grantMs aliveMs maxWaiters inbox"],
+  AcquireReply<Held>
+> = defineScript({
   name: "lock.acquire",
   source: [waitQueueSource, grantSource, acquireSource],
   keys: lockKeys,
-  args: ["owner", "terms"],
+  args: ["owner", "terms: leaseMs notAfter shared grantMs aliveMs maxWaiters inbox"],
   idempotent: true,
   reply: decodeAcquire,
 });
@@ -59,14 +63,15 @@ export const acquire: Script<LockKeyNames, readonly ["owner", "terms"], AcquireR
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unclaimed"];
 
 /** One step out: of the lock, or of the queue. */
-export const release: Script<LockKeyNames, readonly ["owner", "terms"], ReleaseReply> = defineScript({
-  name: "lock.release",
-  source: [waitQueueSource, grantSource, releaseSource],
-  keys: lockKeys,
-  args: ["owner", "terms"],
-  idempotent: true,
-  reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
-});
+export const release: Script<LockKeyNames, readonly ["owner", "terms: shared fencingToken op"], ReleaseReply> =
+  defineScript({
+    name: "lock.release",
+    source: [waitQueueSource, grantSource, releaseSource],
+    keys: lockKeys,
+    args: ["owner", "terms: shared fencingToken op"],
+    idempotent: true,
+    reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
+  });
 
 const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
 

@@ -63,13 +63,16 @@ const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy =>
 /** One step in: a permit, a place in the queue, or neither. */
 export const acquire: Script<
   SemaphoreKeyNames,
-  readonly ["permitRecord", "terms"],
+  readonly [
+    "permitRecord",
+    "terms: leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox",
+  ],
   Limited<AcquireReply<Usage>> | TooHeavy
 > = defineScript({
   name: "semaphore.acquire",
   source: [waitQueueSource, grantSource, acquireSource],
   keys: semaphoreKeys,
-  args: ["permitRecord", "terms"],
+  args: ["permitRecord", "terms: leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox"],
   idempotent: true,
   reply: decodeAcquire,
 });

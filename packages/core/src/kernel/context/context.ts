@@ -9,7 +9,7 @@ import {
 import { ServerClock } from "./clock.js";
 import { Deadline } from "../base/deadline.js";
 import { isForbidden, isReplyError, KitClosedError, serverError, withCaller } from "../base/errors.js";
-import { CommandExecutor } from "../execution/executor.js";
+import { CommandExecutor, reading } from "../execution/executor.js";
 import { Inbox } from "./inbox.js";
 import { checkPrefix, slotOf } from "../base/keyspace.js";
 import { ExpiryScheduler } from "./expiry.js";
@@ -116,8 +116,7 @@ export class ClientContext {
 
   /** Only the server's refusal counts; whoever waits may try when it cannot be asked. */
   async #mayPublish(channel: string): Promise<boolean> {
-    const call = { what: "PUBLISH", mutates: false, idempotent: true, deadline: Deadline.in(2_000) };
-    return await this.executor.run("PUBLISH", [channel, ""], call).then(
+    return await this.executor.run("PUBLISH", [channel, ""], reading("PUBLISH", Deadline.in(2_000))).then(
       () => true,
       (error: unknown) => !isForbidden(error),
     );
@@ -125,9 +124,8 @@ export class ClientContext {
 
   async #askCluster(deadlineMs: number): Promise<boolean> {
     const what = "INFO cluster";
-    const call = { what, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
     try {
-      const info = String(await this.executor.run("INFO", ["cluster"], call));
+      const info = String(await this.executor.run("INFO", ["cluster"], reading(what, Deadline.in(deadlineMs))));
       this.#isCluster = !info.includes("cluster_enabled:0");
     } catch (error) {
       if (!isReplyError(error)) throw error;

@@ -44,6 +44,15 @@ export interface Call {
   maybeSent?: boolean;
 }
 
+/** A command that changes nothing. */
+export const reading = (what: string, deadline: Deadline, signal?: AbortSignal): Call => ({
+  what,
+  mutates: false,
+  idempotent: true,
+  deadline,
+  signal,
+});
+
 /** A connection that answered nothing for this long is unresponsive; where less is known it is asked, and given as long. */
 const unresponsiveMs = 500;
 

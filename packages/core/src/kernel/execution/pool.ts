@@ -53,7 +53,8 @@ export class ExclusivePool {
   readonly #purpose: string;
   readonly #maxConnections: number;
   readonly #idle: { readonly connection: NodeClient; readonly address: string }[] = [];
-  readonly #queue: { readonly admit: () => void; readonly refuse: () => void }[] = [];
+  /** In order of arrival. */
+  readonly #queue = new Set<{ readonly admit: () => void; readonly refuse: () => void }>();
   /** What nodes said about slots since the client last looked. */
   readonly #told = new Map<number, Address>();
   readonly #all = new Set<NodeClient>();
@@ -127,11 +128,8 @@ export class ExclusivePool {
       },
       ({ resolve, reject }) => {
         const mine = { admit: resolve, refuse: () => reject(new KitClosedError("The connection pool")) };
-        this.#queue.push(mine);
-        return () => {
-          const place = this.#queue.indexOf(mine);
-          if (place >= 0) this.#queue.splice(place, 1);
-        };
+        this.#queue.add(mine);
+        return () => void this.#queue.delete(mine);
       },
     );
   }

@@ -3,14 +3,23 @@ import type { RedisArgument, RedisLike } from "../connection/client.js";
 import { Deadline } from "../base/deadline.js";
 import { isReplyError, KitKeyTypeError, replyOf, safeCause, serverError } from "../base/errors.js";
 import { subjectOf } from "../base/keyspace.js";
-import { type Call, CommandExecutor } from "../execution/executor.js";
+import { type Call, CommandExecutor, reading } from "../execution/executor.js";
 import { ClientContext, withContext } from "../context/context.js";
 
-/** `...leases` stands for any number of keys or arguments, at the end of the list. */
+type NameOf<Operand> = Operand extends `...${infer Name}` | `${infer Name}: ${string}` ? Name : Operand;
+
+type Words<Text> = Text extends `${infer Word} ${infer Rest}` ? Word | Words<Rest> : Text;
+
+/**
+ * `...leases` stands for any number of keys or arguments, at the end of the list; `terms: leaseMs inbox` for one argument
+ * that carries several values, since each operand costs.
+ */
 type Operands<Names extends readonly string[], Value> = {
-  readonly [Name in Names[number] as Name extends `...${infer Rest}` ? Rest : Name]: Name extends `...${string}`
+  readonly [Operand in Names[number] as NameOf<Operand> & string]: Operand extends `...${string}`
     ? readonly Value[]
-    : Value;
+    : Operand extends `${string}: ${infer Parts}`
+      ? { readonly [Part in Words<Parts> & string]: string | number }
+      : Value;
 };
 
 /** What a script is made of. */
@@ -24,7 +33,10 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
   readonly source: string | readonly string[];
   /** The names of KEYS in order, as the script's header and bindings have them. The last may be `...rest`. */
   readonly keys: Keys;
-  /** The names of ARGV in order. The last may be `...rest`. */
+  /**
+   * The names of ARGV in order. The last may be `...rest`. `terms: leaseMs inbox` is one argument, `terms`, in which the
+   * values of `leaseMs` and `inbox` are joined by a blank: a blank in a value shifts those behind it.
+   */
   readonly args: Args;
   /**
    * Whether it changes nothing. Then a lost reply is not an unknown outcome.
@@ -105,13 +117,18 @@ const joined = (sources: readonly string[]): string => {
 };
 
 /** Returns what appends operands in the order of their names. */
-const appending = (names: readonly string[]) => {
-  const last = names.at(-1);
-  const rest = last?.startsWith("...") ? last.slice(3) : undefined;
-  const single = rest === undefined ? names : names.slice(0, -1);
+const appending = (operands: readonly string[]) => {
+  const names = operands.map((operand) => {
+    const [name = "", parts] = operand.replace("...", "").split(": ");
+    return [name, parts?.split(" ")] as const;
+  });
   return (list: RedisArgument[], values: Readonly<Record<string, unknown>>): void => {
-    for (const name of single) list.push(values[name] as RedisArgument);
-    if (rest !== undefined) list.push(...(values[rest] as RedisArgument[]));
+    for (const [name, parts] of names) {
+      const value = values[name] as RedisArgument | RedisArgument[] | Readonly<Record<string, RedisArgument>>;
+      if (parts) list.push(parts.map((part) => (value as Readonly<Record<string, RedisArgument>>)[part]).join(" "));
+      else if (Array.isArray(value)) list.push(...value);
+      else list.push(value as RedisArgument);
+    }
   };
 };
 
@@ -224,8 +241,7 @@ const keyTypeError = async (
   const cause = safeCause(error);
   const deadline = Deadline.in(500);
   for (const [index, key] of keys.entries()) {
-    const call = { what: `TYPE of ${key}`, mutates: false, idempotent: true, deadline };
-    const found = await executor.run("TYPE", [key], call).catch(() => undefined);
+    const found = await executor.run("TYPE", [key], reading(`TYPE of ${key}`, deadline)).catch(() => undefined);
     const wanted = expected(index + 1);
     if (typeof found === "string" && found !== "none" && wanted !== undefined && found !== wanted)
       return new KitKeyTypeError(`${what} failed: ${key} holds a ${found}, not a ${wanted}`, key, found, cause);
