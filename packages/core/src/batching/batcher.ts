@@ -14,7 +14,7 @@ export interface BatcherOptions<Item, Result> {
   readonly late: (item: Item, wasSent: boolean) => Error;
   /** The error of an item for which there is no room. */
   readonly full: (item: Item) => Error;
-  /** What is closed, at the beginning of a sentence: `Queue "mail"`. */
+  /** The name of the owner, for the beginning of a sentence: `Queue "mail"`. */
   readonly owner: string;
   /** No batch has more items. */
   readonly maxItems: number;

@@ -2,7 +2,7 @@ import { atDeadline, type Deadline } from "../toolkit/index.js";
 
 /** When what is gathered locally is written. */
 export interface FlusherOptions {
-  /** Writes all that is gathered. What it could not write it keeps, and rejects. */
+  /** Writes all that is gathered. On failure it keeps the rest, and rejects. */
   readonly flush: () => Promise<void>;
   /** How long the first of what is gathered waits, in milliseconds; after a failure, how long until the next try. */
   readonly everyMs: number;

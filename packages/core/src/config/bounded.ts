@@ -27,7 +27,7 @@ export const limited = <T>(
 
 /**
  * What `work` gives, if it does so in time: after the deadline this rejects with what `late` makes, after an abort with
- * the signal's reason. What comes of it later is nobody's.
+ * the signal's reason. A later result is dropped.
  */
 export const bounded = <T>(work: Promise<T>, limit: Limit, late: () => Error): Promise<T> =>
   limited<T>(limit, late, ({ resolve, reject }) => void work.then(resolve, reject));

@@ -30,7 +30,7 @@ const socket = /^unix:(?:\/\/)?\/[^@?#]+(?:\?db=\d{1,5})?$/;
 
 const issueOfUrl = (given: unknown): string | undefined => {
   if (typeof given !== "string") return "expected an address as text";
-  // Whatever stands before an @ and has a colon may be a password, however broken the rest is.
+  // Text with a colon before an @ may be a password, even if the rest is no URL.
   if (/:[^@]*@/.test(given.replace(/^[a-z+]+:\/\//i, ""))) return "holds a password; name one in `secret` instead";
   const hosts = url.exec(given)?.groups?.["hosts"]?.split(",") ?? [];
   const isFine = hosts.every((one) => {
@@ -43,7 +43,7 @@ const issueOfUrl = (given: unknown): string | undefined => {
     : "expected an address with a host, as redis://host:6379/0, and nothing behind a question mark";
 };
 
-/** What an entry must be, unless its component has a schema of its own. */
+/** The schema of an entry, unless its component has its own. */
 export const entrySchema: StandardSchema<ComponentEntry, ComponentEntry> = ownSchema<ComponentEntry>((value) => {
   if (typeof value !== "object" || value === null) return { issues: [{ message: "expected an object" }] };
   const { url: address, secret, ...rest } = value as Record<string, unknown>;
@@ -75,7 +75,7 @@ export const checkConnection = async (connection: Connection): Promise<void> => 
     );
   await ask("PING");
   const role = await ask("ROLE").catch((error: KitError) => {
-    // Who may not ask finds out at the first write.
+    // A user that may not run these finds out at its first write.
     if (error.code === "KIT_NO_PERMISSION") return ["master"];
     throw error;
   });

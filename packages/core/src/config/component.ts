@@ -23,7 +23,7 @@ import { type Content, type StandardSchema } from "./schema.js";
 import { Store } from "./store.js";
 import { limitOf, Waiters } from "./waiters.js";
 
-/** What every component may be told. */
+/** Options of every component. */
 interface CommonOptions extends WatchOptions {
   /**
    * Gives a secret by the name that stands in the entry. Undefined: there is none.
@@ -50,12 +50,12 @@ export interface ComponentOptions extends CommonOptions {
 /** Settings of a component with connections of any kind. */
 export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = Input> extends CommonOptions {
   /**
-   * What an entry must be: any Standard Schema.
+   * The schema of an entry: any Standard Schema.
    *
    * @default that of `ComponentEntry`
    */
   readonly schema?: StandardSchema<Input, Entry> | undefined;
-  /** Makes the connection that an entry describes. What it throws refuses the entry; only the error's name is told on. */
+  /** Makes the connection that an entry describes. An error refuses the entry; only the error's name is passed on. */
   readonly open: (entry: NoInfer<Entry>, context: OpenContext) => Conn | Promise<Conn>;
   /** Throws if a new connection is not what is wanted. Nobody uses it before. */
   readonly check?: ((connection: NoInfer<Conn>) => unknown) | undefined;
@@ -63,7 +63,7 @@ export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = In
   readonly close: (connection: NoInfer<Conn>, isForced: boolean) => unknown;
 }
 
-/** What happens to a component. */
+/** Events of a component. */
 export interface ComponentEvents {
   /** New calls have the new connection from now on. */
   readonly swap: readonly [event: { readonly generation: number }];
@@ -193,7 +193,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
    */
   async use<T>(fn: (connection: Conn) => T | Promise<T>, terms: ReadyOptions): Promise<T> {
     const limit = limitOf(terms);
-    // What opens between may have been replaced, or closed, before we run.
+    // A connection that opens meanwhile may have been replaced, or closed, before we run.
     while (!this.#active || this.#closing) await this.#untilOpen(limit);
     const generation = this.#active;
     generation.calls++;
@@ -225,11 +225,11 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     await this.#waiters.wait(limit, () => isPatient, late);
   }
 
-  /** Whoever changes an entry twice within a moment means the last. The first connection is wanted at once. */
+  /** Of two changes within a moment the last one counts. The first connection is opened at once. */
   #changed(content: Content<Entry>): void {
     this.#wanted = content;
     this.#refusals = 0;
-    // What was wrong was another entry, or none; with a connection that stays so until the new one is open.
+    // The failure was another entry's, or there was none; a component with a connection keeps its state until the new one is open.
     if (!this.#active) this.#failure = undefined;
     const now = performance.now();
     this.#unsettledSince ??= now;
@@ -262,7 +262,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
       await traced(
         "component.open",
         () => ({ name: this.name }),
-        // What is thrown is seen by tracing, and may show what it should not.
+        // Tracing sees a thrown error, which may show secrets.
         async () => {
           try {
             made.push(await this.#make(content.value, opening.abort));

@@ -33,7 +33,7 @@ import { limitOf, Waiters } from "./waiters.js";
  */
 export type ConfigState = "loading" | "fresh" | "stale" | "degraded";
 
-/** What happens to a configuration. */
+/** Events of a configuration. */
 export interface ConfigEvents<Value> {
   /** The content is another one now; the first time `previous` is undefined. */
   readonly change: readonly [next: Value, previous: Value | undefined];
@@ -49,13 +49,13 @@ export interface ConfigEvents<Value> {
 /** A write, as the history keeps it. */
 export interface ConfigRevision extends ConfigVersion {
   readonly author: string;
-  /** What was written: plain JSON, that no schema has looked at since. */
+  /** The value as written: plain JSON, not checked by a schema since. */
   readonly value: unknown;
 }
 
 /** How long to wait for the subscription before the first look. */
 const graceMs = 500;
-/** The pauses between tries that failed: short in an outage, since a Cluster does not tell that a slot is served again. */
+/** The pauses between failed tries: short in an outage, since a Cluster does not announce recovered slots. */
 const retryBaseMs = 100;
 const outageCapMs = 1_000;
 const refusalCapMs = 5_000;
@@ -81,7 +81,7 @@ export class Config<Value = unknown, Input = Value>
   readonly #underWay = new Set<Promise<unknown>>();
   #content: Content<Value> | undefined;
   #version: ConfigVersion | undefined;
-  /** What stood there as that version. */
+  /** The text of that version. */
   #text: string | undefined;
   #state: ConfigState = "loading";
   #confirmedAt = performance.now();
@@ -91,7 +91,7 @@ export class Config<Value = unknown, Input = Value>
   #timer: NodeJS.Timeout | undefined;
   #failures = 0;
   #failure: KitError | undefined;
-  /** What was found and not taken, and why. */
+  /** The refused entry, and the reason. */
   #refused:
     | { readonly version: string; readonly text: string; readonly error: ConfigInvalidError; readonly isFinal: boolean }
     | undefined;
@@ -117,7 +117,7 @@ export class Config<Value = unknown, Input = Value>
     this.#store = store;
     this.#schema = schema;
     this.#default = initial;
-    // Whoever logs a configuration sees which it is, and not what stands in it.
+    // A log of a configuration shows its name, not its content.
     Object.defineProperty(this, inspect.custom, {
       value: () => `Config ${JSON.stringify(this.name)} (${this.#state})`,
     });
@@ -214,7 +214,7 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Writes a value, and returns its version; `current` is the new one then. What is stored is its JSON, and what that
+   * Writes a value, and returns its version; `current` is the new one then. Its JSON is stored, and what that
    * reads back as must be what the schema wants.
    *
    * @throws {ConfigConflictError} `expected` is not what is there; nothing was changed.
@@ -300,7 +300,7 @@ export class Config<Value = unknown, Input = Value>
     if (this.#closing) throw new KitClosedError("The configuration");
   }
 
-  /** One operation of a caller. What it gives is not shown to tracing: it may be secret. */
+  /** One operation of a caller. Its result is not shown to tracing: it may be secret. */
   async #asked<T>(operation: string, work: () => Promise<T>): Promise<T> {
     this.#assertOpen();
     const done: T[] = [];
@@ -321,7 +321,7 @@ export class Config<Value = unknown, Input = Value>
   async #untilFound(terms: ReadyOptions): Promise<void> {
     if (this.#content) return;
     this.#assertOpen();
-    // What was found before may be mended by now.
+    // An earlier problem may be mended by now.
     if (this.#failure) this.#want();
     const outlasts = (error: KitError): boolean =>
       (this.#store.settings.waitsForMissing && isAboutContent(error)) ||
@@ -350,7 +350,7 @@ export class Config<Value = unknown, Input = Value>
     }
     const known = this.#version;
     const isNewer = !known || this.#isMissing || succeeds(version, known);
-    // What a given `op` has written may be something else, and long ago.
+    // The write of a given `op` may have had another value, and be long ago.
     if (terms.op === undefined && isNewer && !this.#closing) this.#accept(content, version, text, sentAt);
     else this.#want();
     return version;
@@ -418,7 +418,7 @@ export class Config<Value = unknown, Input = Value>
     this.#accept(content, entry.version, entry.text, sentAt);
   }
 
-  /** What may be taken; undefined: it was refused, or overtaken. */
+  /** The version to take; undefined: it was refused, or is older than the current one. */
   async #validated(version: string, text: string): Promise<Content<Value> | undefined> {
     const isKnown = this.#refused?.version === version && this.#refused.text === text;
     const before = isKnown ? this.#refused : undefined;
@@ -475,14 +475,14 @@ export class Config<Value = unknown, Input = Value>
     this.#waiters.found();
   }
 
-  /** What we have is what stood there at `sentAt`, or later. */
+  /** Our version is the server's as of `sentAt`, or newer. */
   #confirm(sentAt: number): void {
     this.#confirmedAt = sentAt;
     this.#isMissing = false;
     this.#refused = undefined;
     this.#suspect = undefined;
     this.#failure = undefined;
-    // What made it stale came after this answer.
+    // The change that made it stale came after this answer.
     if (this.#state === "stale" && this.#isWanted) return;
     if (this.#isHeard) this.#become("fresh", "the server confirmed it");
     else this.#become("stale", "changes are not pushed at the moment");

@@ -29,7 +29,7 @@ export class ConfigMissingError extends KitError {
   }
 }
 
-/** What is wrong at one place of a value. */
+/** One problem of a value, and its place. */
 export interface ConfigIssue {
   /** The names on the way there, parted by dots; empty: the whole. */
   readonly path: string;
@@ -60,7 +60,7 @@ export class ConfigConflictError extends KitError {
   static override readonly brand: string = "ConfigConflictError";
   /** The entry's name. */
   readonly entry: string;
-  /** What is there; undefined: nothing. */
+  /** The version found; undefined: there is none. */
   readonly version: ConfigVersion | undefined;
 
   constructor(entry: string, version: ConfigVersion | undefined) {
@@ -77,9 +77,9 @@ export class ConfigLostError extends KitError {
   static override readonly brand: string = "ConfigLostError";
   /** The entry's name. */
   readonly entry: string;
-  /** What was seen before. */
+  /** The version seen before. */
   readonly known: ConfigVersion;
-  /** What is there now, and has been taken. */
+  /** The version found now, which has been taken. */
   readonly found: ConfigVersion;
 
   constructor(entry: string, known: ConfigVersion, found: ConfigVersion) {

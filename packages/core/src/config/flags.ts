@@ -23,7 +23,7 @@ import {
 import { contentOf, ownSchema } from "./schema.js";
 import { Store } from "./store.js";
 
-/** What a flag is taken for. */
+/** The declaration of a flag. */
 export interface FlagDefinition {
   /** The answer while nobody knows: before the first look, and when the last one is more than `maxStaleMs` ago. */
   readonly whenUnknown: boolean;
@@ -41,7 +41,7 @@ export interface FlagsOptions extends WatchOptions {
   readonly maxStaleMs?: number | undefined;
 }
 
-/** What is known of a flag. */
+/** The state of a flag. */
 export interface Flag {
   readonly on: boolean;
   /** Why it was switched, for people. */
@@ -59,14 +59,14 @@ export interface SetFlagOptions extends AskOptions {
   /** When it is expected to end: a Date, or epoch milliseconds. */
   readonly until?: Date | number | undefined;
   /**
-   * Who switches it, for people.
+   * The author, for people.
    *
    * @default host name and process id
    */
   readonly author?: string | undefined;
 }
 
-/** What happens to flags. */
+/** Events of flags. */
 export interface FlagsEvents<Name extends string> {
   /** A flag became known, or is another than before. */
   readonly change: readonly [name: Name, flag: Flag];
@@ -155,7 +155,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * What is known of a flag; without a round trip.
+   * The state of a flag; without a round trip.
    *
    * @throws {RangeError} it was not named to `createFlags`.
    */
@@ -175,7 +175,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * Switches a flag, and leaves the others as they are (as they last were, where the entry is spoilt). What is not given, reason and end, is gone.
+   * Switches a flag, and leaves the others as they are (as they last were, where the entry is spoilt). A reason or end that is not given is removed.
    *
    * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as every command; to switch it once more does no harm.
    * @throws {ConfigConflictError} others were quicker until `deadlineMs` was over.
@@ -225,7 +225,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
     await this.close();
   }
 
-  /** Whoever switches maintenance on must not be kept from it by what somebody else has spoilt. */
+  /** A damaged entry must not keep an operator from switching maintenance on. */
   async #flagsIn(text: string): Promise<StoredFlags> {
     try {
       return (await contentOf("flags", schema, text)).value;

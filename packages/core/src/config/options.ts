@@ -6,7 +6,7 @@ import type { StandardSchema } from "./schema.js";
 /** How an entry is followed. */
 export interface WatchOptions {
   /**
-   * What all keys begin with.
+   * The beginning of all keys.
    *
    * @default "kit"
    */
@@ -29,7 +29,7 @@ export interface WatchOptions {
 /** Settings of a configuration object. */
 export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOptions {
   /**
-   * What a value must be: any Standard Schema. It sees what the stored JSON reads back as, before it is stored and after
+   * The schema of a value: any Standard Schema. It sees the value as the stored JSON reads back, before it is stored and after
    * it was read. Undefined: any JSON value.
    *
    * @default undefined
@@ -98,7 +98,7 @@ export interface SetOptions extends AskOptions {
    */
   readonly expected?: ConfigVersion | null | undefined;
   /**
-   * Who writes, for people who read the history: at most 128 characters. Anybody who can read the entry can read it.
+   * The author, for people who read the history: at most 128 characters. Anybody who can read the entry can read it.
    *
    * @default host name and process id, as in "web-3:4711"
    */
@@ -112,7 +112,7 @@ export interface SetOptions extends AskOptions {
   readonly op?: string | undefined;
 }
 
-/** What to read of the history. */
+/** Which part of the history to read. */
 export interface HistoryOptions extends AskOptions {
   /**
    * How many writes, at most.

@@ -1,7 +1,7 @@
 import { bounded, type Limit } from "./bounded.js";
 import { type ConfigIssue, ConfigInvalidError } from "./errors.js";
 
-/** What a schema answers. */
+/** The result of a schema. */
 type Verdict<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | {
@@ -36,7 +36,7 @@ const walk = (
     for (const [key, part] of Object.entries(value)) walk(part, visit, [...path, key]);
 };
 
-/** The JSON value that `text` is. What could be taken for a prototype is refused. */
+/** Parses JSON; a member that could become a prototype is refused. */
 export const parseJson = (entry: string, text: string): unknown => {
   let value: unknown;
   try {
@@ -63,7 +63,7 @@ export const jsonOf = (entry: string, value: unknown, maxBytes: number): string 
   try {
     text = JSON.stringify(value);
   } catch {
-    // What is thrown may tell what stands in the value.
+    // The thrown error may quote the value.
   }
   if (text === undefined) throw new ConfigInvalidError(entry, [{ path: "", message: "it cannot be written as JSON" }]);
   const bytes = Buffer.byteLength(text);
@@ -142,7 +142,7 @@ const isPromise = <T>(given: T | Promise<T>): given is Promise<T> =>
   typeof (given as { then?: unknown } | undefined)?.then === "function";
 
 /**
- * What the schema makes of a JSON text, frozen.
+ * The schema's result for a JSON text, frozen.
  *
  * @throws {ConfigInvalidError} it is no JSON, or not what the schema wants, or that is not known by the limit's deadline.
  * @throws the reason of a signal of the limit, if that aborts first.

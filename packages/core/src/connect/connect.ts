@@ -306,10 +306,10 @@ const firstReady = (
   );
 };
 
-/** Of a Cluster that cannot be reached ioredis tells no more than this; of any other connection it has told why before. */
+/** For a Cluster out of reach ioredis reports no more than this; for other connections it has reported the cause before. */
 const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;
 
-/** What to look at; of a single server's address also where something else listens. */
+/** A hint for the message; for a single server also that something else listens there. */
 const hintOf = ({ kind, settings: { sentinels } }: Target, error: unknown): string =>
   kind === "cluster" || sentinels || !/RESP type|Protocol error|closed|RESET/.test(String(error))
     ? "Is it running?"

@@ -11,7 +11,7 @@ import {
   withContext,
 } from "../kernel/index.js";
 
-/** What one look at the server and our connections shows. */
+/** The state of the server and of our connections. */
 export interface Health {
   /** Whether the server answered in time. */
   readonly ok: boolean;

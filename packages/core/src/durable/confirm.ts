@@ -6,11 +6,11 @@ import {
   pause,
   type ClientContext,
 } from "../toolkit/index.js";
-import { isMisrouted, type Loan, look, type Look, say, type Said, toReplica } from "./connection.js";
+import { isMisrouted, type CheckedOut, look, type Look, say, type Said, toReplica } from "./connection.js";
 import type { Terms } from "./terms.js";
 import { distrust } from "./trust.js";
 
-/** What became of writes. */
+/** The durability of writes. */
 export interface Durability {
   /**
    * - `safe`: what was asked for is reached
@@ -59,12 +59,12 @@ const diskOf = ({ settings, version, isFirstRewrite }: Look): Disk => {
   return { why: `appendfsync is ${fsync}${unless}, and ${String(reason)}` };
 };
 
-/** What is left for the last look when the acknowledgements are waited for up to the end. */
+/** The time reserved for the last look when the acknowledgements are waited for up to the end. */
 const lastLookMs = 50;
 const markMs = 10_000;
 
 /**
- * Asks the server behind the loan what became of everything written on it so far, by anybody.
+ * Asks the server of a checked-out connection for the durability of everything written on it so far, by anybody.
  *
  * It writes a mark of its own first: since 7.2 WAIT speaks of the connection's own last write only, and a change that
  * had been made before, by an earlier try whose reply was lost, is none. Replication is one stream, so who has the mark
@@ -72,7 +72,7 @@ const markMs = 10_000;
  */
 export const confirm = async (
   context: ClientContext,
-  { connection, before, mark }: Loan,
+  { connection, before, mark }: CheckedOut,
   terms: Terms,
   deadline: Deadline,
 ): Promise<Durability> => {

@@ -15,7 +15,7 @@ import {
 import { settingsOf, type Standing, standingOf } from "./info.js";
 import type { Terms } from "./terms.js";
 
-/** What came of one command: its reply, the server's refusal, or silence. */
+/** The outcome of one command: its reply, the server's refusal, or silence. */
 export type Said = { readonly reply: unknown } | { readonly refusal: KitError } | { readonly lost: KitError };
 
 /** Sends one command; whatever comes of it is a value. */
@@ -33,10 +33,10 @@ export const say = async (
   }
 };
 
-/** Who a server is, and how it writes to its disk, at one moment. */
+/** The identity of a server, and its disk state, at one moment. */
 export interface Look {
   readonly standing: Standing;
-  /** Whose version of what; only with the disk. */
+  /** Product and version; only with the disk. */
   readonly version: { readonly server: "redis" | "valkey"; readonly version: string } | undefined;
   /** `appendonly`, `appendfsync` and `no-appendfsync-on-rewrite`; undefined where CONFIG GET is forbidden. */
   readonly settings: ReadonlyMap<string, string> | undefined;
@@ -83,10 +83,10 @@ const replyOf = (said: Said): unknown => {
 };
 
 /** A connection to the master of a key, and what that server said of itself before anything was written on it. */
-export interface Loan {
+export interface CheckedOut {
   readonly connection: ExclusiveConnection;
   readonly before: Look | undefined;
-  /** What the question is asked by: found before anything is written, since it may need another connection. */
+  /** How durability is asked for: found before anything is written, since it may need another connection. */
   readonly mark: string;
 }
 
@@ -104,7 +104,7 @@ export const lend = async (
   terms: Terms,
   deadline: Deadline,
   onFailure: (failure: KitError) => void,
-): Promise<Loan> => {
+): Promise<CheckedOut> => {
   const { key, fsync, signal } = terms;
   const what = `A connection for durable writes of ${key}`;
   const mark = await markKey(context, key, deadline);
@@ -148,7 +148,7 @@ export const toReplica = async (
   deadline: Deadline,
 ): Promise<ExclusiveConnection> => {
   const connection = await context.pool("replicas", 100).checkOutNode(node, deadline, undefined);
-  // Elsewhere it would be an error. Who cannot be asked is taken for a Cluster.
+  // Elsewhere it would be an error. A server that cannot be asked is taken for a Cluster.
   if (!(await context.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return connection;
   const said = await say(connection, "READONLY", [], deadline);
   if (!("lost" in said)) return connection;

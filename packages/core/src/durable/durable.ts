@@ -39,13 +39,13 @@ export interface DurableScope {
   ): Promise<Reply>;
 }
 
-/** What the writes gave, and what became of them. */
+/** The result of the writes, and their durability. */
 export interface DurableResult<T> extends Durability {
   readonly value: T;
 }
 
 /**
- * What would end the connection, or make it another one for the next who borrows it (another user, protocol or mode), or
+ * Commands that would end the connection, or change it for the next borrower (another user, protocol or mode), or
  * keep the question from being answered.
  */
 const reserved =
@@ -108,7 +108,7 @@ const contextOf =
   ({ key, replicas, fsync }: Terms) =>
   (): object => ({ key, replicas, fsync });
 
-/** One call: its connection from the loan to the return, and its end, whichever comes first. */
+/** One call: its connection from check-out to return, and its end, whichever comes first. */
 class Session<T> {
   readonly #context: ClientContext;
   readonly #terms: Terms;
@@ -151,19 +151,19 @@ class Session<T> {
   }
 
   async #work(): Promise<DurableResult<T>> {
-    const loan = await lend(this.#context, this.#terms, this.#deadline, (failure) => (this.#failure = failure));
-    this.#connection = loan.connection;
+    const checkedOut = await lend(this.#context, this.#terms, this.#deadline, (failure) => (this.#failure = failure));
+    this.#connection = checkedOut.connection;
     if (this.#isOver) {
-      loan.connection.returnToPool(false);
+      checkedOut.connection.returnToPool(false);
       throw new KitClosedError("The durable scope");
     }
     this.#isWriting = true;
-    const value = await this.#write(this.#scope(loan.connection));
+    const value = await this.#write(this.#scope(checkedOut.connection));
     this.#isWriting = false;
     // Also those that nobody awaited: the question comes after them.
     await Promise.allSettled(this.#pending);
     this.#written = { value };
-    return { value, ...(await confirm(this.#context, loan, this.#terms, this.#deadline)) };
+    return { value, ...(await confirm(this.#context, checkedOut, this.#terms, this.#deadline)) };
   }
 
   #late({ resolve, reject }: Settle<DurableResult<T>>): void {
@@ -182,7 +182,7 @@ class Session<T> {
       this.#hasSent = true;
       const sent = run();
       this.#pending.add(sent);
-      // Who sends without looking at the answer must not bring the process down.
+      // A rejected send that its caller ignores must not bring the process down.
       sent.then(
         () => this.#pending.delete(sent),
         () => this.#pending.delete(sent),

@@ -1,6 +1,6 @@
 import { type AttachedReplicaLine, attachedReplicas, infoFields } from "../toolkit/index.js";
 
-/** A number from INFO or CONFIG; undefined where the server does not tell it. */
+/** A number from INFO or CONFIG; undefined where the server does not report it. */
 export const numberOf = (text: string | undefined): number | undefined =>
   text === undefined || !/^-?\d+$/.test(text) ? undefined : Number(text);
 
@@ -13,7 +13,7 @@ export const settingsOf = (reply: unknown): ReadonlyMap<string, string> => {
   return settings;
 };
 
-/** What INFO replication tells. */
+/** The fields of INFO replication. */
 export interface Standing {
   readonly role: "master" | "replica";
   /** The history that the offset counts in: another one after each promotion, restart or change of master. */

@@ -3,7 +3,7 @@ import { type ClientContext, traced } from "../toolkit/index.js";
 import { numberOf, settingsOf } from "./info.js";
 import { replyTo, type ReportOptions, type Seen, survey } from "./survey.js";
 
-/** What would be gone: in words and, where it can be known, as a figure. Nothing: both figures are 0. */
+/** The possible loss: in words and, where it can be known, as a figure. No loss: both figures are 0. */
 export interface Loss {
   readonly text: string;
   /** At most so many changes. */
@@ -12,7 +12,7 @@ export interface Loss {
   readonly ms: number | undefined;
 }
 
-/** How one node keeps its data; plain data. What CONFIG GET would tell is undefined where it is forbidden. */
+/** How one node keeps its data; plain data. Fields from CONFIG GET are undefined where it is forbidden. */
 export interface NodePersistence {
   /** `host:port`, as its neighbours or the client name it. */
   readonly address: string;
@@ -70,7 +70,7 @@ export interface AppendOnlyState {
   /** Its size after the last rewrite. */
   readonly baseBytes: number | undefined;
   readonly isRewriting: boolean;
-  /** Whether the last rewrite succeeded. The server does not tell when that was. */
+  /** Whether the last rewrite succeeded. The server does not report its time. */
   readonly lastRewriteOk: boolean;
   /** How long the last rewrite took, in milliseconds, in whole seconds; undefined when there was none since the start. */
   readonly lastRewriteMs: number | undefined;

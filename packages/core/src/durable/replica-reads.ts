@@ -32,12 +32,12 @@ export interface ReplicaReadsOptions {
   readonly deadlineMs?: number | undefined;
 }
 
-/** What a read gave. */
+/** The result of a read. */
 export interface ReplicaRead {
   readonly value: unknown;
   /** All that was written longer ago than this many milliseconds is in it; 0 for an answer of the master. */
   readonly staleMs: number;
-  /** Who answered: `host:port` of a replica, or `master`. */
+  /** The server that answered: `host:port` of a replica, or `master`. */
   readonly from: string;
 }
 
@@ -90,7 +90,7 @@ interface Shard {
 
 const samplesKept = 8;
 
-/** What is asked first leaves time for the master to answer. */
+/** A replica's share of the deadline: the rest is left for the master to answer. */
 const firstShare = 0.5;
 
 /** A replica that was silent, or could not be reached, is left alone for so long. */
@@ -198,7 +198,7 @@ class Reader implements ReplicaReads {
     this.#masters.delete(slotBehind(this.#context.client, key));
   }
 
-  /** Asks the master where it stands; of many at once one asks for all. What it says when it fails is that nothing is new. */
+  /** Asks the master where it stands; of many at once one asks for all. On failure it reports nothing new. */
   #sample(shard: Shard, key: string, deadline: Deadline): Promise<void> {
     shard.sampling ??= this.#ask(shard, key, deadline)
       .catch(() => this.#forgetMaster(key))
@@ -306,7 +306,7 @@ class Reader implements ReplicaReads {
   }
 }
 
-/** What another node, or the same one later, would not say. */
+/** Replies that another node, or the same one later, would not give. */
 const isPassing = ({ code, retryable }: KitError): boolean => retryable && code !== "KIT_READONLY";
 
 /** How long ago the master stood no further than this replica does now; undefined when that cannot be told. */

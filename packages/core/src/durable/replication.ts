@@ -111,7 +111,7 @@ const rowOf = ({ address, error, standing }: Seen<undefined>, all: readonly Seen
   };
 };
 
-/** What a server passes on: a replica counts as its own master does. */
+/** The data that a server passes on: a replica counts as its own master does. */
 const headOf = ({ offset, fields }: Standing): number => numberOf(fields.get("master_repl_offset")) ?? offset;
 
 /** By another name, as behind a proxy. */

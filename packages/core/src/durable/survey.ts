@@ -24,7 +24,7 @@ export interface ReportOptions {
   readonly deadlineMs?: number | undefined;
 }
 
-/** What was learned of one node; where nothing was, why. */
+/** The findings about one node; or the reason why there are none. */
 export interface Seen<T> {
   readonly address: string;
   readonly error: string | undefined;
@@ -33,7 +33,7 @@ export interface Seen<T> {
   readonly more: T | undefined;
 }
 
-/** What a report asks a node beyond its INFO. */
+/** The commands of a report beyond INFO. */
 type Question<T> = (connection: ExclusiveConnection, deadline: Deadline) => Promise<T>;
 
 /** No group of servers is as large; what is larger is not walked to the end. */

@@ -1,4 +1,4 @@
-// What every door and every entry shares; loaded once, by none of its users by name.
+// Shared by every door and every entry; loaded once, and not an entry itself.
 export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
 export { inTime, type Settle, settled, unlessAborted } from "./base/settle.js";
 export { TypedEmitter } from "./base/emitter.js";

@@ -21,7 +21,7 @@ export interface Attempt {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What an answer shows to those who have to wait. */
+/** The part of a reply that waiters use. */
 export interface Seen {
   /** When to look again, in milliseconds: -1: there is nothing to wait for but a message; -2: at once, and often. */
   readonly msLeft: number;
@@ -35,14 +35,14 @@ export type NotGranted<S extends Seen> = S & {
   readonly position: number;
 };
 
-/** What an acquire came to; `now` is the server's, in epoch milliseconds. */
+/** The outcome of an acquire; `now` is the server's, in epoch milliseconds. */
 export type AcquireReply<S extends Seen> =
   | {
       readonly state: "granted";
       readonly now: number;
       /** Undefined: all of it. */
       readonly msLeft: number | undefined;
-      /** What the grant proves to others: a lock's fencing token; empty where there is none. */
+      /** The grant's proof to others: a lock's fencing token; empty where there is none. */
       readonly proof: string;
     }
   | NotGranted<S>
@@ -54,7 +54,7 @@ export type WaiterState = number | "unknown" | { readonly msLeft: number; readon
 /** The truth about the waiters that asked, in their order. */
 export type HeartbeatReply<S extends Seen> = S & { readonly now: number; readonly states: readonly WaiterState[] };
 
-/** What is given back, and by whom. */
+/** The lease to release, and its owner. */
 export interface Giving {
   /** Of the lease; empty: only an acquire is to be undone. */
   readonly proof: string;
@@ -62,7 +62,7 @@ export interface Giving {
   readonly op?: string | undefined;
 }
 
-/** What a release came to. `unclaimed`: the lease is gone, and nobody has held it since. */
+/** The outcome of a release. `unclaimed`: the lease is gone, and nobody has held it since. */
 export type ReleaseReply = "released" | "left" | "unclaimed" | "not-held";
 
 /** One lease to renew, and for how long. */
@@ -81,11 +81,11 @@ export const pushedTermMs = (resolved: ResolvedLease): number =>
   resolved.renew ? Math.min(firstTermMs(resolved), pushedGrantMs) : firstTermMs(resolved);
 
 /**
- * What one object sends on its client: every command of a package that leases goes through here. The package says what
+ * The commands of one object on its client: every command of a package that leases goes through here. The package says what
  * its scripts are.
  */
 export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
-  /** What is leased, as in traces: "lock". */
+  /** The leased thing, as in traces: "lock". */
   readonly what: string;
   readonly settings: LeaserSettings;
   readonly context: ClientContext;
@@ -237,7 +237,7 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
         this.#onIdle = resolve;
       });
       await within(idle, deadline);
-      // What just ended may have to be undone: its caller has the next turn.
+      // The command that just ended may have to be undone: its caller has the next turn.
       await new Promise((resolve) => setImmediate(resolve));
     }
     this.#end.abort();

@@ -27,7 +27,7 @@ export const lossWords: Readonly<Record<LossReason, string>> = {
 /** Names and labels may hold anything; in a message they must not break a line or drive a terminal. */
 export const shown = (text: string): string => JSON.stringify(text);
 
-/** What a wait that ended without a grant adds to its message: what was seen last, and that nothing was seen any more. */
+/** The end of a timeout's message: the last state seen, and since when nothing was seen. */
 export const lastWords = (seen: string | undefined, cause: unknown): string => {
   const silence = cause === undefined ? undefined : "Redis could not be asked at the end";
   const words = [seen, silence].filter((word) => word !== undefined);

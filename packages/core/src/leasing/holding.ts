@@ -5,7 +5,7 @@ import type { LossReason } from "./errors.js";
 import type { Grant, Lease, LeaseKeeper, ReleaseOutcome, RenewState } from "./lease.js";
 import type { ResolvedAcquire } from "./options.js";
 
-/** What holding tells its owner. */
+/** Callbacks of holding. */
 export interface HoldingEvents<L> {
   readonly released: (lease: L) => void;
   readonly lost: (lease: L, reason: LossReason) => void;
@@ -20,7 +20,7 @@ export type LeaseMaker<Resolved extends ResolvedAcquire, L extends Lease<Resolve
   grant: Grant,
 ) => L;
 
-/** What kinds of commands there are: the packages that lease, and their versions. */
+/** The kinds of commands: the packages that lease, and their versions. */
 const kinds = new WeakMap<object, string>();
 const kindOf = ({ constructor }: object): string => {
   let kind = kinds.get(constructor);
@@ -126,7 +126,7 @@ export class Holding<
   }
 
   lost(lease: L, reason: LossReason): void {
-    // What the server may still have of it is of no use to us, and in the way of others.
+    // A record left on the server is of no use to us, and in the way of others.
     if (reason === "deadline" || reason === "closed" || reason === "max-hold")
       this.#commands.cancel(lease.name, lease.token, lease.resolved, lease.leaseMs);
     this.#events.lost(lease, reason);

@@ -3,15 +3,15 @@ import { lowerBoundMs, withCaller } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import { leaseMsOption, type ResolvedLease } from "./options.js";
 
-/** What became of one lease: extended, gone, taken by another, or its key holds something else. */
+/** The state of one lease after a renewal: extended, gone, taken by another, or its key holds something else. */
 export type RenewState = "extended" | "gone" | "taken" | "corrupt";
 
-/** What a release came to: given back by this call, or no longer ours to give back. */
+/** The outcome of a release: given back by this call, or no longer ours to give back. */
 export type ReleaseOutcome = "released" | "not-held";
 
-/** What a lease needs of the object that made it. */
+/** The services that a lease uses of the object that made it. */
 export interface LeaseKeeper<L> {
-  /** What is leased, as in traces: "lock". */
+  /** The leased thing, as in traces: "lock". */
   readonly what: string;
   /** Puts the lease on the clock, moves it, takes it off. */
   add(lease: L): void;
@@ -21,7 +21,7 @@ export interface LeaseKeeper<L> {
   keyOf(lease: L): string;
   /** Renews leases of this keeper, and of others of its kind on the same client. */
   renew(leases: readonly L[]): void;
-  /** Renews one lease now, with a length of its own. What became of it is told to the lease itself. */
+  /** Renews one lease now, with a length of its own. The lease itself receives the outcome. */
   extend(lease: L, leaseMs: number): Promise<void>;
   release(lease: L): Promise<ReleaseOutcome>;
   lossOf(lease: L, reason: LossReason): KitError;
@@ -37,7 +37,7 @@ export interface LeaseKeeper<L> {
 export interface Grant {
   readonly name: string;
   readonly token: string;
-  /** What it proves to others: a lock's fencing token; empty where there is none. */
+  /** Its proof to others: a lock's fencing token; empty where there is none. */
   readonly proof: string;
   /** For how long the server granted it. */
   readonly grantedMs: number;
@@ -54,9 +54,9 @@ export interface SerialisedLease extends ResolvedLease {
 }
 
 /**
- * What is held for a bounded time, which is renewed by itself until `release()`.
+ * A right held for a bounded time, which is renewed by itself until `release()`.
  *
- * What can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
+ * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
  * the lease may have ended by our own clock. No signal can stop a process that is not running.
  *
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
@@ -109,7 +109,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     keeper.add(this);
   }
 
-  /** Random proof of holding. Who knows it can release it; a lease that is logged does not show it. */
+  /** Random proof of holding. It suffices to release the lease; a lease that is logged does not show it. */
   get token(): string {
     return this.#token;
   }
@@ -234,7 +234,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
    * The text by which `resume(text)` makes another handle of this same lease, here or in another process; a record
    * against the loss of this process, for example. From then on it has several handles: whichever releases it, is closed,
    * reaches `maxHoldMs` or shortens it does so for all of them, and the others learn of it at their next renewal. To pass a
-   * lease on use {@link handOver}. Who has the text can release it.
+   * lease on use {@link handOver}. The text suffices to release it.
    *
    * Of `maxHoldMs` the text carries what is left now; the time until it is resumed is not counted.
    */
@@ -259,7 +259,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     await this.release().catch(() => undefined);
   }
 
-  /** What the serialised form has besides what every lease has. */
+  /** Fields of the serialised form besides those of every lease. */
   protected abstract particulars(): object;
 
   // ── for its maker and the scheduler ──────────────────────────────────────────────────────────────────────────────

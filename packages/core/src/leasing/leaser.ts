@@ -7,14 +7,14 @@ import type { Grant, Lease, SerialisedLease } from "./lease.js";
 import type { ResolvedAcquire } from "./options.js";
 import { Place, Waiters, type WaitingEvents } from "./waiting.js";
 
-/** What happens to the leases of one object. */
+/** Events of the leases of one object. */
 export interface LeaserEvents<S extends Seen, L>
   extends Omit<HoldingEvents<L>, "handedOver">, Omit<WaitingEvents<never, S>, "left" | "empty"> {
   readonly acquired: (lease: L, waitedMs: number) => void;
 }
 
 /**
- * Takes leases by name: at once, or in the queue. What a lease is of, the package says by its commands.
+ * Takes leases by name: at once, or in the queue. The package's commands say what is leased.
  *
  * Nobody polls: whoever has to wait stands in the queue on the server, and is told by a message when it is granted.
  */
@@ -123,7 +123,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       if ("deadlineAt" in reply) return this.#granted(resolved, startedAt, reply);
       if (reply.state === "full") throw this.#commands.queueFullError(name);
       if (this.#closing || this.#commands.context.executor.isEnded) {
-        // Whoever comes after the waiters were told of the end would wait unseen.
+        // The waiters have rejected already: nothing would end a new one.
         this.#commands.cancel(name, place.token, resolved);
         throw this.#closing ? this.#closed() : new KitClosedError("The client");
       }
@@ -214,14 +214,14 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     this.#rejectAll(this.#closed());
     await this.#holding.close(deadline);
     this.#former.close();
-    // What was cancelled just now gets one command's time, also when the deadline is over.
+    // A cancel that has just begun gets one command's time, also when the deadline is over.
     const { deadlineMs } = this.#commands.settings;
     await this.#commands.close(new Deadline(Math.max(deadline.at, performance.now() + deadlineMs)));
     for (const stop of this.#stopListening) stop();
   }
 }
 
-/** What a lease of one kind serialised, with its particulars. */
+/** The serialised form of a lease, with the fields of its kind. */
 export type SavedLease<Particulars> = SerialisedLease & Particulars;
 
 /**
@@ -249,6 +249,6 @@ export const parseLease = <Particulars extends object>(
     !isWhole(saved as Partial<Record<keyof Particulars, unknown>>)
   )
     throw new TypeError(`Expected the text of \`serialise()\`, of a ${what} of this version`);
-  // What the text does not have is not to be found on a prototype either.
+  // A field that the text lacks must not be found on a prototype either.
   return Object.assign(Object.create(null) as SavedLease<Particulars>, saved);
 };

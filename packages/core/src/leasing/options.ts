@@ -38,7 +38,7 @@ export interface LeaseOptions {
    */
   readonly maxHoldMs?: number | undefined;
   /**
-   * Who this is, for people who inspect it and for others' timeout errors: at most 128 characters. Anybody who can read
+   * The holder's name, for people who inspect it and for others' timeout errors: at most 128 characters. Anybody who can read
    * the keys can read it.
    *
    * @default host name and process id, as in "web-3:4711"

@@ -26,18 +26,18 @@ const pollMs = 150;
 /** The same where pushes will arrive in a moment, and all ask then. */
 const openingPollMs = 500;
 /**
- * Who is not the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
+ * A waiter behind the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
  * those before it may be dead, too.
  */
 const watchStepMs = 5;
 const watchStepsMs = 100;
 const maxBatch = 500;
-/** Whoever waits without an end is told of once, after so long: nothing else would show that nothing goes on. */
+/** A wait without an end emits one event after so long: nothing else would show the standstill. */
 const stillWaitingMs = 30_000;
 /** A grant that is nearly over when its message arrives is not worth taking: the server is asked instead. */
 const leastGrantMs = 5;
 
-/** What waiting tells its owner. */
+/** Callbacks of waiting. */
 export interface WaitingEvents<Resolved, S extends Seen> {
   readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
@@ -255,7 +255,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   #isHeartbeatUnderWay = false;
   #isHeartbeatWanted = false;
   #failures = 0;
-  /** What the last heartbeat failed with; undefined: it was answered. */
+  /** The last heartbeat's error; undefined: it was answered. */
   #lastFailure: unknown;
 
   constructor(commands: LeasingCommands<Resolved, S, L>, events: WaitingEvents<Resolved, S>, name: string) {

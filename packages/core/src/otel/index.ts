@@ -19,7 +19,7 @@ export interface TraceOptions {
   readonly tracer?: Tracer | undefined;
 }
 
-/** What a channel's events carry: the operation's facts, and how it ended. */
+/** The message of a channel's events: the operation's facts, and its end. */
 interface Message {
   readonly result?: unknown;
   readonly error?: unknown;

@@ -1,13 +1,13 @@
 import type { Connection } from "../connect/connect.js";
 
 /**
- * What the tools know of a package: the command line builds its commands, reports and checks from it. A package exports
+ * The description of a package for the tools: the command line builds its commands, reports and checks from it. A package exports
  * it as `descriptor` from its entry `@kit/<name>/descriptor`.
  */
 export interface PackageDescriptor {
   /** The package's name without its scope, which is also the second part of its keys. */
   readonly name: string;
-  /** What the package keeps in Redis, in the plural, as in "locks cannot work". */
+  /** The objects that the package keeps in Redis, in the plural, as in "locks cannot work". */
   readonly things: string;
   readonly permissions: Permissions;
   /** The package's keys without expiry. `kit doctor` warns of every other one. */
@@ -21,7 +21,7 @@ export interface PackageDescriptor {
 export type CommandForm = readonly [command: string, ...args: (string | number)[]];
 
 /**
- * What the package's least-privilege ACL user may do, beyond what core needs for every package. The tests make that user
+ * The rights of the package's least-privilege ACL user, beyond those that core needs for every package. The tests make that user
  * from this list, and the README shows it.
  */
 export interface Permissions {
@@ -45,11 +45,11 @@ export interface Permissions {
 export interface EndlessKeys {
   /** Matches what follows `<prefix>:<name>:` in such a key, as in `/^\{.*\}:entry$/s`. */
   readonly key: RegExp;
-  /** What is wrong when such a key has no expiry; without it such keys are permanent by design. */
+  /** The problem if such a key has no expiry; without it such keys are permanent by design. */
   readonly problem?: { readonly text: string; readonly fix: string };
 }
 
-/** What a person at a terminal, or a script, asked for. */
+/** The options given at a terminal, or by a script. */
 export interface InspectCall {
   /** A connection of the call's own; the command line closes it. */
   readonly redis: Connection;

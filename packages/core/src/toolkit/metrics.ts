@@ -4,7 +4,7 @@ export interface MetricSample {
   readonly name: string;
   /** `counter`: only grows, and begins again at 0 with the process. `gauge`: any number. */
   readonly type: "counter" | "gauge";
-  /** What it says, for people; the same for all samples of one name. */
+  /** The help text; the same for all samples of one name. */
   readonly help: string;
   readonly value: number;
   /** @default {} */

@@ -1,4 +1,4 @@
-// What servers say of themselves, as far as more than one part of core, or the command line, reads it.
+// Parsers of server reports that more than one part of core, or the command line, uses.
 
 /** The fields of an INFO reply, by name. */
 export const infoFields = (info: unknown): ReadonlyMap<string, string> =>
@@ -32,7 +32,7 @@ export const attachedReplicas = (fields: ReadonlyMap<string, string>): readonly 
     };
   });
 
-/** Whose version of what a server is; Valkey also tells the Redis version that it claims to be compatible with. */
+/** Product and version of a server; Valkey also reports the Redis version that it claims to be compatible with. */
 export const serverVersion = (
   fields: ReadonlyMap<string, string>,
 ): { readonly server: "redis" | "valkey"; readonly version: string } => {

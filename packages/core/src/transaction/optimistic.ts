@@ -22,7 +22,7 @@ import {
 
 /** One try of an optimistic transaction, on a connection that nobody else uses meanwhile. */
 export interface Transaction {
-  /** Reads on the watching connection. What it returns may be stale by the time of EXEC; then EXEC does nothing. */
+  /** Reads on the watching connection. The result may be stale by the time of EXEC; then EXEC does nothing. */
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
   /** Puts a write into the transaction that is executed after the attempt has returned. */
   queue(command: string, ...args: RedisArgument[]): void;
@@ -40,9 +40,9 @@ export interface OptimisticOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What an optimistic transaction came to. */
+/** The outcome of an optimistic transaction. */
 export interface OptimisticResult<T> {
-  /** What the last attempt returned. */
+  /** The result of the last attempt. */
   readonly value: T;
   /** How many attempts it took. */
   readonly attempts: number;
@@ -52,7 +52,7 @@ const commandDeadlineMs = 2_000;
 const baseMs = 2;
 const capMs = 100;
 
-/** What would end or replace the watch, or the connection, behind our back. */
+/** Commands that would end or replace the watch, or the connection, behind our back. */
 const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)$/i;
 
 /**
@@ -202,7 +202,7 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
   }
 };
 
-/** What we send ourselves: a lost connection, or a slot that moved, costs a try; anything else is the result. */
+/** Our own commands: a lost connection, or a slot that moved, costs a try; any other outcome is the result. */
 const attemptOn = async (
   connection: ExclusiveConnection,
   reply: Promise<unknown>,

@@ -1,4 +1,4 @@
--- set.lua - writes a configuration, if what is there is what the writer expects, and tells everybody.
+-- set.lua - writes a configuration, if the current version is the expected one, and notifies the readers.
 --
 -- KEYS[1]  entry       hash     layout, epoch, revision, at, op, author, value
 -- KEYS[2]  history     list     the newest first: epoch, revision, at, op, author and value, parted by tabs
@@ -51,6 +51,6 @@ redis.call(
 )
 redis.call('LPUSH', history, table.concat({ epoch, revision, at, op, author, value }, '\t'))
 redis.call('LTRIM', history, 0, maxHistory - 1)
--- Who may not publish may still write: readers find it when they look.
+-- A user that may not publish may still write: readers find the change when they look.
 redis.pcall('PUBLISH', channel, epoch .. ':' .. revision .. ':' .. at)
 return { 1, epoch, revision, at }

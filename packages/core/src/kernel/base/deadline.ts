@@ -59,8 +59,8 @@ export abstract class Timed {
   }
 
   /**
-   * The timer fired. What is already in the socket is read first: after a blocked event loop timers fire before it, and
-   * would take a deaf client for a silent server.
+   * The timer fired. Replies that are already in the socket are read first: after a blocked event loop timers fire before
+   * they are read, and a busy client would be taken for a silent server.
    */
   isDue(): boolean {
     if (this.deadline.remainingMs > 1) return false;

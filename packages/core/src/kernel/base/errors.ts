@@ -80,7 +80,7 @@ export class KitError extends Error {
    * class names change where a program is minified.
    */
   static readonly brand: string = "KitError";
-  /** What happened, stable across versions; packages add their own codes. */
+  /** The kind of error, stable across versions; packages add their own codes. */
   readonly code: KitErrorCode;
   /** Whether the same call may succeed later without any change by the caller. */
   readonly retryable: boolean;
@@ -124,7 +124,7 @@ export class KitUnavailableError extends KitError {
 }
 
 /**
- * A change was sent, but its reply did not come: it may or may not have been made. Whoever needs to know asks again with
+ * A change was sent, but its reply did not come: it may or may not have been made. To find out, repeat the call with
  * the same operation id, which has one effect however often it is sent.
  */
 export class KitUnknownOutcomeError extends KitError {
@@ -250,7 +250,7 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
 ];
 
 /**
- * What the server itself said, without the frames around it. Redis 6.2 wraps an error inside a script into
+ * The server's own words, without the frames around them. Redis 6.2 wraps an error inside a script into
  * `ERR Error running script (call to f_…): @user_script:5: -OOM …`; later versions append `script: …`.
  */
 export const replyOf = (message: string): string =>

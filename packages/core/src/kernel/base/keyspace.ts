@@ -2,7 +2,7 @@ import { KitError } from "./errors.js";
 import { textOption } from "./options.js";
 
 const longestNameBytes = 512;
-// What would move the hash tag, part the key, or wreck a terminal; and the sign that escapes.
+// Characters that would move the hash tag, split the key, or garble a terminal; and the escape character.
 // eslint-disable-next-line no-control-regex
 const special = /[%{}:\u0000-\u001f\u007f]/g;
 
@@ -64,7 +64,7 @@ export const nameIn = (key: string): string | undefined =>
     .exec(key)?.[1]
     ?.replace(/%([0-9A-F]{2})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
 
-/** What a key is of, for messages: the name in it, in quotes, or else the key. */
+/** The subject of a key, for messages: the name in it, in quotes, or else the key. */
 export const subjectOf = (key: string): string => {
   const name = nameIn(key);
   return name === undefined ? key : JSON.stringify(name);

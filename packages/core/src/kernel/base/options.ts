@@ -1,7 +1,7 @@
 /** How a package hangs itself on a client. */
 export interface AttachOptions {
   /**
-   * What all keys and channels begin with. What lies under different prefixes has nothing to do with each other.
+   * The beginning of all keys and channels. Objects under different prefixes do not meet.
    *
    * @default "kit"
    */

@@ -1,6 +1,6 @@
 import { atDeadline, type Deadline, onAbort } from "./deadline.js";
 
-/** What ends a wait besides what is waited for. */
+/** The other ends of a wait: deadline and signal. */
 export interface Limit {
   /** Undefined: no end. */
   readonly deadline: Deadline | undefined;
@@ -37,7 +37,7 @@ export const settled = <T>(
         end(value);
       };
     const settle: Settle<T> = { resolve: ending(resolve), reject: ending(reject) };
-    // What is begun when all is over is taken back at once.
+    // A step that begins when all is over is taken back at once.
     const keep = (stop: Stop): void => void (isOver ? stop?.() : stops.push(stop));
     keep(begin(settle));
     if (deadline && !isOver) keep(atDeadline(deadline, () => late(settle)));

@@ -24,7 +24,7 @@ const open = (name: string): TracingChannel<object, object> => {
 
 /**
  * Runs `operation` inside the diagnostics channel `kit:<name>`, whose `start`, `end`, `asyncStart`, `asyncEnd` and
- * `error` events carry `context()`. What that gives goes to traces and logs: names and figures, never contents or
+ * `error` events carry `context()`. Its result goes to traces and logs: names and figures, never contents or
  * proofs. Costs one look-up while nobody listens. The stack of an error leads to whoever awaits the operation.
  */
 export const traced = async <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {

@@ -1,4 +1,4 @@
-/** What a command takes. Buffers keep their bytes; numbers must be safe integers. */
+/** An argument of a command. Buffers keep their bytes; numbers must be safe integers. */
 export type RedisArgument = string | number | Buffer;
 
 /**
@@ -61,7 +61,7 @@ interface ClusterClient extends RedisLike {
   nodes(role: "all" | "master"): NodeClient[];
 }
 
-/** Whether the caller's client routes by slot. What the *server* is, is asked of the server (`ClientContext.isCluster`). */
+/** Whether the caller's client routes by slot. Whether the *server* is a Cluster, `ClientContext.isCluster` asks it. */
 export const isClusterClient = (client: RedisLike): client is ClusterClient =>
   typeof (client as Partial<ClusterClient>).nodes === "function";
 
@@ -83,7 +83,7 @@ export const isReady = (client: RedisLike): boolean =>
 export const hasEnded = (client: RedisLike): boolean =>
   client.status === "end" || (client.status === "close" && isClusterClient(client));
 
-/** What the client puts in front of each key. */
+/** The prefix that the client puts in front of each key. */
 export const keyPrefixOf = (client: RedisLike): string =>
   (client as Partial<ClusterClient | NodeClient>).options?.keyPrefix ?? "";
 
@@ -136,7 +136,7 @@ export const isForsaken = ({ options }: NodeClient, client: RedisLike): boolean 
 /** How long a connection of ours may take from its first packet to the last word of the handshake. */
 export const handshakeMs = 2_000;
 
-/** What every connection has that is ours. */
+/** Settings of every connection of ours. */
 export const ownSettings: {
   readonly connectTimeout: number;
   readonly disconnectTimeout: number;
@@ -149,14 +149,14 @@ export const ownSettings: {
   sentinelCommandTimeout: 500,
   // A server that loads its data is looked at twice a second.
   maxLoadingRetryTime: 500,
-  // What was cut already must not keep a closing process alive.
+  // A socket that is cut already must not keep a closing process alive.
   disconnectTimeout: 100,
   // A command whose reply is lost is reported at once and never sent again behind our back: who has an operation id
   // resends it himself.
   maxRetriesPerRequest: 0,
 };
 
-// What a caller may have set for its own commands and ours must not inherit: their end is the executor's business.
+// Settings of the caller's own commands that ours must not inherit: the executor ends them.
 const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
 
 /**
@@ -186,7 +186,7 @@ export const duplicateNode = (client: RedisLike, overrides: Record<string, unkno
   const settings = {
     ...duplicateSettings,
     lazyConnect: true,
-    // A half-made lane must never run what was meant for a live one.
+    // A half-made connection must never run a command meant for a live one.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,

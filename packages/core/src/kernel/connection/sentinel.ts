@@ -38,7 +38,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
     else if (!isAt(next)) destroySocket(client);
   };
 
-  const lanes = (sentinels ?? []).map(({ host = "127.0.0.1", port = 26_379 }) => {
+  const connections = (sentinels ?? []).map(({ host = "127.0.0.1", port = 26_379 }) => {
     const settings = {
       connectionName: "kit:sentinel",
       sentinels: null,
@@ -52,30 +52,30 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
       protocol: 2,
       replyMapping: "legacy",
     };
-    const lane = new DedicatedConnection(() => duplicateNode(client, settings, { host, port }), {
+    const dedicated = new DedicatedConnection(() => duplicateNode(client, settings, { host, port }), {
       ready: (connection) => {
         connection.on("message", onNews);
         connection.subscribe(channel).then(
-          () => lane.proven(),
+          () => dedicated.proven(),
           // One that does not let us listen will not the next time either.
           (error: unknown) => isReplyError(error) || destroySocket(connection),
         );
       },
       down: () => undefined,
     });
-    return lane;
+    return dedicated;
   });
   const ping = setInterval(() => {
-    for (const { client: connection } of lanes)
+    for (const { client: connection } of connections)
       if (connection) void answered(connection.call("PING"), () => destroySocket(connection));
   }, pingEveryMs);
   ping.unref();
   // A Sentinel that has not heard yet may have sent it back there.
   client.on("ready", leave);
-  for (const lane of lanes) lane.open();
+  for (const dedicated of connections) dedicated.open();
   return () => {
     clearInterval(ping);
     client.off("ready", leave);
-    for (const lane of lanes) lane.close();
+    for (const dedicated of connections) dedicated.close();
   };
 };

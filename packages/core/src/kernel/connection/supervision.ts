@@ -3,7 +3,7 @@ import { KitClosedError } from "../base/errors.js";
 import { reconnectMs, watchHandshake } from "./dedicated.js";
 import { watchSentinels } from "./sentinel.js";
 
-/** What ioredis does at its own end; both majors, and their Cluster clients, have it. */
+/** How ioredis ends by itself; both majors, and their Cluster clients, have it. */
 interface Endable extends RedisLike {
   setStatus(status: "end"): void;
   flushQueue(error: Error): void;
@@ -14,7 +14,7 @@ const owned = new WeakSet<RedisLike>();
 /** Whether we made this client and have not closed it: then we may kill its silent sockets and connect it again. */
 export const isOwned = (client: RedisLike): boolean => owned.has(client);
 
-/** By client: who waits for its end, and the one listener that tells them. */
+/** By client: the callbacks for its end, and the one listener that calls them. */
 const whenEnded = new WeakMap<RedisLike, { readonly waiting: Set<() => void>; readonly notify: () => void }>();
 
 /** Calls `listener` when a client is ended by its owner. However many wait for that, the client has one listener of ours. */
@@ -86,7 +86,7 @@ export const superviseClient = (client: RedisLike): (() => void) => {
       (client as Endable).setStatus("end");
       (client as Endable).flushQueue(error);
     }
-    // Who closes does not wait for the other side to do so, too.
+    // Closing does not wait for the other side.
     for (const connection of connections) destroySocket(connection);
   };
 };

@@ -3,7 +3,7 @@ const drift = 0.01;
 /** Milliseconds are what both sides count in, so each end may be off by one. */
 const roundingMs = 2;
 
-/** How long a span of server time surely lasts at least on our own clock; a span into the past is negative. */
+/** The least time that a span of server time lasts on our own clock; a span into the past is negative. */
 export const lowerBoundMs = (spanMs: number): number => spanMs * (spanMs < 0 ? 1 + drift : 1 - drift) - roundingMs;
 
 interface Sample {
@@ -12,7 +12,7 @@ interface Sample {
 }
 
 /**
- * What a server's instants are *at least* on our own monotonic clock.
+ * Lower bounds of a server's instants on our own monotonic clock.
  *
  * A reply that carries the server's time S, to a command sent at local t0, tells that the server's clock showed S no
  * earlier than t0. So a server instant E comes no earlier than t0 + (E − S), less drift. No assumption about one-way
@@ -37,7 +37,7 @@ export class ServerClock {
     return Math.max(this.#boundBy(this.#best, serverMs), this.#boundBy(this.#last, serverMs));
   }
 
-  /** What the server's clock shows at a local instant, at most by the error of one round trip; undefined before a reply. */
+  /** The server's clock at a local instant, within the error of one round trip; undefined before a reply. */
   serverMsAt(localAt: number): number | undefined {
     return this.#last && Math.ceil(this.#last.serverMs + (localAt - this.#last.sentAt));
   }

@@ -20,7 +20,7 @@ import { ExclusivePool } from "../execution/pool.js";
 const contexts = new WeakMap<RedisLike, Map<string, ClientContext>>();
 
 /**
- * What core keeps for one client object and prefix, shared by all packages that work on it: the executor for commands, the
+ * The state that core keeps for one client object and prefix, shared by all packages that work on it: the executor for commands, the
  * server's clock, the inbox, the connections for WATCH, the leases. Made by `attach()`, gone with the last `release()`.
  */
 export class ClientContext {
@@ -50,7 +50,7 @@ export class ClientContext {
       if (this.executor.isEnded) this.#suspend();
       // Of a Cluster one node may be lost while the client stays ready.
       else this.inbox.follow();
-      // A Cluster does not tell whether anybody listens.
+      // A Cluster does not report whether anybody listens.
       if (!isClusterClient(client) && !isReady(client)) this.inbox.leave();
     });
     this.executor.onReady(() => {
@@ -137,7 +137,7 @@ export class ClientContext {
 }
 
 /**
- * Hangs a package on `redis`. Whoever attaches must `detach()`.
+ * Attaches a package to `redis`. Each `attach()` needs a `detach()`.
  *
  * @throws {TypeError | RangeError} an option or the client is not what it should be.
  */

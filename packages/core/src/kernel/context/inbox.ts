@@ -15,7 +15,7 @@ import { newToken } from "../base/token.js";
 /** Whether messages of a channel arrive now; where subscribing to it is forbidden, whoever listens has to ask instead. */
 type ChannelState = "open" | "down" | "forbidden";
 
-/** What somebody who listens to a channel is told. */
+/** Callbacks of a channel's listener. */
 export interface ChannelListener {
   /** A message came. It is a hint: others may have been lost. */
   readonly message: (text: string) => void;

@@ -25,7 +25,7 @@ import { isOwned } from "../connection/supervision.js";
 import { pause } from "../base/retry.js";
 import { WriteBatching } from "./write-batching.js";
 
-/** What the executor must know of a command to name its outcome. */
+/** The facts of a command that name its outcome. */
 export interface Call {
   /** The command in words, for messages: `lock.acquire of kit:lock:{x}:lease`. */
   readonly what: string;
@@ -64,7 +64,7 @@ const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.
 
 /** Replies by which a server says that it did nothing, and which pass when servers have changed places. */
 const refusals: readonly (readonly [reply: RegExp, remedy: "wait" | "reconnect"])[] = [
-  // The master that we knew is one no more. Whoever is now, is found by connecting again.
+  // The known master is a replica now. Connecting again finds the new master.
   [/^READONLY\b/, "reconnect"],
   [/^(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/, "wait"],
 ];
@@ -111,7 +111,7 @@ class Flight extends Timed {
  *
  * The client is waited for until it is `ready`: in its offline queue a command could run long after its caller has
  * given up. From then on three things can happen, and each has a name: a reply, an error reply, or no reply (outcome
- * unknown if the command changes anything). Whatever happens, the promise settles by the deadline.
+ * unknown if the command changes anything). In every case the promise settles by the deadline.
  */
 export class CommandExecutor {
   readonly client: RedisLike;
@@ -262,7 +262,7 @@ export class CommandExecutor {
     return call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
   }
 
-  /** What the server said, also where a Cluster client of ours has told only how often it asked. */
+  /** The server's reply error, also where our Cluster client reports only how often it tried. */
   #replyIn(error: unknown): Error | undefined {
     if (isReplyError(error)) return error;
     const last = error instanceof Error && isOwned(this.client) ? onlyRefused.exec(error.message)?.[1] : undefined;
@@ -306,7 +306,7 @@ export class CommandExecutor {
     );
   }
 
-  /** What the deadline ends is what the server said last, unless an earlier try may have succeeded. */
+  /** At the deadline the call rejects with the server's last refusal, unless an earlier try may have succeeded. */
   #failure(call: Call, refusal: Error | undefined): Error {
     return refusal && !(call.maybeSent && call.mutates) ? refusal : this.#silence(call);
   }

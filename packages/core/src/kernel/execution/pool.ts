@@ -39,7 +39,7 @@ export interface ExclusiveConnection {
   call(command: string, args: readonly RedisArgument[], deadlineMs: number, mutates?: boolean): Promise<unknown>;
   /** Learns from what the server complained (`MOVED 866 host:port`) where the slot lives, or that we do not know. */
   misrouted(complaint: string): void;
-  /** Ends the loan. An unclean connection (WATCH, MULTI or a command still open on it) is closed. */
+  /** Returns it to the pool. An unclean connection (WATCH, MULTI or a command still open on it) is closed. */
   returnToPool(isClean: boolean): void;
 }
 
@@ -55,7 +55,7 @@ export class ExclusivePool {
   readonly #idle: { readonly connection: NodeClient; readonly address: string }[] = [];
   /** In order of arrival. */
   readonly #queue = new Set<{ readonly admit: () => void; readonly refuse: () => void }>();
-  /** What nodes said about slots since the client last looked. */
+  /** Slots as nodes redirected them since the client last looked. */
   readonly #told = new Map<number, Address>();
   readonly #all = new Set<NodeClient>();
   #lent = 0;
@@ -210,7 +210,7 @@ export class ExclusivePool {
           executor.detach();
           this.#idle.push({ connection, address });
         } else {
-          // What is still under way on it hears of its end.
+          // Commands still under way on it reject when it ends.
           connection.on("end", () => executor.detach());
           this.#discard(connection);
         }

@@ -22,7 +22,7 @@ type Operands<Names extends readonly string[], Value> = {
       : Value;
 };
 
-/** What a script is made of. */
+/** The parts of a script. */
 export interface ScriptSpec<Keys extends readonly string[], Args extends readonly string[], Reply> {
   /** `<package>.<script>`, for messages and traces. */
   readonly name: string;
@@ -73,7 +73,7 @@ export interface RunOptions {
   /** The operation id that an unknown outcome reports. */
   readonly op?: string | undefined;
   /**
-   * What the caller asked for, for messages.
+   * The caller's operation, for messages.
    *
    * @default the script's name
    */
@@ -132,7 +132,7 @@ const appending = (operands: readonly string[]) => {
   };
 };
 
-/** One call as the executor sees it. What it is called is put together only for those that fail. */
+/** One call as the executor sees it. Its description is composed only if it fails. */
 class ScriptCall implements Call {
   readonly mutates: boolean;
   readonly idempotent: boolean;

@@ -6,7 +6,7 @@ import { KitError, KitUnavailableError } from "../src/kernel/base/errors.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { attach } from "../src/kernel/context/context.js";
-import { gateBehaviour } from "./gate-behaviour.js";
+import { executorBehaviour } from "./executor-behaviour.js";
 import { connectionsNamed, endMigrations, own, rejection, until } from "./harness.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
 
@@ -25,9 +25,9 @@ const knownAgain = async (): Promise<void> => {
   await eventually(() => Promise.all([0, 1, 2].map((node) => redis.client.exists(keyOn(node)))), { timeoutMs: 30_000 });
 };
 
-gateBehaviour(redis);
+executorBehaviour(redis);
 
-describe("gate on a Cluster", () => {
+describe("executor on a Cluster", () => {
   it("says so, typed, when keys do not share a slot", async () => {
     const error = await rejection(
       putAll.run(redis.client, { first: keyOn(0), others: [keyOn(1)] }, { ttlMs: 1_000, values: ["a", "b"] }),
@@ -50,7 +50,7 @@ describe("gate on a Cluster", () => {
     for (const key of keys.slice(1)) expect(await read.run(client, { key }, {})).toBe("-x");
   });
 
-  it("replaces the connection to the deaf node only", async () => {
+  it("replaces the connection to the unresponsive node only", async () => {
     const client = await own(redis);
     const keys = [0, 1, 2].map(keyOn);
     for (const key of keys) await append.run(client, { key }, { value: "-" });

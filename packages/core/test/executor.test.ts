@@ -2,7 +2,7 @@ import { getEventListeners } from "node:events";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { startRedis, useRedis } from "@kit/testing";
-import { gateBehaviour } from "./gate-behaviour.js";
+import { executorBehaviour } from "./executor-behaviour.js";
 import { KitUnavailableError, KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
 import { attach } from "../src/kernel/context/context.js";
 import { defineScript } from "../src/kernel/script/script.js";
@@ -11,9 +11,9 @@ import { addOnce, append, read } from "./scripts.js";
 
 const redis = useRedis(vitest);
 
-gateBehaviour(redis);
+executorBehaviour(redis);
 
-describe("gate: a client that is not ready", () => {
+describe("executor: a client that is not ready", () => {
   it("connects a lazy client, and waits for one that is connecting", async () => {
     const key = redis.prefix;
     for (const client of [redis.connect({ lazyConnect: true }), redis.connect()])
@@ -68,7 +68,7 @@ describe("gate: a client that is not ready", () => {
   });
 });
 
-describe("gate: lost replies", () => {
+describe("executor: lost replies", () => {
   it("asks again for an idempotent script: one effect, one answer", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
@@ -148,7 +148,7 @@ describe("gate: lost replies", () => {
   });
 });
 
-describe("gate: a blocked event loop", () => {
+describe("executor: a blocked event loop", () => {
   it("reads the reply that is in the socket, however late it is", async () => {
     const client = await own(redis);
     await append.run(client, { key: redis.prefix }, { value: "-" });
@@ -163,7 +163,7 @@ describe("gate: a blocked event loop", () => {
   });
 });
 
-describe("gate: abort", () => {
+describe("executor: abort", () => {
   const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
 
   it("sends nothing when the signal has aborted already", async () => {
@@ -216,7 +216,7 @@ describe("gate: abort", () => {
   });
 });
 
-describe("gate: listeners and deadlines", () => {
+describe("executor: listeners and deadlines", () => {
   it("leaves no listener on a borrowed client, and never closes it", async () => {
     const client = redis.connect();
     await client.ping();
@@ -275,7 +275,7 @@ describe("gate: listeners and deadlines", () => {
     expect(Math.max(...early)).toBeLessThan(2);
   });
 
-  it("asks once whether the connection is deaf, however many calls are late", async () => {
+  it("asks once whether the connection is unresponsive, however many calls are late", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
     await read.run(client, { key: redis.prefix }, {});

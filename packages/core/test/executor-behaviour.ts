@@ -21,13 +21,13 @@ const variants: readonly Variant[] = [
 ];
 
 /** What holds on a single server and on a Cluster, for every way in which a caller may have set up his client. */
-export const gateBehaviour = (redis: TestRedis<RedisMode>): void => {
+export const executorBehaviour = (redis: TestRedis<RedisMode>): void => {
   const isCluster = (): boolean => redis.server.mode === "cluster";
   // ioredis reads the same options at two places of a Cluster.
   const clusterOptions = ({ lazyConnect, enableOfflineQueue, enableAutoPipelining, keyPrefix }: Variant[1]): object =>
     JSON.parse(JSON.stringify({ lazyConnect, enableOfflineQueue, enableAutoPipelining, keyPrefix })) as object;
 
-  describe("gate: the caller's settings", () => {
+  describe("executor: the caller's settings", () => {
     it.each(variants)("works on a client with %s", async (_, options) => {
       const client = isCluster() ? redis.connect(options, clusterOptions(options)) : redis.connect(options);
       const base = redis.prefix;
