@@ -1,6 +1,5 @@
 import { promisify } from "node:util";
 import { crc32, gunzip } from "node:zlib";
-import { Deadline, isReplyError, serverError } from "@kit/core/toolkit";
 import { noteCrc } from "./crc.js";
 import { BadDataError } from "./errors.js";
 import type { Hub } from "./hub.js";
@@ -33,7 +32,6 @@ export interface DownloadSource {
   readonly hub: Hub;
   readonly signal: AbortSignal;
   readonly prefetchBytes: number;
-  persist<T>(attempt: () => Promise<T>): Promise<T>;
   /** Resolves with the file as it is when it has more chunks than `known`, or is sealed. */
   grown(known: number): Promise<SeenFile>;
   /** Throws why the file's data may be missing, if it is not damage. */
@@ -173,17 +171,8 @@ export class Download {
     });
   }
 
-  async #read(command: string, args: readonly string[], binary: boolean): Promise<unknown> {
+  async #read(command: string, args: readonly string[], bytes: boolean): Promise<unknown> {
     const { hub, signal } = this.#source;
-    const what = `${command} of ${args[0] ?? ""}`;
-    return await this.#source.persist(async () => {
-      const deadline = Deadline.in(hub.deadlineMs);
-      const call = { what, mutates: false, idempotent: true, bytes: binary, deadline, signal };
-      try {
-        return await hub.context.executor.run(command, args, call);
-      } catch (error) {
-        throw isReplyError(error) ? serverError(error, what) : error;
-      }
-    });
+    return await hub.persist(() => hub.read(command, args, { signal, bytes }), signal);
   }
 }

@@ -9,7 +9,9 @@ import {
   closeTimeoutMs,
   Deadline,
   inTime,
+  isReplyError,
   pause,
+  serverError,
   settled,
   signalOption,
   traced,
@@ -124,6 +126,21 @@ export class Hub {
         return () => void this.#waiting.delete(look);
       },
     );
+  }
+
+  /** One command that only reads. `bytes`: texts in its reply come as Buffers. */
+  async read(
+    command: string,
+    args: readonly string[],
+    { signal, bytes = false }: { signal?: AbortSignal | undefined; bytes?: boolean } = {},
+  ): Promise<unknown> {
+    const what = `${command} of ${args[0] ?? ""}`;
+    const call = { what, mutates: false, idempotent: true, bytes, deadline: Deadline.in(this.deadlineMs), signal };
+    try {
+      return await this.context.executor.run(command, args, call);
+    } catch (error) {
+      throw isReplyError(error) ? serverError(error, what) : error;
+    }
   }
 
   /**

@@ -189,8 +189,10 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     const opened = await OpenFile.open(file);
     if (!opened) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
     try {
-      const identity = id ?? `${file.id} ${await opened.prefix("")}`;
-      return await this.#ship(fileSource(file, opened, identity, passThrough ? "member" : this.#terms.codec), signal);
+      const codec = passThrough ? "member" : this.#terms.codec;
+      return await this.#ship(name, signal, async (linked) =>
+        fileSource(file, opened, id ?? (await this.#identityOf(file, opened, linked)), codec),
+      );
     } finally {
       await opened.close();
     }
@@ -240,7 +242,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
       isRepeatable: false,
       isNameless: id === undefined,
     };
-    return await this.#ship(stream, signalOption("signal", signal));
+    return await this.#ship(name, signalOption("signal", signal), () => stream);
   }
 
   /**
@@ -263,7 +265,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
         const { name } = file;
         try {
           const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true };
-          const { wasShipped, textBytes } = await this.#ship(source, signal);
+          const { wasShipped, textBytes } = await this.#ship(name, signal, () => source);
           if ((wasShipped && isLive) || (await size()) !== textBytes) throw changedError(name);
         } catch (error) {
           if (isLive || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_CHANGED") throw error;
@@ -381,13 +383,27 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     await this.close();
   }
 
-  async #ship(source: Source, outer: AbortSignal | undefined): Promise<ShippedFile> {
-    const facts = (): object => ({ channel: this.channel, file: source.name });
-    return await this.#hub.task("logship.ship", facts, outer, ({ signal }) => this.#shipWhole(source, signal));
+  async #ship(
+    file: string,
+    outer: AbortSignal | undefined,
+    sourceOf: (signal: AbortSignal) => Source | Promise<Source>,
+  ): Promise<ShippedFile> {
+    const facts = (): object => ({ channel: this.channel, file });
+    return await this.#hub.task("logship.ship", facts, outer, async ({ signal }) => {
+      signal.throwIfAborted();
+      return await this.#shipWhole(await sourceOf(signal), signal);
+    });
+  }
+
+  /** The identity by which the channel knows a file, perhaps from when it had fewer lines; else a new one. */
+  async #identityOf(file: LocalFile, opened: OpenFile, signal: AbortSignal): Promise<string> {
+    const identities = (await opened.prefixes()).map((prefix) => `${file.id} ${prefix}`);
+    const known = (await this.#hub.read("HMGET", [this.#hub.keys.sources, ...identities], { signal })) as unknown[];
+    const index = known.findIndex((source) => source !== null);
+    return identities[Math.max(0, index)]!;
   }
 
   async #shipWhole(source: Source, signal: AbortSignal): Promise<ShippedFile> {
-    signal.throwIfAborted();
     for (let isFirst = true; ; isFirst = false) {
       const upload = this.#uploadOf(source, signal);
       const open = (): Promise<Opened> => upload.open();
