@@ -22,7 +22,7 @@ import {
 } from "./options.js";
 import { formatPosition } from "./position.js";
 import { ReceivedFile } from "./received.js";
-import { together } from "./signals.js";
+import { shared, together } from "./signals.js";
 import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
@@ -417,11 +417,6 @@ const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
   new LogshipError("KIT_LOGSHIP_BROKEN_OFF", `File ${JSON.stringify(name)} ended before its end: ${fault}`, {
     file: name,
   });
-
-/** Lets several loops take from one generator; leaving a loop does not end it for the others. */
-const shared = <T>(values: AsyncGenerator<T, void, undefined>): AsyncIterable<T> => ({
-  [Symbol.asyncIterator]: () => ({ next: () => values.next() }),
-});
 
 /**
  * Makes a receiver: it reads a channel as one consumer. Each consumer gets every file; of processes with the same consumer name the latest works and
