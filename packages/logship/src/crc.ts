@@ -25,11 +25,20 @@ const product = (a: number, b: number): number => {
   return sum;
 };
 
-/** `before` × x^(8 × length) + `own`. */
-const combined = (before: number, own: number, length: number): number => {
-  let moved = before;
+/** x^(8 × length). Nearly all blocks have one of two lengths: that of a chunk, and that of a piece of lines. */
+const powers = new Map<number, number>();
+const powerOf = (length: number): number => {
+  const known = powers.get(length);
+  if (known !== undefined) return known;
+  let power = 2 ** 31;
   // x^8, and its square for each binary digit.
   for (let [left, square] = [length, 2 ** 23]; left > 0; left = Math.floor(left / 2), square = product(square, square))
-    if (left % 2 === 1) moved = product(square, moved);
-  return (moved ^ own) >>> 0;
+    if (left % 2 === 1) power = product(square, power);
+  if (powers.size >= 64) powers.clear();
+  powers.set(length, power);
+  return power;
 };
+
+/** `before` × x^(8 × length) + `own`. */
+const combined = (before: number, own: number, length: number): number =>
+  (product(powerOf(length), before) ^ own) >>> 0;

@@ -31,7 +31,7 @@ const descriptorsAtOnce = 64;
 export interface DownloadSource {
   readonly hub: Hub;
   readonly signal: AbortSignal;
-  readonly prefetchBytes: number;
+  readonly prefetchBytes: number | undefined;
   /** Resolves with the file as it is when it has more chunks than `known`, or is sealed. */
   grown(known: number): Promise<SeenFile>;
   /** Throws why the file's data may be missing, if it is not damage. */
@@ -100,7 +100,7 @@ export class Download {
 
   /** Starts to fetch what the budget allows; waits for the file to grow if there is nothing at all. */
   async #fill(): Promise<void> {
-    const { prefetchBytes } = this.#source;
+    const { prefetchBytes = this.#file.codec === "gzip" ? 2_097_152 : 1_048_576 } = this.#source;
     for (;;) {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
       const [first] = this.#ahead;

@@ -59,14 +59,19 @@ local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', fil
 -- A repeated last commit may find that its file has gone by the first one.
 if not facts[1] then return { tonumber(redis.call('HGET', channel, 'lastFile') or '0') >= tonumber(file) and 1 or 4 } end
 if current ~= seq and current ~= seq - 1 then return { 3 } end
+-- Else another consumer needs what this one leaves, or it leaves nothing.
+local freed, left = tonumber(facts[2]), tonumber(string.match(record or '', '^%d+ (%d+)') or '0')
+local isSlowest = state ~= 'open' or (left <= freed and chunk > freed)
 if current == seq - 1 then
   local fault, made = checkResults(targets, 11, results)
   if fault then return { 5, fault } end
-  redis.call('ZCARD', live)
-  redis.call('ZCARD', done)
-  redis.call('HLEN', sources)
-  redis.call('HLEN', chunks)
-  redis.call('HLEN', free)
+  if isSlowest then
+    redis.call('ZCARD', live)
+    redis.call('ZCARD', done)
+    redis.call('HLEN', sources)
+    redis.call('HLEN', chunks)
+    redis.call('HLEN', free)
+  end
   local now = readClock()
   -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
   redis.call('ZREM', seen, '')
@@ -76,5 +81,5 @@ if current == seq - 1 then
 end
 
 local reply = { 1 }
-releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
+if isSlowest then releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply) end
 return reply
