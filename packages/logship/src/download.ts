@@ -27,6 +27,9 @@ interface Fetched {
 const inflate = promisify(gunzip) as (bytes: Buffer, options: object) => Promise<Buffer>;
 const descriptorsAtOnce = 64;
 
+/** What a chunk takes of the budget: a framed one is held as text. */
+const heldBytes = ({ size, text }: Descriptor): number => Math.max(size, text);
+
 /** How a download learns more about its file. */
 export interface DownloadSource {
   readonly hub: Hub;
@@ -103,20 +106,34 @@ export class Download {
     const { prefetchBytes = this.#file.codec === "gzip" ? 2_097_152 : 1_048_576 } = this.#source;
     for (;;) {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
-      const [first] = this.#ahead;
-      if (first) {
-        // A framed chunk is held as text.
-        const size = Math.max(first.size, first.text);
-        if (this.#fetching.length > 0 && this.#aheadBytes + size > prefetchBytes) return;
-        this.#ahead.shift();
-        this.#aheadBytes += size;
-        const fetched = this.#fetch(first);
-        // Whoever takes it awaits it.
-        fetched.catch(() => undefined);
-        this.#fetching.push({ size, fetched });
+      if (this.#ahead.length > 0) {
+        const [count, sum] = this.#together(prefetchBytes / 4);
+        if (this.#fetching.length > 0 && this.#aheadBytes + sum > prefetchBytes) return;
+        const some = this.#ahead.splice(0, count);
+        this.#aheadBytes += sum;
+        const keys = some.map(({ part }) => this.#source.hub.keys.chunk(part));
+        const stored = this.#read("MGET", keys, true) as Promise<(Buffer | null)[]>;
+        for (const [index, descriptor] of some.entries()) {
+          const fetched = this.#fetch(descriptor, stored, index);
+          // Whoever takes it awaits it.
+          fetched.catch(() => undefined);
+          this.#fetching.push({ size: heldBytes(descriptor), fetched });
+        }
       } else if (this.#fetching.length > 0 || (this.#file.isSealed && this.#next >= this.#file.chunks)) return;
       else this.#file = await this.#source.grown(this.#next);
     }
+  }
+
+  /** How many chunks come by one call, and what they hold: each call costs as much as to copy a chunk. */
+  #together(mostBytes: number): [count: number, sum: number] {
+    let [count, sum] = [0, 0];
+    for (const descriptor of this.#ahead) {
+      const size = heldBytes(descriptor);
+      if (count > 0 && sum + size > mostBytes) break;
+      count++;
+      sum += size;
+    }
+    return [count, sum];
   }
 
   async #describe(): Promise<void> {
@@ -138,10 +155,10 @@ export class Download {
     }
   }
 
-  async #fetch(descriptor: Descriptor): Promise<Fetched> {
-    const { ordinal, part, size, text, crc, storedAt } = descriptor;
-    const stored = (await this.#read("GET", [this.#source.hub.keys.chunk(part)], true)) as Buffer | null;
-    if (stored === null) throw await this.#missing(ordinal, storedAt);
+  async #fetch(descriptor: Descriptor, reply: Promise<(Buffer | null)[]>, index: number): Promise<Fetched> {
+    const { ordinal, size, text, crc, storedAt } = descriptor;
+    const stored = (await reply)[index];
+    if (!stored) throw await this.#missing(ordinal, storedAt);
     const bad = (reason: string): BadDataError =>
       new BadDataError(reason, { file: this.#file.name, chunk: ordinal, offset: storedAt });
     if (stored.length !== size || crc32(stored) !== crc) throw bad("A chunk in Redis is not what its shipper wrote");

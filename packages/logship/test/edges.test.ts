@@ -66,11 +66,11 @@ describe("a receiver", () => {
     await fixture.shipper({ codec: "none", chunkBytes: 1_024 }).send("a", Readable.from([textOf(logLines(0, 3_000))]));
     const client = fixture.connect() as Redis;
     let gets = 0;
-    const get = client.getBuffer.bind(client) as (...args: unknown[]) => Promise<Buffer | null>;
-    client.getBuffer = ((...args: unknown[]) => {
-      gets++;
+    const get = client.mgetBuffer.bind(client) as (...args: unknown[]) => Promise<(Buffer | null)[]>;
+    client.mgetBuffer = ((...args: unknown[]) => {
+      gets += args.length;
       return get(...args);
-    }) as typeof client.getBuffer;
+    }) as typeof client.mgetBuffer;
     const receiver = fixture.receiver({ client, prefetchBytes: 4_096 });
     let delivered = 0;
     for await (const file of receiver.files({ until: "empty" })) {
@@ -97,11 +97,11 @@ describe("a receiver", () => {
     expect([chunks > 12, storedBytes < 200_000]).toEqual([true, true]);
     const client = fixture.connect() as Redis;
     let gets = 0;
-    const get = client.getBuffer.bind(client) as (...args: unknown[]) => Promise<Buffer | null>;
-    client.getBuffer = ((...args: unknown[]) => {
-      gets++;
+    const get = client.mgetBuffer.bind(client) as (...args: unknown[]) => Promise<(Buffer | null)[]>;
+    client.mgetBuffer = ((...args: unknown[]) => {
+      gets += args.length;
       return get(...args);
-    }) as typeof client.getBuffer;
+    }) as typeof client.mgetBuffer;
     const files = fixture.receiver({ client, prefetchBytes: 2_097_152 }).files({ until: "empty" });
     await (await files.next()).value!.batches().next();
     for (let turn = 0; turn < 50; turn++) await fixture.db.ping();
