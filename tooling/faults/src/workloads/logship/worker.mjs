@@ -34,7 +34,7 @@ const keyParts = (args) =>
 /** Which step of shipping, receiving or processing a command is: scripts are told by their keys. */
 const pointOf = ({ name, args }) => {
   const plain = name.toLowerCase();
-  if (plain === "set" || plain === "get") return plain;
+  if (plain === "set" || plain === "mget") return plain;
   if (name !== "evalsha" && name !== "eval") return undefined;
   const keys = keyParts(args);
   const found = points.find(({ keys: first }) => first !== undefined && `${keys},`.startsWith(`${first},`));
