@@ -23,7 +23,7 @@ import {
 import { formatPosition } from "./position.js";
 import { ReceivedFile } from "./received.js";
 import { shared, together } from "./signals.js";
-import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
+import { type CommitOperands, handlerOption, type LinesHandler, runFile } from "./runner.js";
 import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { type CounterSink, type ForwardOptions, ResultStore } from "./sink.js";
@@ -120,14 +120,14 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
    */
   async run(handler: LinesHandler, options: ReceiveOptions = {}): Promise<RunSummary> {
     const own = optionsObject<ReceiveOptions>("options", options, ["signal", "concurrency", "until"]);
-    const count = concurrencyOption(own.concurrency);
+    const [given, count] = [handlerOption(handler), concurrencyOption(own.concurrency)];
     const facts = (): object => ({ channel: this.channel });
     return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
       const summary = { files: 0, lines: 0 };
       const visit = { signal };
       const seen = this.#seen(untilOption(own.until), visit);
       await together(count, controller, async () => {
-        for await (const file of shared(seen)) await this.#process(file, handler, visit, summary);
+        for await (const file of shared(seen)) await this.#process(file, given, visit, summary);
       });
       return summary;
     });

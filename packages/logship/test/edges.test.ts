@@ -61,6 +61,22 @@ describe("shipping", () => {
   });
 });
 
+describe("what is not what it should be", () => {
+  it("is refused before anything is sent", async () => {
+    const directory = await fixture.directory();
+    const none = undefined as never;
+    for (const wrong of [
+      fixture.shipper().send("a", ["an array is no stream"] as never, { id: "a" }),
+      fixture.shipper().send("a", none),
+      fixture.receiver().run(none),
+      fixture.job({ directory }).run("handler" as never),
+      fixture.job({ directory }).forward("r", {} as never),
+    ])
+      expect(await rejection(wrong)).toBeInstanceOf(TypeError);
+    expect(await redis.keys()).toEqual([]);
+  });
+});
+
 describe("a receiver", () => {
   it("fetches no more ahead than it may, and no more at all when it is left", async () => {
     await fixture.shipper({ codec: "none", chunkBytes: 1_024 }).send("a", Readable.from([textOf(logLines(0, 3_000))]));
