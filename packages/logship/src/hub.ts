@@ -50,6 +50,7 @@ export class Hub {
   readonly #waiting = new Set<() => void>();
   readonly #closing = new AbortController();
   #stopListening: (() => void) | undefined;
+  readonly #stopDrops: () => void;
   #closed: Promise<void> | undefined;
   #isForbidden = false;
 
@@ -73,6 +74,9 @@ export class Hub {
       this.context.detach();
       throw error;
     }
+    const { executor } = this.context;
+    // Who waits looks again, and is told that the client has ended.
+    this.#stopDrops = executor.onDrop(() => executor.isEnded && this.#wakeAll());
   }
 
   /** A signal that aborts with the caller's, and with KitClosedError when `close()` is called; to be unlinked. Throws once that was called. */
@@ -123,6 +127,7 @@ export class Hub {
         };
         this.#waiting.add(look);
         look();
+        if (this.context.executor.isEnded) resolve();
         return () => void this.#waiting.delete(look);
       },
     );
@@ -169,6 +174,7 @@ export class Hub {
     this.#closing.abort(new KitClosedError(this.#what));
     await inTime(Promise.allSettled(this.#running), Deadline.in(timeoutMs));
     this.#stopListening?.();
+    this.#stopDrops();
     this.context.detach();
   }
 
@@ -177,9 +183,13 @@ export class Hub {
       message: (text) => this.#heard(text as Hint),
       state: (state) => {
         this.#isForbidden = state === "forbidden";
-        for (const hint of ["data", "space", "file"] as const) this.#heard(hint);
+        this.#wakeAll();
       },
     });
+  }
+
+  #wakeAll(): void {
+    for (const hint of ["data", "space", "file"] as const) this.#heard(hint);
   }
 
   #heard(hint: Hint): void {

@@ -232,7 +232,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     const { id, signal } = optionsObject<ShipOptions>("options", options, ["id", "signal"]);
     textOption("name", name, 4_096);
     if (typeof (source as Partial<AsyncIterable<unknown>> | undefined)?.[Symbol.asyncIterator] !== "function")
-      throw new TypeError("Expected `source` to be a stream, or another asynchronous iterable of bytes or text");
+      throw new TypeError("Expected `source` to be a stream");
     const read = (): AsyncIterable<Uint8Array | string> => source as AsyncIterable<Uint8Array | string>;
     const { codec } = this.#terms;
     const stream: Source = {
