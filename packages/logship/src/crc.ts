@@ -25,18 +25,15 @@ const product = (a: number, b: number): number => {
   return sum;
 };
 
-/** x^(8 × length). Nearly all blocks have one of two lengths: that of a chunk, and that of a piece of lines. */
-const powers = new Map<number, number>();
+/** x^(8 × length) of the last length: nearly all blocks are as long as a chunk. */
+let [lastLength, lastPower] = [0, 2 ** 31];
 const powerOf = (length: number): number => {
-  const known = powers.get(length);
-  if (known !== undefined) return known;
-  let power = 2 ** 31;
+  if (length === lastLength) return lastPower;
+  [lastLength, lastPower] = [length, 2 ** 31];
   // x^8, and its square for each binary digit.
   for (let [left, square] = [length, 2 ** 23]; left > 0; left = Math.floor(left / 2), square = product(square, square))
-    if (left % 2 === 1) power = product(square, power);
-  if (powers.size >= 64) powers.clear();
-  powers.set(length, power);
-  return power;
+    if (left % 2 === 1) lastPower = product(square, lastPower);
+  return lastPower;
 };
 
 /** `before` × x^(8 × length) + `own`. */

@@ -107,10 +107,13 @@ export class Download {
     for (;;) {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
       if (this.#ahead.length > 0) {
-        const [count, sum] = this.#together(prefetchBytes / 4);
-        if (this.#fetching.length > 0 && this.#aheadBytes + sum > prefetchBytes) return;
-        const some = this.#ahead.splice(0, count);
-        this.#aheadBytes += sum;
+        // Two by one call, if they are small: a call costs as much as to copy a chunk.
+        const sum = this.#ahead.slice(0, 2).reduce((bytes, descriptor) => bytes + heldBytes(descriptor), 0);
+        const isPair = sum <= prefetchBytes / 4;
+        const size = isPair ? sum : heldBytes(this.#ahead[0]!);
+        if (this.#fetching.length > 0 && this.#aheadBytes + size > prefetchBytes) return;
+        const some = this.#ahead.splice(0, isPair ? 2 : 1);
+        this.#aheadBytes += size;
         const keys = some.map(({ part }) => this.#source.hub.keys.chunk(part));
         const stored = this.#read("MGET", keys, true) as Promise<(Buffer | null)[]>;
         for (const [index, descriptor] of some.entries()) {
@@ -122,18 +125,6 @@ export class Download {
       } else if (this.#fetching.length > 0 || (this.#file.isSealed && this.#next >= this.#file.chunks)) return;
       else this.#file = await this.#source.grown(this.#next);
     }
-  }
-
-  /** How many chunks come by one call, and what they hold: each call costs as much as to copy a chunk. */
-  #together(mostBytes: number): [count: number, sum: number] {
-    let [count, sum] = [0, 0];
-    for (const descriptor of this.#ahead) {
-      const size = heldBytes(descriptor);
-      if (count > 0 && sum + size > mostBytes) break;
-      count++;
-      sum += size;
-    }
-    return [count, sum];
   }
 
   async #describe(): Promise<void> {

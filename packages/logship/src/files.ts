@@ -26,6 +26,7 @@ const firstReadBytes = 131_060;
 const readBytes = 4 * firstReadBytes;
 /** So many of the first text bytes tell a file from another in the same inode. */
 const prefixBytes = 1_024;
+const lineFeed = 10;
 const collator = new Intl.Collator("en", { numeric: true });
 
 export const isMissing = (error: unknown): boolean =>
@@ -138,8 +139,8 @@ export class OpenFile {
   async prefixes(): Promise<string[]> {
     const head = await this.#head(prefixBytes);
     const prefixes = [prefixOf(head)];
-    for (let end = lineEndBefore(head, head.length); end > 0; end = lineEndBefore(head, end))
-      prefixes.push(prefixOf(head.subarray(0, end)));
+    for (let end = head.length - 1; end > 0; end--)
+      if (head[end - 1] === lineFeed) prefixes.push(prefixOf(head.subarray(0, end)));
     return prefixes;
   }
 
@@ -160,8 +161,6 @@ export class OpenFile {
     await this.#handle.close();
   }
 }
-
-const lineEndBefore = (bytes: Buffer, end: number): number => (end < 2 ? 0 : bytes.lastIndexOf("\n", end - 2) + 1);
 
 const prefixOf = (head: Buffer): string =>
   `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;

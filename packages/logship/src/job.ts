@@ -8,7 +8,7 @@ import { formatPosition, parsePosition, type Position } from "./position.js";
 import { fileText, readingOf } from "./reading.js";
 import { deleteJob, hashOf } from "./removal.js";
 import { noEffects } from "./results.js";
-import { type CommitOperands, handlerOption, type LinesHandler, runFile } from "./runner.js";
+import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import * as scripts from "./scripts/index.js";
 import { linkedSignal, type LinkedSignal, together } from "./signals.js";
 import { type CounterSink, type ForwardOptions, ResultStore } from "./sink.js";
@@ -93,9 +93,9 @@ export class LogJob extends TypedEmitter<JobEvents> {
    */
   async run(handler: LinesHandler, options: RunOptions = {}): Promise<RunSummary> {
     const { signal, concurrency } = optionsObject<RunOptions>("options", options, ["signal", "concurrency"]);
-    const [given, count] = [handlerOption(handler), concurrencyOption(concurrency)];
+    const count = concurrencyOption(concurrency);
     const facts = (): object => ({ job: this.name });
-    return await this.#hub.task("logship.run", facts, signal, (link) => this.#run(given, count, link));
+    return await this.#hub.task("logship.run", facts, signal, (link) => this.#run(handler, count, link));
   }
 
   /** The files that the job knows, by name. */

@@ -368,15 +368,8 @@ const cutBetweenCharacters = (bytes: Buffer, from: number, most: number): number
   return end;
 };
 
-const hasLongLine = (bytes: Buffer, maxLineBytes: number): boolean => {
-  for (let from = 0; from < bytes.length;) {
-    const feed = bytes.indexOf(lineFeed, from);
-    const end = feed < 0 ? bytes.length : feed;
-    if (end - from > maxLineBytes) return true;
-    from = end + 1;
-  }
-  return false;
-};
+const hasLongLine = (bytes: Buffer, maxLineBytes: number): boolean =>
+  lineEnds(bytes).some((end, index, ends) => withoutEnd(bytes, ends[index - 1] ?? 0, end).length > maxLineBytes);
 
 const lineEnds = (bytes: Buffer): number[] => {
   const ends: number[] = [];

@@ -11,7 +11,7 @@ import { Download, type DownloadSource } from "./download.js";
 import { fencedError, isAboutContent, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
 import { Hub } from "./hub.js";
-import { channelMetrics } from "./metrics.js";
+import { channelMetrics, statusOf } from "./metrics.js";
 import type { RunSummary } from "./job.js";
 import {
   concurrencyOption,
@@ -23,7 +23,7 @@ import {
 import { formatPosition } from "./position.js";
 import { ReceivedFile } from "./received.js";
 import { shared, together } from "./signals.js";
-import { type CommitOperands, handlerOption, type LinesHandler, runFile } from "./runner.js";
+import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { type CounterSink, type ForwardOptions, ResultStore } from "./sink.js";
@@ -120,14 +120,14 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
    */
   async run(handler: LinesHandler, options: ReceiveOptions = {}): Promise<RunSummary> {
     const own = optionsObject<ReceiveOptions>("options", options, ["signal", "concurrency", "until"]);
-    const [given, count] = [handlerOption(handler), concurrencyOption(own.concurrency)];
+    const count = concurrencyOption(own.concurrency);
     const facts = (): object => ({ channel: this.channel });
     return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
       const summary = { files: 0, lines: 0 };
       const visit = { signal };
       const seen = this.#seen(untilOption(own.until), visit);
       await together(count, controller, async () => {
-        for await (const file of shared(seen)) await this.#process(file, given, visit, summary);
+        for await (const file of shared(seen)) await this.#process(file, handler, visit, summary);
       });
       return summary;
     });
@@ -181,9 +181,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
-    this.#hub.assertOpen();
-    const { context, keys, deadlineMs } = this.#hub;
-    return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+    return await statusOf(this.#hub);
   }
 
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */

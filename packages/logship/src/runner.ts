@@ -34,12 +34,6 @@ export interface FlushOptions {
   readonly flushMs?: number | undefined;
 }
 
-/** @throws {TypeError} it is no function. */
-export const handlerOption = (handler: LinesHandler): LinesHandler => {
-  if (typeof handler !== "function") throw new TypeError("Expected `handler` to be a function");
-  return handler;
-};
-
 export const flushNames: readonly string[] = ["flushLines", "flushBytes", "flushMs"];
 
 /** Checked, with every default filled in. */

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { basename } from "node:path";
-import { Writable } from "node:stream";
+import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import {
   type CloseOptions,
@@ -19,9 +19,8 @@ import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "./gzip.js";
-import { Handoff } from "./handoff.js";
 import { Hub } from "./hub.js";
-import { channelMetrics } from "./metrics.js";
+import { channelMetrics, statusOf } from "./metrics.js";
 import {
   consumerName,
   type DirectoryOptions,
@@ -35,6 +34,7 @@ import { deleteChannel, dropConsumer } from "./removal.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { RewindNeeded, Upload } from "./upload.js";
+import { linkedSignal } from "./signals.js";
 import { Watch } from "./watch.js";
 
 /** How far a file is shipped. */
@@ -282,23 +282,15 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /** A Node stream that ships what is written to it: it has finished when the file is sealed. Options and errors as of `send`. */
   writable(name: string, options: Omit<ShipOptions, "name" | "passThrough"> = {}): Writable {
-    const handoff = new Handoff<Uint8Array>();
-    const sent = this.send(name, handoff, options);
-    const stream = new Writable({
-      write: (chunk: Uint8Array, _encoding, done) => void handoff.put(chunk).then(() => done()),
-      final: (done) => {
-        handoff.end();
-        sent.then(() => done(), done);
-      },
-      destroy: (error, done) => {
-        handoff.end(error ?? new Error("The stream was destroyed before its end"));
-        sent.then(
-          () => done(error),
-          () => done(error),
-        );
-      },
+    const { controller, signal, unlink } = linkedSignal([signalOption("signal", options.signal)]);
+    const stream = Duplex.from(async (source: AsyncIterable<Uint8Array>) => {
+      await this.send(name, source, { ...options, signal });
     });
-    sent.catch((error: unknown) => stream.destroy(error as Error));
+    // One that is destroyed gives its reader no end.
+    stream.once("close", () => {
+      unlink();
+      controller.abort(stream.errored ?? new Error("The stream was destroyed before its end"));
+    });
     return stream;
   }
 
@@ -366,9 +358,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
-    this.#hub.assertOpen();
-    const { context, keys, deadlineMs } = this.#hub;
-    return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+    return await statusOf(this.#hub);
   }
 
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */

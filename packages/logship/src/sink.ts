@@ -59,8 +59,6 @@ export class ResultStore {
   async forward(name: string, sink: CounterSink, options: ForwardOptions): Promise<number> {
     const { signal: given } = optionsObject<ForwardOptions>("options", options, ["signal"]);
     const { context, keys, deadlineMs, name: of } = this.#hub;
-    if (typeof (sink as CounterSink | undefined)?.apply !== "function")
-      throw new TypeError("Expected `sink` to have a function `apply`");
     const source = this.key(name);
     const operands = { owner: this.#owner, source, sending: keys.sending(...this.#scope, name) };
     const facts = (): object => ({ of });

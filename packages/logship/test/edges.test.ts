@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -61,19 +62,26 @@ describe("shipping", () => {
   });
 });
 
-describe("what is not what it should be", () => {
+describe("a source that is no stream", () => {
   it("is refused before anything is sent", async () => {
-    const directory = await fixture.directory();
-    const none = undefined as never;
-    for (const wrong of [
-      fixture.shipper().send("a", ["an array is no stream"] as never, { id: "a" }),
-      fixture.shipper().send("a", none),
-      fixture.receiver().run(none),
-      fixture.job({ directory }).run("handler" as never),
-      fixture.job({ directory }).forward("r", {} as never),
-    ])
-      expect(await rejection(wrong)).toBeInstanceOf(TypeError);
+    for (const wrong of [["an array is no stream"], undefined])
+      expect(await rejection(fixture.shipper().send("a", wrong as never, { id: "a" }))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
+  });
+});
+
+describe("a writable stream", () => {
+  it("fails as its file does, and ends its file where it is destroyed", async () => {
+    const shipper = fixture.shipper({ flushMs: 10 });
+    const cut = shipper.writable("cut");
+    cut.write("one\n");
+    await eventually(async () => expect((await shipper.status())?.files[0]?.chunks).toBe(1));
+    cut.on("error", () => undefined);
+    cut.destroy(new Error("enough"));
+    await eventually(async () => expect((await shipper.status())!.files[0]!.fault).toBe("KIT_LOGSHIP_INTERRUPTED"));
+    await shipper.closeChannel();
+    const failed = once(shipper.writable("late"), "error");
+    expect((await failed)[0]).toMatchObject({ code: "KIT_LOGSHIP_CHANNEL_CLOSED" });
   });
 });
 
