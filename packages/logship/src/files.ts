@@ -162,7 +162,8 @@ export class OpenFile {
   }
 }
 
-const prefixOf = (head: Buffer): string =>
+/** Length and hash of the first bytes of a file. */
+export const prefixOf = (head: Buffer): string =>
   `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;
 
 export const changedError = (file: string): LogshipError =>

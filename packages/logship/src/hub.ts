@@ -11,6 +11,7 @@ import {
   inTime,
   isReplyError,
   pause,
+  reading,
   serverError,
   settled,
   signalOption,
@@ -140,7 +141,7 @@ export class Hub {
     { signal, bytes = false }: { signal?: AbortSignal | undefined; bytes?: boolean } = {},
   ): Promise<unknown> {
     const what = `${command} of ${args[0] ?? ""}`;
-    const call = { what, mutates: false, idempotent: true, bytes, deadline: Deadline.in(this.deadlineMs), signal };
+    const call = { ...reading(what, Deadline.in(this.deadlineMs), signal), bytes };
     try {
       return await this.context.executor.run(command, args, call);
     } catch (error) {

@@ -289,7 +289,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     // One that is destroyed gives its reader no end.
     stream.once("close", () => {
       unlink();
-      controller.abort(stream.errored ?? new Error("The stream was destroyed before its end"));
+      controller.abort(stream.errored ?? new Error("The stream was destroyed"));
     });
     return stream;
   }
