@@ -525,6 +525,13 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const idle = fixture.receiver({ name: "idle" });
       const idling = watched(idle.run(countWords));
       await eventually(async () => expect(await fixture.db.exists(fixture.keysOf("idle").channel)).toBe(1));
+      // Both look again once they are subscribed.
+      const subscribers = async (channel: string): Promise<number> => {
+        const asked = redis.server.nodes.map((node) => node.call("PUBSUB", "NUMSUB", channel));
+        return (await Promise.all(asked)).reduce((sum: number, reply) => sum + Number((reply as unknown[])[1]), 0);
+      };
+      for (const { events } of [fixture.keys, fixture.keysOf("idle")])
+        await eventually(async () => expect(await subscribers(events)).toBeGreaterThan(0));
       let before = -1;
       await eventually(async () => {
         const calls = await scriptCalls(redis.server.nodes);
