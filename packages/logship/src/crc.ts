@@ -25,11 +25,17 @@ const product = (a: number, b: number): number => {
   return sum;
 };
 
-/** `before` × x^(8 × length) + `own`. */
-const combined = (before: number, own: number, length: number): number => {
-  let moved = before;
+/** x^(8 × length) of the last length: nearly all blocks are as long as a chunk. */
+let [lastLength, lastPower] = [0, 2 ** 31];
+const powerOf = (length: number): number => {
+  if (length === lastLength) return lastPower;
+  [lastLength, lastPower] = [length, 2 ** 31];
   // x^8, and its square for each binary digit.
   for (let [left, square] = [length, 2 ** 23]; left > 0; left = Math.floor(left / 2), square = product(square, square))
-    if (left % 2 === 1) moved = product(square, moved);
-  return (moved ^ own) >>> 0;
+    if (left % 2 === 1) lastPower = product(square, lastPower);
+  return lastPower;
 };
+
+/** `before` × x^(8 × length) + `own`. */
+const combined = (before: number, own: number, length: number): number =>
+  (product(powerOf(length), before) ^ own) >>> 0;

@@ -1,6 +1,5 @@
 import { promisify } from "node:util";
 import { crc32, gunzip } from "node:zlib";
-import { Deadline, isReplyError, serverError } from "@kit/core/toolkit";
 import { noteCrc } from "./crc.js";
 import { BadDataError } from "./errors.js";
 import type { Hub } from "./hub.js";
@@ -28,12 +27,14 @@ interface Fetched {
 const inflate = promisify(gunzip) as (bytes: Buffer, options: object) => Promise<Buffer>;
 const descriptorsAtOnce = 64;
 
+/** What a chunk takes of the budget: a framed one is held as text. */
+const heldBytes = ({ size, text }: Descriptor): number => Math.max(size, text);
+
 /** How a download learns more about its file. */
 export interface DownloadSource {
   readonly hub: Hub;
   readonly signal: AbortSignal;
-  readonly prefetchBytes: number;
-  persist<T>(attempt: () => Promise<T>): Promise<T>;
+  readonly prefetchBytes: number | undefined;
   /** Resolves with the file as it is when it has more chunks than `known`, or is sealed. */
   grown(known: number): Promise<SeenFile>;
   /** Throws why the file's data may be missing, if it is not damage. */
@@ -102,20 +103,25 @@ export class Download {
 
   /** Starts to fetch what the budget allows; waits for the file to grow if there is nothing at all. */
   async #fill(): Promise<void> {
-    const { prefetchBytes } = this.#source;
+    const { prefetchBytes = this.#file.codec === "gzip" ? 2_097_152 : 1_048_576 } = this.#source;
     for (;;) {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
-      const [first] = this.#ahead;
-      if (first) {
-        // A framed chunk is held as text.
-        const size = Math.max(first.size, first.text);
+      if (this.#ahead.length > 0) {
+        // Two by one call, if they are small: a call costs as much as to copy a chunk.
+        const sum = this.#ahead.slice(0, 2).reduce((bytes, descriptor) => bytes + heldBytes(descriptor), 0);
+        const isPair = sum <= prefetchBytes / 4;
+        const size = isPair ? sum : heldBytes(this.#ahead[0]!);
         if (this.#fetching.length > 0 && this.#aheadBytes + size > prefetchBytes) return;
-        this.#ahead.shift();
+        const some = this.#ahead.splice(0, isPair ? 2 : 1);
         this.#aheadBytes += size;
-        const fetched = this.#fetch(first);
-        // Whoever takes it awaits it.
-        fetched.catch(() => undefined);
-        this.#fetching.push({ size, fetched });
+        const keys = some.map(({ part }) => this.#source.hub.keys.chunk(part));
+        const stored = this.#read("MGET", keys, true) as Promise<(Buffer | null)[]>;
+        for (const [index, descriptor] of some.entries()) {
+          const fetched = this.#fetch(descriptor, stored, index);
+          // Whoever takes it awaits it.
+          fetched.catch(() => undefined);
+          this.#fetching.push({ size: heldBytes(descriptor), fetched });
+        }
       } else if (this.#fetching.length > 0 || (this.#file.isSealed && this.#next >= this.#file.chunks)) return;
       else this.#file = await this.#source.grown(this.#next);
     }
@@ -140,10 +146,10 @@ export class Download {
     }
   }
 
-  async #fetch(descriptor: Descriptor): Promise<Fetched> {
-    const { ordinal, part, size, text, crc, storedAt } = descriptor;
-    const stored = (await this.#read("GET", [this.#source.hub.keys.chunk(part)], true)) as Buffer | null;
-    if (stored === null) throw await this.#missing(ordinal, storedAt);
+  async #fetch(descriptor: Descriptor, reply: Promise<(Buffer | null)[]>, index: number): Promise<Fetched> {
+    const { ordinal, size, text, crc, storedAt } = descriptor;
+    const stored = (await reply)[index];
+    if (!stored) throw await this.#missing(ordinal, storedAt);
     const bad = (reason: string): BadDataError =>
       new BadDataError(reason, { file: this.#file.name, chunk: ordinal, offset: storedAt });
     if (stored.length !== size || crc32(stored) !== crc) throw bad("A chunk in Redis is not what its shipper wrote");
@@ -173,17 +179,8 @@ export class Download {
     });
   }
 
-  async #read(command: string, args: readonly string[], binary: boolean): Promise<unknown> {
+  async #read(command: string, args: readonly string[], bytes: boolean): Promise<unknown> {
     const { hub, signal } = this.#source;
-    const what = `${command} of ${args[0] ?? ""}`;
-    return await this.#source.persist(async () => {
-      const deadline = Deadline.in(hub.deadlineMs);
-      const call = { what, mutates: false, idempotent: true, bytes: binary, deadline, signal };
-      try {
-        return await hub.context.executor.run(command, args, call);
-      } catch (error) {
-        throw isReplyError(error) ? serverError(error, what) : error;
-      }
-    });
+    return await hub.persist(() => hub.read(command, args, { signal, bytes }), signal);
   }
 }

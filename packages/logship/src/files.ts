@@ -26,10 +26,11 @@ const firstReadBytes = 131_060;
 const readBytes = 4 * firstReadBytes;
 /** So many of the first text bytes tell a file from another in the same inode. */
 const prefixBytes = 1_024;
+const lineFeed = 10;
 const collator = new Intl.Collator("en", { numeric: true });
 
 export const isMissing = (error: unknown): boolean =>
-  ["ENOENT", "ENOTDIR"].includes(String((error as { code?: unknown } | null)?.code));
+  ["ENOENT", "ENOTDIR", "ELOOP"].includes(String((error as { code?: unknown } | null)?.code));
 
 const factsOf = ({ dev, ino, size, mtimeNs }: BigIntStats): Omit<LocalFile, "path" | "name"> => {
   const id = `${dev.toString(36)}-${ino.toString(36)}`;
@@ -59,10 +60,11 @@ export const listFiles = async (
   for (let from = 0; from < names.length; from += 64) {
     const some = names.slice(from, from + 64).map(async (name) => {
       const path = join(directory, name);
-      const file = await localFile(path, name).catch((error: unknown) => {
+      const stats = await stat(path, { bigint: true }).catch((error: unknown) => {
         if (!isMissing(error)) throw error;
       });
-      if (file) files.push(file);
+      // A symbolic link may lead to a directory.
+      if (stats?.isFile()) files.push({ path, name, ...factsOf(stats) });
     });
     await Promise.all(some);
   }
@@ -130,7 +132,19 @@ export class OpenFile {
    * @throws {BadDataError} it is gzip, and damaged at its beginning.
    */
   async prefix(recorded: string): Promise<string> {
-    const wanted = recorded === "" ? prefixBytes : Number.parseInt(recorded, 10);
+    return prefixOf(await this.#head(recorded === "" ? prefixBytes : Number.parseInt(recorded, 10)));
+  }
+
+  /** What `prefix("")` gives, and before that gave if the file had fewer lines then: it was known by less, as long as it was shorter than 1 KiB. */
+  async prefixes(): Promise<string[]> {
+    const head = await this.#head(prefixBytes);
+    const prefixes = [prefixOf(head)];
+    for (let end = head.length - 1; end > 0; end--)
+      if (head[end - 1] === lineFeed) prefixes.push(prefixOf(head.subarray(0, end)));
+    return prefixes;
+  }
+
+  async #head(wanted: number): Promise<Buffer> {
     const parts: Buffer[] = [];
     let length = 0;
     const blocks = this.isGzip ? inflateMembers(this.read(0), {}, () => undefined) : this.read(0);
@@ -140,14 +154,17 @@ export class OpenFile {
         length += parts.at(-1)!.length;
         if (length >= wanted) break;
       }
-    const hash = createHash("sha256").update(Buffer.concat(parts)).digest("hex").slice(0, 24);
-    return `${String(length)}-${hash}`;
+    return Buffer.concat(parts);
   }
 
   async close(): Promise<void> {
     await this.#handle.close();
   }
 }
+
+/** Length and hash of the first bytes of a file. */
+export const prefixOf = (head: Buffer): string =>
+  `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;
 
 export const changedError = (file: string): LogshipError =>
   new LogshipError(

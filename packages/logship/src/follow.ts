@@ -1,8 +1,7 @@
-import { createHash } from "node:crypto";
 import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname } from "node:path";
 import { onAbort } from "@kit/core/toolkit";
-import { changedError, isMissing, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
+import { changedError, isMissing, listFiles, type LocalFile, localFile, OpenFile, prefixOf } from "./files.js";
 
 /** Events of the file system may be lost, and none come from another directory, where a symbolic link may lead. */
 const lookEveryMs = 500;
@@ -158,7 +157,7 @@ export async function* followLog(
       try {
         const line = opened.isGzip ? noBytes : await firstLine(file, opened);
         if (line.length > 0) {
-          const id = `${file.id} line ${createHash("sha256").update(line).digest("hex").slice(0, 24)}`;
+          const id = `${file.id} line ${prefixOf(line)}`;
           const size = async (): Promise<number> => (await opened.now()).size;
           yield { file, id, isLive: file.id === live?.id, size, read: () => read(file, opened) };
         }

@@ -9,7 +9,10 @@ import {
   closeTimeoutMs,
   Deadline,
   inTime,
+  isReplyError,
   pause,
+  reading,
+  serverError,
   settled,
   signalOption,
   traced,
@@ -48,6 +51,7 @@ export class Hub {
   readonly #waiting = new Set<() => void>();
   readonly #closing = new AbortController();
   #stopListening: (() => void) | undefined;
+  readonly #stopDrops: () => void;
   #closed: Promise<void> | undefined;
   #isForbidden = false;
 
@@ -71,6 +75,9 @@ export class Hub {
       this.context.detach();
       throw error;
     }
+    const { executor } = this.context;
+    // Who waits looks again, and is told that the client has ended.
+    this.#stopDrops = executor.onDrop(() => executor.isEnded && this.#wakeAll());
   }
 
   /** A signal that aborts with the caller's, and with KitClosedError when `close()` is called; to be unlinked. Throws once that was called. */
@@ -121,9 +128,25 @@ export class Hub {
         };
         this.#waiting.add(look);
         look();
+        if (this.context.executor.isEnded) resolve();
         return () => void this.#waiting.delete(look);
       },
     );
+  }
+
+  /** One command that only reads. `bytes`: texts in its reply come as Buffers. */
+  async read(
+    command: string,
+    args: readonly string[],
+    { signal, bytes = false }: { signal?: AbortSignal | undefined; bytes?: boolean } = {},
+  ): Promise<unknown> {
+    const what = `${command} of ${args[0] ?? ""}`;
+    const call = { ...reading(what, Deadline.in(this.deadlineMs), signal), bytes };
+    try {
+      return await this.context.executor.run(command, args, call);
+    } catch (error) {
+      throw isReplyError(error) ? serverError(error, what) : error;
+    }
   }
 
   /**
@@ -152,6 +175,7 @@ export class Hub {
     this.#closing.abort(new KitClosedError(this.#what));
     await inTime(Promise.allSettled(this.#running), Deadline.in(timeoutMs));
     this.#stopListening?.();
+    this.#stopDrops();
     this.context.detach();
   }
 
@@ -160,9 +184,13 @@ export class Hub {
       message: (text) => this.#heard(text as Hint),
       state: (state) => {
         this.#isForbidden = state === "forbidden";
-        for (const hint of ["data", "space", "file"] as const) this.#heard(hint);
+        this.#wakeAll();
       },
     });
+  }
+
+  #wakeAll(): void {
+    for (const hint of ["data", "space", "file"] as const) this.#heard(hint);
   }
 
   #heard(hint: Hint): void {

@@ -7,6 +7,7 @@ import { concurrencyOption, type JobOptions, type JobTerms, jobTerms, type RunOp
 import { formatPosition, parsePosition, type Position } from "./position.js";
 import { fileText, readingOf } from "./reading.js";
 import { deleteJob, hashOf } from "./removal.js";
+import { noEffects } from "./results.js";
 import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import * as scripts from "./scripts/index.js";
 import { linkedSignal, type LinkedSignal, together } from "./signals.js";
@@ -322,7 +323,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
       position: string;
       lines: number;
       doneStamp: string;
-      results: readonly (string | number)[];
+      results: string;
     } = nothing,
     targets: readonly string[] = [],
   ): Promise<scripts.Committed> {
@@ -346,7 +347,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
   }
 }
 
-const nothing = { seq: 0, position: "", lines: 0, doneStamp: "", results: [] };
+const nothing = { seq: 0, position: "", lines: 0, doneStamp: "", results: noEffects.results };
 
 const isLoss = (error: unknown): boolean => error instanceof LogshipError && error.code === "KIT_LOGSHIP_FENCED";
 

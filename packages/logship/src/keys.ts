@@ -58,26 +58,30 @@ export interface LogshipKeys {
   sending(...names: readonly string[]): string;
 }
 
+const names = [
+  "job",
+  "progress",
+  "claims",
+  "channel",
+  "files",
+  "live",
+  "sources",
+  "done",
+  "chunks",
+  "leases",
+  "reservations",
+  "consumers",
+  "seen",
+  "positions",
+  "free",
+  "events",
+] as const;
+
 /** The keys of one job or channel. */
 export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
   const head = keyspace("logship", prefix).base(name);
   return {
-    job: `${head}job`,
-    progress: `${head}progress`,
-    claims: `${head}claims`,
-    channel: `${head}channel`,
-    files: `${head}files`,
-    live: `${head}live`,
-    sources: `${head}sources`,
-    done: `${head}done`,
-    chunks: `${head}chunks`,
-    leases: `${head}leases`,
-    reservations: `${head}reservations`,
-    consumers: `${head}consumers`,
-    seen: `${head}seen`,
-    positions: `${head}positions`,
-    free: `${head}free`,
-    events: `${head}events`,
+    ...(Object.fromEntries(names.map((part) => [part, head + part])) as Record<(typeof names)[number], string>),
     chunk: (part) => `${head}chunk:${part}`,
     sending: (...names) => `${head}sending:${names.map(encodeURIComponent).join(":")}`,
     result: (...names) => `${head}results:${names.map(encodeURIComponent).join(":")}`,

@@ -68,7 +68,8 @@ export class LineBatch {
   readonly offset: number;
   /** Text bytes up to and with the end of the last line. */
   readonly endOffset: number;
-  readonly #bytes: Buffer;
+  /** The same as bytes, with line ends, as they came. What `truncate` or `skip` drops of a line that is longer than a block is not there. */
+  readonly bytes: Buffer;
   readonly #ends: readonly number[] | undefined;
   readonly #crcBefore: () => number;
   readonly #crcAfter: () => number;
@@ -88,7 +89,7 @@ export class LineBatch {
     this.lines = lines;
     this.offset = offset;
     this.endOffset = offset + length;
-    this.#bytes = bytes;
+    this.bytes = bytes;
     this.#ends = ends;
     [this.#crcBefore, this.#crcAfter] = crcs;
   }
@@ -99,14 +100,14 @@ export class LineBatch {
     if (count === 0) return this.offset;
     if (this.#ends) return this.offset + (this.#ends[count - 1] ?? 0);
     let end = 0;
-    for (let line = 0; line < count; line++) end = this.#bytes.indexOf(lineFeed, end) + 1;
+    for (let line = 0; line < count; line++) end = this.bytes.indexOf(lineFeed, end) + 1;
     return this.offset + end;
   }
 
   /** CRC-32 of the text up to and with the end of the line number `count`. */
   crcOf(count: number): number {
     if (count >= this.lines.length) return this.#crcAfter();
-    return crcOf(this.#bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore());
+    return crcOf(this.bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore());
   }
 }
 
@@ -367,15 +368,8 @@ const cutBetweenCharacters = (bytes: Buffer, from: number, most: number): number
   return end;
 };
 
-const hasLongLine = (bytes: Buffer, maxLineBytes: number): boolean => {
-  for (let from = 0; from < bytes.length;) {
-    const feed = bytes.indexOf(lineFeed, from);
-    const end = feed < 0 ? bytes.length : feed;
-    if (end - from > maxLineBytes) return true;
-    from = end + 1;
-  }
-  return false;
-};
+const hasLongLine = (bytes: Buffer, maxLineBytes: number): boolean =>
+  lineEnds(bytes).some((end, index, ends) => withoutEnd(bytes, ends[index - 1] ?? 0, end).length > maxLineBytes);
 
 const lineEnds = (bytes: Buffer): number[] => {
   const ends: number[] = [];

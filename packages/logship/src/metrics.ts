@@ -1,5 +1,14 @@
 import type { MetricSample } from "@kit/core/toolkit";
+import type { Hub } from "./hub.js";
 import type { ChannelStatus } from "./scripts/index.js";
+import * as scripts from "./scripts/index.js";
+
+/** The channel at one instant; null: there is none yet. */
+export const statusOf = async (hub: Hub): Promise<ChannelStatus | null> => {
+  hub.assertOpen();
+  const { context, keys, deadlineMs } = hub;
+  return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+};
 
 /** A channel as plain numbers, for an exporter. Of the files the first 100 that are in the channel count. */
 export const channelMetrics = (channel: string, status: ChannelStatus | null): MetricSample[] => {

@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import type { KitError } from "@kit/core";
 import { crcOf } from "./crc.js";
 import type { Download } from "./download.js";
-import { BadDataError } from "./errors.js";
+import { BadDataError, LogshipError } from "./errors.js";
 import type { LineBatch, LineTerms } from "./lines.js";
 import { parsePosition, type Position, start } from "./position.js";
 import { type Reading, readingOf } from "./reading.js";
@@ -151,13 +151,15 @@ export class ReceivedFile {
     const lines = this.#lines;
     const { reading, batch, count = 0 } = this.#delivered ?? {};
     const position = batch && reading ? reading.positionOf(batch, count) : this.#at;
-    await this.store({
-      seq: ++this.#seq,
-      position,
-      lines,
-      effects: results.effects(),
-      isDone: this.#isAtEnd,
-    });
+    const operands = { seq: this.#seq + 1, position, lines, effects: results.effects(), isDone: this.#isAtEnd };
+    try {
+      this.#seq++;
+      await this.store(operands);
+    } catch (error) {
+      // Nothing was stored: with other results it can be tried again, under the same number.
+      if (error instanceof LogshipError && error.code === "KIT_LOGSHIP_RESULT") this.#seq--;
+      throw error;
+    }
     this.#committed = position;
     this.results = new Results();
     this.#lines -= lines;

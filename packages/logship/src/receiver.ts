@@ -11,7 +11,7 @@ import { Download, type DownloadSource } from "./download.js";
 import { fencedError, isAboutContent, LogshipError, resetError, resultError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
 import { Hub } from "./hub.js";
-import { channelMetrics } from "./metrics.js";
+import { channelMetrics, statusOf } from "./metrics.js";
 import type { RunSummary } from "./job.js";
 import {
   concurrencyOption,
@@ -22,7 +22,7 @@ import {
 } from "./options.js";
 import { formatPosition } from "./position.js";
 import { ReceivedFile } from "./received.js";
-import { together } from "./signals.js";
+import { shared, together } from "./signals.js";
 import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
@@ -74,6 +74,12 @@ interface Session {
   readonly after: number;
 }
 
+/** One run or iteration. Each joins by itself, so that of two on one receiver the later fences off the earlier, as another process would. */
+interface Visit {
+  readonly signal: AbortSignal;
+  session?: Promise<Session> | undefined;
+}
+
 const filesAtOnce = 50;
 
 /** Reads a channel as one consumer; see {@link createReceiver}. */
@@ -84,7 +90,6 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   readonly #results: ResultStore;
   /** How errors call it. */
   readonly #who: string;
-  #session: Promise<Session> | undefined;
   #epoch: string | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
@@ -119,9 +124,10 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const facts = (): object => ({ channel: this.channel });
     return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
       const summary = { files: 0, lines: 0 };
-      const seen = this.#seen(untilOption(own.until), signal);
+      const visit = { signal };
+      const seen = this.#seen(untilOption(own.until), visit);
       await together(count, controller, async () => {
-        for await (const file of shared(seen)) await this.#process(file, handler, signal, summary);
+        for await (const file of shared(seen)) await this.#process(file, handler, visit, summary);
       });
       return summary;
     });
@@ -142,7 +148,8 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
     const { signal, controller, unlink } = this.#hub.link(own.signal);
     try {
-      for await (const seen of this.#seen(untilOption(own.until), signal)) yield this.#received(seen, signal);
+      const visit = { signal };
+      for await (const seen of this.#seen(untilOption(own.until), visit)) yield this.#received(seen, visit);
     } finally {
       unlink();
       // What is fetched ahead is given up when the caller leaves.
@@ -152,18 +159,19 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /**
    * Has the files that this consumer has set aside tried again, each behind its last commit, by the next `run()` or `files()`. Resolves with their names.
-   * It joins as this consumer does, so that a run of another process ends with `KIT_LOGSHIP_FENCED`.
+   * It joins as this consumer does, so that a run that is under way, here or in another process, ends with `KIT_LOGSHIP_FENCED`.
    */
   async redo(): Promise<string[]> {
     const facts = (): object => ({ channel: this.channel });
     return await this.#hub.task("logship.redo", facts, undefined, async ({ signal }) => {
       const names: string[] = [];
-      for (let { after } = await this.#join(signal); ;) {
-        const { files } = await this.#look(after, filesAtOnce, signal);
+      const visit = { signal };
+      for (let { after } = await this.#join(visit); ;) {
+        const { files } = await this.#look(after, filesAtOnce, visit);
         for (const seen of files) {
           after = seen.id;
           if (!seen.isAside) continue;
-          await this.#received(seen, signal).takeUp();
+          await this.#received(seen, visit).takeUp();
           names.push(seen.name);
         }
         if (files.length < filesAtOnce) return names;
@@ -173,9 +181,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
-    this.#hub.assertOpen();
-    const { context, keys, deadlineMs } = this.#hub;
-    return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+    return await statusOf(this.#hub);
   }
 
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
@@ -213,10 +219,11 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     await this.close();
   }
 
-  async *#seen(until: "closed" | "empty", signal: AbortSignal): AsyncGenerator<SeenFile, void, undefined> {
+  async *#seen(until: "closed" | "empty", visit: Visit): AsyncGenerator<SeenFile, void, undefined> {
+    const { signal } = visit;
     this.#hub.assertOpen();
     // The first call tells whether there is a server at all; later ones wait for it.
-    const { after } = await this.#join(signal);
+    const { after } = await this.#join(visit);
     /** Files that were given out and, while some before them are still open, those behind. */
     const given = new Set<number>();
     let floor = after;
@@ -224,7 +231,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
       const mark = this.#hub.mark("data");
       let [isClosed, isOpen, isContiguous] = [false, false, true];
       for (let from = floor; ;) {
-        const seen = await this.#hub.persist(() => this.#look(from, filesAtOnce, signal), signal);
+        const seen = await this.#hub.persist(() => this.#look(from, filesAtOnce, visit), signal);
         ({ isClosed } = seen);
         for (const file of seen.files) {
           from = file.id;
@@ -250,14 +257,14 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   async #process(
     first: SeenFile,
     handler: LinesHandler,
-    signal: AbortSignal,
+    visit: Visit,
     summary: { files: number; lines: number },
   ): Promise<void> {
     for (let seen: SeenFile | undefined = first; seen && !seen.isDone;) {
-      const file = this.#received(seen, signal);
+      const file = this.#received(seen, visit);
       try {
         const { seq, position } = file;
-        const context = { file: file.name, signal };
+        const context = { file: file.name, signal: visit.signal };
         const commit = async (operands: CommitOperands): Promise<void> => {
           await file.store(operands);
           summary.lines += operands.lines;
@@ -269,56 +276,56 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
       } catch (error) {
         const { onBadData } = this.#terms;
         if (!(error instanceof RolledBack) && (onBadData === "error" || !isAboutContent(error))) throw error;
-        seen = await this.#again(seen.id, signal);
+        seen = await this.#again(seen.id, visit);
         if (error instanceof RolledBack || !seen) continue;
         this.emit("damaged", { file: seen.name, error: error as KitError });
-        const left = this.#received(seen, signal);
+        const left = this.#received(seen, visit);
         await (onBadData === "skip" ? left.giveUp() : left.setAside(error as KitError));
         return;
       }
     }
   }
 
-  #received(seen: SeenFile, signal: AbortSignal): ReceivedFile {
-    const download = this.#downloadOf(seen, signal);
+  #received(seen: SeenFile, visit: Visit): ReceivedFile {
+    const download = this.#downloadOf(seen, visit);
     const file = new ReceivedFile(download, this.#terms.lines, (operands, chunk) =>
-      this.#advance(download.file, operands, chunk, signal),
+      this.#advance(download.file, operands, chunk, visit),
     );
     if (seen.seq === 0 && file.offset > 0) this.emit("trimmed", { file: file.name, offset: file.offset });
     return file;
   }
 
-  #downloadOf(seen: SeenFile, signal: AbortSignal): Download {
+  #downloadOf(seen: SeenFile, visit: Visit): Download {
+    const { signal } = visit;
     const source: DownloadSource = {
       hub: this.#hub,
       signal,
       prefetchBytes: this.#terms.prefetchBytes,
-      persist: (attempt) => this.#hub.persist(attempt, signal),
       grown: async (known) => {
         for (;;) {
           const mark = this.#hub.mark("data");
-          const file = await this.#again(seen.id, signal);
+          const file = await this.#again(seen.id, visit);
           if (!file) throw resetError("The file", seen.name);
           if (file.chunks > known || file.isSealed) return file;
           await this.#hub.until("data", mark, signal);
         }
       },
       explainMissing: async () => {
-        if (!(await this.#again(seen.id, signal))) throw resetError("The file", seen.name);
+        if (!(await this.#again(seen.id, visit))) throw resetError("The file", seen.name);
       },
     };
     return new Download(source, seen);
   }
 
   /** A file as it is now; undefined: it is gone. */
-  async #again(id: number, signal: AbortSignal): Promise<SeenFile | undefined> {
-    const { files } = await this.#hub.persist(() => this.#look(id - 1, 1, signal), signal);
+  async #again(id: number, visit: Visit): Promise<SeenFile | undefined> {
+    const { files } = await this.#hub.persist(() => this.#look(id - 1, 1, visit), visit.signal);
     return files[0]?.id === id ? files[0] : undefined;
   }
 
-  async #advance(file: SeenFile, operands: CommitOperands, chunk: number, signal: AbortSignal): Promise<void> {
+  async #advance(file: SeenFile, operands: CommitOperands, chunk: number, visit: Visit): Promise<void> {
     const { context, keys, deadlineMs } = this.#hub;
-    const { fence } = await this.#join(signal);
+    const { fence } = await this.#join(visit);
     const { seq, position, effects, isDone, aside = "" } = operands;
     const targets = effects.names.map((name) => this.resultKey(name));
     const args = {
@@ -335,11 +342,11 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     // Once it is sent an abort does not end it: whether it is stored must be known.
     const reply = await this.#hub.persist(
       () => scripts.advance.run(context, { ...keys, targets }, args, { deadlineMs }),
-      signal,
+      visit.signal,
     );
     if (reply.state === "refused") throw resultError(reply.fault, targets);
     if (reply.state === "fenced") {
-      this.#rejectTakeover(reply.by, fence);
+      this.#rejectTakeover(reply.by, fence, visit);
       throw new RolledBack(file.name);
     }
     if (reply.state === "gone") throw resetError("The file", file.name);
@@ -351,31 +358,32 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     await freeChunks(this.#hub, reply.parts).catch((error: unknown) => this.emit("error", error as KitError));
   }
 
-  async #look(after: number, most: number, signal: AbortSignal): Promise<Extract<Look, { state: "seen" }>> {
+  async #look(after: number, most: number, visit: Visit): Promise<Extract<Look, { state: "seen" }>> {
     const { context, keys, deadlineMs } = this.#hub;
     const { consumer } = this.#terms;
     for (;;) {
-      const { fence, epoch } = await this.#join(signal);
-      const reply = await scripts.look.run(context, keys, { consumer, fence, after, most }, { deadlineMs, signal });
+      const { fence, epoch } = await this.#join(visit);
+      const call = { deadlineMs, signal: visit.signal };
+      const reply = await scripts.look.run(context, keys, { consumer, fence, after, most }, call);
       if (reply.state === "gone" || (reply.state === "seen" && reply.epoch !== epoch))
         throw resetError(`Channel ${JSON.stringify(this.channel)}`);
       if (reply.state === "seen") return reply;
-      this.#rejectTakeover(reply.by, fence);
+      this.#rejectTakeover(reply.by, fence, visit);
     }
   }
 
   /** A lower fence than ours, or none, means that a failover lost our joining: then we join again. */
-  #rejectTakeover(by: number, fence: string): void {
+  #rejectTakeover(by: number, fence: string, visit: Visit): void {
     if (by > Number(fence)) throw fencedError(this.#who);
-    this.#session = undefined;
+    visit.session = undefined;
   }
 
-  #join(signal: AbortSignal): Promise<Session> {
-    this.#session ??= this.#joinNow(signal).catch((error: unknown) => {
-      this.#session = undefined;
+  #join(visit: Visit): Promise<Session> {
+    visit.session ??= this.#joinNow(visit.signal).catch((error: unknown) => {
+      visit.session = undefined;
       throw error;
     });
-    return this.#session;
+    return visit.session;
   }
 
   async #joinNow(signal: AbortSignal): Promise<Session> {
@@ -407,11 +415,6 @@ const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
   new LogshipError("KIT_LOGSHIP_BROKEN_OFF", `File ${JSON.stringify(name)} ended before its end: ${fault}`, {
     file: name,
   });
-
-/** Lets several loops take from one generator; leaving a loop does not end it for the others. */
-const shared = <T>(values: AsyncGenerator<T, void, undefined>): AsyncIterable<T> => ({
-  [Symbol.asyncIterator]: () => ({ next: () => values.next() }),
-});
 
 /**
  * Makes a receiver: it reads a channel as one consumer. Each consumer gets every file; of processes with the same consumer name the latest works and

@@ -1,4 +1,3 @@
-import { Deadline } from "@kit/core/toolkit";
 import { LogshipError } from "./errors.js";
 import { freeChunks } from "./freeing.js";
 import type { Hub } from "./hub.js";
@@ -12,10 +11,8 @@ const pairs = (reply: unknown): Map<string, string> => {
 };
 
 /** The fields of a hash. */
-export const hashOf = async ({ context, deadlineMs }: Hub, key: string): Promise<Map<string, string>> => {
-  const call = { what: `HGETALL of ${key}`, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
-  return pairs(await context.executor.run("HGETALL", [key], call));
-};
+export const hashOf = async (hub: Hub, key: string): Promise<Map<string, string>> =>
+  pairs(await hub.read("HGETALL", [key]));
 
 const recorded = "result ";
 

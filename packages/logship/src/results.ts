@@ -6,10 +6,11 @@ type Effect = readonly [kind: "h+" | "h=" | "s" | "z", name: string, field: stri
 /** What a commit writes beside the position, as operands of its script. */
 export interface Effects {
   readonly names: readonly string[];
-  readonly results: readonly (string | number)[];
+  /** JSON, as one operand: a commit may have more fields than a call has places. */
+  readonly results: string;
 }
 
-export const noEffects: Effects = { names: [], results: [] };
+export const noEffects: Effects = { names: [], results: "[]" };
 
 /**
  * Results of the lines since the last commit, kept in memory and written together with the position. Sums of the same field become one
@@ -60,13 +61,13 @@ export class Results {
   /** Everything in the form of the commit script. */
   effects(): Effects {
     const numbers = new Map<string, number>();
-    const results: (string | number)[] = [];
+    const results: string[] = [];
     for (const [kind, name, field, value] of this.#all()) {
       let number = numbers.get(name);
       if (number === undefined) numbers.set(name, (number = numbers.size + 1));
-      results.push(kind, number, field, value);
+      results.push(kind, String(number), field, String(value));
     }
-    return { names: [...numbers.keys()], results };
+    return { names: [...numbers.keys()], results: jsonOf(results) };
   }
 
   *#all(): Generator<Effect> {
@@ -95,3 +96,9 @@ export class Results {
     return made;
   }
 }
+
+/** Half a surrogate pair, which JSON escapes and Lua's decoder rejects, is replaced as in all text that goes to Redis. */
+const jsonOf = (texts: readonly string[]): string => {
+  const json = JSON.stringify(texts);
+  return /\\ud[89a-f]/.test(json) ? JSON.stringify(texts.map((text) => Buffer.from(text).toString())) : json;
+};

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { basename } from "node:path";
-import { Writable } from "node:stream";
+import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import {
   type CloseOptions,
@@ -19,9 +19,8 @@ import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "./gzip.js";
-import { Handoff } from "./handoff.js";
 import { Hub } from "./hub.js";
-import { channelMetrics } from "./metrics.js";
+import { channelMetrics, statusOf } from "./metrics.js";
 import {
   consumerName,
   type DirectoryOptions,
@@ -35,6 +34,7 @@ import { deleteChannel, dropConsumer } from "./removal.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { RewindNeeded, Upload } from "./upload.js";
+import { linkedSignal } from "./signals.js";
 import { Watch } from "./watch.js";
 
 /** How far a file is shipped. */
@@ -189,8 +189,10 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     const opened = await OpenFile.open(file);
     if (!opened) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
     try {
-      const identity = id ?? `${file.id} ${await opened.prefix("")}`;
-      return await this.#ship(fileSource(file, opened, identity, passThrough ? "member" : this.#terms.codec), signal);
+      const codec = passThrough ? "member" : this.#terms.codec;
+      return await this.#ship(name, signal, async (linked) =>
+        fileSource(file, opened, id ?? (await this.#identityOf(file, opened, linked)), codec),
+      );
     } finally {
       await opened.close();
     }
@@ -229,6 +231,8 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   ): Promise<ShippedFile> {
     const { id, signal } = optionsObject<ShipOptions>("options", options, ["id", "signal"]);
     textOption("name", name, 4_096);
+    if (typeof (source as Partial<AsyncIterable<unknown>> | undefined)?.[Symbol.asyncIterator] !== "function")
+      throw new TypeError("Expected `source` to be a stream");
     const read = (): AsyncIterable<Uint8Array | string> => source as AsyncIterable<Uint8Array | string>;
     const { codec } = this.#terms;
     const stream: Source = {
@@ -240,7 +244,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
       isRepeatable: false,
       isNameless: id === undefined,
     };
-    return await this.#ship(stream, signalOption("signal", signal));
+    return await this.#ship(name, signalOption("signal", signal), () => stream);
   }
 
   /**
@@ -263,7 +267,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
         const { name } = file;
         try {
           const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true };
-          const { wasShipped, textBytes } = await this.#ship(source, signal);
+          const { wasShipped, textBytes } = await this.#ship(name, signal, () => source);
           if ((wasShipped && isLive) || (await size()) !== textBytes) throw changedError(name);
         } catch (error) {
           if (isLive || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_CHANGED") throw error;
@@ -278,23 +282,15 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /** A Node stream that ships what is written to it: it has finished when the file is sealed. Options and errors as of `send`. */
   writable(name: string, options: Omit<ShipOptions, "name" | "passThrough"> = {}): Writable {
-    const handoff = new Handoff<Uint8Array>();
-    const sent = this.send(name, handoff, options);
-    const stream = new Writable({
-      write: (chunk: Uint8Array, _encoding, done) => void handoff.put(chunk).then(() => done()),
-      final: (done) => {
-        handoff.end();
-        sent.then(() => done(), done);
-      },
-      destroy: (error, done) => {
-        handoff.end(error ?? new Error("The stream was destroyed before its end"));
-        sent.then(
-          () => done(error),
-          () => done(error),
-        );
-      },
+    const { controller, signal, unlink } = linkedSignal([signalOption("signal", options.signal)]);
+    const stream = Duplex.from(async (source: AsyncIterable<Uint8Array>) => {
+      await this.send(name, source, { ...options, signal });
     });
-    sent.catch((error: unknown) => stream.destroy(error as Error));
+    // One that is destroyed gives its reader no end.
+    stream.once("close", () => {
+      unlink();
+      controller.abort(stream.errored ?? new Error("The stream was destroyed"));
+    });
     return stream;
   }
 
@@ -362,9 +358,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /** The channel at one instant; null: there is none yet. */
   async status(): Promise<ChannelStatus | null> {
-    this.#hub.assertOpen();
-    const { context, keys, deadlineMs } = this.#hub;
-    return await scripts.status.run(context, keys, { most: 100 }, { deadlineMs });
+    return await statusOf(this.#hub);
   }
 
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
@@ -381,13 +375,27 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     await this.close();
   }
 
-  async #ship(source: Source, outer: AbortSignal | undefined): Promise<ShippedFile> {
-    const facts = (): object => ({ channel: this.channel, file: source.name });
-    return await this.#hub.task("logship.ship", facts, outer, ({ signal }) => this.#shipWhole(source, signal));
+  async #ship(
+    file: string,
+    outer: AbortSignal | undefined,
+    sourceOf: (signal: AbortSignal) => Source | Promise<Source>,
+  ): Promise<ShippedFile> {
+    const facts = (): object => ({ channel: this.channel, file });
+    return await this.#hub.task("logship.ship", facts, outer, async ({ signal }) => {
+      signal.throwIfAborted();
+      return await this.#shipWhole(await sourceOf(signal), signal);
+    });
+  }
+
+  /** The identity by which the channel knows a file, perhaps from when it had fewer lines; else a new one. */
+  async #identityOf(file: LocalFile, opened: OpenFile, signal: AbortSignal): Promise<string> {
+    const identities = (await opened.prefixes()).map((prefix) => `${file.id} ${prefix}`);
+    const known = (await this.#hub.read("HMGET", [this.#hub.keys.sources, ...identities], { signal })) as unknown[];
+    const index = known.findIndex((source) => source !== null);
+    return identities[Math.max(0, index)]!;
   }
 
   async #shipWhole(source: Source, signal: AbortSignal): Promise<ShippedFile> {
-    signal.throwIfAborted();
     for (let isFirst = true; ; isFirst = false) {
       const upload = this.#uploadOf(source, signal);
       const open = (): Promise<Opened> => upload.open();

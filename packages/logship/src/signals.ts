@@ -25,6 +25,11 @@ export const together = async (
   await Promise.all(all);
 };
 
+/** Lets several loops take from one generator; leaving a loop does not end it for the others. */
+export const shared = <T>(values: AsyncGenerator<T, void, undefined>): AsyncIterable<T> => ({
+  [Symbol.asyncIterator]: () => ({ next: () => values.next() }),
+});
+
 export const linkedSignal = (signals: readonly (AbortSignal | undefined)[]): LinkedSignal => {
   const controller = new AbortController();
   const stops = signals.map((signal) => onAbort(signal, () => controller.abort(signal?.reason)));

@@ -55,6 +55,8 @@ export class Upload {
   /** How many of them are written. */
   #written = 0;
   #committing: Promise<void> = Promise.resolve();
+  /** The commit before that one. */
+  #before: Promise<void> = Promise.resolve();
   #reserved = 0;
   #unit = 0;
   #endsAt = 0;
@@ -91,7 +93,7 @@ export class Upload {
     return this.#opened;
   }
 
-  /** Writes chunks and has them committed; resolves when they are written and all before them are committed. */
+  /** Writes chunks and has them committed; resolves when the last ones are under way. */
   async add(chunks: readonly Chunk[]): Promise<void> {
     for (const chunk of chunks) this.#held.push(this.#heldOf(chunk));
     await this.#surviving(() => this.#write());
@@ -162,6 +164,7 @@ export class Upload {
   async #recover(): Promise<void> {
     await this.#committing.catch(() => undefined);
     this.#committing = Promise.resolve();
+    this.#before = this.#committing;
     this.#written = 0;
     this.#reserved = 0;
     const before = this.#opened;
@@ -212,10 +215,13 @@ export class Upload {
     this.#opened = opened as Opened;
   }
 
+  /** Half of what may be in flight goes at once, so that the source is read, and the other half written, while the server works. */
   async #write(): Promise<void> {
+    const half = Math.ceil(this.#terms.maxInFlight / 2);
     while (this.#written < this.#held.length) {
+      await this.#before;
       await this.#reserve();
-      const fits = Math.max(0, Math.floor(this.#reserved / this.#unit) - this.#written);
+      const fits = Math.min(half, Math.max(0, Math.floor(this.#reserved / this.#unit) - this.#written));
       const some = this.#held.slice(this.#written, this.#written + fits);
       // What is written and not committed takes all of the reservation: its commit brings more.
       if (some.length === 0) {
@@ -223,11 +229,16 @@ export class Upload {
         continue;
       }
       this.#written += some.length;
-      await Promise.all(some.map((held) => this.#store(held)));
-      await this.#committing;
-      this.#committing = this.#commit(some);
+      const stored = Promise.all(some.map((held) => this.#store(held)));
+      this.#before = this.#committing;
+      this.#committing = this.#commitStored(stored, this.#before, some);
       this.#committing.catch(() => undefined);
     }
+  }
+
+  async #commitStored(stored: Promise<unknown>, before: Promise<void>, some: readonly Held[]): Promise<void> {
+    await Promise.all([stored, before]);
+    await this.#commit(some);
   }
 
   /** Sees to it that a chunk can be written, or that a commit is under way which may bring space. */

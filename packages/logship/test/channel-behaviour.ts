@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readFile, writeFile } from "node:fs/promises";
+import { appendFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -238,6 +238,77 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect((await running).lines).toBe(3_000);
     });
 
+    it("frees all that a commit has passed, however much that is", async () => {
+      const shipper = fixture.shipper({ chunkBytes: 1_024, codec: "none", consumers: ["c", "slow"] });
+      const text = textOf(logLines(0, 16_000));
+      for (const file of ["a", "b"]) await shipper.send(file, Readable.from([text]));
+      expect((await shipper.status())!.files[0]!.chunks).toBeGreaterThan(400);
+      await fixture.receiver().run(countWords, { until: "empty" });
+      for await (const file of fixture.receiver({ consumer: "slow" }).files({ until: "empty" })) await file.giveUp();
+      expect(await usedOf(shipper)).toEqual([0, 0]);
+      expect((await shipper.status())!.fileCount).toBe(0);
+    });
+
+    it("lets the later of two runs of one receiver work, and no line is missing or doubled", async () => {
+      const lines = logLines(0, 3_000);
+      await fixture.shipper({ chunkBytes: 2_048 }).send("a", Readable.from([textOf(lines)]));
+      const receiver = fixture.receiver({ flushLines: 100 });
+      let isHeld = true;
+      let release: () => void = () => undefined;
+      const released = new Promise<void>((resolve) => (release = resolve));
+      const reached = new Promise<void>((resolve) => receiver.once("progress", () => resolve()));
+      const first = receiver.run(
+        async (some, results, context) => {
+          if (context.offset > 0 && isHeld) await released;
+          await countWords(some, results, context);
+        },
+        { until: "empty" },
+      );
+      await reached;
+      isHeld = false;
+      const second = await receiver.run(countWords, { until: "empty" });
+      release();
+      expect(await rejection(first)).toMatchObject({ code: "KIT_LOGSHIP_FENCED" });
+      expect(second.files).toBe(1);
+      expect(await receiver.results("words")).toEqual(wordsOf(lines));
+    });
+
+    it("lets a commit be made again whose results were refused", async () => {
+      await fixture.shipper().send("a", Readable.from(["one\ntwo\n"]));
+      const receiver = fixture.receiver();
+      await fixture.db.set(receiver.resultKey("words"), "text");
+      for await (const file of receiver.files({ until: "empty" })) {
+        for await (const line of file.lines()) file.results.increment("words", line);
+        expect(await rejection(file.commit())).toMatchObject({ code: "KIT_LOGSHIP_RESULT" });
+        await fixture.db.del(receiver.resultKey("words"));
+        await file.commit();
+      }
+      expect(await receiver.results("words")).toEqual(
+        new Map([
+          ["one", "1"],
+          ["two", "1"],
+        ]),
+      );
+    });
+
+    it("knows a short file again that has grown: refuses it once it was shipped, goes on with it if it was not whole", async () => {
+      const directory = await fixture.directory();
+      const [whole, part] = [join(directory, "whole.log"), join(directory, "part.log")];
+      const shipper = fixture.shipper();
+      await writeFile(whole, "one\ntwo\n");
+      await writeFile(part, "three\n");
+      await shipper.add(whole);
+      const controller = new AbortController();
+      // All of it is committed, but its end is not.
+      shipper.once("progress", () => controller.abort(new Error("stopped")));
+      expect(await rejection(shipper.add(part, { signal: controller.signal }))).toMatchObject({ message: "stopped" });
+      await appendFile(whole, "more\n");
+      await appendFile(part, "four\n");
+      expect(await rejection(shipper.add(whole))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED" });
+      await shipper.add(part);
+      expect(await linesOf(fixture.receiver())).toEqual({ "whole.log": ["one", "two"], "part.log": ["three", "four"] });
+    });
+
     it("keeps a channel open for what comes, and ends receivers behind the last byte once it is closed", async () => {
       const shipper = fixture.shipper({ flushMs: 10 });
       const receiver = fixture.receiver({ flushMs: 20 });
@@ -444,8 +515,8 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const options = { limitBytes: 20_000, chunkBytes: 1_024, codec: "none" as const, leaseMs: 700 };
       const directory = await fixture.directory();
       const path = await writeLog(directory, "a.log", logLines(0, 3_000));
-      // The reservation is made by the second command.
-      expect(await fixture.mortal("ship", { options, files: [path], killAt: 4 })).toBe("killed");
+      // The reservation is made by the third command.
+      expect(await fixture.mortal("ship", { options, files: [path], killAt: 5 })).toBe("killed");
       const shipper = fixture.shipper(options);
       const waiting = new Promise<void>((resolve) => shipper.on("waiting", () => resolve()));
       const sending = watched(shipper.send("b", Readable.from([text])));
@@ -454,6 +525,13 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const idle = fixture.receiver({ name: "idle" });
       const idling = watched(idle.run(countWords));
       await eventually(async () => expect(await fixture.db.exists(fixture.keysOf("idle").channel)).toBe(1));
+      // Both look again once they are subscribed.
+      const subscribers = async (channel: string): Promise<number> => {
+        const asked = redis.server.nodes.map((node) => node.call("PUBSUB", "NUMSUB", channel));
+        return (await Promise.all(asked)).reduce((sum: number, reply) => sum + Number((reply as unknown[])[1]), 0);
+      };
+      for (const { events } of [fixture.keys, fixture.keysOf("idle")])
+        await eventually(async () => expect(await subscribers(events)).toBeGreaterThan(0));
       let before = -1;
       await eventually(async () => {
         const calls = await scriptCalls(redis.server.nodes);
@@ -484,11 +562,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       redis.defer(() => setLimit("0"));
       await setLimit("1");
       const receiver = fixture.receiver({ consumer: "c", flushLines: 500 });
-      // A new consumer needs memory; one that is known needs none.
-      await setLimit("0");
-      expect(await linesOf(receiver, "empty", 1)).toEqual({ a: lines.slice(0, 1) });
-      await setLimit("1");
-      expect((await receiver.run(countWords, { until: "empty" })).lines).toBe(2_999);
+      expect((await receiver.run(countWords, { until: "empty" })).lines).toBe(3_000);
       const full = new Promise<string>((resolve) => shipper.on("error", ({ code }) => resolve(code)));
       const sending = watched(shipper.send("b", Readable.from([textOf(lines)])));
       expect(await Promise.race([full, rejection(sending.promise)])).toMatchObject({ code: "KIT_SERVER_FULL" });

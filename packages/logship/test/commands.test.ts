@@ -1,7 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { Readable } from "node:stream";
+import { finished } from "node:stream/promises";
 import { gzipSync } from "node:zlib";
-import { useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
 import { commandCall, inspectCall, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { connect } from "@kit/core";
@@ -96,6 +98,32 @@ describe("kit ship and kit receive", () => {
     expect(textWritten(again)).toBe("two\n");
   });
 
+  it("give back every byte as it was shipped, whatever it is, and several live logs at once", async () => {
+    const shipper = fixture.shipper({ flushMs: 10, consumers: ["c", "other"] });
+    const odd = Buffer.concat([
+      Buffer.from("\ufeffone\r\n\r\n"),
+      Buffer.from([0xff, 0xfe, 0, 10]),
+      Buffer.alloc(3_000_000, "long"),
+      Buffer.from("\nlast"),
+    ]);
+    await shipper.send("odd", Readable.from([odd]));
+    await shipper.send("next", Readable.from(["next\n"]));
+    const live = ["first", "second"].map((file) => shipper.writable(file));
+    for (const [index, stream] of live.entries()) stream.write(`live ${String(index)}\n`);
+    const reading = await callOf({ concurrency: 2 });
+    const running = receiveCommand.run(reading, "web", "c");
+    await eventually(() => expect(textWritten(reading)).toContain("live 1"));
+    expect(textWritten(reading)).toContain("live 0");
+    for (const stream of live) await finished(stream.end());
+    await shipper.closeChannel();
+    await running;
+    const alone = await callOf();
+    await receiveCommand.run(alone, "web", "other");
+    const whole = Buffer.concat([odd, Buffer.from("\nnext\nlive 0\nlive 1\n")]);
+    expect(Buffer.concat(alone.written.bytes).equals(whole)).toBe(true);
+    expect(Buffer.concat(reading.written.bytes).length).toBe(whole.length);
+  });
+
   it("end while there is nothing to read", async () => {
     await fixture.shipper().send("a", new Blob(["one\n"]).stream());
     const reading = await callOf();
@@ -122,8 +150,9 @@ describe("kit inspect logship", () => {
 
 describe("progress in words", () => {
   it("has a bar, a rate and the time left where the total is known", () => {
-    expect(progressText("a", 512, 2_048, 1_000)).toBe("a [#####...............] 25% 512 B/s, 3.0 s left");
-    expect(progressText("a", 2_097_152, undefined, 1_000)).toBe("a 2.0 MiB 2.0 MiB/s");
+    expect(progressText("a", 512, 2_048, 512)).toBe("a [#####...............] 25% 512 B/s, 3.0 s left");
+    expect(progressText("a", 512, 2_048, undefined)).toBe("a [#####...............] 25%");
+    expect(progressText("a", 2_097_152, undefined, 2_097_152)).toBe("a 2.0 MiB 2.0 MiB/s");
     expect([bytesText(0), bytesText(1_023), bytesText(1_536)]).toEqual(["0 B", "1023 B", "1.5 KiB"]);
   });
 });

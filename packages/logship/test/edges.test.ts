@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -61,16 +62,39 @@ describe("shipping", () => {
   });
 });
 
+describe("a source that is no stream", () => {
+  it("is refused before anything is sent", async () => {
+    for (const wrong of [["an array is no stream"], undefined])
+      expect(await rejection(fixture.shipper().send("a", wrong as never, { id: "a" }))).toBeInstanceOf(TypeError);
+    expect(await redis.keys()).toEqual([]);
+  });
+});
+
+describe("a writable stream", () => {
+  it("fails as its file does, and ends its file where it is destroyed", async () => {
+    const shipper = fixture.shipper({ flushMs: 10 });
+    const cut = shipper.writable("cut");
+    cut.write("one\n");
+    await eventually(async () => expect((await shipper.status())?.files[0]?.chunks).toBe(1));
+    cut.on("error", () => undefined);
+    cut.destroy(new Error("enough"));
+    await eventually(async () => expect((await shipper.status())!.files[0]!.fault).toBe("KIT_LOGSHIP_INTERRUPTED"));
+    await shipper.closeChannel();
+    const failed = once(shipper.writable("late"), "error");
+    expect((await failed)[0]).toMatchObject({ code: "KIT_LOGSHIP_CHANNEL_CLOSED" });
+  });
+});
+
 describe("a receiver", () => {
   it("fetches no more ahead than it may, and no more at all when it is left", async () => {
     await fixture.shipper({ codec: "none", chunkBytes: 1_024 }).send("a", Readable.from([textOf(logLines(0, 3_000))]));
     const client = fixture.connect() as Redis;
     let gets = 0;
-    const get = client.getBuffer.bind(client) as (...args: unknown[]) => Promise<Buffer | null>;
-    client.getBuffer = ((...args: unknown[]) => {
-      gets++;
+    const get = client.mgetBuffer.bind(client) as (...args: unknown[]) => Promise<(Buffer | null)[]>;
+    client.mgetBuffer = ((...args: unknown[]) => {
+      gets += args.length;
       return get(...args);
-    }) as typeof client.getBuffer;
+    }) as typeof client.mgetBuffer;
     const receiver = fixture.receiver({ client, prefetchBytes: 4_096 });
     let delivered = 0;
     for await (const file of receiver.files({ until: "empty" })) {
@@ -97,11 +121,11 @@ describe("a receiver", () => {
     expect([chunks > 12, storedBytes < 200_000]).toEqual([true, true]);
     const client = fixture.connect() as Redis;
     let gets = 0;
-    const get = client.getBuffer.bind(client) as (...args: unknown[]) => Promise<Buffer | null>;
-    client.getBuffer = ((...args: unknown[]) => {
-      gets++;
+    const get = client.mgetBuffer.bind(client) as (...args: unknown[]) => Promise<(Buffer | null)[]>;
+    client.mgetBuffer = ((...args: unknown[]) => {
+      gets += args.length;
       return get(...args);
-    }) as typeof client.getBuffer;
+    }) as typeof client.mgetBuffer;
     const files = fixture.receiver({ client, prefetchBytes: 2_097_152 }).files({ until: "empty" });
     await (await files.next()).value!.batches().next();
     for (let turn = 0; turn < 50; turn++) await fixture.db.ping();

@@ -1,4 +1,4 @@
-import { appendFile, rename, rm, truncate, writeFile } from "node:fs/promises";
+import { appendFile, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { RedisMode, TestRedis } from "@kit/testing";
@@ -72,6 +72,33 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
         lines: 1,
       });
       expect(await job.results("other")).toEqual(new Map([["good", "1"]]));
+    });
+
+    it("stores as many results at once as there are, under any name of a field", async () => {
+      const directory = await fixture.directory();
+      const fields = Array.from({ length: 30_000 }, (_, number) => `field ${String(number)}`);
+      await writeFile(join(directory, "a.log"), "one\n");
+      const job = fixture.job({ directory, deadlineMs: 30_000 });
+      await job.run((_lines, results) => {
+        for (const field of fields) results.increment("fields", field);
+        for (const field of ["\0", '"\\ud800', "half \ud800", "é😀", ""]) results.set("odd", field, field);
+        for (const field of fields.slice(0, 9_000)) results.increment(`r ${field}`, "f");
+      });
+      expect((await job.results("fields")).size).toBe(30_000);
+      expect(await job.results("odd")).toEqual(
+        new Map(["\0", '"\\ud800', "half \ufffd", "é😀", ""].map((field) => [field, field])),
+      );
+      expect(await job.results("r field 8999")).toEqual(new Map([["f", "1"]]));
+      await job.delete();
+      expect(await redis.keys()).toEqual([]);
+    });
+
+    it("leaves out links to directories, and links that lead nowhere or in a circle", async () => {
+      const directory = await fixture.directory();
+      await writeLog(directory, "a.log", logLines(0, 10));
+      for (const [link, target] of Object.entries({ folder: directory, nowhere: "none", circle: "circle" }))
+        await symlink(target, join(directory, link));
+      expect(await fixture.job({ directory }).run(countWords)).toEqual({ files: 1, lines: 10 });
     });
 
     it("goes on behind the last commit after a handler threw, and stores nothing of what failed", async () => {

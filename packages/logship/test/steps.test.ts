@@ -42,7 +42,7 @@ describe("one step of a script", () => {
   ): Promise<scripts.Committed> => {
     const { keys } = fixture;
     const targets = names.map((name) => keys.result(name));
-    const facts = { seq: 1, position, lines: 1, doneStamp: "", results };
+    const facts = { seq: 1, position, lines: 1, doneStamp: "", results: JSON.stringify(results.map(String)) };
     const args = { file: "1-1", fence, leaseMs: 60_000, events: keys.events, ...facts };
     return scripts.progress.run(context, { ...keys, targets }, args, timing);
   };
@@ -134,7 +134,7 @@ describe("one step of a script", () => {
     const finish = async (consumer: string): Promise<void> => {
       const joined = await scripts.join.run(context, keys, { consumer, from: "start", epoch: "e" }, timing);
       const at = { consumer, fence: (joined as { fence: string }).fence, file: id, seq: 1, chunk: 0, position };
-      const args = { ...at, state: "done", cause: "", results: [] };
+      const args = { ...at, state: "done", cause: "", results: "[]" };
       expect((await scripts.advance.run(context, { ...keys, targets: [] }, args, timing)).state).toBe("committed");
     };
     await finish("a");
@@ -179,7 +179,9 @@ describe("a commit whose reply is lost", () => {
     const directory = await fixture.directory();
     const lines = logLines(0, 50);
     await writeLog(directory, "a.log", lines);
-    const { client, proxy } = await losing((args) => args[0] === "evalsha" && args.includes("h+"));
+    const { client, proxy } = await losing(
+      (args) => args[0] === "evalsha" && args.some((text) => text.includes('"h+"')),
+    );
     const job = fixture.job({ directory, client, leaseMs: 60_000 });
     expect(await job.run(countWords)).toEqual({ files: 1, lines: 50 });
     expect([proxy.stats.resets, proxy.stats.droppedBytes > 0]).toEqual([1, true]);
@@ -191,7 +193,9 @@ describe("a commit whose reply is lost", () => {
     const directory = await fixture.directory();
     // The other consumer keeps the file in the channel.
     await fixture.shipper({ consumers: ["other"] }).add(await writeLog(directory, "a.log", lines));
-    const { client, proxy } = await losing((args) => args[0] === "evalsha" && args.includes("h+"));
+    const { client, proxy } = await losing(
+      (args) => args[0] === "evalsha" && args.some((text) => text.includes('"h+"')),
+    );
     const receiver = fixture.receiver({ client });
     expect(await receiver.run(countWords, { until: "empty" })).toEqual({ files: 1, lines: 50 });
     expect([proxy.stats.resets, proxy.stats.droppedBytes > 0]).toEqual([1, true]);

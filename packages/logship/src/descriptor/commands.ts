@@ -1,21 +1,28 @@
 import { stat } from "node:fs/promises";
-import type { CliCommand, CommandCall } from "@kit/core/toolkit";
+import { type CliCommand, type CommandCall, onAbort, unlessAborted } from "@kit/core/toolkit";
 import { isAboutContent } from "../errors.js";
-import { createReceiver, createShipper, LogshipError, type ShippedFile } from "../index.js";
+import { createReceiver, createShipper, LogshipError, type ReceivedFile, type ShippedFile } from "../index.js";
+import { concurrencyOption } from "../options.js";
+import { shared, together } from "../signals.js";
 import { bytesText, progressText } from "./progress.js";
 
 /** Progress is told so often at most, where it is not drawn on a terminal. */
 const everyMs = 1_000;
+const lineFeed = 10;
 
-/** Shows progress: in place on a terminal, else with `--json` as lines, at most one a second. */
+/** Shows progress: in place on a terminal, else as lines, at most one a second. */
 const progressNotifier = ({ output, isSet }: CommandCall, writesLines: boolean) => {
-  let [toldAt, file, startedAt, lastAt] = [-Infinity, "", 0, performance.now()];
+  let toldAt = -Infinity;
+  /** Of each file what was done when it was first told: another run may have done that. */
+  const begun = new Map<string, { readonly at: number; readonly bytes: number }>();
   return (name: string, doneBytes: number, totalBytes: number | undefined): void => {
     if (isSet("quiet")) return;
     const now = performance.now();
-    if (name !== file) [file, startedAt] = [name, lastAt];
-    lastAt = now;
-    const text = progressText(name, doneBytes, totalBytes, now - startedAt);
+    const first = begun.get(name);
+    if (doneBytes === totalBytes) begun.delete(name);
+    else if (!first || first.bytes > doneBytes) begun.set(name, { at: now, bytes: doneBytes });
+    const rate = first && now > first.at ? ((doneBytes - first.bytes) / (now - first.at)) * 1_000 : undefined;
+    const text = progressText(name, doneBytes, totalBytes, rate);
     if (output.progress) output.progress(text);
     else if (writesLines && now - toldAt >= everyMs) {
       toldAt = now;
@@ -90,46 +97,83 @@ export const receiveCommand: CliCommand = {
     { name: "from", about: "what a new consumer gets: start, oldest or now", takes: "text" },
     { name: "set-aside", about: "keep a file that is damaged for later, and go on with those behind it" },
     { name: "redo", about: "try again what was set aside" },
+    {
+      name: "concurrency",
+      about: "so many files at once: several live logs need as many (default 1)",
+      takes: "integer",
+    },
     { name: "once", about: "end when nothing complete is left, instead of when the channel is closed" },
     { name: "quiet", about: "show no progress" },
   ],
   run: async (call, channel, consumer) => {
-    const { redis, prefix, signal, output, text, isSet } = call;
+    const { redis, prefix, signal, output, text, integer, isSet } = call;
     const from = text("from") as "start" | undefined;
-    const receiver = createReceiver(redis, channel!, { prefix, consumer: consumer!, from });
+    const count = concurrencyOption(integer("concurrency"));
+    // Bytes are written as they came: nothing is too long.
+    const receiver = createReceiver(redis, channel!, { prefix, consumer: consumer!, from, onLongLine: "split" });
     const notify = progressNotifier(call, false);
     receiver.on("progress", ({ file, offset, totalBytes }) => notify(file, offset, totalBytes));
     const stop = new AbortController();
     // What is written is committed before the end, so that the next run does not write it again.
-    let isWriting = false;
-    const onSignal = (): void => {
-      if (!isWriting) stop.abort(signal.reason);
+    let writing = 0;
+    const endIfIdle = (): void => {
+      if (writing === 0) stop.abort(signal.reason);
     };
-    signal.addEventListener("abort", onSignal);
+    const stopListening = onAbort(signal, endIfIdle);
+    /** After a signal: nothing more is written, and what others write now is committed first. */
+    const endIfAborted = async (): Promise<void> => {
+      if (signal.aborted) await unlessAborted(new Promise(() => undefined), stop.signal);
+    };
+    const write = async (file: ReceivedFile): Promise<void> => {
+      // A last line without its end gets one: what comes behind it is another file.
+      let isLineOpen = false;
+      let isWriting = false;
+      const begin = (): void => {
+        if (!isWriting) writing++;
+        isWriting = true;
+      };
+      const end = (): void => {
+        if (isWriting) writing--;
+        isWriting = false;
+        if (signal.aborted) endIfIdle();
+      };
+      try {
+        for await (const { bytes } of file.batches()) {
+          begin();
+          await output.bytes(bytes);
+          isLineOpen = bytes.at(-1) !== lineFeed;
+          if (isLineOpen) continue;
+          await file.commit();
+          end();
+          await endIfAborted();
+        }
+        begin();
+        if (isLineOpen) await output.bytes(Buffer.of(lineFeed));
+        await file.commit();
+      } finally {
+        end();
+      }
+      await endIfAborted();
+    };
     try {
       signal.throwIfAborted();
       if (isSet("redo")) await receiver.redo();
-      for await (const file of receiver.files({ until: isSet("once") ? "empty" : "closed", signal: stop.signal })) {
-        try {
-          for await (const { lines } of file.batches()) {
-            isWriting = true;
-            if (lines.length > 0) await output.bytes(Buffer.from(`${lines.join("\n")}\n`));
-            await file.commit();
-            isWriting = false;
-            signal.throwIfAborted();
+      const files = receiver.files({ until: isSet("once") ? "empty" : "closed", signal: stop.signal });
+      await together(count, stop, async () => {
+        for await (const file of shared(files))
+          try {
+            await write(file);
+          } catch (error) {
+            if (!isSet("set-aside") || !(error instanceof LogshipError) || !isAboutContent(error)) throw error;
+            await file.setAside(error);
           }
-          await file.commit();
-        } catch (error) {
-          if (!isSet("set-aside") || !(error instanceof LogshipError) || !isAboutContent(error)) throw error;
-          await file.setAside(error);
-        }
-      }
+      });
       return undefined;
     } catch (error) {
       if (signal.aborted && error === signal.reason) return "resumable";
       throw error;
     } finally {
-      signal.removeEventListener("abort", onSignal);
+      stopListening();
       output.progress?.("");
       await receiver.close();
     }

@@ -9,13 +9,13 @@ export const descriptor: PackageDescriptor = {
   permissions: {
     channels: ["inbox:*", "logship:*"],
     tried: (key) => [
-      ["GET", key],
       ["HDEL", key, "f"],
       ["HGET", key, "f"],
       ["HGETALL", key],
       ["HLEN", key],
       ["HMGET", key, "f"],
       ["HRANDFIELD", key, 1],
+      ["MGET", key],
       ["PERSIST", key],
       ["PTTL", key],
       ["SET", key, "", "XX", "PX", 1],

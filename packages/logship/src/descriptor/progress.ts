@@ -9,18 +9,18 @@ export const bytesText = (bytes: number): string => {
 
 const barWidth = 20;
 
-/** One line on how far something is: a bar and the time left where the total is known, and the rate since `startedAt`. */
+/** One line on how far something is: a bar and the time left where the total is known; the rate in bytes per second, once it is. */
 export const progressText = (
   name: string,
   doneBytes: number,
   totalBytes: number | undefined,
-  elapsedMs: number,
+  rate: number | undefined,
 ): string => {
-  const rate = elapsedMs <= 0 ? 0 : (doneBytes / elapsedMs) * 1_000;
-  const speed = `${bytesText(rate)}/s`;
-  if (totalBytes === undefined || totalBytes === 0) return `${name} ${bytesText(doneBytes)} ${speed}`;
+  const speed = rate === undefined ? "" : ` ${bytesText(rate)}/s`;
+  if (totalBytes === undefined || totalBytes === 0) return `${name} ${bytesText(doneBytes)}${speed}`;
   const share = Math.min(1, doneBytes / totalBytes);
   const bar = "#".repeat(Math.round(share * barWidth)).padEnd(barWidth, ".");
-  const left = rate === 0 ? "" : `, ${secondsText(((totalBytes - doneBytes) / rate) * 1_000)} left`;
-  return `${name} [${bar}] ${String(Math.floor(share * 100))}% ${speed}${left}`;
+  const left =
+    rate === undefined || rate === 0 ? "" : `, ${secondsText(((totalBytes - doneBytes) / rate) * 1_000)} left`;
+  return `${name} [${bar}] ${String(Math.floor(share * 100))}%${speed}${left}`;
 };

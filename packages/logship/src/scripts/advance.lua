@@ -19,7 +19,7 @@
 -- ARGV[6]  state      string   done; open; or aside: its chunks are kept, and the consumer goes on with other files
 -- ARGV[7]  position   string   the new one
 -- ARGV[8]  cause      string   why it is set aside; else empty
--- ARGV[n]  results    string   kind, number of its key, field, value of each
+-- ARGV[9]  results    string   JSON: kind, number of its key, field, value of each
 --
 -- Reply     {1, part, …}  committed, now or before; parts to unlink
 --           {0, fence}  another process works as this consumer; 0: it is not known
@@ -36,7 +36,7 @@ local consumers = KEYS[7]
 local seen = KEYS[8]
 local positions = KEYS[9]
 local free = KEYS[10]
-local targets = { unpack(KEYS, 11) }
+local targets = KEYS
 local consumer = ARGV[1]
 local fence = ARGV[2]
 local file = ARGV[3]
@@ -45,7 +45,7 @@ local chunk = tonumber(ARGV[5])
 local state = ARGV[6]
 local position = ARGV[7]
 local cause = ARGV[8]
-local results = { unpack(ARGV, 9) }
+local results = cjson.decode(ARGV[9])
 
 -- Libraries
 
@@ -59,22 +59,27 @@ local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', fil
 -- A repeated last commit may find that its file has gone by the first one.
 if not facts[1] then return { tonumber(redis.call('HGET', channel, 'lastFile') or '0') >= tonumber(file) and 1 or 4 } end
 if current ~= seq and current ~= seq - 1 then return { 3 } end
+-- Else another consumer needs what this one leaves, or it leaves nothing.
+local freed, left = tonumber(facts[2]), tonumber(string.match(record or '', '^%d+ (%d+)') or '0')
+local isSlowest = state ~= 'open' or (left <= freed and chunk > freed)
 if current == seq - 1 then
-  local fault, made = checkResults(targets, results, 1)
+  local fault, made = checkResults(targets, 11, results)
   if fault then return { 5, fault } end
-  redis.call('ZCARD', live)
-  redis.call('ZCARD', done)
-  redis.call('HLEN', sources)
-  redis.call('HLEN', chunks)
-  redis.call('HLEN', free)
+  if isSlowest then
+    redis.call('ZCARD', live)
+    redis.call('ZCARD', done)
+    redis.call('HLEN', sources)
+    redis.call('HLEN', chunks)
+    redis.call('HLEN', free)
+  end
   local now = readClock()
   -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
   redis.call('ZREM', seen, '')
-  applyResults(channel, made, targets, results, 1)
+  applyResults(channel, made, targets, 11, results)
   redis.call('HSET', positions, field, string.format('%d %d %s %s %s', seq, chunk, state, position, cause))
   redis.call('ZADD', seen, now, consumer)
 end
 
 local reply = { 1 }
-releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
+if isSlowest then releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply) end
 return reply

@@ -30,7 +30,7 @@ local positions = KEYS[9]
 local free = KEYS[10]
 local leases = KEYS[11]
 local reservations = KEYS[12]
-local targets = { unpack(KEYS, 13) }
+local targets = KEYS
 local isLast = ARGV[1] == '1'
 local events = ARGV[2]
 
@@ -49,7 +49,7 @@ end
 local parts = redis.call('HRANDFIELD', free, 200)
 if #parts == 0 and isLast then
   redis.call('UNLINK', channel, chunks, free)
-  for _, key in ipairs(targets) do redis.call('UNLINK', key) end
+  for i = 13, #targets do redis.call('UNLINK', targets[i]) end
 end
 redis.call('PUBLISH', events, 'data')
 redis.call('PUBLISH', events, 'space')

@@ -12,7 +12,7 @@
 local job = KEYS[1]
 local progress = KEYS[2]
 local claims = KEYS[3]
-local targets = { unpack(KEYS, 4) }
+local targets = KEYS
 
 -- Libraries
 
@@ -23,7 +23,7 @@ local facts, count = redis.call('HGETALL', job), 0
 for i = 1, #facts, 2 do
   if string.find(facts[i], '^result ') then count = count + 1 end
 end
-if count ~= #targets then return 2 end
+if count ~= #targets - 3 then return 2 end
 redis.call('UNLINK', job, progress, claims)
-for _, key in ipairs(targets) do redis.call('UNLINK', key) end
+for i = 4, #targets do redis.call('UNLINK', targets[i]) end
 return 1

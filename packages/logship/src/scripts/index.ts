@@ -130,13 +130,13 @@ const committed = (raw: unknown): Committed => {
 
 export const progress: Script<
   readonly ["job", "progress", "claims", "...targets"],
-  readonly ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "...results"],
+  readonly ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "results"],
   Committed
 > = defineScript({
   name: "logship.progress",
   source: [clockSource, resultsSource, progressSource],
   keys: ["job", "progress", "claims", "...targets"],
-  args: ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "...results"],
+  args: ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "results"],
   idempotent: true,
   reply: committed,
 });
@@ -375,13 +375,13 @@ const seenFile = (raw: unknown): SeenFile => {
 
 export const advance: Script<
   readonly [...typeof passKeys, "...targets"],
-  readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "...results"],
+  readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "results"],
   Committed
 > = defineScript({
   name: "logship.advance",
   source: [clockSource, spaceSource, resultsSource, releaseSource, advanceSource],
   keys: [...passKeys, "...targets"],
-  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "...results"],
+  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "results"],
   idempotent: true,
   reply: committed,
 });

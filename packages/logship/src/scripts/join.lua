@@ -32,6 +32,8 @@ local state = redis.call('HMGET', channel, 'lastFile', 'trimmed')
 local after = known and string.match(known, ' (%d+)$') or '0'
 if not known and from == 'start' and state[2] then return { 2 } end
 if not known and from == 'now' then after = state[1] or '0' end
+-- A write of nothing: at maxmemory those that follow one that frees memory are allowed, and who joins will free more.
+redis.call('ZREM', seen, '')
 if not layout then createChannel(channel, epoch) end
 local fence = redis.call('HINCRBY', channel, 'fence', 1)
 redis.call('HSET', consumers, consumer, fence .. ' ' .. after)

@@ -12,7 +12,7 @@
 -- ARGV[6]  position  string   the new one
 -- ARGV[7]  lines     integer  lines processed by this commit
 -- ARGV[8]  doneStamp string   stamp of the file, all of which is processed; empty: it goes on
--- ARGV[n]  results   string   kind, number of its key, field, value of each
+-- ARGV[9]  results   string   JSON: kind, number of its key, field, value of each
 --
 -- Reply     {1}  committed, now or before; or the claim lives
 --           {0, fence}  another worker has the file
@@ -21,7 +21,7 @@
 local job = KEYS[1]
 local progress = KEYS[2]
 local claims = KEYS[3]
-local targets = { unpack(KEYS, 4) }
+local targets = KEYS
 local file = ARGV[1]
 local fence = ARGV[2]
 local leaseMs = tonumber(ARGV[3])
@@ -30,7 +30,7 @@ local seq = tonumber(ARGV[5])
 local position = ARGV[6]
 local lines = ARGV[7]
 local doneStamp = ARGV[8]
-local results = { unpack(ARGV, 9) }
+local results = cjson.decode(ARGV[9])
 
 -- Libraries
 
@@ -44,13 +44,13 @@ local made = {}
 if isNew then
   redis.call('HLEN', job)
   local fault
-  fault, made = checkResults(targets, results, 1)
+  fault, made = checkResults(targets, 4, results)
   if fault then return { 5, fault } end
 end
 -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
 redis.call('ZREM', claims, '')
 if isNew then
-  applyResults(job, made, targets, results, 1)
+  applyResults(job, made, targets, 4, results)
   redis.call('HSET', progress, file .. ':seq', seq, file .. ':position', position)
   redis.call('HINCRBY', progress, file .. ':lines', lines)
   if doneStamp ~= '' then redis.call('HSET', progress, file .. ':state', 'done', file .. ':stamp', doneStamp) end

@@ -4,7 +4,7 @@
 -- Defines releaseChunks
 local keptSources = 10000
 
---- Appends the key-parts of freed chunks to `reply`, at most 200 a call.
+--- Appends the key-parts of freed chunks to `reply`, at most 200: `free` lists the others. All go at once, since nobody may pass this file again.
 local function releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
   local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source', file .. ':chunks',
     file .. ':text', file .. ':crc', file .. ':lines', file .. ':codec', file .. ':stored', file .. ':sha256', file .. ':fault')
@@ -25,14 +25,14 @@ local function releaseChunks(channel, files, live, sources, done, chunks, consum
   -- Without a consumer nothing is freed: one may come.
   if #fields == 0 then return end
   local freed = tonumber(facts[2])
-  local last = math.min(least, tonumber(facts[4]), freed + 200)
+  local last = math.min(least, tonumber(facts[4]))
   for ordinal = freed, last - 1 do
     local entry = redis.call('HGET', chunks, file .. ' ' .. ordinal)
     if entry then
       local part, size = string.match(entry, '^(%S+) (%d+)')
       redis.call('HDEL', chunks, file .. ' ' .. ordinal)
       redis.call('HSET', free, part, heldBytes(tonumber(size)))
-      reply[#reply + 1] = part
+      if #reply <= 200 then reply[#reply + 1] = part end
     end
   end
   if last > freed then

@@ -1,16 +1,17 @@
 -- results.lua - results of a commit: checked as a whole, then applied.
 --
--- Each is four arguments: kind (`h+` HINCRBY, `h=` HSET, `s` SADD, `z` ZINCRBY), number of its key, field, value.
+-- Each is four texts of a JSON list: kind (`h+` HINCRBY, `h=` HSET, `s` SADD, `z` ZINCRBY), number of its key from `first` on, field, value.
+-- Neither list is unpacked: a commit may have more fields than Lua's stack has places.
 -- All checks come before the first write, since a script that fails half way is not undone.
 --
 -- Defines checkResults, applyResults
 local typeOfKind = { ['h+'] = 'hash', ['h='] = 'hash', s = 'set', z = 'zset' }
 
 --- Returns nil, or what is wrong: `type <key>` or `number <key>`; and the keys that the results will make.
-local function checkResults(keys, results, from)
+local function checkResults(keys, first, results)
   local types, made = {}, {}
-  for i = from, #results, 4 do
-    local kind, key = results[i], keys[tonumber(results[i + 1])]
+  for i = 1, #results, 4 do
+    local kind, key = results[i], keys[first - 1 + tonumber(results[i + 1])]
     types[key] = types[key] or redis.call('TYPE', key).ok
     local wanted = typeOfKind[kind]
     if types[key] == 'none' then
@@ -28,10 +29,10 @@ local function checkResults(keys, results, from)
 end
 
 --- `owner` keeps the names of the keys, so that a deletion finds them.
-local function applyResults(owner, made, keys, results, from)
+local function applyResults(owner, made, keys, first, results)
   for _, key in ipairs(made) do redis.call('HSET', owner, 'result ' .. key, 1) end
-  for i = from, #results, 4 do
-    local kind, key, field, value = results[i], keys[tonumber(results[i + 1])], results[i + 2], results[i + 3]
+  for i = 1, #results, 4 do
+    local kind, key, field, value = results[i], keys[first - 1 + tonumber(results[i + 1])], results[i + 2], results[i + 3]
     if kind == 'h+' then
       redis.call('HINCRBY', key, field, value)
     elseif kind == 'h=' then

@@ -27,7 +27,7 @@ const mortal = (method) => {
   };
 };
 mortal("call");
-mortal("getBuffer");
+mortal("mgetBuffer");
 
 const count = (lines, results) => {
   for (const line of lines) results.increment("words", line.split(" ", 1)[0]);

@@ -36,7 +36,7 @@ const keysOf = (script: string): string => {
 
 /** Steps at which a process dies: commands, and scripts, which are told by their first keys. */
 export const points: readonly { readonly point: string; readonly keys?: string }[] = [
-  ...["set", "get", "claim"].map((point) => ({ point })),
+  ...["set", "mget", "claim"].map((point) => ({ point })),
   ...scripts.map((point) => ({ point, keys: keysOf(point) })),
 ];
 

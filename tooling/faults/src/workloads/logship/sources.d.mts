@@ -17,12 +17,13 @@ export declare const isPassedThrough: (name: string) => boolean;
 export declare const wordsOf: (lines: readonly string[]) => Map<string, number>;
 /**
  * Collects what a consumer has of its files, each time together with the position. `stored` reads what is stored; `odd` hears of a stored result that
- * does not belong to its position.
+ * does not belong to its position. `overtaken` hears of one that is ahead of it: another process has gone on since, or the result is odd too.
  */
 export declare const collector: (
   consumer: string,
   stored: () => Promise<Map<string, string>>,
   odd: (what: string) => void,
+  overtaken?: (what: string, file: string) => void,
 ) => (
   lines: readonly string[],
   results: {

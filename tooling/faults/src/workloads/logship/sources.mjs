@@ -53,14 +53,16 @@ export const wordsOf = (lines) => {
   return words;
 };
 
-export const collector = (consumer, stored, odd) => {
+export const collector = (consumer, stored, odd, overtaken = odd) => {
   const chains = new Map();
   return async (lines, results, { file, offset }) => {
     let chain = chains.get(file) ?? noChain;
     // Another process went on meanwhile, or what was not stored comes again.
     if (chain.offset !== offset) {
       chain = offset === 0 ? noChain : parseChain((await stored()).get(file));
-      if (chain.offset !== offset) odd(`${file} goes on at ${String(offset)}, its results at ${String(chain.offset)}`);
+      const what = `${file} goes on at ${String(offset)}, its results at ${String(chain.offset)}`;
+      if (chain.offset < offset) odd(what);
+      else if (chain.offset > offset) overtaken(what, file);
     }
     chain = chained(chain, lines);
     chains.set(file, chain);

@@ -34,7 +34,7 @@ const keyParts = (args) =>
 /** Which step of shipping, receiving or processing a command is: scripts are told by their keys. */
 const pointOf = ({ name, args }) => {
   const plain = name.toLowerCase();
-  if (plain === "set" || plain === "get") return plain;
+  if (plain === "set" || plain === "mget") return plain;
   if (name !== "evalsha" && name !== "eval") return undefined;
   const keys = keyParts(args);
   const found = points.find(({ keys: first }) => first !== undefined && `${keys},`.startsWith(`${first},`));
@@ -72,7 +72,7 @@ const shipper = createShipper(client, "logs", {
 const receivers = ["a", "b"].map((consumer) => {
   const options = { ...own, consumer, flushLines: 60, flushMs: 50, prefetchBytes: 16_384 };
   const receiver = createReceiver(client, "logs", options);
-  return { receiver, collect: () => collector(consumer, storedOf(receiver, consumer), odd) };
+  return { receiver, collect: collecting(receiver, consumer) };
 });
 const job = createLogJob(client, "sums", {
   ...own,
@@ -81,6 +81,7 @@ const job = createLogJob(client, "sums", {
   leaseMs,
   flushLines: 60,
 });
+const collectForJob = collecting(job, "job");
 const access = (what) => () => log("access", { what, at: clock() });
 for (const [object, what] of [
   [shipper, "ship"],
@@ -147,6 +148,25 @@ const storedOf = (object, consumer) => async () => {
 };
 const odd = (what) => log("odd", { what });
 
+/**
+ * A collector for each run. Results that are ahead of their position say that another process has gone on between the two looks: then no commit of this
+ * one may succeed.
+ */
+function collecting(object, consumer) {
+  const overtaken = new Map();
+  object.on("progress", ({ file }) => {
+    if (overtaken.has(file)) odd(overtaken.get(file));
+  });
+  return () => {
+    overtaken.clear();
+    const collect = collector(consumer, storedOf(object, consumer), odd, (what, file) => overtaken.set(file, what));
+    return (lines, results, at) => {
+      overtaken.delete(at.file);
+      return collect(lines, results, at);
+    };
+  };
+}
+
 const receiveByHand = async (receiver, collect, signal, random) => {
   for await (const file of receiver.files({ signal })) {
     let { offset } = file;
@@ -196,7 +216,7 @@ const block = () => {
 const work = async (random) => {
   await inSlices("job", random, async (signal) => {
     write(jobFolder, nameOf(filesOf(jobFolder) + 1));
-    const collect = collector("job", storedOf(job, "job"), odd);
+    const collect = collectForJob();
     const handler = (lines, results, context) => {
       if (blockAt < Infinity) block();
       return collect(lines, results, context);
