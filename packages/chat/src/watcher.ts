@@ -103,8 +103,12 @@ export class Watcher {
     return Array.from({ length: this.#tails.size }, (_, shard) => `a ${this.#tails.get(shard)?.last ?? "0-0"}`);
   }
 
-  /** Begins to watch for a member. `parts` and `names` are one look of a reader: where it stands, and all chats then. */
+  /**
+   * Begins to watch for a member. `parts` and `names` are one look of a reader: where it stands, and all chats then. Two waits
+   * of a member that begin together both look; the first to come here decides, and its record is kept right from then on.
+   */
   learn(member: string, parts: readonly string[], names: readonly (readonly string[])[]): void {
+    if (this.knows(member)) return;
     const ids = parts.map((part) => part.slice("a ".length));
     // Joins may have come by that are not kept any more.
     if (ids.some((id, shard) => isAfter(this.#tails.get(shard)?.since ?? id, id))) return;
