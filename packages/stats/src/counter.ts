@@ -1,3 +1,4 @@
+import { traced } from "@kit/core/toolkit";
 import {
   chunkLength,
   floorTo,
@@ -156,6 +157,8 @@ export class CounterSeries {
   readonly outbox: CounterOutbox;
   readonly #shared: Shared;
   readonly #settings: CounterSettings;
+  /** What its spans say. */
+  readonly #facts = (): object => ({ series: this.id });
 
   /** Made by this package only. */
   constructor(id: string, settings: CounterSettings, shared: Shared) {
@@ -203,20 +206,24 @@ export class CounterSeries {
    *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries `op` cannot be asked for.
    * @throws {KitClosedError} after `close()`.
    */
-  async add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
-    const added = amountOption(amount);
-    const checked = confirmOptions(options);
-    return await this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
-      if (awaited.units + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
-      tally.amount += added;
-      awaited.units += added;
+  add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
+    return traced("stats.add", this.#facts, () => {
+      const added = amountOption(amount);
+      const checked = confirmOptions(options);
+      return this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
+        if (awaited.units + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
+        tally.amount += added;
+        awaited.units += added;
+      });
     });
   }
 
   /** The sum of all that the server has counted, while it was kept; 0 for a series that it does not know. */
-  async total(): Promise<number> {
-    const { hashes } = await this.#shared.read([this.outbox.keys.total]);
-    return Number(hashes[0]?.get("total") ?? 0);
+  total(): Promise<number> {
+    return traced("stats.total", this.#facts, async () => {
+      const { hashes } = await this.#shared.read([this.outbox.keys.total]);
+      return Number(hashes[0]?.get("total") ?? 0);
+    });
   }
 
   /**
@@ -229,18 +236,20 @@ export class CounterSeries {
    * @example
    * await views.read({ lastMs: 3_600_000, stepMs: 300_000 }); // twelve or thirteen buckets of five minutes
    */
-  async read(range: RangeOptions): Promise<CounterBucket[]> {
-    const { precisions } = this.#settings;
-    const guess = await this.#shared.serverNow();
-    const plan = planRange(precisions, range, guess);
-    const { fromAt, toAt, stepMs } = plan;
-    const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
-    const now = await this.#sum(plan, guess, (at, amount) => {
-      values[Math.floor((at - fromAt) / stepMs)]! += amount;
-    });
-    return values.map((value, index) => {
-      const startAt = fromAt + index * stepMs;
-      return { startAt, value, isPartial: isPartial(plan, startAt, startAt + stepMs, now) };
+  read(range: RangeOptions): Promise<CounterBucket[]> {
+    return traced("stats.read", this.#facts, async () => {
+      const { precisions } = this.#settings;
+      const guess = await this.#shared.serverNow();
+      const plan = planRange(precisions, range, guess);
+      const { fromAt, toAt, stepMs } = plan;
+      const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
+      const now = await this.#sum(plan, guess, (at, amount) => {
+        values[Math.floor((at - fromAt) / stepMs)]! += amount;
+      });
+      return values.map((value, index) => {
+        const startAt = fromAt + index * stepMs;
+        return { startAt, value, isPartial: isPartial(plan, startAt, startAt + stepMs, now) };
+      });
     });
   }
 
@@ -254,22 +263,24 @@ export class CounterSeries {
    * @example
    * await views.days({ timeZone: "Europe/Berlin", lastDays: 7 });
    */
-  async days(options: DaysOptions): Promise<CounterDay[]> {
-    const { timeZone, lastDays } = daysOptions(options);
-    const guess = await this.#shared.serverNow();
-    const days = daysOf(timeZone, lastDays, guess);
-    const plan = planDays(this.#settings.precisions, days, guess);
-    const values = days.map(() => 0);
-    const now = await this.#sum(plan, guess, (at, amount) => {
-      // Whatever clocks do, a day begins less than two days from where its number puts it.
-      const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
-      values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
+  days(options: DaysOptions): Promise<CounterDay[]> {
+    return traced("stats.days", this.#facts, async () => {
+      const { timeZone, lastDays } = daysOptions(options);
+      const guess = await this.#shared.serverNow();
+      const days = daysOf(timeZone, lastDays, guess);
+      const plan = planDays(this.#settings.precisions, days, guess);
+      const values = days.map(() => 0);
+      const now = await this.#sum(plan, guess, (at, amount) => {
+        // Whatever clocks do, a day begins less than two days from where its number puts it.
+        const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
+        values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
+      });
+      return days.map((day, index) => ({
+        ...day,
+        value: values[index] ?? 0,
+        isPartial: isPartial(plan, day.startAt, day.endAt, now),
+      }));
     });
-    return days.map((day, index) => ({
-      ...day,
-      value: values[index] ?? 0,
-      isPartial: isPartial(plan, day.startAt, day.endAt, now),
-    }));
   }
 
   /** Hands over each stored amount of a span with the beginning of its bucket; resolves with the server's time. */
@@ -315,23 +326,23 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
   }
 
   /** As {@link CounterSeries.add}. */
-  async add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
-    return await this.of(args, (series, ...rest: Parameters<CounterSeries["add"]>) => series.add(...rest));
+  add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
+    return this.ask(args, (series, ...rest: Parameters<CounterSeries["add"]>) => series.add(...rest));
   }
 
   /** As {@link CounterSeries.total}. */
-  async total(...args: Labelled<Names, []>): Promise<number> {
-    return await this.of(args, (series, ...rest: Parameters<CounterSeries["total"]>) => series.total(...rest));
+  total(...args: Labelled<Names, []>): Promise<number> {
+    return this.ask(args, (series, ...rest: Parameters<CounterSeries["total"]>) => series.total(...rest));
   }
 
   /** As {@link CounterSeries.read}. */
-  async read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
-    return await this.of(args, (series, ...rest: Parameters<CounterSeries["read"]>) => series.read(...rest));
+  read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
+    return this.ask(args, (series, ...rest: Parameters<CounterSeries["read"]>) => series.read(...rest));
   }
 
   /** As {@link CounterSeries.days}. */
-  async days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
-    return await this.of(args, (series, ...rest: Parameters<CounterSeries["days"]>) => series.days(...rest));
+  days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
+    return this.ask(args, (series, ...rest: Parameters<CounterSeries["days"]>) => series.days(...rest));
   }
 
   /** @internal For an exposition: totals of all processes, or what was confirmed of this object. */

@@ -16,6 +16,7 @@ import {
   newToken,
   onAbort,
   pause,
+  traced,
 } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
@@ -159,21 +160,31 @@ export class Sender implements OutboxKeeper {
    * @throws {KitUnknownOutcomeError} the reply is lost; in effectively-once delivery it is sent again in the background, and
    *   `confirm()` with the error's `op` waits for that.
    */
-  async confirm<Value, Result>(
+  confirm<Value, Result>(
     outbox: Outbox<Aggregate<Value>, Result>,
-    { at, signal, op }: ConfirmOptions,
+    options: ConfirmOptions,
     put: (awaited: Aggregate<Value>, value: Value) => void,
   ): Promise<Result> {
     const deadline = this.#deadline();
-    if (op !== undefined) return await this.#again(op, deadline);
-    if (at !== undefined) {
-      await this.learnTime(signal);
+    const { at, signal, op } = options;
+    if (op !== undefined) return this.#again(op, deadline);
+    if (at === undefined) return this.#enlist(outbox, options, deadline, put);
+    return this.learnTime(signal).then(() => {
       if (at > this.#clock.now() + maxAheadMs) throw new StatsTimeError(outbox.id);
-    }
-    signal?.throwIfAborted();
-    if (this.#isClosed) throw new KitClosedError("The statistics object");
-    const localAt = performance.now();
-    return await new Promise<Result>((resolve, reject) => {
+      return this.#enlist(outbox, options, deadline, put);
+    });
+  }
+
+  #enlist<Value, Result>(
+    outbox: Outbox<Aggregate<Value>, Result>,
+    { at, signal }: ConfirmOptions,
+    deadline: Deadline,
+    put: (awaited: Aggregate<Value>, value: Value) => void,
+  ): Promise<Result> {
+    return new Promise<Result>((resolve, reject) => {
+      signal?.throwIfAborted();
+      if (this.#isClosed) throw new KitClosedError("The statistics object");
+      const localAt = performance.now();
       const fail = (error: unknown): void => {
         outbox.waiters.delete(waiter);
         stopTimer();
@@ -221,10 +232,17 @@ export class Sender implements OutboxKeeper {
     if (this.#listed.size > 0) await this.#flusher.now();
   }
 
-  async #flushListed(): Promise<void> {
-    const errors = await Promise.all([...this.#listed].map((outbox) => this.#attempt(outbox)));
-    const error = errors.find((one) => one !== undefined);
-    if (error) throw error;
+  #flushListed(): Promise<void> {
+    const listed = [...this.#listed];
+    return traced(
+      "stats.flush",
+      () => ({ series: listed.length }),
+      async () => {
+        const errors = await Promise.all(listed.map((outbox) => this.#attempt(outbox)));
+        const error = errors.find((one) => one !== undefined);
+        if (error) throw error;
+      },
+    );
   }
 
   /** Sends what is left, and drops what cannot be sent until `deadline`. */

@@ -84,19 +84,26 @@ export const conformance: Conformance = {
           options: confirmRules,
           prepare: counted,
           run: (_stats, options, counter: Counter) => counter.add(1, options),
+          trace: ["kit:stats.add", { series: "orders_total" }],
         },
-        "counter.total": { prepare: counted, run: (_stats, _options, counter: Counter) => counter.total() },
+        "counter.total": {
+          prepare: counted,
+          run: (_stats, _options, counter: Counter) => counter.total(),
+          trace: ["kit:stats.total", { series: "orders_total" }],
+        },
         "counter.read": {
           options: { lastMs: integer(1), stepMs: refusing(0, 1_500, "1") },
           required: lastMinute,
           prepare: counted,
           run: (_stats, options: { lastMs: number }, counter: Counter) => counter.read(options),
+          trace: ["kit:stats.read", { series: "orders_total" }],
         },
         "counter.days": {
           options: { timeZone: refusing("Nowhere/Land", 1, null), lastDays: integer(1, 1_000) },
           required: { timeZone: "UTC", lastDays: 1 },
           prepare: counted,
           run: (_stats, options: { timeZone: string; lastDays: number }, counter: Counter) => counter.days(options),
+          trace: ["kit:stats.days", { series: "orders_total" }],
         },
         distribution: {
           options: {
@@ -114,22 +121,27 @@ export const conformance: Conformance = {
           options: confirmRules,
           prepare: observed,
           run: (_stats, options, distribution: Distribution) => distribution.record(5, options),
+          trace: ["kit:stats.record", { series: "request_ms" }],
         },
         "distribution.total": {
           prepare: observed,
           run: (_stats, _options, distribution: Distribution) => distribution.total(),
+          trace: ["kit:stats.total", { series: "request_ms" }],
         },
         "distribution.summary": {
           prepare: observed,
           run: (_stats, _options, distribution: Distribution) => distribution.summary(lastMinute),
+          trace: ["kit:stats.summary", { series: "request_ms" }],
         },
         "distribution.windows": {
           prepare: observed,
           run: (_stats, _options, distribution: Distribution) => distribution.windows({ lastMs: 60_000 }),
+          trace: ["kit:stats.windows", { series: "request_ms" }],
         },
         "distribution.slowest": {
           prepare: observed,
           run: (_stats, _options, distribution: Distribution) => distribution.slowest(lastMinute),
+          trace: ["kit:stats.slowest", { series: "request_ms" }],
         },
         messages: {
           options: {
@@ -155,12 +167,14 @@ export const conformance: Conformance = {
           options: { level, minLevel: level, limit: integer(1, 1_000), before: refusing("x", 1, null) },
           prepare: logged,
           run: (_stats, options: RecentOptions, messages: Messages) => messages.recent(options),
+          trace: ["kit:stats.recent", { log: "checkout" }],
         },
         "messages.frequent": {
           options: { level, limit: integer(1, 1_000) },
           required: lastMinute,
           prepare: logged,
           run: (_stats, options: { lastMs: number }, messages: Messages) => messages.frequent(options),
+          trace: ["kit:stats.frequent", { log: "checkout" }],
         },
         "messages.tail": {
           options: { minLevel: level, last: integer(0, 1_000), signal },
@@ -179,12 +193,14 @@ export const conformance: Conformance = {
           prepare: counted,
           run: (stats, options: { writer: string; seq: number }) =>
             stats.apply([{ name: "orders_total", amount: 1 }], options),
+          trace: ["kit:stats.apply", { writer: "w", seq: 1 }],
         },
         flush: {
           prepare: async (stats) => stats.counter("orders_total").inc(),
           run: (stats) => stats.flush(),
           // Nothing is left to be sent.
           closed: undefined,
+          trace: ["kit:stats.flush", { series: 1 }],
         },
         expose: {
           options: {
@@ -194,8 +210,9 @@ export const conformance: Conformance = {
           },
           prepare: counted,
           run: (stats, options: ExposeOptions) => stats.expose(options),
+          trace: ["kit:stats.expose", {}],
         },
-        clean: { prepare: counted, run: (stats) => stats.clean() },
+        clean: { prepare: counted, run: (stats) => stats.clean(), trace: ["kit:stats.clean", {}] },
       },
       others: ["metrics", "report"],
     }),
