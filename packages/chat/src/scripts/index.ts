@@ -60,7 +60,38 @@ const messageOf = ([id, from, kind, stored]: readonly unknown[]): StoredMessage 
   ...{ id: String(id), from: String(from), kind: String(kind) },
   stored: stored as Buffer,
 });
-const messagesOf = (raw: unknown): StoredMessage[] => grouped(list(raw), 4).map(messageOf);
+
+/** Entries as cmsgpack has packed them: lists of an id and its fields, which are names and values in turn. */
+const messagesOf = (raw: unknown): StoredMessage[] => {
+  const bytes = raw as Buffer;
+  let at = 0;
+  // A list or a string: a small length is in the type itself, a larger one follows in 1, 2 or 4 bytes.
+  const length = (): number => {
+    const type = bytes[at++] ?? 0;
+    if (type < 0xa0) return type & 0x0f;
+    if (type < 0xc0) return type & 0x1f;
+    const size = { 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2, 0xdd: 4 }[type] ?? 0;
+    at += size;
+    return bytes.readUIntBE(at - size, size);
+  };
+  // Where the next string begins and ends.
+  const next = (): readonly [from: number, to: number] => {
+    const size = length();
+    at += size;
+    return [at - size, at];
+  };
+  return Array.from({ length: length() }, (): StoredMessage => {
+    length();
+    const id = bytes.toString("latin1", ...next());
+    const fields = length();
+    next();
+    const from = bytes.toString("utf8", ...next());
+    const kind = bytes.toString("latin1", ...next());
+    const stored = bytes.subarray(...next());
+    for (let more = 4; more < fields; more++) next();
+    return { id, from, kind, stored };
+  });
+};
 
 export const layout: Script<readonly ["layout"], readonly ["shards"], number> = defineScript({
   name: "chat.layout",
@@ -315,13 +346,13 @@ export const history: Script<
   readonly: true,
   bytes: true,
   reply: (raw) => {
-    const [code, epoch, head, floor, messages = []] = list(raw);
+    const [code, epoch, head, floor, messages] = list(raw);
     return {
       code: Number(code),
       epoch: String(epoch),
       head: Number(head),
       floor: Number(floor),
-      messages: messagesOf(messages),
+      messages: messages === undefined ? [] : messagesOf(messages),
     };
   },
 });
