@@ -775,6 +775,13 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await sendMany(chat, "ann", 20);
         expect(await kept(chat)).toEqual(upTo(26).slice(18));
       });
+
+      it("is not made to refuse for ever: something has to make room", async () => {
+        const refused = await rejection(make().create(room, { whenFull: "refuse" }));
+        expect(refused).toBeInstanceOf(RangeError);
+        expect(refused).toMatchObject({ message: expect.stringContaining("readByAll") });
+        expect(await fixture().keysLeft()).toEqual([]);
+      });
     });
 
     describe("waiting", () => {

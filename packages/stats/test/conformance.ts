@@ -28,12 +28,21 @@ import {
 
 const dayMs = 86_400_000;
 const delivery = choice("at-most-once", "at-least-once", "effectively-once");
-const steps = refusing([], [{ stepMs: 1_000 }], [{ stepMs: 1_000, keepMs: 500 }], 1);
+const steps = refusing(
+  [],
+  [{ stepMs: 1_000 }],
+  [{ stepMs: 1_000, keepMs: 500 }],
+  [{ stepMs: 1_000, keepMs: 1_000, keepSamples: 1 }],
+  [{ stepMs: 1_000, keepMs: 1_000_000_000 }],
+  [1_000, 1_500].map((stepMs) => ({ stepMs, keepSamples: 5 })),
+  [5, 6].map((keepSamples) => ({ stepMs: 1_000, keepSamples })),
+  1,
+);
 const at = refusing(-1, Number.NaN, Infinity, "now", null);
 const level = refusing("warning", 1, null);
 const metricRules: OptionRules = {
   help: refusing(1, null),
-  labelNames: refusing("a", ["a", "a"], ["le"], ["__x"], ["a-b"]),
+  labelNames: refusing("a", ["a", "a"], ["le"], ["quantile"], ["__x"], ["a-b"]),
   maxSeries: integer(1, 1_000_000),
   delivery,
 };
