@@ -39,7 +39,7 @@ import { Watcher } from "./watcher.js";
 
 /** A script has so many members or chats at a time. */
 const pageSize = 500;
-/** What happens that no caller waits for. */
+/** Events that no caller waits for. */
 export interface ChatEvents {
   /** A member left too much unacknowledged, and is none any more. */
   readonly removed: readonly [event: { readonly chat: string; readonly member: string }];
@@ -56,7 +56,7 @@ export interface Page<Body = unknown> {
   readonly left: readonly string[];
   /** There is more to fetch now. */
   readonly more: boolean;
-  /** What the next `fetch` or `wait` of this reader takes. */
+  /** For the next `fetch` or `wait` of this reader. */
   readonly token: string;
 }
 
@@ -71,11 +71,11 @@ export interface HistoryPage<Body = unknown> {
 /** A page of members. */
 export interface MembersPage {
   readonly members: readonly { readonly member: string; readonly position: number; readonly unread: number }[];
-  /** What the next page takes; undefined: there is none. */
+  /** For the next page; undefined: there is none. */
   readonly cursor: string | undefined;
 }
 
-/** What is known of a chat at one instant. */
+/** The state of a chat at one instant. */
 export interface ChatInspection {
   readonly createdAt: number;
   /** The sequence of the newest message; 0: none was sent. */
@@ -591,7 +591,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     return division;
   }
 
-  /** What no caller waits for; `close()` does. */
+  /** Runs a task that only `close()` waits for. */
   #inBackground(task: () => Promise<void>): void {
     const running = task()
       .catch((error: unknown) => this.emit("error", error as KitError))

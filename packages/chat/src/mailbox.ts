@@ -26,7 +26,7 @@ export interface LeasedMessage<Body = unknown> extends Message<Body> {
   release(): Promise<boolean>;
 }
 
-/** What a sender can see of a mailbox. */
+/** The state of a mailbox, for senders. */
 export interface MailboxStats {
   /** Messages that are not acknowledged, those that a worker has included. */
   readonly length: number;
@@ -41,7 +41,7 @@ export interface MailboxStats {
   readonly lastSeenAgeMs: number | undefined;
 }
 
-/** What a mailbox needs of its chat object. */
+/** The parts of its chat object that a mailbox uses. */
 export interface MailboxHost {
   readonly store: ChatStore;
   readonly watcher: Watcher;
@@ -112,7 +112,7 @@ export class Mailbox<Body = unknown> {
         const leftMs = Math.min(deadline.remainingMs, nextMs ?? longestWaitMs, longestWaitMs);
         if (messages.length > 0 || deadline.remainingMs <= 0)
           return messages.map((message) => this.#leased(message, terms));
-        // What comes after these is waited for; what came before them is looked for once more.
+        // Entries after `parts` end the wait; messages from before are found by another look.
         if (parts) await this.#watch.wait(parts, Deadline.in(Math.max(1, leftMs)), signal);
         parts = await this.#watch.standing(signal);
       }
@@ -201,7 +201,7 @@ export class Mailbox<Body = unknown> {
     return code !== scripts.refusal.lease;
   }
 
-  /** What spans of this mailbox say. */
+  /** The fields of its spans. */
   readonly #facts = (): object => ({ chat: this.name });
 
   #places(keys: Keys): ChatKeys & { readonly member: string } {

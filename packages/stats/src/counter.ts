@@ -32,7 +32,7 @@ import * as scripts from "./scripts/index.js";
 import type { Shared } from "./shared.js";
 import { Timeline } from "./timeline.js";
 
-/** What was counted in one slice of time. */
+/** The amount of one slice of time. */
 export interface CounterBucket {
   /** First instant, epoch milliseconds by the server's clock. */
   readonly startAt: number;
@@ -41,7 +41,7 @@ export interface CounterBucket {
   readonly isPartial: boolean;
 }
 
-/** What was counted on a calendar day of a time zone. */
+/** The amount of a calendar day of a time zone. */
 export interface CounterDay extends Day {
   readonly value: number;
   /** As of a {@link CounterBucket}. */
@@ -117,7 +117,7 @@ class CounterOutbox extends Outbox<Aggregate<Tally>, number> {
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #precisions: readonly Step[];
-  /** What the server has confirmed of this object. */
+  /** As far as the server has confirmed it. */
   localTotal = 0;
 
   constructor(id: string, { precisions, delivery }: CounterSettings, shared: Shared) {
@@ -157,7 +157,7 @@ export class CounterSeries {
   readonly outbox: CounterOutbox;
   readonly #shared: Shared;
   readonly #settings: CounterSettings;
-  /** What its spans say. */
+  /** The fields of its spans. */
   readonly #facts = (): object => ({ series: this.id });
 
   /** Made by this package only. */
@@ -227,8 +227,8 @@ export class CounterSeries {
   }
 
   /**
-   * What was counted over a span of time, one bucket after the other, those without anything as 0. What processes have
-   * buffered is not in it.
+   * The amounts over a span of time, one bucket after the other, those without anything as 0. Amounts that processes still
+   * buffer are not in it.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
@@ -254,7 +254,7 @@ export class CounterSeries {
   }
 
   /**
-   * What was counted on the last calendar days of a time zone, today as the last of them: 23, 24 or 25 hours each, where
+   * The amounts of the last calendar days of a time zone, today as the last of them: 23, 24 or 25 hours each, where
    * clocks change. Of what is stored a step must divide the days; the default of 15 minutes divides those of all zones.
    *
    * @throws {TypeError | RangeError} an option is not what it should be, there is no such zone, or no step divides its days.

@@ -26,7 +26,7 @@ import { Timeline } from "./timeline.js";
 /** One observation. */
 export interface ObserveOptions extends WriteOptions {
   /**
-   * What was measured (a path, an id), for the list of the slowest. Kept only by a distribution with `slowest`.
+   * The subject of the measurement (a path, an id), for the list of the slowest. Kept only by a distribution with `slowest`.
    *
    * @default none
    */
@@ -36,7 +36,7 @@ export interface ObserveOptions extends WriteOptions {
 /** One observation whose caller waits. */
 export type RecordOptions = ObserveOptions & ConfirmOptions;
 
-/** What an observation has made of the values before it. */
+/** The values with a new observation among them. */
 export interface Recorded {
   /** The widest window's, without quantiles. */
   readonly window: Summary;
@@ -105,7 +105,7 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #settings: DistributionSettings;
-  /** What the server has confirmed of this object. */
+  /** As far as the server has confirmed it. */
   readonly localMoments: Moments = noMoments();
   /** How many of those values are not above each bound. */
   readonly localUpTo: number[];
@@ -171,7 +171,7 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
     return [...head, ...untils, ...fields, ...entries];
   }
 
-  /** What is known of all time outlives every window. */
+  /** The distribution of all time outlives every window. */
   #keepMs(): number {
     return Math.max(...this.#settings.windows.map(({ stepMs, keepMs }) => stepMs + keepMs)) + maxAheadMs + dayMs;
   }
@@ -183,7 +183,7 @@ export class DistributionSeries {
   readonly outbox: DistributionOutbox;
   readonly #shared: Shared;
   readonly #settings: DistributionSettings;
-  /** What its spans say. */
+  /** The fields of its spans. */
   readonly #facts = (): object => ({ series: this.id });
 
   /** Made by this package only. */

@@ -38,7 +38,7 @@ export interface Entry {
 /** A page of entries, the newest first. */
 export interface Page {
   readonly entries: readonly Entry[];
-  /** What `before` is for the next page; undefined: there is none. */
+  /** `before` of the next page; undefined: there is none. */
   readonly next: string | undefined;
 }
 
@@ -78,7 +78,7 @@ interface Count {
   readonly sample: string;
 }
 
-/** What was counted in one window, by level and fingerprint. */
+/** The counts of one window, by level and fingerprint. */
 type Counts = Map<Level, Map<string, Count>>;
 
 const addCount = (counts: Counts, level: Level, fingerprint: string, added: Count): void => {
@@ -227,7 +227,7 @@ export class Messages {
   readonly outbox: LogOutbox;
   readonly #settings: MessagesSettings;
   readonly #shared: Shared;
-  /** What its spans say. */
+  /** The fields of its spans. */
   readonly #facts = (): object => ({ log: this.name });
 
   /** Made by this package only. */
@@ -346,7 +346,7 @@ export class Messages {
   }
 
   /**
-   * Which messages were logged most often in the windows that a span of time touches, the most frequent first.
+   * The messages that were logged most often in the windows that a span of time touches, the most frequent first.
    *
    * Of each level and window at most `maxDistinct` messages are counted: `count` is at most by `error` too high, and every
    * message that makes up more than 1/`maxDistinct` of a window is in it.

@@ -202,7 +202,7 @@ export class Sender implements OutboxKeeper {
         reject: fail,
       };
       outbox.waiters.add(waiter);
-      // What is under way has a deadline that is no later.
+      // A call under way has a deadline that is no later.
       const stopTimer = atDeadline(deadline, () => {
         if (outbox.waiters.has(waiter)) fail(this.notSent(outbox.id));
       });
@@ -286,7 +286,7 @@ export class Sender implements OutboxKeeper {
     return attempt.promise;
   }
 
-  /** What the same turn asks for goes out together. */
+  /** Attempts of the same turn go out together. */
   #dispatchSoon(): void {
     if (this.#isDispatching) return;
     this.#isDispatching = true;
@@ -323,7 +323,7 @@ export class Sender implements OutboxKeeper {
     for (const group of grouped(batches, isCluster)) void this.#send(group);
   }
 
-  /** What is to be sent of an outbox: the batch whose outcome is open, or a new one. */
+  /** The batch to send of an outbox: the one whose outcome is open, or a new one. */
   #batchOf(outbox: Outbox): Batch | undefined {
     if (outbox.sealed) return outbox.sealed;
     const before = outbox.size;
@@ -335,7 +335,7 @@ export class Sender implements OutboxKeeper {
     const isOnce = outbox.delivery === "effectively-once";
     const validUntil = isOnce ? Math.floor(this.#clock.now()) + resendMs : 0;
     const batch = outbox.seal(++this.#seq, validUntil);
-    // What could not be placed in time before has merged, or was taken out.
+    // Entries that could not be placed in time before have merged, or were taken out.
     this.release(before - outbox.size);
     return batch;
   }
@@ -471,7 +471,7 @@ export class Sender implements OutboxKeeper {
 
 const opOf = (writer: string, { seq }: Batch): string => `${writer}:${String(seq)}`;
 
-/** What a script replies for a series that it did not count: a word, where a count begins with a digit. */
+/** The refusal in a script's reply for a series: a word, where a count begins with a digit. */
 export const refusalOf = (reply: string, series: string): readonly [DropReason, KitError] | undefined => {
   switch (reply) {
     case "overflow":

@@ -38,7 +38,7 @@ import type { DropReason } from "./outbox.js";
 import { refusalOf } from "./sender.js";
 import { Shared } from "./shared.js";
 
-/** What happens to a statistics object. */
+/** Events of a statistics object. */
 export interface StatsEvents {
   /**
    * Something that was given to be counted is not, or may not be, counted: an amount, or a number of observations or
@@ -62,7 +62,7 @@ export interface CounterDelta {
   readonly at?: number | undefined;
 }
 
-/** Who applies, and the number of this time. */
+/** The writer, and the number of this call. */
 export interface ApplyOptions {
   /** A name that stays the same when the writer starts again, 1 to 200 characters: a file, a partition. */
   readonly writer: string;
@@ -70,7 +70,7 @@ export interface ApplyOptions {
   readonly seq: number;
 }
 
-/** What a statistics object holds, and has lost. */
+/** Figures of a statistics object: what it holds, and has lost. */
 export interface StatsReport {
   /** Places of the buffer that are taken, of `maxPending`. */
   readonly pending: number;
@@ -314,7 +314,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     });
   }
 
-  /** What {@link report} says, for an exposition. */
+  /** The figures of {@link report}, for an exposition. */
   metrics(): MetricSample[] {
     const { pending, series, dropped } = this.report();
     const gauge = (name: string, help: string, value: number): MetricSample => ({ name, type: "gauge", help, value });
@@ -331,7 +331,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     ];
   }
 
-  /** What this object holds, and what it has dropped since it was made. */
+  /** The places and series that this object holds now, and all that it has dropped since it was made. */
   report(): StatsReport {
     let series = 0;
     for (const { map } of [...this.#counters.values(), ...this.#distributions.values()]) series += map.size;

@@ -183,14 +183,14 @@ export const forget: Script<
   reply: texts,
 });
 
-/** What became of one message. */
+/** The outcome of one message. */
 export interface SendReply {
   readonly code: number;
   readonly seq: number;
   readonly at: number;
 }
 
-/** What became of a batch. */
+/** The outcome of a batch. */
 export interface BatchReply {
   readonly sent: readonly SendReply[];
   /** Not 0: the chat itself is refused, as it is unknown or of a newer version. */
@@ -219,7 +219,7 @@ export const send: Script<
   },
 });
 
-/** What became of one acknowledgement. */
+/** The outcome of one acknowledgement. */
 export interface AckReply {
   readonly code: number;
   readonly position: number;
@@ -240,14 +240,14 @@ export interface Change {
   readonly position: number;
   readonly from: number;
   readonly epoch: string;
-  /** Sequence and time of its newest message; undefined: the record is missing, and is rebuilt by whoever reads. */
+  /** Sequence and time of its newest message; undefined: the record is missing, and the reader rebuilds it. */
   readonly head: number | undefined;
   readonly headAt: number | undefined;
   /** Where to begin, as `read` takes it. */
   readonly start: string;
 }
 
-/** What is new in one shard. */
+/** News of one shard. */
 export interface ShardChanges {
   readonly part: string;
   readonly isMore: boolean;
@@ -282,7 +282,7 @@ export const changes: Script<readonly ["...keys"], readonly ["user", "limit", "n
       }),
   });
 
-/** What one chat has for a reader. */
+/** News of one chat for a reader. */
 export interface ReadReply {
   readonly epoch: string;
   readonly head: number;
@@ -397,7 +397,7 @@ export const members: Script<
   },
 });
 
-/** What is stored of a chat. */
+/** The state of a chat. */
 export interface InspectReply {
   readonly code: number;
   readonly epoch: string;
@@ -443,7 +443,7 @@ export interface TakenMessage extends StoredMessage {
   readonly gap: ReadReply["gap"];
 }
 
-/** What a worker gets of a mailbox. */
+/** Messages of a mailbox for a worker. */
 export interface TakeReply {
   readonly code: number;
   /** When the next lease of another worker ends; undefined: there is none. */
@@ -493,7 +493,7 @@ export const settle: Script<
   reply: Number,
 });
 
-/** What waits in a mailbox. */
+/** The state of a mailbox. */
 export interface MailboxReply {
   readonly code: number;
   readonly length: number;

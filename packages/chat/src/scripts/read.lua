@@ -61,7 +61,7 @@ local function startOf(state, messages, cursorEpoch, cursor, position, from)
     local found, foundAt = messageAfter(messages, sequence - 1)
     isForked = found == sequence and foundAt ~= at
   end
-  -- What replaced the lost messages is not older than they were, and others may have acknowledged it for the member.
+  -- The messages that replaced the lost ones are not older, and others may have acknowledged them for the member.
   if isForked then return since((at or 0) - clockSkewMs), 1 end
   return math.max(sequence, from), 0
 end
