@@ -1,5 +1,5 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, Deadline, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, Deadline, inTime, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
 import { encodeBody } from "./body.js";
 import { ChatTooLargeError } from "./errors.js";
 import { Listener } from "./listener.js";
@@ -109,6 +109,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   readonly #store: ChatStore;
   readonly #watcher: Watcher;
   readonly #outbox: Outbox;
+  /** Sends and acknowledgements of callers. */
+  readonly #underWay = new Set<Promise<unknown>>();
   readonly #background = new Set<Promise<void>>();
   readonly #closing = new AbortController();
   #hasLooked = false;
@@ -187,17 +189,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const item: Outgoing = { chat, from, clientId, body: encodeBody(body) };
     const { maxBodyBytes } = this.#store.settings;
     if (item.body.bytes > maxBodyBytes) throw new ChatTooLargeError(chat, item.body.bytes, maxBodyBytes);
-    return await traced(
-      "chat.send",
-      () => ({ chat, from }),
-      async () => {
-        const { keys } = await this.#open(signal);
-        keys.member(keys.shardOf(chat), from);
-        return await (durability
-          ? this.#outbox.sendDurably(item, durability, signal)
-          : this.#outbox.send(item, signal));
-      },
-    );
+    const sending = async (): Promise<Accepted> => {
+      const { keys } = await this.#open(signal);
+      keys.member(keys.shardOf(chat), from);
+      return await (durability ? this.#outbox.sendDurably(item, durability, signal) : this.#outbox.send(item, signal));
+    };
+    return await this.#kept(traced("chat.send", () => ({ chat, from }), sending));
   }
 
   /**
@@ -279,7 +276,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         traced("chat.fetch", facts, async () => await (await readerOf()).next({ ...terms, signal })),
       wait: (signal?: AbortSignal) =>
         traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
-      ack: (message: Message) => traced("chat.ack", facts, () => this.#outbox.ack({ ...message, member })),
+      ack: (message: Message) => this.#kept(traced("chat.ack", facts, () => this.#outbox.ack({ ...message, member }))),
       onError: (error: KitError) => this.emit("error", error),
     };
     return new Listener<Body>(host, terms);
@@ -321,11 +318,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.ack("bob", messages);
    */
   ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
-    return traced(
-      "chat.ack",
-      () => ({ member }),
-      () => this.#ack(member, messages),
-    );
+    const acking = () => this.#ack(member, messages);
+    return this.#kept(traced("chat.ack", () => ({ member }), acking));
   }
 
   async #ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
@@ -569,9 +563,20 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async #close(deadline: Deadline): Promise<void> {
     this.#closing.abort();
     this.#watcher.close();
+    await inTime(Promise.allSettled(this.#underWay), deadline);
     await this.#outbox.close(deadline);
-    await Promise.all(this.#background);
+    await inTime(Promise.allSettled(this.#background), deadline);
     this.#store.close();
+  }
+
+  /** Lets `close()` wait for a call, from its first moment on. */
+  async #kept<T>(call: Promise<T>): Promise<T> {
+    this.#underWay.add(call);
+    try {
+      return await call;
+    } finally {
+      this.#underWay.delete(call);
+    }
   }
 
   #assertOpen(): void {
