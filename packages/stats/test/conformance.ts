@@ -1,3 +1,4 @@
+import { eventually } from "@kit/testing";
 import {
   boolean,
   canary,
@@ -49,22 +50,25 @@ const metricRules: OptionRules = {
 const confirmRules: OptionRules = { at, op: refusing("", 1), signal };
 const lastMinute = { lastMs: 60_000 };
 
+/** The suites give calls little time, which preparing them may take longer than: what was not sent stays in the buffer. */
+const flushed = (stats: Stats): Promise<void> => eventually(() => stats.flush(), { timeoutMs: 30_000 });
+
 const counted = async (stats: Stats): Promise<Counter> => {
   const counter = stats.counter("orders_total");
   counter.inc(3);
-  await stats.flush();
+  await flushed(stats);
   return counter;
 };
 const observed = async (stats: Stats): Promise<Distribution> => {
   const distribution = stats.distribution("request_ms", { slowest: 2 });
   distribution.observe(7, { subject: "/" });
-  await stats.flush();
+  await flushed(stats);
   return distribution;
 };
 const logged = async (stats: Stats): Promise<Messages> => {
   const messages = stats.messages("checkout");
   messages.log("warn", canary, { fields: { card: canary } });
-  await stats.flush();
+  await flushed(stats);
   return messages;
 };
 
