@@ -424,7 +424,8 @@ const takenTooEarly = (
   const by = call.settledAt + clockErrorMs;
   // A worker that was killed could not write down a call that it had begun, which may have given the message back.
   const { killedAt = Infinity } = before.worker;
-  const isGivenBack = killedAt < by + before.call.dueMs || theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
+  const isGivenBack =
+    killedAt < by + before.call.dueMs || theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
   // An extension replaces what was left; of one without an answer nobody knows. One that says it came too late may have
   // shortened the lease before: its first reply was lost, and it was sent again.
   const extensions = theirs.filter((one) => one.how === "extend" && one.startedAt < call.settledAt);
