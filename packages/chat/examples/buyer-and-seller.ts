@@ -4,7 +4,7 @@ import { createChat } from "@kit/chat";
 const redis = await connect(process.env["REDIS_URL"]);
 const chat = createChat<string>(redis);
 
-// One chat for the order. Whoever comes first makes it; for the other nothing changes.
+// One chat for the order. The first call makes it; for the second nothing changes.
 await chat.create("order:17", { members: ["buyer", "seller"], retain: { count: 1_000 } });
 await chat.create("order:17", { members: ["buyer", "seller"] });
 

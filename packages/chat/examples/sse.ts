@@ -30,7 +30,7 @@ const server = createServer((request, response) => {
 await once(server, "listening");
 const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 
-/** What a browser's EventSource does: reads events until the network is gone, and remembers the last id. */
+/** A browser's EventSource in short: reads events until the network is gone, and remembers the last id. */
 async function browse(lastEventId: string, enough: number): Promise<{ id: string; texts: string[] }> {
   const network = new AbortController();
   const headers = lastEventId === "" ? {} : { "last-event-id": lastEventId };

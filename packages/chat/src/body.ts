@@ -4,7 +4,7 @@ type BodyKind = "s" | "j" | "x";
 export interface StoredBody {
   readonly kind: BodyKind;
   readonly stored: string | Buffer;
-  /** What counts against `maxBodyBytes`. */
+  /** Its size as `maxBodyBytes` counts it. */
   readonly bytes: number;
 }
 

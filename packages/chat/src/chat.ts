@@ -1,5 +1,5 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, Deadline, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, Deadline, inTime, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
 import { encodeBody } from "./body.js";
 import { ChatTooLargeError } from "./errors.js";
 import { Listener } from "./listener.js";
@@ -39,7 +39,7 @@ import { Watcher } from "./watcher.js";
 
 /** A script has so many members or chats at a time. */
 const pageSize = 500;
-/** What happens that no caller waits for. */
+/** Events that no caller waits for. */
 export interface ChatEvents {
   /** A member left too much unacknowledged, and is none any more. */
   readonly removed: readonly [event: { readonly chat: string; readonly member: string }];
@@ -56,7 +56,7 @@ export interface Page<Body = unknown> {
   readonly left: readonly string[];
   /** There is more to fetch now. */
   readonly more: boolean;
-  /** What the next `fetch` or `wait` of this reader takes. */
+  /** For the next `fetch` or `wait` of this reader. */
   readonly token: string;
 }
 
@@ -71,11 +71,11 @@ export interface HistoryPage<Body = unknown> {
 /** A page of members. */
 export interface MembersPage {
   readonly members: readonly { readonly member: string; readonly position: number; readonly unread: number }[];
-  /** What the next page takes; undefined: there is none. */
+  /** For the next page; undefined: there is none. */
   readonly cursor: string | undefined;
 }
 
-/** What is known of a chat at one instant. */
+/** The state of a chat at one instant. */
 export interface ChatInspection {
   readonly createdAt: number;
   /** The sequence of the newest message; 0: none was sent. */
@@ -109,6 +109,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   readonly #store: ChatStore;
   readonly #watcher: Watcher;
   readonly #outbox: Outbox;
+  /** Sends and acknowledgements of callers. */
+  readonly #underWay = new Set<Promise<unknown>>();
   readonly #background = new Set<Promise<void>>();
   readonly #closing = new AbortController();
   #hasLooked = false;
@@ -139,19 +141,19 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     return await this.#create(chat, creation(options, this.#store.settings.maxBodyBytes));
   }
 
-  async #create(chat: string, { members, config }: Creation): Promise<{ readonly created: boolean }> {
-    const { keys } = await this.#open();
-    const shard = keys.shardOf(chat);
-    const memberKeys = members.map((name) => keys.member(shard, name));
-    const epoch = newToken().replaceAll("-", "").slice(0, 16);
-    const first = {
-      keys: { ...keys.chat(chat), members: memberKeys.slice(0, pageSize) },
-      args: { chat, epoch, config, names: members.slice(0, pageSize) },
-    };
-    return await traced(
+  #create(chat: string, { members, config }: Creation): Promise<{ readonly created: boolean }> {
+    return traced(
       "chat.create",
       () => ({ chat }),
       async () => {
+        const { keys } = await this.#open();
+        const shard = keys.shardOf(chat);
+        const memberKeys = members.map((name) => keys.member(shard, name));
+        const epoch = newToken().replaceAll("-", "").slice(0, 16);
+        const first = {
+          keys: { ...keys.chat(chat), members: memberKeys.slice(0, pageSize) },
+          args: { chat, epoch, config, names: members.slice(0, pageSize) },
+        };
         const options = { ...this.#store.call(), op: epoch };
         const make = () => scripts.create.run(this.#store.context, first.keys, first.args, options);
         let code = await make();
@@ -187,13 +189,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const item: Outgoing = { chat, from, clientId, body: encodeBody(body) };
     const { maxBodyBytes } = this.#store.settings;
     if (item.body.bytes > maxBodyBytes) throw new ChatTooLargeError(chat, item.body.bytes, maxBodyBytes);
-    const { keys } = await this.#open(signal);
-    keys.member(keys.shardOf(chat), from);
-    return await traced(
-      "chat.send",
-      () => ({ chat, from }),
-      () => (durability ? this.#outbox.sendDurably(item, durability, signal) : this.#outbox.send(item, signal)),
-    );
+    const sending = async (): Promise<Accepted> => {
+      const { keys } = await this.#open(signal);
+      keys.member(keys.shardOf(chat), from);
+      return await (durability ? this.#outbox.sendDurably(item, durability, signal) : this.#outbox.send(item, signal));
+    };
+    return await this.#kept(traced("chat.send", () => ({ chat, from }), sending));
   }
 
   /**
@@ -213,13 +214,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   async fetch(member: string, options: FetchOptions = {}): Promise<Page<Body>> {
     const { token, autoAck, ...budget } = fetchTerms(options);
-    const { keys } = await this.#open(budget.signal);
-    keys.member(0, member);
-    const reader = new Reader<Body>(this.#store, member, decodeToken(member, token, keys.shards), false);
     return await traced(
       "chat.fetch",
       () => ({ member }),
       async () => {
+        const reader = await this.#reader(member, token, false, budget.signal);
         const page = await reader.next(budget);
         const last = page.chats.flatMap(({ messages }) => messages.slice(-1));
         if (autoAck && last.length > 0) await this.ack(member, last);
@@ -244,16 +243,14 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async wait(member: string, options: WaitOptions = {}): Promise<boolean> {
     const { token, waitMs, signal } = waitTerms(options);
     const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
-    const { keys } = await this.#open(signal);
-    keys.member(0, member);
-    const standing = decodeToken(member, token, keys.shards);
-    // The last page was not the whole.
-    if (standing.delivered.size > 0) return true;
-    const reader = new Reader<Body>(this.#store, member, standing, false);
     return await traced(
       "chat.wait",
       () => ({ member }),
-      () => this.#waitFor(reader, deadline, signal),
+      async () => {
+        const reader = await this.#reader(member, token, false, signal);
+        // The last page was not the whole.
+        return reader.standing.delivered.size > 0 || (await this.#waitFor(reader, deadline, signal));
+      },
     );
   }
 
@@ -268,16 +265,18 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   listen(member: string, options: ListenOptions = {}): Listener<Body> {
     const terms = listenTerms(options);
+    const facts = (): object => ({ member });
     let reader: Reader<Body> | undefined;
     const readerOf = async (): Promise<Reader<Body>> => {
-      const { keys } = await this.#open(terms.signal);
-      keys.member(0, member);
-      return (reader ??= new Reader<Body>(this.#store, member, decodeToken(member, terms.token, keys.shards), true));
+      this.#assertOpen();
+      return (reader ??= await this.#reader(member, terms.token, true, terms.signal));
     };
     const host = {
-      next: async (signal?: AbortSignal) => await (await readerOf()).next({ ...terms, signal }),
-      wait: async (signal?: AbortSignal) => await this.#waitFor(await readerOf(), undefined, signal),
-      ack: (message: Message) => this.#outbox.ack({ ...message, member }),
+      next: (signal?: AbortSignal) =>
+        traced("chat.fetch", facts, async () => await (await readerOf()).next({ ...terms, signal })),
+      wait: (signal?: AbortSignal) =>
+        traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
+      ack: (message: Message) => this.#kept(traced("chat.ack", facts, () => this.#outbox.ack({ ...message, member }))),
       onError: (error: KitError) => this.emit("error", error),
     };
     return new Listener<Body>(host, terms);
@@ -318,7 +317,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * @example
    * await chat.ack("bob", messages);
    */
-  async ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
+  ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
+    const acking = () => this.#ack(member, messages);
+    return this.#kept(traced("chat.ack", () => ({ member }), acking));
+  }
+
+  async #ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
     const { keys } = await this.#open();
     keys.member(0, member);
     const highest = new Map<string, { chat: string; seq: number; at: number | undefined }>();
@@ -329,16 +333,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         throw new RangeError("Expected `at` to be an integer from 0");
       if (seq > (highest.get(chat)?.seq ?? -1)) highest.set(chat, { chat, seq, at });
     }
-    await traced(
-      "chat.ack",
-      () => ({ member }),
-      async () => {
-        const outcomes = await Promise.allSettled(
-          Array.from(highest.values(), (one) => this.#outbox.ack({ ...one, member })),
-        );
-        for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
-      },
+    const outcomes = await Promise.allSettled(
+      Array.from(highest.values(), (one) => this.#outbox.ack({ ...one, member })),
     );
+    for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   }
 
   /**
@@ -351,13 +349,13 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const counts = await chat.unread("bob");
    * const badge = [...counts.values()].reduce((sum, count) => sum + count, 0);
    */
-  async unread(member: string, chats?: readonly string[]): Promise<Map<string, number>> {
-    const { keys } = await this.#open();
-    keys.member(0, member);
-    return await traced(
+  unread(member: string, chats?: readonly string[]): Promise<Map<string, number>> {
+    return traced(
       "chat.unread",
       () => ({ member }),
       async () => {
+        const { keys } = await this.#open();
+        keys.member(0, member);
         const counts = new Map<string, number>();
         for (const [chat, count] of await this.#countUnread(member, chats ?? (await this.#chatsOf(member)))) {
           if (chats) this.#assertDone(-count, chat, member);
@@ -380,20 +378,31 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   async history(chat: string, options: HistoryOptions = {}): Promise<HistoryPage<Body>> {
     const { user, ...args } = historyTerms(options);
-    const { keys } = await this.#open();
-    const places = keys.chat(chat);
-    // Without a user nothing is read there.
-    const member = user === "" ? places.heads : keys.member(keys.shardOf(chat), user);
-    const operands = { chat, user, ...args };
-    const reply = await scripts.history.run(this.#store.context, { ...places, member }, operands, this.#store.call());
-    this.#assertDone(reply.code, chat, user);
-    const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
-    // An empty page stands where it was asked for.
-    const { head, floor } = reply;
-    const anchor = args.mode === "before" ? args.anchor : args.mode === "after" ? args.anchor + 1 : head + 1;
-    const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
-    const last = messages.at(-1)?.seq ?? first - 1;
-    return { messages, hasOlder: first > floor + 1, hasNewer: last < head };
+    return await traced(
+      "chat.history",
+      () => ({ chat }),
+      async () => {
+        const { keys } = await this.#open();
+        const places = keys.chat(chat);
+        // Without a user nothing is read there.
+        const member = user === "" ? places.heads : keys.member(keys.shardOf(chat), user);
+        const operands = { chat, user, ...args };
+        const reply = await scripts.history.run(
+          this.#store.context,
+          { ...places, member },
+          operands,
+          this.#store.call(),
+        );
+        this.#assertDone(reply.code, chat, user);
+        const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
+        // An empty page stands where it was asked for.
+        const { head, floor } = reply;
+        const anchor = args.mode === "before" ? args.anchor : args.mode === "after" ? args.anchor + 1 : head + 1;
+        const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
+        const last = messages.at(-1)?.seq ?? first - 1;
+        return { messages, hasOlder: first > floor + 1, hasNewer: last < head };
+      },
+    );
   }
 
   /**
@@ -450,12 +459,14 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * Ends a membership; nothing happens where there is none. Messages that only this member had not read go, where the chat
    * drops what all have read. The chat stays also when its last member leaves; `delete()` ends it.
    */
-  async leave(chat: string, member: string): Promise<void> {
-    this.#assertOpen();
-    await traced(
+  leave(chat: string, member: string): Promise<void> {
+    return traced(
       "chat.leave",
       () => ({ chat, member }),
-      () => this.#leave(chat, member, ""),
+      async () => {
+        this.#assertOpen();
+        await this.#leave(chat, member, "");
+      },
     );
   }
 
@@ -470,16 +481,22 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   async members(chat: string, options: MembersOptions = {}): Promise<MembersPage> {
     const args = { chat, ...membersTerms(options) };
-    const { keys } = await this.#open();
-    const reply = await scripts.members.run(this.#store.context, keys.chat(chat), args, this.#store.call());
-    this.#assertDone(reply.code, chat);
-    const { head, floor, cursor } = reply;
-    const members = reply.members.map(({ member, position }) => ({
-      member,
-      position,
-      unread: Math.max(0, head - Math.max(position, floor)),
-    }));
-    return { members, cursor: cursor === "0" ? undefined : cursor };
+    return await traced(
+      "chat.members",
+      () => ({ chat }),
+      async () => {
+        const { keys } = await this.#open();
+        const reply = await scripts.members.run(this.#store.context, keys.chat(chat), args, this.#store.call());
+        this.#assertDone(reply.code, chat);
+        const { head, floor, cursor } = reply;
+        const members = reply.members.map(({ member, position }) => ({
+          member,
+          position,
+          unread: Math.max(0, head - Math.max(position, floor)),
+        }));
+        return { members, cursor: cursor === "0" ? undefined : cursor };
+      },
+    );
   }
 
   /**
@@ -488,12 +505,14 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * It is gone for everybody with the first step. A process that ends before the last one leaves the names of some members;
    * deleting again removes them.
    */
-  async delete(chat: string): Promise<void> {
-    await this.#open();
-    await traced(
+  delete(chat: string): Promise<void> {
+    return traced(
       "chat.delete",
       () => ({ chat }),
-      () => this.#remove(chat),
+      async () => {
+        await this.#open();
+        await this.#remove(chat);
+      },
     );
   }
 
@@ -502,20 +521,26 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    *
    * @throws {ChatUnknownError}
    */
-  async inspect(chat: string): Promise<ChatInspection> {
-    const { keys } = await this.#open();
-    const seen = await scripts.inspect.run(this.#store.context, keys.chat(chat), { chat }, this.#store.call());
-    this.#assertDone(seen.code, chat);
-    const { createdAt, head, floor, headAt, oldestAt, members, slowest } = seen;
-    return {
-      createdAt,
-      head,
-      messages: head - floor,
-      newestAt: head === 0 ? undefined : headAt,
-      oldestAt: oldestAt || undefined,
-      members,
-      slowest: slowest < 0 ? undefined : slowest,
-    };
+  inspect(chat: string): Promise<ChatInspection> {
+    return traced(
+      "chat.inspect",
+      () => ({ chat }),
+      async () => {
+        const { keys } = await this.#open();
+        const seen = await scripts.inspect.run(this.#store.context, keys.chat(chat), { chat }, this.#store.call());
+        this.#assertDone(seen.code, chat);
+        const { createdAt, head, floor, headAt, oldestAt, members, slowest } = seen;
+        return {
+          createdAt,
+          head,
+          messages: head - floor,
+          newestAt: head === 0 ? undefined : headAt,
+          oldestAt: oldestAt || undefined,
+          members,
+          slowest: slowest < 0 ? undefined : slowest,
+        };
+      },
+    );
   }
 
   /**
@@ -538,9 +563,20 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async #close(deadline: Deadline): Promise<void> {
     this.#closing.abort();
     this.#watcher.close();
+    await inTime(Promise.allSettled(this.#underWay), deadline);
     await this.#outbox.close(deadline);
-    await Promise.all(this.#background);
+    await inTime(Promise.allSettled(this.#background), deadline);
     this.#store.close();
+  }
+
+  /** Lets `close()` wait for a call, from its first moment on. */
+  async #kept<T>(call: Promise<T>): Promise<T> {
+    this.#underWay.add(call);
+    try {
+      return await call;
+    } finally {
+      this.#underWay.delete(call);
+    }
   }
 
   #assertOpen(): void {
@@ -560,7 +596,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     return division;
   }
 
-  /** What no caller waits for; `close()` does. */
+  /** Runs a task that only `close()` waits for. */
   #inBackground(task: () => Promise<void>): void {
     const running = task()
       .catch((error: unknown) => this.emit("error", error as KitError))
@@ -581,6 +617,17 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   // Reading --------------------------------------------------------------------------------------------------------
+
+  async #reader(
+    member: string,
+    token: string | undefined,
+    keepsCursors: boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<Reader<Body>> {
+    const { keys } = await this.#open(signal);
+    keys.member(0, member);
+    return new Reader<Body>(this.#store, member, decodeToken(member, token, keys.shards), keepsCursors);
+  }
 
   async #waitFor(
     reader: Reader<Body>,

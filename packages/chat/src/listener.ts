@@ -13,7 +13,7 @@ export interface Delivery<Body = unknown> extends Message<Body> {
   done(): void;
 }
 
-/** What a listener needs of its chat object. */
+/** The parts of its chat object that a listener uses. */
 export interface ListenerHost<Body> {
   next(signal: AbortSignal | undefined): Promise<News<Body>>;
   /** Resolves when there may be news. */
@@ -48,7 +48,7 @@ class Watermark {
   }
 }
 
-/** What a delivery says of what was before it. */
+/** How a delivery follows on the one before it. */
 type Told = Pick<ChatNews, "gap" | "reset">;
 
 const nothing: Told = { gap: undefined, reset: undefined };

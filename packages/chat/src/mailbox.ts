@@ -26,7 +26,7 @@ export interface LeasedMessage<Body = unknown> extends Message<Body> {
   release(): Promise<boolean>;
 }
 
-/** What a sender can see of a mailbox. */
+/** The state of a mailbox, for senders. */
 export interface MailboxStats {
   /** Messages that are not acknowledged, those that a worker has included. */
   readonly length: number;
@@ -41,7 +41,7 @@ export interface MailboxStats {
   readonly lastSeenAgeMs: number | undefined;
 }
 
-/** What a mailbox needs of its chat object. */
+/** The parts of its chat object that a mailbox uses. */
 export interface MailboxHost {
   readonly store: ChatStore;
   readonly watcher: Watcher;
@@ -105,22 +105,18 @@ export class Mailbox<Body = unknown> {
   async take(options: TakeOptions = {}): Promise<LeasedMessage<Body>[]> {
     const { waitMs, signal, ...terms } = takeTerms(options);
     const deadline = Deadline.in(waitMs);
-    return await traced(
-      "chat.take",
-      () => ({ chat: this.name }),
-      async () => {
-        for (let parts: readonly string[] | undefined; ;) {
-          await this.#host.open(signal);
-          const { messages, nextMs } = await this.#made(() => this.#take(terms));
-          const leftMs = Math.min(deadline.remainingMs, nextMs ?? longestWaitMs, longestWaitMs);
-          if (messages.length > 0 || deadline.remainingMs <= 0)
-            return messages.map((message) => this.#leased(message, terms));
-          // What comes after these is waited for; what came before them is looked for once more.
-          if (parts) await this.#watch.wait(parts, Deadline.in(Math.max(1, leftMs)), signal);
-          parts = await this.#watch.standing(signal);
-        }
-      },
-    );
+    return await traced("chat.take", this.#facts, async () => {
+      for (let parts: readonly string[] | undefined; ;) {
+        await this.#host.open(signal);
+        const { messages, nextMs } = await this.#made(() => this.#take(terms));
+        const leftMs = Math.min(deadline.remainingMs, nextMs ?? longestWaitMs, longestWaitMs);
+        if (messages.length > 0 || deadline.remainingMs <= 0)
+          return messages.map((message) => this.#leased(message, terms));
+        // Entries after `parts` end the wait; messages from before are found by another look.
+        if (parts) await this.#watch.wait(parts, Deadline.in(Math.max(1, leftMs)), signal);
+        parts = await this.#watch.standing(signal);
+      }
+    });
   }
 
   /**
@@ -128,22 +124,24 @@ export class Mailbox<Body = unknown> {
    *
    * @throws {KitUnavailableError} no server in time.
    */
-  async stats(): Promise<MailboxStats> {
-    const { keys } = await this.#host.open();
-    const places = this.#places(keys);
-    const { store } = this.#host;
-    const seen = await scripts.mailbox.run(store.context, places, { chat: this.name }, store.call());
-    if (seen.code !== scripts.refusal.unknown) this.#assertDone(seen.code);
-    const { length, leased, oldestAt, seenAt, now } = seen;
-    const age = (at: number): number | undefined => (at === 0 ? undefined : Math.max(0, now - at));
-    return {
-      length,
-      leased,
-      oldestAt: oldestAt || undefined,
-      oldestAgeMs: age(oldestAt),
-      lastSeenAt: seenAt || undefined,
-      lastSeenAgeMs: age(seenAt),
-    };
+  stats(): Promise<MailboxStats> {
+    return traced("chat.mailboxStats", this.#facts, async () => {
+      const { keys } = await this.#host.open();
+      const places = this.#places(keys);
+      const { store } = this.#host;
+      const seen = await scripts.mailbox.run(store.context, places, { chat: this.name }, store.call());
+      if (seen.code !== scripts.refusal.unknown) this.#assertDone(seen.code);
+      const { length, leased, oldestAt, seenAt, now } = seen;
+      const age = (at: number): number | undefined => (at === 0 ? undefined : Math.max(0, now - at));
+      return {
+        length,
+        leased,
+        oldestAt: oldestAt || undefined,
+        oldestAgeMs: age(oldestAt),
+        lastSeenAt: seenAt || undefined,
+        lastSeenAgeMs: age(seenAt),
+      };
+    });
   }
 
   /** Makes the mailbox if it is not there. */
@@ -176,14 +174,20 @@ export class Mailbox<Body = unknown> {
   #leased(stored: Taken, { leaseMs }: { readonly leaseMs: number }): LeasedMessage<Body> {
     const { deliveries, gap, token } = stored;
     const message = messageOf<Body>(this.name, stored);
-    const settle = (ms: number): Promise<boolean> => this.#settle(message.seq, token, ms);
+    const { seq } = message;
+    const settle = (name: string, ms: number): Promise<boolean> =>
+      traced(
+        `chat.${name}`,
+        () => ({ chat: this.name, seq }),
+        () => this.#settle(seq, token, ms),
+      );
     return {
       ...message,
       deliveries,
       gap,
-      ack: () => settle(-1),
-      extend: async (ms = leaseMs) => await settle(leaseOption(ms)),
-      release: () => settle(0),
+      ack: () => settle("ackLeased", -1),
+      extend: async (ms = leaseMs) => await settle("extend", leaseOption(ms)),
+      release: () => settle("release", 0),
     };
   }
 
@@ -196,6 +200,9 @@ export class Mailbox<Body = unknown> {
     this.#assertDone(code);
     return code !== scripts.refusal.lease;
   }
+
+  /** The fields of its spans. */
+  readonly #facts = (): object => ({ chat: this.name });
 
   #places(keys: Keys): ChatKeys & { readonly member: string } {
     return { ...keys.chat(this.name), member: keys.member(keys.shardOf(this.name), this.name) };

@@ -34,7 +34,7 @@ export interface ChatOptions extends ClientOptions {
   readonly maxPending?: number | undefined;
 }
 
-/** What makes a message go. Any reason is enough; reasons that are not given do not count. */
+/** Reasons to drop a message. Any one is enough; reasons that are not given do not count. */
 export interface Retention {
   /** It has so many newer ones. At most 1,000,000,000. */
   readonly count?: number | undefined;
@@ -49,26 +49,26 @@ export interface Retention {
 /** How a chat is made. It stays as it is made. */
 export interface CreateOptions {
   /**
-   * Who is a member from the start. Names that come twice count once.
+   * Members from the start. Names that come twice count once.
    *
    * @default []
    */
   readonly members?: readonly string[] | undefined;
   /**
-   * What makes a message go.
+   * When a message is dropped.
    *
    * @default { count: 10_000 }
    */
   readonly retain?: Retention | undefined;
   /**
-   * What happens to a message for which `retain.count` or `retain.bytes` leaves no room: the oldest is dropped for it, or it
+   * For a message that has no room in `retain.count` or `retain.bytes` either the oldest is dropped, or the message
    * is refused with ChatFullError. To refuse, messages must go for another reason: `readByAll` or `ageMs`.
    *
    * @default "drop"
    */
   readonly whenFull?: "drop" | "refuse" | undefined;
   /**
-   * Who may send.
+   * Only members may send, or anyone.
    *
    * @default "members"
    */
@@ -97,13 +97,13 @@ export interface CreateOptions {
 /** How a mailbox is made. It stays as it is made; messages that are acknowledged always go. */
 export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "dedupeMs"> {
   /**
-   * What makes a message go, besides its acknowledgement.
+   * When a message is dropped that nobody has acknowledged.
    *
    * @default { count: 10_000 }
    */
   readonly retain?: Omit<Retention, "readByAll"> | undefined;
   /**
-   * What happens to a message for which `retain.count` or `retain.bytes` leaves no room: it is refused with ChatFullError, or
+   * A message that has no room in `retain.count` or `retain.bytes` either is refused with ChatFullError, or
    * the oldest is dropped for it.
    *
    * @default "refuse"
@@ -111,7 +111,7 @@ export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "de
   readonly whenFull?: "drop" | "refuse" | undefined;
 }
 
-/** What a worker takes from a mailbox. */
+/** How much a worker takes from a mailbox, and for how long. */
 export interface TakeOptions {
   /**
    * How many messages at most, 1 to 100.
@@ -171,7 +171,7 @@ export interface SendOptions<Body> {
 
 /** How much to fetch. */
 export interface FetchOptions {
-  /** What the last fetch of this reader gave. Without it, all that the member has not acknowledged. */
+  /** The token of this reader's last page. Without it, all that the member has not acknowledged. */
   readonly token?: string | undefined;
   /**
    * How many messages at most, 1 to 10,000.
@@ -196,7 +196,7 @@ export interface FetchOptions {
 
 /** How long to wait. */
 export interface WaitOptions {
-  /** What the last fetch of this reader gave. Without it, news are what the member has not acknowledged. */
+  /** The token of this reader's last page. Without it, all that the member has not acknowledged is news. */
   readonly token?: string | undefined;
   /**
    * How long at most, in milliseconds.
@@ -250,7 +250,7 @@ export interface HistoryOptions {
   readonly member?: string | undefined;
 }
 
-/** What to follow. */
+/** How to follow a chat. */
 export interface TailOptions {
   /**
    * How many of the messages that are there come first.
@@ -261,7 +261,7 @@ export interface TailOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a new member finds. */
+/** How much of the history a new member finds. */
 export interface JoinOptions {
   /**
    * Nothing, all that is kept, the last so many messages, or those after a sequence, as for a member that comes back.
@@ -271,9 +271,9 @@ export interface JoinOptions {
   readonly history?: "none" | "all" | number | { readonly after: number } | undefined;
 }
 
-/** Which members to list. */
+/** A page of members. */
 export interface MembersOptions {
-  /** What the last page gave; without it, the first page. */
+  /** The last page's `cursor`; without it, the first page. */
   readonly cursor?: string | undefined;
   /**
    * About how many, 1 to 1,000.
@@ -308,7 +308,7 @@ export const chatSettings = (options: ChatOptions): ChatSettings => {
   };
 };
 
-/** Who and how: the settings as `openChat` of the scripts reads them, ten numbers. */
+/** The first members, and the settings as `openChat` of the scripts reads them: ten numbers. */
 export interface Creation {
   readonly members: readonly string[];
   readonly config: string;
@@ -471,7 +471,7 @@ export const tailTerms = (
 };
 
 /**
- * What a new member finds, as `join.lua` reads it.
+ * The history that a new member finds, as `join.lua` reads it.
  *
  * @throws {TypeError | RangeError} an option is not what it should be.
  */

@@ -22,7 +22,7 @@ export interface Outgoing {
   readonly body: StoredBody;
 }
 
-/** What became of it. */
+/** How the server took it. */
 export interface Accepted {
   readonly seq: number;
   readonly at: number;

@@ -25,7 +25,7 @@ export interface Gap {
   readonly reason: "retention" | "lost";
 }
 
-/** What one chat has for a reader. */
+/** News of one chat for a reader. */
 export interface ChatNews<Body = unknown> {
   readonly chat: string;
   readonly messages: readonly Message<Body>[];
@@ -72,7 +72,7 @@ const mostChats = 64;
 /** A token remembers about so many chats at most; beyond that some messages may come twice. */
 const mostCursors = 1_000;
 
-/** What was read of one chat. */
+/** A page of one chat. */
 interface ChatPage<Body> {
   readonly news: ChatNews<Body>;
   readonly isCut: boolean;
@@ -223,7 +223,7 @@ export class Reader<Body> {
     return shards.map(({ part, isMore, left }, shard) => {
       const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);
       if (isCut) return true;
-      // What was read beyond this part of the activity comes by again.
+      // Messages that were read beyond this part of the activity come by again.
       const isAhead = isMore && parts[shard]!.startsWith("a ") && delivered.size < mostCursors;
       parts[shard] = part;
       for (const chat of left) for (const known of [delivered, this.#begun]) known.delete(chat);

@@ -21,7 +21,7 @@ interface Entry {
   readonly values: readonly string[];
 }
 
-/** What one member of this process waits for. */
+/** The chats and the waits of one member of this process. */
 interface Interest {
   readonly chats: Set<string>;
   readonly waiters: Set<() => void>;
@@ -54,7 +54,7 @@ const isAfter = (one: string, other: string): boolean => {
   return Number(ms) > Number(otherMs) || (Number(ms) === Number(otherMs) && Number(count) > Number(otherCount));
 };
 
-/** What XREAD gives: nothing, pairs, or (in the newer protocol) names and entries in turn. */
+/** The reply of XREAD: nothing, pairs, or (in the newer protocol) names and entries in turn. */
 const streamsOf = (reply: unknown): [name: string, entries: unknown[]][] => {
   const streams = (reply ?? []) as unknown[];
   if (typeof streams[0] !== "string") return streams as [string, unknown[]][];
@@ -74,8 +74,7 @@ const entriesOf = (raw: unknown): Entry[] =>
 /**
  * Wakes those who wait for news, with one blocked read for each server: one for all shards, on a Cluster one for each.
  *
- * Which chats concern a member is known from the start of its first wait, and kept right by the joins and leaves that come
- * by. A new connection goes on after the last known entry, if the server still has it; else nothing of that holds: all
+ * The first wait of a member learns its chats; the joins and leaves that come by keep them right. A new connection goes on after the last known entry, if the server still has it; else nothing of that holds: all
  * waiters are woken and look for themselves.
  */
 export class Watcher {
@@ -103,8 +102,12 @@ export class Watcher {
     return Array.from({ length: this.#tails.size }, (_, shard) => `a ${this.#tails.get(shard)?.last ?? "0-0"}`);
   }
 
-  /** Begins to watch for a member. `parts` and `names` are one look of a reader: where it stands, and all chats then. */
+  /**
+   * Begins to watch for a member. `parts` and `names` are one look of a reader: where it stands, and all chats then. Two waits
+   * of a member that begin together both look; the first to come here decides, and its record is kept right from then on.
+   */
   learn(member: string, parts: readonly string[], names: readonly (readonly string[])[]): void {
+    if (this.knows(member)) return;
     const ids = parts.map((part) => part.slice("a ".length));
     // Joins may have come by that are not kept any more.
     if (ids.some((id, shard) => isAfter(this.#tails.get(shard)?.since ?? id, id))) return;

@@ -158,6 +158,19 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await chat.inspect(room)).head).toBe(bodies.length);
       });
 
+      it("gives back bodies and senders of any length, whatever else is stored of them", async () => {
+        const chat = make({ maxBodyBytes: 100_000 });
+        const lengths = [0, 1, 15, 16, 31, 32, 33, 127, 128, 255, 256, 257, 65_535, 65_536, 65_537];
+        for (const retain of [{ count: 100 }, { bytes: 1_000_000 }]) {
+          await chat.create(room, { members: ["bob"], senders: "anyone", retain });
+          const sent = lengths.map((length) => ({ from: "ü".repeat(1 + (length % 256)), body: "y".repeat(length) }));
+          for (const message of sent) await chat.send(room, message);
+          const found = [(await drain(chat, "bob")).messages, (await chat.history(room)).messages];
+          for (const messages of found) expect(messages.map(({ from, body }) => ({ from, body }))).toEqual(sent);
+          await chat.delete(room);
+        }
+      });
+
       it("stores JSON as JSON.stringify has it, and refuses what that cannot hold", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
@@ -761,6 +774,13 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         // An idle member holds back no more than the other limits let it.
         await sendMany(chat, "ann", 20);
         expect(await kept(chat)).toEqual(upTo(26).slice(18));
+      });
+
+      it("is not made to refuse for ever: something has to make room", async () => {
+        const refused = await rejection(make().create(room, { whenFull: "refuse" }));
+        expect(refused).toBeInstanceOf(RangeError);
+        expect(refused).toMatchObject({ message: expect.stringContaining("readByAll") });
+        expect(await fixture().keysLeft()).toEqual([]);
       });
     });
 

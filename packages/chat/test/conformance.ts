@@ -146,10 +146,26 @@ export const conformance: Conformance = {
           isFinished: true,
           waits: true,
         },
-        "mailbox.take, then ack": { prepare: taken, run: (_chat, _options, one: LeasedMessage) => one.ack() },
-        "mailbox.take, then extend": { prepare: taken, run: (_chat, _options, one: LeasedMessage) => one.extend() },
-        "mailbox.take, then release": { prepare: taken, run: (_chat, _options, one: LeasedMessage) => one.release() },
-        "mailbox.stats": { prepare: boxed, run: (chat) => chat.mailbox("box").stats() },
+        "mailbox.take, then ack": {
+          prepare: taken,
+          run: (_chat, _options, one: LeasedMessage) => one.ack(),
+          trace: ["kit:chat.ackLeased", { chat: "box", seq: 1 }],
+        },
+        "mailbox.take, then extend": {
+          prepare: taken,
+          run: (_chat, _options, one: LeasedMessage) => one.extend(),
+          trace: ["kit:chat.extend", { chat: "box", seq: 1 }],
+        },
+        "mailbox.take, then release": {
+          prepare: taken,
+          run: (_chat, _options, one: LeasedMessage) => one.release(),
+          trace: ["kit:chat.release", { chat: "box", seq: 1 }],
+        },
+        "mailbox.stats": {
+          prepare: boxed,
+          run: (chat) => chat.mailbox("box").stats(),
+          trace: ["kit:chat.mailboxStats", { chat: "box" }],
+        },
         ack: {
           prepare: sent,
           run: (chat) => chat.ack("bob", { chat: room, seq: 1 }),
@@ -173,6 +189,7 @@ export const conformance: Conformance = {
           },
           prepare: sent,
           run: (chat, options: HistoryOptions) => chat.history(room, options),
+          trace: ["kit:chat.history", { chat: room }],
         },
         tail: {
           options: { last: integer(0), signal },
@@ -198,8 +215,14 @@ export const conformance: Conformance = {
           options: { cursor: refusing("x", "", 1, null), limit: integer(1, 1_000) },
           prepare: made,
           run: (chat, options: MembersOptions) => chat.members(room, options),
+          trace: ["kit:chat.members", { chat: room }],
         },
-        inspect: { prepare: sent, run: (chat) => chat.inspect(room), named: (chat, name) => chat.inspect(name) },
+        inspect: {
+          prepare: sent,
+          run: (chat) => chat.inspect(room),
+          named: (chat, name) => chat.inspect(name),
+          trace: ["kit:chat.inspect", { chat: room }],
+        },
         delete: {
           prepare: sent,
           run: (chat) => chat.delete(room),

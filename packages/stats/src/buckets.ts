@@ -44,7 +44,7 @@ export interface RangeOptions {
 
 /** How many buckets lie in one hash: few enough to stay a listpack. */
 export const chunkLength = 60;
-/** What lies further ahead of the server's clock is not stored: it would outlive its retention. */
+/** An instant further ahead of the server's clock is not stored: it would outlive its retention. */
 export const maxAheadMs = 60_000;
 
 const maxMs = 10 * 366 * 86_400_000;
@@ -106,9 +106,9 @@ export const instantOption = (name: string, at: number): number => {
 
 /** A range, resolved against what is stored. */
 export interface Plan {
-  /** What is read. */
+  /** The stored step that is read. */
   readonly source: Step;
-  /** What is answered. */
+  /** The step of the answer. */
   readonly stepMs: number;
   readonly fromAt: number;
   /** Excluded; a multiple of `stepMs`. */
@@ -159,7 +159,7 @@ const sourceOf = (steps: readonly Step[], fromAt: number, now: number): Step =>
   steps.findLast(({ stepMs, keepMs }) => fromAt + stepMs + keepMs > now) ?? furthest(steps);
 
 /**
- * What to read for the sums of days.
+ * The plan to read the sums of days.
  *
  * @throws {RangeError} no stored step divides all of them.
  */

@@ -1,3 +1,4 @@
+import { traced } from "@kit/core/toolkit";
 import {
   chunkLength,
   floorTo,
@@ -31,7 +32,7 @@ import * as scripts from "./scripts/index.js";
 import type { Shared } from "./shared.js";
 import { Timeline } from "./timeline.js";
 
-/** What was counted in one slice of time. */
+/** The amount of one slice of time. */
 export interface CounterBucket {
   /** First instant, epoch milliseconds by the server's clock. */
   readonly startAt: number;
@@ -40,7 +41,7 @@ export interface CounterBucket {
   readonly isPartial: boolean;
 }
 
-/** What was counted on a calendar day of a time zone. */
+/** The amount of a calendar day of a time zone. */
 export interface CounterDay extends Day {
   readonly value: number;
   /** As of a {@link CounterBucket}. */
@@ -116,7 +117,7 @@ class CounterOutbox extends Outbox<Aggregate<Tally>, number> {
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #precisions: readonly Step[];
-  /** What the server has confirmed of this object. */
+  /** As far as the server has confirmed it. */
   localTotal = 0;
 
   constructor(id: string, { precisions, delivery }: CounterSettings, shared: Shared) {
@@ -156,6 +157,8 @@ export class CounterSeries {
   readonly outbox: CounterOutbox;
   readonly #shared: Shared;
   readonly #settings: CounterSettings;
+  /** The fields of its spans. */
+  readonly #facts = (): object => ({ series: this.id });
 
   /** Made by this package only. */
   constructor(id: string, settings: CounterSettings, shared: Shared) {
@@ -203,25 +206,29 @@ export class CounterSeries {
    *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries `op` cannot be asked for.
    * @throws {KitClosedError} after `close()`.
    */
-  async add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
-    const added = amountOption(amount);
-    const checked = confirmOptions(options);
-    return await this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
-      if (awaited.units + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
-      tally.amount += added;
-      awaited.units += added;
+  add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
+    return traced("stats.add", this.#facts, () => {
+      const added = amountOption(amount);
+      const checked = confirmOptions(options);
+      return this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
+        if (awaited.units + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
+        tally.amount += added;
+        awaited.units += added;
+      });
     });
   }
 
   /** The sum of all that the server has counted, while it was kept; 0 for a series that it does not know. */
-  async total(): Promise<number> {
-    const { hashes } = await this.#shared.read([this.outbox.keys.total]);
-    return Number(hashes[0]?.get("total") ?? 0);
+  total(): Promise<number> {
+    return traced("stats.total", this.#facts, async () => {
+      const { hashes } = await this.#shared.read([this.outbox.keys.total]);
+      return Number(hashes[0]?.get("total") ?? 0);
+    });
   }
 
   /**
-   * What was counted over a span of time, one bucket after the other, those without anything as 0. What processes have
-   * buffered is not in it.
+   * The amounts over a span of time, one bucket after the other, those without anything as 0. Amounts that processes still
+   * buffer are not in it.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
@@ -229,23 +236,25 @@ export class CounterSeries {
    * @example
    * await views.read({ lastMs: 3_600_000, stepMs: 300_000 }); // twelve or thirteen buckets of five minutes
    */
-  async read(range: RangeOptions): Promise<CounterBucket[]> {
-    const { precisions } = this.#settings;
-    const guess = await this.#shared.serverNow();
-    const plan = planRange(precisions, range, guess);
-    const { fromAt, toAt, stepMs } = plan;
-    const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
-    const now = await this.#sum(plan, guess, (at, amount) => {
-      values[Math.floor((at - fromAt) / stepMs)]! += amount;
-    });
-    return values.map((value, index) => {
-      const startAt = fromAt + index * stepMs;
-      return { startAt, value, isPartial: isPartial(plan, startAt, startAt + stepMs, now) };
+  read(range: RangeOptions): Promise<CounterBucket[]> {
+    return traced("stats.read", this.#facts, async () => {
+      const { precisions } = this.#settings;
+      const guess = await this.#shared.serverNow();
+      const plan = planRange(precisions, range, guess);
+      const { fromAt, toAt, stepMs } = plan;
+      const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
+      const now = await this.#sum(plan, guess, (at, amount) => {
+        values[Math.floor((at - fromAt) / stepMs)]! += amount;
+      });
+      return values.map((value, index) => {
+        const startAt = fromAt + index * stepMs;
+        return { startAt, value, isPartial: isPartial(plan, startAt, startAt + stepMs, now) };
+      });
     });
   }
 
   /**
-   * What was counted on the last calendar days of a time zone, today as the last of them: 23, 24 or 25 hours each, where
+   * The amounts of the last calendar days of a time zone, today as the last of them: 23, 24 or 25 hours each, where
    * clocks change. Of what is stored a step must divide the days; the default of 15 minutes divides those of all zones.
    *
    * @throws {TypeError | RangeError} an option is not what it should be, there is no such zone, or no step divides its days.
@@ -254,22 +263,24 @@ export class CounterSeries {
    * @example
    * await views.days({ timeZone: "Europe/Berlin", lastDays: 7 });
    */
-  async days(options: DaysOptions): Promise<CounterDay[]> {
-    const { timeZone, lastDays } = daysOptions(options);
-    const guess = await this.#shared.serverNow();
-    const days = daysOf(timeZone, lastDays, guess);
-    const plan = planDays(this.#settings.precisions, days, guess);
-    const values = days.map(() => 0);
-    const now = await this.#sum(plan, guess, (at, amount) => {
-      // Whatever clocks do, a day begins less than two days from where its number puts it.
-      const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
-      values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
+  days(options: DaysOptions): Promise<CounterDay[]> {
+    return traced("stats.days", this.#facts, async () => {
+      const { timeZone, lastDays } = daysOptions(options);
+      const guess = await this.#shared.serverNow();
+      const days = daysOf(timeZone, lastDays, guess);
+      const plan = planDays(this.#settings.precisions, days, guess);
+      const values = days.map(() => 0);
+      const now = await this.#sum(plan, guess, (at, amount) => {
+        // Whatever clocks do, a day begins less than two days from where its number puts it.
+        const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
+        values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
+      });
+      return days.map((day, index) => ({
+        ...day,
+        value: values[index] ?? 0,
+        isPartial: isPartial(plan, day.startAt, day.endAt, now),
+      }));
     });
-    return days.map((day, index) => ({
-      ...day,
-      value: values[index] ?? 0,
-      isPartial: isPartial(plan, day.startAt, day.endAt, now),
-    }));
   }
 
   /** Hands over each stored amount of a span with the beginning of its bucket; resolves with the server's time. */
@@ -315,23 +326,23 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
   }
 
   /** As {@link CounterSeries.add}. */
-  async add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
-    return await this.of(args, (series, ...rest: Parameters<CounterSeries["add"]>) => series.add(...rest));
+  add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
+    return this.ask(args, (series, ...rest: Parameters<CounterSeries["add"]>) => series.add(...rest));
   }
 
   /** As {@link CounterSeries.total}. */
-  async total(...args: Labelled<Names, []>): Promise<number> {
-    return await this.of(args, (series, ...rest: Parameters<CounterSeries["total"]>) => series.total(...rest));
+  total(...args: Labelled<Names, []>): Promise<number> {
+    return this.ask(args, (series, ...rest: Parameters<CounterSeries["total"]>) => series.total(...rest));
   }
 
   /** As {@link CounterSeries.read}. */
-  async read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
-    return await this.of(args, (series, ...rest: Parameters<CounterSeries["read"]>) => series.read(...rest));
+  read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
+    return this.ask(args, (series, ...rest: Parameters<CounterSeries["read"]>) => series.read(...rest));
   }
 
   /** As {@link CounterSeries.days}. */
-  async days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
-    return await this.of(args, (series, ...rest: Parameters<CounterSeries["days"]>) => series.days(...rest));
+  days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
+    return this.ask(args, (series, ...rest: Parameters<CounterSeries["days"]>) => series.days(...rest));
   }
 
   /** @internal For an exposition: totals of all processes, or what was confirmed of this object. */

@@ -10,7 +10,7 @@ export interface Day {
 
 const dayMs = 86_400_000;
 
-/** What clocks in a time zone show, as if it were UTC. */
+/** The time that clocks in a time zone show, as if it were UTC. */
 type LocalTime = (at: number) => number;
 
 const localTimeIn = (timeZone: string): LocalTime => {

@@ -1,4 +1,4 @@
-import { optionsObject } from "@kit/core/toolkit";
+import { optionsObject, traced } from "@kit/core/toolkit";
 import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "./buckets.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
 import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "./exposition.js";
@@ -26,7 +26,7 @@ import { Timeline } from "./timeline.js";
 /** One observation. */
 export interface ObserveOptions extends WriteOptions {
   /**
-   * What was measured (a path, an id), for the list of the slowest. Kept only by a distribution with `slowest`.
+   * The subject of the measurement (a path, an id), for the list of the slowest. Kept only by a distribution with `slowest`.
    *
    * @default none
    */
@@ -36,7 +36,7 @@ export interface ObserveOptions extends WriteOptions {
 /** One observation whose caller waits. */
 export type RecordOptions = ObserveOptions & ConfirmOptions;
 
-/** What an observation has made of the values before it. */
+/** The values with a new observation among them. */
 export interface Recorded {
   /** The widest window's, without quantiles. */
   readonly window: Summary;
@@ -105,7 +105,7 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #settings: DistributionSettings;
-  /** What the server has confirmed of this object. */
+  /** As far as the server has confirmed it. */
   readonly localMoments: Moments = noMoments();
   /** How many of those values are not above each bound. */
   readonly localUpTo: number[];
@@ -171,7 +171,7 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
     return [...head, ...untils, ...fields, ...entries];
   }
 
-  /** What is known of all time outlives every window. */
+  /** The distribution of all time outlives every window. */
   #keepMs(): number {
     return Math.max(...this.#settings.windows.map(({ stepMs, keepMs }) => stepMs + keepMs)) + maxAheadMs + dayMs;
   }
@@ -183,6 +183,8 @@ export class DistributionSeries {
   readonly outbox: DistributionOutbox;
   readonly #shared: Shared;
   readonly #settings: DistributionSettings;
+  /** The fields of its spans. */
+  readonly #facts = (): object => ({ series: this.id });
 
   /** Made by this package only. */
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
@@ -227,27 +229,33 @@ export class DistributionSeries {
    *   background, and `record(value, { op: error.op })` waits for that.
    * @throws {KitClosedError} after `close()`.
    */
-  async record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {
-    const valid = valueOption(value);
-    const { subject, ...rest } = optionsObject("options", options, ["subject", "at", "signal", "op"]);
-    const checked = confirmOptions(rest);
-    const listed = subjectOption(subject);
-    return await this.#shared.sender.confirm(this.outbox, checked, (awaited, partial) => {
-      partial.add(valid, listed, this.#settings.slowest);
-      awaited.units++;
+  record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {
+    return traced("stats.record", this.#facts, () => {
+      const valid = valueOption(value);
+      const { subject, ...rest } = optionsObject("options", options, ["subject", "at", "signal", "op"]);
+      const checked = confirmOptions(rest);
+      const listed = subjectOption(subject);
+      return this.#shared.sender.confirm(this.outbox, checked, (awaited, partial) => {
+        partial.add(valid, listed, this.#settings.slowest);
+        awaited.units++;
+      });
     });
   }
 
   /** All values over a span of time, as one summary. @throws as {@link windows} does. */
-  async summary(range: RangeOptions): Promise<Summary> {
-    const { parts } = await this.#parts(range);
-    return merged(parts.map(([, hash]) => hash));
+  summary(range: RangeOptions): Promise<Summary> {
+    return traced("stats.summary", this.#facts, async () => {
+      const { parts } = await this.#parts(range);
+      return merged(parts.map(([, hash]) => hash));
+    });
   }
 
   /** All values since the series was first used, while it was kept. */
-  async total(): Promise<Summary> {
-    const { hashes } = await this.#shared.read([this.outbox.keys.dist]);
-    return merged(hashes);
+  total(): Promise<Summary> {
+    return traced("stats.total", this.#facts, async () => {
+      const { hashes } = await this.#shared.read([this.outbox.keys.dist]);
+      return merged(hashes);
+    });
   }
 
   /**
@@ -256,21 +264,23 @@ export class DistributionSeries {
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
    */
-  async windows(range: RangeOptions): Promise<WindowSummary[]> {
-    const { plan, parts, now } = await this.#parts(range);
-    const found = new Map<number, ReadonlyMap<string, string>[]>();
-    for (const [at, hash] of parts) {
-      const startAt = floorTo(at, plan.stepMs);
-      found.set(startAt, [...(found.get(startAt) ?? []), hash]);
-    }
-    const windows: WindowSummary[] = [];
-    for (let startAt = plan.fromAt; startAt < plan.toAt; startAt += plan.stepMs)
-      windows.push({
-        startAt,
-        summary: merged(found.get(startAt) ?? []),
-        isPartial: isPartial(plan, startAt, startAt + plan.stepMs, now),
-      });
-    return windows;
+  windows(range: RangeOptions): Promise<WindowSummary[]> {
+    return traced("stats.windows", this.#facts, async () => {
+      const { plan, parts, now } = await this.#parts(range);
+      const found = new Map<number, ReadonlyMap<string, string>[]>();
+      for (const [at, hash] of parts) {
+        const startAt = floorTo(at, plan.stepMs);
+        found.set(startAt, [...(found.get(startAt) ?? []), hash]);
+      }
+      const windows: WindowSummary[] = [];
+      for (let startAt = plan.fromAt; startAt < plan.toAt; startAt += plan.stepMs)
+        windows.push({
+          startAt,
+          summary: merged(found.get(startAt) ?? []),
+          isPartial: isPartial(plan, startAt, startAt + plan.stepMs, now),
+        });
+      return windows;
+    });
   }
 
   /**
@@ -279,22 +289,24 @@ export class DistributionSeries {
    *
    * @throws {TypeError | RangeError} an option is not what it should be, or the distribution was made without `slowest`.
    */
-  async slowest(options: SlowestOptions): Promise<{ readonly subject: string; readonly value: number }[]> {
-    const { slowest, windows } = this.#settings;
-    if (slowest === 0) throw new TypeError("This distribution keeps no list: it was made without `slowest`");
-    const { limit, range } = slowestOptions(options, slowest);
-    const guess = await this.#shared.serverNow();
-    const plan = planRange(windows, range, guess);
-    const { stepMs } = plan.source;
-    const keys = keyStarts(plan, stepMs, guess).map((at) => this.outbox.keys.slowest(stepMs, at));
-    const lists = await this.#shared.lists(keys, limit);
-    const largest = new Map<string, number>();
-    for (const [subject, value] of lists.flat())
-      largest.set(subject, Math.max(value, largest.get(subject) ?? -Infinity));
-    return [...largest]
-      .toSorted(([, a], [, b]) => b - a)
-      .slice(0, limit)
-      .map(([subject, value]) => ({ subject, value }));
+  slowest(options: SlowestOptions): Promise<{ readonly subject: string; readonly value: number }[]> {
+    return traced("stats.slowest", this.#facts, async () => {
+      const { slowest, windows } = this.#settings;
+      if (slowest === 0) throw new TypeError("This distribution keeps no list: it was made without `slowest`");
+      const { limit, range } = slowestOptions(options, slowest);
+      const guess = await this.#shared.serverNow();
+      const plan = planRange(windows, range, guess);
+      const { stepMs } = plan.source;
+      const keys = keyStarts(plan, stepMs, guess).map((at) => this.outbox.keys.slowest(stepMs, at));
+      const lists = await this.#shared.lists(keys, limit);
+      const largest = new Map<string, number>();
+      for (const [subject, value] of lists.flat())
+        largest.set(subject, Math.max(value, largest.get(subject) ?? -Infinity));
+      return [...largest]
+        .toSorted(([, a], [, b]) => b - a)
+        .slice(0, limit)
+        .map(([subject, value]) => ({ subject, value }));
+    });
   }
 
   async #parts(range: RangeOptions) {
@@ -353,8 +365,8 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   }
 
   /** As {@link DistributionSeries.record}. */
-  async record(...args: Labelled<Names, [value: number, options?: RecordOptions]>): Promise<Recorded> {
-    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["record"]>) => series.record(...rest));
+  record(...args: Labelled<Names, [value: number, options?: RecordOptions]>): Promise<Recorded> {
+    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["record"]>) => series.record(...rest));
   }
 
   /**
@@ -392,25 +404,25 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   }
 
   /** As {@link DistributionSeries.summary}. */
-  async summary(...args: Labelled<Names, [range: RangeOptions]>): Promise<Summary> {
-    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["summary"]>) => series.summary(...rest));
+  summary(...args: Labelled<Names, [range: RangeOptions]>): Promise<Summary> {
+    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["summary"]>) => series.summary(...rest));
   }
 
   /** As {@link DistributionSeries.total}. */
-  async total(...args: Labelled<Names, []>): Promise<Summary> {
-    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["total"]>) => series.total(...rest));
+  total(...args: Labelled<Names, []>): Promise<Summary> {
+    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["total"]>) => series.total(...rest));
   }
 
   /** As {@link DistributionSeries.windows}. */
-  async windows(...args: Labelled<Names, [range: RangeOptions]>): Promise<WindowSummary[]> {
-    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["windows"]>) => series.windows(...rest));
+  windows(...args: Labelled<Names, [range: RangeOptions]>): Promise<WindowSummary[]> {
+    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["windows"]>) => series.windows(...rest));
   }
 
   /** As {@link DistributionSeries.slowest}. */
-  async slowest(
+  slowest(
     ...args: Labelled<Names, [options: SlowestOptions]>
   ): Promise<{ readonly subject: string; readonly value: number }[]> {
-    return await this.of(args, (series, ...rest: Parameters<DistributionSeries["slowest"]>) => series.slowest(...rest));
+    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["slowest"]>) => series.slowest(...rest));
   }
 
   /** @internal For an exposition: values of all processes, or those that were confirmed of this object. */

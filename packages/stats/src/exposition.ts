@@ -4,9 +4,9 @@ import { labelNames, metricName, type SeriesLabels } from "./labels.js";
 /** The text formats that Prometheus reads. */
 export type ExpositionFormat = "prometheus" | "openmetrics";
 
-/** What `expose()` resolves with. */
+/** The text of an exposition. */
 export interface Exposition {
-  /** What the header `Content-Type` says of it. */
+  /** Its header `Content-Type`. */
   readonly contentType: string;
   readonly text: string;
 }

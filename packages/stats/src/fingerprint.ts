@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 
-/** What differs between messages that say the same, the longest forms first. */
+/** The parts that differ between messages that say the same, the longest forms first. */
 const masks: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/"(?:[^"\\]|\\.)*"|'(?:[^'\\\n]|\\.)*'(?=\W|$)/g, "<text>"],
   [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi, "<uuid>"],
@@ -15,7 +15,7 @@ const masks: readonly (readonly [pattern: RegExp, name: string])[] = [
 export const masked = (text: string): string =>
   masks.reduce((rest, [pattern, name]) => rest.replace(pattern, name), text);
 
-/** What messages that are counted together have in common: 22 characters, whatever their length. */
+/** One text for all messages that are counted together: 22 characters, whatever their length. */
 export const fingerprintOf = (text: string): string => createHash("sha1").update(text).digest("base64url").slice(0, 22);
 
 /** The beginning of a text that has at most `maxBytes` in UTF-8, cut between code points. */

@@ -11,7 +11,7 @@ export type Labelled<Names extends string, Rest extends readonly unknown[]> = [N
   ? Rest
   : [labels: Labels<Names>, ...rest: Rest];
 
-/** What the labels of the overflow series say. */
+/** The value of each label of the overflow series. */
 export const overflowValue = "__overflow__";
 
 const maxValueLength = 200;

@@ -1,5 +1,5 @@
 import { KitClosedError, KitError, type RedisArgument } from "@kit/core";
-import { Deadline, isReplyError, onAbort, pause, serverError } from "@kit/core/toolkit";
+import { Deadline, isReplyError, onAbort, pause, serverError, traced } from "@kit/core/toolkit";
 import { keyStarts, planRange } from "./buckets.js";
 import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
 import { type Level, levelNames, levelOf, levels } from "./levels.js";
@@ -38,7 +38,7 @@ export interface Entry {
 /** A page of entries, the newest first. */
 export interface Page {
   readonly entries: readonly Entry[];
-  /** What `before` is for the next page; undefined: there is none. */
+  /** `before` of the next page; undefined: there is none. */
   readonly next: string | undefined;
 }
 
@@ -78,7 +78,7 @@ interface Count {
   readonly sample: string;
 }
 
-/** What was counted in one window, by level and fingerprint. */
+/** The counts of one window, by level and fingerprint. */
 type Counts = Map<Level, Map<string, Count>>;
 
 const addCount = (counts: Counts, level: Level, fingerprint: string, added: Count): void => {
@@ -227,6 +227,8 @@ export class Messages {
   readonly outbox: LogOutbox;
   readonly #settings: MessagesSettings;
   readonly #shared: Shared;
+  /** The fields of its spans. */
+  readonly #facts = (): object => ({ log: this.name });
 
   /** Made by this package only. */
   constructor(name: string, settings: MessagesSettings, shared: Shared) {
@@ -280,18 +282,20 @@ export class Messages {
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
    */
-  async recent(options: RecentOptions = {}): Promise<Page> {
-    const { level, minLevel, limit, before } = recentOptions(options);
-    if (this.#shared.sender.isClosed) throw new KitClosedError("The statistics object");
-    const wanted = wantedLevels(level, minLevel);
-    const ends = wanted.map((name) => endOf(name, before));
-    const { context, deadlineMs } = this.#shared;
-    const streams = wanted.map((name) => this.outbox.keys.log(name));
-    const found = await scripts.recent.run(context, { streams }, { terms: [limit + 1, ...ends] }, { deadlineMs });
-    const entries = found.flatMap((raw, index) => raw.map((one) => entryOf(wanted[index] ?? "info", one)));
-    entries.sort(newestFirst);
-    const page = entries.slice(0, limit);
-    return { entries: page, next: entries.length > limit ? page.at(-1)?.id : undefined };
+  recent(options: RecentOptions = {}): Promise<Page> {
+    return traced("stats.recent", this.#facts, async () => {
+      const { level, minLevel, limit, before } = recentOptions(options);
+      if (this.#shared.sender.isClosed) throw new KitClosedError("The statistics object");
+      const wanted = wantedLevels(level, minLevel);
+      const ends = wanted.map((name) => endOf(name, before));
+      const { context, deadlineMs } = this.#shared;
+      const streams = wanted.map((name) => this.outbox.keys.log(name));
+      const found = await scripts.recent.run(context, { streams }, { terms: [limit + 1, ...ends] }, { deadlineMs });
+      const entries = found.flatMap((raw, index) => raw.map((one) => entryOf(wanted[index] ?? "info", one)));
+      entries.sort(newestFirst);
+      const page = entries.slice(0, limit);
+      return { entries: page, next: entries.length > limit ? page.at(-1)?.id : undefined };
+    });
   }
 
   /**
@@ -342,7 +346,7 @@ export class Messages {
   }
 
   /**
-   * Which messages were logged most often in the windows that a span of time touches, the most frequent first.
+   * The messages that were logged most often in the windows that a span of time touches, the most frequent first.
    *
    * Of each level and window at most `maxDistinct` messages are counted: `count` is at most by `error` too high, and every
    * message that makes up more than 1/`maxDistinct` of a window is in it.
@@ -350,17 +354,19 @@ export class Messages {
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
    */
-  async frequent(options: FrequentOptions): Promise<FrequentMessage[]> {
-    const { level, limit, range } = frequentOptions(options);
-    const { window } = this.#settings;
-    const guess = await this.#shared.serverNow();
-    const starts = keyStarts(planRange([window], range, guess), window.stepMs, guess);
-    const wanted = wantedLevels(level, undefined);
-    const tops = await Promise.all(wanted.map((name) => this.#frequentOf(name, starts, limit)));
-    return tops
-      .flat()
-      .toSorted((a, b) => b.count - a.count)
-      .slice(0, limit);
+  frequent(options: FrequentOptions): Promise<FrequentMessage[]> {
+    return traced("stats.frequent", this.#facts, async () => {
+      const { level, limit, range } = frequentOptions(options);
+      const { window } = this.#settings;
+      const guess = await this.#shared.serverNow();
+      const starts = keyStarts(planRange([window], range, guess), window.stepMs, guess);
+      const wanted = wantedLevels(level, undefined);
+      const tops = await Promise.all(wanted.map((name) => this.#frequentOf(name, starts, limit)));
+      return tops
+        .flat()
+        .toSorted((a, b) => b.count - a.count)
+        .slice(0, limit);
+    });
   }
 
   async #frequentOf(level: Level, starts: readonly number[], limit: number): Promise<FrequentMessage[]> {

@@ -179,11 +179,15 @@ export abstract class Metric<Names extends string, Series extends { readonly out
     return this.map.of(labels);
   }
 
-  /** Calls `method` of the series that `args` begin with, with the others. */
-  protected of<Rest extends readonly unknown[], Result>(
+  /** Calls `method` of the series that `args` begin with, with the others; labels that are wrong reject. */
+  protected ask<Rest extends readonly unknown[], Result>(
     args: readonly unknown[],
-    method: (series: Series, ...rest: Rest) => Result,
-  ): Result {
-    return method(this.map.from(args), ...(args.slice(this.map.first) as unknown as Rest));
+    method: (series: Series, ...rest: Rest) => Promise<Result>,
+  ): Promise<Result> {
+    try {
+      return method(this.map.from(args), ...(args.slice(this.map.first) as unknown as Rest));
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
   }
 }

@@ -77,7 +77,7 @@ const numberOf = (text: string | undefined): number =>
 /** The operands of a script, in the order of its plan. */
 export const momentsPlan = (moments: Moments): string[] => names.map((name) => numberText(moments[name]));
 
-/** What is stored in a hash, or replied in the order of the plan; undefined: nothing. */
+/** Moments as a hash stores them, or a reply has them in the order of the plan; undefined: nothing. */
 export const momentsOf = (value: (name: string, index: number) => string | undefined): Moments | undefined => {
   if (value("count", 0) === undefined) return undefined;
   const [count, mean, m2, min, max, sum, compensation] = names.map((name, index) => numberOf(value(name, index)));

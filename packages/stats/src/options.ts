@@ -39,14 +39,14 @@ export interface StatsOptions extends ClientOptions {
    */
   readonly maxPending?: number | undefined;
   /**
-   * What becomes of an amount whose reply is lost.
+   * How an amount whose reply is lost is dealt with.
    *
    * @default "effectively-once"
    */
   readonly delivery?: Delivery | undefined;
 }
 
-/** What counters and distributions have in common. */
+/** The options that counters and distributions share. */
 interface MetricOptions<Names extends string> {
   /**
    * What it counts, for people.
@@ -177,7 +177,7 @@ export interface ConfirmOptions extends WriteOptions {
   readonly op?: string | undefined;
 }
 
-/** Which days to read. */
+/** A span of calendar days. */
 export interface DaysOptions {
   /** A name of the IANA database, such as `Europe/Berlin`; `UTC` is one, too. */
   readonly timeZone: string;
@@ -185,7 +185,7 @@ export interface DaysOptions {
   readonly lastDays: number;
 }
 
-/** Which subjects to list. */
+/** A span of time, and how many subjects to list. */
 export interface SlowestOptions extends RangeOptions {
   /**
    * How many.
@@ -195,7 +195,7 @@ export interface SlowestOptions extends RangeOptions {
   readonly limit?: number | undefined;
 }
 
-/** What is stored and counted with a message. */
+/** Details of one message. */
 export interface LogOptions {
   /**
    * Anything JSON can write, at most `maxTextBytes` long. An `Error` among its values is written as name, message and stack.
@@ -204,14 +204,14 @@ export interface LogOptions {
    */
   readonly fields?: Readonly<Record<string, unknown>> | undefined;
   /**
-   * What the message is counted as, 1 to 200 characters.
+   * The message is counted under this text, 1 to 200 characters.
    *
    * @default its text, masked
    */
   readonly fingerprint?: string | undefined;
 }
 
-/** Which entries to read. */
+/** A page of entries. */
 export interface RecentOptions {
   /** Only this level. */
   readonly level?: Level | undefined;
@@ -227,7 +227,7 @@ export interface RecentOptions {
   readonly before?: string | undefined;
 }
 
-/** What a live tail shows. */
+/** How to follow a log. */
 export interface TailOptions {
   /** @default "trace" */
   readonly minLevel?: Level | undefined;
@@ -240,7 +240,7 @@ export interface TailOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Which messages to count, and when. */
+/** A span of time, and the messages to list. */
 export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
   /** @default all */
   readonly level?: Level | undefined;
@@ -255,7 +255,7 @@ export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
 /** Whose numbers an exposition shows. */
 export type ExpositionScope = "shared" | "local";
 
-/** What `expose()` shows, and how. */
+/** Scope and format of an exposition. */
 export interface ExposeOptions {
   /** @default "prometheus" */
   readonly format?: ExpositionFormat | undefined;

@@ -19,7 +19,7 @@ export interface Channel {
 /** Amounts, observations or messages that wait to be sent; they merge, so that memory follows series and time, not events. */
 export class Aggregate<Value = unknown> {
   readonly timeline: Timeline<Value>;
-  /** What is lost if it is dropped: an amount, or a number of observations or messages. */
+  /** The loss if it is dropped: an amount, or a number of observations or messages. */
   units = 0;
 
   constructor(timeline: Timeline<Value>) {
@@ -39,7 +39,7 @@ export class Aggregate<Value = unknown> {
 }
 
 /**
- * What becomes of an amount whose call failed.
+ * How an amount whose call failed is dealt with.
  *
  * - `at-most-once`: it is sent once; when the reply is lost, it is given up and counted as dropped
  * - `at-least-once`: it is sent until it is acknowledged; when a reply is lost, it may be counted twice
@@ -56,7 +56,7 @@ export interface Waiter<Contents extends Aggregate, Result> {
   reject(error: unknown): void;
 }
 
-/** What one process sends of one series in one call. */
+/** One process's share of one series in one call. */
 export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   readonly outbox: Outbox<Contents, Result>;
   /** Grows from batch to batch of one writer: the server counts each number once. */
@@ -102,7 +102,7 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
     this.operands = outbox.operands(seq, buffered, awaited);
   }
 
-  /** What became of it; undefined while nobody knows. */
+  /** The verdict; undefined while nobody knows. */
   get outcome(): { readonly result: Result } | { readonly error: KitError } | undefined {
     return this.#outcome;
   }
@@ -137,13 +137,13 @@ export interface OutboxKeeper {
 
 type ValueOf<Contents> = Contents extends Aggregate<infer Value> ? Value : never;
 
-/** What one series, or one message log, has not sent yet, and the one batch whose outcome is open. */
+/** All that one series, or one message log, has not sent yet, and the one batch whose outcome is open. */
 export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = unknown> {
   /** The series, for messages. */
   readonly id: string;
   readonly channel: Channel;
   readonly delivery: Delivery;
-  /** What is waiting to be sent. */
+  /** Waits to be sent. */
   buffered: Contents;
   /** Those whose amounts are not on their way yet. */
   readonly waiters: Set<Waiter<Contents, Result>> = new Set();
@@ -199,7 +199,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     }
   }
 
-  /** What is lost if a value of the timeline is dropped. */
+  /** The loss if a value of the timeline is dropped. */
   protected abstract unitsOf(value: ValueOf<Contents>): number;
 
   /** Makes a batch of all that waits. */
@@ -242,6 +242,6 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   /** The server has counted a batch: told once for each. */
   abstract counted(batch: Batch<Contents, Result>, result: Result): void;
 
-  /** What the script replied for a batch that was counted. */
+  /** Reads the script's reply for a batch that was counted. */
   abstract decode(reply: string): Result;
 }

@@ -16,6 +16,7 @@ import {
   newToken,
   onAbort,
   pause,
+  traced,
 } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
@@ -159,21 +160,31 @@ export class Sender implements OutboxKeeper {
    * @throws {KitUnknownOutcomeError} the reply is lost; in effectively-once delivery it is sent again in the background, and
    *   `confirm()` with the error's `op` waits for that.
    */
-  async confirm<Value, Result>(
+  confirm<Value, Result>(
     outbox: Outbox<Aggregate<Value>, Result>,
-    { at, signal, op }: ConfirmOptions,
+    options: ConfirmOptions,
     put: (awaited: Aggregate<Value>, value: Value) => void,
   ): Promise<Result> {
     const deadline = this.#deadline();
-    if (op !== undefined) return await this.#again(op, deadline);
-    if (at !== undefined) {
-      await this.learnTime(signal);
+    const { at, signal, op } = options;
+    if (op !== undefined) return this.#again(op, deadline);
+    if (at === undefined) return this.#enlist(outbox, options, deadline, put);
+    return this.learnTime(signal).then(() => {
       if (at > this.#clock.now() + maxAheadMs) throw new StatsTimeError(outbox.id);
-    }
-    signal?.throwIfAborted();
-    if (this.#isClosed) throw new KitClosedError("The statistics object");
-    const localAt = performance.now();
-    return await new Promise<Result>((resolve, reject) => {
+      return this.#enlist(outbox, options, deadline, put);
+    });
+  }
+
+  #enlist<Value, Result>(
+    outbox: Outbox<Aggregate<Value>, Result>,
+    { at, signal }: ConfirmOptions,
+    deadline: Deadline,
+    put: (awaited: Aggregate<Value>, value: Value) => void,
+  ): Promise<Result> {
+    return new Promise<Result>((resolve, reject) => {
+      signal?.throwIfAborted();
+      if (this.#isClosed) throw new KitClosedError("The statistics object");
+      const localAt = performance.now();
       const fail = (error: unknown): void => {
         outbox.waiters.delete(waiter);
         stopTimer();
@@ -191,7 +202,7 @@ export class Sender implements OutboxKeeper {
         reject: fail,
       };
       outbox.waiters.add(waiter);
-      // What is under way has a deadline that is no later.
+      // A call under way has a deadline that is no later.
       const stopTimer = atDeadline(deadline, () => {
         if (outbox.waiters.has(waiter)) fail(this.notSent(outbox.id));
       });
@@ -221,10 +232,17 @@ export class Sender implements OutboxKeeper {
     if (this.#listed.size > 0) await this.#flusher.now();
   }
 
-  async #flushListed(): Promise<void> {
-    const errors = await Promise.all([...this.#listed].map((outbox) => this.#attempt(outbox)));
-    const error = errors.find((one) => one !== undefined);
-    if (error) throw error;
+  #flushListed(): Promise<void> {
+    const listed = [...this.#listed];
+    return traced(
+      "stats.flush",
+      () => ({ series: listed.length }),
+      async () => {
+        const errors = await Promise.all(listed.map((outbox) => this.#attempt(outbox)));
+        const error = errors.find((one) => one !== undefined);
+        if (error) throw error;
+      },
+    );
   }
 
   /** Sends what is left, and drops what cannot be sent until `deadline`. */
@@ -268,7 +286,7 @@ export class Sender implements OutboxKeeper {
     return attempt.promise;
   }
 
-  /** What the same turn asks for goes out together. */
+  /** Attempts of the same turn go out together. */
   #dispatchSoon(): void {
     if (this.#isDispatching) return;
     this.#isDispatching = true;
@@ -305,7 +323,7 @@ export class Sender implements OutboxKeeper {
     for (const group of grouped(batches, isCluster)) void this.#send(group);
   }
 
-  /** What is to be sent of an outbox: the batch whose outcome is open, or a new one. */
+  /** The batch to send of an outbox: the one whose outcome is open, or a new one. */
   #batchOf(outbox: Outbox): Batch | undefined {
     if (outbox.sealed) return outbox.sealed;
     const before = outbox.size;
@@ -317,7 +335,7 @@ export class Sender implements OutboxKeeper {
     const isOnce = outbox.delivery === "effectively-once";
     const validUntil = isOnce ? Math.floor(this.#clock.now()) + resendMs : 0;
     const batch = outbox.seal(++this.#seq, validUntil);
-    // What could not be placed in time before has merged, or was taken out.
+    // Entries that could not be placed in time before have merged, or were taken out.
     this.release(before - outbox.size);
     return batch;
   }
@@ -453,7 +471,7 @@ export class Sender implements OutboxKeeper {
 
 const opOf = (writer: string, { seq }: Batch): string => `${writer}:${String(seq)}`;
 
-/** What a script replies for a series that it did not count: a word, where a count begins with a digit. */
+/** The refusal in a script's reply for a series: a word, where a count begins with a digit. */
 export const refusalOf = (reply: string, series: string): readonly [DropReason, KitError] | undefined => {
   switch (reply) {
     case "overflow":

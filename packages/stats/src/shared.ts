@@ -23,7 +23,7 @@ export interface SharedEvents extends SenderEvents {
   readonly overflow: (metric: string, maxSeries: number) => void;
 }
 
-/** What all metrics of one statistics object work with. */
+/** The parts that all metrics of one statistics object share. */
 export class Shared {
   readonly context: ClientContext;
   readonly clock: ServerTime = new ServerTime();
@@ -97,7 +97,7 @@ export class Shared {
     return { now, hashes };
   }
 
-  /** What is stored of all time of each series of a metric, by its id. */
+  /** The stored totals of all time of each series of a metric, by its id. */
   async totals(
     metric: string,
     isLabelled: boolean,

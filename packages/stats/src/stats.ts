@@ -9,6 +9,7 @@ import {
   type MetricSample,
   optionsObject,
   textOption,
+  traced,
   TypedEmitter,
 } from "@kit/core/toolkit";
 import { chunkLength, floorTo, maxAheadMs } from "./buckets.js";
@@ -37,7 +38,7 @@ import type { DropReason } from "./outbox.js";
 import { refusalOf } from "./sender.js";
 import { Shared } from "./shared.js";
 
-/** What happens to a statistics object. */
+/** Events of a statistics object. */
 export interface StatsEvents {
   /**
    * Something that was given to be counted is not, or may not be, counted: an amount, or a number of observations or
@@ -61,7 +62,7 @@ export interface CounterDelta {
   readonly at?: number | undefined;
 }
 
-/** Who applies, and the number of this time. */
+/** The writer, and the number of this call. */
 export interface ApplyOptions {
   /** A name that stays the same when the writer starts again, 1 to 200 characters: a file, a partition. */
   readonly writer: string;
@@ -69,7 +70,7 @@ export interface ApplyOptions {
   readonly seq: number;
 }
 
-/** What a statistics object holds, and has lost. */
+/** Figures of a statistics object: what it holds, and has lost. */
 export interface StatsReport {
   /** Places of the buffer that are taken, of `maxPending`. */
   readonly pending: number;
@@ -78,6 +79,7 @@ export interface StatsReport {
   readonly dropped: Readonly<Record<DropReason, number>>;
 }
 
+const noFacts = (): object => ({});
 /** How long the server remembers the last `seq` of a writer of `apply()`. */
 const applyLedgerMs = 7 * 86_400_000;
 const noDrops: Readonly<Record<DropReason, number>> = {
@@ -195,10 +197,18 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * await stats.apply([{ name: "visits_total", labels: { country: "DE" }, amount: 17 }], { writer: "access.log", seq: 4096 });
    */
   async apply(deltas: readonly CounterDelta[], options: ApplyOptions): Promise<void> {
-    this.#assertOpen();
     const own = optionsObject<ApplyOptions>("options", options, ["writer", "seq"]);
-    const writer = encodeURIComponent(textOption("writer", own.writer, 200));
+    const writer = textOption("writer", own.writer, 200);
     const seq = integerOption("seq", own.seq, 1);
+    await traced(
+      "stats.apply",
+      () => ({ writer, seq }),
+      () => this.#apply(deltas, writer, seq),
+    );
+  }
+
+  async #apply(deltas: readonly CounterDelta[], writer: string, seq: number): Promise<void> {
+    this.#assertOpen();
     const bySeries = new Map<
       string,
       { readonly counter: Counter<string>; total: number; amounts: Map<number, number> }
@@ -229,15 +239,15 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     }
     const calls = [...bySeries].map(async ([id, { counter, total, amounts }]) => {
       const keys = seriesKeys(this.#context.prefix, id);
-      const operands = countOperands(keys, counter.settings.precisions, { writer, seq, total, amounts }, now);
+      const of = { writer: encodeURIComponent(writer), seq, total, amounts };
+      const operands = countOperands(keys, counter.settings.precisions, of, now);
       const plan: RedisArgument[] = [applyLedgerMs, 0, ...operands.plan];
       const deadlineMs = Math.max(1, deadline.remainingMs);
-      const op = `${own.writer}:${String(seq)}`;
       const [, reply = ""] = await scripts.count.script.run(
         this.#context,
         { series: operands.keys },
         { plan },
-        { deadlineMs, op },
+        { deadlineMs, op: `${writer}:${String(seq)}` },
       );
       const refusal = refusalOf(reply, id);
       if (refusal) throw refusal[1];
@@ -271,16 +281,18 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * const { contentType, text } = await stats.expose({ include: [stats] });
    * response.setHeader("content-type", contentType).end(text);
    */
-  async expose(options: ExposeOptions = {}): Promise<Exposition> {
-    const { format, scope, include } = exposeOptions(options);
-    this.#assertOpen();
-    const found = await Promise.all([
-      ...[...this.#counters.values()].map((counter) => counter.family(scope)),
-      ...[...this.#distributions.values()].map((distribution) => distribution.family(scope, format)),
-    ]);
-    const families = new Map(found.map((family) => [family.name, family]));
-    for (const source of include) addSamples(families, await source.metrics());
-    return rendered(families.values(), format);
+  expose(options: ExposeOptions = {}): Promise<Exposition> {
+    return traced("stats.expose", noFacts, async () => {
+      const { format, scope, include } = exposeOptions(options);
+      this.#assertOpen();
+      const found = await Promise.all([
+        ...[...this.#counters.values()].map((counter) => counter.family(scope)),
+        ...[...this.#distributions.values()].map((distribution) => distribution.family(scope, format)),
+      ]);
+      const families = new Map(found.map((family) => [family.name, family]));
+      for (const source of include) addSamples(families, await source.metrics());
+      return rendered(families.values(), format);
+    });
   }
 
   /**
@@ -291,16 +303,18 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    *
    * @throws {KitUnavailableError} no server answered in time.
    */
-  async clean(): Promise<number> {
-    this.#assertOpen();
-    const removed = await Promise.all([
-      ...[...this.#counters.keys()].map((name) => this.#shared.clean(name, "total")),
-      ...[...this.#distributions.keys()].map((name) => this.#shared.clean(name, "dist")),
-    ]);
-    return removed.reduce((sum, count) => sum + count, 0);
+  clean(): Promise<number> {
+    return traced("stats.clean", noFacts, async () => {
+      this.#assertOpen();
+      const removed = await Promise.all([
+        ...[...this.#counters.keys()].map((name) => this.#shared.clean(name, "total")),
+        ...[...this.#distributions.keys()].map((name) => this.#shared.clean(name, "dist")),
+      ]);
+      return removed.reduce((sum, count) => sum + count, 0);
+    });
   }
 
-  /** What {@link report} says, for an exposition. */
+  /** The figures of {@link report}, for an exposition. */
   metrics(): MetricSample[] {
     const { pending, series, dropped } = this.report();
     const gauge = (name: string, help: string, value: number): MetricSample => ({ name, type: "gauge", help, value });
@@ -317,7 +331,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     ];
   }
 
-  /** What this object holds, and what it has dropped since it was made. */
+  /** The places and series that this object holds now, and all that it has dropped since it was made. */
   report(): StatsReport {
     let series = 0;
     for (const { map } of [...this.#counters.values(), ...this.#distributions.values()]) series += map.size;

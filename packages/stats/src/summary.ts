@@ -1,7 +1,7 @@
 import { type Moments } from "./moments.js";
 import type { Sketch } from "./sketch.js";
 
-/** What is known of some values. Without any, `count` and `sum` are 0 and the rest is NaN. */
+/** Figures of some values. Without any, `count` and `sum` are 0 and the rest is NaN. */
 export class Summary {
   readonly count: number;
   readonly sum: number;

@@ -1,3 +1,4 @@
+import { eventually } from "@kit/testing";
 import {
   boolean,
   canary,
@@ -28,34 +29,46 @@ import {
 
 const dayMs = 86_400_000;
 const delivery = choice("at-most-once", "at-least-once", "effectively-once");
-const steps = refusing([], [{ stepMs: 1_000 }], [{ stepMs: 1_000, keepMs: 500 }], 1);
+const steps = refusing(
+  [],
+  [{ stepMs: 1_000 }],
+  [{ stepMs: 1_000, keepMs: 500 }],
+  [{ stepMs: 1_000, keepMs: 1_000, keepSamples: 1 }],
+  [{ stepMs: 1_000, keepMs: 1_000_000_000 }],
+  [1_000, 1_500].map((stepMs) => ({ stepMs, keepSamples: 5 })),
+  [5, 6].map((keepSamples) => ({ stepMs: 1_000, keepSamples })),
+  1,
+);
 const at = refusing(-1, Number.NaN, Infinity, "now", null);
 const level = refusing("warning", 1, null);
 const metricRules: OptionRules = {
   help: refusing(1, null),
-  labelNames: refusing("a", ["a", "a"], ["le"], ["__x"], ["a-b"]),
+  labelNames: refusing("a", ["a", "a"], ["le"], ["quantile"], ["__x"], ["a-b"]),
   maxSeries: integer(1, 1_000_000),
   delivery,
 };
 const confirmRules: OptionRules = { at, op: refusing("", 1), signal };
 const lastMinute = { lastMs: 60_000 };
 
+/** The suites give calls little time, which preparing them may take longer than: what was not sent stays in the buffer. */
+const flushed = (stats: Stats): Promise<void> => eventually(() => stats.flush(), { timeoutMs: 30_000 });
+
 const counted = async (stats: Stats): Promise<Counter> => {
   const counter = stats.counter("orders_total");
   counter.inc(3);
-  await stats.flush();
+  await flushed(stats);
   return counter;
 };
 const observed = async (stats: Stats): Promise<Distribution> => {
   const distribution = stats.distribution("request_ms", { slowest: 2 });
   distribution.observe(7, { subject: "/" });
-  await stats.flush();
+  await flushed(stats);
   return distribution;
 };
 const logged = async (stats: Stats): Promise<Messages> => {
   const messages = stats.messages("checkout");
   messages.log("warn", canary, { fields: { card: canary } });
-  await stats.flush();
+  await flushed(stats);
   return messages;
 };
 
@@ -84,19 +97,26 @@ export const conformance: Conformance = {
           options: confirmRules,
           prepare: counted,
           run: (_stats, options, counter: Counter) => counter.add(1, options),
+          trace: ["kit:stats.add", { series: "orders_total" }],
         },
-        "counter.total": { prepare: counted, run: (_stats, _options, counter: Counter) => counter.total() },
+        "counter.total": {
+          prepare: counted,
+          run: (_stats, _options, counter: Counter) => counter.total(),
+          trace: ["kit:stats.total", { series: "orders_total" }],
+        },
         "counter.read": {
           options: { lastMs: integer(1), stepMs: refusing(0, 1_500, "1") },
           required: lastMinute,
           prepare: counted,
           run: (_stats, options: { lastMs: number }, counter: Counter) => counter.read(options),
+          trace: ["kit:stats.read", { series: "orders_total" }],
         },
         "counter.days": {
           options: { timeZone: refusing("Nowhere/Land", 1, null), lastDays: integer(1, 1_000) },
           required: { timeZone: "UTC", lastDays: 1 },
           prepare: counted,
           run: (_stats, options: { timeZone: string; lastDays: number }, counter: Counter) => counter.days(options),
+          trace: ["kit:stats.days", { series: "orders_total" }],
         },
         distribution: {
           options: {
@@ -114,22 +134,27 @@ export const conformance: Conformance = {
           options: confirmRules,
           prepare: observed,
           run: (_stats, options, distribution: Distribution) => distribution.record(5, options),
+          trace: ["kit:stats.record", { series: "request_ms" }],
         },
         "distribution.total": {
           prepare: observed,
           run: (_stats, _options, distribution: Distribution) => distribution.total(),
+          trace: ["kit:stats.total", { series: "request_ms" }],
         },
         "distribution.summary": {
           prepare: observed,
           run: (_stats, _options, distribution: Distribution) => distribution.summary(lastMinute),
+          trace: ["kit:stats.summary", { series: "request_ms" }],
         },
         "distribution.windows": {
           prepare: observed,
           run: (_stats, _options, distribution: Distribution) => distribution.windows({ lastMs: 60_000 }),
+          trace: ["kit:stats.windows", { series: "request_ms" }],
         },
         "distribution.slowest": {
           prepare: observed,
           run: (_stats, _options, distribution: Distribution) => distribution.slowest(lastMinute),
+          trace: ["kit:stats.slowest", { series: "request_ms" }],
         },
         messages: {
           options: {
@@ -155,12 +180,14 @@ export const conformance: Conformance = {
           options: { level, minLevel: level, limit: integer(1, 1_000), before: refusing("x", 1, null) },
           prepare: logged,
           run: (_stats, options: RecentOptions, messages: Messages) => messages.recent(options),
+          trace: ["kit:stats.recent", { log: "checkout" }],
         },
         "messages.frequent": {
           options: { level, limit: integer(1, 1_000) },
           required: lastMinute,
           prepare: logged,
           run: (_stats, options: { lastMs: number }, messages: Messages) => messages.frequent(options),
+          trace: ["kit:stats.frequent", { log: "checkout" }],
         },
         "messages.tail": {
           options: { minLevel: level, last: integer(0, 1_000), signal },
@@ -179,12 +206,14 @@ export const conformance: Conformance = {
           prepare: counted,
           run: (stats, options: { writer: string; seq: number }) =>
             stats.apply([{ name: "orders_total", amount: 1 }], options),
+          trace: ["kit:stats.apply", { writer: "w", seq: 1 }],
         },
         flush: {
           prepare: async (stats) => stats.counter("orders_total").inc(),
           run: (stats) => stats.flush(),
           // Nothing is left to be sent.
           closed: undefined,
+          trace: ["kit:stats.flush", { series: 1 }],
         },
         expose: {
           options: {
@@ -194,8 +223,9 @@ export const conformance: Conformance = {
           },
           prepare: counted,
           run: (stats, options: ExposeOptions) => stats.expose(options),
+          trace: ["kit:stats.expose", {}],
         },
-        clean: { prepare: counted, run: (stats) => stats.clean() },
+        clean: { prepare: counted, run: (stats) => stats.clean(), trace: ["kit:stats.clean", {}] },
       },
       others: ["metrics", "report"],
     }),

@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { chatInspector } from "./inspect.js";
 import { tailCommand } from "./tail.js";
 
-/** What the command line knows of this package. */
+/** This package, for the command line. */
 export const descriptor: PackageDescriptor = {
   name: "chat",
   things: "chats",

@@ -33,7 +33,7 @@ local function lastActivity(activity)
   return last and last[1] or '0-0'
 end
 
--- What changed after an entry of the activity; nil if that entry is not there, so that something else may be missing.
+-- The changes after an entry of the activity; nil if that entry is not there, so that others may be missing.
 local function follow(activity, member, heads, id)
   local entries = redis.call('XRANGE', activity, id, '+', 'COUNT', mostEntries + 1)
   local isSame = entries[1] and entries[1][1] == id
@@ -87,7 +87,7 @@ local function follow(activity, member, heads, id)
   return { 'a ' .. done, isMore, found, left }
 end
 
--- What a reader has begun goes on, whatever others of the same member acknowledge meanwhile.
+-- A chat that was given in part goes on, also if another reader of the member acknowledges it meanwhile.
 local begun = {}
 for i = 1, shards do
   begun[i] = {}

@@ -11,7 +11,7 @@
 -- ARGV[5]  limit     integer  how many messages at most
 -- ARGV[6]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
 --
--- Reply     {0, epoch, head, floor, {id, sender, kind, body, …}}  in order of sequence; nothing can be seen up to `floor`
+-- Reply     {0, epoch, head, floor, entries}  of the stream in order of sequence, packed; nothing can be seen up to `floor`
 --           {1} {2} {9}  no such chat; no member; written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
@@ -78,15 +78,11 @@ else
   newer = take(before + 1, false, limit)
 end
 
-local taken = {}
-local function append(entry)
-  local size, fields = #taken, entry[2]
-  taken[size + 1], taken[size + 2], taken[size + 3], taken[size + 4] = entry[1], fields[2], fields[3], fields[4]
-end
+local found = {}
 for i = #older, 1, -1 do
-  append(older[i])
+  found[#found + 1] = older[i]
 end
 for _, entry in ipairs(newer) do
-  append(entry)
+  found[#found + 1] = entry
 end
-return { 0, state.epoch, state.head, floor, taken }
+return { 0, state.epoch, state.head, floor, cmsgpack.pack(found) }

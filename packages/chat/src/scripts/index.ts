@@ -60,7 +60,38 @@ const messageOf = ([id, from, kind, stored]: readonly unknown[]): StoredMessage 
   ...{ id: String(id), from: String(from), kind: String(kind) },
   stored: stored as Buffer,
 });
-const messagesOf = (raw: unknown): StoredMessage[] => grouped(list(raw), 4).map(messageOf);
+
+/** Entries as cmsgpack has packed them: lists of an id and its fields, which are names and values in turn. */
+const messagesOf = (raw: unknown): StoredMessage[] => {
+  const bytes = raw as Buffer;
+  let at = 0;
+  // A list or a string: a small length is in the type itself, a larger one follows in 1, 2 or 4 bytes.
+  const length = (): number => {
+    const type = bytes[at++] ?? 0;
+    if (type < 0xa0) return type & 0x0f;
+    if (type < 0xc0) return type & 0x1f;
+    const size = { 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2, 0xdd: 4 }[type] ?? 0;
+    at += size;
+    return bytes.readUIntBE(at - size, size);
+  };
+  // Where the next string begins and ends.
+  const next = (): readonly [from: number, to: number] => {
+    const size = length();
+    at += size;
+    return [at - size, at];
+  };
+  return Array.from({ length: length() }, (): StoredMessage => {
+    length();
+    const id = bytes.toString("latin1", ...next());
+    const fields = length();
+    next();
+    const from = bytes.toString("utf8", ...next());
+    const kind = bytes.toString("latin1", ...next());
+    const stored = bytes.subarray(...next());
+    for (let more = 4; more < fields; more++) next();
+    return { id, from, kind, stored };
+  });
+};
 
 export const layout: Script<readonly ["layout"], readonly ["shards"], number> = defineScript({
   name: "chat.layout",
@@ -152,14 +183,14 @@ export const forget: Script<
   reply: texts,
 });
 
-/** What became of one message. */
+/** The outcome of one message. */
 export interface SendReply {
   readonly code: number;
   readonly seq: number;
   readonly at: number;
 }
 
-/** What became of a batch. */
+/** The outcome of a batch. */
 export interface BatchReply {
   readonly sent: readonly SendReply[];
   /** Not 0: the chat itself is refused, as it is unknown or of a newer version. */
@@ -188,7 +219,7 @@ export const send: Script<
   },
 });
 
-/** What became of one acknowledgement. */
+/** The outcome of one acknowledgement. */
 export interface AckReply {
   readonly code: number;
   readonly position: number;
@@ -209,14 +240,14 @@ export interface Change {
   readonly position: number;
   readonly from: number;
   readonly epoch: string;
-  /** Sequence and time of its newest message; undefined: the record is missing, and is rebuilt by whoever reads. */
+  /** Sequence and time of its newest message; undefined: the record is missing, and the reader rebuilds it. */
   readonly head: number | undefined;
   readonly headAt: number | undefined;
   /** Where to begin, as `read` takes it. */
   readonly start: string;
 }
 
-/** What is new in one shard. */
+/** News of one shard. */
 export interface ShardChanges {
   readonly part: string;
   readonly isMore: boolean;
@@ -251,7 +282,7 @@ export const changes: Script<readonly ["...keys"], readonly ["user", "limit", "n
       }),
   });
 
-/** What one chat has for a reader. */
+/** News of one chat for a reader. */
 export interface ReadReply {
   readonly epoch: string;
   readonly head: number;
@@ -315,13 +346,13 @@ export const history: Script<
   readonly: true,
   bytes: true,
   reply: (raw) => {
-    const [code, epoch, head, floor, messages = []] = list(raw);
+    const [code, epoch, head, floor, messages] = list(raw);
     return {
       code: Number(code),
       epoch: String(epoch),
       head: Number(head),
       floor: Number(floor),
-      messages: messagesOf(messages),
+      messages: messages === undefined ? [] : messagesOf(messages),
     };
   },
 });
@@ -366,7 +397,7 @@ export const members: Script<
   },
 });
 
-/** What is stored of a chat. */
+/** The state of a chat. */
 export interface InspectReply {
   readonly code: number;
   readonly epoch: string;
@@ -412,7 +443,7 @@ export interface TakenMessage extends StoredMessage {
   readonly gap: ReadReply["gap"];
 }
 
-/** What a worker gets of a mailbox. */
+/** Messages of a mailbox for a worker. */
 export interface TakeReply {
   readonly code: number;
   /** When the next lease of another worker ends; undefined: there is none. */
@@ -462,7 +493,7 @@ export const settle: Script<
   reply: Number,
 });
 
-/** What waits in a mailbox. */
+/** The state of a mailbox. */
 export interface MailboxReply {
   readonly code: number;
   readonly length: number;

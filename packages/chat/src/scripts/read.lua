@@ -8,9 +8,9 @@
 --                             sequence up to which the member sees nothing; and the last to read, empty: the head. What
 --                             came after the look at the activity would come again with the next
 --
--- Reply     {{epoch, head, floor, reset, gapFrom, gapTo, gapReason, isCut, {id, sender, kind, body, …}}, …}  for each
---           chat; reset 1: the cursor's message is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there
---           was no room for all
+-- Reply     {{epoch, head, floor, reset, gapFrom, gapTo, gapReason, isCut, entries}, …}  for each chat; reset 1: the cursor's
+--           message is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there was no room for all;
+--           entries: of the stream, packed, since a reply of so many strings costs a reader several times as much
 --           {}  in its place: no such chat, or the membership is of another life of it
 local keys = KEYS
 local limit = tonumber(ARGV[1])
@@ -34,8 +34,7 @@ local function take(messages, sequence, high, most, taken)
       if left < limit and bytesLeft < #fields[4] then return false end
       bytesLeft = bytesLeft - #fields[4]
       left = left - 1
-      local size = #taken
-      taken[size + 1], taken[size + 2], taken[size + 3], taken[size + 4] = entry[1], fields[2], fields[3], fields[4]
+      taken[#taken + 1] = entry
     end
     if #page < step then return true end
     last = partsOf(page[#page][1])
@@ -62,7 +61,7 @@ local function startOf(state, messages, cursorEpoch, cursor, position, from)
     local found, foundAt = messageAfter(messages, sequence - 1)
     isForked = found == sequence and foundAt ~= at
   end
-  -- What replaced the lost messages is not older than they were, and others may have acknowledged it for the member.
+  -- The messages that replaced the lost ones are not older, and others may have acknowledged them for the member.
   if isForked then return since((at or 0) - clockSkewMs), 1 end
   return math.max(sequence, from), 0
 end
@@ -86,14 +85,14 @@ for i = 1, count do
     local taken, isCut = {}, start < high
     if left > 0 and start < high then
       local isEnd = take(messages, start, high, math.ceil(left / (count - i + 1)), taken)
-      local first = taken[1] and partsOf(taken[1]) or isEnd and high + 1
+      local first = taken[1] and partsOf(taken[1][1]) or isEnd and high + 1
       if first and first > start + 1 then
         if reason == 0 then gapFrom = start + 1 end
         gapTo, reason = first - 1, 2
       end
-      isCut = not isEnd and partsOf(taken[#taken - 3] or '0-0') ~= high
+      isCut = not isEnd and partsOf(taken[1] and taken[#taken][1] or '0-0') ~= high
     end
-    reply[i] = { state.epoch, state.head, state.floor, reset, gapFrom, gapTo, reason, isCut and 1 or 0, taken }
+    reply[i] = { state.epoch, state.head, state.floor, reset, gapFrom, gapTo, reason, isCut and 1 or 0, cmsgpack.pack(taken) }
   end
 end
 return reply

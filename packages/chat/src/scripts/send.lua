@@ -31,7 +31,7 @@ local state, refusal = openChat(chat, meta, heads, messages, positions)
 if not state then return { { refusal } } end
 local now = readClock()
 
--- Who sends, and what was sent before.
+-- The senders, and the messages that were sent before.
 local fields, senders = { '' }, {}
 for i, member in ipairs(members) do
   local from = operands[4 * i - 3]
@@ -51,7 +51,7 @@ end
 redis.call('ZCARD', positions)
 redis.call('XLEN', activity)
 
--- Who has room is decided before each message; what can be dropped for it is dropped once.
+-- Room is decided message by message; all that can be dropped for it is dropped once.
 if state.refuses then trim(state, messages, positions, now) end
 local function hasRoom(size)
   if state.count > 0 and state.head - state.floor >= state.count then return false end

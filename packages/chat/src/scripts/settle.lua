@@ -51,7 +51,7 @@ for _, one in ipairs(box.leases) do
     first = math.min(first, one.sequence)
   end
 end
--- Who acknowledges what is acknowledged, again perhaps, has nothing left to do.
+-- A message that is acknowledged already, perhaps by an earlier try, needs nothing more.
 if not lease then return leaseMs < 0 and sequence <= box.cursor and 0 or 8 end
 if lease.token ~= token then return 8 end
 local now = readClock()

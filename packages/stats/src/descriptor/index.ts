@@ -4,7 +4,7 @@ import { showCommand } from "./show.js";
 import { tailCommand } from "./tail.js";
 import { topCommand } from "./top.js";
 
-/** What the command line knows of this package. */
+/** This package, for the command line. */
 export const descriptor: PackageDescriptor = {
   name: "stats",
   things: "statistics",

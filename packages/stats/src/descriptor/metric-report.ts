@@ -20,7 +20,7 @@ interface Values {
 interface Bucket {
   readonly startAt: number;
   readonly isPartial: boolean;
-  /** What was counted; of a distribution its values. */
+  /** The amount; of a distribution its values. */
   readonly value: number | Values;
 }
 
@@ -152,7 +152,7 @@ const factsOf = ({ metric, kind, total, sinceMs, buckets, series, newestSeries }
   ];
 };
 
-/** What is asked about a metric. Without `stepMs` about thirty buckets, or fewer. */
+/** A question about a metric. Without `stepMs` about thirty buckets, or fewer. */
 interface Question {
   readonly sinceMs: number;
   readonly stepMs?: number | undefined;

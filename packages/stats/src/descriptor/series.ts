@@ -31,7 +31,7 @@ export const lastingKeys = (prefix: string, { metric, id }: NamedSeries): readon
   return metric === id ? [total, dist, indexKey(prefix, metric)] : [total, dist];
 };
 
-/** What a series is, by its totals: they outlive all else. Null: nothing of it is stored. */
+/** The kind of a series, by its totals: they outlive all else. Null: nothing of it is stored. */
 export const kindOf = async (
   { redis, prefix }: InspectCall,
   { id }: NamedSeries,

@@ -3,7 +3,7 @@ import type { FrequentMessage, Level } from "../index.js";
 import { looking } from "./looking.js";
 import { assertFew, spanOption, spanText, timeText } from "./spans.js";
 
-/** What `kit stats top LOG --json` prints. */
+/** Printed by `kit stats top LOG --json`. */
 interface TopReport {
   readonly log: string;
   readonly sinceMs: number;

@@ -97,11 +97,11 @@ export interface RawEntry {
   readonly fields: ReadonlyMap<string, string>;
 }
 
-/** What XRANGE, XREVRANGE and XREAD give for one stream. */
+/** The entries of one stream, as XRANGE, XREVRANGE and XREAD reply them. */
 export const rawEntries = (raw: unknown): RawEntry[] =>
   (raw as [unknown, unknown][]).map(([id, fields]) => ({ id: String(id), fields: pairs(fields) }));
 
-/** What XREAD gives, by key: RESP2 has a pair for each stream, RESP3 a map, which ioredis makes a flat list. */
+/** The reply of XREAD, by key: RESP2 has a pair for each stream, RESP3 a map, which ioredis makes a flat list. */
 export const rawStreams = (reply: unknown): readonly (readonly [key: string, entries: RawEntry[]])[] => {
   const list = (reply ?? []) as unknown[];
   const flat = Array.isArray(list[0]) ? list.flat(1) : list;

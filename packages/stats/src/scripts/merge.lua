@@ -145,7 +145,7 @@ local function mergeSeries(key, at)
   local window = key + 2
   local item = at + 8
   local ofWindow, ofAll
-  -- What is known of all time begins, or a window does: only then its end of life moves.
+  -- Only where the distribution of all time begins, or a window does, its end of life moves.
   local begins = false
   for _ = 1, plan[at + 7] do
     local windows, binCount, listed = tonumber(plan[item]), tonumber(plan[item + 1]), tonumber(plan[item + 2])

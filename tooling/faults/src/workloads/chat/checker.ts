@@ -325,6 +325,8 @@ const checkPositions = (run: RunHistory, name: string, sends: readonly SendCall[
   const own = sends.filter((send) => send.name === name);
   const sent = new Highest(own.map(({ settledAt, seq = 0 }) => ({ at: settledAt, value: seq })));
   const asked = new Highest([...own.map((one) => ({ at: startOf(sends, one), value: one.seq ?? 0 })), ...there]);
+  const known = new Set(own.flatMap(({ id, seq }) => (seq === undefined ? [] : [id])));
+  const unknown = new Map(own.flatMap((one) => (known.has(one.id) ? [] : [[one.id, startOf(sends, one)] as const])));
   const retain = run.specs.find((spec) => spec.name === name)?.retain;
   // What is dropped unread would blur the bounds.
   const isExact = retain?.readByAll === true || (retain?.count ?? 0) > 1_000;
@@ -340,7 +342,9 @@ const checkPositions = (run: RunHistory, name: string, sends: readonly SendCall[
       if (who !== member || !counts) continue;
       const count = counts[name] ?? 0;
       const least = sent.before(startedAt) - high.before(settledAt + clockErrorMs);
-      const most = asked.before(settledAt + clockErrorMs) - low.before(startedAt);
+      // Any message without an answer may be there, beyond the last that has one.
+      const more = [...unknown.values()].filter((at) => at < settledAt).length;
+      const most = asked.before(settledAt + clockErrorMs) + more - low.before(startedAt);
       const told = `${name}: ${member} has ${String(count)} unread, which are ${String(least)} to ${String(most)}`;
       judge("unread", (count < least || count > most) && told);
     }
@@ -418,9 +422,10 @@ const takenTooEarly = (
 ): string | false => {
   const theirs = own.filter(({ deliveries }) => deliveries === before.deliveries);
   const by = call.settledAt + clockErrorMs;
-  // Who was killed may have given it back in its last moment, and could not write that down.
+  // A worker that was killed could not write down a call that it had begun, which may have given the message back.
   const { killedAt = Infinity } = before.worker;
-  const isGivenBack = killedAt < by || theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
+  const isGivenBack =
+    killedAt < by + before.call.dueMs || theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
   // An extension replaces what was left; of one without an answer nobody knows. One that says it came too late may have
   // shortened the lease before: its first reply was lost, and it was sent again.
   const extensions = theirs.filter((one) => one.how === "extend" && one.startedAt < call.settledAt);
