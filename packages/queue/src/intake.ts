@@ -1,7 +1,7 @@
 import type { KitError } from "@kit/core";
 import { backoffMs, type Deadline, pause, settled } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
-import { FenceSource, isMade, partsOf } from "./ids.js";
+import { FenceSource, isMade } from "./ids.js";
 import { TakenJob } from "./job.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "./options.js";
@@ -48,6 +48,8 @@ const lookEveryMs = 5;
 /** How long others wait in case the exact one is gone. */
 const backupMs = { least: 50, spread: 200 };
 const longestTimerMs = 1_000_000_000;
+
+const noBytes = Buffer.alloc(0);
 
 /** A job whose header cannot be read. */
 const damaged: StoredJob = {
@@ -314,11 +316,11 @@ export class Intake {
     this.pump();
   }
 
-  #receive(reply: StepReply, { fence, count, flags }: StepTerms, sentAt: number, marker: Marker | undefined): void {
+  #receive(reply: StepReply, terms: StepTerms, sentAt: number, marker: Marker | undefined): void {
     const { context, keys } = this.#commands;
     const takenAt = Math.floor(reply.nowMicros / 1_000);
     context.clockOf(keys.leases).observe(sentAt, takenAt);
-    if (count > 0) this.#isDrained = reply.entries.length < count;
+    if (terms.count > 0) this.#isDrained = reply.entries.length < terms.count;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
       this.#host.reclaimed(reply.reclaimed);
@@ -326,29 +328,25 @@ export class Intake {
     this.#judgeTimekeeper(reply, marker);
     this.#arm(reply, marker === "timer" || marker === "backup");
     if (reply.entries.length === 0) return;
-    if (flags.includes("s")) this.#watchedAt = performance.now();
-    const leaseUntil = this.leases.endOf(takenAt, sentAt);
+    if (terms.flags.includes("s")) this.#watchedAt = performance.now();
+    const { fence } = terms;
+    const take = { fence, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
     const jobs = reply.entries.map((entry, index) => {
-      const blob = reply.blobs[index] ?? Buffer.alloc(0);
-      this.#blobBytes += (blob.length - this.#blobBytes) / 64;
-      const [attempts, crashes] = (reply.records[index] ?? "").split("\t", 2);
-      const { id } = partsOf(entry);
-      const stored = parse(blob);
-      return new TakenJob({
-        ...stored,
-        id,
-        entry,
-        fence,
-        blob,
-        takenAt,
-        leaseUntil,
-        failures: Number(attempts ?? 0),
-        crashes: Number.parseInt(crashes ?? "0", 10),
-      });
+      const blob = reply.blobs[index] ?? noBytes;
+      return new TakenJob(entry, blob, parse(blob), take, reply.records[index] ?? "");
     });
+    this.#noteSize(reply.blobs);
     this.leases.hold(jobs);
     if (this.#isTaking) this.#host.deliver(jobs);
     else void this.handBack(jobs);
+  }
+
+  #noteSize(blobs: readonly Buffer[]): void {
+    let bytes = 0;
+    for (const blob of blobs) bytes += blob.length;
+    // Of some 64 jobs.
+    const share = Math.min(1, blobs.length / 64);
+    this.#blobBytes += (bytes / blobs.length - this.#blobBytes) * share;
   }
 
   /** A call was lost, and perhaps took jobs. Its fence is forgotten only once they have been found. */
