@@ -89,9 +89,19 @@ end
 
 if done ~= '' then
   local members, ids = {}, {}
-  for member in string.gmatch(done, '[^\n]+') do
-    members[#members + 1] = member
-    ids[#ids + 1] = (idOf(leasedEntry(member)))
+  if string.find(done, '!', 1, true) then
+    for member in string.gmatch(done, '[^\n]+') do
+      members[#members + 1] = member
+      ids[#ids + 1] = (idOf(leasedEntry(member)))
+    end
+  else
+    -- All of one width, a fence and an id: cutting is four times as fast as matching.
+    local n = 0
+    for start = 1, #done, 27 do
+      n = n + 1
+      members[n] = string.sub(done, start, start + 25)
+      ids[n] = string.sub(done, start + 12, start + 25)
+    end
   end
   if redis.call('ZREM', leases, unpack(members)) < #members then
     -- Some were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call,
@@ -233,11 +243,17 @@ end
 local reply, records = {}, ''
 if #entries > 0 then
   local ends = string.format('%.0f', now + leaseMs)
-  local members, ids = {}, {}
-  for i, entry in ipairs(entries) do
-    members[2 * i - 1] = ends
-    members[2 * i] = fence .. entry
-    ids[i] = isRare and idOf(entry) or entry
+  local members, ids = {}, entries
+  -- The last one first: a short sorted set is searched from its beginning.
+  local n = 2 * #entries
+  for i = 1, #entries do
+    members[n] = fence .. entries[i]
+    members[n - 1] = ends
+    n = n - 2
+  end
+  if isRare then
+    ids = {}
+    for i = 1, #entries do ids[i] = (idOf(entries[i])) end
   end
   redis.call('ZADD', leases, unpack(members))
   reply = redis.call('HMGET', jobs, unpack(ids))
