@@ -51,20 +51,8 @@ const longestTimerMs = 1_000_000_000;
 
 const noBytes = Buffer.alloc(0);
 
-/** A job whose header cannot be read. */
-const damaged: StoredJob = {
-  addedAt: 0,
-  header: {
-    name: "",
-    maxAttempts: 1,
-    backoff: undefined,
-    timeoutMs: undefined,
-    priority: 0,
-    isBytes: true,
-    replyTo: undefined,
-  },
-  start: 0,
-};
+/** A job whose header cannot be read: it has no name. */
+const damaged: StoredJob = parseBlob(Buffer.from("0  y\n"));
 
 /**
  * Everything between one worker and one queue: takes jobs, ends them, waits when there are none, keeps their leases, and

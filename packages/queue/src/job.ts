@@ -61,7 +61,7 @@ export class TakenJob implements Job {
   leaseUntil: number;
   /** When its handler was started; until then, when it was taken. */
   startedAt: number;
-  timer: NodeJS.Timeout | undefined;
+  cancelTimer: (() => void) | undefined = undefined;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
 

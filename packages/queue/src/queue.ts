@@ -181,10 +181,17 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
       return this.#newJob(name, payload, terms);
     });
     await Promise.all(checks);
-    const ids: string[] = [];
-    // One call's worth at a time, so that each has the whole deadline, however many there are.
-    for (const calls of inCalls(made)) ids.push(...(await Promise.all(calls.map((job) => this.#producer.add(job)))));
-    return ids;
+    return await traced(
+      "queue.addAll",
+      () => ({ queue: this.name, jobs: made.length }),
+      async () => {
+        const ids: string[] = [];
+        // One call's worth at a time, so that each has the whole deadline, however many there are.
+        for (const calls of inCalls(made))
+          ids.push(...(await Promise.all(calls.map((job) => this.#producer.add(job)))));
+        return ids;
+      },
+    );
   }
 
   /**
@@ -224,7 +231,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const { start = 0, count = 10 } = optionsObject("options", options, ["start", "count"]);
     integerOption("start", start, 0);
     integerOption("count", count, 1, 100);
-    return (await this.#commands.letters(start, count)).map(letterOf);
+    return await traced(
+      "queue.deadLetters",
+      () => ({ queue: this.name }),
+      async () => (await this.#commands.letters(start, count)).map(letterOf),
+    );
   }
 
   /**
@@ -234,12 +245,12 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
    */
   async redrive(ids?: readonly string[]): Promise<number> {
-    return await this.#eachLetter("redrive", ids);
+    return await this.#tracedLetters("redrive", ids);
   }
 
   /** Deletes dead letters: those of these ids. Resolves with how many there were. */
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
-    return await this.#eachLetter("drop", ids);
+    return await this.#tracedLetters("drop", ids);
   }
 
   /**
@@ -283,6 +294,14 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const head = headOf(name, this.#settings.job, 0, false);
     this.#heads.set(name, head);
     return head;
+  }
+
+  #tracedLetters(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
+    return traced(
+      verb === "redrive" ? "queue.redrive" : "queue.dropDeadLetters",
+      () => ({ queue: this.name }),
+      () => this.#eachLetter(verb, ids),
+    );
   }
 
   async #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {

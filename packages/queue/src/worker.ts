@@ -46,7 +46,17 @@ export interface Turn {
   /** One of its handlers is free, or its queue is known to be empty. */
   changed(): void;
   closed(worker: Worker): void;
+  /** What its handlers' time limits go by; by default Node's timers. */
+  readonly timers?: Timers | undefined;
 }
+
+/** Calls `run` after so many milliseconds; returns what cancels it. */
+export type Timers = (run: () => void, ms: number) => () => void;
+
+const realTimers: Timers = (run, ms) => {
+  const timer = setTimeout(run, Math.min(ms, longestTimerMs));
+  return () => clearTimeout(timer);
+};
 
 /** How much work is taken ahead, in handlers' time; and at most. */
 const aheadMs = 50;
@@ -341,7 +351,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#turn?.began(this);
     const { timeoutMs } = job.header;
     if (timeoutMs !== undefined)
-      job.timer = setTimeout(() => this.#onTimeout(job, timeoutMs), Math.min(timeoutMs, longestTimerMs));
+      job.cancelTimer = (this.#turn?.timers ?? realTimers)(() => this.#onTimeout(job, timeoutMs), timeoutMs);
     let result: unknown;
     try {
       const schema = this.#schemas.get(job.name);
@@ -419,7 +429,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   /** The handler has ended: its place is free. */
   #leave(job: TakenJob): void {
     this.#running--;
-    if (job.timer !== undefined) clearTimeout(job.timer);
+    job.cancelTimer?.();
     if (this.#suspect === job) this.#suspect = undefined;
     const tookMs = performance.now() - job.startedAt;
     this.#averageMs = this.#averageMs === undefined ? tookMs : this.#averageMs + (tookMs - this.#averageMs) / 16;
