@@ -49,8 +49,6 @@ const lookEveryMs = 5;
 const backupMs = { least: 50, spread: 200 };
 const longestTimerMs = 1_000_000_000;
 
-const noBytes = Buffer.alloc(0);
-
 /** A job whose header cannot be read: it has no name. */
 const damaged: StoredJob = parseBlob(Buffer.from("0  y\n"));
 
@@ -206,15 +204,15 @@ export class Intake {
       this.#mustLook = false;
     }
     const { leaseMs } = this.#settings;
-    const tells = count > 0 && this.leases.size === 0 && now - this.#watchedAt > leaseMs / 2;
+    const tells = count > 0 && this.leases.jobs.length === 0 && now - this.#watchedAt > leaseMs / 2;
     const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${tells ? "s" : ""}`;
     return { fence: this.#fences.next(), count, leaseMs, flags, bounds: this.#bounds, upkeep: this.#upkeep(now) };
   }
 
   /** Counts go to the server once a second; at least once a minute dead letters are looked at for their age. */
   #upkeep(now: number): string {
-    if (now - this.#upkeepAt < (this.#completed > 0 && this.#isTaking ? 1_000 : 60_000) && this.#isTaking) return "";
-    if (this.#completed === 0 && !this.#isTaking) return "";
+    const isDue = this.#isTaking ? now - this.#upkeepAt >= (this.#completed > 0 ? 1_000 : 60_000) : this.#completed > 0;
+    if (!isDue) return "";
     this.#upkeepAt = now;
     const text = String(this.#completed);
     this.#completed = 0;
@@ -319,22 +317,16 @@ export class Intake {
     if (terms.flags.includes("s")) this.#watchedAt = performance.now();
     const { fence } = terms;
     const take = { fence, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
-    const jobs = reply.entries.map((entry, index) => {
-      const blob = reply.blobs[index] ?? noBytes;
-      return new TakenJob(entry, blob, parse(blob), take, reply.records[index] ?? "");
-    });
-    this.#noteSize(reply.blobs);
+    const { blobs, entries, records } = reply;
+    const jobs = blobs.map(
+      (blob, index) => new TakenJob(entries[index] ?? "", blob, parse(blob), take, records[index] ?? ""),
+    );
+    const bytes = blobs.reduce((sum, { length }) => sum + length, 0);
+    // Of some 64 jobs.
+    this.#blobBytes += (bytes / blobs.length - this.#blobBytes) * Math.min(1, blobs.length / 64);
     this.leases.hold(jobs);
     if (this.#isTaking) this.#host.deliver(jobs);
     else void this.handBack(jobs);
-  }
-
-  #noteSize(blobs: readonly Buffer[]): void {
-    let bytes = 0;
-    for (const blob of blobs) bytes += blob.length;
-    // Of some 64 jobs.
-    const share = Math.min(1, blobs.length / 64);
-    this.#blobBytes += (bytes / blobs.length - this.#blobBytes) * share;
   }
 
   /** A call was lost, and perhaps took jobs. Its fence is forgotten only once they have been found. */

@@ -51,7 +51,7 @@ export class TakenJob implements Job {
   /** Attempts that have failed. */
   readonly failures: number = 0;
   readonly crashes: number = 0;
-  data: unknown = undefined;
+  data: unknown;
   state: JobState = "held";
   /** Its data does not fit its schema: the handler never saw it. */
   isMisfit = false;
@@ -61,7 +61,7 @@ export class TakenJob implements Job {
   leaseUntil: number;
   /** When its handler was started; until then, when it was taken. */
   startedAt: number;
-  cancelTimer: (() => void) | undefined = undefined;
+  cancelTimer: (() => void) | undefined;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
 

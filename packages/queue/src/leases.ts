@@ -39,10 +39,6 @@ export class JobLeases implements ScheduledLease {
     this.#events = events;
   }
 
-  get size(): number {
-    return this.#held.length;
-  }
-
   get jobs(): readonly TakenJob[] {
     return this.#held;
   }

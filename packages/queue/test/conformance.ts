@@ -121,7 +121,7 @@ export const conformance: Conformance = {
         dropDeadLetters: {
           prepare: deadLetter,
           run: (queue, _options, ids: string[]) => queue.dropDeadLetters(ids),
-          trace: ["kit:queue.dropDeadLetters", { queue: name }],
+          trace: ["kit:queue.drop", { queue: name }],
         },
       },
       others: ["workInTurn"],
