@@ -54,7 +54,7 @@ export interface Turn {
 export type Timers = (run: () => void, ms: number) => () => void;
 
 const realTimers: Timers = (run, ms) => {
-  const timer = setTimeout(run, Math.min(ms, longestTimerMs));
+  const timer = setTimeout(run, Math.min(ms, 2 ** 31 - 1));
   return () => clearTimeout(timer);
 };
 
@@ -65,7 +65,6 @@ const maxAhead = 500;
 const hoardMs = 2 * aheadMs;
 /** How long handlers may take to end once they were told to. */
 const graceMs = 100;
-const longestTimerMs = 2 ** 31 - 1;
 
 const isThenable = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
