@@ -1,6 +1,14 @@
 import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import { durable } from "@kit/core/durable";
-import { attach, type ClientContext, Deadline, isForbidden, isReplyError, serverError } from "@kit/core/toolkit";
+import {
+  attach,
+  type ClientContext,
+  Deadline,
+  isForbidden,
+  isReplyError,
+  reading,
+  serverError,
+} from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
 import { type QueueKeys, queueKeys, repliesKey } from "./keys.js";
 import type { QueueSettings } from "./options.js";
@@ -156,7 +164,7 @@ export class QueueCommands {
 
   async #checkEviction(deadlineMs: number): Promise<void> {
     const what = "INFO memory";
-    const call = { what, mutates: false, idempotent: true, deadline: Deadline.in(deadlineMs) };
+    const call = reading(what, Deadline.in(deadlineMs));
     try {
       const info = String(await this.context.executor.run("INFO", ["memory"], call));
       const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? "noeviction";

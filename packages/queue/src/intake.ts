@@ -1,7 +1,7 @@
 import type { KitError } from "@kit/core";
 import { backoffMs, type Deadline, pause, settled } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
-import { FenceSource, isMade, partsOf } from "./ids.js";
+import { FenceSource, isMade } from "./ids.js";
 import { TakenJob } from "./job.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "./options.js";
@@ -49,20 +49,8 @@ const lookEveryMs = 5;
 const backupMs = { least: 50, spread: 200 };
 const longestTimerMs = 1_000_000_000;
 
-/** A job whose header cannot be read. */
-const damaged: StoredJob = {
-  addedAt: 0,
-  header: {
-    name: "",
-    maxAttempts: 1,
-    backoff: undefined,
-    timeoutMs: undefined,
-    priority: 0,
-    isBytes: true,
-    replyTo: undefined,
-  },
-  start: 0,
-};
+/** A job whose header cannot be read: it has no name. */
+const damaged: StoredJob = parseBlob(Buffer.from("0  y\n"));
 
 /**
  * Everything between one worker and one queue: takes jobs, ends them, waits when there are none, keeps their leases, and
@@ -216,15 +204,15 @@ export class Intake {
       this.#mustLook = false;
     }
     const { leaseMs } = this.#settings;
-    const tells = count > 0 && this.leases.size === 0 && now - this.#watchedAt > leaseMs / 2;
+    const tells = count > 0 && this.leases.jobs.length === 0 && now - this.#watchedAt > leaseMs / 2;
     const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${tells ? "s" : ""}`;
     return { fence: this.#fences.next(), count, leaseMs, flags, bounds: this.#bounds, upkeep: this.#upkeep(now) };
   }
 
   /** Counts go to the server once a second; at least once a minute dead letters are looked at for their age. */
   #upkeep(now: number): string {
-    if (now - this.#upkeepAt < (this.#completed > 0 && this.#isTaking ? 1_000 : 60_000) && this.#isTaking) return "";
-    if (this.#completed === 0 && !this.#isTaking) return "";
+    const isDue = this.#isTaking ? now - this.#upkeepAt >= (this.#completed > 0 ? 1_000 : 60_000) : this.#completed > 0;
+    if (!isDue) return "";
     this.#upkeepAt = now;
     const text = String(this.#completed);
     this.#completed = 0;
@@ -314,11 +302,11 @@ export class Intake {
     this.pump();
   }
 
-  #receive(reply: StepReply, { fence, count, flags }: StepTerms, sentAt: number, marker: Marker | undefined): void {
+  #receive(reply: StepReply, terms: StepTerms, sentAt: number, marker: Marker | undefined): void {
     const { context, keys } = this.#commands;
     const takenAt = Math.floor(reply.nowMicros / 1_000);
     context.clockOf(keys.leases).observe(sentAt, takenAt);
-    if (count > 0) this.#isDrained = reply.entries.length < count;
+    if (terms.count > 0) this.#isDrained = reply.entries.length < terms.count;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
       this.#host.reclaimed(reply.reclaimed);
@@ -326,26 +314,16 @@ export class Intake {
     this.#judgeTimekeeper(reply, marker);
     this.#arm(reply, marker === "timer" || marker === "backup");
     if (reply.entries.length === 0) return;
-    if (flags.includes("s")) this.#watchedAt = performance.now();
-    const leaseUntil = this.leases.endOf(takenAt, sentAt);
-    const jobs = reply.entries.map((entry, index) => {
-      const blob = reply.blobs[index] ?? Buffer.alloc(0);
-      this.#blobBytes += (blob.length - this.#blobBytes) / 64;
-      const [attempts, crashes] = (reply.records[index] ?? "").split("\t", 2);
-      const { id } = partsOf(entry);
-      const stored = parse(blob);
-      return new TakenJob({
-        ...stored,
-        id,
-        entry,
-        fence,
-        blob,
-        takenAt,
-        leaseUntil,
-        failures: Number(attempts ?? 0),
-        crashes: Number.parseInt(crashes ?? "0", 10),
-      });
-    });
+    if (terms.flags.includes("s")) this.#watchedAt = performance.now();
+    const { fence } = terms;
+    const take = { fence, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
+    const { blobs, entries, records } = reply;
+    const jobs = blobs.map(
+      (blob, index) => new TakenJob(entries[index] ?? "", blob, parse(blob), take, records[index] ?? ""),
+    );
+    const bytes = blobs.reduce((sum, { length }) => sum + length, 0);
+    // Of some 64 jobs.
+    this.#blobBytes += (bytes / blobs.length - this.#blobBytes) * Math.min(1, blobs.length / 64);
     this.leases.hold(jobs);
     if (this.#isTaking) this.#host.deliver(jobs);
     else void this.handBack(jobs);

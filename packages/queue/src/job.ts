@@ -1,4 +1,5 @@
-import type { JobHeader } from "./payload.js";
+import { partsOf } from "./ids.js";
+import type { JobHeader, StoredJob } from "./payload.js";
 
 /** A job as its handler sees it. */
 export interface Job<Name extends string = string, Data = unknown> {
@@ -25,6 +26,16 @@ export interface Job<Name extends string = string, Data = unknown> {
 /** Where a taken job stands: what became of its handler, and whether its lease is still ours. */
 export type JobState = "held" | "running" | "ending" | "ended";
 
+/** What the jobs of one take have in common. */
+export interface Take {
+  readonly fence: string;
+  /** Epoch ms of the server's clock. */
+  readonly takenAt: number;
+  /** The rest on our own monotonic clock. */
+  readonly leaseUntil: number;
+  readonly receivedAt: number;
+}
+
 /** A job that this worker has taken. Nothing is made for it that its handler does not ask for. */
 export class TakenJob implements Job {
   readonly id: string;
@@ -38,8 +49,8 @@ export class TakenJob implements Job {
   readonly addedAt: number;
   readonly takenAt: number;
   /** Attempts that have failed. */
-  readonly failures: number;
-  readonly crashes: number;
+  readonly failures: number = 0;
+  readonly crashes: number = 0;
   data: unknown;
   state: JobState = "held";
   /** Its data does not fit its schema: the handler never saw it. */
@@ -48,35 +59,31 @@ export class TakenJob implements Job {
   isRepeat = false;
   /** Until when the lease is surely ours, on our own monotonic clock. */
   leaseUntil: number;
-  startedAt = 0;
-  timer: NodeJS.Timeout | undefined;
+  /** When its handler was started; until then, when it was taken. */
+  startedAt: number;
+  cancelTimer: (() => void) | undefined;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
 
-  constructor(of: {
-    readonly id: string;
-    readonly entry: string;
-    readonly fence: string;
-    readonly header: JobHeader;
-    readonly blob: Buffer;
-    readonly start: number;
-    readonly addedAt: number;
-    readonly takenAt: number;
-    readonly failures: number;
-    readonly crashes: number;
-    readonly leaseUntil: number;
-  }) {
-    this.id = of.id;
-    this.entry = of.entry;
-    this.member = of.fence + of.entry;
-    this.header = of.header;
-    this.blob = of.blob;
-    this.start = of.start;
-    this.addedAt = of.addedAt;
-    this.takenAt = of.takenAt;
-    this.failures = of.failures;
-    this.crashes = of.crashes;
-    this.leaseUntil = of.leaseUntil;
+  /** Where it stands among the leases of its worker; -1: it is not there. */
+  leasePlace = -1;
+
+  constructor(entry: string, blob: Buffer, { header, start, addedAt }: StoredJob, take: Take, record: string) {
+    const { id } = partsOf(entry);
+    this.id = id;
+    this.entry = entry;
+    this.member = take.fence + entry;
+    this.header = header;
+    this.blob = blob;
+    this.start = start;
+    this.addedAt = addedAt;
+    this.takenAt = take.takenAt;
+    this.leaseUntil = take.leaseUntil;
+    this.startedAt = take.receivedAt;
+    if (record === "") return;
+    const [attempts = "0", crashes = "0"] = record.split("\t", 2);
+    this.failures = Number(attempts);
+    this.crashes = Number.parseInt(crashes, 10);
   }
 
   get name(): string {

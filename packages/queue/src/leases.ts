@@ -26,7 +26,8 @@ export class JobLeases implements ScheduledLease {
   renewAt: number = Infinity;
   deadlineAt: number = Infinity;
   heapIndex = -1;
-  readonly #held = new Set<TakenJob>();
+  /** Each knows its place. A Set of what comes and goes so fast would keep most of it for the garbage collector's rarer rounds. */
+  readonly #held: TakenJob[] = [];
   readonly #commands: QueueCommands;
   readonly #leaseMs: number;
   readonly #events: LeaseEvents;
@@ -38,11 +39,7 @@ export class JobLeases implements ScheduledLease {
     this.#events = events;
   }
 
-  get size(): number {
-    return this.#held.size;
-  }
-
-  get jobs(): Iterable<TakenJob> {
+  get jobs(): readonly TakenJob[] {
     return this.#held;
   }
 
@@ -55,15 +52,15 @@ export class JobLeases implements ScheduledLease {
   hold(jobs: readonly TakenJob[]): void {
     const [first] = jobs;
     if (!first) return;
-    for (const job of jobs) this.#held.add(job);
+    for (const job of jobs) job.leasePlace = this.#held.push(job) - 1;
     if (this.heapIndex >= 0) {
       if (first.leaseUntil < this.deadlineAt) this.#schedule(this.renewAt, first.leaseUntil);
     } else this.#schedule(performance.now() + this.#heartbeatMs, first.leaseUntil);
   }
 
   release(job: TakenJob): void {
-    this.#held.delete(job);
-    if (this.#held.size > 0 || this.heapIndex < 0) return;
+    this.#remove(job);
+    if (this.#held.length > 0 || this.heapIndex < 0) return;
     this.#commands.context.expiry.remove(this);
   }
 
@@ -74,7 +71,7 @@ export class JobLeases implements ScheduledLease {
 
   close(): void {
     this.#isClosed = true;
-    this.#held.clear();
+    this.#held.length = 0;
     this.#commands.context.expiry.remove(this);
   }
 
@@ -88,7 +85,7 @@ export class JobLeases implements ScheduledLease {
     for (const job of [...this.#held])
       if (job.leaseUntil > now) earliest = Math.min(earliest, job.leaseUntil);
       else this.#lose(job);
-    if (this.#held.size > 0) this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
+    if (this.#held.length > 0) this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
   }
 
   get #heartbeatMs(): number {
@@ -97,11 +94,11 @@ export class JobLeases implements ScheduledLease {
 
   async #beat(): Promise<void> {
     const threshold = performance.now() + this.#leaseMs * renewShare;
-    const due = [...this.#held].filter((job) => job.leaseUntil <= threshold);
+    const due = this.#held.filter((job) => job.leaseUntil <= threshold);
     let isFailed = false;
     for (let start = 0; start < due.length && !isFailed; start += maxEnded)
       isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
-    if (this.#isClosed || this.#held.size === 0) return;
+    if (this.#isClosed || this.#held.length === 0) return;
     let earliest = Infinity;
     for (const { leaseUntil } of this.#held) earliest = Math.min(earliest, leaseUntil);
     this.#schedule(performance.now() + (isFailed ? this.#leaseMs / 20 : this.#heartbeatMs), earliest);
@@ -127,8 +124,19 @@ export class JobLeases implements ScheduledLease {
   }
 
   #lose(job: TakenJob): void {
-    if (!this.#held.delete(job)) return;
-    this.#events.lost(job);
+    if (this.#remove(job)) this.#events.lost(job);
+  }
+
+  #remove(job: TakenJob): boolean {
+    const place = job.leasePlace;
+    if (place < 0) return false;
+    job.leasePlace = -1;
+    const last = this.#held.pop();
+    if (last && last !== job) {
+      this.#held[place] = last;
+      last.leasePlace = place;
+    }
+    return true;
   }
 
   #schedule(renewAt: number, deadlineAt: number): void {

@@ -111,11 +111,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     // Adds without an asynchronous schema stay in the order of their calls, also among calls of one turn.
     if (fits) await fits;
     const job = this.#newJob(name, payload, terms);
-    return await traced(
-      "queue.add",
-      () => ({ queue: this.name, job: name }),
-      () => this.#producer.add(job, terms.signal),
-    );
+    return await this.#traced("queue.add", { job: name }, () => this.#producer.add(job, terms.signal));
   }
 
   /**
@@ -144,17 +140,13 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const { waitMs, terms } = callTerms(options, this.#settings.job);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     await this.#fits(name, payload);
-    const result = await traced(
-      "queue.call",
-      () => ({ queue: this.name, job: name }),
-      () =>
-        this.#calls.run({
-          job: name,
-          waitMs,
-          signal: terms.signal,
-          add: (replyTo, op) =>
-            this.#producer.add(this.#newJob(name, payload, { ...terms, op }, replyTo), terms.signal),
-        }),
+    const result = await this.#traced("queue.call", { job: name }, () =>
+      this.#calls.run({
+        job: name,
+        waitMs,
+        signal: terms.signal,
+        add: (replyTo, op) => this.#producer.add(this.#newJob(name, payload, { ...terms, op }, replyTo), terms.signal),
+      }),
     );
     return result as JobResult<Jobs, Name>;
   }
@@ -181,10 +173,12 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
       return this.#newJob(name, payload, terms);
     });
     await Promise.all(checks);
-    const ids: string[] = [];
-    // One call's worth at a time, so that each has the whole deadline, however many there are.
-    for (const calls of inCalls(made)) ids.push(...(await Promise.all(calls.map((job) => this.#producer.add(job)))));
-    return ids;
+    return await this.#traced("queue.addAll", { jobs: made.length }, async () => {
+      const ids: string[] = [];
+      // One call's worth at a time, so that each has the whole deadline, however many there are.
+      for (const calls of inCalls(made)) ids.push(...(await Promise.all(calls.map((job) => this.#producer.add(job)))));
+      return ids;
+    });
   }
 
   /**
@@ -224,7 +218,9 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const { start = 0, count = 10 } = optionsObject("options", options, ["start", "count"]);
     integerOption("start", start, 0);
     integerOption("count", count, 1, 100);
-    return (await this.#commands.letters(start, count)).map(letterOf);
+    return await this.#traced("queue.deadLetters", {}, async () =>
+      (await this.#commands.letters(start, count)).map(letterOf),
+    );
   }
 
   /**
@@ -285,7 +281,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     return head;
   }
 
-  async #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
+  #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
+    return this.#traced(`queue.${verb}`, {}, () => this.#moveLetters(verb, ids));
+  }
+
+  async #moveLetters(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
     this.#assertOpen();
     let total = 0;
     if (ids) {
@@ -315,6 +315,10 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
       ...[...this.#workers].map((worker) => worker.close({ timeoutMs })),
     ]);
     this.#commands.context.detach();
+  }
+
+  #traced<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
+    return traced(operation, () => ({ queue: this.name, ...facts }), run);
   }
 
   #assertOpen(): void {

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { backoffMs, Deadline, type ExclusiveConnection, pause } from "@kit/core/toolkit";
+import { backoffMs, Deadline, type ExclusiveConnection, pause, reading } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
 import { step, type StepReply } from "./scripts/index.js";
 
@@ -76,13 +76,7 @@ export class Waiter {
       this.#closing.signal.throwIfAborted();
     }
     this.#connection = connection;
-    await connection.executor.ready({
-      what: "Waiting for work",
-      mutates: false,
-      idempotent: true,
-      deadline: Deadline.in(graceMs),
-      signal: this.#closing.signal,
-    });
+    await connection.executor.ready(reading("Waiting for work", Deadline.in(graceMs), this.#closing.signal));
     return connection;
   }
 

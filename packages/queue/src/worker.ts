@@ -46,7 +46,17 @@ export interface Turn {
   /** One of its handlers is free, or its queue is known to be empty. */
   changed(): void;
   closed(worker: Worker): void;
+  /** What its handlers' time limits go by; by default Node's timers. */
+  readonly timers?: Timers | undefined;
 }
+
+/** Calls `run` after so many milliseconds; returns what cancels it. */
+export type Timers = (run: () => void, ms: number) => () => void;
+
+const realTimers: Timers = (run, ms) => {
+  const timer = setTimeout(run, Math.min(ms, 2 ** 31 - 1));
+  return () => clearTimeout(timer);
+};
 
 /** How much work is taken ahead, in handlers' time; and at most. */
 const aheadMs = 50;
@@ -55,7 +65,6 @@ const maxAhead = 500;
 const hoardMs = 2 * aheadMs;
 /** How long handlers may take to end once they were told to. */
 const graceMs = 100;
-const longestTimerMs = 2 ** 31 - 1;
 
 const isThenable = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
@@ -79,7 +88,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #maxPayloadBytes: number;
   #buffer: TakenJob[] = [];
   #isStarting = false;
-  readonly #running = new Set<TakenJob>();
+  /** Handlers that run. */
+  #running = 0;
   /** How long handlers take on average; undefined before the first one has ended. */
   #averageMs: number | undefined;
   /** One of the jobs at hand, which a further crash would make a dead letter: it runs without others of its kind. */
@@ -152,7 +162,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   /** How many handlers run now. */
   get running(): number {
-    return this.#running.size;
+    return this.#running;
   }
 
   /** @internal Its queue is known to be empty, or cannot be asked. */
@@ -203,11 +213,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     clearTimeout(this.#hoardTimer);
     await this.#handBack(this.#buffer.splice(0));
     await this.#untilEnded(deadline);
-    if (this.#running.size > 0) {
+    if (this.#running > 0) {
       const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
-      for (const job of this.#running) job.stop(reason);
+      for (const job of [...this.#intake.leases.jobs]) if (job.state === "running") job.stop(reason);
       await this.#untilEnded(Deadline.in(graceMs));
-      await this.#intake.handBack([...this.#running].filter(({ state }) => state === "running"));
+      await this.#intake.handBack(this.#intake.leases.jobs.filter(({ state }) => state === "running"));
       await Promise.all(this.#handBacks);
     }
     await this.#intake.settle(Deadline.in(this.#deadlineMs));
@@ -218,7 +228,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   }
 
   #untilEnded(deadline: Deadline): Promise<void> {
-    if (this.#running.size === 0) return Promise.resolve();
+    if (this.#running === 0) return Promise.resolve();
     return settled<void>(
       { deadline },
       ({ resolve }) => resolve(),
@@ -236,7 +246,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const { concurrency, strict, ackEach } = this.#settings;
     const unconfirmed = ackEach ? this.#intake.unconfirmed - ending : 0;
     const atHand = this.#buffer.length + pending;
-    const most = concurrency - this.#running.size - unconfirmed;
+    const most = concurrency - this.#running - unconfirmed;
     const free = Math.min(most, this.#turn?.free(this) ?? most) - atHand;
     if (this.#isCareful) return this.#suspect || free <= 0 || atHand > 0 ? 0 : 1;
     const ahead = strict ? 0 : this.#ahead();
@@ -300,7 +310,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#isStarting = true;
     let next = 0;
     while (next < this.#buffer.length) {
-      if (this.#running.size + (ackEach ? this.#intake.unconfirmed : 0) >= concurrency) break;
+      if (this.#running + (ackEach ? this.#intake.unconfirmed : 0) >= concurrency) break;
       if (this.#turn?.free(this) === 0) break;
       const job = this.#buffer[next++];
       if (job?.state === "held") this.#run(job);
@@ -319,9 +329,6 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       this.#averageMs = Math.max(this.#averageMs ?? 0, aheadMs);
       void this.#handBack(this.#buffer.splice(0));
     }, hoardMs).unref();
-    const now = performance.now();
-    // Until it is started, this is when it was taken.
-    for (const job of this.#buffer) job.startedAt ||= now;
   }
 
   // Running ---------------------------------------------------------------------------------------------------------
@@ -339,11 +346,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     if (!handler) return this.#refuse(job, "There is no handler of this name");
     job.state = "running";
     job.startedAt = now;
-    this.#running.add(job);
+    this.#running++;
     this.#turn?.began(this);
     const { timeoutMs } = job.header;
     if (timeoutMs !== undefined)
-      job.timer = setTimeout(() => this.#onTimeout(job, timeoutMs), Math.min(timeoutMs, longestTimerMs));
+      job.cancelTimer = (this.#turn?.timers ?? realTimers)(() => this.#onTimeout(job, timeoutMs), timeoutMs);
     let result: unknown;
     try {
       const schema = this.#schemas.get(job.name);
@@ -420,12 +427,12 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   /** The handler has ended: its place is free. */
   #leave(job: TakenJob): void {
-    this.#running.delete(job);
-    if (job.timer !== undefined) clearTimeout(job.timer);
+    this.#running--;
+    job.cancelTimer?.();
     if (this.#suspect === job) this.#suspect = undefined;
     const tookMs = performance.now() - job.startedAt;
     this.#averageMs = this.#averageMs === undefined ? tookMs : this.#averageMs + (tookMs - this.#averageMs) / 16;
-    if (this.#running.size === 0) for (const done of [...this.#ended]) done();
+    if (this.#running === 0) for (const done of [...this.#ended]) done();
   }
 
   #next(): void {

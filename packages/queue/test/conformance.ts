@@ -91,7 +91,10 @@ export const conformance: Conformance = {
           run: (queue, options: CallOptions) => queue.call("job", data, options),
           waits: true,
         },
-        addAll: { run: (queue) => queue.addAll([{ name: "job", data }]) },
+        addAll: {
+          run: (queue) => queue.addAll([{ name: "job", data }]),
+          trace: ["kit:queue.addAll", { queue: name, jobs: 1 }],
+        },
         work: {
           options: {
             concurrency: integer(1, 10_000),
@@ -107,10 +110,19 @@ export const conformance: Conformance = {
         deadLetters: {
           options: { start: integer(0), count: integer(1, 100) },
           run: (queue, options) => queue.deadLetters(options),
+          trace: ["kit:queue.deadLetters", { queue: name }],
         },
         "deadLetters, of a job that failed": { prepare: deadLetter, run: (queue) => queue.deadLetters() },
-        redrive: { prepare: deadLetter, run: (queue, _options, ids: string[]) => queue.redrive(ids) },
-        dropDeadLetters: { prepare: deadLetter, run: (queue, _options, ids: string[]) => queue.dropDeadLetters(ids) },
+        redrive: {
+          prepare: deadLetter,
+          run: (queue, _options, ids: string[]) => queue.redrive(ids),
+          trace: ["kit:queue.redrive", { queue: name }],
+        },
+        dropDeadLetters: {
+          prepare: deadLetter,
+          run: (queue, _options, ids: string[]) => queue.dropDeadLetters(ids),
+          trace: ["kit:queue.drop", { queue: name }],
+        },
       },
       others: ["workInTurn"],
     }),

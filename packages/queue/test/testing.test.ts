@@ -3,7 +3,7 @@ import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Job } from "../src/index.js";
-import { addedJobs, drain, expectAdded } from "../src/testing/index.js";
+import { addedJobs, drain, expectAdded, ManualClock } from "../src/testing/index.js";
 import { fixtureOf, name, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -58,6 +58,21 @@ describe("drain", () => {
     expect(drained.failed).toMatchObject([{ name: "broken", error: { message: "broken" } }]);
     expect(await counts()).toMatchObject({ jobs: 2, delayed: 2, waiting: 0, leases: 0 });
     expect(await drain(queue, {})).toEqual({ completed: [], failed: [] });
+  });
+
+  it("lets handlers reach their time limits without waiting, by a clock of the test", async () => {
+    const queue = make({ timeoutMs: 60_000 });
+    const clock = new ManualClock();
+    await queue.addAll(["within", "beyond", "within"].map((job) => ({ name: job, data: 0 })));
+    const afterMs = (ms: number) => (job: Job) => {
+      clock.advance(ms);
+      job.signal.throwIfAborted();
+    };
+    const drained = await drain(queue, { within: afterMs(59_999), beyond: afterMs(60_000) }, { clock });
+    expect(drained.completed).toEqual(["within", "within"]);
+    expect(drained.failed).toMatchObject([{ name: "beyond", error: { code: "KIT_JOB_TIMEOUT" } }]);
+    expect(clock.nowMs).toBe(2 * 59_999 + 60_000);
+    for (const wrong of [-1, 0.5, NaN]) expect(() => clock.advance(wrong)).toThrow(RangeError);
   });
 
   it("gives up after its time", async () => {

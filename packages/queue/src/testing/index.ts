@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
 import type { RedisLike } from "@kit/core";
-import { Deadline, integerOption, withContext } from "@kit/core/toolkit";
+import { Deadline, integerOption, optionsObject, withContext } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes } from "../handlers.js";
 import { type QueueAddress, queueKeys } from "../keys.js";
 import { decodePayload, parseBlob } from "../payload.js";
 import type { Queue } from "../queue.js";
-import type { Turn, Worker } from "../worker.js";
+import type { Timers, Turn, Worker } from "../worker.js";
 
 export type { QueueAddress };
 
@@ -71,6 +71,51 @@ const plain = (data: unknown): unknown => {
   return text === undefined ? undefined : (JSON.parse(text) as unknown);
 };
 
+/**
+ * A clock that goes on only when it is told to. Handlers' time limits go by it in {@link drain}; delays and leases are the
+ * server's and go by its own.
+ *
+ * @example
+ * const clock = new ManualClock();
+ * const { failed } = await drain(queue, { slow: async ({ signal }) => {
+ *   clock.advance(30_000);
+ *   signal.throwIfAborted();
+ * } }, { clock });
+ */
+export class ManualClock {
+  #nowMs = 0;
+  readonly #timers = new Set<{ readonly at: number; readonly run: () => void }>();
+
+  /** How far it has gone, in milliseconds. */
+  get nowMs(): number {
+    return this.#nowMs;
+  }
+
+  /**
+   * Lets so many milliseconds pass: what ends in them ends now, in order.
+   *
+   * @throws {TypeError | RangeError} it is not an integer from 0.
+   */
+  advance(ms: number): void {
+    const until = this.#nowMs + integerOption("ms", ms, 0);
+    for (;;) {
+      const [next] = [...this.#timers].filter(({ at }) => at <= until).toSorted((a, b) => a.at - b.at);
+      if (!next) break;
+      this.#timers.delete(next);
+      this.#nowMs = Math.max(this.#nowMs, next.at);
+      next.run();
+    }
+    this.#nowMs = until;
+  }
+
+  /** @internal */
+  readonly timers: Timers = (run, ms) => {
+    const timer = { at: this.#nowMs + ms, run };
+    this.#timers.add(timer);
+    return () => void this.#timers.delete(timer);
+  };
+}
+
 /** What became of the jobs. */
 export interface Drained {
   /** Names of jobs that are done, in order. */
@@ -83,7 +128,8 @@ export interface Drained {
  * Runs all ready jobs of a queue, one after the other, also those that these add; resolves once none is left. Delayed ones, and
  * failed ones that wait for their next attempt, stay.
  *
- * @throws {Error} it took longer than `timeoutMs` (10,000).
+ * @param options `clock`: handlers' time limits go by this one instead of real time.
+ * @throws {Error} it took longer than `timeoutMs` (10,000), in real time.
  *
  * @example
  * await drain(queue, { email: ({ data }) => void sent.push(data.to) });
@@ -91,8 +137,9 @@ export interface Drained {
 export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs>(
   queue: Queue<Jobs>,
   handlers: Handlers<NoInfer<Jobs>>,
-  { timeoutMs = 10_000 }: { readonly timeoutMs?: number | undefined } = {},
+  options: { readonly timeoutMs?: number | undefined; readonly clock?: ManualClock | undefined } = {},
 ): Promise<Drained> => {
+  const { timeoutMs = 10_000, clock } = optionsObject("options", options, ["timeoutMs", "clock"]);
   integerOption("timeoutMs", timeoutMs, 1);
   const completed: string[] = [];
   const failed: { name: string; error: unknown }[] = [];
@@ -105,6 +152,7 @@ export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs>(
         else worker.look();
       },
       closed: () => undefined,
+      timers: clock?.timers,
     };
     const worker: Worker = queue.workInTurn(handlers, { strict: true, ack: "each" }, turn);
     worker.on("completed", ({ job }) => completed.push(job.name));

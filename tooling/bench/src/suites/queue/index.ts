@@ -401,7 +401,8 @@ const soak = caseOf(
     name,
     unit: "MB/h",
     better: "lower",
-    about: "a million jobs of 16 bytes to 16 KiB; by how much it grows between empty queues, the first tenth left out",
+    about:
+      "a million jobs of 16 bytes to 16 KiB; by how much it grows between empty queues, the first tenth and compiled code left out",
     goal: { text: "≤ 1", checks: [{ atMost: 1 }] },
   })),
   { implementations: ["kit"], rounds: 1, isFinal: true },

@@ -20,7 +20,8 @@ import {
 /**
  * The invariants that a run is held against.
  *
- * - `kept` a job whose adding was acknowledged is run to its end, or is a dead letter in the end; nothing is left over
+ * - `kept` a job whose adding was acknowledged is run to its end, or is a dead letter in the end, also after a failover or a
+ *   power cut if its add was durable; nothing is left over
  * - `repeats` a job is run again only after a failed attempt, a charged crash, a lease that its worker lost, or when that closed
  * - `ended` a job never begins again once its worker was told that the server has its end
  * - `fenced` the end of a job is refused whose lease was taken back, and which another has begun since
@@ -125,14 +126,16 @@ const failsOf = (story: Story | undefined, key: string): number =>
   story?.adds.flatMap(({ jobs }) => jobs).find((job) => job.key === key)?.fails ?? 0;
 
 /** What was acknowledged while a server was about to lose it, or before it lost all, may be gone. */
-const mayBeLost = ({ losses }: RunHistory, from: number, to: number): boolean =>
+const mayBeLost = ({ losses }: Pick<RunHistory, "losses">, from: number, to: number): boolean =>
   losses.some((loss) => from <= loss.to && (loss.isTotal || to >= loss.from));
 
 const checkKept = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): void => {
   const acknowledged = adds.find(({ outcome }) => outcome === "ok");
   if (!acknowledged || run.letters.size === 0) return;
-  if (mayBeLost(run, acknowledged.startedAt, acknowledged.settledAt)) return;
   const [name = "", key = ""] = job.split(" ");
+  const isDurable = run.specs.some((spec) => spec.name === name && spec.isDurable);
+  const losses = isDurable ? run.losses.filter(({ sparesDurable }) => !sparesDurable) : run.losses;
+  if (mayBeLost({ losses }, acknowledged.startedAt, acknowledged.settledAt)) return;
   const isDead = run.letters.get(name)?.some((letter) => letter.key === key) === true;
   const isRun = runs.some(({ after }) => after.some(({ how }) => how === "ok"));
   judge("kept", !isDead && !isRun && `${job} was added, and neither ran to its end nor is a dead letter`);

@@ -4,7 +4,8 @@ import type { Invariant } from "./checker.js";
 
 interface QueueControl extends Control {
   readonly invariants: readonly Invariant[];
-  readonly mutation: Mutation;
+  /** Undefined: durable adds do not wait for their copies. */
+  readonly mutation?: Mutation;
 }
 
 /** A script to which the server's answers are told otherwise; what the script shares with others hears the same. */
@@ -93,8 +94,14 @@ export const queueControls: readonly QueueControl[] = [
     kind: anyTime,
     mutation: { script: "step", operands: ["done", "others"], lua: "done, others = '', {}" },
   },
+  {
+    name: "copies-are-not-awaited",
+    invariants: ["kept"],
+    kind: "21 replication cut, master killed",
+    injections: 2,
+  },
 ];
 
 /** What workers import as the queue. */
 export const moduleOf = (control?: QueueControl): string =>
-  control ? builtWith(`queue-${control.name}`, "@kit/queue", "index.js", control.mutation) : "@kit/queue";
+  control?.mutation ? builtWith(`queue-${control.name}`, "@kit/queue", "index.js", control.mutation) : "@kit/queue";

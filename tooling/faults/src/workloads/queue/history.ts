@@ -3,6 +3,8 @@ import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from
 /** A queue of a run, and how its workers confirm. */
 export interface Spec {
   readonly name: string;
+  /** Whether its adds resolve only once all replicas, or the disk of a server without any, have them. */
+  readonly isDurable: boolean;
   readonly work: {
     readonly concurrency: number;
     readonly maxCrashes: number;
@@ -75,6 +77,8 @@ export interface Death {
 
 export interface Loss extends Span {
   readonly isTotal: boolean;
+  /** Only what a durable add waits for can be lost otherwise: copies on replicas, or on the disk. */
+  readonly sparesDurable: boolean;
 }
 
 export interface RunHistory {

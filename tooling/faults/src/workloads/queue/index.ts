@@ -19,7 +19,8 @@ const faults: readonly Fault[] = [...allFaults, ...failoverFaults].filter((fault
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   const { seed, setting, mode = modeOf[setting], control } = phase;
   const broken = queueControls.find(({ name }) => name === control?.name);
-  const options = { seed, setting, mode, queueModule: moduleOf(broken) };
+  const awaitsCopies = !broken || broken.mutation !== undefined;
+  const options = { seed, setting, mode, queueModule: moduleOf(broken), awaitsCopies };
   const lab = new QueueLab(options, await surround(options));
   return await runPhase(lab, workers, phase, (history) => ({
     ...verdictOn(history),
@@ -34,7 +35,7 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   }));
 };
 
-/** Producers and workers of two queues: one that works ahead, and a strict one. */
+/** Producers and workers of two queues: one that works ahead, and a strict one with durable adds. */
 export const workload: Workload = {
   name: "queue",
   invariants,

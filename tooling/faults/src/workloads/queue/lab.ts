@@ -20,8 +20,8 @@ import {
 
 const prefix = "kit";
 const specs: readonly Spec[] = [
-  { name: "ahead", work: { concurrency: 5, maxCrashes: 1_000_000 } },
-  { name: "strict", work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" } },
+  { name: "ahead", isDurable: false, work: { concurrency: 5, maxCrashes: 1_000_000 } },
+  { name: "strict", isDurable: true, work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" } },
 ];
 const places = ["waiting", "prioritised", "delayed", "leases"] as const;
 const keyOf = (name: string, part: string): string => `${prefix}:queue:{${name}}:${part}`;
@@ -29,6 +29,8 @@ const keyOf = (name: string, part: string): string => `${prefix}:queue:{${name}}
 export interface QueueLabOptions extends LabOptions {
   /** What the workers import as the queue. */
   readonly queueModule: string;
+  /** Whether adds wait for their copies where they should. */
+  readonly awaitsCopies: boolean;
 }
 
 /** A server, processes that add jobs and run them, and what is done to them. */
@@ -52,7 +54,11 @@ export class QueueLab extends Lab {
 
   spawn(): Worker {
     const number = this.all.length + 1;
+    const replicas = this.server.replicas.length / this.server.nodes.length;
     const settings = {
+      durable: this.#options.awaitsCopies
+        ? { replicas, fsync: replicas > 0 ? "none" : "local", timeoutMs: 300 }
+        : undefined,
       url: this.url,
       prefix,
       specs,
@@ -142,7 +148,8 @@ export class QueueLab extends Lab {
   }
 
   lostData(from: number, to: number, what: LossKind): void {
-    this.losses.push({ from, to, isTotal: what !== "unreplicated" });
+    const sparesDurable = what === "unreplicated" || what === "unsynced";
+    this.losses.push({ from, to, isTotal: what !== "unreplicated", sparesDurable });
   }
 
   async resumed(at: number): Promise<void> {

@@ -141,6 +141,7 @@ const queues = specs.map((spec) => {
     prefix,
     deadlineMs,
     maxAttempts,
+    ...(spec.isDurable && { durable: settings.durable }),
     backoff: { firstMs: 30, jitter: 0.5 },
   });
   queue.on("error", noteBackground);
