@@ -16,7 +16,7 @@ export class Replay {
   readonly #permits = new Map<string, Held>();
   readonly #waiting = new Map<string, Claim>();
   /** They come back to their old places, whenever that is. */
-  readonly #aside = new Set<string>();
+  readonly #aside = new Map<string, Claim>();
   readonly #arrivals = new Map<string, number>();
   readonly #left = new Map<string, number>();
   #arrived = 0;
@@ -37,7 +37,7 @@ export class Replay {
         if (this.#waiting.delete(step.claim.text)) this.#left.set(step.claim.text, step.at);
         break;
       case "aside":
-        this.#aside.add(step.claim.text);
+        this.#aside.set(step.claim.text, step.claim);
         break;
       case "back":
         this.#aside.delete(step.claim.text);
@@ -90,10 +90,24 @@ export class Replay {
 
   /** Who is to be granted something now: whoever is first of those whose tenant has room, if there is enough for it. */
   next(at: number): Claim | undefined {
-    if (this.#waiting.size === 0 || this.limit === undefined) return undefined;
+    return this.#nextOf([...this.#waiting.values()], at);
+  }
+
+  /** The same of all who wait for one of these workers, those who stand aside among them. */
+  nextOfAll(at: number, isThere: (worker: string) => boolean): Claim | undefined {
+    const all = new Map([...this.#waiting, ...this.#aside]);
+    return this.#nextOf(
+      [...all.values()].filter(({ worker }) => isThere(worker)),
+      at,
+    );
+  }
+
+  #nextOf(claims: readonly Claim[], at: number): Claim | undefined {
+    if (claims.length === 0 || this.limit === undefined || this.usedAt(at) >= this.limit) return undefined;
     let first: Claim | undefined;
-    for (const claim of this.#waiting.values())
-      if ((!first || this.#precedes(claim, first)) && this.#leads(claim) && this.#hasRoom(claim, at)) first = claim;
+    for (const claim of claims)
+      if ((!first || this.#precedes(claim, first)) && this.#leads(claim, claims) && this.#hasRoom(claim, at))
+        first = claim;
     return first && this.usedAt(at) + first.weight <= this.limit ? first : undefined;
   }
 
@@ -102,10 +116,9 @@ export class Replay {
   }
 
   /** Whether it is the first of its tenant. */
-  #leads(claim: Claim): boolean {
+  #leads(claim: Claim, claims: readonly Claim[]): boolean {
     if (this.perTenant === undefined) return true;
-    for (const other of this.#waiting.values())
-      if (other.tenant === claim.tenant && this.#precedes(other, claim)) return false;
+    for (const other of claims) if (other.tenant === claim.tenant && this.#precedes(other, claim)) return false;
     return true;
   }
 
