@@ -332,12 +332,16 @@ class HandOver {
 
   /** What was so from the last instant until this one. */
   #look(to: number): void {
-    const isThere = (worker: string): boolean => (this.#until.get(worker) ?? 0) > this.#at;
-    if (this.#at === -Infinity || !this.#replay.nextOfAll(this.#at, isThere)) this.#close(this.#at);
+    if (this.#at === -Infinity || !this.#replay.nextOfAll(this.#at, this.#isOwed)) this.#close(this.#at);
     // Those who leave now are owed nothing any more.
     else if ([...this.#until.values()].some((until) => until > this.#at && until <= to)) this.#close(this.#at);
     else this.#since ??= this.#at;
   }
+
+  /** A server that lost data may have those in its queue who were served, or left: who still waits gives a sign of life. */
+  readonly #isOwed = ({ worker }: Claim, joinedAt: number): boolean =>
+    (this.#until.get(worker) ?? 0) > this.#at &&
+    !this.#run.dataLosses.some((loss) => loss.from <= this.#at && joinedAt <= loss.to + clockErrorMs);
 
   #close(to: number): void {
     if (this.#since === undefined) return;

@@ -18,6 +18,8 @@ export class Replay {
   /** They come back to their old places, whenever that is. */
   readonly #aside = new Map<string, Claim>();
   readonly #arrivals = new Map<string, number>();
+  /** When each last joined, which a sign of life does, too. */
+  readonly #joinedAt = new Map<string, number>();
   readonly #left = new Map<string, number>();
   #arrived = 0;
 
@@ -56,6 +58,7 @@ export class Replay {
     const isBack = this.#waiting.has(text) || this.#aside.has(text) || this.#left.get(text) === at;
     if (!isBack || !this.#arrivals.has(text)) this.#arrivals.set(text, ++this.#arrived);
     this.#left.delete(text);
+    this.#joinedAt.set(text, at);
     this.#waiting.set(text, claim);
   }
 
@@ -93,13 +96,11 @@ export class Replay {
     return this.#nextOf([...this.#waiting.values()], at);
   }
 
-  /** The same of all who wait for one of these workers, those who stand aside among them. */
-  nextOfAll(at: number, isThere: (worker: string) => boolean): Claim | undefined {
+  /** The same of those who are owed it, of all who wait: those who stand aside among them. */
+  nextOfAll(at: number, isOwed: (claim: Claim, joinedAt: number) => boolean): Claim | undefined {
     const all = new Map([...this.#waiting, ...this.#aside]);
-    return this.#nextOf(
-      [...all.values()].filter(({ worker }) => isThere(worker)),
-      at,
-    );
+    const owed = [...all.values()].filter((claim) => isOwed(claim, this.#joinedAt.get(claim.text) ?? -Infinity));
+    return this.#nextOf(owed, at);
   }
 
   #nextOf(claims: readonly Claim[], at: number): Claim | undefined {
