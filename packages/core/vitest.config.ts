@@ -8,7 +8,7 @@ const alsoWithOlder = [
   "test/durable-clients.test.ts",
   "test/failover.test.ts",
   "test/failover.sentinel.test.ts",
-  "test/gate.test.ts",
+  "test/executor.test.ts",
   "test/inbox.test.ts",
   "test/optimistic.test.ts",
   "test/runtime.test.ts",

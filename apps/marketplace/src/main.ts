@@ -20,7 +20,7 @@ import { checkPackages } from "./package-checks.js";
 import type { Place } from "./place.js";
 import type { Recount, RecountTask } from "./recount.js";
 import { startRedis } from "./redis-server.js";
-import { serve, type WebServer } from "./server.js";
+import { serve, usualPort, type WebServer } from "./server.js";
 import { isMode, type Mode, type Servers, startBehind } from "./servers.js";
 import { Shop } from "./shop.js";
 import { smokeSummary } from "./smoke.js";
@@ -183,6 +183,8 @@ const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke, so
     },
   });
   if (!smoke) {
+    if (port === undefined && !origin.endsWith(`:${usualPort}`))
+      say(`  Port ${usualPort} is taken by another program; --port chooses`);
     process.stdout.write(`Bazaar is open: ${origin}\n`);
     say(
       `  Look first at ${origin}/about (two minutes), or at once at ${origin}/race\n  Ctrl-C ends the shop and every process of it.`,

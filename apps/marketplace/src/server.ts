@@ -8,6 +8,9 @@ export interface WebServer {
   close(): Promise<void>;
 }
 
+/** Where nobody asks for another. */
+export const usualPort = 3_000;
+
 const lastRequestsMs = 500;
 
 const listening = async (server: Server, port: number): Promise<boolean> => {
@@ -36,8 +39,8 @@ export const serve = async (app: Hono, port: number | undefined): Promise<WebSer
     },
   }) as Server;
   server.maxConnections = 1_000;
-  if (!(await listening(server, port ?? 3_000)) && (port !== undefined || !(await listening(server, 0))))
-    throw new Error(`Port ${port ?? 3_000} is taken; choose another with --port`);
+  if (!(await listening(server, port ?? usualPort)) && (port !== undefined || !(await listening(server, 0))))
+    throw new Error(`Port ${port ?? usualPort} is taken; choose another with --port`);
   const address = server.address();
   if (address === null || typeof address === "string") throw new Error("the system gave no port");
   return {

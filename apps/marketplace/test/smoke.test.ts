@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { ask } from "../src/http-client.js";
@@ -108,8 +109,13 @@ describe("The program", () => {
     expect(said.stdout).toBe("");
   });
 
-  it("says so when the port it was given is taken", async () => {
+  it("says so when the usual port is taken, or the one that it was given", async () => {
+    const other = createServer().listen(3_000, "127.0.0.1");
+    // Where another program has it already it is taken, too.
+    await new Promise((resolve) => other.once("listening", resolve).once("error", resolve));
     const first = await startShop();
+    other.close();
+    expect(first.said.stderr).toMatch(/^ {2}Port 3000 is taken by another program; --port chooses$/m);
     const { process: child, said } = spawnShop("--port", new URL(first.origin).port);
     const [code] = (await once(child, "exit")) as [number | null];
     await first.stop();

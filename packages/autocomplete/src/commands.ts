@@ -18,6 +18,7 @@ import { type IndexKeys, indexKeys, rowTag } from "./keys.js";
 import { type Query, queryOf, select } from "./matching.js";
 import { type IndexRules, type IndexSettings, parseRules, rulesText, type WordOrder } from "./options.js";
 import * as scripts from "./scripts/index.js";
+import { Together } from "./together.js";
 import { maxWords } from "./words.js";
 
 /** A put of an entry, or a drop of an id. */
@@ -53,6 +54,19 @@ const mostTries = 5;
 const longestQuery = 512;
 /** One query reads no more, unless a higher limit asks for it. */
 const mostRows = 512;
+/** More would hold up the server, and let it wait while their answers are read here. */
+const mostTogether = 4;
+
+/** A query by weight, as the script has it. */
+interface Asked {
+  readonly settings: string;
+  readonly operands: readonly (string | number)[];
+}
+
+type MatchReply = scripts.Matches | { readonly settings: string } | undefined;
+
+/** A part of the rows of an alphabetical index: from and to, and how many at most. */
+type RowRange = readonly [from: string, to: string, most: number];
 
 /** One shard of an index: its keys, and the rules that it had when it was last seen. */
 interface Shard {
@@ -64,6 +78,9 @@ interface Shard {
   staged: string;
   /** The rebuild that was last when an alphabetical query found nothing; undefined: none ever did. */
   switched: string | undefined;
+  /** What is asked by weight, and in alphabetical order. */
+  readonly matches: Together<Asked, MatchReply>;
+  readonly ranges: Together<RowRange, readonly string[]>;
 }
 
 /** The least text behind all that begin with `text`: bytes of UTF-8 are in the order of code points. */
@@ -113,13 +130,18 @@ export class IndexCommands {
     this.#events = events;
     this.#own = rulesText(settings.rules);
     this.#rules.set(this.#own, settings.rules);
-    this.#shards = Array.from({ length: settings.shards }, (_, shard) => ({
-      keys: indexKeys(attached.context.prefix, name, shard, settings.shards),
-      rules: this.#own,
-      tag: rowTag(this.#own),
-      staged: "",
-      switched: undefined,
-    }));
+    this.#shards = Array.from({ length: settings.shards }, (_, shard): Shard => {
+      const keys = indexKeys(attached.context.prefix, name, shard, settings.shards);
+      return {
+        keys,
+        rules: this.#own,
+        tag: rowTag(this.#own),
+        staged: "",
+        switched: undefined,
+        matches: new Together(mostTogether, (asked, signal) => this.#matches(keys, asked, signal)),
+        ranges: new Together(mostTogether, (asked, signal) => this.#ranges(keys, asked, signal)),
+      };
+    });
   }
 
   /**
@@ -306,16 +328,13 @@ export class IndexCommands {
         Array.from(text.slice(0, 2 * rules.rankedLength))
           .slice(0, rules.rankedLength)
           .join("");
+      const operands = [query.text, anchorOf(query.text), limit];
       const words = query.parts.flatMap(({ text, isWhole }) => [isWhole ? `${text} ` : text, anchorOf(text)]);
-      const args = {
-        settings: shard.rules,
-        prefix: query.text,
-        anchor: anchorOf(query.text),
-        limit,
-        words: isAnyOrder ? words : [],
-      };
-      const reply = await scripts.suggest.run(this.#context, shard.keys, args, this.#options(signal));
-      if (reply.state === "found") {
+      const reply = isAnyOrder
+        ? (await this.#matches(shard.keys, [{ settings: shard.rules, operands: [...operands, ...words] }], signal))[0]
+        : await shard.matches.ask({ settings: shard.rules, operands }, signal);
+      if (!reply) return { ...nothing(rules), query };
+      if ("items" in reply) {
         if (reply.damaged > 0) this.#events.damaged();
         const items = reply.items.map(({ id, record }) => parseRecord(id, record));
         return { query, rules, items, hasMore: reply.hasMore, truncated: reply.truncated };
@@ -325,6 +344,47 @@ export class IndexCommands {
     throw new KitError("KIT_CONFLICT", `The settings of ${JSON.stringify(this.#name)} keep changing`, {
       retryable: true,
     });
+  }
+
+  /** Answers queries by weight; undefined: there is no index. */
+  async #matches(keys: IndexKeys, asked: readonly Asked[], signal: AbortSignal | undefined): Promise<MatchReply[]> {
+    const settings = asked[0]?.settings ?? "";
+    const isSame = (one: Asked): boolean => one.settings === settings;
+    const same = asked.filter(isSame);
+    const args = { settings, count: same.length, operands: same.flatMap(({ operands }) => operands) };
+    // The rules may have been learned anew within one turn.
+    const others = asked.filter((one) => !isSame(one));
+    const [reply, rest] = await Promise.all([
+      scripts.suggest.run(this.#context, keys, args, this.#options(signal)),
+      others.length === 0 ? [] : this.#matches(keys, others, undefined),
+    ]);
+    const found = same.map((_, at) => (reply.state === "found" ? reply.found?.[at] : reply));
+    const next = { same: found.values(), other: rest.values() };
+    return asked.map((one) => next[isSame(one) ? "same" : "other"].next().value);
+  }
+
+  /** Reads rows: by one plain command where it is one range. */
+  async #ranges(
+    keys: IndexKeys,
+    asked: readonly RowRange[],
+    signal: AbortSignal | undefined,
+  ): Promise<readonly (readonly string[])[]> {
+    const [first] = asked;
+    if (asked.length > 1 || !first)
+      return await scripts.ranges.run(this.#context, keys, { ranges: asked.flat() }, this.#options(signal));
+    const [from, to, most] = first;
+    const what = `ZRANGEBYLEX of ${keys.rows}`;
+    const deadline = Deadline.in(this.#settings.deadlineMs);
+    const call = { what, mutates: false, idempotent: true, deadline, signal };
+    try {
+      const args = [keys.rows, from, to, "LIMIT", "0", String(most)];
+      return [(await this.#context.executor.run("ZRANGEBYLEX", args, call)) as string[]];
+    } catch (error) {
+      if (!isReplyError(error)) throw error;
+      // A script names the key that is wrong.
+      await scripts.survey.run(this.#context, keys, {}, this.#options(signal));
+      throw serverError(error, what);
+    }
   }
 
   /**
@@ -391,21 +451,9 @@ export class IndexCommands {
 
   /** The first rows that begin with a folded text, by the rules that a shard had when it was last seen. */
   async #rows(shard: Shard, prefix: string, most: number, signal: AbortSignal | undefined): Promise<string[]> {
-    const key = shard.keys.rows;
     const from = shard.tag + prefix;
-    const range = [`[${from}`, `(${behind(from)}`, "LIMIT", "0", String(most)];
-    const what = `ZRANGEBYLEX of ${key}`;
-    const deadline = Deadline.in(this.#settings.deadlineMs);
-    const call = { what, mutates: false, idempotent: true, deadline, signal };
-    try {
-      const rows = (await this.#context.executor.run("ZRANGEBYLEX", [key, ...range], call)) as string[];
-      return rows.map((row) => row.slice(from.length - prefix.length));
-    } catch (error) {
-      if (!isReplyError(error)) throw error;
-      // A script names the key that is wrong.
-      await this.#survey(shard, signal);
-      throw serverError(error, what);
-    }
+    const rows = await shard.ranges.ask([`[${from}`, `(${behind(from)}`, most], signal);
+    return rows.map((row) => row.slice(from.length - prefix.length));
   }
 
   /** Whether a shard has the rules that it had when it was last seen, and no rebuild came in between. */

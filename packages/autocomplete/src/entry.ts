@@ -112,8 +112,13 @@ export const splitTail = (tail: string): { readonly text: string; readonly paylo
 
 /** Reads a record of a script: `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`. */
 export const parseRecord = (id: string, record: string): Item => {
-  const [, weight, starts = "", fold = "", text = "", payload] = record.split("\0");
-  return { id, text, weight: Number(weight), payload, fold, starts: unitOffsets(fold, starts) };
+  const weightAt = record.indexOf("\0") + 1;
+  const startsAt = record.indexOf("\0", weightAt) + 1;
+  const foldAt = record.indexOf("\0", startsAt) + 1;
+  const textAt = record.indexOf("\0", foldAt) + 1;
+  const fold = record.slice(foldAt, textAt - 1);
+  const starts = unitOffsets(fold, record.slice(startsAt, foldAt - 1));
+  return { id, ...splitTail(record.slice(textAt)), weight: Number(record.slice(weightAt, startsAt - 1)), fold, starts };
 };
 
 /** Reads a row of an alphabetical index: `suffix NUL kind id NUL weight NUL text NUL [payload]`. An id may hold NUL. */

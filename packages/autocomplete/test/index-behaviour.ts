@@ -2,7 +2,7 @@ import { type RedisMode, useRedis } from "@kit/testing";
 import { guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { type Entry, InvalidEntryError, type PrefixIndexOptions } from "../src/index.js";
+import { type Entry, InvalidEntryError, type PrefixIndexOptions, type Suggestions } from "../src/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, ids, name, named, permanentKeys, texts } from "./harness.js";
 
@@ -295,6 +295,31 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         };
         expect(await rejection(index.putMany(endless(), { signal: controller.signal }))).toBe(reason);
         expect((await index.inspect()).items).toBeLessThanOrEqual(1_000);
+      });
+
+      it("answers each of many queries of one moment as if it were alone", async () => {
+        for (const order of ["weight", "alphabetical"] as const) {
+          const index = fixture.index({ order, name: order });
+          await index.putMany(named("Ann", "Anna", "Annabel", "Bob Ann", "Cléo", "Cleopatra"));
+          const queries = ["a", "ann", "anna", "b", "clé", "x", "", "an", "anna b", "B", "cleo"];
+          const alone: Suggestions[] = [];
+          for (const query of queries) alone.push(await index.suggest(query, { limit: 2 }));
+          const reason = new Error("enough");
+          const controller = new AbortController();
+          const together = queries.map((query) => index.suggest(query, { limit: 2 }));
+          const given = index.suggest("a", { signal: controller.signal });
+          const more = queries.map((query) => index.suggest(query, { limit: 2 }));
+          controller.abort(reason);
+          expect(await rejection(given)).toBe(reason);
+          expect(await Promise.all(together)).toEqual(alone);
+          expect(await Promise.all(more)).toEqual(alone);
+          const { rows } = fixture.keysOf(order);
+          await fixture.db.del(rows);
+          await fixture.db.rpush(rows, "x");
+          const errors = await Promise.all([1, 2, 3].map(() => rejection(index.suggest("anna"))));
+          for (const error of errors) expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: rows, found: "list" });
+          await fixture.db.del(rows);
+        }
       });
 
       it("counts an operation once, however often it is sent", async () => {

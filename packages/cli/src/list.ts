@@ -1,4 +1,4 @@
-import type { Connection } from "@kit/core";
+import { type Connection, KitError } from "@kit/core";
 import { type InspectCall, type Listed, nameIn, type Report } from "@kit/core/toolkit";
 import { connectionsOf } from "./server.js";
 
@@ -29,6 +29,12 @@ const find = async (redis: Connection, packageName: string, prefix: string, part
   return { names: [...names].slice(0, maxNames).toSorted(), isWhole: isWhole && names.size <= maxNames };
 };
 
+/** What is damaged hides nothing else. */
+const damage = (error: unknown): Report => {
+  if (!KitError.is(error) || (error.code !== "KIT_KEY_TYPE" && error.code !== "KIT_LAYOUT")) throw error;
+  return { data: { error: error.code }, facts: [["damaged", error.message]] };
+};
+
 /** A row for each thing that is there: what its inspector says, in the columns that were asked for. */
 export const listOf = async (
   call: InspectCall,
@@ -40,11 +46,13 @@ export const listOf = async (
   const rows: string[][] = [];
   const data: object[] = [];
   for (const name of names) {
-    const report = await look(name);
-    data.push(report.data);
+    const report = await look(name).catch(damage);
+    data.push("error" in report.data ? { name, ...report.data } : report.data);
     const textOf = (column: string): string =>
       (report.facts ?? []).flatMap(([fact, text]) => (fact === column ? [text] : [])).join("; ");
-    rows.push([name, ...columns.map(textOf)]);
+    // The last column has the most room.
+    const last = columns.length - 1;
+    rows.push([name, ...columns.map((column, at) => textOf(column) || (at === last ? textOf("damaged") : ""))]);
   }
   const count = `${String(names.length)}${isWhole ? "" : ", and perhaps more: not all keys were looked at"}`;
   return {

@@ -86,7 +86,12 @@ export const tableLines = (names: readonly string[], rows: readonly (readonly st
   const wanted = names.map((name, column) => Math.max(name.length, ...rows.map((row) => row[column]?.length ?? 0)));
   const isRoomy = wanted.reduce((sum, one) => sum + one + 2, -2) <= width();
   const most = isRoomy ? Infinity : Math.floor((width() * mostBefore) / (names.length - 1));
-  const widths = wanted.slice(0, -1).map((one) => Math.min(one, most));
+  // A word that no line takes would run into the next column.
+  const longestWord = (column: number): number =>
+    Math.max(...rows.flatMap((row) => (row[column] ?? "").split(" ").map((word) => word.length)));
+  const widths = wanted
+    .slice(0, -1)
+    .map((one, column) => Math.min(one, Math.max(most, Math.min(longestWord(column), Math.floor(width() / 3)))));
   const head = besideEachOther([names], widths);
   return [...head, "-".repeat(Math.max(...head.map((line) => line.length))), ...besideEachOther(rows, widths)];
 };

@@ -29,6 +29,10 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
         { lock: "item:42", holder: "web-1" },
       ],
     });
+    await redis.rpush("kit:lock:{odd}:lease", "x");
+    const damaged = await list("locks");
+    expect(damaged.stdout).toMatch(/^locks {2}3\n[^]*\nitem:42 +web-1[^]*\nodd +lock.inspect[^]* a list/);
+    expect(damaged.code).toBe(0);
     expect((await list("semaphores")).stdout).toMatch(/\ntables +3, 1 in use, 2 free/);
     expect((await list("locks", "--prefix", "other")).stdout).toMatch(/\nhidden /);
     await Promise.all([lock, elsewhere, tables].map((one) => one.close({ timeoutMs: 0 })));

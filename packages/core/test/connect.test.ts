@@ -40,7 +40,7 @@ describe("connect: targets", () => {
       else process.env["REDIS_URL"] = former;
     });
     process.env["REDIS_URL"] = redis.url;
-    for (const target of [redis.url, new URL(redis.url), { url: redis.url }, {}, undefined]) {
+    for (const target of [redis.url, new URL(redis.url), { url: redis.url }, {}, undefined, ""]) {
       const client = await connect(target);
       expect(await client.ping()).toBe("PONG");
       await client.close();

@@ -74,6 +74,14 @@ describe("the package", () => {
     expect(Object.keys(require("../dist/toolkit.cjs") as object).sort()).toEqual(forAuthors);
   });
 
+  it("has classes of errors that Node prints by their names", () => {
+    for (const built of ["../dist/index.js", "../dist/index.cjs"]) {
+      const errors = Object.entries(require(built) as object).filter(([name]) => name.endsWith("Error"));
+      expect(errors.map(([, { name }]: [string, { name: string }]) => name)).toEqual(errors.map(([name]) => name));
+      expect(errors.length).toBeGreaterThan(4);
+    }
+  });
+
   it("has every source file in one entry only, so that what it keeps in memory is kept once", () => {
     const entries = readdirSync("dist").filter((file) => file.endsWith(".js.map"));
     const carriedBy = new Map<string, string[]>();

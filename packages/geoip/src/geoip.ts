@@ -1,5 +1,5 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, traced, TypedEmitter } from "@kit/core/toolkit";
 import {
   type Address,
   type AddressInput,
@@ -103,7 +103,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {KitUnavailableError} no server answered in time.
    */
   async ready(): Promise<void> {
-    await this.#current();
+    await this.#traced("ready", () => this.#current());
   }
 
   /**
@@ -131,7 +131,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const found = serving?.release.peek(effective);
     if (serving && found !== undefined) return this.#answer(serving, effective, found);
     try {
-      return await this.#find(effective);
+      return await this.#traced("lookup", () => this.#find(effective));
     } catch (error) {
       if (this.#settings.onUnavailable === "none" && KitError.is(error) && error.code === "KIT_UNAVAILABLE")
         return unavailable;
@@ -161,19 +161,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    */
   async info(): Promise<DatabaseInfo> {
-    this.#assertOpen();
-    const { deadlineMs } = this.#settings;
-    const { head, record } = await this.#read();
-    const { manifest } = record;
-    const isKept = head.previous !== "" && (await this.#store.record(head.previous, deadlineMs)) !== undefined;
-    const { layout: _, fields, ...facts } = manifest;
-    return {
-      database: this.database,
-      ...facts,
-      ageMs: head.now - (manifest.builtAt ?? manifest.importedAt),
-      previous: isKept ? head.previous : null,
-      pages: fields.v4 + fields.v6,
-    };
+    return await this.#traced("info", () => this.#info());
   }
 
   /** Pages and places that this reader holds. */
@@ -199,6 +187,26 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   /** As `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  async #info(): Promise<DatabaseInfo> {
+    this.#assertOpen();
+    const { deadlineMs } = this.#settings;
+    const { head, record } = await this.#read();
+    const { manifest } = record;
+    const isKept = head.previous !== "" && (await this.#store.record(head.previous, deadlineMs)) !== undefined;
+    const { layout: _, fields, ...facts } = manifest;
+    return {
+      database: this.database,
+      ...facts,
+      ageMs: head.now - (manifest.builtAt ?? manifest.importedAt),
+      previous: isKept ? head.previous : null,
+      pages: fields.v4 + fields.v6,
+    };
+  }
+
+  #traced<T>(operation: string, call: () => Promise<T>): Promise<T> {
+    return traced(`geoip.${operation}`, () => ({ database: this.database }), call);
   }
 
   async #find(address: Address): Promise<Lookup> {

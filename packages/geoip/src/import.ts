@@ -1,4 +1,5 @@
 import type { RedisLike } from "@kit/core";
+import { traced } from "@kit/core/toolkit";
 import { VersionBuilder } from "./builder.js";
 import { GeoIpImportError, GeoIpStagingError } from "./errors.js";
 import {
@@ -25,19 +26,26 @@ export interface ImportResult {
   readonly locales: readonly string[];
 }
 
-const onStore = async <T>(
+/** Runs an operation on a store of its own. */
+const onStore = <T>(
+  operation: string,
   redis: RedisLike,
   database: string,
-  { prefix }: ImportSettings,
-  use: (store: GeoIpStore) => Promise<T>,
-): Promise<T> => {
-  const store = new GeoIpStore(redis, database, { prefix });
-  try {
-    return await use(store);
-  } finally {
-    store.context.detach();
-  }
-};
+  { prefix }: Pick<ImportSettings, "prefix">,
+  work: (store: GeoIpStore) => Promise<T>,
+): Promise<T> =>
+  traced(
+    `geoip.${operation}`,
+    () => ({ database }),
+    async () => {
+      const store = new GeoIpStore(redis, database, { prefix });
+      try {
+        return await work(store);
+      } finally {
+        store.context.detach();
+      }
+    },
+  );
 
 // A stream of ranges has a method `read`, too.
 const isSource = (source: object): source is GeoIpSource =>
@@ -74,7 +82,7 @@ export const importGeoIp = async (
     throw new TypeError("Expected `source` to be geoLite2(), dbIp() or an iterable of ranges");
   const { signal, deadlineMs } = settings;
   signal?.throwIfAborted();
-  return await onStore(redis, database, settings, async (store) => {
+  return await onStore("import", redis, database, settings, async (store) => {
     // Completes, or takes back, what a crash has left half switched.
     await store.settle(settings);
     const builder = new VersionBuilder(store, settings, signal);
@@ -135,5 +143,5 @@ export const rollbackGeoIp = async (
   options: RollbackOptions = {},
 ): Promise<string> => {
   const settings = rollbackSettings(options);
-  return await onStore(redis, database, settings, (store) => store.rollback(settings));
+  return await onStore("rollback", redis, database, settings, (store) => store.rollback(settings));
 };

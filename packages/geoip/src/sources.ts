@@ -345,14 +345,16 @@ export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeI
     const numbers = new Map<string, number>();
     const locales = new Set<string>();
     let row = 0;
-    for await (const { network, first, last, place, names } of ranges) {
+    for await (const range of ranges) {
       const fail = (column: string, problem: string): GeoIpImportError =>
         new GeoIpImportError({ file: "ranges", row, column }, problem);
       row++;
+      const { network, first, last, place, names } = (range as RangeInput | null) ?? ({} as Partial<RangeInput>);
       const span =
         network === undefined ? spanOf(parseAddress(first ?? ""), parseAddress(last ?? "")) : parseNetwork(network);
       if (span === undefined) throw fail("first", "and last are not two addresses of one family in order");
       if (typeof span === "string") throw fail("network", span);
+      if (typeof place !== "object" || (place as Place | null) === null) throw fail("place", "is no object");
       const text = JSON.stringify([place, names]);
       let number = numbers.get(text);
       if (number === undefined) numbers.set(text, (number = builder.place(place, 0, names)));

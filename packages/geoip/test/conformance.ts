@@ -72,8 +72,16 @@ export const conformance: Conformance = {
         onUnavailable: choice("reject", "none"),
       },
       calls: {
-        lookup: { prepare: imported, run: (reader) => reader.lookup("1.0.0.1") },
-        ready: { prepare: imported, run: (reader) => reader.ready() },
+        lookup: {
+          trace: ["kit:geoip.lookup", { database: "city" }],
+          prepare: imported,
+          run: (reader) => reader.lookup("1.0.0.1"),
+        },
+        ready: {
+          trace: ["kit:geoip.ready", { database: "city" }],
+          prepare: imported,
+          run: (reader) => reader.ready(),
+        },
         lookupSync: {
           prepare: imported,
           run: (reader) => {
@@ -87,7 +95,11 @@ export const conformance: Conformance = {
           },
           isLocal: true,
         },
-        info: { prepare: imported, run: (reader) => reader.info() },
+        info: {
+          trace: ["kit:geoip.info", { database: "city" }],
+          prepare: imported,
+          run: (reader) => reader.info(),
+        },
       },
     }),
     conforming<Place>({
@@ -97,6 +109,7 @@ export const conformance: Conformance = {
       hasNoClose: true,
       calls: {
         import: {
+          trace: ["kit:geoip.import", { database: "city" }],
           options: {
             ...rollbackRules,
             stagingMs: integer(1_000, longestMs),
@@ -111,6 +124,7 @@ export const conformance: Conformance = {
             importGeoIp(place.client, "city", geoLite2(cityFiles()), within(place, options)),
         },
         rollback: {
+          trace: ["kit:geoip.rollback", { database: "city" }],
           options: rollbackRules,
           prepare: async (place) => {
             await load(place);

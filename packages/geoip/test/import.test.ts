@@ -77,6 +77,13 @@ describe("an import of malformed input", () => {
     ];
     expect(await rejection(fixture.import(bad))).toMatchObject({ file: "ranges", row: 2, column: "first" });
     expect(await rejection(fixture.import([{ network: "x", place: {} }]))).toMatchObject({ row: 1, column: "network" });
+    for (const place of [undefined, null, "XA"])
+      expect(await rejection(fixture.import([{ network: "1.0.0.0/24", place } as never]))).toMatchObject({
+        code: "KIT_GEOIP_IMPORT",
+        row: 1,
+        column: "place",
+      });
+    expect(await rejection(fixture.import([null as never]))).toMatchObject({ code: "KIT_GEOIP_IMPORT", row: 1 });
   });
 
   it("refuses a file that is missing, cut off while packed, or shorter than expected", async () => {

@@ -19,6 +19,12 @@ interface Scene {
 
 type Calls<S> = Readonly<Record<string, (scene: S) => Promise<unknown>>>;
 
+const keyOf = ({ keys }: Scene, part: string): string => {
+  const key = keys[part];
+  if (key === undefined) throw new Error(`There is no key ${part}`);
+  return key;
+};
+
 /** What an edge needs of a package. */
 export interface Subject<S extends Scene> {
   /** Every call of the API, once. Those that wait do it for a moment only. */
@@ -96,7 +102,7 @@ export const spoiltKeys = async <S extends Scene>(
       for (const [how, spoil] of Object.entries({ ...otherTypes, ...values }))
         for (const [what, call] of Object.entries(calls)) {
           const scene = await sceneOf(`spoilt-${String(++scenes)}`);
-          const key = scene.keys[part] ?? "";
+          const key = keyOf(scene, part);
           await server.call("DEL", key);
           await spoil(server, key);
           await probe(server, scene, `${what} with ${how} at ${part}`, call, answers, found);
@@ -116,7 +122,7 @@ export const newerLayout = async <S extends Scene>(
   await stage(async (server, sceneOf) => {
     for (const [what, call] of Object.entries(calls)) {
       const scene = await sceneOf(`newer-${what}`);
-      await write(server, scene.keys[part] ?? "");
+      await write(server, keyOf(scene, part));
       const code = untouched.includes(what) ? undefined : "KIT_LAYOUT";
       await probe(server, scene, `${what} on a newer layout`, call, answers, found, code);
     }

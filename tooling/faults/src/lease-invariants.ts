@@ -72,7 +72,7 @@ export const checkHold = (
   const silentUntil = abortedAt ?? endedAt;
   // After a stall the signal comes late, but before anything else that the process does at that hour.
   const isExcused =
-    missedAt === undefined && stalls.some(({ from, to }) => from <= endsAt && endsAt <= to + roundingMs);
+    missedAt === undefined && stalls.some(({ from, to }) => from <= endsAt + clockErrorMs && endsAt <= to + roundingMs);
   const isLate =
     (missedAt !== undefined && missedAt < silentUntil) || (silentUntil > endsAt + roundingMs && !isExcused);
   const how = abortedAt === undefined ? "never aborted" : `aborted ${(abortedAt - endsAt).toFixed(1)} ms after its end`;

@@ -13,6 +13,7 @@ import {
   type Step,
   type WorkerHistory,
 } from "../src/workloads/semaphore/history.js";
+import type { Span } from "../src/records.js";
 
 // A run that keeps every invariant is made up from a seed, by a semaphore of a few lines; then one thing in it is put wrong, and
 // the checker has to say which invariant that breaks.
@@ -142,6 +143,7 @@ const aRun = (seed: number): Draft => {
     workers,
     deaths: [],
     heals: [],
+    outages: [],
     dataLosses: [],
     echoes: [],
     leftovers: [],
@@ -202,15 +204,31 @@ const aDeath = ({ run, steps, workers }: Draft, grantedAfterMs: number | undefin
   run.deaths = [{ name: "narrow", worker: "w1", endsAt }];
 };
 
+/** What is free after all else, and who waits for it, in the queue or beside it, until it is granted so much later. */
+const aWait = ({ steps, workers }: Draft, isAside: boolean, ms: number): Span => {
+  const list = steps.get("narrow") ?? [];
+  const at = Math.ceil(list.at(-1)?.at ?? 0) + 2_000;
+  const write = (instant: number, ...what: readonly string[]): void =>
+    void list.push(...parseSteps(what.map((one) => `${String(instant * 1_000)} other ${one}`)));
+  write(at, "join late|1||w1.0.0 - -");
+  if (isAside) write(at, "aside late|1||w1.0.0 - -", "leave late|1||w1.0.0 - -");
+  write(at + ms, ...(isAside ? ["join late|1||w1.0.0 - -", "back late|1||w1.0.0 - -"] : []));
+  write(at + ms, "leave late|1||w1.0.0 - -", `add late|1||w1.0.0 ${String(at + ms + leaseMs)} -`);
+  const settledAt = at + ms + 1;
+  workers[0]?.records.push(aCall({ what: "acquire", name: "narrow", startedAt: at, settledAt, dueMs: 4_000 }));
+  return { from: at, to: at + ms };
+};
+
 /** What is put wrong, and the invariants that are broken by it: all of them, and no other. */
 const faults: readonly (readonly [what: string, invariants: readonly Invariant[], spoil: (draft: Draft) => void])[] = [
   [
     "a grant beyond the limit",
     ["S1"],
     ({ pick, someGrant }) => {
-      const { list, index } = someGrant(pick(["narrow", "weighed", "group"]));
+      const { name, permits } = pick(specs);
+      const { list, index } = someGrant(name);
       insert(list, index, "other permits - 0 -");
-      insert(list, index + 2, "other permits - 5 -");
+      insert(list, index + 2, `other permits - ${String(permits)} -`);
     },
   ],
   [
@@ -251,6 +269,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ({ someGrant }) => {
       const { list, index } = someGrant("weighed");
       insert(list, index, "acquire join urgent|1||w1.-2.0 - 1");
+      insert(list, index + 2, "release leave urgent|1||w1.-2.0 - -");
     },
   ],
   [
@@ -260,6 +279,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
       const { list, index } = someGrant("group");
       insert(list, 3, "acquire join forgotten|1|t9|w1.0.0 - 1");
       list.splice(index + 2);
+      insert(list, list.length, "release leave forgotten|1|t9|w1.0.0 - -");
     },
   ],
   [
@@ -317,6 +337,16 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
   ],
   ["what a dead holder had, granted too late", ["S2"], (draft) => aDeath(draft, 0.1 * leaseMs + 102)],
   ["what a dead holder had, granted to nobody", ["S2"], (draft) => aDeath(draft, undefined)],
+  ["what is free, granted too late to one in the queue", ["S4"], (draft) => void aWait(draft, false, 142)],
+  ["what is free, granted too late to one who stands aside", ["S4"], (draft) => void aWait(draft, true, 142)],
+  [
+    "what is free, granted too late after an outage",
+    ["S4"],
+    (draft) => {
+      const { from } = aWait(draft, true, 1_300);
+      draft.run.outages = [{ from: from - 500, to: from + 100 }];
+    },
+  ],
   ["what is in use when all have left", ["S3"], ({ run }) => void (run.leftovers = ["narrow: 1 are in use"])],
   [
     "a signal that aborts after its permit's end",
@@ -464,6 +494,24 @@ describe("The checker", () => {
       aDeath(draft, 0.1 * leaseMs + 98);
       expect(violationsOf(draft.run)).toEqual([]);
       expect(verdictOn(draft.run).checked.S2).toBe(1);
+    }
+  });
+
+  it("accepts that what is free is granted late in an outage, right after one, or to nobody who still waits", () => {
+    const draft = aRun(1);
+    expect(aWait(draft, true, 138)).toBeTruthy();
+    expect(violationsOf(draft.run)).toEqual([]);
+    for (const excuse of [
+      ({ run }: Draft, { from }: Span): void => void (run.outages = [{ from: from - 10, to: from + 20 }]),
+      ({ run }: Draft, { to }: Span): void => void (run.outages = [{ from: to - 1_050, to: to - 10 }]),
+      ({ workers }: Draft, { from }: Span): void => void Object.assign(workers[0] ?? {}, { killedAt: from - 1 }),
+      ({ run }: Draft, { from }: Span): void => void (run.dataLosses = [{ from: from - 5, to: from + 5 }]),
+      ({ workers }: Draft, { from }: Span): void =>
+        void workers[0]?.records.push(aCall({ what: "close", name: "", startedAt: from, settledAt: from, dueMs: 1 })),
+    ]) {
+      const late = aRun(1);
+      excuse(late, aWait(late, true, 1_150));
+      expect(violationsOf(late.run)).toEqual([]);
     }
   });
 

@@ -4,6 +4,7 @@ import fetchSource from "./fetch.lua";
 import forgetSource from "./forget.lua";
 import itemsSource from "./items.lua";
 import purgeSource from "./purge.lua";
+import rangesSource from "./ranges.lua";
 import recordSource from "./record.lua";
 import revisionSource from "./revision.lua";
 import stageSource from "./stage.lua";
@@ -86,44 +87,55 @@ export interface StoredItem {
   readonly record: string;
 }
 
-/** What one prefix gives. */
+/** What one text gives. */
+export interface Matches {
+  readonly items: readonly StoredItem[];
+  readonly hasMore: boolean;
+  readonly truncated: boolean;
+  readonly damaged: number;
+}
+
+/** What some texts give, in their order; undefined: there is no index. */
 export type SuggestReply =
-  | {
-      readonly state: "found";
-      readonly items: readonly StoredItem[];
-      readonly hasMore: boolean;
-      readonly truncated: boolean;
-      readonly damaged: number;
-    }
+  | { readonly state: "found"; readonly found: readonly Matches[] | undefined }
   | { readonly state: "settings"; readonly settings: string };
 
-const nothing: SuggestReply = { state: "found", items: [], hasMore: false, truncated: false, damaged: 0 };
+const matchesOf = ([more, truncated, damaged, records, ...ids]: readonly unknown[]): Matches => {
+  const each = String(records).split("\u0001");
+  return {
+    items: ids.map((id, at): StoredItem => ({ id: String(id), record: each[at] ?? "" })),
+    hasMore: Number(more) === 1,
+    truncated: Number(truncated) === 1,
+    damaged: Number(damaged),
+  };
+};
 
-/** Answers a prefix by weight. */
+/** Answers texts by weight. */
 export const suggest: Script<
   readonly ["index", "rows", "ranked", "items"],
-  readonly ["settings", "prefix", "anchor", "limit", "...words"],
+  readonly ["settings", "count", "...operands"],
   SuggestReply
 > = defineScript({
   name: "autocomplete.suggest",
   source: suggestSource,
   keys: ["index", "rows", "ranked", "items"],
-  args: ["settings", "prefix", "anchor", "limit", "...words"],
+  args: ["settings", "count", "...operands"],
   readonly: true,
   reply: (raw) => {
-    const [state, more, truncated, damaged, records, ...ids] = raw as unknown[];
-    if (Number(state) === 0) return nothing;
-    if (Number(state) === 2) return { state: "settings", settings: String(more) };
-    const each = String(records).split("\u0001");
-    const items = ids.map((id, at): StoredItem => ({ id: String(id), record: each[at] ?? "" }));
-    return {
-      state: "found",
-      items,
-      hasMore: Number(more) === 1,
-      truncated: Number(truncated) === 1,
-      damaged: Number(damaged),
-    };
+    const [state, ...rest] = raw as unknown[];
+    if (Number(state) === 2) return { state: "settings", settings: String(rest[0]) };
+    return { state: "found", found: Number(state) === 0 ? undefined : (rest as unknown[][]).map(matchesOf) };
   },
+});
+
+/** The rows that begin with each of some texts. */
+export const ranges: Script<readonly ["rows"], readonly ["...ranges"], readonly (readonly string[])[]> = defineScript({
+  name: "autocomplete.ranges",
+  source: rangesSource,
+  keys: ["rows"],
+  args: ["...ranges"],
+  readonly: true,
+  reply: (raw) => (raw as unknown[][]).map((rows) => rows.map(String)),
 });
 
 /** What items weigh in one shard; undefined: it does not have them. */

@@ -117,8 +117,8 @@ const make = async (target: Target, settings: Settings): Promise<RedisLike> => {
  * Connects, and resolves once the server answers.
  *
  * `target` is a URL or options: `redis://user:password@host:port/db`, `rediss:` with TLS, `unix:/path`,
- * `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`. Without one, the environment's `REDIS_URL`, else
- * `redis://127.0.0.1:6379`.
+ * `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`. Without one, or with an empty
+ * text, the environment's `REDIS_URL`, else `redis://127.0.0.1:6379`.
  *
  * The client reconnects for ever, with jittered waits of at most two seconds; a connection that goes silent under a kit
  * call is replaced; a client that gave up is connected again. A command of yours whose reply is lost rejects (ioredis
@@ -208,6 +208,8 @@ const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options"]
 
 const optionsOf = (target: string | URL | ConnectOptions = {}): ConnectOptions => {
   const url = target instanceof URL ? target.href : target;
+  // An empty text is a REDIS_URL that is set to nothing, which the environment has where it is taken from there, too.
+  if (url === "") return {};
   return optionsObject("target", typeof url === "string" ? { url } : url, optionNames);
 };
 

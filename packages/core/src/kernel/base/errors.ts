@@ -62,6 +62,10 @@ const brands = Symbol.for("kit.error");
 
 type Branded = { readonly [brands]?: readonly string[] };
 
+/** Whether an error has brands at all. Outside of the class: a bundler renames a class whose body mentions itself. */
+const isBranded = (error: unknown): error is object & Branded =>
+  typeof error === "object" && error !== null && brands in error;
+
 /** The brands of a class and of those that it extends. */
 const brandsOf = (errorClass: object): readonly string[] => {
   const found: string[] = [];
@@ -99,14 +103,12 @@ export class KitError extends Error {
    */
   static override [Symbol.hasInstance](error: unknown): boolean {
     if (Function.prototype[Symbol.hasInstance].call(this, error)) return true;
-    return (
-      Object.hasOwn(this, "brand") && KitError.is(error) && (error as Branded)[brands]?.includes(this.brand) === true
-    );
+    return Object.hasOwn(this, "brand") && isBranded(error) && error[brands]?.includes(this.brand) === true;
   }
 
   /** Whether `error` is kit's, also when it comes from another installed copy of this package. */
   static is(error: unknown): error is KitError {
-    return typeof error === "object" && error !== null && brands in error;
+    return isBranded(error);
   }
 }
 

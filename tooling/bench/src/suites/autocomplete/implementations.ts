@@ -163,6 +163,51 @@ const rawRanked: Definition = {
   },
 };
 
+/** What a suggestion of ours has, but for what of it matched. */
+const recordOf = ({ id, text, weight }: Name): string => [id, String(weight), text, ""].join("\0");
+const suggestionOf = (record: string): Shown & { readonly weight: number; readonly payload: string | undefined } => {
+  const [id = "", weight, text = "", payload] = record.split("\0");
+  return { id, text, weight: Number(weight), payload: payload === "" ? undefined : payload };
+};
+
+const rawLexWhole: Definition = {
+  id: "ZRANGEBYLEX of records",
+  peer: "ZRANGEBYLEX of records",
+  settings:
+    "displayed text, weight and payload in each row, read into the same objects; no ranges, no version of the rules",
+  open: async (url) => {
+    const redis = await connected(url);
+    return each(
+      async (query) => (await byText(redis, query)).map((row) => suggestionOf(row.slice(row.indexOf("\0") + 1))),
+      (names) => pipelined(redis, names, (name) => [["ZADD", index, 0, `${name.text}\0${recordOf(name)}`]]),
+    );
+  },
+};
+
+const rankedScript = `local ids = redis.call('ZREVRANGE', KEYS[1], 0, ARGV[1])
+  return #ids == 0 and '' or table.concat(redis.call('HMGET', KEYS[2], unpack(ids)), '\\1')`;
+
+const rawRankedRecords: Definition = {
+  id: "ZREVRANGE and HMGET in a script",
+  peer: "ZREVRANGE and HMGET in a script",
+  settings: "the same sets with ids, and the records of what was found, in one round trip, read into the same objects",
+  open: async (url) => {
+    const redis = await connected(url);
+    const sha = String(await redis.script("LOAD", rankedScript));
+    return each(
+      async (query) => {
+        const found = String(await redis.evalsha(sha, 2, `beginning:${query}`, "records", limit - 1));
+        return found === "" ? [] : found.split("\u0001").map(suggestionOf);
+      },
+      (names) =>
+        pipelined(redis, names, (name) => [
+          ["HSET", "records", name.id, recordOf(name)],
+          ...beginningsOf(name.text, 3).map((text) => ["ZADD", `beginning:${text}`, name.weight, name.id] as const),
+        ]),
+    );
+  },
+};
+
 /** Each beginning of a text has a sorted set of its own. */
 const expanded = (
   name: string,
@@ -199,7 +244,17 @@ const expansion = expanded("full prefix expansion", "a name, also from its later
 /** It does not find `luc p`. */
 const wordExpansion = expanded("expansion of single words", "each word, and no further", (text) => text.split(" "));
 
-const definitions: readonly Definition[] = [kit, classic, rawLex, rawLexRecords, rawRanked, expansion, wordExpansion];
+const definitions: readonly Definition[] = [
+  kit,
+  classic,
+  rawLex,
+  rawLexRecords,
+  rawLexWhole,
+  rawRanked,
+  rawRankedRecords,
+  expansion,
+  wordExpansion,
+];
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);

@@ -1,3 +1,4 @@
+import { now } from "../../clock.js";
 import type { Lab, Team, Worker } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import type { Case, Entry, Measurement, Suite } from "../../suite.js";
@@ -172,6 +173,60 @@ const loading: Case = {
   },
 };
 
+const million: NamesTask = { names: 1_000_000, words: 2 };
+const millionName = "one million names";
+const millionEntry = (what: string, unit: string, about: string): Entry => ({
+  name: `${millionName}: ${what}`,
+  unit,
+  better: unit === "names/s" ? "higher" : "lower",
+  about,
+});
+const oneMillion: Case = {
+  entries: [
+    millionEntry("load", "names/s", "putMany of a million names of two words, phrases by weight, into an empty index"),
+    millionEntry("memory", "bytes per name", "used_memory of the server"),
+    millionEntry("suggest p99", "ms", "10 by their first 1 to 6 characters, one caller"),
+    millionEntry("one character p99", "ms", "10 by their first character, one caller"),
+    {
+      ...millionEntry(
+        "suggest p99 while loading",
+        "× idle",
+        "the same as before while 50,000 are put again, by that before",
+      ),
+      goal: { text: "≤ 5 × idle", checks: [{ atMost: 5 }] },
+    },
+  ],
+  implementations: [autocompleteImplementation("kit")],
+  rounds: 1,
+  processes: 2,
+  setup: weighted,
+  measure: {
+    alone: async (team, lab, scale): Promise<Measurement> => {
+      const [reader, writer] = team.workers as readonly [Worker, Worker];
+      const before = await usedBytes(lab);
+      const startedAt = now();
+      // An answer is waited for no longer than two minutes.
+      for (let from = 0; from < million.names; from += 100_000)
+        await writer.ask("load", { ...million, from, names: from + 100_000 } satisfies NamesTask);
+      const load = (million.names * 1_000) / (now() - startedAt);
+      const memory = ((await usedBytes(lab)) - before) / million.names;
+      // The first of them are the same whatever their number.
+      const task: SearchTask = { ...products, callers: 1, shortest: 1, longest: 6, ms: 3_000 * scale };
+      const p99 = async (own: Partial<SearchTask>): Promise<number> =>
+        percentile([...(await reader.ask<SearchResult>("search", { ...task, ...own })).waits], 0.99);
+      await p99({ ms: 500 * scale });
+      const idle = await p99({});
+      const shortest = await p99({ longest: 1 });
+      const loaded = writer.ask("load", { ...million, names: 50_000 } satisfies NamesTask);
+      const busy = await p99({});
+      await loaded;
+      const figures = [load, memory, idle, shortest, busy / idle];
+      const values = Object.fromEntries(oneMillion.entries.map(({ name }, at) => [name, figures[at] as number]));
+      return { values, operations: 0, details: { idle, busy } };
+    },
+  },
+};
+
 export const suite: Suite = {
   package: "autocomplete",
   cases: [
@@ -202,7 +257,7 @@ export const suite: Suite = {
         about: "10 of 20,000 names of two words in alphabetical order, by their first 1 to 6 characters, by 8 callers",
         goal: { text: "≥ 0.8 × raw ZRANGEBYLEX LIMIT", checks: [{ than: "floor", atLeast: 0.8 }] },
       },
-      ["kit", "ZRANGEBYLEX and HMGET", "raw ZRANGEBYLEX"],
+      ["kit", "ZRANGEBYLEX and HMGET", "ZRANGEBYLEX of records", "raw ZRANGEBYLEX"],
       alphabetical,
       { ...products, processes: 1, callers: 8, shortest: 1, longest: 6 },
     ),
@@ -212,7 +267,7 @@ export const suite: Suite = {
         about: "10 of 20,000 names of two words by weight, by their first 1 to 3 characters, by 8 callers",
         goal: { text: "≥ 0.6 × raw ZREVRANGE", checks: [{ than: "floor", atLeast: 0.6 }] },
       },
-      ["kit", "full prefix expansion", "raw ZREVRANGE"],
+      ["kit", "full prefix expansion", "ZREVRANGE and HMGET in a script", "raw ZREVRANGE"],
       weighted,
       { ...products, processes: 1, callers: 8, shortest: 1, longest: 3 },
     ),
@@ -220,5 +275,6 @@ export const suite: Suite = {
     memoryCase("memory", "three words, found by each", "word-start", 3),
     memoryCase("memory of phrases", "three words, found by their beginning", "phrase", 3),
     loading,
+    oneMillion,
   ],
 };

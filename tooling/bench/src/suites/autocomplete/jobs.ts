@@ -8,6 +8,8 @@ import { namesOf, queriesOf } from "./names.js";
 export interface NamesTask {
   readonly names: number;
   readonly words: number;
+  /** Those before are left out. @default 0 */
+  readonly from?: number;
 }
 
 export interface SearchTask extends NamesTask {
@@ -36,7 +38,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
   return {
     ready: () => Promise.resolve(),
 
-    load: ({ names, words }: NamesTask) => completer.load(namesOf(names, words)),
+    load: ({ names, words, from = 0 }: NamesTask) => completer.load(namesOf(names, words).slice(from)),
 
     /** Resolves with how many names a second. */
     rebuild: async ({ names, words }: NamesTask): Promise<number> => {

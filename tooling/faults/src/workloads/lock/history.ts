@@ -85,7 +85,7 @@ export interface RunHistory extends LeaseRun {
   /** When nothing was in the way any more, after each outage. Server time, epoch milliseconds. */
   readonly heals: readonly number[];
   /** When a fault was on. */
-  readonly outages: readonly Span[];
+  readonly outages: readonly (Span & { readonly kind: string })[];
   readonly echoes: readonly Echoed[];
 }
 

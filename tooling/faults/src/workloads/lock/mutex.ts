@@ -1,6 +1,6 @@
 import type { Model, Operation } from "../../linearizable.js";
 import { clockErrorMs } from "../../records.js";
-import type { RunHistory } from "./history.js";
+import type { CallRecord, RunHistory } from "./history.js";
 
 /** A lock, as its callers see it. Fencing tokens are given as numbers below 2^53. */
 export type MutexCall =
@@ -67,6 +67,10 @@ export const mutexWindows = (run: RunHistory): Window[] => {
   return windows;
 };
 
+/** Where requests are repeated, another copy of a release may run before the one whose answer its caller gets. */
+const isUnsure = ({ outages }: RunHistory, { startedAt, settledAt }: CallRecord): boolean =>
+  outages.some(({ kind, from, to }) => kind === "27 requests repeated" && from <= settledAt && startedAt <= to);
+
 const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
   const byName = new Map<string, Operation<MutexCall>[]>();
   for (const { records } of run.workers) {
@@ -95,7 +99,8 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
         const { lease = "", outcome, result, startedAt } = record;
         if (outcome === "ok" && result === "released") released.add(lease);
         // Who was told that it held nothing has ended nothing.
-        if (result !== "not-held") endsFrom.set(lease, Math.min(endsFrom.get(lease) ?? -Infinity, startedAt));
+        if (result !== "not-held" || isUnsure(run, record))
+          endsFrom.set(lease, Math.min(endsFrom.get(lease) ?? -Infinity, startedAt));
       }
     }
     for (const record of records) {
@@ -113,7 +118,8 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
         const fence = Number(lease);
         if (result === "released" && !lost.has(lease))
           operations.push({ call: { kind: "release", fence }, startedAt, endedAt });
-        else if (result === "not-held") operations.push({ call: { kind: "not held", fence }, startedAt, endedAt });
+        else if (result === "not-held" && !isUnsure(run, record))
+          operations.push({ call: { kind: "not held", fence }, startedAt, endedAt });
       }
     }
   }

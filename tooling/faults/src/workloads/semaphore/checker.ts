@@ -9,7 +9,7 @@ import {
   type Violation as AnyViolation,
 } from "../../common-invariants.js";
 import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-invariants.js";
-import { clockErrorMs, type Span } from "../../records.js";
+import { type Call, clockErrorMs, type Span } from "../../records.js";
 import type {
   AccessRecord,
   Claim,
@@ -32,6 +32,7 @@ import { Replay } from "./replay.js";
  * - `S1` at every instant of the server no more is held than the limits allow, by weight; lowering them revokes nothing
  * - `S2` what a killed holder had is granted again within its lease and 10 % and 100 ms, where somebody waits for it
  * - `S3` when all have left nothing is in use, all of it can be had, and no key stays
+ * - `S4` what is free is granted within 10 % of a lease and 100 ms, where no fault is on nor was in the second before
  * - `order` who is granted something has waited longest of the most urgent; a tenant that has all it may have is passed by
  * - `held` what callers surely hold is within the limits, and the server knows of it
  * - `L3` a signal aborts before its permit ends, on its holder's own monotonic clock
@@ -43,7 +44,7 @@ import { Replay } from "./replay.js";
  * - `U5` every error is typed
  */
 export type Invariant = (typeof invariants)[number];
-export const invariants = ["S1", "S2", "S3", "order", "held", "L3", "L5", "U1", "U2", "U3", "U4", "U5"] as const;
+export const invariants = ["S1", "S2", "S3", "S4", "order", "held", "L3", "L5", "U1", "U2", "U3", "U4", "U5"] as const;
 
 export type Violation = AnyViolation<Invariant>;
 type Judge = AnyJudge<Invariant>;
@@ -87,8 +88,10 @@ const checkRecord = (
 const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge: Judge): void => {
   const replay = new Replay();
   const idleness = new Idleness(run, replay, name);
+  const handOver = new HandOver(run, replay, name, judge);
   for (const step of steps) {
     idleness.until(step.at);
+    handOver.before(step);
     checkOwnership(name, replay, step, judge);
     if (step.what === "add") checkGrant(name, replay, step, judge);
     replay.apply(step);
@@ -96,6 +99,7 @@ const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge
     idleness.after(step);
   }
   idleness.end(endOf(run));
+  handOver.end(endOf(run));
   for (const { claim, fate } of lateCopies(run, steps))
     judge("U2", fate === "kept" && `${name}: ${claim.text} was granted again after it was given back, and kept`);
   checkEchoes(run, name, steps, judge);
@@ -264,6 +268,88 @@ class Idleness {
     if (at === -Infinity || !this.#replay.next(at)) return false;
     for (const { worker } of this.#replay.waiting) if ((this.#killedAt.get(worker) ?? Infinity) > at) return true;
     return false;
+  }
+}
+
+// ── from free to granted ────────────────────────────────────────────────────────────────────────────────────────────
+
+/** When each worker could still be granted something: until it was killed, or began to leave. */
+const thereUntil = ({ workers }: RunHistory): ReadonlyMap<string, number> =>
+  new Map(
+    workers.map(({ id, killedAt = Infinity, records }) => {
+      const leaving = records.find((record) => record.kind === "call" && record.what === "close") as Call | undefined;
+      return [id, Math.min(killedAt, leaving?.startedAt ?? Infinity)];
+    }),
+  );
+
+/** How much of a span was calm: the longest part of it in which no fault was on, nor in the second before. */
+const calmIn = ({ outages }: RunHistory, { from, to }: Span): Span => {
+  let calm: Span = { from, to: from };
+  let at = from;
+  for (const outage of [...outages.toSorted((a, b) => a.from - b.from), { from: to, to }]) {
+    if (outage.to + resumeMs < from) continue;
+    const end = Math.min(outage.from, to);
+    if (end - at > calm.to - calm.from) calm = { from: at, to: end };
+    at = Math.max(at, outage.to + resumeMs);
+  }
+  return calm;
+};
+
+/**
+ * Whether what is free is granted: to those in the queue, which a script does at once, and to those who stand aside because
+ * nothing reached them, who are back as soon as they can be reached.
+ */
+class HandOver {
+  readonly #run: RunHistory;
+  readonly #replay: Replay;
+  readonly #name: string;
+  readonly #judge: Judge;
+  readonly #until: ReadonlyMap<string, number>;
+  /** Since when somebody could be granted something. */
+  #since: number | undefined;
+  #at = -Infinity;
+
+  constructor(run: RunHistory, replay: Replay, name: string, judge: Judge) {
+    this.#run = run;
+    this.#replay = replay;
+    this.#name = name;
+    this.#judge = judge;
+    this.#until = thereUntil(run);
+  }
+
+  before({ at, what }: Step): void {
+    if (what === "leave") this.#judge("S4");
+    // One script is one instant: what it did is looked at when all of it is there.
+    if (at === this.#at) return;
+    this.#look(at);
+    this.#at = at;
+  }
+
+  end(at: number): void {
+    this.#look(at);
+    this.#close(at);
+  }
+
+  /** What was so from the last instant until this one. */
+  #look(to: number): void {
+    if (this.#at === -Infinity || !this.#replay.nextOfAll(this.#at, this.#isOwed)) this.#close(this.#at);
+    // Those who leave now are owed nothing any more.
+    else if ([...this.#until.values()].some((until) => until > this.#at && until <= to)) this.#close(this.#at);
+    else this.#since ??= this.#at;
+  }
+
+  /** A server that lost data may have those in its queue who were served, or left: who still waits gives a sign of life. */
+  readonly #isOwed = ({ worker }: Claim, joinedAt: number): boolean =>
+    (this.#until.get(worker) ?? 0) > this.#at &&
+    !this.#run.dataLosses.some((loss) => loss.from <= this.#at && joinedAt <= loss.to + clockErrorMs);
+
+  #close(to: number): void {
+    if (this.#since === undefined) return;
+    const calm = calmIn(this.#run, { from: this.#since, to });
+    this.#since = undefined;
+    const lateBy = calm.to - calm.from - dueAfter(this.#run) - stalledByAll(this.#run.workers, calm.from, calm.to);
+    const free = `${this.#name}: what was free at ${calm.from.toFixed(0)}, and waited for, was granted`;
+    if (lateBy > 0) this.#judge("S4", `${free} ${lateBy.toFixed(0)} ms too late`);
   }
 }
 

@@ -8,7 +8,7 @@ import type { Invariant } from "./checker.js";
 interface SemaphoreControl extends Control {
   readonly invariants: readonly Invariant[];
   /** In the built semaphore; without it the semaphore is wrapped, with the lie of the control's own name. */
-  readonly mutation?: Mutation;
+  readonly mutations?: readonly Mutation[];
 }
 
 /** A script to which the server's answers are told otherwise. */
@@ -21,45 +21,53 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     name: "one-too-many",
     invariants: ["S1", "held"],
     kind: "8 scripts flushed",
-    mutation: {
-      script: "acquire",
-      operands: ["meta"],
-      lua: misled(
-        "local reply = call(...) if command == 'HMGET' and key == meta and reply[2] then reply[2] = reply[2] + 1 end return reply",
-      ),
-    },
+    mutations: [
+      {
+        script: "acquire",
+        operands: ["meta"],
+        lua: misled(
+          "local reply = call(...) if command == 'HMGET' and key == meta and reply[2] then reply[2] = reply[2] + 1 end return reply",
+        ),
+      },
+    ],
   },
   {
     name: "renew-creates",
     invariants: ["L5"],
     kind: "8 scripts flushed",
-    mutation: {
-      script: "renew",
-      operands: ["permits", "terms"],
-      lua: "for i, key in ipairs(permits) do if not redis.call('ZSCORE', key, terms[2 * i - 1]) then redis.call('ZADD', key, string.format('%.0f', redis.call('TIME')[1] * 1000 + 1000 + terms[2 * i]), terms[2 * i - 1]) end end",
-    },
+    mutations: [
+      {
+        script: "renew",
+        operands: ["permits", "terms"],
+        lua: "for i, key in ipairs(permits) do if not redis.call('ZSCORE', key, terms[2 * i - 1]) then redis.call('ZADD', key, string.format('%.0f', redis.call('TIME')[1] * 1000 + 1000 + terms[2 * i]), terms[2 * i - 1]) end end",
+      },
+    ],
   },
   {
     name: "release-frees-another",
     invariants: ["L5"],
     kind: "8 scripts flushed",
-    mutation: {
-      script: "release",
-      operands: ["permits", "permitRecord"],
-      lua: "if not redis.call('ZSCORE', permits, permitRecord) then permitRecord = redis.call('ZRANGE', permits, 0, 0)[1] or permitRecord end",
-    },
+    mutations: [
+      {
+        script: "release",
+        operands: ["permits", "permitRecord"],
+        lua: "if not redis.call('ZSCORE', permits, permitRecord) then permitRecord = redis.call('ZRANGE', permits, 0, 0)[1] or permitRecord end",
+      },
+    ],
   },
   {
     name: "client-clock",
     invariants: ["S1", "L5", "held"],
     kind: "25 clients' clock jumps",
-    mutation: {
-      script: "acquire",
-      operands: ["permitRecord"],
-      lua: misled(
-        "if command == 'TIME' then local hour = string.match(permitRecord, '%.(%d+)$') return { string.sub(hour, 1, -4), string.sub(hour, -3) .. '000' } end return call(...)",
-      ),
-    },
+    mutations: [
+      {
+        script: "acquire",
+        operands: ["permitRecord"],
+        lua: misled(
+          "if command == 'TIME' then local hour = string.match(permitRecord, '%.(%d+)$') return { string.sub(hour, 1, -4), string.sub(hour, -3) .. '000' } end return call(...)",
+        ),
+      },
+    ],
   },
   {
     name: "loss-told-late",
@@ -70,21 +78,35 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     name: "barging",
     invariants: ["order"],
     kind: "8 scripts flushed",
-    mutation: {
-      script: "acquire",
-      operands: ["queue"],
-      lua: misled("if command == 'EXISTS' and key == queue then return 0 end return call(...)"),
-    },
+    mutations: [
+      {
+        script: "acquire",
+        operands: ["queue"],
+        lua: misled("if command == 'EXISTS' and key == queue then return 0 end return call(...)"),
+      },
+    ],
   },
   {
     name: "acquire-denies-itself",
     invariants: ["U2"],
     kind: "27 requests repeated",
-    mutation: {
-      script: "acquire",
-      operands: ["permits", "permitRecord"],
-      lua: "if redis.call('ZSCORE', permits, permitRecord) then local time = redis.call('TIME') return { 0, time[1] * 1000 + math.floor(time[2] / 1000), 0, 1, -1, 1 } end",
-    },
+    mutations: [
+      {
+        script: "acquire",
+        operands: ["permits", "permitRecord"],
+        lua: "if redis.call('ZSCORE', permits, permitRecord) then local time = redis.call('TIME') return { 0, time[1] * 1000 + math.floor(time[2] / 1000), 0, 1, -1, 1 } end",
+      },
+    ],
+  },
+  {
+    name: "tells-nobody",
+    invariants: ["S4"],
+    kind: "8 scripts flushed",
+    // What a waiter's record says of where it listens is lost, whoever writes it.
+    mutations: [
+      { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
+      { script: "heartbeat", operands: ["inbox"], lua: "inbox = '-'" },
+    ],
   },
 ];
 
@@ -112,7 +134,7 @@ const recorders = (): Mutation[] => {
 
 /** What workers import as the semaphore: the built one, which writes down what it does, and the fault of a control. */
 export const moduleOf = (control?: SemaphoreControl): string => {
-  if (control && !control.mutation) return wrappedBy("semaphore", "wrapped-semaphore.mjs", control.name);
-  const mutations = [...recorders(), ...(control?.mutation ? [control.mutation] : [])];
+  if (control && !control.mutations) return wrappedBy("semaphore", "wrapped-semaphore.mjs", control.name);
+  const mutations = [...recorders(), ...(control?.mutations ?? [])];
   return builtWith(`semaphore-${control?.name ?? "recorded"}`, "@kit/semaphore", "index.js", ...mutations);
 };

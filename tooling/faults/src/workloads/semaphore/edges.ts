@@ -85,8 +85,8 @@ const spoilt = (): Promise<Findings> =>
       "counts that do not count": (server, key) =>
         server.call("HSET", key, "layout", "1", "permits", "2", "perTenant", "2", `u:${tenant}`, "x"),
     },
-    line: { "rows that say nothing": (server, key) => server.call("ZADD", key, "0", "x y z", "0", "|", "0", " ") },
-    heads: { "nobody behind it": (server, key) => server.call("ZADD", key, "-1", "nobody", "inf", tenant) },
+    queue: { "rows that say nothing": (server, key) => server.call("ZADD", key, "0", "x y z", "0", "|", "0", " ") },
+    ready: { "nobody behind it": (server, key) => server.call("ZADD", key, "-1", "nobody", "inf", tenant) },
     waiters: {
       "a counter that does not count": (server, key) => server.call("HSET", key, "#", "x"),
       "records that say nothing": (server, key) => server.call("HSET", key, "a", "", "b", "1", "c", "x y z"),

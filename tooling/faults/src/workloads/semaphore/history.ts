@@ -1,5 +1,5 @@
 import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-invariants.js";
-import type { WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** A semaphore that the workers contend for. */
 export interface Spec {
@@ -105,6 +105,8 @@ export interface RunHistory extends LeaseRun {
   readonly workers: readonly WorkerHistory[];
   readonly deaths: readonly Death[];
   readonly heals: readonly Heal[];
+  /** When a fault was on. */
+  readonly outages: readonly Span[];
   readonly echoes: readonly Echoed[];
   /** How many names were looked at when all workers had left. */
   readonly lookedAt: number;

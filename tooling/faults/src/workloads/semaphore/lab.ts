@@ -21,7 +21,7 @@ import {
 
 const prefix = "kit";
 const metaLifeMs = 604_800_000;
-const lineLifeMs = 16_000;
+const queueLifeMs = 16_000;
 /** Lines of a history in one answer. */
 const pageLines = 20_000;
 
@@ -153,6 +153,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
       workers,
       deaths: this.deaths,
       heals: this.marks.filter(({ name }) => name === undefined).map(({ at, dueMs }) => ({ at, dueMs })),
+      outages: this.outages,
       dataLosses: this.dataLosses,
       echoes: this.around.tap?.echoes.flatMap(echoOf) ?? [],
     };
@@ -180,9 +181,9 @@ export class SemaphoreLab extends LeaseLab<Holder> {
     const { leaseMs, deadlineMs } = this;
     const lives = {
       permits: 2 * leaseMs + 1_000,
-      line: lineLifeMs,
-      heads: lineLifeMs,
-      waiters: lineLifeMs,
+      queue: queueLifeMs,
+      ready: queueLifeMs,
+      waiters: queueLifeMs,
       meta: metaLifeMs,
     };
     await using client = await connect(this.server.url);

@@ -4,9 +4,9 @@
 --
 -- Each write leaves a line `micros script what claim value until` in the list `history:{name}`, micros being the instant that
 -- the script went by. What: `add` and `set` (a permit, or its new end; value: the end), `rem` (value: `own` if it is the
--- claim of the caller), `join` and `leave` (the line), `aside` and `back` (set aside), `permits` and `perTenant` (a limit).
+-- claim of the caller), `join` and `leave` (the queue), `aside` and `back` (set aside), `permits` and `perTenant` (a limit).
 -- A ZREM of several rows is noted for each of them, whichever was there. Until: the end of the caller's acquire, if that
--- is what the caller asks for.
+-- is what the caller asks for. A key that this file does not know is an error: without it a history would look complete.
 local redis = rawget(redis, 'isRecorded') and redis or (function(server)
   local self = { isRecorded = true, pcall = server.pcall, error_reply = server.error_reply }
   local micros
@@ -22,9 +22,12 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
     server.call('RPUSH', 'history:' .. string.match(key, '{.*}'), line)
   end
 
+  local known = { permits = true, meta = true, queue = true, ready = true, waiters = true }
+
   local function note(reply, command, key, ...)
     local part = string.match(key, ':(%a+)$')
     local args = { ... }
+    if string.match(key, ':semaphore:{') and not known[part] then error('recorder.lua does not know ' .. key) end
     if part == 'permits' and command == 'ZADD' then
       if args[1] == 'XX' then
         write(key, 'set', args[3], args[2])
@@ -35,9 +38,9 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
       for _, claim in ipairs(args) do
         write(key, 'rem', claim, claim == ARGV[1] and 'own' or 'other')
       end
-    elseif part == 'line' and command == 'ZADD' then
+    elseif part == 'queue' and command == 'ZADD' then
       write(key, string.sub(args[2], 1, 1) == '|' and 'aside' or 'join', string.match(args[2], '%S+$'), '-')
-    elseif part == 'line' and command == 'ZREM' and reply > 0 then
+    elseif part == 'queue' and command == 'ZREM' and reply > 0 then
       for _, row in ipairs(args) do
         write(key, string.sub(row, 1, 1) == '|' and 'back' or 'leave', string.match(row, '%S+$'), '-')
       end

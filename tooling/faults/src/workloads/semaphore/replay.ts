@@ -16,8 +16,10 @@ export class Replay {
   readonly #permits = new Map<string, Held>();
   readonly #waiting = new Map<string, Claim>();
   /** They come back to their old places, whenever that is. */
-  readonly #aside = new Set<string>();
+  readonly #aside = new Map<string, Claim>();
   readonly #arrivals = new Map<string, number>();
+  /** When each last joined, which a sign of life does, too. */
+  readonly #joinedAt = new Map<string, number>();
   readonly #left = new Map<string, number>();
   #arrived = 0;
 
@@ -37,7 +39,7 @@ export class Replay {
         if (this.#waiting.delete(step.claim.text)) this.#left.set(step.claim.text, step.at);
         break;
       case "aside":
-        this.#aside.add(step.claim.text);
+        this.#aside.set(step.claim.text, step.claim);
         break;
       case "back":
         this.#aside.delete(step.claim.text);
@@ -56,6 +58,7 @@ export class Replay {
     const isBack = this.#waiting.has(text) || this.#aside.has(text) || this.#left.get(text) === at;
     if (!isBack || !this.#arrivals.has(text)) this.#arrivals.set(text, ++this.#arrived);
     this.#left.delete(text);
+    this.#joinedAt.set(text, at);
     this.#waiting.set(text, claim);
   }
 
@@ -90,10 +93,22 @@ export class Replay {
 
   /** Who is to be granted something now: whoever is first of those whose tenant has room, if there is enough for it. */
   next(at: number): Claim | undefined {
-    if (this.#waiting.size === 0 || this.limit === undefined) return undefined;
+    return this.#nextOf([...this.#waiting.values()], at);
+  }
+
+  /** The same of those who are owed it, of all who wait: those who stand aside among them. */
+  nextOfAll(at: number, isOwed: (claim: Claim, joinedAt: number) => boolean): Claim | undefined {
+    const all = new Map([...this.#waiting, ...this.#aside]);
+    const owed = [...all.values()].filter((claim) => isOwed(claim, this.#joinedAt.get(claim.text) ?? -Infinity));
+    return this.#nextOf(owed, at);
+  }
+
+  #nextOf(claims: readonly Claim[], at: number): Claim | undefined {
+    if (claims.length === 0 || this.limit === undefined || this.usedAt(at) >= this.limit) return undefined;
     let first: Claim | undefined;
-    for (const claim of this.#waiting.values())
-      if ((!first || this.#precedes(claim, first)) && this.#leads(claim) && this.#hasRoom(claim, at)) first = claim;
+    for (const claim of claims)
+      if ((!first || this.#precedes(claim, first)) && this.#leads(claim, claims) && this.#hasRoom(claim, at))
+        first = claim;
     return first && this.usedAt(at) + first.weight <= this.limit ? first : undefined;
   }
 
@@ -102,10 +117,9 @@ export class Replay {
   }
 
   /** Whether it is the first of its tenant. */
-  #leads(claim: Claim): boolean {
+  #leads(claim: Claim, claims: readonly Claim[]): boolean {
     if (this.perTenant === undefined) return true;
-    for (const other of this.#waiting.values())
-      if (other.tenant === claim.tenant && this.#precedes(other, claim)) return false;
+    for (const other of claims) if (other.tenant === claim.tenant && this.#precedes(other, claim)) return false;
     return true;
   }
 

@@ -1,0 +1,14 @@
+-- ranges.lua - the rows of an alphabetical index that begin with each of some texts; changes nothing.
+--
+-- KEYS[1]  rows    zset     `tag suffix NUL kind id NUL weight NUL text NUL [payload]`
+-- ARGV[n]  ranges  string   three for each text: where it begins and ends, as ZRANGEBYLEX has it, and how many at most
+--
+-- Reply     {rows, …}  those of each text, in order
+local rows = KEYS[1]
+local ranges = ARGV
+
+local reply = {}
+for at = 1, #ranges, 3 do
+  reply[#reply + 1] = redis.call('ZRANGEBYLEX', rows, ranges[at], ranges[at + 1], 'LIMIT', 0, ranges[at + 2])
+end
+return reply
