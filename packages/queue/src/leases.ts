@@ -71,7 +71,8 @@ export class JobLeases implements ScheduledLease {
 
   close(): void {
     this.#isClosed = true;
-    this.#held.length = 0;
+    // The reply to a heartbeat that is under way concerns none of them any more.
+    for (const job of this.#held.splice(0)) job.leasePlace = -1;
     this.#commands.context.expiry.remove(this);
   }
 
