@@ -21,7 +21,7 @@ import { eventually, type RedisClientOptions } from "@kit/testing";
 import { Redis } from "ioredis";
 import type { Page, Step } from "./page.js";
 
-const START_TIMEOUT_MS = 10_000;
+const START_TIMEOUT_MS = 30_000;
 
 /** In the place of a page's own functions of these names. */
 const SHELL_FUNCTIONS = `
@@ -85,18 +85,19 @@ export class Machine {
     const child = spawn(this.#lab.program("redis-server"), [this.conf, ...mode], { stdio: ["ignore", log, log], env });
     closeSync(log);
     this.#child = child;
-    const probe = this.client({ retryStrategy: () => 5, enableOfflineQueue: false });
-    try {
-      await eventually(
-        async () => {
-          if (!this.isRunning) return;
-          await probe.ping();
-        },
-        { timeoutMs: START_TIMEOUT_MS, intervalMs: 2 },
-      );
-    } finally {
-      probe.disconnect();
-    }
+    await eventually(
+      async () => {
+        if (!this.isRunning) return;
+        // A connection for each try: one that was accepted and then forgotten must not hold up the others.
+        const probe = this.client({ lazyConnect: true });
+        try {
+          await probe.connect();
+        } finally {
+          probe.disconnect();
+        }
+      },
+      { timeoutMs: START_TIMEOUT_MS, intervalMs: 5 },
+    );
     if (!this.isRunning) throw new StartError(readFileSync(this.log, "utf8").slice(logged));
   }
 

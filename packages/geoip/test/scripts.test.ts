@@ -40,6 +40,13 @@ describe("every script", () => {
 });
 
 describe("stage", () => {
+  it("changes nothing of a key that is permanent: a copy that comes late must not let it expire", async () => {
+    await scripts.stage.run(fixture.db, { target: incoming }, { stagingMs: 60_000, fields: ["a", "1"] });
+    await fixture.db.persist(incoming);
+    await scripts.stage.run(fixture.db, { target: incoming }, { stagingMs: 60_000, fields: ["a", "2"] });
+    expect([await fixture.db.pttl(incoming), await fixture.db.hget(incoming, "a")]).toEqual([-1, "1"]);
+  });
+
   it("stores fields and their expiry, again and again", async () => {
     for (let time = 0; time < 2; time++)
       await scripts.stage.run(fixture.db, { target: incoming }, { stagingMs: 60_000, fields: ["a", "1", "b", "2"] });

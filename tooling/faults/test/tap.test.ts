@@ -9,6 +9,8 @@ const encode = (parts: readonly string[]): Buffer =>
     `*${String(parts.length)}\r\n${parts.map((part) => `$${String(Buffer.byteLength(part))}\r\n${part}\r\n`).join("")}`,
   );
 
+const textsIn = (chunk: Buffer): string[][] => commandsIn(chunk).map((command) => command.map(String));
+
 const someCommands = fc.array(fc.array(fc.string({ unit: "binary" }), { minLength: 1, maxLength: 4 }), {
   maxLength: 4,
 });
@@ -17,7 +19,7 @@ describe("commandsIn", () => {
   it("finds all commands of a whole chunk", () => {
     fc.assert(
       fc.property(someCommands, (commands) => {
-        expect(commandsIn(Buffer.concat(commands.map(encode)))).toEqual(commands);
+        expect(textsIn(Buffer.concat(commands.map(encode)))).toEqual(commands);
       }),
     );
   });
@@ -31,7 +33,7 @@ describe("commandsIn", () => {
         (commands, last, at) => {
           const torn = encode(last);
           const chunk = Buffer.concat([...commands.map(encode), torn.subarray(0, at % torn.length)]);
-          expect(commandsIn(chunk)).toEqual(commands);
+          expect(textsIn(chunk)).toEqual(commands);
         },
       ),
     );
@@ -39,10 +41,27 @@ describe("commandsIn", () => {
 });
 
 describe("A tap", () => {
+  it("sends the very bytes again, also where they are no text", async () => {
+    await using server = await startRedis();
+    const again = server.client();
+    const tap = await Tap.start(server.nodes[0]?.port ?? 0, (name, args) => again.call(name, ...args));
+    const client = new Redis(tap.port);
+    try {
+      await client.ping();
+      tap.copies = 1;
+      const bytes = Buffer.from([0, 255, 13, 10, 200, 36]);
+      await client.eval("return redis.call('APPEND', KEYS[1], ARGV[1])", 1, "bytes", bytes);
+      expect(await client.getBuffer("bytes")).toEqual(Buffer.concat([bytes, bytes]));
+    } finally {
+      client.disconnect();
+      await tap.close();
+    }
+  });
+
   it("sends scripts again, and nothing else, as often as it is told", async () => {
     await using server = await startRedis();
     const again = server.client();
-    const tap = await Tap.start(server.nodes[0]?.port ?? 0, ([name = "", ...args]) => again.call(name, ...args));
+    const tap = await Tap.start(server.nodes[0]?.port ?? 0, (name, args) => again.call(name, ...args));
     const client = new Redis(tap.port);
     try {
       const count = (): Promise<unknown> => client.eval("return redis.call('INCR', KEYS[1])", 1, "count");
@@ -64,7 +83,7 @@ describe("A tap", () => {
     const again = server.client();
     let letGo = (): void => undefined;
     const held = new Promise<void>((resolve) => (letGo = resolve));
-    const tap = await Tap.start(server.nodes[0]?.port ?? 0, async ([name = "", ...args]) => {
+    const tap = await Tap.start(server.nodes[0]?.port ?? 0, async (name, args) => {
       await held;
       return again.call(name, ...args);
     });

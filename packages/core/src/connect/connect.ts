@@ -313,7 +313,7 @@ const aftermath = /^(Connection is closed|None of startup nodes|Failed to refres
 
 /** A hint for the message; for a single server also that something else listens there. */
 const hintOf = ({ kind, settings: { sentinels } }: Target, error: unknown): string =>
-  kind === "cluster" || sentinels || !/RESP type|Protocol error|closed|RESET/.test(String(error))
+  kind === "cluster" || sentinels || !/RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error))
     ? "Is it running?"
     : "Something else listens there: a wrong port, or TLS on one side?";
 

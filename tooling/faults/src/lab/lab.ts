@@ -95,7 +95,7 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   const resource = setting === "lost" || setting === "shifted" ? await startRedis() : server;
   const port = server.nodes[0]?.port ?? 0;
   const again = server.client({ enableAutoPipelining: false });
-  const tap = isSingle ? await Tap.start(port, ([command = "", ...args]) => again.call(command, ...args)) : undefined;
+  const tap = isSingle ? await Tap.start(port, (command, args) => again.call(command, ...args)) : undefined;
   const proxy = tap && (await FaultProxy.start({ port: tap.port, seed }));
   return {
     folder,

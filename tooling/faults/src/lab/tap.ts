@@ -6,14 +6,15 @@ export interface Echo {
   readonly reply: unknown;
 }
 
-type Repeat = (command: readonly string[]) => Promise<unknown>;
+/** `args` are the very bytes: a copy must not differ from its original. */
+type Repeat = (command: string, args: readonly Buffer[]) => Promise<unknown>;
 
 /**
  * The commands of a chunk, if it is made of whole ones: what a client writes at once arrives in one piece on loopback.
  * The rest of a torn one is nobody's loss, since it is passed on all the same.
  */
-export const commandsIn = (chunk: Buffer): string[][] => {
-  const commands: string[][] = [];
+export const commandsIn = (chunk: Buffer): Buffer[][] => {
+  const commands: Buffer[][] = [];
   let at = 0;
   const line = (sign: string): number => {
     const end = chunk.indexOf("\r\n", at);
@@ -23,13 +24,13 @@ export const commandsIn = (chunk: Buffer): string[][] => {
     return count;
   };
   while (at < chunk.length) {
-    const parts: string[] = [];
+    const parts: Buffer[] = [];
     const count = line("*");
     if (!(count > 0)) return commands;
     for (let part = 0; part < count; part++) {
       const length = line("$");
       if (!(length >= 0) || at + length + 2 > chunk.length) return commands;
-      parts.push(chunk.toString("utf8", at, at + length));
+      parts.push(chunk.subarray(at, at + length));
       at += length + 2;
     }
     commands.push(parts);
@@ -84,10 +85,10 @@ export class Tap {
     }
     server.once("connect", () => client.resume());
     // Sent on, and not yet repeated.
-    let scripts: string[][] = [];
+    let scripts: Buffer[][] = [];
     client.on("data", (chunk) => {
       server.write(chunk);
-      if (this.copies > 0) scripts.push(...commandsIn(chunk).filter(([name = ""]) => /^EVAL(SHA)?$/i.test(name)));
+      if (this.copies > 0) scripts.push(...commandsIn(chunk).filter(([name]) => /^EVAL(SHA)?$/i.test(String(name))));
     });
     let copied: Promise<unknown> | undefined;
     server.on("data", (chunk) => {
@@ -103,11 +104,11 @@ export class Tap {
     });
   }
 
-  async #copy(command: readonly string[]): Promise<void> {
+  async #copy([name, ...args]: readonly Buffer[]): Promise<void> {
     const repeat = async (): Promise<void> => {
       // Where a copy fails the original fares no better.
-      const reply = await this.#repeat(command).catch(() => undefined);
-      if (reply !== undefined) this.echoes.push({ command, reply });
+      const reply = await this.#repeat(String(name), args).catch(() => undefined);
+      if (reply !== undefined) this.echoes.push({ command: [String(name), ...args.map(String)], reply });
     };
     await Promise.all(Array.from({ length: this.copies }, repeat));
   }
