@@ -89,7 +89,7 @@ const readFlags = (): Flags | string => {
 const say = (text: string): void => void process.stderr.write(`${text}\n`);
 const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** What is to be ended, in the order in which it was begun. */
+/** The parts to end, in the order in which they were begun. */
 const begun: { readonly name: string; readonly end: () => Promise<void> }[] = [];
 let leaving: Promise<never> | undefined;
 

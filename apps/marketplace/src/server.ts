@@ -32,7 +32,7 @@ const listening = async (server: Server, port: number): Promise<boolean> => {
 export const serve = async (app: Hono, port: number | undefined): Promise<WebServer> => {
   const server = createAdaptorServer({
     fetch: app.fetch,
-    // Who sends slowly to keep a socket busy is not waited for.
+    // A client that sends slowly to keep a socket busy is not waited for.
     serverOptions: {
       ...{ headersTimeout: 5_000, requestTimeout: 20_000, keepAliveTimeout: 5_000, maxHeaderSize: 16_384 },
       connectionsCheckingInterval: 1_000,

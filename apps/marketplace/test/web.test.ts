@@ -378,7 +378,7 @@ describe("The live stream", () => {
       }),
     );
     expect(texts[0]).toMatch(/id: 1\ndata: .*hx-target="#bar-money".*hx-target="#lock"/);
-    // Who looked at other items before may not be gone yet; with a look for each of the twenty no second would do.
+    // Streams of other items may not have ended yet; with a look for each of the twenty no second would do.
     await eventually(
       async () => {
         const before = await inspections();

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { Deadline, isReplyError, newToken, serverError } from "@kit/core/toolkit";
+import { Deadline, isReplyError, newToken, reading, serverError } from "@kit/core/toolkit";
 import type { Attached } from "./attached.js";
 import {
   byteOffsets,
@@ -32,7 +32,7 @@ export interface WriteCall {
   readonly token?: string | undefined;
 }
 
-/** What a query found. */
+/** The result of a query. */
 export interface Found {
   readonly query: Query;
   readonly rules: IndexRules;
@@ -41,7 +41,7 @@ export interface Found {
   readonly truncated: boolean;
 }
 
-/** What the commands tell the index. */
+/** Callbacks of the index. */
 export interface CommandEvents {
   readonly mismatch: (stored: IndexRules) => void;
   readonly damaged: () => void;
@@ -72,7 +72,7 @@ type RowRange = readonly [from: string, to: string, most: number];
 interface Shard {
   readonly keys: IndexKeys;
   rules: string;
-  /** What its rows begin with, by these rules. */
+  /** The beginning of its rows, by these rules. */
   tag: string;
   /** Those of a rebuild under way; empty: none was seen. */
   staged: string;
@@ -375,7 +375,7 @@ export class IndexCommands {
     const [from, to, most] = first;
     const what = `ZRANGEBYLEX of ${keys.rows}`;
     const deadline = Deadline.in(this.#settings.deadlineMs);
-    const call = { what, mutates: false, idempotent: true, deadline, signal };
+    const call = reading(what, deadline, signal);
     try {
       const args = [keys.rows, from, to, "LIMIT", "0", String(most)];
       return [(await this.#context.executor.run("ZRANGEBYLEX", args, call)) as string[]];

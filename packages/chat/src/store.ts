@@ -1,5 +1,5 @@
 import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
-import { addressOf, attach, type ClientContext, Deadline, unlessAborted } from "@kit/core/toolkit";
+import { addressOf, attach, type ClientContext, Deadline, reading, unlessAborted } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -74,7 +74,7 @@ export class ChatStore {
 
   /** Tells once whether the server may evict our keys; a server that does not say is not asked again. */
   async evictionPolicy(): Promise<string | undefined> {
-    const call = { what: "INFO memory", mutates: false, idempotent: true, deadline: Deadline.in(2_000) };
+    const call = reading("INFO memory", Deadline.in(2_000));
     const info = await this.context.executor.run("INFO", ["memory"], call).then(String, () => "");
     const policy = /maxmemory_policy:(\S+)/.exec(info)?.[1];
     return policy?.startsWith("allkeys") ? policy : undefined;

@@ -285,7 +285,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
     } finally {
       clearInterval(renewal);
       unlink();
-      if (!isDone) await this.#giveBack(claimed);
+      if (!isDone) await this.#releaseClaim(claimed);
     }
   }
 
@@ -311,7 +311,7 @@ export class LogJob extends TypedEmitter<JobEvents> {
   }
 
   /** Best effort: the lease ends by itself. */
-  async #giveBack(claimed: Claimed): Promise<void> {
+  async #releaseClaim(claimed: Claimed): Promise<void> {
     await this.#send(claimed, 0).catch(() => undefined);
   }
 

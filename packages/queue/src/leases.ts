@@ -77,7 +77,7 @@ export class JobLeases implements ScheduledLease {
   }
 
   renewAll(): void {
-    void this.#beat();
+    void this.#heartbeat();
   }
 
   lapse(): void {
@@ -93,7 +93,7 @@ export class JobLeases implements ScheduledLease {
     return this.#leaseMs * heartbeatShare;
   }
 
-  async #beat(): Promise<void> {
+  async #heartbeat(): Promise<void> {
     const threshold = performance.now() + this.#leaseMs * renewShare;
     const due = this.#held.filter((job) => job.leaseUntil <= threshold);
     let isFailed = false;

@@ -16,6 +16,7 @@ import {
   newToken,
   onAbort,
   pause,
+  reading,
   traced,
 } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
@@ -148,7 +149,7 @@ export class Sender implements OutboxKeeper {
     if (this.#clock.isKnown) return;
     const sentAt = performance.now();
     const deadline = this.#deadline();
-    const call = { what: "TIME", mutates: false, idempotent: true, deadline, signal };
+    const call = reading("TIME", deadline, signal);
     this.#clock.observe(sentAt, serverMs(await this.#context.executor.run("TIME", [], call)));
   }
 

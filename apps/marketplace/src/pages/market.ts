@@ -6,7 +6,7 @@ import type { Order } from "../orders.js";
 import { html, type Html, plural, safe } from "./html.js";
 import { clock, count, text } from "./parts.js";
 
-/** What was sold last, and how many in each of the last minutes. */
+/** The last sales, and their number in each of the last minutes. */
 export interface Ticker {
   readonly sold: readonly Order[];
   readonly perMinute: readonly number[];

@@ -11,7 +11,7 @@ import { paymentPermits } from "../tools.js";
 import { html, type Html, mark, plural, safe } from "./html.js";
 import { clock, count, csrfField, fact, meter, seconds, text } from "./parts.js";
 
-/** What the queue says of itself. */
+/** The state of the queue. */
 export interface QueueLook {
   readonly waiting: number;
   readonly prioritised: number;

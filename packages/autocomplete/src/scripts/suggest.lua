@@ -228,10 +228,10 @@ local function search(prefix, anchor, limit, words)
   return found(ids, limit, more, truncated, records)
 end
 
+local words = { unpack(operands, 3 * count + 1) }
 local reply = { 1 }
 for at = 1, 3 * count, 3 do
   local prefix, anchor, limit = operands[at], operands[at + 1], tonumber(operands[at + 2])
-  local words = { unpack(operands, 3 * count + 1) }
   local answer = prefix == anchor and #words == 0 and byRank(anchor, limit)
   reply[#reply + 1] = answer or search(prefix, anchor, limit, words)
 end

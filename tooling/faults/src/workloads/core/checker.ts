@@ -72,12 +72,12 @@ export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
 const overlap = (one: Span, other: Span): boolean =>
   one.from - clockErrorMs <= other.to && other.from <= one.to + clockErrorMs;
 
-const isStruck = (loss: DataLoss, written: Span): boolean =>
+const isInterrupted = (loss: DataLoss, written: Span): boolean =>
   loss.what === "all" ? written.from - clockErrorMs <= loss.to : overlap(loss, written);
 
 /** Whether what was written in a span may have been forgotten until `by`. */
 const mayBeLost = ({ losses }: RunHistory, written: Span, by = Infinity): boolean =>
-  losses.some((loss) => loss.from - clockErrorMs <= by && isStruck(loss, written));
+  losses.some((loss) => loss.from - clockErrorMs <= by && isInterrupted(loss, written));
 
 // ── durable writes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -92,7 +92,7 @@ const spanOf = ({ startedAt, settledAt }: { readonly startedAt: number; readonly
 /** Whether a loss is of a kind that the answer did not promise to outlive. */
 const isExcused = (run: RunHistory, call: DurableCall, loss: DataLoss): boolean => {
   const span = spanOf(call);
-  if (!isStruck(loss, span)) return false;
+  if (!isInterrupted(loss, span)) return false;
   switch (loss.what) {
     case "all":
     case "newest":

@@ -119,7 +119,7 @@ const hugeInput = async (): Promise<Findings> => {
   return found;
 };
 
-/** Faults whose fault is what the server holds, or what the caller gives. */
+/** Faults of stored data, and of what the caller gives. */
 export const lockEdges: readonly Edge[] = [
   { number: 29, kind: "29 huge input", run: hugeInput },
   { number: 30, kind: "30 spoilt keys", run: spoilt },

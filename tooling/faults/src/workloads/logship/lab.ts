@@ -79,7 +79,7 @@ export class LogshipLab extends Lab {
     const { leaseMs, deadlineMs, url } = this;
     const settings = {
       url,
-      lane: number,
+      share: number,
       seed,
       workerSeed: seed + 1_000 * number,
       leaseMs,

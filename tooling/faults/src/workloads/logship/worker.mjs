@@ -1,4 +1,4 @@
-// A process that ships files of its lane, receives as one of two consumers, in slices that others interrupt, and works on a job's directory.
+// A process that ships files of its share, receives as one of two consumers, in slices that others interrupt, and works on a job's directory.
 import { existsSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -21,7 +21,7 @@ import {
 import { seeded } from "../../lab/random.mjs";
 import { bytesOf, collector, isPassedThrough } from "./sources.mjs";
 
-const { id, url, lane, seed, deadlineMs, leaseMs, limitBytes, shipFolder, jobFolder, points } = settings;
+const { id, url, share, seed, deadlineMs, leaseMs, limitBytes, shipFolder, jobFolder, points } = settings;
 const { createLogJob, createReceiver, createShipper } = await import(settings.logshipModule);
 
 // ── points at which it dies ───────────────────────────────────────────────────────────────────────────────────────────
@@ -63,7 +63,7 @@ const shipper = createShipper(client, "logs", {
   ...own,
   limitBytes,
   chunkBytes: 2_048,
-  codec: lane % 2 ? "gzip" : "none",
+  codec: share % 2 ? "gzip" : "none",
   maxInFlight: 4,
   flushMs: 50,
   leaseMs,
@@ -93,9 +93,9 @@ for (const [object, what] of [
 }
 
 const endless = 1e9;
-/** How many files of its lane are there. */
+/** How many files of its share are there. */
 const filesOf = (folder) =>
-  readdirSync(folder).filter((name) => name.startsWith(`${lane}-`) && /\.(log|gz)$/.test(name)).length;
+  readdirSync(folder).filter((name) => name.startsWith(`${share}-`) && /\.(log|gz)$/.test(name)).length;
 const write = (folder, name) => {
   const path = join(folder, name);
   if (!existsSync(path)) {
@@ -104,7 +104,7 @@ const write = (folder, name) => {
   }
   return path;
 };
-const nameOf = (number) => `${lane}-${number}.log${number % 3 ? "" : ".gz"}`;
+const nameOf = (number) => `${share}-${number}.log${number % 3 ? "" : ".gz"}`;
 const stop = new AbortController();
 void left.then(() => stop.abort(abortReason));
 

@@ -174,9 +174,9 @@ const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void
   for (const [index, { at, crashes }] of runs.entries()) {
     if (crashes <= (runs[index - 1]?.crashes ?? 0)) continue;
     const from = at - 3 * run.leaseMs - lateMs;
-    const isStruck = run.outages.some((one) => !isHarmless(one.kind) && one.from <= at && one.to >= from);
+    const isInterrupted = run.outages.some((one) => !isHarmless(one.kind) && one.from <= at && one.to >= from);
     const isStalled = run.workers.some((one) => stalledIn(one, from, at) > run.leaseMs / 4);
-    judge("charged", !isStruck && !isStalled && `${job} was charged a crash, and nobody had crashed`);
+    judge("charged", !isInterrupted && !isStalled && `${job} was charged a crash, and nobody had crashed`);
   }
 };
 

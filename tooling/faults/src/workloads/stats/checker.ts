@@ -43,7 +43,7 @@ interface Bounds {
   readonly most: number;
 }
 
-const isStruck = ({ losses }: RunHistory, { from, to }: Span): boolean =>
+const isInterrupted = ({ losses }: RunHistory, { from, to }: Span): boolean =>
   losses.some((loss) => (loss.what === "all" || to >= loss.from - clockErrorMs) && from <= loss.to + clockErrorMs);
 
 /** Of what was dropped only this may have been counted all the same. */
@@ -55,7 +55,7 @@ const boundsOf = (run: RunHistory, records: readonly LogRecord[], series: string
     if (record.kind === "sure") {
       // All of it is there, or was told to be dropped.
       const net = Math.max(0, (record.upTo[series] ?? 0) - dropped);
-      if (!isStruck(run, record)) counted += Math.max(0, net - sure);
+      if (!isInterrupted(run, record)) counted += Math.max(0, net - sure);
       sure = Math.max(sure, net);
     }
     if (!("series" in record) || record.series !== series) continue;
@@ -63,7 +63,7 @@ const boundsOf = (run: RunHistory, records: readonly LogRecord[], series: string
     if (record.kind === "dropped") dropped += record.count;
     if (record.kind === "dropped" && !isOpen(record.reason)) not += record.count;
     if (record.kind === "fate" && record.fate === "not") not += record.units;
-    if (record.kind === "fate" && record.fate === "counted" && !isStruck(run, record)) counted += record.units;
+    if (record.kind === "fate" && record.fate === "counted" && !isInterrupted(run, record)) counted += record.units;
   }
   return { least: counted, most: given - not };
 };
