@@ -3,6 +3,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, useRedis } from "@kit/testing";
 import { Deadline } from "../src/kernel/base/deadline.js";
+import { reading } from "../src/kernel/execution/executor.js";
 import { health } from "../src/connect/health.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { attach, withContext } from "../src/kernel/context/context.js";
@@ -43,6 +44,38 @@ describe("runtime", () => {
     const waiting = rejection(context.isCluster(600_000));
     context.detach();
     expect(await waiting).toMatchObject({ code: "KIT_UNAVAILABLE" });
+  });
+
+  it("puts the same listeners on the client however many prefixes are in use, and none once all are detached", async () => {
+    const client = redis.connect();
+    await client.ping();
+    const listeners = (): number[] =>
+      ["error", "ready", "close", "end", "connecting", "-node"].map((event) => client.listenerCount(event));
+    const first = attach(client);
+    const withOne = listeners();
+    const others = Array.from({ length: 30 }, (_, index) => attach(client, { prefix: `other-${String(index)}` }));
+    expect(listeners()).toEqual(withOne);
+    first.detach();
+    client.disconnect();
+    await until(() => client.status === "end");
+    const late = others[0]!.executor.run("GET", ["x"], reading("GET", Deadline.in(600_000)));
+    expect(await rejection(late)).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: false });
+    const before = listeners();
+    for (const context of others) context.detach();
+    expect(listeners()).toEqual(before.map((count) => count - 1));
+  });
+
+  it("lends no connection once it is detached, from pools that it had or has not made yet", async () => {
+    const context = attach(redis.client, { prefix: redis.prefix });
+    const lent = await context.pool("one").checkOut("key", Deadline.in(5_000), undefined);
+    lent.returnToPool(true);
+    context.detach();
+    context.detach();
+    for (const purpose of ["one", "another"])
+      expect(await rejection(context.pool(purpose).checkOut("key", Deadline.in(5_000), undefined))).toMatchObject({
+        code: "KIT_CLOSED",
+      });
+    await eventually(async () => expect(await connectionsNamed(redis, "kit:one")).toEqual([]));
   });
 
   it("takes a server for a Cluster where INFO is forbidden, since that allows less", async () => {

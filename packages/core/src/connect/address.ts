@@ -1,21 +1,15 @@
-import type { ClusterNode, RedisOptions } from "ioredis";
+import type { RedisOptions } from "ioredis";
 import { KitError } from "../kernel/index.js";
 
 /** Where a URL leads. */
-export type Target =
-  | { readonly kind: "single"; readonly settings: RedisOptions }
-  | { readonly kind: "cluster"; readonly nodes: ClusterNode[]; readonly settings: RedisOptions };
+export interface Target {
+  readonly settings: RedisOptions;
+  /** Of a Cluster. */
+  readonly nodes?: { host: string; port: number }[];
+}
 
-const urlForm = /^(?<scheme>[a-z+]+):\/\/(?:(?<user>[^@/]*)@)?(?<hosts>[^/?]*)(?<path>\/[^?]*)?(?:\?(?<query>.*))?$/i;
-const schemes = new Set([
-  "redis",
-  "rediss",
-  "redis+sentinel",
-  "rediss+sentinel",
-  "redis+cluster",
-  "rediss+cluster",
-  "unix",
-]);
+const urlForm =
+  /^(?<scheme>rediss?(?:\+sentinel|\+cluster)?):\/\/(?:(?<user>[^@/]*)@)?(?<hosts>[^/?]*)(?<path>\/[^?]*)?(?:\?(?<query>.*))?$/i;
 /** The address without any settings. */
 export const defaultAddress = "redis://127.0.0.1:6379";
 const badTarget = (why: string): KitError =>
@@ -53,11 +47,12 @@ export const parseAddress = (url: string): Target => {
   const unix = /^unix:(?:\/\/)?(?<path>\/[^?]*)(?:\?db=(?<db>.*))?$/.exec(url)?.groups;
   if (unix) {
     const db = database(unix["db"]);
-    return { kind: "single", settings: { path: decoded(unix["path"] ?? ""), ...(db === undefined ? {} : { db }) } };
+    return { settings: { path: decoded(unix["path"] ?? ""), ...(db === undefined ? {} : { db }) } };
   }
   const parts = urlForm.exec(url)?.groups;
-  const scheme = parts?.["scheme"]?.toLowerCase() ?? "";
-  if (!parts || !schemes.has(scheme)) throw badTarget(`the address must begin with one of ${[...schemes].join(": ")}:`);
+  if (!parts)
+    throw badTarget("the address must begin with redis: or rediss: (or these with +sentinel or +cluster), or unix:");
+  const scheme = parts["scheme"]?.toLowerCase() ?? "";
   if (parts["query"]) throw badTarget("options stand in `options`, not behind a question mark");
   const settings: RedisOptions = {};
   const [, user, password] = /^([^:]*)(?::(.*))?$/s.exec(parts["user"] ?? "") ?? [];
@@ -72,7 +67,7 @@ export const parseAddress = (url: string): Target => {
   const hosts = parts["hosts"] ?? "";
   if (scheme.endsWith("+cluster")) {
     if (path !== "" && path !== "0") throw badTarget("a Cluster has only database 0");
-    return { kind: "cluster", nodes: hostList(hosts, 6379), settings };
+    return { nodes: hostList(hosts, 6379), settings };
   }
   if (scheme.endsWith("+sentinel")) {
     const [name, db] = path.split("/");
@@ -80,23 +75,16 @@ export const parseAddress = (url: string): Target => {
       throw badTarget("the Sentinel address must end with the master's name, as in redis+sentinel://h1,h2/name");
     const number = database(db);
     if (number !== undefined) settings.db = number;
-    return { kind: "single", settings: { ...settings, sentinels: hostList(hosts, 26379), name: decoded(name) } };
+    return { settings: { ...settings, sentinels: hostList(hosts, 26379), name: decoded(name) } };
   }
   const [address, ...others] = hostList(hosts, 6379);
   if (!address || others.length > 0) throw badTarget("only Sentinel and Cluster addresses have several hosts");
   const number = database(path);
   if (number !== undefined) settings.db = number;
-  return { kind: "single", settings: { ...settings, ...address } };
+  return { settings: { ...settings, ...address } };
 };
 
 /** Hosts and ports, for messages; never credentials. */
-export const addressText = (target: Target): string => {
-  const list = (nodes: readonly { host?: string; port?: number }[]): string =>
-    nodes.map(({ host, port }) => `${host ?? ""}:${String(port)}`).join(", ");
-  if (target.kind === "cluster") return list(target.nodes as { host: string; port: number }[]);
-  const { path, sentinels, host, port } = target.settings;
-  return (
-    path ??
-    (sentinels ? list(sentinels as { host: string; port: number }[]) : list([{ host: host ?? "", port: port ?? 0 }]))
-  );
-};
+export const addressText = ({ nodes, settings: { path, sentinels, host, port } }: Target): string =>
+  path ??
+  (nodes ?? sentinels ?? [{ host, port }]).map((node) => `${String(node.host)}:${String(node.port)}`).join(", ");

@@ -28,6 +28,7 @@ import {
   optionsObject,
   signalOption,
   textOption,
+  isOwned,
   superviseClient,
   pause,
   reading,
@@ -98,14 +99,14 @@ const isFinal = (error: unknown): boolean => {
 // ioredis 6 types a client by its reply mapping; which one is the caller's choice and does not matter to us.
 type Settings = Omit<RedisOptions, "replyMapping">;
 
-const make = async (target: Target, settings: Settings): Promise<RedisLike> => {
+const make = async ({ nodes }: Target, settings: Settings): Promise<RedisLike> => {
   // ioredis costs 30–45 ms to load, so only who connects pays for it.
   const { Cluster, Redis } = await import("ioredis");
-  if (target.kind === "single") {
+  if (!nodes) {
     const options: Settings = { ...settings, retryStrategy: reconnectMs };
     return new Redis(options);
   }
-  return new Cluster(target.nodes, {
+  return new Cluster(nodes, {
     ...ownClusterSettings,
     lazyConnect: true,
     clusterRetryStrategy: reconnectMs,
@@ -158,34 +159,26 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   const settings = { ...given, ...secured, ...options.options };
   // ioredis prints when it may not ask INFO whether the server is loading its data. So we ask first, and it from then on
   // if it may. It asks Sentinel's masters for their role, too, and a Cluster's nodes are asked by others besides.
-  const asksItself =
-    settings.enableReadyCheck ?? (parsed.kind === "cluster" || parsed.settings.sentinels !== undefined);
+  const asksItself = settings.enableReadyCheck ?? (parsed.nodes ?? parsed.settings.sentinels) !== undefined;
   const client = await make(parsed, { ...settings, enableReadyCheck: asksItself });
   const end = superviseClient(client);
   // Held until close(), so that a script run on it finds the executor standing.
   const context = attach(client);
-  try {
-    await firstReady(client, parsed, deadlineMs, deadline, signal);
-    if (!asksItself && settings.enableReadyCheck === undefined)
-      (client as NodeClient).options.enableReadyCheck = await untilLoaded(
-        context,
-        addressText(parsed),
-        deadline,
-        signal,
-      );
-    if (settings.db) await checkDatabase(context, settings.db, addressText(parsed), deadline);
-  } catch (error) {
-    context.detach();
-    end();
-    throw withCaller(error);
-  }
-  let isEnded = false;
   const endNow = (): void => {
-    if (isEnded) return;
-    isEnded = true;
+    if (!isOwned(client)) return;
     context.detach();
     end();
   };
+  const address = addressText(parsed);
+  try {
+    await firstReady(client, parsed, deadlineMs, deadline, signal);
+    if (!asksItself && settings.enableReadyCheck === undefined)
+      (client as NodeClient).options.enableReadyCheck = await untilLoaded(context, address, deadline, signal);
+    if (settings.db) await checkDatabase(context, settings.db, address, deadline);
+  } catch (error) {
+    endNow();
+    throw withCaller(error);
+  }
   let closing: Promise<void> | undefined;
   const close = (): Promise<void> => {
     closing ??= finish(client).finally(endNow);
@@ -200,7 +193,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
     quit: () => close().then(() => "OK" as const),
     // Without these two a caller's own ending would look like an accident, and be mended. ioredis itself calls it with
     // true, to connect anew.
-    disconnect: (reconnect = false) => (reconnect || isEnded ? disconnect(reconnect) : endNow()),
+    disconnect: (reconnect = false) => (isOwned(client) && !reconnect ? endNow() : disconnect(reconnect)),
   }) as unknown as Connection;
 };
 
@@ -312,8 +305,8 @@ const firstReady = (
 const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;
 
 /** A hint for the message; for a single server also that something else listens there. */
-const hintOf = ({ kind, settings: { sentinels } }: Target, error: unknown): string =>
-  kind === "cluster" || sentinels || !/RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error))
+const hintOf = ({ nodes, settings: { sentinels } }: Target, error: unknown): string =>
+  nodes || sentinels || !/RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error))
     ? "Is it running?"
     : "Something else listens there: a wrong port, or TLS on one side?";
 

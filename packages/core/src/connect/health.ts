@@ -7,7 +7,7 @@ import {
   type KitError,
   serverError,
   integerOption,
-  ClientContext,
+  type ClientContext,
   withContext,
 } from "../kernel/index.js";
 
@@ -41,15 +41,20 @@ export interface Health {
  */
 export const health = async (redis: RedisLike | ClientContext, deadlineMs = 2_000): Promise<Health> => {
   integerOption("deadlineMs", deadlineMs, 1);
-  return redis instanceof ClientContext
-    ? look(redis, deadlineMs)
-    : withContext(redis, (context) => look(context, deadlineMs));
+  return withContext(redis, (context) => look(context, deadlineMs));
 };
 
-const look = async (context: ClientContext, deadlineMs: number): Promise<Health> => {
-  const { client, executor, inbox } = context;
+const look = async ({ client, executor, inbox }: ClientContext, deadlineMs: number): Promise<Health> => {
   const deadline = Deadline.in(deadlineMs);
-  const facts = { address: addressOf(client), pushes: inbox.state };
+  const facts = {
+    address: addressOf(client),
+    pushes: inbox.state,
+    error: undefined,
+    roundTripMs: undefined,
+    server: undefined,
+    version: undefined,
+    mode: undefined,
+  };
   const startedAt = performance.now();
   try {
     await executor.run("PING", [], reading("PING", deadline));
@@ -60,7 +65,6 @@ const look = async (context: ClientContext, deadlineMs: number): Promise<Health>
     return {
       ...facts,
       ok: true,
-      error: undefined,
       connection: client.status,
       roundTripMs,
       server: info === "" ? undefined : valkey ? "valkey" : "redis",
@@ -69,15 +73,6 @@ const look = async (context: ClientContext, deadlineMs: number): Promise<Health>
     };
   } catch (failure) {
     const error = isReplyError(failure) ? serverError(failure, "PING") : (failure as KitError);
-    return {
-      ...facts,
-      ok: false,
-      error,
-      connection: client.status,
-      roundTripMs: undefined,
-      server: undefined,
-      version: undefined,
-      mode: undefined,
-    };
+    return { ...facts, ok: false, error, connection: client.status };
   }
 };

@@ -44,7 +44,7 @@ export {
   ownSettings,
 } from "./connection/client.js";
 export { answered, DedicatedConnection, reconnectMs } from "./connection/dedicated.js";
-export { superviseClient } from "./connection/supervision.js";
+export { isOwned, superviseClient } from "./connection/supervision.js";
 export { lowerBoundMs } from "./context/clock.js";
 export { attach, ClientContext, withContext } from "./context/context.js";
 export { defineScript } from "./script/script.js";

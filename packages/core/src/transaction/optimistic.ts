@@ -16,7 +16,7 @@ import {
   backoffMs,
   pause,
   reading,
-  ClientContext,
+  type ClientContext,
   withContext,
 } from "../kernel/index.js";
 
@@ -90,9 +90,9 @@ export const optimistic = async <T>(
   const signal = signalOption("signal", options.signal);
   const [first] = keys;
   if (first === undefined) throw new RangeError("Expected `keys` to name at least one key");
-  const run = (context: ClientContext): Promise<OptimisticResult<T>> =>
-    untilUndisturbed({ context, keys, first, signal, deadline: Deadline.in(waitMs) }, attempt);
-  return redis instanceof ClientContext ? run(redis) : withContext(redis, run);
+  return withContext(redis, (context) =>
+    untilUndisturbed({ context, keys, first, signal, deadline: Deadline.in(waitMs) }, attempt),
+  );
 };
 
 interface Terms {
@@ -162,7 +162,7 @@ const borrow = async ({ context, first, keys, deadline, signal }: Terms): Promis
   const what = `A connection for the transaction on ${namesOf(keys)}`;
   // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
   await context.executor.ready(reading(what, deadline, signal));
-  return await context.exclusive.checkOut(first, deadline, signal);
+  return await context.pool("exclusive").checkOut(first, deadline, signal);
 };
 
 type Write = readonly [string, ...RedisArgument[]];

@@ -90,7 +90,11 @@ export class KitError extends Error {
   readonly retryable: boolean;
 
   constructor(code: KitErrorCode, message: string, options: { cause?: unknown; retryable?: boolean } = {}) {
+    const { stackTraceLimit } = Error;
+    // Ten frames, the default, often end inside of kit. `Reflect`, since this may be frozen.
+    if (stackTraceLimit > 0) Reflect.set(Error, "stackTraceLimit", stackTraceLimit + 30);
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    Reflect.set(Error, "stackTraceLimit", stackTraceLimit);
     this.name = new.target.brand;
     this.code = code;
     this.retryable = options.retryable ?? false;

@@ -58,6 +58,9 @@ const show = (value: unknown): string => {
   return `\`${text.length > 80 ? `${text.slice(0, 80)}…` : text}\` (${typeof value})`;
 };
 
+const wrong = (name: string, wanted: string, value: unknown, isRightType = false): Error =>
+  new (isRightType ? RangeError : TypeError)(`Expected \`${name}\` to be ${wanted}, got ${show(value)}`);
+
 /**
  * Checks an option that must be an integer in a range, and returns it.
  *
@@ -70,19 +73,14 @@ export const integerOption = (
   min: number,
   max: number = Number.MAX_SAFE_INTEGER,
 ): number => {
-  const wanted =
-    max === Number.MAX_SAFE_INTEGER
-      ? `an integer from ${String(min)}`
-      : `an integer from ${String(min)} to ${String(max)}`;
-  if (typeof value !== "number") throw new TypeError(`Expected \`${name}\` to be ${wanted}, got ${show(value)}`);
-  if (!Number.isSafeInteger(value) || value < min || value > max)
-    throw new RangeError(`Expected \`${name}\` to be ${wanted}, got ${show(value)}`);
-  return value;
+  if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
+  const end = max === Number.MAX_SAFE_INTEGER ? "" : ` to ${String(max)}`;
+  throw wrong(name, `an integer from ${String(min)}${end}`, value, typeof value === "number");
 };
 
 /** @throws {TypeError} it is not a boolean. */
 export const booleanOption = (name: string, value: unknown): boolean => {
-  if (typeof value !== "boolean") throw new TypeError(`Expected \`${name}\` to be a boolean, got ${show(value)}`);
+  if (typeof value !== "boolean") throw wrong(name, "a boolean", value);
   return value;
 };
 
@@ -91,7 +89,7 @@ export const booleanOption = (name: string, value: unknown): boolean => {
  * @throws {RangeError} it is empty or longer than `maxLength` characters.
  */
 export const textOption = (name: string, value: unknown, maxLength: number): string => {
-  if (typeof value !== "string") throw new TypeError(`Expected \`${name}\` to be a string, got ${show(value)}`);
+  if (typeof value !== "string") throw wrong(name, "a string", value);
   if (value.length === 0 || value.length > maxLength)
     throw new RangeError(
       `Expected \`${name}\` to have 1 to ${String(maxLength)} characters, got ${String(value.length)}`,
@@ -101,8 +99,7 @@ export const textOption = (name: string, value: unknown, maxLength: number): str
 
 /** @throws {TypeError} it is neither undefined nor an AbortSignal. */
 export const signalOption = (name: string, value: unknown): AbortSignal | undefined => {
-  if (value !== undefined && !(value instanceof AbortSignal))
-    throw new TypeError(`Expected \`${name}\` to be an AbortSignal, got ${show(value)}`);
+  if (value !== undefined && !(value instanceof AbortSignal)) throw wrong(name, "an AbortSignal", value);
   return value;
 };
 
@@ -110,7 +107,7 @@ export const signalOption = (name: string, value: unknown): AbortSignal | undefi
 export const assertClient = (name: string, value: unknown): void => {
   const client = value as { call?: unknown; duplicate?: unknown; on?: unknown } | null | undefined;
   if (typeof client?.call !== "function" || typeof client.duplicate !== "function" || typeof client.on !== "function")
-    throw new TypeError(`Expected \`${name}\` to be an ioredis Redis or Cluster, got ${show(value)}`);
+    throw wrong(name, "an ioredis Redis or Cluster", value);
 };
 
 /**
@@ -121,8 +118,7 @@ export const assertClient = (name: string, value: unknown): void => {
  */
 export const optionsObject = <T extends object>(name: string, value: T, known: readonly string[]): T => {
   const given: unknown = value;
-  if (typeof given !== "object" || given === null || Array.isArray(given))
-    throw new TypeError(`Expected \`${name}\` to be an object, got ${show(given)}`);
+  if (typeof given !== "object" || given === null || Array.isArray(given)) throw wrong(name, "an object", given);
   for (const key of Object.keys(given))
     if (!known.includes(key))
       throw new TypeError(`Expected \`${name}\` to have only ${known.join(", ")}; got ${show(key)} besides`);
@@ -139,8 +135,7 @@ export const choiceOption = <const T extends string>(name: string, value: unknow
   const found = choices.find((choice) => choice === value);
   if (found !== undefined) return found;
   const wanted = choices.map((choice) => JSON.stringify(choice)).join(" or ");
-  const problem = `Expected \`${name}\` to be ${wanted}, got ${show(value)}`;
-  throw typeof value === "string" ? new RangeError(problem) : new TypeError(problem);
+  throw wrong(name, wanted, value, typeof value === "string");
 };
 
 /** The names of {@link ClientOptions}, for `optionsObject`. */

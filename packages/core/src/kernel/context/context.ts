@@ -28,37 +28,35 @@ export class ClientContext {
   readonly prefix: string;
   readonly executor: CommandExecutor;
   readonly inbox: Inbox;
-  readonly exclusive: ExclusivePool;
   readonly #pools = new Map<string, ExclusivePool>();
   readonly expiry: ExpiryScheduler = new ExpiryScheduler();
   readonly #clocks = new Map<string, ServerClock>();
-  readonly #onGone: () => void;
-  #holders = 0;
+  readonly #undo: readonly (() => unknown)[];
+  #holders = 1;
   #cluster: Promise<boolean> | undefined;
   #isCluster = true;
 
-  constructor(client: RedisLike, prefix: string, onGone: () => void) {
+  constructor(client: RedisLike, prefix: string, executor: CommandExecutor, onGone: () => void) {
     this.client = client;
     this.prefix = prefix;
-    this.executor = new CommandExecutor(client, true);
+    this.executor = executor;
     this.inbox = new Inbox(client, prefix, (channel) => this.#mayPublish(channel));
-    this.exclusive = this.pool("exclusive");
-    this.#onGone = onGone;
-    this.executor.attach();
-    this.executor.onDrop(() => {
+    executor.attach();
+    const stopOnDrop = executor.onDrop(() => {
       this.#clocks.clear();
-      if (this.executor.isEnded) this.#suspend();
+      if (executor.isEnded) this.#suspend();
       // Of a Cluster one node may be lost while the client stays ready.
       else this.inbox.follow();
       // A Cluster does not report whether anybody listens.
       if (!isClusterClient(client) && !isReady(client)) this.inbox.leave();
     });
-    this.executor.onReady(() => {
+    const stopOnReady = executor.onReady(() => {
       this.inbox.follow();
       this.inbox.comeBack();
       for (const pool of this.#pools.values()) pool.follow();
       this.expiry.renewNow();
     });
+    this.#undo = [stopOnDrop, stopOnReady, () => executor.detach(), onGone];
   }
 
   hold(): this {
@@ -68,17 +66,17 @@ export class ClientContext {
 
   /** Lets go; the last one to do so closes what is ours. Never the caller's client. */
   detach(): void {
-    if (--this.#holders > 0) return;
+    if (--this.#holders !== 0) return;
     this.inbox.close();
     for (const pool of this.#pools.values()) pool.close();
-    this.executor.detach();
-    this.#onGone();
+    for (const undo of this.#undo) undo();
   }
 
-  /** Connections of our own for one purpose, opened on demand and lent out one borrower at a time. */
+  /** Connections of our own for one purpose, opened on demand and lent out one borrower at a time; none once it is detached. */
   pool(purpose: string, maxConnections = 8): ExclusivePool {
     let pool = this.#pools.get(purpose);
     if (!pool) this.#pools.set(purpose, (pool = new ExclusivePool(this.client, purpose, maxConnections)));
+    if (this.#holders < 1) pool.close();
     return pool;
   }
 
@@ -87,11 +85,7 @@ export class ClientContext {
    * answer is true, since a Cluster allows less.
    */
   isCluster(deadlineMs: number): Promise<boolean> {
-    this.#cluster ??= this.#askCluster(deadlineMs).catch((error: unknown) => {
-      this.#cluster = undefined;
-      throw error;
-    });
-    return this.#cluster;
+    return (this.#cluster ??= this.#askCluster(deadlineMs));
   }
 
   /** The clock of the node that serves `key`; to be asked anew each time, since slots move. */
@@ -124,15 +118,14 @@ export class ClientContext {
 
   async #askCluster(deadlineMs: number): Promise<boolean> {
     const what = "INFO cluster";
-    try {
-      const info = String(await this.executor.run("INFO", ["cluster"], reading(what, Deadline.in(deadlineMs))));
-      this.#isCluster = !info.includes("cluster_enabled:0");
-    } catch (error) {
-      if (!isReplyError(error)) throw error;
-      if (!isForbidden(error)) throw serverError(error, what);
-      this.#isCluster = true;
-    }
-    return this.#isCluster;
+    const info = await this.executor
+      .run("INFO", ["cluster"], reading(what, Deadline.in(deadlineMs)))
+      .catch((error: unknown) => {
+        if (isForbidden(error)) return;
+        this.#cluster = undefined;
+        throw isReplyError(error) ? serverError(error, what) : error;
+      });
+    return (this.#isCluster = !String(info).includes("cluster_enabled:0"));
   }
 }
 
@@ -154,16 +147,17 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
       stopListening();
       end();
     };
-    return new ClientContext(own, prefix, onGone).hold();
+    return new ClientContext(own, prefix, new CommandExecutor(own, true), onGone);
   }
   let byPrefix = contexts.get(redis);
   if (!byPrefix) contexts.set(redis, (byPrefix = new Map()));
-  let context = byPrefix.get(prefix);
-  if (!context) {
-    context = new ClientContext(redis, prefix, () => byPrefix.delete(prefix));
-    byPrefix.set(prefix, context);
-  }
-  return context.hold();
+  const known = byPrefix.get(prefix);
+  if (known) return known.hold();
+  // The contexts of a client share its executor: however many there are, the client has one set of our listeners.
+  const executor = byPrefix.values().next().value?.executor ?? new CommandExecutor(redis, true);
+  const context = new ClientContext(redis, prefix, executor, () => byPrefix.delete(prefix));
+  byPrefix.set(prefix, context);
+  return context;
 };
 
 /** Runs one operation on what is retained, or on a client that no package retains, and leaves nothing on that. */

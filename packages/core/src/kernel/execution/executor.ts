@@ -128,7 +128,7 @@ export class CommandExecutor {
   connectionEpoch = 0;
   #lastError: unknown;
   #hasEnded = false;
-  #isAttached = false;
+  #users = 0;
   #reconnectedAt = -Infinity;
 
   /**
@@ -140,16 +140,16 @@ export class CommandExecutor {
     this.#isShared = isShared;
   }
 
-  /** Puts our listeners on the client. Its `error` listener also keeps ioredis from printing. */
+  /** For its first user puts our listeners on the client. The one for `error` also keeps ioredis from printing. */
   attach(): void {
-    this.#isAttached = true;
+    if (this.#users++ > 0) return;
     this.#hasEnded = hasEnded(this.client);
     this.#listen("on");
   }
 
-  /** Ends what waits for the client to become ready: it would not hear of that any more. */
+  /** Each `attach()` needs one. The last ends the wait for the client to become ready: it could not be noticed any more. */
   detach(): void {
-    this.#isAttached = false;
+    if (--this.#users > 0) return;
     this.#listen("off");
     for (const look of [...this.#waiting]) look();
   }
@@ -202,8 +202,8 @@ export class CommandExecutor {
       const heard = stream?.bytesRead;
       const outcome = await this.#send(command, args, call);
       if (outcome === "late") {
-        const isDeaf = stream?.bytesRead === heard && performance.now() - sentAt >= unresponsiveMs;
-        if (isOwned(this.client)) this.#replaceDeaf(isDeaf);
+        const isUnresponsive = stream?.bytesRead === heard && performance.now() - sentAt >= unresponsiveMs;
+        if (isOwned(this.client)) this.#replaceUnresponsive(isUnresponsive);
         call.maybeSent = true;
         throw this.#failure(call, refusal);
       }
@@ -296,7 +296,7 @@ export class CommandExecutor {
         const look = (): void => {
           if (isReady(this.client)) resolve(true);
           // A borrowed client that ended stays ended; ours is being connected again.
-          else if (this.isEnded || !this.#isAttached) resolve(false);
+          else if (this.isEnded || this.#users === 0) resolve(false);
         };
         this.#waiting.add(look);
         if (this.client.status === "wait") this.client.connect().catch(() => undefined);
@@ -337,10 +337,10 @@ export class CommandExecutor {
     );
   }
 
-  #replaceDeaf(isDeaf: boolean): void {
+  #replaceUnresponsive(isUnresponsive: boolean): void {
     const connections = connectionsOf(this.client);
     // Which node of a Cluster it was is not known here, and a short deadline proves nothing yet: ask.
-    if (connections.length === 1 && connections[0] && isDeaf) destroySocket(connections[0]);
+    if (connections.length === 1 && connections[0] && isUnresponsive) destroySocket(connections[0]);
     else for (const connection of connections) void probe(connection);
   }
 

@@ -213,10 +213,10 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
       operands[1] = operands.length - 2;
       appendArgs(operands, args);
       const call = new ScriptCall(facts, operands, options);
-      if (redis instanceof CommandExecutor) return runOn(redis, call);
-      return redis instanceof ClientContext
-        ? runOn(redis.executor, call)
-        : withContext(redis, (context) => runOn(context.executor, call));
+      const executor = redis instanceof ClientContext ? redis.executor : redis;
+      return executor instanceof CommandExecutor
+        ? runOn(executor, call)
+        : withContext(executor, (context) => runOn(context.executor, call));
     },
   };
 };
