@@ -69,6 +69,7 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
 
 const main = async (args: readonly string[]): Promise<void> => {
   const options = parseOptions(args, suiteNames());
+  if (!options) return void process.stdout.write(usage);
   const suite = await loadSuite(options.package);
   // Progress is for who watches; stdout is for the result.
   const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));

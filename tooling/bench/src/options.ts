@@ -25,6 +25,7 @@ export const usage: string = `npm run bench -- <package> [options]
   --save             keep the result and its plots in apps/docs/bench
   --profile PATTERN  write a CPU profile of ours in these cases to .cache/bench, and print what is hottest
   --scale F          measure only F of the usual time, to see that all runs; the figures then say nothing
+  --help             this text
 `;
 
 const number = (name: string, text: string, isRight: (value: number) => boolean, wanted: string): number => {
@@ -33,8 +34,12 @@ const number = (name: string, text: string, isRight: (value: number) => boolean,
   return value;
 };
 
-/** @throws {UsageError} what was given makes no sense; the message says what does. */
-export const parseOptions = (args: readonly string[], packages: readonly string[]): Options => {
+/**
+ * The options, or undefined where only help is wanted.
+ *
+ * @throws {UsageError} an argument makes no sense; the message says what does.
+ */
+export const parseOptions = (args: readonly string[], packages: readonly string[]): Options | undefined => {
   let parsed;
   try {
     parsed = parseArgs({
@@ -47,12 +52,14 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
         save: { type: "boolean", default: false },
         profile: { type: "string" },
         scale: { type: "string", default: "1" },
+        help: { type: "boolean", short: "h" },
       },
     });
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
   const { values, positionals } = parsed;
+  if (values.help) return undefined;
   const [name, ...more] = positionals;
   const known = `There are: ${packages.join(", ")}`;
   if (name === undefined) throw new UsageError(`Which package? ${known}`);

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
+import { usage } from "../src/options.js";
 import type { Figure, Report } from "../src/report.js";
 
 const program = fileURLToPath(new URL("../dist/main.js", import.meta.url));
@@ -110,6 +111,10 @@ describe("npm run bench", () => {
     expect(skewed?.kit).toEqual({ median: 0, min: 0, max: 0 });
     for (const peer of ["redis-semaphore@5.8.0", "classic basic"])
       expect(skewed?.peers[peer], peer).toMatchObject({ min: expect.toSatisfy((above: number) => above > 0) });
+  });
+
+  it("prints its usage for --help", async () => {
+    expect(await bench("--help")).toEqual({ code: 0, stdout: usage, stderr: "" });
   });
 
   it("names the packages there are for one that is not", async () => {

@@ -15,7 +15,8 @@ const usage = `npm run faults -- <package> [--fault K] [--server NAME] [--seed N
   --seconds   the budget for each package; its controls come on top (default 120)
   --control   runs a package with one fault in it, which must be reported: exit code 1
   --json      one object on stdout, and nothing else
-  --list      what there is, without running it`;
+  --list      what there is, without running it
+  --help      this text`;
 
 const fail = (message: string): never => {
   process.stderr.write(`${message}\n\n${usage}\n`);
@@ -42,6 +43,7 @@ const parse = (): { readonly values: Record<string, string | boolean | undefined
         control: { type: "string" },
         json: { type: "boolean" },
         list: { type: "boolean" },
+        help: { type: "boolean", short: "h" },
       },
     });
   } catch (error) {
@@ -104,6 +106,7 @@ const controlOf = (chosen: readonly Workload[], name: string): { workload: Workl
 
 const main = async (): Promise<void> => {
   const { values, positionals } = parse();
+  if (values["help"] === true) return void process.stdout.write(`${usage}\n`);
   const {
     fault,
     server,

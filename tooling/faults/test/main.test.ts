@@ -45,6 +45,12 @@ const exists = (pid: number): boolean => {
 };
 
 describe("npm run faults", () => {
+  it("prints its usage for --help", async () => {
+    const { code, stdout, stderr } = await start("--help").ended;
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toMatch(/^npm run faults -- <package> .*--help {6}this text\n$/s);
+  });
+
   it("lists what there is when it is asked for what there is not", async () => {
     const unknown = await start("nothing").ended;
     expect(unknown).toMatchObject({ code: 1, stdout: "" });
