@@ -53,8 +53,8 @@ it("keeps the order of those who live when holders and waiters are killed", asyn
     );
   }
   const { awakeMs } = await timed(Promise.all([...peers.map((peer) => peer.kill()), ...turns]));
-  // The two holders' leases, and those who died in the queue cost nothing more.
-  expect(awakeMs).toBeLessThan(promptMs);
+  // The two holders' leases. Of those who died in the queue each would cost two seconds more.
+  expect(awakeMs).toBeLessThan(5_000);
   expect(served).toEqual([0, 1, 2, 3, 4, 5]);
   expect(most).toBeLessThanOrEqual(2);
   await eventually(async () => expect(await fixture.used()).toBe(0));
