@@ -10,8 +10,14 @@ const lookEveryMs = 30_000;
 /** Series by the value of one label after the other. */
 type Tree<Series> = Map<unknown, Tree<Series> | Series>;
 
+/** A series, as the map keeps it. The published types leave its member out here as they do in the series. */
+export interface Kept {
+  /** @internal */
+  readonly outbox: Outbox;
+}
+
 /** The series of one metric in this process: found by label values, at most so many at a time. */
-export class SeriesMap<Series extends { readonly outbox: Outbox }> {
+export class SeriesMap<Series extends Kept> {
   readonly #metric: string;
   readonly #settings: MetricSettings;
   readonly #make: (id: string, values: readonly string[]) => Series;
@@ -159,7 +165,7 @@ export class SeriesMap<Series extends { readonly outbox: Outbox }> {
 const keyOf = (values: readonly string[]): string => values.map((value) => `${String(value.length)}:${value}`).join("");
 
 /** A metric: its series, and how a call finds the one that it means. */
-export abstract class Metric<Names extends string, Series extends { readonly outbox: Outbox }> {
+export abstract class Metric<Names extends string, Series extends Kept> {
   readonly name: string;
   readonly help: string;
   /** @internal */

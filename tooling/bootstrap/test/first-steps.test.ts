@@ -6,7 +6,7 @@ import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { packPackage, publicPackages, withNeeds } from "../pack.mjs";
+import { packPackage, publicPackages } from "../pack.mjs";
 import { findPnpm } from "../pnpm.mjs";
 import { root } from "../repo.mjs";
 import { writeFiles } from "./temp.js";
@@ -18,6 +18,9 @@ const programs = [...page.matchAll(/^```js\n(\/\/ (\S+)\n.*?)^```$/gms)].map(([,
   text,
 }));
 
+/** Packages that a program imports; a program and the helpers for tests are none. */
+const libraries = publicPackages().filter(({ manifest }) => !["@kit/cli", "@kit/testing"].includes(manifest.name));
+
 let project: string;
 let server: RedisServer;
 
@@ -25,13 +28,14 @@ beforeAll(async () => {
   project = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
   writeFiles(project, { "package.json": '{ "type": "commonjs" }' });
   const env = { ...process.env, PATH: [findPnpm(), process.env["PATH"]].join(delimiter) };
-  for (const one of withNeeds(publicPackages(), ["@kit/lock", "@kit/semaphore"])) {
+  for (const one of libraries) {
     const folder = join(project, "node_modules", one.manifest.name);
     mkdirSync(folder, { recursive: true });
     const tarball = await packPackage(one, project, env);
     await run("tar", ["-xzf", tarball, "--strip-components=1", "-C", folder]);
   }
-  symlinkSync(join(root, "packages/lock/node_modules/ioredis"), join(project, "node_modules/ioredis"));
+  for (const name of ["ioredis", "@types"])
+    symlinkSync(join(root, "packages/lock/node_modules", name), join(project, "node_modules", name));
   server = await startRedis();
 }, 120_000);
 afterAll(async () => {
@@ -68,4 +72,33 @@ it("shows on the first page of the repository what the lock's README shows", () 
 
 it("shows three programs", () => {
   expect(programs.map(({ name }) => name)).toEqual(["first.mjs", "first.cjs", "disposed.mjs"]);
+});
+
+it("compiles with the types of every entry of every package, and not where the code of an error is misspelt", async () => {
+  const entries = libraries.flatMap(({ manifest: { name, exports = {} } }) =>
+    Object.keys(exports)
+      .filter((path) => path !== "./package.json")
+      .map((path) => `import "${name}${path.slice(1)}";`),
+  );
+  const names = libraries.map(({ manifest }) => manifest.name.replace("@kit/", ""));
+  const lines = [
+    ...entries,
+    'import type { KitError, KitErrorCodes } from "@kit/core";',
+    "declare const error: KitError;",
+    ...names.flatMap((name) => [
+      `export const ${name}: boolean = error.code === (null as unknown as KitErrorCodes["${name}"]);`,
+      "// @ts-expect-error There is no such code.",
+      `export const not${name}: boolean = error.code === "KIT_${name.toUpperCase()}_NO_SUCH";`,
+    ]),
+  ];
+  const compilerOptions = { module: "nodenext", target: "es2022", strict: true, noEmit: true, types: ["node"] };
+  writeFiles(project, {
+    "codes.mts": lines.join("\n"),
+    "tsconfig.json": JSON.stringify({ compilerOptions, files: ["codes.mts"] }),
+  });
+  const tsc = join(root, "node_modules/typescript/bin/tsc");
+  const { stdout } = await run(process.execPath, [tsc, "-p", project]).catch(
+    (error: unknown) => error as { stdout: string },
+  );
+  expect(stdout).toBe("");
 });
