@@ -1,6 +1,6 @@
 import { preset } from "@tooling/vitest";
 
-/** What meets the client itself: connecting, executing, and the connections of our own beside it. */
+/** The parts that meet the client itself: connecting, executing, and the connections of our own beside it. */
 const alsoWithOlder = [
   "test/client.test.ts",
   "test/connect.test.ts",

@@ -1,6 +1,6 @@
 import { preset } from "@tooling/vitest";
 
-/** What makes clients. */
+/** The files that make clients. */
 const alsoWithOlder = ["test/server.test.ts", "test/use-redis.test.ts", "test/use-redis.sentinel.test.ts"];
 
 export default preset({}, { alsoWithOlder });

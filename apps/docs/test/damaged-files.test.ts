@@ -92,7 +92,7 @@ const damages: Readonly<Record<string, (incr: string) => void>> = {
   "a wrong letter in a value": (incr) => alter(incr, (text) => text.replace(`value-${VICTIM}`, `value-1X1`)),
 };
 
-/** What is there after `repair`; the data are as they were damaged before it. */
+/** The data after `repair`; they were damaged before it. */
 const after = async (machine: Machine, repair: () => Promise<unknown>): Promise<string> => {
   await repair();
   const outcome = await machine.start().then(

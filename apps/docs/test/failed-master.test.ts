@@ -24,7 +24,7 @@ interface Group {
   readonly replicas: readonly [Machine, Machine];
   readonly spare: Machine;
   readonly sentinels: readonly Machine[];
-  /** What leads from the master to its replicas, where no Sentinels watch. */
+  /** The link from the master to its replicas, where no Sentinels watch. */
   readonly link: FaultProxy;
 }
 

@@ -176,8 +176,8 @@ export class Lab implements AsyncDisposable {
 
   /**
    * Types a step of a page into a shell, with these settings in the place of the page's own, and returns what is
-   * printed. Where the page says what one sees, that is checked. What an init system would do (`start`, `stop`, `kill9`)
-   * is done to the machine that is named by `host port`, or to the only one; a command for another host runs here.
+   * printed. Output that the page shows is checked. The steps of an init system (`start`, `stop`, `kill9`)
+   * are done to the machine that is named by `host port`, or to the only one; a command for another host runs here.
    */
   async type(page: Page, step: Step, machines: readonly Machine[], settings: Settings): Promise<string> {
     const { code, printed } = await this.shell(page, step, machines, settings);

@@ -3,7 +3,7 @@ import type { Machine } from "./lab.js";
 const KEY = "acknowledged";
 const LOOPS = 64;
 
-/** What a machine still has of the writes that it acknowledged. */
+/** The part that a machine still has of the writes that it acknowledged. */
 export interface Loss {
   readonly acknowledged: number;
   readonly lost: number;
@@ -13,7 +13,7 @@ export interface Loss {
 
 let written = 0;
 
-/** What the load needs of a client. */
+/** The members of a client that the load needs. */
 export interface Writer {
   readonly status: string;
   sadd(key: string, member: number): Promise<number>;
@@ -72,7 +72,7 @@ export class Load {
     await Promise.all(this.#loops);
   }
 
-  /** What of it is on this machine, which has to be running. */
+  /** The part of it on this machine, which has to be running. */
   async lossOn(machine: Machine): Promise<Loss> {
     const client = machine.client();
     const kept = new Set(await client.smembers(KEY));

@@ -9,7 +9,7 @@ interface Block {
 export interface Step {
   readonly name: string;
   readonly code: string;
-  /** What the page says that one sees; `…` in a line stands for anything. */
+  /** The output that the page shows; `…` in a line stands for anything. */
   readonly shows: string | undefined;
 }
 

@@ -41,7 +41,7 @@ interface Spec {
   readonly options: readonly CliOption[] | undefined;
 }
 
-/** What a run of a command was given. */
+/** The arguments and options of one run of a command. */
 interface Given {
   readonly target: Target;
   readonly args: readonly string[];

@@ -2,7 +2,7 @@ import { connect, type Connection } from "@kit/core";
 import type { Command } from "commander";
 import { givenUrl } from "./target.js";
 
-/** What every command that speaks to a Redis is given. */
+/** The options of every command that connects to a Redis. */
 export interface Target {
   readonly url?: string;
   readonly prefix: string;

@@ -5,7 +5,7 @@ import { type Facts, secondsText } from "@kit/core/toolkit";
 export interface RawKey {
   readonly key: string;
   readonly type: string;
-  /** What is left of its life; null: it has no end. */
+  /** Time until it expires; null: it has no end. */
   readonly msLeft: number | null;
 }
 

@@ -29,7 +29,7 @@ const find = async (redis: Connection, packageName: string, prefix: string, part
   return { names: [...names].slice(0, maxNames).toSorted(), isWhole: isWhole && names.size <= maxNames };
 };
 
-/** What is damaged hides nothing else. */
+/** A damaged entry hides nothing else. */
 const damage = (error: unknown): Report => {
   if (!KitError.is(error) || (error.code !== "KIT_KEY_TYPE" && error.code !== "KIT_LAYOUT")) throw error;
   return { data: { error: error.code }, facts: [["damaged", error.message]] };

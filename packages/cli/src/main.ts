@@ -35,7 +35,7 @@ try {
   }
 }
 
-// What was written to a pipe is read when its callback runs. A server that stands still may hold a connection open.
+// Text written to a pipe has been read when its callback runs. A server that stands still may hold a connection open.
 const flushed = (stream: NodeJS.WriteStream): Promise<void> =>
   new Promise((resolve) => stream.write("", () => resolve()));
 await Promise.all([flushed(process.stdout), flushed(process.stderr)]);

@@ -53,7 +53,7 @@ export class ServerNode {
     this.#connection = connection;
   }
 
-  /** What the connection was made with; it holds the password. */
+  /** The settings of the connection; they hold the password. */
   get settings(): RedisOptions {
     return this.#connection.options;
   }

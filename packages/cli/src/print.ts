@@ -51,7 +51,7 @@ const wrapBeside = (text: string): readonly string[] => wrap(text, width() - ind
 export const checkLines = ({ id, severity, findings, docs }: CheckResult): string => {
   const lines = findings.flatMap(({ text, fix }, index) => [
     ...wrapBeside(text),
-    // What mends several in a row is said below the last of them.
+    // Advice that is the same for several in a row stands below the last of them.
     ...(fix === undefined || fix === findings[index + 1]?.fix ? [] : wrapBeside(`Fix: ${fix}`)),
   ]);
   if (severity === "warning" || severity === "problem") lines.push(`More: ${docs}`);
@@ -78,7 +78,7 @@ export const factLines = (facts: Facts): string =>
     .join("\n")
     .concat("\n");
 
-/** What the columns before the last may take together of a page that is too narrow for all. */
+/** The share of a page that is too narrow for all, which the columns before the last may take together. */
 const mostBefore = 0.55;
 
 /** Rows of cells; the names of the columns stand apart. */

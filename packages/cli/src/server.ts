@@ -4,7 +4,7 @@ import { type NodeConnection, ServerNode } from "./node.js";
 
 type Topology = "single" | "sentinel" | "cluster";
 
-/** What the checks look at: a connection, and the processes behind it. */
+/** The subject of the checks: a connection, and the processes behind it. */
 export interface Server {
   /** How the address speaks of it. */
   readonly topology: Topology;
@@ -47,7 +47,7 @@ const mastersOf = async (known: readonly ServerNode[]): Promise<readonly ServerN
   return nodes;
 };
 
-/** What the doctor is asked to look at. */
+/** The target of the doctor. */
 export interface Examined {
   readonly url: string;
   readonly prefix: string;

@@ -71,7 +71,7 @@ export const programBeside = (...names: readonly string[]): string => {
   return join(folder, "dist/main.js");
 };
 
-/** What these tests look at does not change with the packages that are added. */
+/** The subject of these tests does not change with the packages that are added. */
 export const program: string = programBeside("lock", "semaphore");
 
 export interface KitOptions {
@@ -130,7 +130,7 @@ export interface Examined {
   readonly code: number | null;
   readonly report: Report;
   readonly of: (id: string) => Result;
-  /** What a check said, as one text. */
+  /** A check's findings, as one text. */
   readonly said: (id: string) => string;
 }
 
@@ -167,6 +167,6 @@ export const started = async <M extends RedisMode = "single">(
   return server;
 };
 
-/** What a server for more than play runs with. */
+/** The settings of a server for more than play. */
 export const soundArgs: readonly string[] = ["--maxmemory", "200mb", "--maxmemory-policy", "noeviction"];
 export const soundPassword = "s0und-p@ss/word";

@@ -10,7 +10,7 @@ const logRecent = withComponent(logs, async (db, app: string, line: string) => {
   return await db.llen(`recent:${app}`);
 });
 
-// Whoever operates the application says where the logs go, now and later; callers do not notice.
+// The operator of the application says where the logs go, now and later; callers do not notice.
 await logs.config.set({ url: process.env["REDIS_URL"] ?? "redis://127.0.0.1:6379" });
 console.log(await logRecent("shop", "hello"));
 console.log(await logRecent("shop", "again"), logs.state);

@@ -5,7 +5,7 @@ import { ConfigConflictError, type ConfigVersion, createConfig } from "../src/co
 import { fixtureOf, first, recorded, second } from "./config-harness.js";
 import { callsOf, rejection, until } from "./harness.js";
 
-/** What holds on a single server and on a Cluster. */
+/** For a single server and for a Cluster. */
 export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
   const fixture = fixtureOf(redis);
 
@@ -45,7 +45,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
         [],
       ]);
 
-      // What was missing may begin anew; that it was lost is known.
+      // An entry that was missing may begin anew; that it was lost is known.
       expect((await config.set(second)).epoch).not.toBe(version.epoch);
       expect(config.current).toEqual(second);
       await until(() => config.state === "fresh");
@@ -130,7 +130,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
                 const outcome: Outcome = await own[index]!.set(value, { expected }).catch(
                   (error: unknown) => error as Outcome,
                 );
-                // Who is due gets the next revision; who is not is told what is there.
+                // The one who is due gets the next revision; the others are told which is there.
                 const { revision, code, version } = outcome;
                 const wanted = isDue
                   ? [(before?.revision ?? 0) + 1, undefined, undefined]

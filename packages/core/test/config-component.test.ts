@@ -103,7 +103,7 @@ describe("component", () => {
     const waiting = logs.ready({ waitMs: 20_000 });
     const server = await start();
     await logs.config.set({ url: addressOf(server) });
-    // What was missing is there, and on its way.
+    // The missing entry is there, and on its way.
     expect(await log()).toBe("PONG");
     await waiting;
     expect(await log()).toBe("PONG");

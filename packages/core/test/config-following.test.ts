@@ -235,7 +235,7 @@ describe("config: servers that go", () => {
     const waiting = config.ready({ waitMs: 20_000 });
     proxy.refuse = false;
     expect(await waiting).toEqual(first);
-    // What the test's client keeps for reconnecting goes with it.
+    // The listeners that the test's client keeps for reconnecting go with it.
     await config.close();
   });
 

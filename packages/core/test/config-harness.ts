@@ -9,7 +9,7 @@ import {
 } from "../src/config/index.js";
 import { until } from "./harness.js";
 
-/** What the tests configure. */
+/** The entry that the tests configure. */
 export interface Search {
   readonly host: string;
   readonly port: number;

@@ -9,7 +9,7 @@ import { own, until } from "./harness.js";
 const redis = useRedis(vitest, { mode: "sentinel", downAfterMs: 2_000, permanentKeys: [/:config:\{/] });
 const fixture = fixtureOf(redis);
 
-/** What is not yet everywhere would be lost with the master. */
+/** Data that is not yet everywhere would be lost with the master. */
 const isEverywhere = async (key: string, revision: number): Promise<boolean> => {
   const { nodes, replicas } = redis.server;
   const found = await Promise.all([...nodes, ...replicas].map((node) => node.call("HGET", key, "revision")));

@@ -408,7 +408,7 @@ describe("connect: close", () => {
       const client = await connect("${server.url}");
       ${before}
       await client.close();
-      // What keeps the process alive. ioredis' pause before its next try is 100 ms, its other timers are seconds.
+      // The handles that keep the process alive. ioredis' pause before its next try is 100 ms, its other timers are seconds.
       const kept = () => process.getActiveResourcesInfo().filter((kind) => /^(Timeout|TCP)/.test(kind));
       for (let look = 0; look < 100 && kept().length > 0; look++) await new Promise((resolve) => setTimeout(resolve, 10));
       process.stdout.write(JSON.stringify(kept()));`;

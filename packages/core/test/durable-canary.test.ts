@@ -48,6 +48,6 @@ it("no error, answer or report shows password or payload", async () => {
   seen.push(await rejection(set("SET")), await replicationReport(client, { deadlineMs: 200 }));
 
   expect(seen.map((value) => exposures(value, [canary]))).toEqual(seen.map(() => []));
-  // What was searched is there to be found.
+  // The search has found what was put there.
   expect(exposures({ value: payload }, [canary])).not.toEqual([]);
 });

@@ -20,7 +20,7 @@ const variants: readonly Variant[] = [
   ['replyMapping: "resp3"', { replyMapping: "resp3" }],
 ];
 
-/** What holds on a single server and on a Cluster, for every way in which a caller may have set up his client. */
+/** For a single server and for a Cluster, and for every way in which a caller may have set up his client. */
 export const executorBehaviour = (redis: TestRedis<RedisMode>): void => {
   const isCluster = (): boolean => redis.server.mode === "cluster";
   // ioredis reads the same options at two places of a Cluster.

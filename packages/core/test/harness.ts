@@ -19,7 +19,7 @@ export const proxied = async (redis: TestRedis<RedisMode>): Promise<FaultProxy> 
   return proxy;
 };
 
-/** What a promise rejects with; a resolution fails the test. */
+/** The reason that a promise rejects with; a resolution fails the test. */
 export const rejection = async (promise: Promise<unknown>): Promise<KitError & Record<string, unknown>> => {
   const value = await promise.then(
     (result) => ({ result }),
@@ -60,7 +60,7 @@ export const callsOf = async (redis: TestRedis<RedisMode>, command: string): Pro
   return counts.reduce((sum, count) => sum + count, 0);
 };
 
-/** What a program printed and how it ended; its code is null if it had to be killed. */
+/** A program's output and how it ended; its code is null if it had to be killed. */
 export interface Finished {
   readonly stdout: string;
   readonly stderr: string;

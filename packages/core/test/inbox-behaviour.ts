@@ -18,7 +18,7 @@ export const openInbox = async (redis: TestRedis<RedisMode>, client: RedisLike, 
 export const publish = (redis: TestRedis<RedisMode>, inbox: Inbox, message: string): Promise<unknown> =>
   redis.server.call("PUBLISH", inbox.channel, message);
 
-/** What holds on a single server and on a Cluster. */
+/** For a single server and for a Cluster. */
 export const inboxBehaviour = (redis: TestRedis<RedisMode>): void => {
   describe("inbox: delivery", () => {
     it("delivers each message to who expects its id, and to nobody else", async () => {

@@ -23,7 +23,7 @@ export const increment = (
     { waitMs },
   );
 
-/** What holds on a single server and on a Cluster. */
+/** For a single server and for a Cluster. */
 export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
   describe("optimistic", () => {
     it("loses no update of fifty callers on one key", async () => {
@@ -65,7 +65,7 @@ export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
       });
       await expect(failing).rejects.toBe(mine);
       expect(await redis.client.exists(redis.prefix)).toBe(0);
-      // What it watched is no longer watched: the next transaction of this client is not disturbed by it.
+      // Its keys are no longer watched: the next transaction of this client is not disturbed by them.
       await redis.client.set(redis.prefix, "0", "PX", 60_000);
       expect((await increment(client, `{${redis.prefix}}:n`)).attempts).toBe(1);
       expect((await increment(client, redis.prefix)).value).toBe(1);

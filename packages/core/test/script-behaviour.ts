@@ -4,7 +4,7 @@ import { attach } from "../src/kernel/context/context.js";
 import { own } from "./harness.js";
 import { addOnce, putAll, read, readBytes } from "./scripts.js";
 
-/** What holds on a single server and on a Cluster. */
+/** For a single server and for a Cluster. */
 export const scriptBehaviour = (redis: TestRedis<RedisMode>): void => {
   describe("script operands", () => {
     it("go by name, whatever the order of the object", async () => {

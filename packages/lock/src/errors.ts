@@ -26,9 +26,9 @@ export class LockTimeoutError extends KitError {
   static override readonly brand: string = "LockTimeoutError";
   /** The lock's name. */
   readonly resource: string;
-  /** Who held it when the server was last asked. */
+  /** The holder when the server was last asked. */
   readonly holder: string | undefined;
-  /** What was left of that lease then, in milliseconds; Infinity when somebody took its end away. */
+  /** Time left of that lease then, in milliseconds; Infinity when somebody took its end away. */
   readonly msLeft: number | undefined;
 
   constructor(

@@ -3,7 +3,7 @@ import { type ResolvedAcquire, type Grant, Lease as BaseLease, type LeaseKeeper 
 /**
  * A lock, held: for a bounded time, which is renewed by itself until `release()`.
  *
- * What can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
+ * Anything that can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
  * the lease may have ended by our own clock. No signal can stop a process that is not running: pass `fencingToken` to the
  * resource you guard and let it refuse tokens older than the newest it has seen.
  *

@@ -16,7 +16,7 @@ import type { Held } from "./scripts/index.js";
 const inspectedWaiters = 10;
 const noOptions: AcquireOptions = {};
 
-/** What happens to a lock object's locks; for tracing use the diagnostics channels `kit:lock.*`. */
+/** Events of a lock object's locks; for tracing use the diagnostics channels `kit:lock.*`. */
 export interface LockEvents {
   /** A lease was granted, `waitedMs` after it was asked for. */
   readonly acquired: readonly [event: { name: string; fencingToken: string; waitedMs: number }];
@@ -36,14 +36,14 @@ export interface LockEvents {
   readonly error: readonly [error: KitError];
 }
 
-/** What is known of a lock at one instant. It may be another by the time it is read. */
+/** A lock's state at one instant. It may have changed by the time it is read. */
 export interface LockInspection {
   readonly state: "free" | "held";
   /** The label of the holder. */
   readonly holder: string | null;
   /** The newest fencing token ever granted; null when there was none for a week. */
   readonly fencingToken: string | null;
-  /** What is left of the lease, in milliseconds; null when free, Infinity when somebody took its end away. */
+  /** Time left of the lease, in milliseconds; null when free, Infinity when somebody took its end away. */
   readonly msLeft: number | null;
   /** How many wait, dead ones not yet noticed among them. */
   readonly waiters: number;
@@ -55,8 +55,8 @@ export interface LockInspection {
  * Locks by name, on one Redis: at most one holder of a name at any instant of the server's clock, as long as the server
  * keeps its data. Made by {@link createLock}.
  *
- * Whoever cannot have the lock waits in the queue, in the order in which the server saw them. A release hands the lock to the
- * first of the queue and tells it, in one step; nobody polls.
+ * A caller that cannot have the lock waits in the queue, in the order in which the server saw the calls. A release hands the
+ * lock to the first of the queue and notifies it, in one step; nobody polls.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #settings: LeaserSettings;
@@ -197,7 +197,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
       ({ fencingToken }) => typeof fencingToken === "string" && /^\d+$/.test(fencingToken),
     );
     const { leaseMs, renew, maxHoldMs, holder } = saved;
-    // What the text does not limit is not limited, whatever this object's own default is.
+    // A limit that the text does not name does not apply, whatever this object's own default is.
     const resolved = resolveAcquire({ leaseMs, renew, maxHoldMs, holder }, { ...this.#settings, maxHoldMs: undefined });
     return await this.#leaser.resume(saved, resolved, saved.fencingToken);
   }

@@ -25,7 +25,7 @@ import { user } from "./acl.js";
 import { fixtureOf, enqueue, type LockBench, next } from "./harness.js";
 
 /**
- * What a lock does, on one server or on a Cluster. With a `login` it is what
+ * The behaviour of a lock, on one server or on a Cluster. With a `login` it is what
  * a lock does as that user, where the server knows nobody else but the tests.
  */
 export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
@@ -597,7 +597,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         await Promise.all([lease, ...Object.values(line)].map((key) => db.del(key)));
         for (const [key, dump] of kept) if (dump) await db.restore(key, 20_000, dump);
         expect(await limited.tryAcquire(name)).toBeNull();
-        // What was handed over is left to whoever has it.
+        // A lease that was handed over is left to its new holder.
         await eventually(async () => expect(await db.get(lease)).toBe(`${last.token}|${last.holder}`), {
           timeoutMs: 1_500,
         });

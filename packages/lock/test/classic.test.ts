@@ -44,7 +44,7 @@ const mortalLock = async (options?: LockOptions): Promise<{ lock: Lock; gate: Ga
   return { lock, gate };
 };
 
-/** What a guarded resource does with fencing tokens: it refuses one that is older than the newest it has seen. */
+/** A guarded resource: it refuses a fencing token that is older than the newest it has seen. */
 const guardedWrite = async (value: string, fencingToken: string): Promise<boolean> => {
   const script = `
     local newest = redis.call('HGET', KEYS[1], 'fence')

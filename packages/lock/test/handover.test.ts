@@ -116,7 +116,7 @@ describe("Lease.extend to less", () => {
   });
 });
 
-describe("What people read", () => {
+describe("the texts for people", () => {
   it("has no line breaks or escape codes of a name or label", async () => {
     const lock = fixture.make();
     const wild = "ev\n\u001b[31mil\u0000";

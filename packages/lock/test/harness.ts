@@ -23,7 +23,7 @@ import {
 } from "../src/index.js";
 import { lockKeys, type LockKeys } from "../src/keys.js";
 
-/** What a lock test needs of its server. */
+/** The members of its server that a lock test needs. */
 export interface LockBench {
   /** A new client of the user whose locks are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];
@@ -88,7 +88,7 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench
 export const next = async <Name extends keyof LockEvents>(lock: Lock, event: Name): Promise<LockEvents[Name][0]> =>
   await new Promise((resolve) => lock.once(event, (...[fact]: LockEvents[Name]) => resolve(fact)));
 
-/** What the server has of those who wait. */
+/** The server's records of those who wait. */
 const placesOf = new WeakMap<Lock, (name: string) => Promise<readonly string[]>>();
 
 /** By commands that a lock runs, too: what a user needs is told by what was run. */

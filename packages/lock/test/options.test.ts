@@ -154,7 +154,7 @@ describe("resume", () => {
       fencingToken: lease.fencingToken,
       ...terms,
       leaseMs: 5_000,
-      // What is left of it.
+      // The rest of it.
       maxHoldMs: expect.any(Number) as number,
     });
     expect(saved["maxHoldMs"]).toBeGreaterThan(50_000);

@@ -54,7 +54,7 @@ const renew = (
     { terms: terms.flatMap(([, owner, termMs]) => [owner, termMs]) },
   );
 
-/** What stands in Redis, with expiries only as "about so much". */
+/** The keys in Redis, with expiries only as "about so much". */
 const state = async (): Promise<Record<keyof LockKeys, KeyState>> => await stateOf(db, keys);
 const aLease = (owner: string, ttl: number): unknown => ({ type: "string", value: owner, ttl: about(ttl) });
 const aFence = (value: string): unknown => ({ type: "string", value, ttl: about(weekMs) });

@@ -5,7 +5,7 @@ await using redis = await connect(process.env["REDIS_URL"]);
 await using mine = createSemaphore(redis, "mailers", { permits: 2 });
 await mine.using(() => undefined);
 
-// Another release of the program says 4. What is stored counts, and whoever differs is told so, once.
+// Another release of the program says 4. The stored limit counts, and an object that differs is told so, once.
 await using theirs = createSemaphore(redis, "mailers", { permits: 4 });
 theirs.on("mismatch", ({ configured, stored }) =>
   console.log(`${configured.permits} here, ${stored.permits} in force`),

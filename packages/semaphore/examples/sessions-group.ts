@@ -22,5 +22,5 @@ console.log((await sixth).holder); // prints: device 6
 const { used, free } = await sessions.inspect({ tenant: "ann" });
 console.log(used, free); // prints: 5 0
 
-// What is still held is given back.
+// Permits that are still held are given back.
 await sessions.close({ timeoutMs: 0 });

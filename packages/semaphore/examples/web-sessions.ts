@@ -10,7 +10,7 @@ await using sessions = createSemaphore(redis, "web-sessions", {
   renew: false,
 });
 
-/** What belongs into the session store; not into the cookie, since who has it can end the session. */
+/** For the session store; not for the cookie, since it is enough to end the session. */
 async function signIn(account: string): Promise<string | null> {
   const permit = await sessions.tryAcquire({ tenant: account });
   return permit && permit.handOver();

@@ -19,7 +19,7 @@ import type { Limits, NewLimits, ResolvedPermit, SemaphoreSettings } from "./opt
 import type { Permit } from "./permit.js";
 import * as scripts from "./scripts/index.js";
 
-/** What the commands tell the semaphore. */
+/** The facts that the commands report to the semaphore. */
 export interface CommandEvents {
   readonly error: (error: KitError) => void;
   /** The limits that are stored. */
@@ -29,14 +29,14 @@ export interface CommandEvents {
 /** Also what encodeURIComponent leaves: a tenant's rows stand before those of waiters that are suspended, which begin with |. */
 const encoded = (tenant: string): string => encodeURIComponent(tenant).replaceAll("~", "%7E");
 
-/** What the server keeps of a permit besides its token. */
+/** The server's record of a permit, besides its token. */
 interface PermitFacts {
   readonly weight: number;
   readonly tenant?: string | null | undefined;
   readonly holder: string;
 }
 
-/** What a permit is written as: who has how much on whose account. */
+/** A permit as it is stored: its holder, its weight and its tenant. */
 const permitRecordOf = (token: string, { weight, tenant, holder }: PermitFacts): string =>
   `${token}|${String(weight)}|${encoded(tenant ?? "")}|${holder}`;
 

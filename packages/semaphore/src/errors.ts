@@ -18,7 +18,7 @@ declare module "@kit/core" {
   }
 }
 
-/** What an answer showed of a semaphore. */
+/** A semaphore's state, as a reply showed it. */
 interface SeenUse {
   readonly permits: number;
   readonly permitsPerTenant?: number | undefined;
@@ -36,13 +36,13 @@ export class SemaphoreTimeoutError extends KitError {
   static override readonly brand: string = "SemaphoreTimeoutError";
   /** The semaphore's name. */
   readonly resource: string;
-  /** Whose room it was; undefined outside of groups. */
+  /** The tenant whose room it was; undefined outside of groups. */
   readonly tenant: string | undefined;
   /** The limit when the server was last asked; undefined: it never answered. */
   readonly permits: number | undefined;
   /** That of each tenant then; undefined: it never answered, or it is no group. */
   readonly permitsPerTenant: number | undefined;
-  /** What was in use then, by weight: of all tenants. */
+  /** Weight in use then, of all tenants. */
   readonly used: number | undefined;
   /** When the first of those permits would have ended, unless it was renewed: milliseconds from then. */
   readonly msLeft: number | undefined;

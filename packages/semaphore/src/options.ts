@@ -11,7 +11,7 @@ import {
   type WaitOptions,
 } from "@kit/core/leasing";
 
-/** Settings of a semaphore. What concerns leases are defaults for each acquire. */
+/** Settings of a semaphore. Those that concern leases are defaults for each acquire. */
 export interface SemaphoreOptions extends LeaserOptions {
   /**
    * How many permits there are, by weight: 0 to 1,000,000,000; 0 lets nobody in. Stored by whoever uses the name first;
@@ -42,7 +42,7 @@ interface ClaimOptions {
 /** One acquire. */
 export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions {
   /**
-   * Who is served first of those who wait: -1000 to 1000, lower is sooner. In order of arrival among equals. Somebody
+   * The order of service among waiters: -1000 to 1000, lower is sooner. In order of arrival among equals. Somebody
    * always being more urgent, the others wait for ever.
    *
    * @default 0
@@ -53,7 +53,7 @@ export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions 
 /** One try. */
 export type TryOptions = LeaseOptions & ClaimOptions & Pick<AcquireOptions, "signal">;
 
-/** What `setPermits()` changes. What is left out stays as it is. */
+/** The limits that `setPermits()` changes. A limit that is left out stays as it is. */
 export interface NewLimits {
   readonly permits?: number | undefined;
   /** That of each tenant, from a semaphore that was made with one; null: it is no group any more. */

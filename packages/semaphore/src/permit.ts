@@ -4,7 +4,7 @@ import type { ResolvedPermit } from "./options.js";
 /**
  * A permit, held: for a bounded time, which is renewed by itself until `release()`.
  *
- * What can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
+ * Anything that can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
  * it may have ended by our own clock. No signal can stop a process that is not running: one that sleeps past its permit
  * may work beside its successor for a moment.
  *

@@ -23,7 +23,7 @@ import type { Usage } from "./scripts/index.js";
 const inspectedEach = 10;
 const noOptions: AcquireOptions = {};
 
-/** What happens to a semaphore; for tracing use the diagnostics channels `kit:semaphore.*`. */
+/** Events of a semaphore; for tracing use the diagnostics channels `kit:semaphore.*`. */
 export interface SemaphoreEvents {
   /** A permit was granted, `waitedMs` after it was asked for. */
   readonly acquired: readonly [event: { weight: number; tenant: string | null; waitedMs: number }];
@@ -49,7 +49,7 @@ export interface SemaphoreEvents {
   readonly error: readonly [error: KitError];
 }
 
-/** Who has, or waits for, how much. */
+/** A holder or waiter, and its weight. */
 export interface Claimant {
   readonly holder: string;
   readonly weight: number;
@@ -57,7 +57,7 @@ export interface Claimant {
   readonly tenant: string | null;
 }
 
-/** What is known of a semaphore at one instant. It may be another by the time it is read. */
+/** A semaphore's state at one instant. It may have changed by the time it is read. */
 export interface SemaphoreInspection {
   /** The stored limit, or that of this object where nobody has used the semaphore for a week. */
   readonly permits: number;
@@ -65,7 +65,7 @@ export interface SemaphoreInspection {
   readonly permitsPerTenant: number | null;
   /** Permits that are held now, by weight; of one tenant outside of groups, among the ten thousand that end first. */
   readonly used: number;
-  /** What is left; 0 also when more is held than the limit, after it was lowered. */
+  /** Free weight; 0 also when more is held than the limit, after it was lowered. */
   readonly free: number;
   /** The ten permits that end first, unless they are renewed; of one tenant, among the ten thousand of all that do. */
   readonly holders: readonly (Claimant & { readonly msLeft: number })[];
@@ -79,8 +79,8 @@ export interface SemaphoreInspection {
  * A counting semaphore by name, on one Redis: permits of at most its limit, by weight, are held at any instant of the
  * server's clock, as long as the server keeps its data. Made by {@link createSemaphore}.
  *
- * Whoever finds no room waits in the queue: by priority, and in the order in which the server saw them. A release grants to
- * whoever is next and fits, and tells it, in one step; nobody polls, nobody overtakes: where the next needs more than is
+ * A caller that finds no room waits in the queue: by priority, and in the order in which the server saw the calls. A release
+ * grants to the next one that fits, and notifies it, in one step; nobody polls, nobody overtakes: where the next needs more than is
  * free, all wait for it. In a group each tenant has a queue of its own, and one whose tenant is full holds up no other.
  *
  * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3), without their
@@ -93,7 +93,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   #resolved: ResolvedPermit | undefined;
   readonly #commands: SemaphoreCommands;
   readonly #leaser: Leaser<ResolvedPermit, Usage, Permit>;
-  /** What the stored limits are expected to be, as far as they were not reported. */
+  /** The expected stored limits, as far as they were not reported. */
   #expected: Limits;
 
   /** Made by this package only. */
@@ -182,10 +182,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
 
   /**
    * Changes the limits, for everybody and at once: raised, all that fit now are let in; lowered, nothing is taken from
-   * anybody, and nobody is let in until enough has been given back. 0 is a pause. Who waits already with a weight above
+   * anybody, and nobody is let in until enough has been given back. 0 is a pause. A waiter with a weight above
    * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
-   * The stored limits are forgotten when nobody has used the semaphore for a week; then whoever uses it first sets them.
+   * The stored limits are forgotten when nobody has used the semaphore for a week; then its first user sets them.
    *
    * @throws {TypeError | RangeError} a limit is not an integer from 0 to 1,000,000,000, there is none, or one of tenants
    * where this object was made without.
@@ -252,7 +252,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     );
     if (saved.name !== this.name) throw new TypeError("Expected a permit of this semaphore, got one of another");
     const { leaseMs, renew, maxHoldMs, holder, weight } = saved;
-    // What the text does not limit is not limited, and on whose account it is the text says, whatever this object says.
+    // The text alone says what limits apply and which tenant it counts for, whatever this object's own settings are.
     const permitsPerTenant = saved.tenant === null ? undefined : 0;
     const settings = { ...this.#settings, maxHoldMs: undefined, permitsPerTenant };
     const options = { leaseMs, renew, maxHoldMs, holder, weight, tenant: saved.tenant ?? undefined };

@@ -30,7 +30,7 @@ import { user } from "./acl.js";
 import { fixtureOf, enqueue, name, next, type SemaphoreBench, take } from "./harness.js";
 
 /**
- * What a semaphore does, on one server or on a Cluster. With a `login` it is what a semaphore does as that user, where the
+ * The behaviour of a semaphore, on one server or on a Cluster. With a `login` it is what a semaphore does as that user, where the
  * server knows nobody else but the tests.
  */
 export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
@@ -309,7 +309,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("leaves nothing behind of acquires that are given up in the middle of contention", async () => {
         const objects = [make({ permits: 3 }), fixture().on(fixture().connect(), { permits: 3 })];
-        // Who gives up before there is a connection is told that.
+        // A caller that gives up before there is a connection is told that.
         await objects[1]!.inspect();
         let [held, gaveUp, most] = [0, 0, 0];
         const attempt = async (index: number): Promise<void> => {

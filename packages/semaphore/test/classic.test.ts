@@ -26,7 +26,7 @@ const ourHolders = async (): Promise<string[]> =>
 
 const hourMs = 3_600_000;
 const wallClock = (): number => performance.timeOrigin + performance.now();
-/** What a port is told of a client whose clock is off. */
+/** The settings of a port for a client whose clock is off. */
 const off = (byMs: number): { readonly prefix: string; readonly now: () => number } => ({
   prefix: prefix(),
   now: () => wallClock() + byMs,

@@ -49,7 +49,7 @@ describe("Semaphore.resume", () => {
       weight: 2,
       tenant: "a|b ü",
       ...terms,
-      // What is left of it.
+      // The rest of it.
       maxHoldMs: expect.any(Number) as number,
     });
     expect(saved["maxHoldMs"]).toBeLessThan(800);

@@ -29,7 +29,7 @@ export const name = "renderer";
 /** Options of a semaphore that has two permits, unless it is said otherwise. */
 export type MadeWith = Partial<SemaphoreOptions> & { readonly name?: string };
 
-/** What a semaphore test needs of its server. */
+/** The members of its server that a semaphore test needs. */
 export interface SemaphoreBench {
   /** A new client of the user whose semaphores are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];
@@ -116,7 +116,7 @@ export const next = async <Name extends keyof SemaphoreEvents>(
 ): Promise<SemaphoreEvents[Name][0]> =>
   await new Promise((resolve) => semaphore.once(event, (...[fact]: SemaphoreEvents[Name]) => resolve(fact)));
 
-/** What the server has of those who wait. */
+/** The server's records of those who wait. */
 const placesOf = new WeakMap<Semaphore, () => Promise<readonly string[]>>();
 
 /** By commands that a semaphore runs, too: what a user needs is told by what was run. */
@@ -216,7 +216,7 @@ class SemaphorePeer extends Peer {
     return this.ask("isHeld", id);
   }
 
-  /** What that process takes for the time. */
+  /** The time by that process's clock. */
   now(): Promise<number> {
     return this.ask("now");
   }

@@ -75,7 +75,7 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
   const own = { permits, perTenant: perTenant ?? "" };
   const model = new Model(permits, perTenant ?? never);
   const isGroup = perTenant !== undefined;
-  // The first of each three is of a process that nothing reaches. What somebody asks for does not change while they wait.
+  // The first of each three is of a process that nothing reaches. A request does not change while it waits.
   const isUnreachable = (n: number): boolean => n % 3 === 0;
   // One comes from an object that knows of no tenants.
   const tenantOf = (n: number): string => (isGroup && n < 5 ? `t${String(n % 2)}` : "");
@@ -106,7 +106,7 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
     switch (one.do) {
       case "acquire": {
         const { permitRecord, weight, priority } = permitRecordOf(one.who, one.weight, one.priority);
-        // Whoever tries asks under a permit record of its own.
+        // Each try has a permit record of its own.
         const isTry = one.isTry && !model.waiters.some((waiter) => waiter.permitRecord === permitRecord);
         const channel = isUnreachable(one.who) ? `${redis.prefix}:unreachable` : inbox;
         // Those that are too heavy are dropped, and so counted no longer, when their turn comes; the dead also when it is all
@@ -213,7 +213,7 @@ const compare = async (model: Model, keys: ReturnType<typeof semaphoreKeys>, isG
   const rows = permits.flatMap((permitRecord, index) =>
     index % 2 === 0 ? [{ permitRecord, ending: permits[index + 1] }] : [],
   );
-  // What is over lies about until somebody needs the room.
+  // An expired record stays until somebody needs the room.
   const living = rows.filter(({ ending }) => ending !== past).map(({ permitRecord }) => permitRecord);
   expect(living.toSorted()).toEqual(
     [...model.held].flatMap(([permitRecord, { isOver }]) => (isOver ? [] : [permitRecord])).toSorted(),

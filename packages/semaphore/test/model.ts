@@ -1,4 +1,4 @@
-/** What a semaphore is, without Redis: every rule in its plainest form, and nothing else. */
+/** A semaphore without Redis: every rule in its plainest form, and nothing else. */
 
 export interface Waiter {
   readonly permitRecord: string;
@@ -138,7 +138,7 @@ export class Model {
     return this.used + weight <= this.permits && this.usedBy(tenant) + weight <= this.#mostOf(tenant);
   }
 
-  /** Who names no tenant is counted among all alone. */
+  /** A permit without a tenant counts against the common limit alone. */
   #mostOf(tenant: string): number {
     return tenant === "" ? Infinity : this.perTenant;
   }

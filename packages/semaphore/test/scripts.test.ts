@@ -75,7 +75,7 @@ const toTheEnd = async (resized: scripts.Resized): Promise<number> => {
 const look = (first = 10, tenant = ""): Promise<scripts.InspectReply> =>
   scripts.inspect.run(db, keys, { first, tenant });
 
-/** What stands in Redis, with expiries only as "about so much". */
+/** The keys in Redis, with expiries only as "about so much". */
 const state = (): Promise<Record<keyof SemaphoreKeys, KeyState>> => stateOf(db, keys);
 const unchanged = <T>(action: () => Promise<T>): Promise<T> => helpers.unchanged(db, keys, action);
 const anInbox = (): ReturnType<typeof helpers.anInbox> => helpers.anInbox(redis);
@@ -750,7 +750,7 @@ describe("resize", () => {
     await resize("", "-");
     expect((await look()).limits).toEqual({ permits: 4, permitsPerTenant: undefined });
     expect([await waiting(), await usage()]).toEqual([[], { "u:x": "3", "u:y": "1" }]);
-    // What was counted meanwhile counts when it is a group again.
+    // The counts of that time hold when it is a group again.
     await resize(9, 3);
     expect(await acquire("x4", { ...group, tenant: "x", inbox: "" })).toMatchObject({ state: "held" });
   });

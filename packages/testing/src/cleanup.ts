@@ -18,7 +18,7 @@ export function atProcessEnd(clean: () => void): () => void {
 }
 
 function onSignal(signal: NodeJS.Signals): void {
-  // Whoever listens besides us decides when the process ends, and may need the servers until then.
+  // Another listener beside ours decides when the process ends, and may need the servers until then.
   if (process.listenerCount(signal) > 1) return;
   cleanAll();
   // With our listener gone the signal has its usual effect, and the parent sees the right exit status.

@@ -71,7 +71,7 @@ const KEY_POSITIONS: ReadonlyMap<string, KeyPositions | undefined> = new Map(
   BY_KEYS.flatMap(([positions, names]) => names.split(/\s+/).map((name) => [name, positions] as const)),
 );
 
-/** What a command of Redis 6.2 takes, or undefined if it had no such command (in lower case). */
+/** The arguments that a command of Redis 6.2 takes, or undefined if it had no such command (in lower case). */
 export function commandOf62(name: string): { keys: KeyPositions | undefined; limits: OptionLimits } | undefined {
   if (!KEY_POSITIONS.has(name)) return undefined;
   return { keys: KEY_POSITIONS.get(name), limits: LIMITS[name] ?? {} };

@@ -207,7 +207,7 @@ function splitBindings(lines: readonly string[]): { bound: string[]; rest: strin
   return { bound, rest: lines.slice(at).join("\n") };
 }
 
-/** What the binding of an operand looks like: a key as it is, an argument also inside one expression. */
+/** The form of an operand's binding: a key as it is, an argument also inside one expression. */
 function bindingForm(list: string, name: string, index: number): RegExp {
   const start = `^local ${plainName(name)} = `;
   if (isRest(name)) return new RegExp(`${start}(?:${list}|\\{ ?unpack\\(${list}, ${index + 1}\\) ?\\})$`);

@@ -23,7 +23,7 @@ const KEYWORDS = new Set(
   ),
 );
 
-/** Splits a source into tokens. What is no Lua is passed over: the server will refuse it in clearer words. */
+/** Splits a source into tokens. Text that is no Lua is passed over: the server will refuse it in clearer words. */
 export function tokenize(source: string): Token[] {
   const tokens: Token[] = [];
   let line = 1;

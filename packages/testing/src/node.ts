@@ -51,7 +51,7 @@ export interface NodeOptions {
   readonly env: Readonly<Record<string, string>>;
   readonly password: string | undefined;
   /**
-   * What its configuration file says before its first start; the server may rewrite the file. Without one the process
+   * Its configuration file before its first start; the server may rewrite the file. Without one the process
    * knows nothing but its arguments.
    */
   readonly config?: string | undefined;

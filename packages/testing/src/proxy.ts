@@ -24,7 +24,7 @@ export interface ProxyFaults {
   cutAfterBytes: number | undefined;
 }
 
-/** What has happened since the start, so that a run can prove that a fault struck. */
+/** Counts since the start, so that a run can prove that a fault took effect. */
 export interface ProxyStats {
   /** Connections accepted and passed on. */
   readonly accepted: number;
@@ -132,7 +132,7 @@ export class FaultProxy implements AsyncDisposable {
     return `redis://127.0.0.1:${this.port}`;
   }
 
-  /** What has happened so far; the same object, kept up to date. */
+  /** The counts so far; the same object, kept up to date. */
   get stats(): ProxyStats {
     return this.#stats;
   }
@@ -190,7 +190,7 @@ export class FaultProxy implements AsyncDisposable {
 
   #pass(link: Link, direction: Direction, from: Socket, to: Socket): void {
     const faults = this[direction];
-    // What is delayed goes out in the order it came in; undefined means that nothing waits.
+    // Delayed bytes go out in the order in which they came in; undefined means that nothing waits.
     let queue: Promise<void> | undefined;
     from.on("data", (chunk) => {
       const passing = this.#strike(link, faults, chunk);

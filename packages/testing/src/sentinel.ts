@@ -1,7 +1,7 @@
 import type { RedisNode } from "./node.js";
 import { checkReplication } from "./replication.js";
 
-/** What the Sentinels call their master. */
+/** The Sentinels' name for their master. */
 export const MASTER_NAME = "kit";
 export const SENTINELS = 3;
 
@@ -54,7 +54,7 @@ export async function checkSentinels(
   );
 }
 
-/** Whom the Sentinels that run take for master: the one of the latest failover, if not all have heard of it. */
+/** The master by the word of the Sentinels that run: the one of the latest failover, if not all have heard of it. */
 export async function currentMaster(sentinels: readonly RedisNode[], nodes: readonly RedisNode[]): Promise<RedisNode> {
   const answers = await Promise.all(
     sentinels

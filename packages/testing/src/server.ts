@@ -20,7 +20,7 @@ export type RedisMode = "single" | "cluster" | "sentinel";
 /** The ioredis client that fits the mode. */
 export type RedisClient<M extends RedisMode = RedisMode> = M extends "cluster" ? Cluster : Redis;
 
-/** What kind of server `startRedis` starts. */
+/** The kind of server that `startRedis` starts. */
 export interface StartRedisOptions<M extends RedisMode = RedisMode> {
   /**
    * One server; a Cluster whose masters cover all slots, which takes about two seconds to be ready; or a master that
@@ -29,7 +29,7 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
    */
   readonly mode?: M;
   /**
-   * What survives `kill()` and `start()`: nothing; a snapshot after each second with a write; the append-only file,
+   * The data that survives `kill()` and `start()`: nothing; a snapshot after each second with a write; the append-only file,
    * synced each second or before each reply.
    * @default "none"
    */
@@ -88,7 +88,7 @@ export interface RedisServer<M extends RedisMode = RedisMode> extends AsyncDispo
   /** One raw command on the first node, over the test kit's own connection; see {@link RedisNode.call}. */
   call(...command: string[]): Promise<unknown>;
   /**
-   * Who is master now, by the word of the Sentinels that run.
+   * The master now, by the word of the Sentinels that run.
    *
    * @throws {Error} there are none.
    */

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 
 import { eventually, startRedis, type RedisNode, type RedisServer } from "../src/index.js";
 
-/** What a failover takes at the most: two seconds of silence, an election, a promotion; and a busy machine. */
+/** The longest time of a failover: two seconds of silence, an election, a promotion; and a busy machine. */
 const FAILOVER_MS = 15_000;
 
 let server: RedisServer<"sentinel">;

@@ -26,7 +26,7 @@ export const worstOf = (findings: readonly { readonly severity: Severity }[]): S
     "skipped",
   );
 
-/** What is to be done about a server that does not answer. */
+/** The advice about a server that does not answer. */
 export const bringBack =
   "See whether its process runs, stands still or swaps, and whether the network lets us through.";
 
@@ -42,7 +42,7 @@ export const skippedFor = (error: unknown): Finding => {
 };
 
 /**
- * Looks at each process by itself. What holds for all of several is said once, anything else with whom it is about.
+ * Looks at each process by itself. A finding about all of several is reported once, any other with the process it is about.
  */
 export const onEachNode = async (
   { nodes }: Server,
@@ -51,7 +51,7 @@ export const onEachNode = async (
   // One that does not answer must not keep the others from being looked at.
   const all = await Promise.all(
     nodes.map(async (node): Promise<readonly Finding[]> => {
-      // What can be told without asking would not be true of it either.
+      // A finding that needs no answer would not be true of it either.
       if (node.silence !== undefined) return [skippedFor(new Silent(node.silence, false))];
       return await look(node).catch((error: unknown) => [skippedFor(error)]);
     }),

@@ -15,7 +15,7 @@ const movingOf = async (node: ServerNode): Promise<number> => {
   return (own?.slots ?? []).filter((slot) => slot.startsWith("[")).length;
 };
 
-/** What those say that answer; they need not agree. @throws what the first said, if none answers. */
+/** The replies of those that answer; they need not agree. @throws the error of the first, if none answers. */
 const allOf = async (nodes: Server["nodes"], command: string): Promise<readonly string[]> => {
   const replies = await Promise.allSettled(nodes.map((node) => node.call("CLUSTER", command)));
   const texts = replies.flatMap((reply) => (reply.status === "fulfilled" ? [String(reply.value)] : []));

@@ -15,7 +15,7 @@ interface Traffic {
   readonly commands: number;
 }
 
-/** What others did in one second: new connections and commands, ours not counted. */
+/** The work of others in one second: new connections and commands, ours not counted. */
 const watch = async (node: ServerNode): Promise<Traffic> => {
   const before = await node.freshInfo();
   await pause(windowMs);

@@ -60,7 +60,7 @@ const checkOf = ({ id, look }: DoctorCheck): Check => ({
 /** The longest check takes some three seconds. */
 const patienceMs = 5_000;
 
-/** What one check came to. */
+/** The result of one check. */
 export interface CheckResult {
   readonly id: string;
   readonly severity: Severity;
@@ -133,7 +133,7 @@ export const examine = async (
   return { url: withoutCredentials(url), checks: results, exitCode };
 };
 
-/** What a local check is given. */
+/** The facts that a local check works on. */
 const nothing = {} as Server;
 
 /** A server that falls silent must not keep the others from being told. */

@@ -12,7 +12,7 @@ const maxOurs = 5_000;
 /** The entries of `@kit/core/config`, which stay for good. */
 const ofCore = /^config:\{.*\}:(entry|history)$/s;
 
-/** What is wrong with a key that has no expiry; undefined when nothing is, or when nobody here can tell. */
+/** The fault of a key that has no expiry; undefined when there is none, or when nobody here can tell. */
 interface Trouble {
   readonly text: string;
   readonly fix: string;
@@ -28,7 +28,7 @@ const troubleOf = (key: string, packages: Server["packages"]): Trouble | undefin
   if (ofCore.test(key)) return undefined;
   const [owner = ""] = key.split(":", 1);
   const known = packages.find(({ name }) => name === owner);
-  // What a package keeps for good is known only where it is installed.
+  // The keys that a package keeps for good are known only where it is installed.
   if (!known) return knownPackages.includes(owner) ? undefined : ofNobody;
   const rest = key.slice(owner.length + 1);
   const kind = (known.endlessKeys ?? []).find((one) => one.key.test(rest));

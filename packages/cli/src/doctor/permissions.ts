@@ -3,13 +3,13 @@ import { isRefusal, Refused, Silent } from "../node.js";
 import type { Server } from "../server.js";
 import { type Check, ok, problem, warning } from "./check.js";
 
-/** What every package runs besides the commands on its keys. */
+/** The commands that every package runs besides those on its keys. */
 const ofCore: readonly CommandForm[] = [["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
 
 const isRefused = (error: unknown): boolean =>
   error instanceof Refused || (error instanceof Error && isRefusal(error.message));
 
-/** Which of the forms the server refuses; other errors do not matter here. */
+/** The forms that the server refuses; other errors do not matter here. */
 const refusedOf = async ({ nodes: [node] }: Server, forms: readonly CommandForm[]): Promise<readonly string[]> => {
   // A Cluster's node looks at the permission before it says whose slot it is.
   const results = await Promise.allSettled(forms.map(([command, ...args]) => node.call(command, ...args)));
@@ -48,7 +48,7 @@ const maySubscribe = async ({ nodes: [node] }: Server, channel: string): Promise
   }
 };
 
-/** What a package lacks; undefined: all, so that the user is not meant for it. */
+/** The commands that a package lacks; undefined: all, so that the user is not meant for it. */
 const missingOf = async (
   server: Server,
   { name, permissions }: PackageDescriptor,
@@ -65,7 +65,7 @@ interface Verdict {
   readonly missing: readonly string[] | undefined;
 }
 
-/** What the installed packages lack, and those that the user is meant for. */
+/** The commands that the installed packages lack, and those packages that the user is meant for. */
 const packageFindings = (prefix: string, fix: string, verdicts: readonly Verdict[]): readonly Finding[] => {
   if (verdicts.length > 0 && verdicts.every(({ missing }) => missing === undefined)) {
     const keys = verdicts.map(({ of }) => `${prefix}:${of.name}:*`).join(" or ");

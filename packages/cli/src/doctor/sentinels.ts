@@ -5,7 +5,7 @@ import { type Check, counted, ok, problem, skipped, warning } from "./check.js";
 
 interface Word {
   readonly address: string;
-  /** What it says of the quorum; undefined when it does not answer. */
+  /** Its word on the quorum; undefined when it does not answer. */
   readonly quorum: string | undefined;
   /** How many others it knows. */
   readonly others: number;

@@ -21,7 +21,7 @@ export interface Rates {
   readonly single: number;
   /** A connection for each call. */
   readonly perCall: number;
-  /** What can be reached, and how that was found out. */
+  /** The reachable figure, and how it was found out. */
   readonly yardstick: number;
   readonly measuredBy: string;
 }
@@ -93,7 +93,7 @@ const byBareSocket = async ({ settings, host, port }: ServerNode): Promise<numbe
   }
 };
 
-/** What the figures mean. */
+/** The meaning of the figures. */
 export const judgeRates = ({ single, perCall, yardstick, measuredBy }: Rates): Finding => {
   const share = (rate: number): string => `${roughly(rate)}/s (${String(Math.round((rate / yardstick) * 100))} %)`;
   const figures = `${measuredBy} ${roughly(yardstick)}/s; one client without pipelining ${share(single)}; a connection per call ${share(perCall)}`;

@@ -9,7 +9,7 @@ const isPrivate = (host: string): boolean =>
     ? /^(10|192\.168|169\.254|172\.(1[6-9]|2\d|3[01]))\./.test(host)
     : isIP(host) === 6 && /^f[cd]|^fe80/i.test(host);
 
-/** What is to be said of a connection to `host`. */
+/** The finding about a connection to `host`. */
 export const judgeTls = (host: string, hasTls: boolean, hasPassword: boolean): Finding => {
   if (hasTls) return ok("encrypted, and the server's certificate was checked");
   if (isLoopback(host)) return ok("not encrypted, and does not leave this machine");

@@ -20,7 +20,7 @@ const compare = (a: string, b: string): number => {
   return 0;
 };
 
-/** What is to be said of a version. */
+/** The finding about a version. */
 export const judgeVersion = (server: "redis" | "valkey", version: string): Finding => {
   const name = `${server === "redis" ? "Redis" : "Valkey"} ${version}`;
   const least = oldest[server] ?? "";

@@ -112,7 +112,7 @@ export interface SetOptions extends AskOptions {
   readonly op?: string | undefined;
 }
 
-/** Which part of the history to read. */
+/** The part of the history to read. */
 export interface HistoryOptions extends AskOptions {
   /**
    * How many writes, at most.

@@ -216,8 +216,8 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   /**
    * Gives the lease to whoever calls `resume(text)` with the returned text, and lets go of it here: it is not renewed
    * any more, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
-   * from now, unless it is resumed before: one that was just waited for lasts two seconds, so `extend()` it first. Who has
-   * the text can release it.
+   * from now, unless it is resumed before: one that was just waited for lasts two seconds, so `extend()` it first. The text
+   * is enough to release it.
    *
    * @throws {LockLostError | PermitLostError} it is not held any more.
    */

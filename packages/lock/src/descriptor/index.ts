@@ -1,7 +1,7 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { lockInspector } from "./inspect.js";
 
-/** What the command line knows of this package. */
+/** This package, as the command line knows it. */
 export const descriptor: PackageDescriptor = {
   name: "lock",
   things: "locks",

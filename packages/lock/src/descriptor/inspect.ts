@@ -10,7 +10,7 @@ interface LockReport {
   readonly holder: string | null;
   /** When it was granted, by the server's clock; null when the lock is free, or the time is not known. */
   readonly since: string | null;
-  /** What is left of the lease; null when the lock is free, or the lease has no end. */
+  /** Milliseconds left of the lease; null when the lock is free, or the lease has no end. */
   readonly msLeft: number | null;
   readonly fencingToken: string | null;
   readonly waiters: number;

@@ -17,7 +17,7 @@ import renewSource from "./renew.lua";
 type LockKeyNames = readonly ["lease", "fence", "queue", "waiters"];
 const lockKeys: LockKeyNames = ["lease", "fence", "queue", "waiters"];
 
-/** Who holds a lock, as a key's value says: `token|holder`. */
+/** The holder of a lock, as a key's value says: `token|holder`. */
 export interface Owner {
   readonly token: string;
   readonly holder: string;
@@ -29,7 +29,7 @@ const ownerOf = (value: unknown): Owner | null => {
   return text === "" ? null : { token: text.slice(0, bar), holder: text.slice(bar + 1) };
 };
 
-/** What an answer shows of the lock: who has it; the lease's `msLeft` is -1 when it has no end, -2 when nobody has it. */
+/** The lock's state in a reply: its holder; the lease's `msLeft` is -1 when it has no end, -2 when nobody has it. */
 export interface Held extends Seen {
   readonly owner: Owner | null;
 }
@@ -116,7 +116,7 @@ export const heartbeat: Script<
   },
 });
 
-/** What stands in Redis of one lock. */
+/** The keys of one lock, as they are read. */
 export interface InspectReply {
   readonly msLeft: number;
   readonly owner: Owner | null;

@@ -8,7 +8,7 @@ const redlock = new Redlock([redis]);
 let lock = await redlock.acquire(["import"], 1_200);
 for (let part = 1; part <= 3; part++) {
   await sleep(600);
-  // Only `using` renews by itself. What comes back takes the place of the old one.
+  // Only `using` renews by itself. The lock that comes back takes the place of the old one.
   lock = await lock.extend(1_200);
 }
 console.log(lock.expiration > Date.now()); // prints: true

@@ -11,7 +11,7 @@ const done = redlock.using(["import"], 400, async (signal) => {
   await once(signal, "abort");
   console.log(signal.error !== undefined); // prints: true
 });
-// What it rejects with is that the release failed.
+// It rejects with the failure of the release.
 await done.catch(() => console.log("lost")); // prints: lost
 
 redis.disconnect();

@@ -6,7 +6,7 @@ import { semaphoreKeys } from "../keys.js";
 /** A semaphore at one instant; what `kit inspect semaphore NAME --json` prints. */
 interface SemaphoreReport extends Omit<SemaphoreInspection, "permits" | "free"> {
   readonly semaphore: string;
-  /** Whose use it is; only where one tenant was asked for. */
+  /** The tenant whose use it is; only where one was asked for. */
   readonly tenant?: string;
   /** The limit; null, as is `free`, when no limit is stored: nobody has used the semaphore for a week. */
   readonly permits: number | null;

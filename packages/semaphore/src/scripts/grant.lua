@@ -15,7 +15,7 @@ local evaluatingMs = 1000
 -- Later than the end of any permit.
 local never = 9999999999999
 
--- What is counted, and the limits, are digits; anything else somebody wrote there by hand. Nil for that.
+-- Counts and limits are digits; anything else was written there by hand, and gives nil.
 local function numberIn(text) return string.match(text or '', '^%d+$') and tonumber(text) or nil end
 
 -- Token, weight and tenant of a permit record; what is none counts as one, until its time is over.
@@ -31,8 +31,8 @@ end
 --                    true for that of its record
 -- limit, perTenant   what its limits shall be where it has none yet; no limit leaves it without, and nothing is granted
 --
--- Everything is read before the first write, so that a key of another type leaves no half change behind. What is counted
--- is counted anew where the server has lost (evicted) one key and kept another.
+-- Everything is read before the first write, so that a key of another type leaves no half change behind. Counts
+-- are made anew where the server has lost (evicted) one key and kept another.
 --
 -- The waiters of a tenant stand in the queue in order of their scores; `ready` has the tenants whose first waiter has room
 -- there. So the least score in `ready` is the next, a full tenant holds up nobody, and nobody overtakes. A waiter that
@@ -106,7 +106,7 @@ local function openSemaphore(keys, call)
     return false
   end
   local function hasRoom(weight, tenant)
-    -- Who names no tenant is counted among all alone.
+    -- A permit without a tenant counts against the common limit alone.
     if not perTenant or tenant == '' then return true end
     local used = redis.call('HGET', meta, 'u:' .. tenant) or '0'
     if not numberIn(used) then
@@ -115,7 +115,7 @@ local function openSemaphore(keys, call)
     end
     return used + weight <= perTenant
   end
-  -- What is known of a permit record that waits; nil: it does not.
+  -- The waiter of a permit record; nil: there is none.
   function self.waiterOf(permitRecord)
     local record = redis.call('HGET', waiters, permitRecord)
     local aliveUntil, watched, score, grantMs, inbox = string.match(record or '', '^(%d+) (%d+) (%d+) (%d+) (%S+)$')
@@ -143,7 +143,7 @@ local function openSemaphore(keys, call)
     local most = tenant == '' and limit or math.min(limit, perTenant or limit)
     return most > 0 and weight > most
   end
-  -- What firstOf found, until that changes; false: nobody.
+  -- The result of firstOf, until that changes; false: nobody.
   local firsts = {}
   -- The first living waiter of a tenant. The dead before it are dropped, and those that are too heavy since the limits were
   -- lowered: they ask again, and are refused.
@@ -185,7 +185,7 @@ local function openSemaphore(keys, call)
     -- It may have been the last row.
     isQueueNew = true
   end
-  -- What nextEnd found, until that changes; false: nothing.
+  -- The result of nextEnd, until that changes; false: nothing.
   local nearest
   -- When the next permit ends; nil: there is none.
   local function nextEnd()
@@ -339,7 +339,7 @@ local function openSemaphore(keys, call)
     return start
   end
   -- The same over several calls, between which nobody is granted: that would be before those who are not in their places
-  -- yet. Whoever does not go on holds them up for a moment only, and each tenant is put in its place by its next heartbeat.
+  -- yet. A caller that does not go on holds them up for a moment only, and each tenant is put in its place by its next heartbeat.
   function self.reevaluateFrom(start)
     local rest = evaluateFrom(start)
     evaluatingUntil = rest and now + evaluatingMs

@@ -20,7 +20,7 @@ import resizeSource from "./resize.lua";
 type SemaphoreKeyNames = readonly ["permits", "meta", "queue", "ready", "waiters"];
 const semaphoreKeys: SemaphoreKeyNames = ["permits", "meta", "queue", "ready", "waiters"];
 
-/** What an answer shows of the semaphore. */
+/** The semaphore's state in a reply. */
 export interface Usage extends Seen, Limits {
   /** By weight; permits whose time is over and that nobody has noticed yet are among them. */
   readonly used: number;
@@ -157,14 +157,14 @@ export const resize: Script<
   },
 });
 
-/** Who asked for how much. */
+/** A request: by whom, and for how much. */
 export interface PermitRecord {
   readonly weight: number;
   readonly tenant: string | null;
   readonly holder: string;
 }
 
-/** What stands in Redis of one semaphore. */
+/** The keys of one semaphore, as they are read. */
 export interface InspectReply {
   /** Undefined: nobody has used it for a week. */
   readonly limits: Limits | undefined;
