@@ -10,7 +10,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
   const fixture = fixtureOf(redis);
 
   describe("config: an entry that is not there", () => {
-    it("scenario 1: rejects ready(), waits, or takes the default, by policy", async () => {
+    it("rejects ready(), waits, or takes the default, by policy", async () => {
       const strict = fixture.make();
       expect(() => strict.current).toThrow(/"search" is not set/);
       expect(await rejection(strict.ready())).toMatchObject({ code: "KIT_CONFIG_MISSING", entry: "search" });
@@ -29,7 +29,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
       await until(() => fallback.current.host === second.host);
     });
 
-    it("scenario 1: keeps the last good value of an entry that is deleted, says so, and grows stale", async () => {
+    it("keeps the last good value of an entry that is deleted, says so, and grows stale", async () => {
       const config = await fixture.ready({ default: second, pollMs: 100 });
       const version = await config.set(first);
       const told = recorded(config);
@@ -54,7 +54,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
   });
 
   describe("config: writing", () => {
-    it("scenario 5: of two writers with the same expected version one wins, the other sees what is there", async () => {
+    it("of two writers with the same expected version one wins, the other sees what is there", async () => {
       const [a, b] = [await fixture.ready({ default: first }), await fixture.ready({ default: first })];
       const attempts = await Promise.allSettled([a.set(first, { expected: null }), b.set(second, { expected: null })]);
       const won = attempts.find((attempt) => attempt.status === "fulfilled")!.value;
@@ -156,7 +156,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
   });
 
   describe("config: messages", () => {
-    it("scenario 6: finds a change whose message was lost when it looks by itself", async () => {
+    it("finds a change whose message was lost when it looks by itself", async () => {
       const config = await fixture.ready({ default: first, pollMs: 100 });
       await config.set(first);
       await fixture.writeUnseen(JSON.stringify(second));
@@ -164,7 +164,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect(config.state).toBe("fresh");
     });
 
-    it("scenario 6: is not misled by messages that are doubled, old, foreign or nonsense", async () => {
+    it("is not misled by messages that are doubled, old, foreign or nonsense", async () => {
       const config = await fixture.ready({ default: first });
       const version = await config.set(second);
       const told = recorded(config);
@@ -180,7 +180,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect([told.changes, told.errors]).toEqual([[[first, second]], []]);
     });
 
-    it("scenario 6: finds what was written while its subscriber was cut", async () => {
+    it("finds what was written while its subscriber was cut", async () => {
       const config = await fixture.ready({ default: first });
       await config.set(first);
       const told = recorded(config);
@@ -190,7 +190,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect(told.states).toEqual(["stale", "fresh"]);
     });
 
-    it("scenario 6: sees a change that falls between its subscription and its first read", async () => {
+    it("sees a change that falls between its subscription and its first read", async () => {
       const writer = await fixture.ready({ default: first });
       for (let port = 1; port <= 20; port++) {
         const reader = fixture.make({}, redis.connect());
@@ -201,7 +201,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect(writer.version!.revision).toBe(20);
     });
 
-    it("scenario 3: tells no change when only the order of keys and the spaces differ", async () => {
+    it("tells no change when only the order of keys and the spaces differ", async () => {
       const config = await fixture.ready({ default: first, pollMs: 100 });
       await config.set(first);
       const told = recorded(config);

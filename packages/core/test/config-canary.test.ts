@@ -49,7 +49,7 @@ const names = (told: readonly object[]): Set<string> =>
 const shows = (whole: unknown): boolean =>
   secrets.some((secret) => inspect(whole, { depth: 9, showHidden: true, getters: true }).includes(secret));
 
-it("scenario 27: neither errors nor traces nor logged objects show a value", async () => {
+it("neither errors nor traces nor logged objects show a value", async () => {
   const told = traces();
   const quoting: StandardSchema<typeof value> = {
     "~standard": {
@@ -100,7 +100,7 @@ it("scenario 27: neither errors nor traces nor logged objects show a value", asy
   expect([shows(told), shows(config), shows(errors)]).toEqual([false, false, false]);
 });
 
-it("scenario 27: a schema's own words do not show what they quote", async () => {
+it("a schema's own words do not show what they quote", async () => {
   const schema = valibot.strictObject({
     mode: valibot.picklist(["fast", "slow"]),
     port: valibot.number(),
@@ -114,7 +114,7 @@ it("scenario 27: a schema's own words do not show what they quote", async () => 
   expect(error.message).toContain("port: Invalid type: Expected number but received");
 });
 
-it("scenario 27: a schema's own words do not show a part of what they shorten", async () => {
+it("a schema's own words do not show a part of what they shorten", async () => {
   const secret = `${canary}-abcdefghijklmnopqrstuvwxyz`;
   const schema = valibot.pipe(
     valibot.string(),
@@ -130,7 +130,7 @@ it("scenario 27: a schema's own words do not show a part of what they shorten", 
   expect(error["issues"]).toEqual([{ path: "", message: "is not what the schema wants" }]);
 });
 
-it("scenario 27: a component and flags show neither password nor address nor reason", async () => {
+it("a component and flags show neither password nor address nor reason", async () => {
   const told = traces();
   const password = `${canary}-pass`;
   const server = await startRedis({ password });

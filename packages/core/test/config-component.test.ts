@@ -80,7 +80,7 @@ describe("component", () => {
     await until(async () => (await connectionsTo(server)) === 0);
   });
 
-  it("scenario 1: has no connection without an entry, and never one to a default address", async () => {
+  it("has no connection without an entry, and never one to a default address", async () => {
     const logs = make();
     const log = withComponent(logs, async (db) => await db.ping());
     expect(await rejection(log())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
@@ -109,7 +109,7 @@ describe("component", () => {
     expect(await log()).toBe("PONG");
   });
 
-  it("scenario 3: does not swap for the same content, nor for a change that is taken back at once", async () => {
+  it("does not swap for the same content, nor for a change that is taken back at once", async () => {
     const { logs, links, told } = makeLinked();
     await logs.config.set(at("a"));
     await logs.ready();
@@ -123,7 +123,7 @@ describe("component", () => {
     expect(told.events).toEqual([["swap", { generation: 2 }]]);
   });
 
-  it("scenario 4: swaps a bounded number of times under 50 changes a second, and ends on the last", async () => {
+  it("swaps a bounded number of times under 50 changes a second, and ends on the last", async () => {
     const { logs, links } = makeLinked();
     await logs.config.set(at("h0"));
     await logs.ready();
@@ -140,7 +140,7 @@ describe("component", () => {
     await until(() => links.slice(0, -1).every(({ closed }) => closed === "drained"));
   });
 
-  it("scenario 9: loses none of 1,000 commands in flight when it swaps, and closes the old connection", async () => {
+  it("loses none of 1,000 commands in flight when it swaps, and closes the old connection", async () => {
     const [old, next] = [await start(), await start()];
     const logs = make();
     await logs.config.set({ url: addressOf(old) });
@@ -172,7 +172,7 @@ describe("component", () => {
     expect(await connectionsTo(next)).toBe(1);
   });
 
-  it("scenario 11: closes by force what is held longer than it drains, and tells how much", async () => {
+  it("closes by force what is held longer than it drains, and tells how much", async () => {
     const [old, next] = [await start(), await start()];
     const logs = make({ drainMs: 100 });
     const { events } = told(logs);
@@ -190,7 +190,7 @@ describe("component", () => {
     expect(await withComponent(logs, async (db) => await db.ping())()).toBe("PONG");
   });
 
-  it("scenario 11: opens one connection for a hundred first uses at once", async () => {
+  it("opens one connection for a hundred first uses at once", async () => {
     const server = await start();
     const writer = make();
     await writer.config.set({ url: addressOf(server) });
@@ -201,7 +201,7 @@ describe("component", () => {
     expect([await server.call("LLEN", "lines"), await connectionsTo(server)]).toEqual([100, 1]);
   });
 
-  describe("scenario 10: refuses before the swap, keeps the old connection, and tries again", () => {
+  describe("refuses before the swap, keeps the old connection, and tries again", () => {
     const file = (name: string): string => fileURLToPath(new URL(`tls/loopback.${name}`, import.meta.url));
     const refused: readonly (readonly [
       what: string,
@@ -329,7 +329,7 @@ describe("component", () => {
     expect(told.events).toEqual([]);
   });
 
-  it("scenario 26: closes while it opens, while calls are under way, and twice", async () => {
+  it("closes while it opens, while calls are under way, and twice", async () => {
     let finish: ((link: Link) => void) | undefined;
     const opening = makeLinked({ open: () => new Promise<Link>((resolve) => (finish = resolve)) });
     await opening.logs.config.set(at("a"));

@@ -32,7 +32,7 @@ describe("config: values that are refused", () => {
     ["a number beyond all numbers", '{"host":"h","port":1e999}', "port", "too large"],
     ["arrays in arrays without end", `${"[".repeat(200)}${"]".repeat(200)}`, "0.0.0.0.0.0.0.0.0.0", "deep"],
   ])(
-    "scenario 2: keeps the last good value when the entry holds %s, and names the field",
+    "keeps the last good value when the entry holds %s, and names the field",
     async (_, text, path, words) => {
       const config = await fixture.ready({ default: first });
       await config.set(second);
@@ -61,7 +61,7 @@ describe("config: values that are refused", () => {
     ["nothing", undefined, ""],
     ["a bigint", { host: "h", port: 1n }, ""],
     ["too much", { host: "h".repeat(70_000), port: 1 }, ""],
-  ])("scenario 2: refuses to set what is %s once it is JSON, and sends nothing", async (_, value, path) => {
+  ])("refuses to set what is %s once it is JSON, and sends nothing", async (_, value, path) => {
     const config = fixture.make();
     const error = await rejection(config.set(value as never));
     expect(error).toMatchObject({
@@ -92,7 +92,7 @@ describe("config: values that are refused", () => {
     });
   });
 
-  it("scenario 27: freezes what it gives, all the way down", async () => {
+  it("freezes what it gives, all the way down", async () => {
     const config = createConfig<{ deep: { list: number[] } }>(redis.client, "deep", { prefix: redis.prefix });
     redis.defer(() => config.close());
     const value = { deep: { list: [1] } };
@@ -117,7 +117,7 @@ describe("config: servers that go", () => {
     expect(await rejection(config.rollback(1, { deadlineMs: 400 }))).toBeInstanceOf(KitError);
   });
 
-  it("scenario 8: serves the last good value through a failover, and reads the new master", async () => {
+  it("serves the last good value through a failover, and reads the new master", async () => {
     const [master, replica] = [await startRedis(), await startRedis()];
     redis.defer(() => Promise.all([master.stop(), replica.stop()]));
     await replica.call("REPLICAOF", "127.0.0.1", String(master.nodes[0]!.port));
@@ -280,7 +280,7 @@ describe("config: clients", () => {
     ["a lazy connection", { lazyConnect: true }],
     ["database 3", { db: 3 }],
     ["no offline queue", { enableOfflineQueue: false }],
-  ])("scenario 19: works on a client with %s", async (_, options) => {
+  ])("works on a client with %s", async (_, options) => {
     redis.permanent(/^app:/);
     const client = redis.connect(options);
     const config = createConfig<number>(client, "n", { prefix: redis.prefix, default: 0 });
@@ -294,7 +294,7 @@ describe("config: clients", () => {
     await client.del(`${redis.prefix}:config:{n}:entry`, `${redis.prefix}:config:{n}:history`);
   });
 
-  it("scenario 26: leaves nothing behind, closed twice, while it loads, and under way", async () => {
+  it("leaves nothing behind, closed twice, while it loads, and under way", async () => {
     const client = redis.connect();
     await client.ping();
     for (let round = 0; round < 20; round++) {
@@ -321,7 +321,7 @@ describe("config: clients", () => {
     expect(client.status).toBe("ready");
   });
 
-  it("scenario 26: lets the process end when it is closed, even after its client", async () => {
+  it("lets the process end when it is closed, even after its client", async () => {
     const { code, stdout, stderr } = await runProgram(
       `import { connect } from "./dist/index.js";
        import { createConfig } from "./dist/config.js";

@@ -22,7 +22,7 @@ const failedOver = async (old: RedisNode): Promise<RedisNode> => {
 };
 
 describe("config: failover by Sentinel", () => {
-  it("scenario 8: callers see the last good value, then the new master's, and no exception", async () => {
+  it("callers see the last good value, then the new master's, and no exception", async () => {
     const [old] = redis.server.nodes as [RedisNode];
     const reader = await fixture.ready({ default: { host: "h", port: 0 } }, await own(redis));
     const author = fixture.make({}, await own(redis));
@@ -50,7 +50,7 @@ describe("config: failover by Sentinel", () => {
     await old.start();
   });
 
-  it("scenario 8: leaves an old master that is silent, with its subscription, and hears the new one", async () => {
+  it("leaves an old master that is silent, with its subscription, and hears the new one", async () => {
     const old = await redis.server.master();
     const flags = createFlags(await own(redis), { maintenance: { whenUnknown: false } }, { prefix: redis.prefix });
     redis.defer(() => flags.close());
