@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { join } from "node:path";
+import { secondsText } from "@kit/core/toolkit";
 import { startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { plainText, sectionsOf } from "../src/explain.js";
@@ -26,6 +27,16 @@ const { version } = JSON.parse(readFileSync(new URL("../package.json", import.me
 };
 
 const page = readFileSync(new URL("../docs/doctor.md", import.meta.url), "utf8");
+
+it.each([
+  [8_100, "8.1 s"],
+  [42_000, "42 s"],
+  [600_000, "10 min"],
+  [86_400_000, "24 h"],
+  [604_800_000, "7 days"],
+])("a span of %d ms reads %j", (ms, text) => {
+  expect(secondsText(ms)).toBe(text);
+});
 
 describe("the look of a report", () => {
   it("is this, at 80 columns", () => {
