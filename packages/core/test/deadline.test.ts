@@ -10,24 +10,19 @@ const block = (ms: number): void => {
 describe("Deadline", () => {
   it("counts down on the monotonic clock", () => {
     const now = vi.spyOn(Date, "now").mockReturnValue(0);
-    const deadline = Deadline.in(1_000);
+    const deadline = Deadline.in(600_000);
     now.mockReturnValue(10_000_000);
-    expect(deadline.remainingMs).toBeGreaterThan(900);
-    expect(deadline.remainingMs).toBeLessThanOrEqual(1_000);
+    expect(deadline.remainingMs).toBeGreaterThan(300_000);
+    expect(deadline.remainingMs).toBeLessThanOrEqual(600_000);
     now.mockRestore();
   });
 });
 
 describe("atDeadline", () => {
-  it("calls at the deadline, not before", async () => {
-    const deadline = Deadline.in(30);
+  it.each([30, -5])("calls at a deadline %d ms ahead, not before", async (ms) => {
+    const deadline = Deadline.in(ms);
     await new Promise<void>((resolve) => atDeadline(deadline, resolve));
     expect(deadline.remainingMs).toBeLessThanOrEqual(1);
-  });
-
-  it("calls soon when the deadline has passed already", async () => {
-    await new Promise<void>((resolve) => atDeadline(Deadline.in(-5), resolve));
-    expect(Deadline.in(-5).remainingMs).toBeLessThan(0);
   });
 
   it("lets what came meanwhile be read first after a blocked event loop", async () => {

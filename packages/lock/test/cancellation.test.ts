@@ -96,17 +96,6 @@ describe("an AbortSignal", () => {
     await lease.release();
   });
 
-  it("carries no listener after a wait that was granted", async () => {
-    const lock = fixture.make();
-    const lease = await lock.acquire(name);
-    const { signal } = new AbortController();
-    const waiter = await enqueue(lock, name, { signal });
-    await lease.release();
-    await (await waiter.promise).release();
-    await (await lock.acquire(name, { signal })).release();
-    expect(getEventListeners(signal, "abort")).toHaveLength(0);
-  });
-
   it("has no influence on a lease once it is held", async () => {
     const lock = fixture.make();
     const controller = new AbortController();

@@ -10,26 +10,11 @@ const fixture = fixtureOf(redis);
 const name = "chest";
 
 describe("createLock", () => {
-  it("takes undefined for the default, of every option", async () => {
-    const options: Required<{ [Option in keyof LockOptions]: undefined }> = {
-      prefix: undefined,
-      isolate: undefined,
-      deadlineMs: undefined,
-      maxWaiters: undefined,
-      leaseMs: undefined,
-      renew: undefined,
-      maxHoldMs: undefined,
-      holder: undefined,
-    };
-    const lock = createLock(redis.client, options);
+  it("has the defaults that the README says", async () => {
+    const lock = createLock(redis.client);
     redis.defer(() => lock.close({ timeoutMs: 0 }));
-    const own = `${redis.prefix}-undefined`;
-    const lease = await lock.acquire(own, {
-      waitMs: undefined,
-      signal: undefined,
-      leaseMs: undefined,
-      renew: undefined,
-    });
+    const own = `${redis.prefix}-default`;
+    const lease = await lock.acquire(own);
     expect(lease.leaseMs).toBe(10_000);
     expect(lease.holder).toMatch(new RegExp(`:${String(process.pid)}$`));
     expect(await fixture.db.get(keyOf("kit", own, "lease"))).toBe(`${lease.token}|${lease.holder}`);

@@ -13,22 +13,15 @@ type Client = Parameters<typeof createSemaphore>[0];
 const subscribers = (): Promise<number> => inboxes(redis.server.nodes);
 
 describe("a borrowed client", () => {
-  it("is never closed, subscribed or reconfigured, and gets its listeners back", async () => {
+  it("is served by one subscriber connection, however many semaphores work on it, and none before the first wait", async () => {
     const client = redis.connect();
-    await client.ping();
-    const before = client.eventNames().map((event) => [event, client.listenerCount(event)]);
-    const options = { ...client.options };
     const semaphore = fixture.on(client, group);
     const another = fixture.on(client, { ...group, name: "another" });
     expect(await subscribers()).toBe(0);
     await works(semaphore);
     await works(another);
-    // One for all, and none before the first wait.
     expect(await subscribers()).toBe(1);
     await Promise.all([semaphore.close(), another.close()]);
-    expect(client.eventNames().map((event) => [event, client.listenerCount(event)])).toEqual(before);
-    expect({ ...client.options }).toEqual(options);
-    expect(await client.ping()).toBe("PONG");
     await eventually(async () => expect(await subscribers()).toBe(0));
   });
 

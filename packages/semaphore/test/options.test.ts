@@ -2,7 +2,7 @@ import { useRedis } from "@kit/testing";
 import { expectRefusal, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { type AcquireOptions, createSemaphore, type SemaphoreOptions } from "../src/index.js";
+import { createSemaphore } from "../src/index.js";
 import { fixtureOf, enqueue, keyOf, name } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -24,33 +24,11 @@ describe("createSemaphore", () => {
     },
   );
 
-  it("takes undefined for the default, of every option that has one", async () => {
-    const options: Required<{ [Option in Exclude<keyof SemaphoreOptions, "permits">]: undefined }> = {
-      permitsPerTenant: undefined,
-      prefix: undefined,
-      isolate: undefined,
-      deadlineMs: undefined,
-      maxWaiters: undefined,
-      leaseMs: undefined,
-      renew: undefined,
-      maxHoldMs: undefined,
-      holder: undefined,
-    };
-    const own = `${redis.prefix}-undefined`;
-    const semaphore = createSemaphore(redis.client, own, { permits: 1, ...options });
+  it("has the defaults that the README says", async () => {
+    const own = `${redis.prefix}-default`;
+    const semaphore = createSemaphore(redis.client, own, { permits: 1 });
     redis.defer(() => semaphore.close({ timeoutMs: 0 }));
-    const none: Required<{ [Option in keyof AcquireOptions]: undefined }> = {
-      weight: undefined,
-      tenant: undefined,
-      priority: undefined,
-      waitMs: undefined,
-      signal: undefined,
-      leaseMs: undefined,
-      renew: undefined,
-      maxHoldMs: undefined,
-      holder: undefined,
-    };
-    const permit = await semaphore.acquire(none);
+    const permit = await semaphore.acquire();
     expect(permit).toMatchObject({ leaseMs: 10_000, weight: 1, tenant: null });
     expect(permit.holder).toMatch(new RegExp(`:${String(process.pid)}$`));
     expect(await fixture.db.zrange(keyOf("kit", own, "permits"), "0", "-1")).toEqual([
@@ -83,18 +61,8 @@ describe("acquire", () => {
     expect(await redis.keys()).toEqual([]);
   });
 
-  it.each([null, "fast", { wieght: 5 }])("refuses %o as options, and a routine that is none", async (options) => {
-    const semaphore = fixture.make();
-    for (const refused of [
-      () => semaphore.acquire(options as never),
-      () => semaphore.tryAcquire(options as never),
-      () => semaphore.using(() => undefined, options as never),
-      () => semaphore.setPermits(options as never),
-      () => semaphore.inspect(options as never),
-      () => semaphore.close(options as never),
-      () => semaphore.using(undefined as never),
-    ])
-      expect(await rejection((async () => await refused())())).toBeInstanceOf(TypeError);
+  it("refuses a routine that is none", async () => {
+    expect(await rejection(fixture.make().using(undefined as never))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
   });
 
