@@ -1,7 +1,7 @@
 import { findProgram, pathFolders } from "./repo.mjs";
 import { capture } from "./run.mjs";
 
-/** What some faults need, and the Debian packages that bring it. Without one the lab says which faults were not run. */
+/** The tools that some faults need, and the Debian packages that bring them. Without one the lab says which faults were not run. */
 const tools = [
   { program: "cc", packages: ["gcc", "libc6-dev"] },
   { program: "nft", packages: ["nftables"] },

@@ -9,7 +9,7 @@ const shared = {
   splitting: false,
 };
 
-/** What of a script's comments is read where it runs: what it is called, the types of its keys, where libraries are put. */
+/** The comments of a script that are read where it runs: its name, the types of its keys, the place of libraries. */
 const keptComment = /^-- (?:[\w.-]+\.lua - |KEYS\[|Needs |Defines |Libraries$)/;
 
 /** The text of a Lua file without comments that only people read. Comments behind code stay: `--` may stand in a string. */

@@ -3,7 +3,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { type RedisServer, startRedis } from "@kit/testing";
 
-/** What the parent tells a worker first. */
+/** The parent's first message to a worker. */
 export interface Opening {
   readonly package: string;
   readonly implementation: string;
@@ -105,7 +105,7 @@ export class Team {
   }
 }
 
-/** What the server counted between two looks. */
+/** The server's counts between two looks. */
 export interface ServerWork {
   /** Every command it ran, those inside scripts too, ours of the looking not. */
   readonly commands: number;

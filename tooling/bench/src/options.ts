@@ -66,7 +66,7 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
   if (!packages.includes(name)) throw new UsageError(`There are no benchmarks of "${name}". ${known}`);
   if (more.length > 0) throw new UsageError(`One package at a time, got also "${more.join(" ")}"`);
   const scale = number("scale", values.scale, (value) => value > 0 && value <= 1, "above 0 and at most 1");
-  // What is kept stands in the docs: all of a package, in full length.
+  // The kept result stands in the docs: all of a package, in full length.
   if (values.save && (values.case !== undefined || scale < 1))
     throw new UsageError("--save keeps a whole run: leave out --case and --scale");
   return {

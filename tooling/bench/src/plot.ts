@@ -10,7 +10,7 @@ const rowHeight = 26;
 const barHeight = 14;
 /** Beyond this ratio between bars the short ones could not be seen. */
 const linearLimit = 30;
-/** What fits into a line of small text. */
+/** The length of a line of small text. */
 const lineLength = 132;
 
 const style = `

@@ -75,7 +75,7 @@ const medianFor = (course: Course, entry: Entry): number | undefined => {
   return values.length > 0 ? spread(values).median : undefined;
 };
 
-/** What each name of the report stands for: a peer at its best, and its defaults beside it. */
+/** The meaning of each name in the report: a peer at its best, and its defaults beside it. */
 const named = (courses: readonly Course[], entry: Entry): Map<string, Course> => {
   const byName = new Map<string, Course>();
   for (const course of courses) {

@@ -10,7 +10,7 @@ export interface Ran {
   readonly innerCommands: number | undefined;
 }
 
-/** What became of one implementation in one case. */
+/** The results of one implementation in one case. */
 export interface Course {
   readonly implementation: Implementation;
   readonly rounds: readonly Ran[];
@@ -47,7 +47,7 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
     if (team) await lab.dismiss(team);
   };
 
-  /** Who cannot do it is out, with what it said. */
+  /** An implementation that cannot do it is out, with its error. */
   const attempt = async (id: string, work: () => Promise<unknown>): Promise<void> => {
     try {
       await work();

@@ -15,7 +15,7 @@ Redis.prototype.sendCommand = function (this: Redis, ...args: Parameters<typeof 
   return send.apply(this, args);
 };
 
-/** What all clients of this process have sent so far. */
+/** The commands that all clients of this process have sent so far. */
 export const sent = (): number => total;
 
 /** The same of one command, by its name in lower case. */

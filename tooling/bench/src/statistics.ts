@@ -1,4 +1,4 @@
-/** What is kept of the rounds of one implementation. */
+/** The figures kept of the rounds of one implementation. */
 export interface Spread {
   readonly median: number;
   readonly min: number;

@@ -1,4 +1,4 @@
-// What a package's benchmarks are made of. A case is a workload that knows nothing of libraries; an implementation is a
+// The parts of a package's benchmarks. A case is a workload that knows nothing of libraries; an implementation is a
 // library behind a small interface, with its settings. One case may yield several entries: what is printed and kept.
 import type { Lab, Opening, Team } from "./lab.js";
 
@@ -20,7 +20,7 @@ export interface Entry {
   readonly name: string;
   readonly unit: string;
   readonly better: Better;
-  /** What was done, as far as the name does not say it. */
+  /** The work, as far as the name does not say it. */
   readonly about: string;
   readonly goal?: Goal;
   /** The least there can be, where that is a number that needs no measuring. */
@@ -44,7 +44,7 @@ export interface Measurement {
   readonly values: Readonly<Record<string, number>>;
   /** How many operations it took, for the costs per operation; 0 where that says nothing. */
   readonly operations: number;
-  /** What the clients sent during the measurement; what the server counts beyond that ran inside scripts. */
+  /** The commands that the clients sent during the measurement; all that the server counts beyond them ran inside scripts. */
   readonly sent?: number;
   /** Further figures, by name, for the JSON. */
   readonly details?: Readonly<Record<string, number>>;
@@ -85,7 +85,7 @@ export interface Suite {
   readonly cases: readonly Case[];
 }
 
-/** What a worker process offers to the parent, by name. */
+/** The jobs that a worker process offers to the parent, by name. */
 export type Jobs = Readonly<Record<string, (task: never) => Promise<unknown>>>;
 
 /** Opens an implementation in a worker process. */

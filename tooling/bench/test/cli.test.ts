@@ -66,7 +66,7 @@ describe("npm run bench", () => {
     const commands = entries.get("contended commands per hand-off");
     for (const [who, figure] of Object.entries({ kit: commands?.kit, ...commands?.peers }))
       expect(figure, who).toHaveProperty("median");
-    // What goes over the wire per hand-off is two commands; what the scripts call is told apart.
+    // Two commands per hand-off go over the wire; those that the scripts call are counted apart.
     expect(commands?.floor?.median).toBeCloseTo(2, 0);
     expect(commands?.innerCommands["floor"]).toBeGreaterThan(2);
     expect(entries.get("contended 16x4 hold=5ms gap p99")?.kit).toHaveProperty("median");

@@ -5,7 +5,7 @@ import { root } from "../repo.mjs";
 const skipped = new Set(["node_modules", "dist", ".git", ".cache", ".turbo", "test-results", "coverage"]);
 
 /**
- * What is wrong with the relative links and anchors of the Markdown files below a folder; nothing on the network is
+ * The faults of the relative links and anchors of the Markdown files below a folder; nothing on the network is
  * asked.
  * @param {string} folder
  */

@@ -6,7 +6,7 @@ const always = ["LICENSE", "README.md", "package.json"];
 /** The files of one entry of a library. @type {(name: string) => string[]} */
 const part = (name) => ["cjs", "cjs.map", "d.cts", "d.ts", "js", "js.map"].map((end) => `dist/${name}.${end}`);
 
-/** What a package consists of beyond its entries. @type {Record<string, readonly string[]>} */
+/** The files of a package beyond its entries. @type {Record<string, readonly string[]>} */
 const more = {
   "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
 };
@@ -15,7 +15,7 @@ const more = {
 const sharedTypes = /^dist\/[\w-]+-[\w-]{8}\.d\.c?ts$/;
 
 /**
- * What a published package consists of, file by file: a program of itself, a library of its entries in both formats, with
+ * The files of a published package: a program of itself, a library of its entries in both formats, with
  * types.
  * @param {import("../repo.mjs").Manifest} manifest
  */

@@ -4,7 +4,7 @@ import { gzipSync } from "node:zlib";
 import { root } from "../repo.mjs";
 
 /**
- * What an entry of a published library may add to its user's program: its ESM build and its third-party dependencies,
+ * The size that an entry of a published library may add to its user's program: its ESM build and its third-party dependencies,
  * bundled, minified and gzipped, without peers, without the other packages of kit, and without the doors (`.` and
  * `./toolkit`) where another entry is measured. Programs have no budget.
  */
@@ -43,7 +43,7 @@ export async function measureSizes(packages, budgetOf = usualBudget) {
 }
 
 /**
- * What can be imported, and the file it leads to.
+ * The paths that can be imported, and the file of each.
  * @param {import("../repo.mjs").Manifest} manifest
  * @returns {[name: string, file: string][]}
  */

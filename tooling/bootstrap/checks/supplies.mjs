@@ -4,7 +4,7 @@ import { join, relative, resolve } from "node:path";
 import { root as repository, workspaces } from "../repo.mjs";
 import { installedManifests } from "./platforms.mjs";
 
-/** What pnpm must be told; `pnpm-workspace.yaml` has each as a line of its own. */
+/** Settings that pnpm must have; `pnpm-workspace.yaml` has each as a line of its own. */
 const settings = [
   "catalogMode: strict",
   "engineStrict: true",
@@ -20,7 +20,7 @@ const unbuilt = ["esbuild", "msgpackr-extract"];
 const overrides = ["rollup"]; // the newest lacks programs for some platforms
 const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // lets one peer of the benchmarks in, whose `engines` is too strict
 
-/** What a user of a published package gets besides. */
+/** The packages that a user of a published package gets besides. */
 const mayDependOn = ["@kit/core", "uuid"];
 const mayAskFor = ["ioredis"];
 /** Beyond that: a program brings its own along; spans are made only where wanted. */
@@ -34,8 +34,8 @@ const exactVersion = /^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/;
 const sha512 = /^sha512-[A-Za-z0-9+/]{86}==$/;
 
 /**
- * What is wrong with where the packages of a repository come from: every one from the registry, by its hash; none that
- * runs anything when it is installed; nothing bent that is not named above.
+ * The faults in where the packages of a repository come from: every one must come from the registry, by its hash; none
+ * runs anything when it is installed; no exception that is not named above.
  * @param {string} root
  */
 export function supplyProblems(root = repository) {

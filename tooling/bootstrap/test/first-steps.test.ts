@@ -1,4 +1,4 @@
-// What apps/docs/first-steps.md shows, in an empty project with the packages as they are packed.
+// The programs of apps/docs/first-steps.md, in an empty project with the packages as they are packed.
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -11,7 +11,7 @@ export interface ClassicMessage {
   readonly message: string;
 }
 
-/** What a fetch gives for one chat, with or without news. */
+/** The result of a fetch for one chat, with or without news. */
 export interface ClassicNews {
   readonly chat: string;
   readonly messages: readonly ClassicMessage[];

@@ -40,7 +40,7 @@ export class ClassicConfigs {
     this.prefix = prefix;
   }
 
-  /** What is remembered, without a look. */
+  /** The remembered value, without a look. */
   known(type: string, component: string): ClassicConfig | undefined {
     return this.#configs.get(configKey(type, component, this.prefix));
   }

@@ -72,7 +72,7 @@ export class Gate implements AsyncDisposable {
     if (status === "fulfilled") throw new Error("the call outlived its connection");
   }
 
-  /** Ends every connection at once. What is held is lost, as if its sender had crashed before sending it. */
+  /** Ends every connection at once. Held commands are lost, as if their sender had crashed before sending them. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
   }

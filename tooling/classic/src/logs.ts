@@ -163,7 +163,7 @@ const headerEnd = (head: Buffer): number | undefined => {
   return at > head.length ? undefined : at;
 };
 
-/** What one more block gives; nothing any more behind the end of the first member. */
+/** The text of one more block; nothing any more behind the end of the first member. */
 const inflated = async (decoder: InflateRaw, block: Buffer): Promise<Buffer> => {
   const parts: Buffer[] = [];
   const collect = (part: Buffer): void => void parts.push(part);

@@ -26,14 +26,14 @@ export interface PurchaseResult {
   readonly retries: number;
 }
 
-/** What a buyer reads before it decides. */
+/** The facts that a buyer reads before it decides. */
 interface Offer {
   /** As `ZSCORE` replies it: a double printed as text. */
   readonly price: string | null;
   readonly funds: string | null;
 }
 
-/** Who buys what from whom. */
+/** One purchase: buyer, item and seller. */
 interface Sale {
   readonly keys: ClassicKeys;
   readonly buyerId: string;

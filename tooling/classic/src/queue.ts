@@ -9,7 +9,7 @@ const WAIT_SECONDS = 30;
 /** The pause of the mover when nothing is due. */
 const POLL_MS = 10;
 
-/** What the workers tell; the classic code writes it to a log. */
+/** The workers' reports; the classic code writes them to a log. */
 export type ClassicLog = (text: string, error?: unknown) => void;
 
 /** Options of the queue functions. */
@@ -48,7 +48,7 @@ export async function processEmailOnce(
   return true;
 }
 
-/** What a worker does for each name. */
+/** The function of a worker for each name. */
 export type ClassicCallbacks = Readonly<Record<string, (...args: unknown[]) => unknown>>;
 
 /** Rows 18 and 19: `RPUSH queue:<queue>` of `[name, args]`. */

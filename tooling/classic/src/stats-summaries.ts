@@ -15,7 +15,7 @@ export interface SummaryOptions {
   readonly now?: () => number;
 }
 
-/** What a summary knows. */
+/** The fields of a summary. */
 export interface ClassicSummary {
   readonly min: number;
   readonly max: number;

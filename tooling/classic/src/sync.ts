@@ -6,7 +6,7 @@ import { classicKeys } from "./keys.js";
 const POLL_MS = 1;
 /** How long the replica's disk is waited for. */
 const DISK_MS = 1_000;
-/** What earlier waits left behind is removed after a day. */
+/** Keys that earlier waits left behind are removed after a day. */
 const KEPT_SECONDS = 86_400;
 
 /**

@@ -1,6 +1,6 @@
 import type { ChainableCommander, Redis } from "ioredis";
 
-/** What one attempt of {@link watchLoop} decided after its reads. */
+/** The decision of one attempt of {@link watchLoop} after its reads. */
 export interface WatchAttempt<T> {
   /** The value the loop resolves to once this attempt stands. */
   readonly value: T;

@@ -32,7 +32,7 @@ export interface CampaignReport {
   readonly opsByOutcome: Readonly<Record<string, number>>;
   readonly worstStallMs: number;
   readonly duplicates: number;
-  /** What is worth telling and breaks no invariant: how often it was so. */
+  /** Remarks that break no invariant: how often each was so. */
   readonly remarks: Readonly<Record<string, number>>;
   /** Kinds that this machine cannot have, and why. */
   readonly notRun: Readonly<Record<string, string>>;
@@ -68,7 +68,7 @@ export const kindsOf = (workload: Workload, only?: string): readonly (Fault | Wo
     .filter((fault) => isNamed(only, fault))
     .toSorted((a, b) => a.number - b.number);
 
-/** What a report says besides sums. */
+/** The parts of a report besides sums. */
 interface Facts extends Pick<CampaignReport, "redis" | "seconds" | "seed" | "controls" | "notRun" | "failures"> {
   readonly kinds: readonly string[];
   readonly before: readonly number[];
@@ -168,7 +168,7 @@ const runControl = async (
   }
 };
 
-/** One control alone. What it breaks is reported as of any run, so its report never passes. */
+/** One control alone. Broken invariants are reported as of any run, so its report never passes. */
 export const controlCampaign = async (workload: Workload, control: Control, seed: number): Promise<CampaignReport> => {
   const before = loadavg();
   const startedAt = performance.now();
@@ -235,7 +235,7 @@ export const campaign = async (
         sum.add(report, phaseSeed, resultsFolder);
         say(`${setting}: ${String(report.operations)} operations, ${String(report.violations.length)} violations`);
       } catch (error) {
-        // What the other runs found is worth telling all the same.
+        // The findings of the other runs are reported all the same.
         brokenOff.push(`seed ${String(phaseSeed)}, ${setting} broke off: ${String(error)}`);
       }
     }
@@ -267,5 +267,5 @@ export const campaign = async (
   return sum.report(workload, { redis, seconds, seed, kinds, controls, notRun, failures, before });
 };
 
-/** What the contenders need for a calm end and to leave, and the checker to judge. */
+/** The time that the contenders need for a calm end and to leave, and the checker to judge. */
 const wayOutMs = 5_500;

@@ -1,6 +1,6 @@
 import type { Call, CommonRecord, Span, WorkerHistory } from "./records.js";
 
-// What every package promises, whatever it does:
+// The promises of every package:
 //
 // - `U1` every promise settles by its deadline and 100 ms
 // - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
@@ -16,7 +16,7 @@ export interface Violation<L extends string = string> {
   readonly what: string;
 }
 
-/** What was found in a run, and how often each invariant could be judged at all. */
+/** The findings of a run, and how often each invariant could be judged at all. */
 export interface Verdict<L extends string = string> {
   readonly violations: readonly Violation<L>[];
   readonly checked: Readonly<Record<L, number>>;
@@ -93,7 +93,7 @@ export const stalledByAll = (
 ): number => {
   const stalls = workers
     .filter(({ killedAt = Infinity }) => killedAt > to)
-    // Who had begun by then, and had not left.
+    // Those that had begun by then, and had not left.
     .filter(({ records }) => {
       const calls = (records as readonly CommonRecord[]).filter((record) => record.kind === "call");
       return calls.some(({ startedAt }) => startedAt < from) && calls.some(({ settledAt }) => settledAt > from);

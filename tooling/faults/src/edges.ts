@@ -25,11 +25,11 @@ const keyOf = ({ keys }: Scene, part: string): string => {
   return key;
 };
 
-/** What an edge needs of a package. */
+/** The parts of a package that an edge needs. */
 export interface Subject<S extends Scene> {
   /** Every call of the API, once. Those that wait do it for a moment only. */
   readonly calls: Calls<S>;
-  /** Errors that are an answer: others have it, by whatever stands there. Who waited for it may leave a trace that lapses. */
+  /** Errors that are an answer: others have it, by whatever stands there. A waiter for it may leave a trace that lapses. */
   readonly answers: readonly string[];
   /** Starts a server, and lets the work make scenes on it. */
   readonly stage: (
@@ -61,7 +61,7 @@ const dumpOf = async (server: RedisServer, { keys }: Scene): Promise<string> => 
   return String(await server.call("EVAL", script, String(all.length), ...all));
 };
 
-/** What a call did to keys that were spoilt: a typed error and no change, or whatever it makes of them. */
+/** The effect of a call on keys that were spoilt: a typed error and no change, or a use of them as they are. */
 const probe = async <S extends Scene>(
   server: RedisServer,
   scene: S,
@@ -130,7 +130,7 @@ export const newerLayout = async <S extends Scene>(
   return found;
 };
 
-/** What is beyond its bounds is refused, typed, and not sent. */
+/** A value beyond its bounds is refused, typed, and not sent. */
 export const refusedUnsent = async (
   server: RedisServer,
   refusals: Readonly<Record<string, () => Promise<unknown>>>,

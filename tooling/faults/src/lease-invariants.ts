@@ -1,7 +1,7 @@
 import { type Judge } from "./common-invariants.js";
 import { type Call, clockErrorMs, type CommonRecord, type Span, type WorkerHistory } from "./records.js";
 
-// What every package promises whose callers hold something for a time:
+// The promises of every package whose callers hold something for a time:
 //
 // - `L3` a signal aborts before its lease ends, on its holder's own monotonic clock
 // - `L5` nobody but its owner ends or revives a lease
@@ -12,7 +12,7 @@ type LeaseInvariant = "L3" | "L5";
 export interface LeaseCall extends Call {
   /** Of the lease that it was about, as the package's log names leases. */
   readonly lease?: string;
-  /** What a release said. */
+  /** The result of a release. */
   readonly result?: string;
 }
 
@@ -38,16 +38,16 @@ interface BlockRecord {
   readonly to: number;
 }
 
-/** What any worker writes down that leases something. */
+/** The records of any worker that leases something. */
 export type LeaseRecord = Exclude<CommonRecord, Call> | BlockRecord;
 
-/** What any run is known by in which something is leased. */
+/** The facts of any run in which something is leased. */
 export interface LeaseRun {
   readonly leaseMs: number;
   readonly workers: readonly WorkerHistory<{ readonly kind: string }>[];
   /** When data was lost that had been acknowledged, or leases ended by a clock that jumped. */
   readonly dataLosses: readonly Span[];
-  /** What was found when all workers had left. */
+  /** The state when all workers had left. */
   readonly leftovers: readonly string[];
 }
 
@@ -89,7 +89,7 @@ export const checkHold = (
   );
 };
 
-/** What was given back, or lost by the server's own word, is revived by nobody. */
+/** A lease that was given back, or lost by the server's own word, is revived by nobody. */
 export const checkStaleCall = (run: LossyRun, id: string, call: LeaseCall, judge: Judge<LeaseInvariant>): void => {
   const { what, name, startedAt, settledAt, outcome } = call;
   // A release that the server lost brings its lease back.

@@ -1,4 +1,4 @@
-/** What an object does, one call after the other. */
+/** The behaviour of an object, one call after the other. */
 export interface Model<State, Call> {
   readonly initial: State;
   /** The state after this call, or undefined where it cannot have gone like that. */
@@ -15,7 +15,7 @@ export interface Operation<Call> {
   readonly endedAt: number;
 }
 
-/** What the search came to. */
+/** The result of the search. */
 export interface Linearizability {
   /** Undefined: undecided within `mostSteps`. */
   readonly isLinearizable: boolean | undefined;
@@ -34,7 +34,7 @@ const eventsOf = <Call>(operations: readonly Operation<Call>[]): Event[] =>
       { at: startedAt, operation, isStart: true },
       ...(endedAt === Infinity ? [] : [{ at: endedAt, operation, isStart: false }]),
     ])
-    // What begins at the instant at which another ends may have come first.
+    // A call that begins at the instant at which another ends may have come first.
     .toSorted((a, b) => a.at - b.at || Number(b.isStart) - Number(a.isStart));
 
 /** The events in order, of which any may be taken out and put back where it was. */

@@ -108,7 +108,7 @@ interface Stage<H> extends Lab {
   end(isStuck: boolean): Promise<H>;
 }
 
-/** What only the package can say of a phase. */
+/** The parts of a phase that only the package knows. */
 type OwnReport = Pick<
   PhaseReport,
   "violations" | "checked" | "recoveries" | "worstStallMs" | "duplicates" | "remarks"

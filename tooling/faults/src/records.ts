@@ -24,7 +24,7 @@ interface StallRecord {
   readonly to: number;
 }
 
-/** What any worker writes down. */
+/** The records of any worker. */
 export type CommonRecord =
   | Call
   | StallRecord
@@ -39,7 +39,7 @@ export interface WorkerHistory<R extends { readonly kind: string } = CommonRecor
   readonly records: readonly R[];
   /** When it was killed on purpose: then it owes no farewell. */
   readonly killedAt?: number | undefined;
-  /** What it printed; libraries print nothing. */
+  /** Its output; libraries print nothing. */
   readonly printed: string;
   /** How it ended: `exit 0`. */
   readonly end: string;

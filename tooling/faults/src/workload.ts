@@ -2,7 +2,7 @@ import type { RedisMode } from "@kit/testing";
 import type { Setting } from "./lab/setting.js";
 import type { Fault } from "./faults/fault.js";
 
-/** What one run came to. */
+/** The result of one run. */
 export interface PhaseReport {
   readonly operations: number;
   readonly opsByOutcome: Readonly<Record<string, number>>;
@@ -15,7 +15,7 @@ export interface PhaseReport {
   readonly worstStallMs: number;
   /** Accesses that were sent again and had no second effect. */
   readonly duplicates: number;
-  /** What is worth telling and breaks no invariant: how often it was so. */
+  /** Remarks that break no invariant: how often each was so. */
   readonly remarks?: Readonly<Record<string, number>>;
   /** All that is known, to be kept where an invariant was broken. */
   readonly run: unknown;

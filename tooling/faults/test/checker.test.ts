@@ -161,7 +161,7 @@ const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
 ];
 const seeds = Array.from({ length: 20 }, (_, index) => index + 1);
 
-/** What is put wrong, and the invariants that are broken by it: all of them, and no other. */
+/** A fault put into a history, and the invariants that it breaks: all of them, and no other. */
 const faults: readonly (readonly [what: string, invariants: readonly Invariant[], spoil: (draft: Draft) => void])[] = [
   [
     "two writes in the wrong order",

@@ -25,7 +25,7 @@ interface Draft {
   someWrite(): Mutable<ConfigCall> & { version: Version };
   /** Any durable write. */
   someEffect(): Mutable<DurableCall>;
-  /** What one reader showed, in order. */
+  /** The values that one reader showed, in order. */
   shows(worker: string): Mutable<ShowsRecord>[];
 }
 
@@ -157,7 +157,7 @@ const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
   ...new Set(verdictOn(run).violations.map(({ invariant }) => invariant)),
 ];
 
-/** What is put wrong, and the invariants that are broken by it: all of them, and no other. */
+/** A fault put into a history, and the invariants that it breaks: all of them, and no other. */
 const faults: readonly (readonly [what: string, invariants: readonly Invariant[], spoil: (draft: Draft) => void])[] = [
   ["a safe write that is gone", ["D1"], ({ someEffect, effects }) => void effects.delete(someEffect().id)],
   [
@@ -398,7 +398,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
   ["an error without a type", ["U5"], ({ someEffect }) => void Object.assign(someEffect(), { outcome: "untyped" })],
 ];
 
-/** What looks like one of the faults above, and is none. */
+/** Histories that look like one of the faults above, and have none. */
 const excuses: readonly (readonly [what: string, excuse: (draft: Draft) => void])[] = [
   [
     "what is seen was asked by a worker that was killed before it had an answer",

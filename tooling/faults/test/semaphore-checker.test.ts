@@ -50,7 +50,7 @@ interface Asked {
   readonly holdMs: number;
 }
 
-/** What each script writes down, in order; and what the workers say of it. */
+/** The records of each script, in order; and those of the workers. */
 const play = (
   { name, permits, permitsPerTenant, tenants, weights, hasPriorities }: Spec,
   records: ReadonlyMap<string, LogRecord[]>,
@@ -204,7 +204,7 @@ const aDeath = ({ run, steps, workers }: Draft, grantedAfterMs: number | undefin
   run.deaths = [{ name: "narrow", worker: "w1", endsAt }];
 };
 
-/** What is free after all else, and who waits for it, in the queue or beside it, until it is granted so much later. */
+/** The permit that is free after all else, and its waiter, in the queue or beside it, until it is granted so much later. */
 const aWait = ({ steps, workers }: Draft, isAside: boolean, ms: number): Span => {
   const list = steps.get("narrow") ?? [];
   const at = Math.ceil(list.at(-1)?.at ?? 0) + 2_000;
@@ -219,7 +219,7 @@ const aWait = ({ steps, workers }: Draft, isAside: boolean, ms: number): Span =>
   return { from: at, to: at + ms };
 };
 
-/** What is put wrong, and the invariants that are broken by it: all of them, and no other. */
+/** A fault put into a history, and the invariants that it breaks: all of them, and no other. */
 const faults: readonly (readonly [what: string, invariants: readonly Invariant[], spoil: (draft: Draft) => void])[] = [
   [
     "a grant beyond the limit",

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
 import type { Node } from "./servers.js";
 
-/** Who logs in. */
+/** The user that logs in. */
 export interface Login {
   readonly username: string;
   readonly password: string;
@@ -14,7 +14,7 @@ type Mode = "single" | "sentinel" | "cluster";
 
 type Form = readonly [command: string, ...args: (string | number)[]];
 
-/** What is looked at of a package's descriptor. */
+/** The part of a package's descriptor that is looked at. */
 interface Descriptor {
   readonly name: string;
   readonly permissions: {
@@ -24,7 +24,7 @@ interface Descriptor {
   };
 }
 
-/** What core runs for every package, for one that uses channels, and on a Cluster. */
+/** The commands that core runs for every package, for one that uses channels, and on a Cluster. */
 const always = ["client|setname", "eval", "evalsha", "info", "time", "type"];
 const forChannels = ["ping", "publish", "subscribe", "unsubscribe"];
 const onCluster = ["+cluster|info", "+cluster|slots"];
@@ -121,7 +121,7 @@ export const guardUsers = (redis: {
   beforeAll(async () => {
     logInLater(redis.client);
     await switchOff();
-    // Whoever was connected before stays who it was: the test kit's own connection, which restarts may need.
+    // A connection that was there before keeps its user: the test kit's own one, which restarts may need.
     await onAll((node) => node.call("CLIENT", "KILL", "TYPE", "normal"));
   });
   // A server that was restarted has its default user back.
@@ -139,7 +139,7 @@ export const guardUsers = (redis: {
     const client = redis.client as Client;
     if ("nodes" in client) await new Promise<void>((resolve) => client.refreshSlotsCache(() => resolve()));
   });
-  // What was closed after the last test has spoken, too.
+  // Connections that were closed after the last test have spoken, too.
   afterAll(expectNoRefusal);
 };
 
@@ -161,7 +161,7 @@ const logInLater = (given: object): void => {
     Object.assign(client.options, root);
     return;
   }
-  // What its further connections are made with: ioredis 5 keeps the very options, 6 a copy.
+  // The options of its further connections: ioredis 5 keeps the very object, 6 a copy.
   Object.assign(client.options.redisOptions ?? {}, root);
   Object.assign(client.connectionPool.redisOptions, root);
   for (const node of client.nodes("all")) Object.assign(node.options, root);

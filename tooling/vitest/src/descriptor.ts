@@ -8,7 +8,7 @@ interface Named {
   readonly options?: readonly { readonly name: string }[] | undefined;
 }
 
-/** What is looked at of a package's descriptor. */
+/** The part of a package's descriptor that is looked at. */
 interface Descriptor {
   readonly name: string;
   readonly permissions: {

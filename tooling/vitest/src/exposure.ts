@@ -43,7 +43,7 @@ const views: Readonly<Record<string, (value: unknown) => string | undefined>> = 
   JSON: (value) => JSON.stringify(value),
 };
 
-/** What looking at it throws is no exposure. */
+/** An error of the look itself is no exposure. */
 const attempt = <T>(look: () => T): T | undefined => {
   try {
     return look();

@@ -37,7 +37,7 @@ export const drawing = (seed: number): Drawing => {
   return { below, oneOf, json };
 };
 
-/** What the built-in prototypes have, to be compared member by member. */
+/** The members of the built-in prototypes, to be compared one by one. */
 const members = (): unknown[] =>
   [Object.prototype, Array.prototype, Function.prototype].flatMap((prototype) =>
     Reflect.ownKeys(prototype).flatMap((key) => {
@@ -56,7 +56,7 @@ export const guardPrototypes = (): void => {
   });
 };
 
-/** What a look gives while `Object.prototype` has a property that does not belong there. */
+/** The result of a look while `Object.prototype` has a property that does not belong there. */
 export const polluted = <T>(name: string, value: unknown, look: () => T): T => {
   Object.defineProperty(Object.prototype, name, { value, configurable: true });
   try {

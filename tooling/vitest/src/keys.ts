@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 
-/** What stands at a key. */
+/** The contents of a key. */
 export interface KeyState {
   readonly type: string;
   readonly value: unknown;

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 
-/** What a peer answers. */
+/** A peer's answer. */
 interface Answer {
   readonly id: number;
   readonly value?: unknown;

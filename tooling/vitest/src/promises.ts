@@ -15,7 +15,7 @@ export const watched = <T>(promise: Promise<T>): Watched<T> => {
   return watch;
 };
 
-/** What a promise was rejected with; an error of its own if it was not. */
+/** The reason of a rejected promise; an error of its own if it was not rejected. */
 export const rejection = async (promise: Promise<unknown>): Promise<unknown> =>
   await promise.then(
     (value) => {

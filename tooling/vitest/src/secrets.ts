@@ -1,6 +1,6 @@
 import { tracingChannel } from "node:diagnostics_channel";
 
-/** What a token looks like. */
+/** The form of a token. */
 export const tokenPattern: RegExp = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 
 /** The tokens in what a client sends from now on. */

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import { expect, vi } from "vitest";
 
-/** What is asked of a server process itself. */
+/** The members of a server process that the helpers use. */
 export interface Node {
   call(command: string, ...args: string[]): Promise<unknown>;
 }

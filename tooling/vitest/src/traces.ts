@@ -2,7 +2,7 @@ import { tracingChannel } from "node:diagnostics_channel";
 
 const kinds = ["start", "end", "asyncStart", "asyncEnd", "error"] as const;
 
-/** What a diagnostics channel told, and when. */
+/** The events of a diagnostics channel, in order. */
 export type Trace = readonly [kind: string, context: Record<string, unknown>];
 
 /** Records what a channel tells, until the test ends. */

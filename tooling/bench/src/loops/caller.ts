@@ -1,4 +1,4 @@
-// What the implementations of locks and semaphores have in common.
+// The common part of the implementations of locks and semaphores.
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 

@@ -1,7 +1,7 @@
-// What loops in several processes did together on one name, from what each wrote down.
+// The work of loops in several processes on one name, from the notes of each.
 import type { LoopsResult } from "./loops-jobs.js";
 
-/** What all loops did together, from `countFrom` to `stopAt`. */
+/** The work of all loops together, from `countFrom` to `stopAt`. */
 export interface Course {
   /** From one giving back to the next running in its place. */
   readonly gaps: number[];

@@ -1,4 +1,4 @@
-// What client processes do in the cases that locks and semaphores have in common.
+// The client processes of the cases that locks and semaphores have in common.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "../clock.js";
 import type { Caller } from "./caller.js";
@@ -75,7 +75,7 @@ export const loopJobs = (callerOf: (index: number) => Caller): LoopJobs => ({
         const requestedAt = now();
         const held = caller.using(name, async () => {
           const grantedAt = now();
-          // Whoever still waits at the end goes through without holding, so that the end comes.
+          // A caller that still waits at the end goes through without holding, so that the end comes.
           if (grantedAt < stopAt) await sleep(holdMs);
           requested.push(requestedAt);
           granted.push(grantedAt);

@@ -1,11 +1,11 @@
-// What locks and semaphores have in common: callers alone on a name, and loops that contend for one.
+// The common cases of locks and semaphores: callers alone on a name, and loops that contend for one.
 import { now } from "../clock.js";
 import type { Team } from "../lab.js";
 import type { Case, Implementation, Entry, Measurement } from "../suite.js";
 import { type Course, courseOf, type Frame, unfairness } from "./course.js";
 import type { LoopsResult, LoopsTask, PairsResult, PairsTask } from "./loops-jobs.js";
 
-/** Who takes part, and how everybody is set. */
+/** The implementations that take part, and the settings of each. */
 export interface Field {
   readonly implementations: readonly Implementation[];
   readonly setup: unknown;

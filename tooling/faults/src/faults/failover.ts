@@ -118,7 +118,7 @@ export const failoverFaults: readonly Fault[] = [
       const sentinel = lab.pick(lab.server.sentinels);
       const pid = sentinel?.pid;
       await sentinel?.kill();
-      // Whoever comes back asks those that are left.
+      // A node that comes back asks those that are left.
       const killed = Number(await master.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"));
       return {
         lastsMs: lab.between(500, 1_500),

@@ -17,7 +17,7 @@ export interface Injection {
 export interface Fault {
   /** In the matrix of faults; several kinds may share one. */
   readonly number: number;
-  /** What reports call it: `15 link is cut`. */
+  /** Its name in reports: `15 link is cut`. */
   readonly kind: string;
   readonly setting: Exclude<Setting, "edge">;
   readonly inject: (lab: Lab) => Promise<Injection>;

@@ -80,7 +80,7 @@ export const networkRows: readonly Fault[] = [
     kind: "16 replies lost",
     setting: "kept",
     inject: async (lab) => {
-      // What was lost is asked for a second time, too, and has to be answered alike.
+      // A lost reply is asked for a second time, too, and has to be the same.
       lab.tap.copies = 1;
       const injection = cut(lab, () => (lab.proxy.down.cutNext = 1 + Math.floor(lab.random() * 5)));
       return { ...injection, heal: () => void (lab.tap.copies = 0) };

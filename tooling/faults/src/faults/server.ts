@@ -47,7 +47,7 @@ const nowhere = ["127.0.0.1", "1"];
 
 const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<Injection> => {
   const { pid } = lab.node;
-  // What was acknowledged is in the page cache at least, which a dead process leaves behind.
+  // Acknowledged writes are in the page cache at least, which a dead process leaves behind.
   await lab.set(["appendfsync", policy]);
   await lab.node.kill();
   return {

@@ -1,4 +1,4 @@
-// What every worker program is made of: a process of its own that writes down what it saw, line by line, so that a kill
+// The base of every worker program: a process of its own that writes down its observations, line by line, so that a kill
 // loses none of it. It leaves when its input ends, or on SIGTERM.
 import { openSync, writeSync } from "node:fs";
 import { connect, KitError } from "@kit/core";
@@ -74,7 +74,7 @@ export const outcomeOf = (error) => {
 };
 export const detail = (error) => (KitError.is(error) ? { code: error.code } : { error: String(error?.stack ?? error) });
 
-/** What a background error event says. */
+/** The text of a background error event. */
 export const noteBackground = (error) => log("background", { typed: KitError.is(error), code: error.code });
 
 /** Settles with the value, or undefined after a typed error, which is a normal outcome here. */

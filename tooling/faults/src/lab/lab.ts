@@ -30,7 +30,7 @@ export interface Mark {
 }
 
 /**
- * What a server has forgotten of what it acknowledged: all, the newest writes, those not yet on disk, those that no
+ * The part of its acknowledged writes that a server has forgotten: all, the newest writes, those not yet on disk, those that no
  * replica had.
  */
 export type Loss = "all" | "newest" | "unsynced" | "unreplicated";
@@ -41,7 +41,7 @@ export interface LabOptions {
   readonly mode: RedisMode;
 }
 
-/** What a setting takes. */
+/** The options of a setting. */
 export const modeOf: Readonly<Record<LabOptions["setting"], RedisMode>> = {
   kept: "single",
   lost: "single",
@@ -62,7 +62,7 @@ export interface Surroundings {
   readonly clientClock: ControlFile | undefined;
   readonly serverClock: ControlFile | undefined;
   readonly syncDelay: ControlFile | undefined;
-  /** What was synced. */
+  /** The synced writes. */
   readonly notes: string;
   readonly workerEnv: Readonly<Record<string, string>>;
   readonly close: () => Promise<void>;
@@ -119,7 +119,7 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   };
 };
 
-/** What a fault can lay hands on. Each workload has its own kind. */
+/** The targets of a fault. Each workload has its own kind. */
 export abstract class Lab {
   random: () => number;
   readonly around: Surroundings;
@@ -186,7 +186,7 @@ export abstract class Lab {
   /** A worker that holds something now, as soon as there is one; `isWaitedFor`: which another wants. */
   abstract victim(options?: { readonly isWaitedFor?: boolean }): Promise<Worker>;
 
-  /** What this worker holds now, by the server's word. */
+  /** The things that this worker holds now, by the server's word. */
   abstract claimsOf(worker: Worker): Promise<ReadonlySet<string>>;
 
   /** Notes what a dead worker leaves behind; resolves with how much that is. */

@@ -3,7 +3,7 @@ import type { Span } from "../records.js";
 import { Lab, type LabOptions, type Surroundings } from "./lab.js";
 import type { Worker } from "./worker.js";
 
-/** Who holds something, by the server's own word. */
+/** The holders, by the server's own word. */
 export interface Holder {
   readonly name: string;
   readonly token: string;
@@ -42,7 +42,7 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
   /** Everything that is held now. */
   abstract holders(): Promise<H[]>;
 
-  /** Who holds or waits for anything. */
+  /** All that hold or wait for anything. */
   protected abstract claimants(): Promise<string[]>;
 
   protected abstract noteDeath(holder: H): void;
@@ -93,7 +93,7 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
     );
   }
 
-  // On a Cluster nobody can see that a waiter is dead, so it may be given one lease. What is left when all have left shall
+  // On a Cluster nobody can see that a waiter is dead, so it may be given one lease. Keys that are left when all have left shall
   // be theirs who left: the contenders go on until no dead waiter stands in line.
   override async finished(): Promise<void> {
     await super.finished();

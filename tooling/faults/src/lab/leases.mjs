@@ -1,4 +1,4 @@
-// What a worker does with leases of any kind: takes them again and again, works under them, gives them back, and notes
+// A worker with leases of any kind: it takes them again and again, works under them, gives them back, and notes
 // what became of each.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "./clock.mjs";
@@ -103,7 +103,7 @@ export const endure = async (random, name, lease, about) => {
   if (random() < 0.05) await attempt("extend", name, deadlineMs, () => lease.extend());
 };
 
-/** What is over must stay over: a lease that was released, or lost to the server's own word, can be revived by nobody. */
+/** An ended lease stays ended: one that was released, or lost by the server's own word, can be revived by nobody. */
 const tryStale = async (source, random, lease, text) => {
   const { name } = source;
   const isOver = lease.signal.aborted ? ["expired", "taken"].includes(lease.signal.reason?.reason) : true;

@@ -1,4 +1,4 @@
-// What modules are made of that wrap a package and tell one lie.
+// The base of modules that wrap a package and tell one lie.
 
 /** Methods keep their own `this`: private fields know no proxies. */
 const bound = (target, key) => {

@@ -48,7 +48,7 @@ export const builtWith = (
   mkdirSync(folder, { recursive: true });
   const copy = join(folder, `${name}.mjs`);
   const part = `${copy}.${String(process.pid)}.part`;
-  // What stands last is put in first, since all are put in at the same place.
+  // The last is put in first, since all are put in at the same place.
   const changed = mutations.toReversed().reduce(mutated, built);
   // An entry of a package finds the others beside it.
   writeFileSync(part, changed.replace(/\b(from|import) "\.\//g, `$1 "${pathToFileURL(dist).href}/`));

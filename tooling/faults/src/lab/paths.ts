@@ -11,5 +11,5 @@ const findFolder = (): string => {
 /** Of this workspace: worker programs and shims are started from its source. */
 export const workspaceFolder: string = findFolder();
 
-/** What is built at run time; not under version control. */
+/** Files built at run time; not under version control. */
 export const cacheFolder: string = join(workspaceFolder, "../../.cache/faults");

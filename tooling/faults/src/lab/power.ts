@@ -23,7 +23,7 @@ export const appendFile = async (node: RedisNode): Promise<string> => {
   return join(parts, name);
 };
 
-/** What the server writes for people. */
+/** The server's output for people. */
 export const logFile = async (node: RedisNode): Promise<string> => {
   const [, folder = ""] = (await node.call("CONFIG", "GET", "dir")) as string[];
   return join(folder, "server.log");

@@ -1,5 +1,5 @@
 /**
- * What a run needs around its workers.
+ * The surroundings of a run's workers.
  *
  * - `kept`: one server that loses nothing that it acknowledged; the guarded resource lives on it, too
  * - `lost`: the resource lives elsewhere, since the server loses data

@@ -50,7 +50,7 @@ export class Tap {
   }
 
   copies = 0;
-  /** What came of the copies. */
+  /** The results of the copies. */
   readonly echoes: Echo[] = [];
   readonly #port: number;
   readonly #repeat: Repeat;

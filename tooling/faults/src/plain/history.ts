@@ -1,6 +1,6 @@
 import type { Call, CommonRecord, WorkerHistory } from "../records.js";
 
-/** What a worker compared with what it should be; `wrong`: how it differed. */
+/** A worker's comparison with the right value; `wrong`: how it differed. */
 export interface SightRecord {
   readonly kind: "saw";
   readonly invariant: string;
@@ -13,7 +13,7 @@ export interface PlainHistory<R extends { readonly kind: string }> {
   readonly heals: readonly { readonly kind: string; readonly at: number; readonly dueMs?: number | undefined }[];
   /** Whether the server keeps all that it acknowledged. */
   readonly losesNothing: boolean;
-  /** What is wrong with what is there in the end, by invariant; empty: it was looked at, and nothing is. */
+  /** The faults of the final state, by invariant; empty: it was looked at, and there are none. */
   readonly wrong: Readonly<Record<string, readonly string[]>>;
   /** Copies of requests that were answered. */
   readonly echoes: number;

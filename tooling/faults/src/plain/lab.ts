@@ -12,7 +12,7 @@ export const prefix = "kit";
 export interface PlainLabOptions extends LabOptions {
   /** The folder of the workload. */
   readonly workload: string;
-  /** What the workers import as the package. */
+  /** The module that the workers import as the package. */
   readonly module: string;
 }
 
@@ -20,7 +20,7 @@ export interface PlainLabOptions extends LabOptions {
 export abstract class PlainLab<R extends { readonly kind: string }> extends Lab {
   readonly leaseMs: number = 400;
   readonly deadlineMs: number = 300;
-  /** What has to go on after a fault. */
+  /** The work that has to go on after a fault. */
   protected readonly work: Work = anyWork;
   /** The kind of record that only a worker that gets on writes. */
   protected readonly progress: string = "saw";
@@ -33,7 +33,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     this.#options = options;
   }
 
-  /** What the next worker is told besides. */
+  /** Further arguments of the next worker. */
   protected told(): Readonly<Record<string, unknown>> {
     return { restMs: 10 };
   }
@@ -76,7 +76,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
   }
 
   lostData(_from: number, _to: number, _what: Loss): void {
-    // What may be lost is told by the setting.
+    // The setting says which writes may be lost.
   }
 
   async resumed(at: number): Promise<void> {

@@ -9,14 +9,14 @@ import { recoveriesOf, type Work, worstStallMs } from "./checker.js";
 import type { PlainHistory } from "./history.js";
 import type { PlainLabOptions } from "./lab.js";
 
-/** What a package may get wrong; a checker that does not see it is of no use. */
+/** Errors that a package may have; a checker that does not see one is of no use. */
 export interface PackageControl<L extends string = string> extends Control {
   readonly invariants: readonly L[];
   /** In the built package; without it that is wrapped, with the lie of the control's own name. */
   readonly mutation?: Mutation;
 }
 
-/** What the workers import as the package. */
+/** The module that the workers import as the package. */
 const moduleOf = (workload: string, control?: PackageControl): string => {
   if (!control) return `@kit/${workload}`;
   const { name, mutation } = control;
@@ -28,7 +28,7 @@ const moduleOf = (workload: string, control?: PackageControl): string => {
 type Lab<H> = Parameters<typeof runPhase<H & History>>[0];
 type History = Omit<PlainHistory<{ readonly kind: string }>, "losesNothing" | "wrong">;
 
-/** What one of the workloads that are set up alike has of its own. */
+/** The own part of one of the workloads that are set up alike. */
 interface Parts<H> {
   readonly name: string;
   readonly invariants: readonly string[];
@@ -40,7 +40,7 @@ interface Parts<H> {
   readonly verdictOn: (history: H) => Verdict;
   /** @default any call */
   readonly workIn?: (history: H) => Work;
-  /** What else there is to report. */
+  /** Further facts to report. */
   readonly facts?: (history: H) => Pick<PhaseReport, "remarks"> & { readonly operations?: number };
 }
 

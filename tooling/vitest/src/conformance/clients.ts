@@ -16,7 +16,7 @@ const kinds: Readonly<Record<string, object>> = {
   "replies as RESP3": { replyMapping: "resp3" },
 };
 
-/** What a value is made of: types instead of texts and numbers, which differ from run to run. */
+/** The shape of a value: types instead of texts and numbers, which differ from run to run. */
 const shapeOf = (value: unknown): unknown => {
   if (value instanceof Map) return ["Map", ...[...value.entries()].map(shapeOf)];
   if (Array.isArray(value)) return value.map(shapeOf);
@@ -81,5 +81,5 @@ export const clients = (bench: Bench, object: Conforming, only: readonly string[
   };
 };
 
-/** What meets the client, for the run with the other major of ioredis. */
+/** The kinds for the run with the other major of ioredis. */
 export const smokeKinds: readonly string[] = ["keyPrefix", "stringNumbers"];

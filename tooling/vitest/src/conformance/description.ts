@@ -10,7 +10,7 @@ export interface Call<T = never> {
   readonly required?: object;
   /** Makes what the call needs; the call gets it. */
   prepare?(object: T): Promise<unknown>;
-  /** Throwing counts as rejecting. Whatever is nobody else's business in what it sends is {@link canary}. */
+  /** Throwing counts as rejecting. Private values in what it sends are {@link canary}. */
   run(object: T, options: object, prepared: never): unknown;
   /** The channel it is traced on, and what `start` says there. */
   readonly trace?: readonly [channel: string, facts: object];
@@ -20,11 +20,11 @@ export interface Call<T = never> {
   readonly isLocal?: true;
   /** It tries again until there is a server, so that an outage does not end it. */
   readonly persists?: true;
-  /** What the call comes to at and after `close()`, where that is not KIT_CLOSED: a code, or what it resolves with. */
+  /** The outcome of the call at and after `close()`, where that is not KIT_CLOSED: a code, or a value. */
   readonly closed?: unknown;
   /** A signal ends its wait, not a command that was sent: that is settled within the deadline. */
   readonly isFinished?: true;
-  /** What it comes to when its signal aborts, where that is no rejection with the signal's reason. */
+  /** Its outcome when its signal aborts, where that is no rejection with the signal's reason. */
   readonly aborted?: unknown;
   /** Makes the same call with this name; names that cannot be a key are refused with KIT_NAME. */
   named?(object: T, name: string): unknown;

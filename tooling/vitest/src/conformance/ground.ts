@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import type { Call, Conformance, Conforming } from "./description.js";
 
-/** What the suites use of an ioredis client. */
+/** The members of an ioredis client that the suites use. */
 export interface Client {
   readonly status: string;
   readonly options: object;
@@ -35,7 +35,7 @@ interface Proxy {
   close(): Promise<void>;
 }
 
-/** What a package's test file hands over of `@kit/core` and `@kit/testing`, on which this workspace cannot depend. */
+/** The parts of `@kit/core` and `@kit/testing`, on which this workspace cannot depend, that a package's test file hands over. */
 export interface Ground {
   readonly redis: {
     readonly prefix: string;
@@ -61,7 +61,7 @@ export const codeOf = (error: unknown): string => {
   return error.stack?.includes(outcomeOf.name) ? code : `${code} without its caller: ${String(error.stack)}`;
 };
 
-/** What a call came to: what it resolved with, or was rejected with. */
+/** The outcome of a call: its value, or its error. */
 export type Outcome = { readonly value: unknown } | { readonly error: unknown };
 
 export const outcomeOf = async (call: () => unknown): Promise<Outcome> => {
@@ -170,7 +170,7 @@ export class Bench {
     for (let turn = 0; turn < 5; turn++) await (this.redis.client as Client).ping();
   }
 
-  /** What all these calls come to; names those that do not settle. */
+  /** The outcomes of all these calls; names those that do not settle. */
   async all(pending: Readonly<Record<string, Promise<Outcome>>>): Promise<ReadonlyMap<string, Outcome>> {
     const settled = new Map<string, Outcome>();
     for (const [key, call] of Object.entries(pending)) void call.then((outcome) => settled.set(key, outcome));

@@ -47,7 +47,7 @@ const describeCalls = (bench: Bench, { make, calls, others = [] }: Conforming): 
   });
 };
 
-/** What all packages promise alike, tested by a package's description of itself. */
+/** The promises that all packages share, tested by a package's description of itself. */
 export const describeConformance = (description: Conformance, ground: Ground): void => {
   const bench = new Bench(description, ground);
   guardPrototypes();
@@ -83,7 +83,7 @@ export const describeConformance = (description: Conformance, ground: Ground): v
   it(`traces nothing of ${description.name} that its description lacks`, () => expectTracesDescribed(description));
 };
 
-/** What meets the client: for the smoke file that runs with the other major of ioredis. */
+/** The suites that meet the client: for the smoke file that runs with the other major of ioredis. */
 export const describeSmoke = (description: Conformance, ground: Ground): void => {
   const bench = new Bench(description, ground);
   beforeEach(() => bench.begin());

@@ -1,4 +1,4 @@
-/** What an option refuses, and what its error says was wanted. */
+/** The values that an option refuses, and the wish that its error names. */
 export interface OptionRule {
   readonly refused: readonly unknown[];
   wanted?(value: unknown): string;

@@ -5,7 +5,7 @@ import { tappedTokens, withoutOp } from "../secrets.js";
 import { canary, type Conforming } from "./description.js";
 import { type Bench, keysOf, type Made, type Outcome, outcomeOf, type Ready } from "./ground.js";
 
-/** What makes calls fail, each in another way; what it gives ends it. */
+/** Causes of failing calls, each in another way; the function that it returns ends it. */
 type Trouble = (
   server: { call(command: string, ...args: string[]): Promise<unknown> },
   prefix: string,
@@ -74,7 +74,7 @@ export const secrets = (bench: Bench, object: Conforming): void => {
     const connection = await bench.connectByUrl(url);
     const tokens = description.hidesTokens ? tappedTokens(connection) : new Set<string>();
 
-    /** What was told, and by what. */
+    /** The texts that were told, and their sources. */
     const told: (readonly [where: string, what: object])[] = [];
     const overhear = (made: Made, where: string): void => {
       const { emit } = made as { emit?: (...facts: unknown[]) => unknown };

@@ -5,7 +5,7 @@ import { connected } from "../../loops/caller.js";
 import type { Implementation } from "../../suite.js";
 import type { Name } from "./names.js";
 
-/** What every implementation of a case is opened with. */
+/** The arguments with which every implementation of a case is opened. */
 export interface AutocompleteSetup {
   readonly order: "alphabetical" | "weight";
   readonly match: "phrase" | "word-start";

@@ -20,9 +20,9 @@ interface Settings {
   readonly limit: number;
 }
 
-/** What is configured under one name, as one process sees it. */
+/** The value configured under one name, as one process sees it. */
 export interface Reader {
-  /** What is known now; without a promise where that can be had. */
+  /** The value known now; without a promise where that can be had. */
   read(): Settings | Promise<Settings>;
   write(settings: Settings): Promise<void>;
   /** Resolves when `limit` is seen, with the instant. */
@@ -163,7 +163,7 @@ export const coreImplementation = (id: string): Implementation => {
 export const openCoreImplementation = (id: string): CoreImplementation => definition(id).open();
 
 /**
- * What the tracing channels cost while nobody listens, in percent of an uncontended pair of acquire and release: the time
+ * The cost of the tracing channels while nobody listens, in percent of an uncontended pair of acquire and release: the time
  * of as many empty operations through a channel as a pair has, less the time of the same without.
  */
 export const unheardTracing = async (url: string, ms: number): Promise<number> => {

@@ -60,7 +60,7 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
   return {
     read: async ({ ms }: ReadTask): Promise<ReadResult> => {
       const { read, write, seen } = await theReader();
-      // Whatever was configured before went with the data of the round before.
+      // Earlier configuration went with the data of the round before.
       const limit = -++readings;
       const written = seen(limit);
       await write({ limit });

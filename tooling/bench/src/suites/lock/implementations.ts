@@ -7,7 +7,7 @@ import { pinned } from "../../pins.js";
 import type { Implementation } from "../../suite.js";
 import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
 
-/** What every implementation of a case is opened with. */
+/** The arguments with which every implementation of a case is opened. */
 export interface LockSetup {
   readonly leaseMs: number;
   /** Whether whoever holds the lock keeps it by renewing, where the library can do that by itself. */
@@ -18,7 +18,7 @@ export interface LockSetup {
   readonly defaultRetries?: boolean;
 }
 
-/** What a holder has. */
+/** A held lock. */
 interface Held {
   /** Calls `listener` when the library says that the lock is lost. */
   onLost(listener: () => void): void;
@@ -238,7 +238,7 @@ const classic: Definition = {
 
 const compareAndDelete = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
 
-/** Who waits knows when the lease ends, and looks at that moment: one timer, one command. */
+/** A waiter knows when the lease ends, and looks at that moment: one timer, one command. */
 const rawTimer: Definition = {
   id: "raw timer",
   peer: "floor",
@@ -254,7 +254,7 @@ const rawTimer: Definition = {
   },
 };
 
-/** What nobody can do with less who holds a lock that lapses: one command to take it, one script to give it back. */
+/** The least for a lock that lapses: one command to take it, one script to give it back. */
 const rawPair: Definition = {
   id: "raw pair",
   peer: "floor",
@@ -301,7 +301,7 @@ const rawPush: Definition = {
 
 const renewOne = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end return 0`;
 
-/** What most libraries do: a script for each lock, each third of its lease. */
+/** The way of most libraries: a script for each lock, each third of its lease. */
 const scriptPerLock: Definition = {
   id: "one script per lock",
   peer: "one script per lock",

@@ -217,7 +217,7 @@ const asError = (error: unknown): Error => (error instanceof Error ? error : new
 
 const total = (counts: readonly number[]): number => counts.reduce((sum, count) => sum + count, 0);
 
-/** What all processes send in this time. */
+/** The commands that all processes send in this time. */
 const sentWithin = async (team: Team, ms: number): Promise<number> => {
   const before = total(await team.all<number>("sent"));
   await sleep(ms);
@@ -374,7 +374,7 @@ const killed: Case = {
     alone: async (team, lab): Promise<Measurement> => {
       const [holder, waiter] = team.workers;
       const keys = await leaseKeys(team, killedNames);
-      // Who cannot renew has lost the first by the time it dies: those are not counted.
+      // An implementation that cannot renew has lost the first by the time it dies: those are not counted.
       await holder?.ask("hold", { names: killedNames, apartMs: 5, mustRenew: false } satisfies HoldTask);
       await waiter?.ask("wait", { names: killedNames });
       await sleep(200 + Math.random() * 300);

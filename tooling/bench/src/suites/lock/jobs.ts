@@ -1,4 +1,4 @@
-// What the client processes of the lock cases do.
+// The client processes of the lock cases.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "../../clock.js";
 import { type LockCaller, type LockSetup, openLockImplementation } from "./implementations.js";

@@ -13,7 +13,7 @@ import { pinned } from "../../pins.js";
 import type { Implementation } from "../../suite.js";
 import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
 
-/** What every implementation of a case is opened with. */
+/** The arguments with which every implementation of a case is opened. */
 export interface SemaphoreSetup {
   readonly permits: number;
   readonly leaseMs: number;
@@ -130,7 +130,7 @@ redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
 if redis.call("ZCARD", KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
 return redis.call("ZADD", KEYS[1], now + ARGV[3], ARGV[1])`;
 
-/** What nobody can do with less whose permits lapse: one script to take one, one command to give it back. */
+/** The least for permits that lapse: one script to take one, one command to give it back. */
 const rawPair: Definition = {
   id: "raw pair",
   peer: "floor",

@@ -1,4 +1,4 @@
-// What the client processes of the semaphore cases do.
+// The client processes of the semaphore cases.
 import type { Caller } from "../../loops/caller.js";
 import { openSemaphoreImplementation, type SemaphoreSetup } from "./implementations.js";
 import type { OpenJobs } from "../../suite.js";

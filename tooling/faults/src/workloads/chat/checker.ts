@@ -463,7 +463,7 @@ export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">
   dueMs: isWhole ? 2_000 : 3_000,
 });
 
-/** What is worth telling of a run, and breaks no invariant: how often it was so. */
+/** Remarks on a run that break no invariant: how often each was so. */
 export const remarksOn = (run: RunHistory): Record<string, number> => {
   const remarks: Record<string, number> = {};
   for (const given of chainsOf(run).values())

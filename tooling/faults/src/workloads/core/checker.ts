@@ -98,7 +98,7 @@ const isExcused = (run: RunHistory, call: DurableCall, loss: DataLoss): boolean 
     case "newest":
       return true;
     case "unsynced":
-      // What was sent under the one policy may have been judged under the other.
+      // A write sent under the one policy may have been judged under the other.
       return call.wanted.fsync === "none" || run.policyChanges.some((at) => overlap(span, { from: at, to: at }));
     case "unreplicated":
       return (call.replicas ?? 0) < run.replicas;
@@ -332,7 +332,7 @@ const stateIn = (records: readonly LogRecord[], name: string, from: number, to: 
   for (const record of records) {
     if (record.kind !== "state" || record.name !== name) continue;
     if (record.at > to) break;
-    // What it was until then it was at the beginning, too.
+    // It was the same at the beginning.
     if (record.at > from && isFresh) return true;
     isFresh = record.state === "fresh";
   }
@@ -384,7 +384,7 @@ const isWork = (record: LogRecord, kind: Kind): record is ConfigCall | DurableCa
   return kind === "config" && record.what !== "component" && record.what !== "close";
 };
 
-/** What has to go on after an outage: anything at all; after a failover, which may concern one slot only, each key. */
+/** The work that has to go on after an outage: anything at all; after a failover, which may concern one slot only, each key. */
 const worksOf = (
   run: RunHistory,
   { dueMs }: Pick<Heal, "dueMs">,

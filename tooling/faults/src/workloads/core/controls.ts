@@ -8,7 +8,7 @@ interface CoreControl extends Control {
   readonly mutation?: Mutation;
 }
 
-/** What configuration and durability may get wrong; a checker that does not see it is of no use. */
+/** Errors that configuration and durability may have; a checker that does not see one is of no use. */
 export const coreControls: readonly CoreControl[] = [
   { name: "durable-trusts-anybody", invariants: ["D1"], kind: "21 replication cut, master killed", injections: 2 },
   { name: "short-is-safe", invariants: ["D2"], kind: "8 scripts flushed" },
@@ -33,7 +33,7 @@ export interface Modules {
   readonly durableModule: string;
 }
 
-/** What the workers import as configuration and durability. */
+/** The module that the workers import as configuration and durability. */
 export const modulesOf = (control?: CoreControl): Modules => {
   const real = { configModule: "@kit/core/config", durableModule: "@kit/core/durable" };
   if (!control) return real;

@@ -20,11 +20,11 @@ export interface ConfigCall extends Call {
   readonly what: "set" | "rollback" | "get" | "history" | "ready";
   /** Of a write; a value carries that of the write which it was made for. */
   readonly op?: string;
-  /** What had to be there; null: nothing. */
+  /** The value that had to be there; null: none. */
   readonly expected?: Version | null;
-  /** What a write came to. */
+  /** The outcome of a write. */
   readonly version?: Version;
-  /** What was read. */
+  /** The value that was read. */
   readonly id?: string;
   readonly seen?: readonly Sight[];
 }
@@ -32,7 +32,7 @@ export interface ConfigCall extends Call {
 /** A write whose fate was asked about. */
 export interface DurableCall extends Call {
   readonly what: "durable";
-  /** What was written; nobody else writes the same. */
+  /** The value that was written; nobody else writes the same. */
   readonly id: string;
   readonly wanted: { readonly replicas: number; readonly fsync: "none" | "local" };
   readonly answer?: "safe" | "short" | "unknown";
@@ -69,7 +69,7 @@ interface StateRecord {
   readonly at: number;
 }
 
-/** What none may do: a reader threw or fell back, a component closed what was in use. */
+/** Faults of any policy: a reader threw or fell back, a component closed a connection in use. */
 interface OddRecord {
   readonly kind: "odd";
   readonly name: string;
@@ -123,7 +123,7 @@ export interface DataLoss extends Span {
   readonly what: Loss;
 }
 
-/** What stands in the end of an entry, and its history, the newest first. */
+/** The final state of an entry, and its history, the newest first. */
 export interface Entry {
   readonly name: string;
   readonly version: Version | undefined;
@@ -145,7 +145,7 @@ export interface RunHistory {
   readonly hasFile: boolean;
   /** The entry that goes back to earlier values; of all others each value is written once. */
   readonly rolledName: string;
-  /** What is there in the end: how often, by id. */
+  /** The final writes: how often each is there, by id. */
   readonly effects: ReadonlyMap<string, number>;
   readonly entries: readonly Entry[];
   readonly leftovers: readonly string[];

@@ -23,7 +23,7 @@ export interface CoreLabOptions extends LabOptions {
   readonly modules: Modules;
 }
 
-/** What a worker was last heard of. */
+/** The last sign of a worker. */
 interface Heard {
   /** When the newest call began that went well, by what it was about. */
   readonly wellSince: Map<"config" | "durable", number>;
@@ -86,7 +86,7 @@ export class CoreLab extends Lab {
 
   // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Who serves the key now. */
+  /** The node that serves the key now. */
   async #ask(command: string, key: string, ...args: string[]): Promise<unknown> {
     const { mode } = this.server;
     if (mode === "single") return await this.node.call(command, key, ...args);
@@ -118,7 +118,7 @@ export class CoreLab extends Lab {
     return typeof epoch === "string" ? versionOf(epoch, revision ?? "", at ?? "") : undefined;
   }
 
-  /** What stands there now, of the entries that there are. */
+  /** The entries as they are now. */
   async entries(): Promise<Heal["entries"]> {
     const found = await Promise.all(names.map(async (name) => ({ name, version: await this.#versionOf(name) })));
     return found.flatMap(({ name, version }) => (version ? [{ name, version }] : []));

@@ -81,7 +81,7 @@ let writes = 0;
 /** Asks until somebody knows what came of it, always by the same operation id; sometimes once more than needed. */
 const persist = async (what, name, about, write, random, isBrief = false) => {
   const op = `${id}.${++writes}`;
-  // Who is killed before the answer has asked all the same.
+  // A worker that is killed before the answer has asked all the same.
   log("asks", { name, op });
   for (let tries = 1; tries <= mostTries; tries++) {
     const deadlineMs = isBrief ? deadlinesMs[0] : pick(random, deadlinesMs);

@@ -35,7 +35,7 @@ export const durable = { "durable-trusts-anybody": askAnybody, "short-is-safe": 
 
 // ── readers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a reader says that is not so. */
+/** The lies of a reader. */
 const lies = {
   /** An entry that is gone is taken for an empty one. */
   "emptiness-is-truth": (config) => ({
@@ -43,7 +43,7 @@ const lies = {
       return config.state === "degraded" ? { id: "" } : config.current;
     },
   }),
-  /** What it knew when its link was lost is all it ever knows. */
+  /** It keeps the value of the moment at which its link was lost. */
   "never-reads-again": (config) => {
     let frozen;
     const freeze = (state) => {

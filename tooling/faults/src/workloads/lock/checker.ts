@@ -161,7 +161,7 @@ const grantsOf = (run: RunHistory): Map<string, KnownGrant[]> => {
   return byName;
 };
 
-/** What is asked for after another grant was known must get a larger token: as the callers tell it, not Redis. */
+/** A request made after another grant was known must get a larger token: by the callers' records, not by Redis. */
 const checkGrantOrder = (run: RunHistory, judge: Judge): void => {
   for (const [name, grants] of grantsOf(run)) {
     const byEnd = grants.toSorted((a, b) => a.settledAt - b.settledAt);
@@ -214,7 +214,7 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
   const { action, name, fence, op, verdict, owned, micros, isHeld } = access;
   if (isHeld !== true || verdict === "unknown") return;
   const at = Number(micros) / 1_000;
-  // Whoever holds a lease of which the server knows nothing any more learns it within that lease.
+  // A holder whose lease the server has forgotten learns it within that lease.
   if (lostDataBetween(run, at - run.leaseMs, at)) return;
   const isRefused = verdict === "refused";
   judge(
@@ -242,7 +242,7 @@ const regrantDueAt = (run: RunHistory, { leaseEndsAt, waiting }: Death): number 
 /** Whether some caller stood in line, alive, for all the time in which the lock had to be granted again. */
 export const isWaitedFor = (run: RunHistory, death: Death): boolean => {
   const dueAt = regrantDueAt(run, death);
-  // What was asked for in the very moment may have been on its way.
+  // A request of that very moment may have been on its way.
   const queuedBy = death.foundAt - 20;
   return run.workers.some(({ records }) =>
     records.some(
@@ -265,7 +265,7 @@ const checkRecovery = (run: RunHistory, death: Death, judge: Judge): void => {
   const fences = [
     ...(run.registers.get(death.name) ?? []).map(({ fence }) => fence),
     ...(grantsOf(run).get(death.name) ?? []).map(({ fence }) => fence),
-    // Whoever got it may have died before anybody heard of it.
+    // Its receiver may have died before anybody heard of it.
     ...run.deaths.filter(({ name }) => name === death.name).map(({ fence }) => fence),
   ];
   const next = fences.reduce((least, fence) => (fence > death.fence && fence < least ? fence : least), 2n ** 63n);
@@ -302,7 +302,7 @@ const fencesOf = (run: RunHistory): Map<string, bigint[]> => {
   );
 };
 
-/** What was asked for in the very moment may have been on its way. */
+/** A request of that very moment may have been on its way. */
 const queuedWithinMs = 100;
 
 /** From free to granted. Only where all is calm: otherwise nobody knows who could be told. */
@@ -332,7 +332,7 @@ const checkHandOver = (run: RunHistory, judge: Judge): void => {
   }
 };
 
-/** What was on its way through the outage is not work that goes on: a lock must have been granted since. */
+/** A reply that was on its way through the outage is no work that goes on: a lock must have been granted since. */
 const checkResumption = (run: RunHistory, healedAt: number, judge: Judge): void => {
   const tookMs = resumedAt(run, healedAt) - healedAt - stalledByAll(run, healedAt, healedAt + resumeMs);
   const late = `work went on ${tookMs.toFixed(0)} ms after the outage that ended at ${healedAt.toFixed(0)}`;

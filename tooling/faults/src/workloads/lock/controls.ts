@@ -10,7 +10,7 @@ interface LockControl extends Control {
   readonly isFenced?: boolean;
 }
 
-/** What a lock may get wrong; a checker that does not see it is of no use. */
+/** Errors that a lock may have; a checker that does not see one is of no use. */
 export const lockControls: readonly LockControl[] = [
   {
     name: "unfenced",
@@ -22,7 +22,7 @@ export const lockControls: readonly LockControl[] = [
     name: "release-unowned",
     invariants: ["L5", "exclusion", "linearizable"],
     kind: "2 worker stopped",
-    // Whoever calls is the owner.
+    // Every caller is the owner.
     mutations: [{ script: "release", operands: ["lease", "owner"], lua: "owner = redis.call('GET', lease) or owner" }],
   },
   {
@@ -74,7 +74,7 @@ export const lockControls: readonly LockControl[] = [
     name: "tells-nobody",
     invariants: ["L6"],
     kind: "8 scripts flushed",
-    // What a waiter's record says of where it listens is lost, whoever writes it.
+    // The inbox in a waiter's record is lost at each write.
     mutations: [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
       { script: "heartbeat", operands: ["inbox"], lua: "inbox = '-'" },
@@ -82,7 +82,7 @@ export const lockControls: readonly LockControl[] = [
   },
 ];
 
-/** What the workers of a control import as the lock. */
+/** The module that the workers of a control import as the lock. */
 export const moduleOf = ({ name, mutations, isFenced = true }: LockControl): string => {
   if (!isFenced) return "@kit/lock";
   return mutations

@@ -84,7 +84,7 @@ const spoilt = (): Promise<Findings> =>
     },
   });
 
-// What touches only a lease of our own needs no fence.
+// A script that touches only a lease of our own needs no fence.
 const newer = (): Promise<Findings> =>
   newerLayout(subject, "fence", setTo("2:1:what-ever:comes"), ["extend", "resume", "release"]);
 
@@ -106,7 +106,7 @@ const refusals = (lock: Lock): Readonly<Record<string, () => Promise<unknown>>> 
 const hugeInput = async (): Promise<Findings> => {
   const found: Findings = { effects: 0, checked: 0, broken: [] };
   await withLock(async (server, lock) => {
-    // What the client asks for itself is asked for.
+    // Commands that the client sends by itself are counted, too.
     await (await lock.acquire("first")).release();
     await refusedUnsent(server, refusals(lock), found);
     for (const name of oddNames) {

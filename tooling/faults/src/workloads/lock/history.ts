@@ -10,9 +10,9 @@ export interface Access {
   readonly token: string;
   readonly worker: string;
   readonly op: string;
-  /** What a write was based on, as its worker had read it. */
+  /** The base of a write, as its worker had read it. */
   readonly base: number;
-  /** What the register held before. */
+  /** The value of the register before. */
   readonly value: number;
   readonly accepted: boolean;
   /** Whether the lock's own key named this lease at that moment; false as well where the register lives elsewhere. */
@@ -48,14 +48,14 @@ export type LogRecord = LeaseRecord | CallRecord | HoldRecord | AccessRecord;
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** What the server said to a second copy of an acquire. */
+/** The server's reply to a second copy of an acquire. */
 export interface Echoed {
   readonly name: string;
   readonly token: string;
   readonly state: "granted" | "other";
   /** Of the grant. */
   readonly fence?: string;
-  /** Who has it instead. */
+  /** The holder in its place. */
   readonly owner?: string;
 }
 
@@ -68,7 +68,7 @@ export interface Death {
   readonly foundAt: number;
   /** When its lease ran out. */
   readonly leaseEndsAt: number;
-  /** Whose waiters stood in line, in order. */
+  /** The owners of the waiters in the queue, in order. */
   readonly waiting: readonly string[];
 }
 

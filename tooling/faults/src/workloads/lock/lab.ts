@@ -13,11 +13,11 @@ const queueLifeMs = 16_000;
 const fenceLifeMs = 604_800_000;
 const prefix = "kit";
 
-/** What the contenders are like. */
+/** The settings of the contenders. */
 export interface LockLabOptions extends LabOptions {
   /** @default true; false is a control: the register takes whatever comes. */
   readonly isFenced?: boolean;
-  /** What the workers import as the lock. @default "@kit/lock" */
+  /** The module that the workers import as the lock. @default "@kit/lock" */
   readonly lockModule?: string;
 }
 
@@ -102,7 +102,7 @@ export class LockLab extends LeaseLab<Holder> {
 
   // ── what the servers say ──────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Who holds what, and who waits, also for what nobody holds; on a single server at one instant. */
+  /** All holders and waiters, also of locks that nobody holds; on a single server at one instant. */
   async #sight(): Promise<Holder[]> {
     const groups = this.server.mode === "cluster" ? this.names.map((name) => [name]) : [this.names];
     const found = await Promise.all(
@@ -215,7 +215,7 @@ export class LockLab extends LeaseLab<Holder> {
   }
 }
 
-/** What a copy of the lock's acquire came to; other commands say nothing. */
+/** The result of a copy of the lock's acquire; other commands have none. */
 const echoOf = ({ command, reply }: Echo): Echoed[] => {
   const [, , count, lease = ""] = command;
   const name = /^kit:lock:\{(.*)\}:lease$/.exec(lease)?.[1];

@@ -89,16 +89,16 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
       if (record.kind === "hold") {
         const { fence, abortedAt, endsAt, endedAt } = record;
         if (abortedAt !== undefined) lost.add(fence);
-        // What was not renewed ends for its holder a lease after it was asked for, however late the server granted it.
+        // A lease that was not renewed ends for its holder a lease's length after its request, however late the server granted it.
         const ownEnd = (askedAt.get(fence) ?? -Infinity) + 0.98 * run.leaseMs;
         const surelyUntil =
           endsAt === undefined ? -Infinity : Math.min(endsAt - clockErrorMs, ownEnd, abortedAt ?? Infinity);
-        // Who is killed while it gives back says nothing of that.
+        // A worker that is killed while it gives back leaves no record of that.
         endsFrom.set(fence, given.has(fence) ? surelyUntil : Math.min(surelyUntil, endedAt));
       } else if (record.kind === "call" && record.what === "release") {
         const { lease = "", outcome, result, startedAt } = record;
         if (outcome === "ok" && result === "released") released.add(lease);
-        // Who was told that it held nothing has ended nothing.
+        // A worker that was told that it held nothing has ended nothing.
         if (result !== "not-held" || isUnsure(run, record))
           endsFrom.set(lease, Math.min(endsFrom.get(lease) ?? -Infinity, startedAt));
       }

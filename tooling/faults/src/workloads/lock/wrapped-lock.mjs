@@ -8,7 +8,7 @@ const firstTokenOf = ({ name, fencingToken }) => {
   return firstTokens.get(name);
 };
 
-/** What a lease says that is not so. */
+/** The lies of a lease. */
 const lies = {
   "late-abort": (lease) => ({ signal: late(lease.signal) }),
   "release-denies": (lease) => ({ release: () => lease.release().then(() => "not-held") }),

@@ -134,12 +134,12 @@ const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge):
 
 // ── copies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What became of a grant to a claim that had been given back. */
+/** The fate of a grant to a permit record that had been given back. */
 type Fate = "given back again" | "kept, of an acquire without an end" | "kept, as nobody could be asked" | "kept";
 
 /**
  * Grants to claims that had been given back: the network delivered a copy of their acquire so late. Each has to be given
- * back again, before it ends by itself. What was asked for without an end (the first acquire of a connection) may stay.
+ * back again, before it ends by itself. A request without an end (the first acquire of a connection) may stay.
  */
 const lateCopies = (run: RunHistory, steps: readonly Step[]): { readonly claim: Claim; readonly fate: Fate }[] => {
   const givenBack = new Set<string>();
@@ -166,7 +166,7 @@ const lateCopies = (run: RunHistory, steps: readonly Step[]): { readonly claim: 
   return found;
 };
 
-/** What is worth telling of a run, and breaks no invariant: how often it was so. */
+/** Remarks on a run that break no invariant: how often each was so. */
 export const remarksOn = (run: RunHistory): Record<string, number> => {
   const remarks: Record<string, number> = {};
   for (const steps of run.steps.values())
@@ -330,7 +330,7 @@ class HandOver {
     this.#close(at);
   }
 
-  /** What was so from the last instant until this one. */
+  /** The state from the last instant until this one. */
   #look(to: number): void {
     if (this.#at === -Infinity || !this.#replay.nextOfAll(this.#at, this.#isOwed)) this.#close(this.#at);
     // Those who leave now are owed nothing any more.
@@ -382,7 +382,7 @@ const surelyHeld = (run: RunHistory, name: string): Surely[] =>
     const { records, killedAt } = worker;
     const holds = holdsOf(worker, name);
     const told = new Set(holds.map(({ token }) => token));
-    // Who was killed did not say how it ended.
+    // A worker that was killed did not say how it ended.
     const cutOff = records.flatMap((record): Surely[] => {
       if (killedAt === undefined || record.kind !== "call" || record.token === undefined) return [];
       if (record.name !== name || told.has(record.token)) return [];
@@ -419,7 +419,7 @@ const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
     const ofTenant = (used.get(tenant) ?? 0) + sign * weight;
     used.set(tenant, ofTenant);
     sum += sign * weight;
-    // Whoever holds what the server has forgotten learns of it within its lease.
+    // A holder of a permit that the server has forgotten learns of it within its lease.
     if (sign < 0 || lostDataBetween(run, at - run.leaseMs, at)) continue;
     judge("held", sum > most && `${name}: callers surely held ${String(sum)} of ${String(most)} at ${at.toFixed(1)}`);
     if (permitsPerTenant === Infinity) continue;

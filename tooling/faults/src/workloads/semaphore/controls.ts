@@ -15,7 +15,7 @@ interface SemaphoreControl extends Control {
 const misled = (lua: string): string =>
   `local call = redis.call function redis.call(...) local command, key = ... ${lua} end`;
 
-/** What a semaphore may get wrong; a checker that does not see it is of no use. */
+/** Errors that a semaphore may have; a checker that does not see one is of no use. */
 export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "one-too-many",
@@ -102,7 +102,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     name: "tells-nobody",
     invariants: ["S4"],
     kind: "8 scripts flushed",
-    // What a waiter's record says of where it listens is lost, whoever writes it.
+    // The inbox in a waiter's record is lost at each write.
     mutations: [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
       { script: "heartbeat", operands: ["inbox"], lua: "inbox = '-'" },
@@ -132,7 +132,7 @@ const recorders = (): Mutation[] => {
   }));
 };
 
-/** What workers import as the semaphore: the built one, which writes down what it does, and the fault of a control. */
+/** The module that workers import as the semaphore: the built one, which writes down what it does, and the fault of a control. */
 export const moduleOf = (control?: SemaphoreControl): string => {
   if (control && !control.mutations) return wrappedBy("semaphore", "wrapped-semaphore.mjs", control.name);
   const mutations = [...recorders(), ...(control?.mutations ?? [])];

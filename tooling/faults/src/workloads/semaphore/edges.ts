@@ -93,7 +93,7 @@ const spoilt = (): Promise<Findings> =>
     },
   });
 
-// What touches only a permit of our own, and finds nobody in line, needs no limits.
+// A script that touches only a permit of our own, and finds nobody in the queue, needs no limits.
 const newer = (): Promise<Findings> =>
   newerLayout(subject, "meta", (server, key) => server.call("HSET", key, "layout", "2"), ["extend", "resume"]);
 
@@ -124,7 +124,7 @@ const refusals = (make: Maker): Readonly<Record<string, () => Promise<unknown>>>
 const hugeInput = async (): Promise<Findings> => {
   const found: Findings = { effects: 0, checked: 0, broken: [] };
   await withSemaphores(async (server, make) => {
-    // What the client asks for itself is asked for.
+    // Commands that the client sends by itself are counted, too.
     await (await make("first").acquire()).release();
     await refusedUnsent(server, refusals(make), found);
     for (const name of oddNames) {

@@ -15,7 +15,7 @@ export interface Spec {
   readonly resizedTo?: number | undefined;
 }
 
-/** Who asks for what, as the server's keys have it. */
+/** A request, as the server's keys have it. */
 export interface Claim {
   readonly text: string;
   readonly token: string;
@@ -42,7 +42,7 @@ export type Step = {
 
 export type PermitStep = Extract<Step, { readonly endsAt: number }>;
 
-/** What a worker says of a grant. */
+/** A worker's record of a grant. */
 interface GrantFacts {
   readonly token: string;
   readonly weight: number;
@@ -64,7 +64,7 @@ export interface AccessRecord {
   readonly at: number;
   /** Whether the server said that it is held. */
   readonly isKnown: boolean;
-  /** What the permit said of itself as the answer arrived. */
+  /** The permit's own fields as the answer arrived. */
   readonly isHeld: boolean;
 }
 
@@ -72,7 +72,7 @@ export type LogRecord = LeaseRecord | CallRecord | HoldRecord | AccessRecord;
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** What the server said to a second copy of an acquire. */
+/** The server's reply to a second copy of an acquire. */
 export interface Echoed {
   readonly name: string;
   readonly token: string;
@@ -100,7 +100,7 @@ export interface Heal {
 /** All that is known of one run. */
 export interface RunHistory extends LeaseRun {
   readonly specs: readonly Spec[];
-  /** What the scripts did, by name; empty where the server may have forgotten a part of it. */
+  /** The work of the scripts, by name; empty where the server may have forgotten a part of it. */
   readonly steps: ReadonlyMap<string, readonly Step[]>;
   readonly workers: readonly WorkerHistory[];
   readonly deaths: readonly Death[];

@@ -26,7 +26,7 @@ const queueLifeMs = 16_000;
 const pageLines = 20_000;
 
 export interface SemaphoreLabOptions extends LabOptions {
-  /** What the workers import as the semaphore. */
+  /** The module that the workers import as the semaphore. */
   readonly semaphoreModule: string;
 }
 
@@ -211,7 +211,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
   }
 }
 
-/** What a copy of an acquire came to; other commands say nothing. */
+/** The result of a copy of an acquire; other commands have none. */
 const echoOf = ({ command, reply }: Echo): Echoed[] => {
   const [, , count, permits = ""] = command;
   const name = /^kit:semaphore:\{(.*)\}:permits$/.exec(permits)?.[1];

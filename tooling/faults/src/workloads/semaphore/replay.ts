@@ -8,7 +8,7 @@ interface Held {
 /** The instants at which a permit ends are whole milliseconds, and so is what scripts compare them with. */
 const isLive = ({ endsAt }: Held, at: number): boolean => endsAt > Math.floor(at);
 
-/** What one semaphore is like, as its history goes on: who holds how much until when, and who waits in which order. */
+/** The state of one semaphore, as its history goes on: who holds how much until when, and who waits in which order. */
 export class Replay {
   limit: number | undefined;
   perTenant: number | undefined;
@@ -91,7 +91,7 @@ export class Replay {
     );
   }
 
-  /** Who is to be granted something now: whoever is first of those whose tenant has room, if there is enough for it. */
+  /** The next to be granted something: the first of those whose tenant has room, if there is enough for it. */
   next(at: number): Claim | undefined {
     return this.#nextOf([...this.#waiting.values()], at);
   }
@@ -134,7 +134,7 @@ export class Replay {
   }
 
   #arrivalOf({ text }: Claim): number {
-    // Whoever never stood in line comes after all that do.
+    // A request that was never queued comes after all that are.
     return this.#waiting.has(text) || this.#left.has(text) ? (this.#arrivals.get(text) ?? Infinity) : Infinity;
   }
 }

@@ -9,7 +9,7 @@ const { createSemaphore } = await import(settings.semaphoreModule);
 
 const tokenOf = (claim) => claim.split("|")[0];
 
-/** Renewals, acquires, and waiters' signs of life. What was granted by push is told by the first look. */
+/** Renewals, acquires, and waiters' signs of life. Grants by push are told by the first look. */
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":permits"))) {
     for (let i = 0; i < keys.length; i++)

@@ -2,7 +2,7 @@
 import { createSemaphore as createTrueSemaphore } from "@kit/semaphore";
 import { late, lying } from "../../lab/lies.mjs";
 
-/** What a permit says that is not so. */
+/** The lies of a permit. */
 const lies = {
   "loss-told-late": (permit) => ({ signal: late(permit.signal) }),
 };
