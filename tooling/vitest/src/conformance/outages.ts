@@ -5,7 +5,7 @@ import { type Bench, codeOf, expectEach, keysOf, type Outcome } from "./ground.j
 
 const typed = (outcome: Outcome): unknown => ("error" in outcome ? codeOf(outcome.error) : "resolves");
 
-/** Whatever the network does, every call settles, with an error that says so. */
+/** Every call settles, however the network fails, with an error that says so. */
 export const outages = (bench: Bench, object: Conforming): void => {
   const needsServer = keysOf(object, ({ isLocal, persists }) => !isLocal && !persists);
 
