@@ -1,4 +1,3 @@
-import { getEventListeners } from "node:events";
 import { KitError } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { atBest, promptMs, rejection, sentTwice, timed } from "@tooling/vitest/helpers";
@@ -19,26 +18,6 @@ const isFree = async (): Promise<void> => {
     expect((await fixture.db.hkeys(waiters)).filter((field) => field !== "#")).toEqual([]);
   });
 };
-
-describe("an AbortSignal", () => {
-  it("carries one listener for a hundred waiters, and none after them", async () => {
-    const semaphore = fixture.make({ permits: 1 });
-    const permit = await semaphore.acquire();
-    const controller = new AbortController();
-    const { signal } = controller;
-    const outcomes = Promise.allSettled(Array.from({ length: 100 }, () => semaphore.acquire({ signal })));
-    await fixture.untilWaiting(name, 100);
-    expect(getEventListeners(signal, "abort")).toHaveLength(1);
-    controller.abort(reason);
-    expect((await outcomes).every((outcome) => outcome.status === "rejected" && outcome.reason === reason)).toBe(true);
-    expect(getEventListeners(signal, "abort")).toHaveLength(0);
-    await fixture.untilWaiting(name, 0);
-    // It has no influence on a permit that is held.
-    const waiter = await enqueue(semaphore, { signal: new AbortController().signal });
-    await permit.release();
-    expect(await (await waiter.promise).release()).toBe("released");
-  });
-});
 
 describe("an acquire that is given up while it travels", () => {
   let proxy: FaultProxy;
