@@ -1,5 +1,5 @@
 import { connect, defineScript, type KitError } from "@kit/core";
-import { eventually, useRedis } from "@kit/testing";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { closedPort, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -42,6 +42,18 @@ describe("the stack of an error leads to the caller", () => {
     }
     const using = lock.using(name, () => fixture.db.del(fixture.keysOf(name).lease));
     expect((await buyerOf(() => using)).stack).toMatch(home);
+  });
+
+  it("of a server that is silent, also in a call that goes deep", async () => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
+    redis.defer(() => client.disconnect());
+    const lock = fixture.on(client);
+    const lease = await lock.acquire(name, { leaseMs: 60_000, renew: false });
+    proxy.down.hole = true;
+    for (const call of [() => lock.inspect(name), () => lease.extend()])
+      expect((await buyerOf(call)).stack).toMatch(home);
+    proxy.heal();
   });
 
   it("of a script of the caller's own", async () => {
