@@ -909,9 +909,11 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
       if (mode === "cluster")
         it("passes over nothing when one of several nodes stops in the middle of a page", async () => {
           const client = fixture().connect();
-          const chat = fixture().on(client, { deadlineMs: 300 });
+          const [chat, other] = [fixture().on(client, { deadlineMs: 1_000 }), make()];
           const names = upTo(12).map((number) => `chat ${number}`);
-          for (const name of names) await chat.create(name, { members: ["ann", "bob"] });
+          for (const name of names) await other.create(name, { members: ["ann", "bob"] });
+          // From here on it is connected.
+          await eventually(() => chat.unread("bob"));
           const stopped = names.at(-1)!;
           const node = await fixture().nodeOf(stopped);
           redis.defer(() => node.resume());
@@ -927,7 +929,6 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
             }),
           );
           // All others come in one page, since the first keeps the listener busy.
-          const other = make();
           await other.send(names[0]!, { from: "ann", body: "x" });
           await eventually(() => expect(given).toHaveLength(1));
           await Promise.all(names.map((name) => other.send(name, { from: "ann", body: "x" })));
