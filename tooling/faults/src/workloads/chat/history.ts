@@ -46,7 +46,7 @@ interface FetchCall extends Call, ReadFacts {
  * A call that a worker is about to make; `number` is that of the call's own record. Where there is none the worker was killed
  * first: the call may have had its effect.
  */
-export type BegunRecord = { readonly kind: "begun"; readonly at: number } & Pick<Call, "what" | "name"> & Numbered;
+type BegunRecord = { readonly kind: "begun"; readonly at: number } & Pick<Call, "what" | "name"> & Numbered;
 
 /** The messages that a listener was given. */
 interface HeardRecord extends Required<ReadFacts> {
