@@ -16,7 +16,8 @@ export interface StoredBody {
  */
 export const encodeBody = (body: unknown): StoredBody => {
   if (typeof body === "string") {
-    if (/\p{Surrogate}/u.test(body)) throw new TypeError("Expected `body` to be well-formed text");
+    if (!(body as unknown as { isWellFormed(): boolean }).isWellFormed())
+      throw new TypeError("Expected `body` to be well-formed text");
     return { kind: "s", stored: body, bytes: Buffer.byteLength(body) };
   }
   // A copy: the message may leave later, when the caller has written something else there.

@@ -1,7 +1,7 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import { type CloseOptions, closeTimeoutMs, Deadline, inTime, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
 import { encodeBody } from "./body.js";
-import { ChatTooLargeError } from "./errors.js";
+import { ChatAckError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
 import { Listener } from "./listener.js";
 import { Mailbox } from "./mailbox.js";
 import {
@@ -34,7 +34,6 @@ import { type ChatNews, type Message, messageOf, Reader } from "./reader.js";
 import * as scripts from "./scripts/index.js";
 import { ChatStore } from "./store.js";
 import { decodeToken, encodeToken, nowhere } from "./token.js";
-import { ChatWatch } from "./watch.js";
 import { Watcher } from "./watcher.js";
 
 /** A script has so many members or chats at a time. */
@@ -221,7 +220,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         const reader = await this.#reader(member, token, false, budget.signal);
         const page = await reader.next(budget);
         const last = page.chats.flatMap(({ messages }) => messages.slice(-1));
-        if (autoAck && last.length > 0) await this.ack(member, last);
+        // A chat that the member has left meanwhile keeps nothing of the others back.
+        if (autoAck && last.length > 0) await this.#ack(member, last, (error) => !isRefusal(error));
         return { ...page, token: encodeToken(member, reader.standing) };
       },
     );
@@ -301,6 +301,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       watcher: this.#watcher,
       open: (signal?: AbortSignal) => this.#open(signal),
       create: () => this.#create(name, made),
+      kept: <T>(call: Promise<T>) => this.#kept(call),
     };
     return new Mailbox<Body>(name, host, (message) => this.send(name, message));
   }
@@ -318,11 +319,20 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.ack("bob", messages);
    */
   ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
-    const acking = () => this.#ack(member, messages);
+    return this.#ack(member, messages, () => true);
+  }
+
+  /** Rejects with the first failure that counts. */
+  #ack(member: string, messages: Ack | readonly Ack[], counts: (error: Error) => boolean): Promise<void> {
+    const acking = async (): Promise<void> => {
+      const failed = (await this.#ackEach(member, messages)).find(counts);
+      if (failed) throw failed;
+    };
     return this.#kept(traced("chat.ack", () => ({ member }), acking));
   }
 
-  async #ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
+  /** Resolves with what failed. */
+  async #ackEach(member: string, messages: Ack | readonly Ack[]): Promise<Error[]> {
     const { keys } = await this.#open();
     keys.member(0, member);
     const highest = new Map<string, { chat: string; seq: number; at: number | undefined }>();
@@ -336,7 +346,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const outcomes = await Promise.allSettled(
       Array.from(highest.values(), (one) => this.#outbox.ack({ ...one, member })),
     );
-    for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+    return outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as Error] : []));
   }
 
   /**
@@ -420,17 +430,16 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async *tail(chat: string, options: TailOptions = {}): AsyncGenerator<Message<Body>, void, undefined> {
     const { last, signal } = tailTerms(options);
     await this.#open(signal);
-    const watch = new ChatWatch(this.#store, this.#watcher, chat);
     const { head } = await this.inspect(chat);
     for (let after = Math.max(0, head - last); ;) {
-      const parts = await watch.standing(signal);
+      const parts = await this.#watcher.standingFor(chat, signal);
       const { messages, hasNewer } = await this.history(chat, { after, limit: 1_000 });
       for (const message of messages) {
         after = message.seq;
         yield message;
         signal?.throwIfAborted();
       }
-      if (!hasNewer) await watch.wait(parts, undefined, signal);
+      if (!hasNewer) await this.#watcher.waitFor(chat, parts, undefined, signal);
     }
   }
 
@@ -634,19 +643,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     deadline: Deadline | undefined,
     signal: AbortSignal | undefined,
   ): Promise<boolean> {
-    const { member, standing } = reader;
-    let { parts }: { parts: readonly string[] } = standing;
-    if (!this.#watcher.knows(member) || !parts.every((part) => part.startsWith("a "))) {
-      const shards = await reader.look(1, true, signal);
-      if (shards.some(({ changes, left, isMore }) => changes.length > 0 || left.length > 0 || isMore)) return true;
-      parts = shards.map(({ part }) => part);
-      this.#watcher.learn(
-        member,
-        parts,
-        shards.map(({ names }) => names),
-      );
-    }
-    const isNews = await this.#watcher.wait(member, parts, deadline, signal);
+    const isNews = await this.#watcher.wait(reader, deadline, signal);
     this.#assertOpen();
     if (this.#store.context.executor.isEnded) throw new KitClosedError("The client");
     return isNews;
@@ -669,10 +666,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       else byShard.set(shard, [chat]);
     }
     const pages = Array.from(byShard, ([shard, all]) =>
-      Array.from({ length: Math.ceil(all.length / pageSize) }, (_, page) => ({
-        shard,
-        some: all.slice(page * pageSize, (page + 1) * pageSize),
-      })),
+      scripts.grouped(all, pageSize).map((some) => ({ shard, some })),
     ).flat();
     const counted = await Promise.all(
       pages.map(async ({ shard, some }) => {
@@ -691,9 +685,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const { keys } = await this.#open();
     const members = names.map((name) => keys.member(keys.shardOf(chat), name));
     const places = { ...keys.chat(chat), members };
-    const reply = await scripts.join.run(this.#store.context, places, { chat, history, names }, this.#store.call());
-    this.#assertDone(reply.code, chat);
-    return reply.positions;
+    const args = { chat, history, names };
+    const [code = 0, ...positions] = await scripts.join.run(this.#store.context, places, args, this.#store.call());
+    this.#assertDone(code, chat);
+    return positions;
   }
 
   /** `upTo`: only if the position is not beyond it. Resolves with whether somebody left. */
@@ -717,6 +712,9 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     }
   }
 }
+
+const isRefusal = (error: Error): boolean =>
+  [ChatUnknownError, ChatMemberError, ChatAckError].some((refused) => error instanceof refused);
 
 /** `create.lua`: members of a deleted chat of that name are left. */
 const unfinished = 2;

@@ -32,58 +32,77 @@ export interface ChatKeys {
 /** Where the division into shards is stored. */
 export const layoutKey = (prefix: string): string => keyspace("chat", prefix).key("shards", "layout");
 
+/** Names that are remembered with what was computed of them; then all are forgotten. */
+const mostNames = 1_000;
+
 /** The keys under one prefix, divided into so many shards. */
 export class Keys {
   readonly shards: number;
   readonly #space: ReturnType<typeof keyspace>;
   readonly #tagAt: number;
+  readonly #bases: readonly string[];
+  readonly #escapes = new Map<string, string>();
+  readonly #chats = new Map<string, { readonly shard: number; readonly keys: ChatKeys }>();
 
   constructor(prefix: string, shards: number) {
     this.shards = shards;
     this.#space = keyspace("chat", prefix);
     this.#tagAt = this.#space.base("x").length - "x}:".length;
+    this.#bases = Array.from({ length: shards }, (_, shard) => this.#space.base(String(shard)));
   }
 
   /** @throws {KitError} `KIT_NAME`: the name is empty, over 512 bytes, or not well-formed Unicode. */
   shardOf(chat: string): number {
-    return slotOf(this.#escaped(chat)) % this.shards;
+    return this.#placeOf(chat).shard;
   }
 
   activity(shard: number): string {
-    return `${this.#base(shard)}activity`;
+    return `${this.#bases[shard]!}activity`;
   }
 
   heads(shard: number): string {
-    return `${this.#base(shard)}heads`;
+    return `${this.#bases[shard]!}heads`;
   }
 
   /** @throws {KitError} `KIT_NAME`, as `shardOf`. */
   member(shard: number, user: string): string {
-    return `${this.#base(shard)}member:${this.#escaped(user)}`;
+    return `${this.#bases[shard]!}member:${this.#escaped(user)}`;
   }
 
   /** @throws {KitError} `KIT_NAME`, as `shardOf`. */
   chat(name: string): ChatKeys {
-    const shard = this.shardOf(name);
-    const base = this.#base(shard);
+    return this.#placeOf(name).keys;
+  }
+
+  #placeOf(name: string): { readonly shard: number; readonly keys: ChatKeys } {
+    const known = this.#chats.get(name);
+    if (known) return known;
     const escaped = this.#escaped(name);
-    return {
+    const shard = slotOf(escaped) % this.shards;
+    const base = this.#bases[shard]!;
+    const keys = {
       meta: `${base}meta:${escaped}`,
-      heads: `${base}heads`,
+      heads: this.heads(shard),
       messages: `${base}messages:${escaped}`,
       positions: `${base}positions:${escaped}`,
-      activity: `${base}activity`,
+      activity: this.activity(shard),
       sentEven: `${base}sent-even:${escaped}`,
       sentOdd: `${base}sent-odd:${escaped}`,
       mailbox: `${base}mailbox:${escaped}`,
     };
-  }
-
-  #base(shard: number): string {
-    return this.#space.base(String(shard));
+    return remembered(this.#chats, name, { shard, keys });
   }
 
   #escaped(name: string): string {
-    return this.#space.base(name).slice(this.#tagAt, -"}:".length);
+    return (
+      this.#escapes.get(name) ??
+      remembered(this.#escapes, name, this.#space.base(name).slice(this.#tagAt, -"}:".length))
+    );
   }
 }
+
+const remembered = <T>(all: Map<string, T>, name: string, value: T): T => {
+  if (all.size >= mostNames) all.clear();
+  all.set(name, value);
+  return value;
+};

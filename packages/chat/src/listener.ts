@@ -196,7 +196,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     };
   }
 
-  /** Acknowledges behind the scenes. What fails is reported, and tried again while the listener lives. */
+  /** Acknowledges in the background. A failure is reported, and retried while the listener lives. */
   #acknowledge(message: Message): void {
     const acking = this.#untilAcked(message).finally(() => this.#acks.delete(acking));
     this.#acks.add(acking);

@@ -6,7 +6,6 @@ import { type Accepted, refusalOf } from "./outbox.js";
 import { type Gap, type Message, messageOf } from "./reader.js";
 import * as scripts from "./scripts/index.js";
 import type { ChatStore, Division } from "./store.js";
-import { ChatWatch } from "./watch.js";
 import type { Watcher } from "./watcher.js";
 
 /** A message of a mailbox that one worker has for a time. */
@@ -48,6 +47,8 @@ export interface MailboxHost {
   open(signal?: AbortSignal): Promise<Division>;
   /** Makes the mailbox, unless there is one. */
   create(): Promise<unknown>;
+  /** Lets `close()` wait for a call. */
+  kept<T>(call: Promise<T>): Promise<T>;
 }
 
 /** A worker that waits looks in so often, so that senders see that it is there. */
@@ -63,14 +64,12 @@ export class Mailbox<Body = unknown> {
   readonly name: string;
   readonly #host: MailboxHost;
   readonly #send: (options: SendOptions<Body>) => Promise<Accepted>;
-  readonly #watch: ChatWatch;
 
   /** Made by this package only. */
   constructor(name: string, host: MailboxHost, send: (options: SendOptions<Body>) => Promise<Accepted>) {
     this.name = name;
     this.#host = host;
     this.#send = send;
-    this.#watch = new ChatWatch(host.store, host.watcher, name);
   }
 
   /**
@@ -92,7 +91,7 @@ export class Mailbox<Body = unknown> {
    * `deliveries`, until somebody acknowledges them. At most 1,000 messages of a mailbox are handled at a time.
    *
    * @throws {KitUnavailableError} no server in time; nothing was handed out.
-   * @throws {KitUnknownOutcomeError} the reply is lost. What was handed out comes again when its leases end.
+   * @throws {KitUnknownOutcomeError} the reply is lost. Messages that were handed out come again when their leases end.
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws `signal.reason` if `signal` aborts while nothing is there. Messages that were handed out are returned in any case.
    *
@@ -113,8 +112,9 @@ export class Mailbox<Body = unknown> {
         if (messages.length > 0 || deadline.remainingMs <= 0)
           return messages.map((message) => this.#leased(message, terms));
         // Entries after `parts` end the wait; messages from before are found by another look.
-        if (parts) await this.#watch.wait(parts, Deadline.in(Math.max(1, leftMs)), signal);
-        parts = await this.#watch.standing(signal);
+        const { watcher } = this.#host;
+        if (parts) await watcher.waitFor(this.name, parts, Deadline.in(Math.max(1, leftMs)), signal);
+        parts = await watcher.standingFor(this.name, signal);
       }
     });
   }
@@ -175,12 +175,9 @@ export class Mailbox<Body = unknown> {
     const { deliveries, gap, token } = stored;
     const message = messageOf<Body>(this.name, stored);
     const { seq } = message;
+    const facts = (): object => ({ chat: this.name, seq });
     const settle = (name: string, ms: number): Promise<boolean> =>
-      traced(
-        `chat.${name}`,
-        () => ({ chat: this.name, seq }),
-        () => this.#settle(seq, token, ms),
-      );
+      this.#host.kept(traced(`chat.${name}`, facts, () => this.#settle(seq, token, ms)));
     return {
       ...message,
       deliveries,

@@ -112,19 +112,13 @@ export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "de
 }
 
 /** How much a worker takes from a mailbox, and for how long. */
-export interface TakeOptions {
+export interface TakeOptions extends Pick<FetchOptions, "maxBytes"> {
   /**
    * How many messages at most, 1 to 100.
    *
    * @default 1
    */
   readonly limit?: number | undefined;
-  /**
-   * How many bytes of bodies at most; one message comes in any case.
-   *
-   * @default 1048576
-   */
-  readonly maxBytes?: number | undefined;
   /**
    * For how long nobody else gets them, in milliseconds by the server's clock.
    *
@@ -186,7 +180,8 @@ export interface FetchOptions {
    */
   readonly maxBytes?: number | undefined;
   /**
-   * Acknowledges what is fetched before it is returned: at most once, if the process ends in between.
+   * Acknowledges what is fetched before it is returned: at most once. Messages are gone when the process ends in between, or
+   * when the call rejects after a part was acknowledged.
    *
    * @default false
    */
@@ -195,16 +190,13 @@ export interface FetchOptions {
 }
 
 /** How long to wait. */
-export interface WaitOptions {
-  /** The token of this reader's last page. Without it, all that the member has not acknowledged is news. */
-  readonly token?: string | undefined;
+export interface WaitOptions extends Pick<FetchOptions, "token" | "signal"> {
   /**
    * How long at most, in milliseconds.
    *
    * @default unlimited
    */
   readonly waitMs?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** How to listen. */
@@ -224,7 +216,7 @@ export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" |
 }
 
 /** Where a page of history begins: before, after or around a sequence, or at a time in epoch milliseconds. One of them. */
-export interface HistoryOptions {
+export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
   /** @default the end of the chat */
   readonly before?: number | undefined;
   readonly after?: number | undefined;
@@ -236,12 +228,6 @@ export interface HistoryOptions {
    * @default 50
    */
   readonly limit?: number | undefined;
-  /**
-   * How many bytes of bodies at most; one message comes in any case.
-   *
-   * @default 1048576
-   */
-  readonly maxBytes?: number | undefined;
   /**
    * Shows only what this member may see: nothing from before it joined, but for the history that it was given.
    *
@@ -282,6 +268,14 @@ export interface MembersOptions {
    */
   readonly limit?: number | undefined;
 }
+
+/** Checked, with every default filled in; what has none is undefined. */
+type Terms<Options, None extends keyof Options> = {
+  readonly [Name in keyof Options]-?: Name extends None ? Options[Name] | undefined : NonNullable<Options[Name]>;
+};
+export type TakeTerms = Terms<TakeOptions, "signal">;
+export type FetchTerms = Terms<FetchOptions, "token" | "signal">;
+export type ListenTerms = FetchTerms & Pick<Terms<ListenOptions, "signal">, "maxInFlight">;
 
 /** Checked, with every default filled in. */
 export interface ChatSettings extends ClientSettings {
@@ -361,15 +355,6 @@ export const mailboxCreation = (name: string, options: MailboxOptions, defaultMa
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const leaseOption = (leaseMs: number): number => integerOption("leaseMs", leaseMs, 1, yearsMs);
 
-/** Checked, with every default filled in. */
-export interface TakeTerms {
-  readonly limit: number;
-  readonly maxBytes: number;
-  readonly leaseMs: number;
-  readonly waitMs: number;
-  readonly signal: AbortSignal | undefined;
-}
-
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const takeTerms = (options: TakeOptions): TakeTerms => {
   const given = optionsObject("options", options, ["limit", "maxBytes", "leaseMs", "waitMs", "signal"]);
@@ -392,15 +377,6 @@ export const sendTerms = <Body>(options: SendOptions<Body>): SendOptions<Body> =
   return given;
 };
 
-/** Checked, with every default filled in. */
-export interface FetchTerms {
-  readonly token: string | undefined;
-  readonly limit: number;
-  readonly maxBytes: number;
-  readonly autoAck: boolean;
-  readonly signal: AbortSignal | undefined;
-}
-
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const fetchTerms = (options: FetchOptions): FetchTerms => {
   const given = optionsObject("options", options, ["token", "limit", "maxBytes", "autoAck", "signal"]);
@@ -422,11 +398,6 @@ export const waitTerms = (options: WaitOptions): WaitOptions => {
   return given;
 };
 
-/** Checked, with every default filled in. */
-export interface ListenTerms extends FetchTerms {
-  readonly maxInFlight: number;
-}
-
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const listenTerms = (options: ListenOptions): ListenTerms => {
   const given = optionsObject("options", options, ["token", "limit", "maxBytes", "maxInFlight", "signal"]);
@@ -437,22 +408,21 @@ export const listenTerms = (options: ListenOptions): ListenTerms => {
   };
 };
 
-/** Checked, with every default filled in. */
-export interface HistoryTerms {
-  readonly mode: "before" | "after" | "around" | "at";
+const historyModes = ["before", "after", "around", "at"] as const;
+
+/** The operands of `history.lua`. */
+export interface HistoryTerms extends Pick<Terms<HistoryOptions, never>, "limit" | "maxBytes"> {
+  readonly mode: (typeof historyModes)[number];
   readonly anchor: number;
-  readonly limit: number;
-  readonly maxBytes: number;
   readonly user: string;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const historyTerms = (options: HistoryOptions): HistoryTerms => {
-  const modes = ["before", "after", "around", "at"] as const;
-  const given = optionsObject("options", options, [...modes, "limit", "maxBytes", "member"]);
+  const given = optionsObject("options", options, [...historyModes, "limit", "maxBytes", "member"]);
   const { limit = 50, maxBytes = 1_048_576, member } = given;
-  const [mode = "before", ...others] = modes.filter((name) => given[name] !== undefined);
-  if (others.length > 0) throw new TypeError(`Expected one of ${modes.join(", ")}, got several`);
+  const [mode = "before", ...others] = historyModes.filter((name) => given[name] !== undefined);
+  if (others.length > 0) throw new TypeError(`Expected one of ${historyModes.join(", ")}, got several`);
   return {
     mode,
     anchor: given[mode] === undefined ? Number.MAX_SAFE_INTEGER : integerOption(mode, given[mode], 0),

@@ -14,6 +14,9 @@ const { refusal } = scripts;
 const batchItems = 100;
 const batchBytes = 1_048_576;
 
+/** An object may meet millions of chats: beyond so many, those to which nothing is being sent are forgotten. */
+const mostIdle = 1_000;
+
 /** A message on its way. */
 export interface Outgoing {
   readonly chat: string;
@@ -38,7 +41,7 @@ export interface OutgoingAck {
   readonly at: number | undefined;
 }
 
-/** Sends of one chat that are under way, and their batcher as long as there are any. */
+/** The sends of one chat, and how many are under way. */
 interface Sends {
   readonly batcher: Batcher<Outgoing, scripts.SendReply>;
   count: number;
@@ -100,8 +103,7 @@ export class Outbox {
     } catch (error) {
       throw withOp(error, clientId);
     } finally {
-      // An object may meet millions of chats.
-      if (--sends.count === 0) this.#sends.delete(chat);
+      if (--sends.count === 0 && this.#sends.size > mostIdle) this.#sends.delete(chat);
     }
   }
 
@@ -149,13 +151,7 @@ export class Outbox {
     });
   }
 
-  async #operands(
-    chat: string,
-    items: readonly Outgoing[],
-  ): Promise<{
-    readonly keys: Parameters<typeof scripts.send.run>[1];
-    readonly args: Parameters<typeof scripts.send.run>[2];
-  }> {
+  async #operands(chat: string, items: readonly Outgoing[]) {
     const { keys } = await this.#store.open();
     const shard = keys.shardOf(chat);
     return {
@@ -182,7 +178,7 @@ export class Outbox {
         const operands = items.flatMap(({ chat, member, seq, at }) => [chat, member, seq, at ?? ""]);
         const options = { deadlineMs: Math.max(1, deadline.remainingMs) };
         const replies = await scripts.ack.run(this.#store.context, { keys: places }, { operands }, options);
-        return items.map((item, index) => ackRefusal(item, replies[index]?.code ?? 0));
+        return items.map((item, index) => ackRefusal(item, replies[index] ?? 0));
       },
     });
   }

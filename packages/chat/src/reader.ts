@@ -72,6 +72,8 @@ const mostChats = 64;
 /** A token remembers about so many chats at most; beyond that some messages may come twice. */
 const mostCursors = 1_000;
 
+const unchanged = { isMore: false, changes: [], left: [], names: [] };
+
 /** A page of one chat. */
 interface ChatPage<Body> {
   readonly news: ChatNews<Body>;
@@ -120,7 +122,8 @@ export class Reader<Body> {
           },
           this.#store.call(signal),
         );
-        for (const [place, reply] of replies.entries()) found[group[place] ?? 0] = reply;
+        for (const [place, shard] of group.entries())
+          found[shard] = replies[place] ?? { ...unchanged, part: parts[shard] ?? "" };
       }),
     );
     return found;

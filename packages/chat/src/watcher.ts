@@ -4,13 +4,16 @@ import {
   Deadline,
   type ExclusiveConnection,
   isReplyError,
+  newToken,
   onAbort,
   pause,
   serverError,
   settled,
 } from "@kit/core/toolkit";
 import type { Keys } from "./keys.js";
+import { Reader } from "./reader.js";
 import type { ChatStore } from "./store.js";
+import { nowhere } from "./token.js";
 
 /** An entry of a shard's activity. */
 interface Entry {
@@ -21,7 +24,7 @@ interface Entry {
   readonly values: readonly string[];
 }
 
-/** The chats and the waits of one member of this process. */
+/** The chats and the waits of one member of this process, or of those who follow one chat. */
 interface Interest {
   readonly chats: Set<string>;
   readonly waiters: Set<() => void>;
@@ -42,6 +45,11 @@ const answerMs = 2_000;
 const mostRecent = 1_000;
 /** Members whose chats are remembered between two waits. */
 const mostInterests = 20_000;
+/** Looks where the shards stand; nobody is a member of that name. */
+const nobody = newToken();
+/** A member and a chat may have the same name. */
+const ofMember = (member: string): string => `m${member}`;
+const ofChat = (chat: string): string => `c${chat}`;
 /** As many as there can be shards. */
 const mostConnections = 256;
 const pageEntries = 500;
@@ -91,50 +99,86 @@ export class Watcher {
     this.#onError = onError;
   }
 
-  /** Whether the member's chats are known, so that it can wait without asking. */
-  knows(member: string): boolean {
-    return this.#interests.has(member);
+  /**
+   * Resolves with true when there is news for a reader where it stands, or may be; with false at the deadline.
+   *
+   * @throws what the reader's look throws; `signal.reason`.
+   */
+  async wait(
+    reader: Reader<unknown>,
+    deadline: Deadline | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
+    const { member, standing } = reader;
+    const name = ofMember(member);
+    const isWalking = (): boolean => !standing.parts.every((part) => part.startsWith("a "));
+    for (let isFirst = true; isWalking() || !this.#interests.has(name); isFirst = false) {
+      const isWithNames = isFirst || !isWalking();
+      const shards = await reader.look(Infinity, isWithNames, signal);
+      if (shards.some(({ changes, left }) => changes.length > 0 || left.length > 0)) return true;
+      standing.parts.splice(0, Infinity, ...shards.map(({ part }) => part));
+      if (shards.some(({ isMore }) => isMore) || !isWithNames) continue;
+      const chats = shards.flatMap(({ names }) => names);
+      if (!this.#learn(name, standing.parts, chats)) return true;
+    }
+    return await this.#wait(name, standing.parts, deadline, signal);
   }
 
-  /** Up to which activity everything was taken in for a member, shard by shard; undefined: it is not known. */
-  standing(member: string): string[] | undefined {
-    if (!this.knows(member)) return undefined;
-    return Array.from({ length: this.#tails.size }, (_, shard) => `a ${this.#tails.get(shard)?.last ?? "0-0"}`);
+  /** Where the shards stand now. Look at the chat after this and before `waitFor`, and nothing is missed. */
+  async standingFor(chat: string, signal: AbortSignal | undefined): Promise<readonly string[]> {
+    const name = ofChat(chat);
+    if (this.#interests.has(name))
+      return Array.from({ length: this.#tails.size }, (_, shard) => `a ${this.#tails.get(shard)?.last ?? "0-0"}`);
+    const { keys } = await this.#store.open(signal);
+    const reader = new Reader(this.#store, nobody, nowhere(keys.shards), false);
+    const parts = (await reader.look(1, false, signal)).map(({ part }) => part);
+    this.#learn(name, parts, [chat]);
+    return parts;
+  }
+
+  /** Resolves when something may have come to a chat since `parts`, or at the deadline. */
+  async waitFor(
+    chat: string,
+    parts: readonly string[],
+    deadline: Deadline | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    await this.#wait(ofChat(chat), parts, deadline, signal);
   }
 
   /**
-   * Begins to watch for a member. `parts` and `names` are one look of a reader: where it stands, and all chats then. Two waits
-   * of a member that begin together both look; the first to come here decides, and its record is kept right from then on.
+   * Begins to watch. `parts` and `chats` are one look of a reader: where it stands, and all its chats then. Two waits of a
+   * member that begin together both look; the first to come here decides, and its record is kept right from then on. False:
+   * joins may have come by since that are not kept any more.
    */
-  learn(member: string, parts: readonly string[], names: readonly (readonly string[])[]): void {
-    if (this.knows(member)) return;
+  #learn(name: string, parts: readonly string[], chats: readonly string[]): boolean {
+    if (this.#interests.has(name)) return true;
     const ids = parts.map((part) => part.slice("a ".length));
-    // Joins may have come by that are not kept any more.
-    if (ids.some((id, shard) => isAfter(this.#tails.get(shard)?.since ?? id, id))) return;
+    if (ids.some((id, shard) => isAfter(this.#tails.get(shard)?.since ?? id, id))) return false;
     this.#makeRoom();
     const interest: Interest = { chats: new Set(), waiters: new Set() };
-    this.#interests.set(member, interest);
-    for (const chat of names.flat()) this.#add(interest, chat);
+    this.#interests.set(name, interest);
+    for (const chat of chats) this.#add(interest, chat);
     for (const [shard, id] of ids.entries()) {
       const tail = this.#tails.get(shard);
       if (!tail) this.#tails.set(shard, { last: id, since: id, recent: [] });
-      else for (const entry of tail.recent) if (isAfter(entry.id, id)) this.#follow(member, interest, entry);
+      else
+        for (const entry of tail.recent)
+          if (isAfter(entry.id, id) && entry.values.some((member) => ofMember(member) === name))
+            this.#follow(interest, entry);
     }
+    return true;
   }
 
-  /**
-   * Resolves with true when there is news for a member that stands at `parts`, or may be; with false at the deadline.
-   *
-   * @throws `signal.reason`
-   */
-  async wait(
-    member: string,
+  /** @throws `signal.reason` */
+  async #wait(
+    name: string,
     parts: readonly string[],
     deadline: Deadline | undefined,
     signal: AbortSignal | undefined,
   ): Promise<boolean> {
     const { groups } = await this.#store.open(signal);
-    const interest = this.#interests.get(member);
+    const interest = this.#interests.get(name);
     if (!interest || this.#closing.signal.aborted || this.#mayHaveMissed(interest, parts)) return true;
     return await settled<boolean>(
       { deadline, signal },
@@ -178,9 +222,8 @@ export class Watcher {
     if (all?.size === 0) this.#byChat.delete(chat);
   }
 
-  /** Takes over what an entry changes for one member. */
-  #follow(member: string, interest: Interest, { chat, kind, values }: Entry): void {
-    if (!values.includes(member)) return;
+  /** Takes over what an entry changes for a member that it names. */
+  #follow(interest: Interest, { chat, kind }: Entry): void {
     if (kind === "j") this.#add(interest, chat);
     else if (kind === "l") this.#delete(interest, chat);
   }
@@ -193,9 +236,9 @@ export class Watcher {
       for (const interest of this.#byChat.get(entry.chat) ?? []) wakeAll(interest);
     else
       for (const member of entry.values) {
-        const interest = this.#interests.get(member);
+        const interest = this.#interests.get(ofMember(member));
         if (!interest) continue;
-        this.#follow(member, interest, entry);
+        this.#follow(interest, entry);
         wakeAll(interest);
       }
   }
@@ -288,9 +331,9 @@ export class Watcher {
   /** Of those who do not wait just now the oldest are forgotten. */
   #makeRoom(): void {
     if (this.#interests.size < mostInterests) return;
-    for (const [member, interest] of this.#interests) {
+    for (const [name, interest] of this.#interests) {
       if (interest.waiters.size > 0) continue;
-      this.#interests.delete(member);
+      this.#interests.delete(name);
       for (const chat of interest.chats) this.#delete(interest, chat);
       return;
     }

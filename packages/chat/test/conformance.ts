@@ -102,6 +102,7 @@ export const conformance: Conformance = {
           required: { waitMs: 100 },
           prepare: sent,
           run: (chat, options: WaitOptions) => chat.wait("bob", options),
+          named: (chat, name) => chat.wait(name, { waitMs: 1 }),
           trace: ["kit:chat.wait", { member: "bob" }],
         },
         "wait, for news": {
@@ -138,6 +139,7 @@ export const conformance: Conformance = {
           run: (chat, options: TakeOptions) => chat.mailbox("box").take(options),
           isFinished: true,
           trace: ["kit:chat.take", { chat: "box" }],
+          named: (chat, name) => chat.mailbox(name).take(),
         },
         "mailbox.take, waiting": {
           options: { signal },
@@ -164,17 +166,19 @@ export const conformance: Conformance = {
         "mailbox.stats": {
           prepare: boxed,
           run: (chat) => chat.mailbox("box").stats(),
+          named: (chat, name) => chat.mailbox(name).stats(),
           trace: ["kit:chat.mailboxStats", { chat: "box" }],
         },
         ack: {
           prepare: sent,
           run: (chat) => chat.ack("bob", { chat: room, seq: 1 }),
-          named: (chat, name) => chat.ack(name, []),
+          named: (chat, name) => chat.ack("bob", { chat: name, seq: 1 }),
           trace: ["kit:chat.ack", { member: "bob" }],
         },
         unread: {
           prepare: sent,
           run: (chat) => chat.unread("bob"),
+          named: (chat, name) => chat.unread(name),
           trace: ["kit:chat.unread", { member: "bob" }],
         },
         history: {
@@ -189,6 +193,7 @@ export const conformance: Conformance = {
           },
           prepare: sent,
           run: (chat, options: HistoryOptions) => chat.history(room, options),
+          named: (chat, name) => chat.history(name),
           trace: ["kit:chat.history", { chat: room }],
         },
         tail: {
@@ -204,17 +209,20 @@ export const conformance: Conformance = {
           options: { history: refusing(-1, "some", { after: -1 }, { before: 1 }) },
           prepare: made,
           run: (chat, options) => chat.join(room, "cid", options),
+          named: (chat, name) => chat.join(room, name),
           trace: ["kit:chat.join", { chat: room }],
         },
         leave: {
           prepare: made,
           run: (chat) => chat.leave(room, "bob"),
+          named: (chat, name) => chat.leave(room, name),
           trace: ["kit:chat.leave", { chat: room, member: "bob" }],
         },
         members: {
           options: { cursor: refusing("x", "", 1, null), limit: integer(1, 1_000) },
           prepare: made,
           run: (chat, options: MembersOptions) => chat.members(room, options),
+          named: (chat, name) => chat.members(name),
           trace: ["kit:chat.members", { chat: room }],
         },
         inspect: {
@@ -226,6 +234,7 @@ export const conformance: Conformance = {
         delete: {
           prepare: sent,
           run: (chat) => chat.delete(room),
+          named: (chat, name) => chat.delete(name),
           trace: ["kit:chat.delete", { chat: room }],
         },
       },

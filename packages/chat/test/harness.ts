@@ -7,7 +7,7 @@ import { type ChatKeys, Keys } from "../src/keys.js";
 /** The chat of a test, unless it has several. */
 export const room = "order:1";
 
-/** What a chat test needs of its server. */
+/** The server as a chat test uses it. */
 export interface ChatFixture {
   /** A new client of the user whose chats are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];

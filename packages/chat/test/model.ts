@@ -11,7 +11,7 @@ interface Membership {
 let lives = 0;
 let joins = 0;
 
-/** What a chat is, said as plainly as possible. */
+/** A chat, said as plainly as possible. */
 export class ModelChat {
   readonly life: number = ++lives;
   /** By sequence, from 1. */
@@ -95,7 +95,7 @@ export class ModelChat {
   }
 }
 
-/** What a reader expects, by what it was given and what has happened since it was last given all. */
+/** The expectations of a reader: by the messages it was given, and the events since it was last given all. */
 export class ModelReader {
   /** Of chats of which it has been given something since. */
   readonly cursors: Map<string, { readonly life: number; readonly seq: number }> = new Map();

@@ -1,5 +1,6 @@
 import { Deadline } from "@kit/core/toolkit";
 import { useRedis } from "@kit/testing";
+import { watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import { chatSettings } from "../src/options.js";
@@ -7,7 +8,7 @@ import { Reader } from "../src/reader.js";
 import { ChatStore } from "../src/store.js";
 import { nowhere } from "../src/token.js";
 import { Watcher } from "../src/watcher.js";
-import { fixtureOf, permanentKeys, room } from "./harness.js";
+import { fixtureOf, permanentKeys, room, untilBlocked } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
@@ -21,20 +22,19 @@ it("wakes both of two waits of one member whose first looks crossed", async () =
     watcher.close();
     store.close();
   });
-  const looks = await Promise.all(
-    [1, 2].map(() => new Reader(store, "bob", nowhere(16), false).look(1, true, undefined)),
-  );
-  const waits: Promise<boolean>[] = [];
-  for (const shards of looks) {
-    const parts = shards.map(({ part }) => part);
-    watcher.learn(
-      "bob",
-      parts,
-      shards.map(({ names }) => names),
-    );
-    waits.push(watcher.wait("bob", parts, Deadline.in(10_000), undefined));
-    await store.open();
-  }
+  const [first, second] = [1, 2].map(() => new Reader(store, "bob", nowhere(16), false)) as [
+    Reader<never>,
+    Reader<never>,
+  ];
+  const looked = second.look(1, true, undefined);
+  second.look = async () => {
+    await untilBlocked(redis.server.nodes[0]!);
+    return await looked;
+  };
+  const waits = [first, second].map((reader) => watched(watcher.wait(reader, Deadline.in(60_000), undefined)));
+  await looked;
+  await untilBlocked(redis.server.nodes[0]!);
+  await store.open();
   await chat.create("new", { members: ["bob"] });
-  expect(await Promise.all(waits)).toEqual([true, true]);
+  expect(await Promise.all(waits.map(({ promise }) => promise))).toEqual([true, true]);
 });

@@ -3,8 +3,8 @@
 -- KEYS[n]  keys      any     for each acknowledgement: meta, heads, messages, positions of the chat, and the member's chats
 -- ARGV[n]  operands  string  for each acknowledgement: chat, member, sequence, and the message's time; empty: not checked
 --
--- Reply     {code, position, …}  for each 0 and the position now; 1 no such chat; 2 no member; 6 beyond the head,
---                                which is `position`; 7 another message has that sequence; 9 written by a newer version
+-- Reply     {code, …}  for each 0 its position is there or beyond; 1 no such chat; 2 no member; 6 beyond the head; 7 another
+--                      message has that sequence; 9 written by a newer version
 local keys = KEYS
 local operands = ARGV
 
@@ -17,11 +17,11 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
   -- A write of nothing that shrinks: at maxmemory those after it are allowed.
   redis.call('ZREM', positions, '')
   local state, refusal = openChat(chat, meta, heads, messages, positions)
-  if not state then return refusal, 0 end
+  if not state then return refusal end
   local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
-  if epoch ~= state.id then return 2, 0 end
+  if epoch ~= state.id then return 2 end
   position, sequence = tonumber(position), tonumber(sequence)
-  if sequence > state.head then return 6, state.head end
+  if sequence > state.head then return 6 end
   if at ~= '' and sequence > state.floor then
     local isSame
     if sequence == state.head then
@@ -30,17 +30,17 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
       local found = redis.call('XRANGE', messages, int(sequence), int(sequence), 'COUNT', 1)[1]
       isSame = not found or found[1] == int(sequence) .. '-' .. at
     end
-    if not isSame then return 7, position end
+    if not isSame then return 7 end
   end
-  if sequence <= position then return 0, position end
+  if sequence <= position then return 0 end
   redis.call('HSET', member, chat, int(sequence) .. ' ' .. rest)
   redis.call('ZADD', positions, int(sequence), user)
   if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end
-  return 0, sequence
+  return 0
 end
 
 for i = 0, #operands / 4 - 1 do
-  local code, position = acknowledge(
+  reply[i + 1] = acknowledge(
     operands[4 * i + 1],
     operands[4 * i + 2],
     operands[4 * i + 3],
@@ -51,6 +51,5 @@ for i = 0, #operands / 4 - 1 do
     keys[5 * i + 4],
     keys[5 * i + 5]
   )
-  reply[2 * i + 1], reply[2 * i + 2] = code, position
 end
 return reply

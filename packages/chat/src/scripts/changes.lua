@@ -12,7 +12,8 @@
 --
 -- Reply     {{part, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}}, …}  for each shard: where the reader
 --           will stand; whether there is more to look through; what may be new, and from where: `SEQUENCE`, or
---           `SEQUENCE@MS` for the earlier of a position and a time; chats that the user has left; all chats
+--           `SEQUENCE@MS` for the earlier of a position and a time; chats that the user has left; all chats. 0 in its
+--           place: nothing happened there since, and no names were asked for
 local keys = KEYS
 local user = ARGV[1]
 local limit = tonumber(ARGV[2])
@@ -33,13 +34,13 @@ local function lastActivity(activity)
   return last and last[1] or '0-0'
 end
 
--- The changes after an entry of the activity; nil if that entry is not there, so that others may be missing.
+-- The changes after an entry of the activity; 0 if there are none; nil if that entry is not there, so that others may be missing.
 local function follow(activity, member, heads, id)
   local entries = redis.call('XRANGE', activity, id, '+', 'COUNT', mostEntries + 1)
-  local isSame = entries[1] and entries[1][1] == id
-  if id == '0-0' and not entries[1] then return { 'a ' .. id, 0, {}, {} } end
-  if not isSame then return nil end
-  if #entries == 1 then return { 'a ' .. id, 0, {}, {} } end
+  local first = entries[1]
+  if not first then return id == '0-0' and 0 or nil end
+  if first[1] ~= id then return nil end
+  if not entries[2] then return 0 end
   local seenMs, seenCount = partsOf(id)
   local chats, firstSent, isLeft, order = {}, {}, {}, {}
   for i = 2, #entries do
@@ -138,16 +139,21 @@ local reply = {}
 for i = 1, shards do
   local part = parts[i]
   local activity, member, heads = keys[3 * i - 2], keys[3 * i - 1], keys[3 * i]
-  local seen = string.match(part, '^a (%d+%-%d+)$')
-  local cursor, id, since = string.match(part, '^w (%d+) (%d+%-%d+) (%S+)$')
+  local seen = string.sub(part, 1, 2) == 'a ' and string.sub(part, 3)
   local result = seen and follow(activity, member, heads, seen)
   if not result then
+    local cursor, id, since = string.match(part, '^w (%d+) (%d+%-%d+) (%S+)$')
     if not cursor then
       cursor, id, since = '0', lastActivity(activity), seen and string.match(seen, '^%d+') or '-'
     end
     result = walk(member, heads, cursor, id, since, begun[i])
   end
-  result[5] = names == '1' and redis.call('HKEYS', member) or {}
+  if names == '1' then
+    if result == 0 then result = { part, 0, {}, {} } end
+    result[5] = redis.call('HKEYS', member)
+  elseif result ~= 0 then
+    result[5] = {}
+  end
   reply[i] = result
 end
 return reply

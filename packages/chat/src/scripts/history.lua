@@ -11,7 +11,7 @@
 -- ARGV[5]  limit     integer  how many messages at most
 -- ARGV[6]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
 --
--- Reply     {0, epoch, head, floor, entries}  of the stream in order of sequence, packed; nothing can be seen up to `floor`
+-- Reply     {0, head, floor, entries}  of the stream in order of sequence, packed; nothing can be seen up to `floor`
 --           {1} {2} {9}  no such chat; no member; written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
@@ -85,4 +85,4 @@ end
 for _, entry in ipairs(newer) do
   found[#found + 1] = entry
 end
-return { 0, state.epoch, state.head, floor, cmsgpack.pack(found) }
+return { 0, state.head, floor, cmsgpack.pack(found) }

@@ -39,8 +39,11 @@ const texts = (raw: unknown): string[] => list(raw).map(String);
 const numbers = (raw: unknown): number[] => list(raw).map(Number);
 
 /** Cuts a flat list into groups. */
-export const grouped = <T>(flat: readonly T[], size: number): T[][] =>
-  Array.from({ length: flat.length / size }, (_, index) => flat.slice(index * size, (index + 1) * size));
+export const grouped = <T>(flat: readonly T[], size: number): T[][] => {
+  const groups: T[][] = [];
+  for (let from = 0; from < flat.length; from += size) groups.push(flat.slice(from, from + size));
+  return groups;
+};
 
 /** @throws {KitError} `KIT_LAYOUT` */
 export const assertLayout = (code: number): void => {
@@ -55,11 +58,6 @@ export interface StoredMessage {
   readonly kind: string;
   readonly stored: Buffer;
 }
-
-const messageOf = ([id, from, kind, stored]: readonly unknown[]): StoredMessage => ({
-  ...{ id: String(id), from: String(from), kind: String(kind) },
-  stored: stored as Buffer,
-});
 
 /** Entries as cmsgpack has packed them: lists of an id and its fields, which are names and values in turn. */
 const messagesOf = (raw: unknown): StoredMessage[] => {
@@ -119,26 +117,17 @@ export const create: Script<
   reply: Number,
 });
 
-/** Where each of those who joined begins. */
-export interface JoinReply {
-  readonly code: number;
-  readonly positions: readonly number[];
-}
-
 export const join: Script<
   readonly ["meta", "heads", "messages", "positions", "activity", "...members"],
   readonly ["chat", "history", "...names"],
-  JoinReply
+  number[]
 > = defineScript({
   name: "chat.join",
   source: [stateSource, joinSource],
   keys: ["meta", "heads", "messages", "positions", "activity", "...members"],
   args: ["chat", "history", "...names"],
   idempotent: true,
-  reply: (raw) => {
-    const [code = 0, ...positions] = numbers(raw);
-    return { code, positions };
-  },
+  reply: numbers,
 });
 
 export const leave: Script<
@@ -219,19 +208,13 @@ export const send: Script<
   },
 });
 
-/** The outcome of one acknowledgement. */
-export interface AckReply {
-  readonly code: number;
-  readonly position: number;
-}
-
-export const ack: Script<readonly ["...keys"], readonly ["...operands"], AckReply[]> = defineScript({
+export const ack: Script<readonly ["...keys"], readonly ["...operands"], number[]> = defineScript({
   name: "chat.ack",
   source: [stateSource, ackSource],
   keys: ["...keys"],
   args: ["...operands"],
   idempotent: true,
-  reply: (raw) => grouped(numbers(raw), 2).map(([code = 0, position = 0]) => ({ code, position })),
+  reply: numbers,
 });
 
 /** A chat in which something may be new. */
@@ -262,25 +245,30 @@ const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonl
   return { chat, position: Number(position), from: Number(from), epoch, head, headAt, start };
 };
 
-export const changes: Script<readonly ["...keys"], readonly ["user", "limit", "names", "...parts"], ShardChanges[]> =
-  defineScript({
-    name: "chat.changes",
-    source: [stateSource, changesSource],
-    keys: ["...keys"],
-    args: ["user", "limit", "names", "...parts"],
-    readonly: true,
-    reply: (raw) =>
-      list(raw).map((shard): ShardChanges => {
-        const [part, isMore, found, left, names] = list(shard);
-        return {
-          part: String(part),
-          isMore: Number(isMore) === 1,
-          changes: grouped(texts(found), 4).map(changeOf),
-          left: texts(left),
-          names: texts(names),
-        };
-      }),
-  });
+/** Undefined: nothing is new in that shard, and the reader stands where it stood. */
+export const changes: Script<
+  readonly ["...keys"],
+  readonly ["user", "limit", "names", "...parts"],
+  (ShardChanges | undefined)[]
+> = defineScript({
+  name: "chat.changes",
+  source: [stateSource, changesSource],
+  keys: ["...keys"],
+  args: ["user", "limit", "names", "...parts"],
+  readonly: true,
+  reply: (raw) =>
+    list(raw).map((shard): ShardChanges | undefined => {
+      if (!Array.isArray(shard)) return undefined;
+      const [part, isMore, found, left, names] = shard as unknown[];
+      return {
+        part: String(part),
+        isMore: Number(isMore) === 1,
+        changes: grouped(texts(found), 4).map(changeOf),
+        left: texts(left),
+        names: texts(names),
+      };
+    }),
+});
 
 /** News of one chat for a reader. */
 export interface ReadReply {
@@ -328,7 +316,6 @@ export const read: Script<
 /** A page of messages. */
 export interface HistoryReply {
   readonly code: number;
-  readonly epoch: string;
   readonly head: number;
   readonly floor: number;
   readonly messages: readonly StoredMessage[];
@@ -346,10 +333,9 @@ export const history: Script<
   readonly: true,
   bytes: true,
   reply: (raw) => {
-    const [code, epoch, head, floor, messages] = list(raw);
+    const [code, head, floor, messages] = list(raw);
     return {
       code: Number(code),
-      epoch: String(epoch),
       head: Number(head),
       floor: Number(floor),
       messages: messages === undefined ? [] : messagesOf(messages),
@@ -400,8 +386,6 @@ export const members: Script<
 /** The state of a chat. */
 export interface InspectReply {
   readonly code: number;
-  readonly epoch: string;
-  readonly config: string;
   readonly createdAt: number;
   readonly head: number;
   readonly floor: number;
@@ -409,7 +393,6 @@ export interface InspectReply {
   readonly oldestAt: number;
   readonly members: number;
   readonly slowest: number;
-  readonly bytes: number;
 }
 
 export const inspect: Script<readonly ["meta", "heads", "messages", "positions"], readonly ["chat"], InspectReply> =
@@ -420,20 +403,9 @@ export const inspect: Script<readonly ["meta", "heads", "messages", "positions"]
     args: ["chat"],
     readonly: true,
     reply: (raw) => {
-      const [code, epoch, config, createdAt, head, floor, headAt, oldestAt, memberCount, slowest, bytes] = list(raw);
-      return {
-        code: Number(code),
-        epoch: String(epoch),
-        config: String(config),
-        createdAt: Number(createdAt),
-        head: Number(head),
-        floor: Number(floor),
-        headAt: Number(headAt),
-        oldestAt: Number(oldestAt),
-        members: Number(memberCount),
-        slowest: Number(slowest),
-        bytes: Number(bytes),
-      };
+      const [code = 0, createdAt = 0, head = 0, floor = 0, headAt = 0, oldestAt = 0, count = 0, slowest = 0] =
+        numbers(raw);
+      return { code, createdAt, head, floor, headAt, oldestAt, members: count, slowest };
     },
   });
 
@@ -451,12 +423,12 @@ export interface TakeReply {
   readonly messages: readonly TakenMessage[];
 }
 
-const takenOf = (raw: readonly unknown[]): TakenMessage => {
-  const [id, , , , deliveries, gapFrom, why] = raw;
+const takenOf = ([id, from, kind, stored, deliveries, gapFrom, why]: readonly unknown[]): TakenMessage => {
   const reason = String(gapFrom) === "" ? undefined : gapReasons[Number(why)];
   const to = Number.parseInt(String(id), 10) - 1;
   const gap = reason && { from: Number(String(gapFrom)), to, reason };
-  return { ...messageOf(raw), deliveries: Number(deliveries), gap };
+  const message = { id: String(id), from: String(from), kind: String(kind), stored: stored as Buffer };
+  return { ...message, deliveries: Number(deliveries), gap };
 };
 
 export const take: Script<

@@ -6,8 +6,7 @@
 -- KEYS[4]  positions  zset    member to position
 -- ARGV[1]  chat       string  its name
 --
--- Reply     {0, epoch, config, createdAt, head, floor, headAt, oldestAt, members, slowest, bytes}  oldestAt 0: no message;
---                   slowest -1: no member; bytes that are held, where they are limited
+-- Reply     {0, createdAt, head, floor, headAt, oldestAt, members, slowest}  oldestAt 0: no message; slowest -1: no member
 --           {1} {9}  no such chat; written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
@@ -19,20 +18,9 @@ local chat = ARGV[1]
 
 local state, refusal = openChat(chat, meta, heads, messages)
 if not state then return { refusal } end
-local config, createdAt = unpack(redis.call('HMGET', meta, 'config', 'createdAt'))
+local createdAt = redis.call('HGET', meta, 'createdAt')
 applyAge(state, messages, readClock())
 local _, oldestAt = messageAfter(messages, state.floor)
 local slowest = redis.call('ZRANGE', positions, 0, 0, 'WITHSCORES')[2]
-return {
-  0,
-  state.epoch,
-  config,
-  tonumber(createdAt or 0),
-  state.head,
-  state.floor,
-  state.headAt,
-  oldestAt or 0,
-  redis.call('ZCARD', positions),
-  tonumber(slowest or -1),
-  state.bytes - state.floorBytes,
-}
+local members = redis.call('ZCARD', positions)
+return { 0, tonumber(createdAt or 0), state.head, state.floor, state.headAt, oldestAt or 0, members, tonumber(slowest or -1) }

@@ -15,7 +15,7 @@ local function recipientOf(state, member, positions)
   return tonumber(redis.call('ZSCORE', positions, state.name) or 0), '0 0-0 ' .. state.id
 end
 
--- `leases` in order of sequence. What belongs to another epoch, or was acknowledged by its position, is in `stale`.
+-- `leases` in order of sequence. Leases of another epoch, and of messages up to the position, are in `stale`.
 local function openMailbox(mailbox, epoch, position)
   local stored = redis.call('HGETALL', mailbox)
   local box = { cursor = position, seenAt = 0, leases = {}, stale = { 'none' } }

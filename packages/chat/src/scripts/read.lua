@@ -48,7 +48,7 @@ local function startOf(state, messages, cursorEpoch, cursor, position, from)
   if cursorEpoch ~= '' and cursorEpoch ~= state.epoch then return from, 2 end
   local sequence, mark, at = string.match(cursor, '^(%d+)([-@]?)(%d*)$')
   sequence, at = tonumber(sequence), tonumber(at)
-  -- Whatever came after a time, and what the member has not acknowledged.
+  -- From the earlier of a time and the position.
   local function since(time)
     local earlier = lastWhere(messages, state.floor, state.head, function(sentAt)
       return sentAt < time

@@ -65,7 +65,7 @@ local function isFull(size)
   return not hasRoom(size)
 end
 
-local codes, remembered, given, headBefore = {}, {}, {}, state.head
+local codes, remembered, given, firstSent = {}, {}, {}, nil
 for i = 1, #members do
   local from, kind, body = operands[4 * i - 3], operands[4 * i - 1], operands[4 * i]
   local field, sender = fields[i + 1], senders[from]
@@ -82,7 +82,8 @@ for i = 1, #members do
     code = 4
   else
     sequence, at = state.head + 1, math.max(state.headAt, now)
-    local id = int(sequence) .. '-' .. int(at)
+    local text, atText = int(sequence), int(at)
+    local id = text .. '-' .. atText
     if state.maxBytes > 0 then
       redis.call('XADD', messages, id, 'f', from, kind, body, 't', int(state.bytes + #body))
       state.bytes = state.bytes + #body
@@ -92,10 +93,11 @@ for i = 1, #members do
     -- A sender that had read everything has read its own message; in a mailbox it is still to be handled.
     if sender.position == state.head and not state.isMailbox then
       sender.position = sequence
-      sender.hasMoved = true
+      sender.movedTo = text
     end
     state.head, state.headAt = sequence, at
-    given[field] = int(sequence) .. ' ' .. int(at)
+    firstSent = firstSent or text
+    given[field] = text .. ' ' .. atText
     remembered[#remembered + 1] = field
     remembered[#remembered + 1] = given[field]
   end
@@ -113,15 +115,15 @@ end
 redis.call('HSET', sent, unpack(remembered))
 if isNew then redis.call('PEXPIRE', sent, 2 * state.dedupeMs) end
 for from, sender in pairs(senders) do
-  if sender.hasMoved then
-    redis.call('HSET', sender.member, chat, int(sender.position) .. ' ' .. sender.rest)
-    redis.call('ZADD', positions, int(sender.position), from)
+  if sender.movedTo then
+    redis.call('HSET', sender.member, chat, sender.movedTo .. ' ' .. sender.rest)
+    redis.call('ZADD', positions, sender.movedTo, from)
   end
 end
 trim(state, messages, positions, now)
 saveChat(state, meta, heads)
 if state.ageMs > 0 then redis.call('PEXPIRE', messages, state.ageMs + 1000) end
-announce(activity, chat, 's', { int(headBefore + 1) })
+announce(activity, chat, 's', { firstSent })
 
 local laggards = {}
 if state.lagMessages > 0 or state.lagAge > 0 then

@@ -88,11 +88,12 @@ local function openChat(name, meta, heads, messages, positions)
   if layout ~= '1' then return nil, 9 end
   local count, ageMs, maxBytes, readByAll, refuses, isOpen, maxBody, lagMessages, lagAge, dedupeMs =
     string.match(config, '^(%d+) (%d+) (%d+) (%d) (%d) (%d) (%d+) (%d+) (%d+) (%d+)$')
+  local head, floor, headAt, bytes, floorBytes =
+    string.match(redis.call('HGET', heads, name) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   local chat = {
     name = name,
     id = id,
     epoch = losses and id .. '.' .. losses or id,
-    losses = tonumber(losses or 0),
     count = tonumber(count),
     ageMs = tonumber(ageMs),
     maxBytes = tonumber(maxBytes),
@@ -104,18 +105,13 @@ local function openChat(name, meta, heads, messages, positions)
     lagMessages = tonumber(lagMessages),
     lagAge = tonumber(lagAge),
     dedupeMs = tonumber(dedupeMs),
-    headAt = 0,
-    bytes = 0,
-    floorBytes = 0,
+    head = tonumber(head),
+    floor = tonumber(floor),
+    headAt = tonumber(headAt or 0),
+    bytes = tonumber(bytes or 0),
+    floorBytes = tonumber(floorBytes or 0),
   }
-  local head, floor, headAt, bytes, floorBytes =
-    string.match(redis.call('HGET', heads, name) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-  if not head then
-    recover(chat, messages, positions)
-    return chat
-  end
-  chat.head, chat.floor, chat.headAt = tonumber(head), tonumber(floor), tonumber(headAt)
-  chat.bytes, chat.floorBytes = tonumber(bytes), tonumber(floorBytes)
+  if not head then recover(chat, messages, positions) end
   return chat
 end
 

@@ -18,7 +18,7 @@ export interface Talker {
   readAll(): Promise<number>;
   /** The key that holds the messages of a chat. */
   messagesKey(chat: string): string;
-  /** What is asked about a large chat, or many chats; ours alone. */
+  /** Calls about a large chat, or many chats; ours alone. */
   readonly look?: Readonly<Record<Look, () => Promise<unknown>>>;
   /** Resolves when there is something for the reader, beyond what `idle` found. */
   readonly wait?: () => Promise<unknown>;

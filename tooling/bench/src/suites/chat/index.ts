@@ -151,7 +151,7 @@ const waiting: Case = {
   },
 };
 
-/** What a call costs with 10,000 of something, by what it costs with 100; of all chats by chat. */
+/** The cost of a call with 10,000 of something, by its cost with 100; of all chats by chat. */
 const growthCase = (name: string, looks: readonly Look[], sizeOf: (count: number) => MakeTask): Case => ({
   entries: looks.map((what) => ({
     name: `${name}: ${what}`,

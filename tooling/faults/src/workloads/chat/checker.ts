@@ -69,8 +69,25 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
       if (call.outcome !== "ok") judge("kept", isGone(call) && `${call.name}: ${call.what} found ${call.code ?? ""}`);
   });
 
-const allCalls = ({ workers }: RunHistory): Call[] =>
-  workers.flatMap(({ records }) => records.filter((record) => record.kind === "call"));
+const allCalls = (run: RunHistory): readonly Call[] => {
+  let calls = knownCalls.get(run);
+  if (!calls) knownCalls.set(run, (calls = run.workers.flatMap(callsBy)));
+  return calls;
+};
+
+const knownCalls = new WeakMap<RunHistory, readonly Call[]>();
+
+/** The calls of a worker, and those that its kill cut off: they may have had their effect. */
+const callsBy = ({ records, killedAt = Infinity }: WorkerHistory): Call[] => {
+  const calls = records.filter((record) => record.kind === "call");
+  const settled = new Set((calls as readonly (Call | ChatCall)[]).map((call) => "number" in call && call.number));
+  const cutOff = records.flatMap((record): Call[] => {
+    if (record.kind !== "begun" || settled.has(record.number)) return [];
+    const { at: startedAt, ...facts } = record;
+    return [{ ...facts, kind: "call", startedAt, settledAt: killedAt, dueMs: 0, stalledMs: 0, outcome: "unknown" }];
+  });
+  return [...calls, ...cutOff];
+};
 
 const callsOf = <W extends ChatCall["what"]>(run: RunHistory, what: W): Extract<ChatCall, { what: W }>[] =>
   (allCalls(run) as readonly (Call | ChatCall)[]).filter(
@@ -86,7 +103,7 @@ const isGone = ({ what, code = "" }: Call): boolean =>
 
 // ── readers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What each reader was given, in order. */
+/** The pages that each reader was given, in order. */
 const chainsOf = ({ workers }: RunHistory): Map<string, Given[]> => {
   const chains = new Map<string, Given[]>();
   for (const { records } of workers)
@@ -163,7 +180,7 @@ const checkIdentity = (run: RunHistory, sends: readonly SendCall[], judge: Judge
   for (const [name, { messages }] of run.ends) for (const message of messages) note(name, message);
 };
 
-/** What senders were told is there in the end, or dropped, and whoever read to the end was given it. */
+/** A message whose sender had its sequence is there in the end, or dropped; each reader that read to the end was given it. */
 const checkKept = (name: string, { look, messages }: End, sends: readonly SendCall[], judge: Judge): void => {
   const there = new Map(messages.map(([seq, , id]) => [seq, id]));
   for (const send of sends) {
@@ -194,31 +211,19 @@ const checkEnd = (run: RunHistory, name: string, { look, messages, unread, fetch
         `${name}: ${member} has ${String(left)} left, unread says ${String(said)}, fetch ${String(fetched[member])}`,
     );
   }
-  // Whoever left last had read all that had been sent by then.
-  for (const { records } of run.workers)
-    for (const [index, last] of records.entries()) {
-      if (last.kind !== "call" || last.what !== "fetch" || last.isLast !== true) continue;
-      const given = records
-        .slice(0, index + 1)
-        .flatMap((one) =>
-          one.kind === "call" && one.what === "fetch" && one.chain === last.chain ? (one.given ?? []) : [],
-        );
-      const seen = Math.max(0, ...given.filter(({ chat }) => chat === name).map(lastOf));
-      const sent = run.workers
-        .flatMap((worker) => worker.records)
-        .reduce(
-          (high, one) =>
-            one.kind === "call" && one.what === "send" && one.name === name && one.settledAt < last.startedAt
-              ? Math.max(high, one.seq ?? 0)
-              : high,
-          0,
-        );
-      if (seen > 0)
-        judge(
-          "kept",
-          seen < sent && `${name}: ${last.chain} read to its end and saw ${String(seen)} of ${String(sent)}`,
-        );
-    }
+  // A reader that came to its end had read all messages that had been sent by then.
+  const chains = chainsOf(run);
+  const sent = new Highest(
+    callsOf(run, "send").flatMap(({ name: to, settledAt, seq }) =>
+      to === name && seq !== undefined ? [{ at: settledAt, value: seq }] : [],
+    ),
+  );
+  for (const { chain, startedAt, isLast } of callsOf(run, "fetch")) {
+    if (isLast !== true) continue;
+    const seen = Math.max(0, ...(chains.get(chain) ?? []).filter(({ chat }) => chat === name).map(lastOf));
+    const [least, told] = [sent.before(startedAt), `${name}: ${chain} read to its end and saw ${String(seen)}`];
+    if (seen > 0) judge("kept", seen < least && `${told} of ${String(least)}`);
+  }
 };
 
 const lastOf = ({ messages, gap }: Given): number => Math.max(messages.at(-1)?.[0] ?? 0, gap?.to ?? 0);
@@ -272,29 +277,20 @@ class Highest {
   }
 }
 
-/** What a member's position was at least and at most, by all that was said and asked before. */
+/** The bounds of a member's position: by acknowledgements that were answered, and by those that had begun. */
 const boundsOf = (
   run: RunHistory,
-  name: string,
+  { name, there, sends }: Conversation,
   member: string,
-  sends: readonly SendCall[],
 ): { low: Highest; high: Highest } => {
   const acks = callsOf(run, "ack").filter((ack) => ack.name === name && ack.member === member);
-  const asked = acks.map(({ startedAt, seq }) => ({ at: startedAt, value: seq }));
-  const own = sends.flatMap((send) =>
-    send.name === name && send.from === member ? [{ at: startOf(sends, send), value: send.seq ?? 0 }] : [],
-  );
+  const own = new Set(sends.flatMap(({ id, from }) => (from === member ? [id] : [])));
   const heard = run.workers.flatMap(({ records }) =>
     records.flatMap((one) =>
       one.kind === "heard" && one.member === member
         ? one.given.flatMap((given) => (given.chat === name ? [{ at: one.at, value: lastOf(given) }] : []))
         : [],
     ),
-  );
-  // An own message whose reply was lost may have moved it as well.
-  const lost = new Set(sends.flatMap(({ id, outcome }) => (outcome === "unknown" ? [id] : [])));
-  const there = (run.ends.get(name)?.messages ?? []).flatMap(([seq, at, id]) =>
-    lost.has(id) ? [{ at: at - 1, value: seq }] : [],
   );
   return {
     low: new Highest([
@@ -303,35 +299,38 @@ const boundsOf = (
         look.name === name ? [{ at: look.at, value: look.positions[member] ?? 0 }] : [],
       ),
     ]),
-    high: new Highest([...asked, ...own, ...heard, ...there]),
+    high: new Highest([
+      ...acks.map(({ startedAt, seq }) => ({ at: startedAt, value: seq })),
+      ...there.flatMap(([seq, at, id]) => (own.has(id) ? [{ at, value: seq }] : [])),
+      ...heard,
+    ]),
   };
 };
 
-const firstStarts = new WeakMap<readonly SendCall[], Map<string, number>>();
-/** When a message was first sent. */
-const startOf = (sends: readonly SendCall[], { id }: SendCall): number => {
-  let starts = firstStarts.get(sends);
-  if (!starts) {
-    starts = new Map();
-    for (const send of sends) starts.set(send.id, Math.min(starts.get(send.id) ?? Infinity, send.startedAt));
-    firstStarts.set(sends, starts);
-  }
-  return starts.get(id) ?? 0;
-};
+/** A chat, what was sent to it, and all its messages that anybody saw. */
+interface Conversation {
+  readonly name: string;
+  readonly sends: readonly SendCall[];
+  readonly there: readonly Message[];
+}
 
-const checkPositions = (run: RunHistory, name: string, sends: readonly SendCall[], judge: Judge): void => {
+const checkPositions = (run: RunHistory, name: string, all: readonly SendCall[], judge: Judge): void => {
   const looks = looksOf(run).filter((look) => look.name === name);
-  const there = (run.ends.get(name)?.messages ?? []).map(([seq, at]) => ({ at: at - 1, value: seq }));
-  const own = sends.filter((send) => send.name === name);
-  const sent = new Highest(own.map(({ settledAt, seq = 0 }) => ({ at: settledAt, value: seq })));
-  const asked = new Highest([...own.map((one) => ({ at: startOf(sends, one), value: one.seq ?? 0 })), ...there]);
-  const known = new Set(own.flatMap(({ id, seq }) => (seq === undefined ? [] : [id])));
-  const unknown = new Map(own.flatMap((one) => (known.has(one.id) ? [] : [[one.id, startOf(sends, one)] as const])));
+  const sends = all.filter((send) => send.name === name);
+  const there = [
+    ...sends.flatMap(({ seq, at, id }): Message[] => (seq === undefined || at === undefined ? [] : [[seq, at, id]])),
+    ...Array.from(chainsOf(run).values(), (chain) => chain.filter(({ chat }) => chat === name)).flatMap((chain) =>
+      chain.flatMap(({ messages }) => messages),
+    ),
+    ...(run.ends.get(name)?.messages ?? []),
+  ];
+  // The server's own times say when each came to be there, also where its sender had no answer.
+  const heads = new Highest(there.map(([seq, at]) => ({ at, value: seq })));
   const retain = run.specs.find((spec) => spec.name === name)?.retain;
-  // What is dropped unread would blur the bounds.
-  const isExact = retain?.readByAll === true || (retain?.count ?? 0) > 1_000;
+  // Only where no message is dropped unread: then each was read by somebody, or is there in the end.
+  const isExact = run.ends.has(name) && (retain?.readByAll === true || (retain?.count ?? 0) > 1_000);
   for (const member of Object.keys(looks[0]?.positions ?? {})) {
-    const { low, high } = boundsOf(run, name, member, sends);
+    const { low, high } = boundsOf(run, { name, there, sends }, member);
     for (const { from, at, positions } of looks) {
       const position = positions[member] ?? 0;
       const [least, most] = [low.before(from), high.before(at + clockErrorMs)];
@@ -341,10 +340,8 @@ const checkPositions = (run: RunHistory, name: string, sends: readonly SendCall[
     for (const { member: who, counts, startedAt, settledAt } of isExact ? callsOf(run, "unread") : []) {
       if (who !== member || !counts) continue;
       const count = counts[name] ?? 0;
-      const least = sent.before(startedAt) - high.before(settledAt + clockErrorMs);
-      // Any message without an answer may be there, beyond the last that has one.
-      const more = [...unknown.values()].filter((at) => at < settledAt).length;
-      const most = asked.before(settledAt + clockErrorMs) + more - low.before(startedAt);
+      const least = heads.before(startedAt - clockErrorMs) - high.before(settledAt + clockErrorMs);
+      const most = heads.before(settledAt + clockErrorMs) - low.before(startedAt);
       const told = `${name}: ${member} has ${String(count)} unread, which are ${String(least)} to ${String(most)}`;
       judge("unread", (count < least || count > most) && told);
     }
@@ -383,35 +380,46 @@ const byMessage = <T extends { readonly id: string }>(all: readonly T[]): Map<st
 
 const checkLeases = (run: RunHistory, judge: Judge): void => {
   const settles = byMessage(callsOf(run, "settle"));
-  const lostTakes = callsOf(run, "take")
-    .filter(({ outcome }) => outcome !== "ok")
-    .map(({ startedAt }) => startedAt);
-  const killed = run.workers.flatMap(({ killedAt }) => killedAt ?? []);
+  const unknown: { readonly at: number; readonly told: string }[] = [];
   for (const [id, some] of byMessage(deliveriesOf(run))) {
     const sorted = some.toSorted((one, other) => one.deliveries - other.deliveries);
     const own = settles.get(id) ?? [];
     const acked = own.find(({ how, isDone }) => how === "ack" && isDone === true);
     for (const [index, next] of sorted.entries()) {
-      const { call, seq, worker } = next;
+      const { call, seq, worker, deliveries } = next;
       const told = `${String(seq)} (${id})`;
       if (acked && !lostDataBetween(run, acked.startedAt, call.settledAt))
         judge("leases", call.startedAt > acked.settledAt && `${worker.id} was given ${told}, which was acknowledged`);
       const before = sorted[index - 1];
       const since = before?.call.startedAt ?? 0;
-      if (next.deliveries === 1 && !before) continue;
+      if (deliveries === 1 && !before) continue;
       // After a loss the numbers of deliveries begin anew.
       if (lostDataBetween(run, Math.min(since, call.startedAt), Math.max(since, call.settledAt))) continue;
-      if (before?.deliveries === next.deliveries)
-        judge("mailbox", run.isWhole && `${told} was handed out twice for the ${String(next.deliveries)}. time`);
-      else if (before?.deliveries === next.deliveries - 1) judge("leases", takenTooEarly(before, next, own));
-      else {
-        const isExplained = [...lostTakes, ...killed].some((at) => at < call.settledAt);
-        judge(
-          "mailbox",
-          !isExplained && `${told} came for the ${String(next.deliveries)}. time, and nobody had it before`,
-        );
-      }
+      if (before?.deliveries === deliveries)
+        judge("mailbox", run.isWhole && `${told} was handed out twice for the ${String(deliveries)}. time`);
+      else if (before?.deliveries === deliveries - 1) judge("leases", takenTooEarly(before, next, own));
+      for (let missing = (before?.deliveries ?? 0) + 1; missing < deliveries; missing++)
+        if (!run.echoed.has(`${id} ${String(missing)}`))
+          unknown.push({ at: call.settledAt, told: `${told} came for the ${String(deliveries)}. time` });
     }
+  }
+  checkUnknown(run, unknown, judge);
+};
+
+/** Deliveries that nobody wrote down went to a `take` without an answer, and lasted as long as any lease. */
+const checkUnknown = (
+  run: RunHistory,
+  unknown: readonly { readonly at: number; readonly told: string }[],
+  judge: Judge,
+): void => {
+  const lost = callsOf(run, "take").flatMap(({ outcome, startedAt, settledAt, limit, leaseMs }) => {
+    // One that was sent again after its lease had ended took others the second time.
+    const times = (outcome === "ok" ? 0 : 1) + Math.floor((settledAt - startedAt) / leaseMs);
+    return times > 0 ? [{ from: startedAt + leaseMs - clockErrorMs, room: times * limit }] : [];
+  });
+  for (const [index, { at, told }] of unknown.toSorted((one, other) => one.at - other.at).entries()) {
+    const room = lost.reduce((sum, take) => sum + (take.from <= at ? take.room : 0), 0);
+    judge("mailbox", index >= room && `${told}, and nobody had it before`);
   }
 };
 
@@ -422,10 +430,7 @@ const takenTooEarly = (
 ): string | false => {
   const theirs = own.filter(({ deliveries }) => deliveries === before.deliveries);
   const by = call.settledAt + clockErrorMs;
-  // A worker that was killed could not write down a call that it had begun, which may have given the message back.
-  const { killedAt = Infinity } = before.worker;
-  const isGivenBack =
-    killedAt < by + before.call.dueMs || theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
+  const isGivenBack = theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
   // An extension replaces what was left; of one without an answer nobody knows. One that says it came too late may have
   // shortened the lease before: its first reply was lost, and it was sent again.
   const extensions = theirs.filter((one) => one.how === "extend" && one.startedAt < call.settledAt);
@@ -443,9 +448,7 @@ const takenTooEarly = (
 const checkMailbox = (run: RunHistory, sends: readonly SendCall[], judge: Judge): void => {
   if (run.ends.size === 0) return;
   const acked = callsOf(run, "settle").flatMap(({ how, id }) => (how === "ack" ? [id] : []));
-  // Who was killed may have acknowledged what it had taken.
-  const killed = deliveriesOf(run).flatMap(({ worker, id }) => (worker.killedAt === undefined ? [] : [id]));
-  const handled = new Set([...run.drained, ...acked, ...killed]);
+  const handled = new Set([...run.drained, ...acked]);
   for (const { name, id, outcome } of sends)
     if (name === run.mailbox && outcome === "ok")
       judge("mailbox", !handled.has(id) && `${id} was sent, and nobody ever had it`);
@@ -453,7 +456,7 @@ const checkMailbox = (run: RunHistory, sends: readonly SendCall[], judge: Judge)
 
 // ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What has to go on; a full chat that says so works, too. Where the server lost its data the chats are made again first. */
+/** The work that must go on. A full chat that refuses works, too. After a loss of data the chats are made again first. */
 export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">): Work => ({
   kinds: ["fetch", "take", ...specs.map(({ name }) => `send ${name}`)],
   kindOf: ({ what, name, outcome, code }) => {
@@ -463,7 +466,7 @@ export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">
   dueMs: isWhole ? 2_000 : 3_000,
 });
 
-/** Remarks on a run that break no invariant: how often each was so. */
+/** How often something occurred that breaks no invariant. */
 export const remarksOn = (run: RunHistory): Record<string, number> => {
   const remarks: Record<string, number> = {};
   for (const given of chainsOf(run).values())

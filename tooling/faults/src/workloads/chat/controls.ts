@@ -7,7 +7,7 @@ const misled = (lua: string): string =>
 
 const kind = "8 scripts flushed";
 
-/** What a chat may get wrong; a checker that does not see it is of no use. */
+/** Deliberate faults; the checker must see each of them. */
 export const controls: readonly PackageControl<Invariant>[] = [
   {
     name: "sends-into-the-void",
@@ -73,6 +73,7 @@ export const controls: readonly PackageControl<Invariant>[] = [
       lua: misled("if command == 'HSET' and key == mailbox and select(3, ...) ~= '' then return 0 end"),
     },
   },
+  { name: "leases-die-with-their-worker", invariants: ["leases"], kind: "1 worker killed", injections: 8 },
   { name: "unread-off-by-one", invariants: ["unread"], kind },
   { name: "page-without-its-last", invariants: ["order"], kind },
 ];

@@ -10,7 +10,7 @@ export interface Spec {
 
 export const bodyBytes = 100;
 
-/** What a reader was given of one chat: messages as `[sequence, time, body]`. */
+/** The messages of one chat that a reader was given, as `[sequence, time, body]`. */
 export interface Given {
   readonly chat: string;
   readonly messages: readonly (readonly [seq: number, at: number, id: string])[];
@@ -29,7 +29,7 @@ export interface SendCall extends Call {
 
 interface ReadFacts {
   readonly member: string;
-  /** One reader: whatever it is given follows what it was given before. */
+  /** Names one reader: each page follows on the one before. */
   readonly chain: string;
   readonly given?: readonly Given[];
 }
@@ -42,7 +42,13 @@ interface FetchCall extends Call, ReadFacts {
   readonly isLast?: boolean;
 }
 
-/** What a listener was given. */
+/**
+ * A call that a worker is about to make; `number` is that of the call's own record. Where there is none the worker was killed
+ * first: the call may have had its effect.
+ */
+type BegunRecord = { readonly kind: "begun"; readonly at: number } & Pick<Call, "what" | "name"> & Numbered;
+
+/** The messages that a listener was given. */
 interface HeardRecord extends Required<ReadFacts> {
   readonly kind: "heard";
   readonly at: number;
@@ -62,6 +68,8 @@ interface UnreadCall extends Call {
 
 export interface TakeCall extends Call {
   readonly what: "take";
+  /** How many messages it asked for at most. */
+  readonly limit: number;
   readonly leaseMs: number;
   readonly taken?: readonly { readonly seq: number; readonly id: string; readonly deliveries: number }[];
 }
@@ -77,7 +85,7 @@ export interface SettleCall extends Call {
   readonly isDone?: boolean;
 }
 
-/** What one look found of a chat, at one instant of the server between `from` and `at`. */
+/** The stored state of a chat at one instant of the server between `from` and `at`. */
 export interface LookRecord {
   readonly kind: "access";
   readonly name: string;
@@ -92,19 +100,24 @@ export interface LookRecord {
   readonly own: Readonly<Record<string, number>>;
 }
 
-export type ChatCall = SendCall | FetchCall | AckCall | UnreadCall | TakeCall | SettleCall;
+interface Numbered {
+  readonly number: number;
+}
+
+export type ChatCall = (SendCall | FetchCall | AckCall | UnreadCall | TakeCall | SettleCall) & Numbered;
 
 export type LogRecord =
   | Exclude<CommonRecord, Call>
   | ChatCall
   | (Call & { readonly what: "create" | "join" | "wait" | "close" })
+  | BegunRecord
   | HeardRecord
   | LookRecord
   | { readonly kind: "blocked" };
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** What a chat was when all had left. */
+/** A chat after all workers had left. */
 export interface End {
   readonly look: LookRecord;
   /** Its messages after the floor. */
@@ -126,4 +139,6 @@ export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "los
   readonly ends: ReadonlyMap<string, End>;
   /** Messages that were left in the mailbox, by body. */
   readonly drained: readonly string[];
+  /** Deliveries in replies to copies of a `take`, which nobody reads: `body deliveries`. */
+  readonly echoed: ReadonlySet<string>;
 }

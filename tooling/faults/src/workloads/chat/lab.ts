@@ -2,6 +2,7 @@ import { createChat } from "@kit/chat";
 import { connect } from "@kit/core";
 import { PlainLab, prefix } from "../../plain/lab.js";
 import type { Work } from "../../plain/checker.js";
+import type { Echo } from "../../lab/tap.js";
 import type { Span } from "../../records.js";
 import { workIn } from "./checker.js";
 import {
@@ -28,6 +29,15 @@ const specs: readonly Spec[] = [
 ];
 
 const nameOf = (body: string): string => body.replace(/\.+$/, "");
+
+/** The messages that a copy of `take` handed out; no other script has as many keys and arguments. */
+const deliveriesIn = ({ command: [, , keys, ...operands], reply }: Echo): string[] => {
+  if (keys !== "6" || operands.length !== 11) return [];
+  const [, , flat = []] = reply as [number, number, (string | number)[]?];
+  return flat.flatMap((deliveries, at) =>
+    at % 7 === 4 ? [`${nameOf(String(flat[at - 1]))} ${String(deliveries)}`] : [],
+  );
+};
 
 /** A server, processes that chat, and what is done to them. */
 export class ChatLab extends PlainLab<LogRecord> {
@@ -58,7 +68,8 @@ export class ChatLab extends PlainLab<LogRecord> {
     const left = isStuck ? { ends: new Map<string, End>(), drained: [] } : await this.#lookAtTheEnd(looks);
     const { leaseMs } = this;
     const dataLosses = this.#dataLosses;
-    return { ...plain, ...left, isWhole: this.setting === "kept", specs, mailbox, leaseMs, dataLosses };
+    const echoed = new Set(this.around.tap?.echoes.flatMap(deliveriesIn));
+    return { ...plain, ...left, isWhole: this.setting === "kept", specs, mailbox, leaseMs, dataLosses, echoed };
   }
 
   async #lookAtTheEnd(looks: readonly LookRecord[]): Promise<Pick<RunHistory, "ends" | "drained">> {
@@ -106,7 +117,7 @@ export class ChatLab extends PlainLab<LogRecord> {
     while (this.setting === "kept") {
       const { length, leased } = await box.stats();
       const messages = length === 0 ? [] : await box.take({ limit: 100, waitMs: 1_000 });
-      // What counts, and is with nobody, yet cannot be had, is lost: the checker says so.
+      // Messages that count, are with nobody and yet cannot be taken are lost: the checker reports them.
       if (messages.length === 0 && leased === 0) break;
       for (const message of messages) {
         drained.push(nameOf(message.body));

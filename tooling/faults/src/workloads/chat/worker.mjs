@@ -46,15 +46,19 @@ const make = async () => {
   }
 };
 
-/** A call, whose chat is made again where the server says that there is none. */
+let asked = 0;
+
+/** A call, whose chat is made again where the server says that there is none. It is told before it is made: see `begun`. */
 const ask = async (what, name, commands, run, facts, about) => {
+  const told = { ...about, number: ++asked };
+  log("begun", { what, name, at: clock(), ...told });
   const settled = timed(what, name, dueMs(commands));
   try {
     const value = await run();
-    settled("ok", { ...about, ...facts(value) });
+    settled("ok", { ...told, ...facts(value) });
     return value;
   } catch (error) {
-    settled(outcomeOf(error), { ...about, ...detail(error) });
+    settled(outcomeOf(error), { ...told, ...detail(error) });
     if (["KIT_CHAT_UNKNOWN", "KIT_CHAT_NOT_MEMBER"].includes(error.code)) await make();
     return what === "send" && error.code === "KIT_UNKNOWN_OUTCOME" ? "unknown" : undefined;
   }
@@ -106,7 +110,7 @@ const fetchAll = async (number, random) => {
   for (let page = 0; ;) {
     if (random() < 0.02 && !isLeaving()) token = undefined;
     if (token === undefined) page++;
-    // Who leaves reads to the end, faster than others write.
+    // A reader that leaves reads to the end, faster than others write.
     const isEnd = isLeaving();
     const about = { member: reader, chain: `${id}.${number}.${page}`, isFirst: token === undefined };
     const options = { token, limit: isEnd ? 10_000 : 1 + Math.floor(random() * 60) };
@@ -118,7 +122,7 @@ const fetchAll = async (number, random) => {
       for (const one of news.chats) if (random() < 0.7) await ack(random, reader, one);
       if (!news.more) await attempt("wait", "", 200 + dueMs(1), () => chat.wait(reader, { token, waitMs: 200 }));
     }
-    // What holds messages back must go on; others are to see backlogs.
+    // A reader that leaves must go on; the others are to see backlogs.
     await pause(isEnd ? 10 : random() * settings.restMs * (random() < 0.05 ? 20 : 1));
   }
 };
@@ -164,13 +168,14 @@ const work = async (random) => {
   // The first look may have to make it; a waiting worker looks twice.
   const commands = 6 + waitMs / deadlineMs;
   const messages = await ask("take", mailboxName, commands, () => mailbox.take({ limit, leaseMs, waitMs }), taken, {
+    limit,
     leaseMs,
   });
   if (!Array.isArray(messages)) return;
   for (const message of messages) {
     const roll = random();
     await pause(random() * (roll < 0.05 ? 1.5 * leaseMs : 5));
-    // Who forgets one lets its lease end.
+    // A message that is forgotten comes again when its lease ends.
     if (roll > 0.97) continue;
     if (roll > 0.8) await settle("extend", message, Math.ceil(leaseMs * random()) + 1);
     await settle(roll > 0.75 && roll < 0.8 ? "release" : "ack", message);

@@ -2,7 +2,39 @@
 import { createChat as createTrueChat } from "@kit/chat";
 import { lying } from "../../lab/lies.mjs";
 
+/** Takes for a third of the time, and extends again and again as long as the process lives. */
+const takenFor = async (box, options) => {
+  const shortMs = options.leaseMs / 3;
+  const messages = await box.take({ ...options, leaseMs: Math.ceil(shortMs) });
+  return messages.map((message) => {
+    let endsAt = performance.now() + options.leaseMs;
+    const beat = setInterval(() => {
+      if (performance.now() > endsAt - shortMs) clearInterval(beat);
+      else message.extend(Math.ceil(shortMs)).catch(() => undefined);
+    }, shortMs / 3).unref();
+    const last = async (call) => {
+      clearInterval(beat);
+      return await call();
+    };
+    return {
+      ...message,
+      ack: () => last(message.ack),
+      release: () => last(message.release),
+      extend: (ms) => {
+        endsAt = performance.now() + ms;
+        return message.extend(ms);
+      },
+    };
+  });
+};
+
 const lies = {
+  "leases-die-with-their-worker": (chat) => ({
+    mailbox: (...call) => {
+      const box = chat.mailbox(...call);
+      return lying(box, { take: (options) => takenFor(box, options) });
+    },
+  }),
   "unread-off-by-one": (chat) => ({
     unread: async (...call) => {
       const counts = await chat.unread(...call);
