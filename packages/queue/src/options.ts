@@ -135,7 +135,7 @@ export interface AddOptions {
    * The `op` of a KitUnknownOutcomeError: settles what became of that call, and adds the job if it did not.
    */
   readonly op?: string | undefined;
-  /** Gives up while it waits to be sent; what was sent may be added. */
+  /** Cancels the add while it waits to be sent; one that was sent may still be added. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -207,7 +207,7 @@ export interface JobPolicy extends RetryPolicy {
 export interface JobTerms {
   readonly id: string | undefined;
   readonly priority: number;
-  /** What follows the id in the plan of `add.lua`, apart from what its id and op add to it. */
+  /** The words behind the id in the plan of `add.lua`, without those of its own id and op. */
   readonly words: string;
   readonly policy: JobPolicy;
   readonly op: string | undefined;
@@ -338,13 +338,12 @@ export const concurrencyOption = (value: number): number => integerOption("concu
 export const workSettings = (options: WorkOptions): WorkSettings => {
   const given = optionsObject("options", options, workNames);
   const { concurrency = 1, leaseMs = 10_000, maxCrashes = 3, strict = false, ack = "batched", backoff } = given;
-  if (ack !== "batched" && ack !== "each") throw new TypeError('Expected `ack` to be "batched" or "each"');
   return {
     concurrency: concurrencyOption(concurrency),
     leaseMs: integerOption("leaseMs", leaseMs, 200, 86_400_000),
     maxCrashes: integerOption("maxCrashes", maxCrashes, 1, 1_000_000),
     strict: booleanOption("strict", strict),
-    ackEach: ack === "each",
+    ackEach: choiceOption("ack", ack, ["batched", "each"]) === "each",
     backoff: backoff === undefined || typeof backoff === "function" ? backoff : backoffOption("backoff", backoff),
   };
 };

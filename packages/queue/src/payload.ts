@@ -2,7 +2,7 @@ import { type Backoff, backoffOption } from "./backoff.js";
 import { JobPayloadError } from "./errors.js";
 import type { JobPolicy } from "./options.js";
 
-/** What the header of a job says, apart from when it was added. */
+/** The header of a job, without the instant of its adding. */
 export interface JobHeader {
   readonly name: string;
   readonly maxAttempts: number;
@@ -10,7 +10,7 @@ export interface JobHeader {
   readonly timeoutMs: number | undefined;
   readonly priority: number;
   readonly isBytes: boolean;
-  /** Who waits for the outcome: `inbox.caller`. */
+  /** The caller that waits for the outcome: `inbox.caller`. */
   readonly replyTo: string | undefined;
 }
 
@@ -82,8 +82,8 @@ const headerOf = (head: string): JobHeader => {
 export type Payload = string | Buffer;
 
 /**
- * JSON; a Uint8Array as it is. What JSON does not know is changed or left out as JSON.stringify does: a Date becomes its ISO
- * text, undefined in an object vanishes. Undefined itself is kept.
+ * JSON; a Uint8Array as it is. As with JSON.stringify, a Date becomes its ISO text, and undefined in an object vanishes.
+ * Undefined itself is kept.
  *
  * @throws {JobPayloadError} it cannot be JSON (a bigint, a cycle), or is larger than `maxBytes`.
  */
@@ -112,11 +112,11 @@ const toJson = (name: string, data: unknown, what: "data" | "result"): string =>
   }
 };
 
-/** What a worker will find in it. */
+/** The data as a worker will read it. */
 export const readPayload = (payload: Payload): unknown =>
   typeof payload !== "string" ? payload : payload === "" ? undefined : (JSON.parse(payload) as unknown);
 
-/** What is stored of a job. */
+/** The stored form of a job: its header line and its payload. */
 export const blobOf = (stamp: string, head: string, payload: Payload): Payload => {
   const header = `${stamp} ${head}\n`;
   return typeof payload === "string" ? header + payload : Buffer.concat([Buffer.from(header), payload]);

@@ -1,7 +1,7 @@
 import type { StandardSchema } from "@kit/core/config";
 import { JobPayloadError } from "./errors.js";
 
-/** What a schema says of one payload: the value to go on with, or where it does not fit. */
+/** The verdict of a schema on one payload: the value to go on with, or where it does not fit. */
 export type Checked =
   { readonly isValid: true; readonly value: unknown } | { readonly isValid: false; readonly reason: string };
 
@@ -13,7 +13,7 @@ type Verdict = Awaited<ReturnType<StandardSchema["~standard"]["validate"]>>;
 const mostPaths = 5;
 const longestPath = 80;
 
-/** Only where: the words of a schema may quote what it saw, and errors carry no payloads. */
+/** Only the paths: messages of a schema may quote the data, and errors carry no payloads. */
 const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
   const paths = issues
     .map(({ path = [] }) => path.map((step) => String(typeof step === "object" ? step.key : step)).join("."))
@@ -26,7 +26,7 @@ const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
 const checkedOf = (verdict: Verdict): Checked =>
   verdict.issues ? { isValid: false, reason: reasonOf(verdict.issues) } : { isValid: true, value: verdict.value };
 
-/** @throws what the schema throws. */
+/** @throws the schema's own error. */
 export const check = (schema: StandardSchema, value: unknown): Checked | Promise<Checked> => {
   const verdict = schema["~standard"].validate(value);
   return verdict instanceof Promise ? verdict.then(checkedOf) : checkedOf(verdict);

@@ -11,7 +11,7 @@ local function entryOf(id, priority)
   return priority == 0 and id or string.format('!%d!%s', priority, id)
 end
 
--- What stands behind the fence of 12 characters in a member of `leases`.
+-- The entry behind the fence of 12 characters in a member of `leases`.
 local function leasedEntry(member)
   return string.sub(member, 13)
 end
