@@ -1,7 +1,7 @@
 import type { KitError } from "@kit/core";
 import { backoffMs, type Deadline, pause, settled } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
-import { FenceSource, isMade } from "./ids.js";
+import { fenceOf, isMade, randomText } from "./ids.js";
 import { TakenJob } from "./job.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "./options.js";
@@ -62,7 +62,8 @@ export class Intake {
   readonly #settings: WorkSettings;
   readonly #bounds: string;
   readonly #host: IntakeHost;
-  readonly #fences = new FenceSource();
+  readonly #name = randomText(7);
+  #takes = 0;
   readonly #waiter: Waiter;
   readonly #lostFences = new Set<string>();
   #outbox: Ending[] = [];
@@ -213,7 +214,14 @@ export class Intake {
     const { leaseMs } = this.#settings;
     const announces = count > 0 && this.leases.jobs.length === 0 && now - this.#watchedAt > leaseMs / 2;
     const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${announces ? "s" : ""}`;
-    return { fence: this.#fences.next(), count, leaseMs, flags, bounds: this.#bounds, upkeep: this.#upkeep(now) };
+    return {
+      fence: fenceOf(this.#name, ++this.#takes),
+      count,
+      leaseMs,
+      flags,
+      bounds: this.#bounds,
+      upkeep: this.#upkeep(now),
+    };
   }
 
   /** Counts go to the server once a second; at least once a minute dead letters are looked at for their age. */

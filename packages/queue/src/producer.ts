@@ -14,10 +14,12 @@ export interface NewJob {
   readonly payload: Payload;
   /** The words behind its id in the plan. */
   readonly words: string;
-  /** The caller's id, or that of the call whose outcome was not known. */
-  readonly id: string | undefined;
-  /** Its name if its outcome is unknown; taken from the first call that carried it. */
-  op: string | undefined;
+  /** The caller's id, or that of the call whose outcome was not known; otherwise made when it is sent. */
+  id: string | undefined;
+  /** The caller's name for an add whose outcome was not known. */
+  readonly op: string | undefined;
+  /** The producer and the number of the call that carries it. */
+  call?: string;
   /** The outcome of an earlier call is unknown: if this one fails, the job may have been added all the same. */
   readonly isRepeat: boolean;
   /** Its caller was told that it was not added. */
@@ -29,18 +31,14 @@ const maxBytes = 1_024 * 1_024;
 /** How much the header, the plan and the protocol add to a payload, about. */
 const overheadBytes = 100;
 
-const bytesOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
-
-/** A job, or several that are stored together or not at all: these count as a share of a call, however small they are. */
+/** A job, or several that are stored together or not at all. */
 type Item = NewJob | readonly NewJob[];
 const isGroup = (item: Item): item is readonly NewJob[] => Array.isArray(item);
+const bytesOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
+/** In a group each job takes the thousandth part of a call at least. */
+const shareOf = (job: NewJob): number => Math.max(bytesOf(job), Math.floor(maxBytes / maxAdded));
 const sizeOf = (item: Item): number =>
-  isGroup(item)
-    ? Math.max(
-        Math.floor((item.length / maxAdded) * maxBytes),
-        item.reduce((sum, job) => sum + bytesOf(job), 0),
-      )
-    : bytesOf(item);
+  isGroup(item) ? item.reduce((sum, job) => sum + shareOf(job), 0) : bytesOf(item);
 
 /** The parts of an `op`: a call, and the id of the job in it. */
 export const parseOp = (op: string): { readonly word: string; readonly id: string } => {
@@ -90,17 +88,21 @@ export class Producer {
     return this.#batcher.add(job, signal) as Promise<string>;
   }
 
-  /** Resolves with the ids of jobs in order, as many in one call as it carries; one after the other, so that each has the whole deadline. */
+  /** Adds jobs in groups, one after the other, so that each has the whole deadline; resolves with their ids in order. */
   async addAll(jobs: readonly NewJob[]): Promise<string[]> {
-    const ids: string[] = [];
-    const most = Math.min(maxAdded, this.#maxPending);
-    for (let start = 0, end = 0; start < jobs.length; start = end) {
-      for (let bytes = 0; end < jobs.length && end - start < most; end++) {
-        bytes += bytesOf(jobs[end] as NewJob);
-        if (bytes > maxBytes && end > start) break;
+    const groups: NewJob[][] = [];
+    let size = Infinity;
+    for (const job of jobs) {
+      size += shareOf(job);
+      const last = groups.at(-1);
+      if (last && size <= maxBytes && last.length < this.#maxPending) last.push(job);
+      else {
+        groups.push([job]);
+        size = shareOf(job);
       }
-      ids.push(...(await this.#addGroup(jobs.slice(start, end))));
     }
+    const ids: string[] = [];
+    for (const group of groups) ids.push(...(await this.#addGroup(group)));
     return ids;
   }
 
@@ -136,10 +138,13 @@ export class Producer {
     if (this.#mustRetire) this.#ids.retire();
     this.#mustRetire = false;
     const made = this.#ids.take(jobs.length);
-    const ids = jobs.map(({ id }, index) => id ?? made[index] ?? "");
     const { producer } = this.#ids;
     const sequence = this.#ids.nextSequence(this.#now());
-    for (const [index, job] of jobs.entries()) job.op ??= `${producer}:${String(sequence)}:${ids[index] ?? ""}`;
+    const call = `${producer}:${String(sequence)}`;
+    const ids = jobs.map((job, index) => {
+      job.call = call;
+      return (job.id ??= made[index] ?? "");
+    });
     const stamp = this.#currentStamp();
     const plan = jobs.map(({ words }, index) => `${ids[index] ?? ""}${words}`).join("\n");
     const blobs = jobs.map(({ head, payload }) => blobOf(stamp, head, payload));
@@ -149,23 +154,21 @@ export class Producer {
       this.#offsetMs = now - wallMs();
     } catch (error) {
       this.#mustRetire ||= isUnknown(error);
-      return jobs.map(({ op = "", isRepeat }) =>
-        isUnknown(error) || isRepeat ? unknownOutcome(op, error) : (error as Error),
-      );
+      return jobs.map((job) => (isUnknown(error) || job.isRepeat ? unknownOutcome(job, error) : (error as Error)));
     }
     return ids;
   }
 
   #late(item: Item, wasSent: boolean): Error {
-    const jobs = [item].flat() as NewJob[];
-    const [{ isRepeat, op } = {}] = jobs;
-    if (isRepeat !== true && (!wasSent || op === undefined)) {
+    const jobs = [item].flat() as [NewJob];
+    const [first] = jobs;
+    if (!first.isRepeat && (!wasSent || first.call === undefined)) {
       for (const job of jobs) job.isGivenUp = true;
       const address = addressOf(this.#commands.context.client);
       return new KitUnavailableError(`No answer from Redis at ${address} in time: the job was not added`, address);
     }
     this.#mustRetire = true;
-    return unknownOutcome(op ?? "");
+    return unknownOutcome(first);
   }
 
   /** The server's time as far as known: for `addedAt`, and for the order of producers. */
@@ -183,8 +186,12 @@ export class Producer {
   }
 }
 
-const unknownOutcome = (op: string, cause?: unknown): KitUnknownOutcomeError =>
-  new KitUnknownOutcomeError("It is not known whether a job was added, or has its copies", op, cause);
+const unknownOutcome = ({ op, call = "", id = "" }: NewJob, cause?: unknown): KitUnknownOutcomeError =>
+  new KitUnknownOutcomeError(
+    "It is not known whether a job was added, or has its copies",
+    op ?? `${call}:${id}`,
+    cause,
+  );
 
 /** Only a label for people and for sorting; no duration or order depends on it. */
 const wallMs = (): number => performance.timeOrigin + performance.now();

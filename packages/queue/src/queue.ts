@@ -77,9 +77,10 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     this.#redis = redis;
     this.#settings = queueSettings(options);
     this.#usual = jobTerms(noOptions, this.#settings.job);
-    this.#commands = new QueueCommands(redis, name, this.#settings, (error) => this.emit("error", error));
+    const onError = (error: KitError): void => this.emit("error", error);
+    this.#commands = new QueueCommands(redis, name, this.#settings, onError);
     this.#producer = new Producer(name, this.#commands, this.#settings);
-    this.#calls = new Calls(name, this.#commands, (error) => this.emit("error", error));
+    this.#calls = new Calls(name, this.#commands, onError);
   }
 
   /**
@@ -151,8 +152,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   /**
-   * Adds many jobs in order, and resolves with their ids: all or none of them. Beyond 1,000 jobs, 1 MiB or `maxPending` they go
-   * in several calls; if one of these fails, the earlier ones stay and no further one is made.
+   * Adds many jobs in order, and resolves with their ids: all or none of them. Beyond 1 MiB, a job counted as 1 KiB at least, or
+   * `maxPending` jobs they go in several calls; if one of these fails, the earlier ones stay and no further one is made.
    *
    * @throws all that {@link add} throws.
    *
@@ -276,31 +277,23 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
-    return this.#traced(`queue.${verb}`, {}, () => this.#moveLetters(verb, ids));
-  }
-
-  async #moveLetters(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
-    this.#assertOpen();
-    const move = (some: readonly string[]): Promise<number> =>
-      this.#commands.run(redrive, { verb, ids: some.join("\n") });
-    let total = 0;
-    if (ids) {
-      for (const id of ids) textOption("id", id, 160);
-      for (let start = 0; start < ids.length; start += maxRedriven)
-        total += await move(ids.slice(start, start + maxRedriven));
-      return total;
-    }
-    let isLast = false;
-    const moved = new Set<string>();
-    while (!isLast) {
-      const oldest = await this.#commands.run(letters, { start: 0, count: maxRedriven, parts: "ids" });
-      const next = oldest.map(({ id }) => id).filter((id) => !moved.has(id));
-      // Those that have died again stand behind all others: moving them once more might never end.
-      isLast = next.length < maxRedriven;
-      for (const id of next) moved.add(id);
-      if (next.length > 0) total += await move(next);
-    }
-    return total;
+    return this.#traced(`queue.${verb}`, {}, async () => {
+      this.#assertOpen();
+      for (const id of ids ?? []) textOption("id", id, 160);
+      let total = 0;
+      const moved = new Set<string>();
+      for (let start = 0; ; start += maxRedriven) {
+        // Letters that have died again stand behind all others: moving them once more might never end.
+        const some = ids
+          ? ids.slice(start, start + maxRedriven)
+          : (await this.#commands.run(letters, { start: 0, count: maxRedriven, parts: "ids" }))
+              .map(({ id }) => id)
+              .filter((id) => !moved.has(id));
+        for (const id of some) moved.add(id);
+        if (some.length > 0) total += await this.#commands.run(redrive, { verb, ids: some.join("\n") });
+        if (some.length < maxRedriven) return total;
+      }
+    });
   }
 
   async #close(timeoutMs: number): Promise<void> {

@@ -11,16 +11,16 @@ export type SchemaMap = ReadonlyMap<string, StandardSchema>;
 type Verdict = Awaited<ReturnType<StandardSchema["~standard"]["validate"]>>;
 
 const mostPaths = 5;
-const longestPath = 80;
+const longestReason = 400;
 
 /** Only the paths: messages of a schema may quote the data, and errors carry no payloads. */
 const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
-  const paths = issues
-    .map(({ path = [] }) => path.map((step) => String(typeof step === "object" ? step.key : step)).join("."))
-    .filter((path) => path !== "")
-    .map((path) => (path.length > longestPath ? `${path.slice(0, longestPath)}…` : path));
-  const shown = [...new Set(paths)].slice(0, mostPaths);
-  return shown.length === 0 ? "does not fit its schema" : `does not fit its schema at ${shown.join(", ")}`;
+  const paths = issues.map(({ path = [] }) =>
+    path.map((step) => String(typeof step === "object" ? step.key : step)).join("."),
+  );
+  const shown = [...new Set(paths)].filter((path) => path !== "").slice(0, mostPaths);
+  const where = shown.length === 0 ? "" : ` at ${shown.join(", ")}`;
+  return `does not fit its schema${where}`.slice(0, longestReason);
 };
 
 const checkedOf = (verdict: Verdict): Checked =>

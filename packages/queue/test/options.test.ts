@@ -41,7 +41,9 @@ describe("waits between attempts", () => {
   it("grow by their factor up to their maximum, shortened at random by their jitter", () => {
     const exact = { firstMs: 100, factor: 3, maxMs: 1_000, jitter: 0 };
     expect([1, 2, 3, 4, 1_000].map((attempt) => waitAfter(attempt, exact))).toEqual([100, 300, 900, 1_000, 1_000]);
-    const spread = Array.from({ length: 500 }, () => waitAfter(2, { firstMs: 1_000, jitter: 0.25 }));
+    const spread = Array.from({ length: 500 }, () =>
+      waitAfter(2, { firstMs: 1_000, factor: 2, maxMs: 10_000, jitter: 0.25 }),
+    );
     expect(Math.min(...spread)).toBeGreaterThanOrEqual(1_500);
     expect(Math.max(...spread)).toBeLessThanOrEqual(2_000);
     expect(new Set(spread).size).toBeGreaterThan(50);

@@ -1,4 +1,5 @@
--- entries.lua - how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0.
+-- entries.lua - entries of jobs.
+-- An entry is how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0.
 --
 -- Defines idOf, entryOf, leasedEntry, fenceOf, parseRecord
 local function idOf(entry)

@@ -219,10 +219,12 @@ export const letters: Script<
   bytes: true,
   reply: (raw) => {
     const all = raw as Buffer[];
-    return Array.from({ length: all.length / 4 }, (_, index) => {
-      const [id, diedAt, blob, record] = all.slice(4 * index, 4 * index + 4) as [Buffer, Buffer, Buffer, Buffer];
-      return { id: String(id), diedAt: Number(String(diedAt)), blob, record: String(record) };
-    });
+    const found: StoredLetter[] = [];
+    while (all.length > 0) {
+      const [id, diedAt, blob, record] = all.splice(0, 4) as [Buffer, Buffer, Buffer, Buffer];
+      found.push({ id: String(id), diedAt: Number(diedAt), blob, record: String(record) });
+    }
+    return found;
   },
 });
 

@@ -1,4 +1,5 @@
--- letters.lua - reads dead letters, oldest first.
+-- letters.lua - reads dead letters.
+-- The oldest first.
 --
 -- KEYS[1]  jobs      hash     id to header and payload
 -- KEYS[2]  failures  hash     id to attempts, crashes, last error

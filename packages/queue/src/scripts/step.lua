@@ -1,4 +1,5 @@
--- step.lua - the worker's one call: ends jobs, promotes due ones, reclaims ended leases, and takes the next.
+-- step.lua - the worker's one call.
+-- It ends jobs, promotes due ones, reclaims ended leases, and takes the next.
 --
 -- KEYS[1]   jobs         hash     id to header and payload
 -- KEYS[2]   waiting      list     ids of ready jobs of priority 0
