@@ -10,12 +10,12 @@ const redis = useRedis(vitest, { permanentKeys, persistence: "always" });
 const fixture = fixtureOf(redis);
 const { make, work, on } = fixture;
 
-const proxied = async (): Promise<{ proxy: FaultProxy; queue: Queue }> => {
+const proxied = async (deadlineMs = 800): Promise<{ proxy: FaultProxy; queue: Queue }> => {
   const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
   redis.defer(() => proxy.close());
   const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
   redis.defer(() => client.close());
-  return { proxy, queue: on(client, { deadlineMs: 800 }) };
+  return { proxy, queue: on(client, { deadlineMs }) };
 };
 
 describe("a queue whose connections break", () => {
@@ -141,7 +141,7 @@ describe("a queue whose connections break", () => {
   });
 
   it("runs nothing once it closes, and has handed back all that was on its way to it", async () => {
-    const { proxy, queue } = await proxied();
+    const { proxy, queue } = await proxied(30_000);
     const closed = { now: false };
     const late: unknown[] = [];
     const { promise, open } = gate();
