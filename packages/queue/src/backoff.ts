@@ -35,8 +35,14 @@ export type BackoffFunction = (failure: {
 
 export interface RetryPolicy {
   readonly maxAttempts: number;
-  readonly backoff: Backoff | undefined;
+  readonly backoff: ResolvedBackoff | undefined;
 }
+
+/** With every default filled in. */
+export type ResolvedBackoff = { readonly [Part in keyof Backoff]-?: number };
+
+/** For jobs that were added without a back-off; its later parts are the defaults of all. */
+const usual: ResolvedBackoff = { firstMs: 1_000, factor: 2, maxMs: 3_600_000, jitter: 0.5 };
 
 const numberOption = (name: string, value: unknown, min: number, max: number): number => {
   if (typeof value !== "number" || !(value >= min && value <= max))
@@ -45,13 +51,9 @@ const numberOption = (name: string, value: unknown, min: number, max: number): n
 };
 
 /** @throws {TypeError | RangeError} it is not what it should be. */
-export const backoffOption = (name: string, backoff: Backoff): Required<Backoff> => {
-  const {
-    firstMs,
-    factor = 2,
-    maxMs = 3_600_000,
-    jitter = 0.5,
-  } = optionsObject(name, backoff, ["firstMs", "factor", "maxMs", "jitter"]);
+export const backoffOption = (name: string, backoff: Backoff): ResolvedBackoff => {
+  const given = optionsObject(name, backoff, Object.keys(usual));
+  const { firstMs, factor = usual.factor, maxMs = usual.maxMs, jitter = usual.jitter } = given;
   return {
     firstMs: integerOption(`${name}.firstMs`, firstMs, 0),
     factor: numberOption(`${name}.factor`, factor, 1, 1_000),
@@ -60,12 +62,8 @@ export const backoffOption = (name: string, backoff: Backoff): Required<Backoff>
   };
 };
 
-/** One that a job was added with has no other. */
-const usual: Backoff = { firstMs: 1_000 };
-
 /** The wait after an attempt that failed, counted from 1. */
-export const waitAfter = (attempt: number, backoff: Backoff = usual): number => {
-  const { firstMs, factor = 2, maxMs = 3_600_000, jitter = 0.5 } = backoff;
+export const waitAfter = (attempt: number, { firstMs, factor, maxMs, jitter }: ResolvedBackoff = usual): number => {
   // 2 ** 30 ends the growth long before the product could become infinite.
   const full = Math.min(maxMs, firstMs * factor ** Math.min(attempt - 1, 30));
   return Math.round(full * (1 - jitter * Math.random()));

@@ -23,7 +23,7 @@ interface CallTerms {
   readonly add: (replyTo: string, op: string | undefined) => Promise<string>;
 }
 
-/** A job whose outcome somebody waits for. */
+/** A job whose outcome a caller waits for. */
 interface OpenCall {
   readonly job: string;
   readonly resolve: (result: unknown) => void;
@@ -41,11 +41,11 @@ export class Calls {
   readonly #caller = randomText(12);
   /** By the ids of their jobs. */
   readonly #open = new Map<string, OpenCall>();
-  /** How many jobs are being added, and the ids that were pushed meanwhile: these may be theirs. */
+  /** How many jobs are being added; ids that are pushed meanwhile may be theirs. */
   #adding = 0;
   readonly #early = new Set<string>();
   readonly #asked = new Set<string>();
-  /** Outcomes that have arrived, or that nobody wants any more: the server may forget them. */
+  /** Outcomes that have arrived, or that nobody waits for any more: the server may delete them. */
   readonly #received = new Set<string>();
   /** How often pushes may have been lost. */
   #gaps = 0;
@@ -83,7 +83,7 @@ export class Calls {
     }
   }
 
-  /** Rejects what is open; resolves once the server has been told of what arrived, or cannot be. */
+  /** Rejects open calls; resolves once the server was told which outcomes have arrived, or cannot be reached. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -184,7 +184,7 @@ export class Calls {
         const outcomes = await this.#commands.outcomes(this.#caller, received, asked);
         for (const [index, id] of asked.entries()) this.#onOutcome(id, outcomes[index] ?? Buffer.from("waiting"));
       } catch (error) {
-        // The timer asks again, and so does the inbox when it is back; what is not forgotten by then expires.
+        // The timer asks again, and so does the inbox when it is back; outcomes that stay on the server expire.
         for (const id of received) this.#received.add(id);
         if (!this.#isClosed) this.#onError(error as KitError);
         break;

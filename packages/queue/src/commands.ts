@@ -24,6 +24,10 @@ export interface StepTerms {
   readonly upkeep: string;
 }
 
+interface OwnScript<Args, Reply> {
+  run(redis: ClientContext, keys: QueueKeys, args: Args, options: { readonly deadlineMs: number }): Promise<Reply>;
+}
+
 /** The scripts of one queue on one client. */
 export class QueueCommands {
   readonly context: ClientContext;
@@ -66,6 +70,15 @@ export class QueueCommands {
     return this.#opened;
   }
 
+  /** Runs a script that needs only keys of the queue's own. */
+  run<Args, Reply>(
+    script: OwnScript<Args, Reply>,
+    args: Args,
+    deadlineMs: number = this.#settings.deadlineMs,
+  ): Promise<Reply> {
+    return script.run(this.context, this.keys, args, { deadlineMs });
+  }
+
   /** Rejects with KitUnknownOutcomeError also where the server has the jobs, and not the copies that were asked for. */
   async add(
     args: {
@@ -79,7 +92,7 @@ export class QueueCommands {
   ): Promise<number> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: copies } = this.#settings;
-    if (!copies) return await scripts.add.run(this.context, this.keys, args, { deadlineMs });
+    if (!copies) return await this.run(scripts.add, args, deadlineMs);
     const terms = { ...copies, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, terms, (scope) =>
       scope.run(scripts.add, this.keys, args),
@@ -101,7 +114,7 @@ export class QueueCommands {
     return scripts.step.run(this.context, { ...this.keys, replies }, { ...terms, done, others }, { deadlineMs });
   }
 
-  /** What became of jobs that `caller` waits for; those that it has received are forgotten. */
+  /** Outcomes of jobs that `caller` waits for; outcomes that it has received are deleted. */
   outcomes(caller: string, received: readonly string[], asked: readonly string[]): Promise<readonly Buffer[]> {
     const { deadlineMs } = this.#settings;
     const keys = { ...this.keys, replies: this.#repliesOf(caller) };
@@ -113,44 +126,15 @@ export class QueueCommands {
     );
   }
 
-  heartbeat(
-    leaseMs: number,
-    members: readonly string[],
-    deadlineMs: number,
-  ): Promise<{ readonly now: number; readonly lost: readonly string[] }> {
-    return scripts.heartbeat.run(this.context, this.keys, { leaseMs, members: members.join("\n") }, { deadlineMs });
-  }
-
-  begin(member: string): Promise<boolean> {
-    const { deadlineMs } = this.#settings;
-    return scripts.begin.run(this.context, this.keys, { member }, { deadlineMs });
-  }
-
-  handBack(members: readonly string[]): Promise<number> {
-    const { deadlineMs } = this.#settings;
-    return scripts.handBack.run(this.context, this.keys, { members: members.join("\n") }, { deadlineMs });
-  }
-
   /** Undoes a take whose reply was lost; resolves with how many jobs were returned. */
   async recover(fence: string): Promise<number> {
-    const { deadlineMs } = this.#settings;
     let total = 0;
     for (let cursor = "0"; ;) {
-      const reply = await scripts.recover.run(this.context, this.keys, { fence, cursor }, { deadlineMs });
+      const reply = await this.run(scripts.recover, { fence, cursor });
       total += reply.returned;
       if (reply.cursor === "0") return total;
       ({ cursor } = reply);
     }
-  }
-
-  letters(start: number, count: number): Promise<readonly scripts.StoredLetter[]> {
-    const { deadlineMs } = this.#settings;
-    return scripts.letters.run(this.context, this.keys, { start, count }, { deadlineMs });
-  }
-
-  redrive(verb: "redrive" | "drop", ids: readonly string[]): Promise<number> {
-    const { deadlineMs } = this.#settings;
-    return scripts.redrive.run(this.context, this.keys, { verb, ids: ids.join("\n") }, { deadlineMs });
   }
 
   #repliesOf(caller: string): string {
@@ -158,7 +142,7 @@ export class QueueCommands {
   }
 
   async #open(deadlineMs: number): Promise<void> {
-    await scripts.open.run(this.context, this.keys, { layout: scripts.layout }, { deadlineMs });
+    await this.run(scripts.open, { layout: scripts.layout }, deadlineMs);
     if (!this.#settings.allowEviction) await this.#checkEviction(deadlineMs);
   }
 

@@ -4,7 +4,7 @@ import type { StoredError } from "./failure.js";
 /**
  * Codes of the queue's own errors.
  *
- * - `KIT_QUEUE_PAYLOAD`: what was to be added cannot be stored, or is too large
+ * - `KIT_QUEUE_PAYLOAD`: the data of a job cannot be stored, or is too large
  * - `KIT_QUEUE_FULL`: too many adds wait to be sent
  * - `KIT_QUEUE_EVICTION`: the server may evict keys, and with them jobs
  * - `KIT_JOB_LEASE_LOST`: a job's lease ended while its handler ran; it may run elsewhere
@@ -33,7 +33,7 @@ declare module "@kit/core" {
 
 const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
-/** What was to be added cannot be stored, and nothing was added; or what a handler gave cannot be sent to its caller. */
+/** The data of a job cannot be stored, and nothing was added; or the result of a handler cannot be sent to its caller. */
 export class JobPayloadError extends KitError {
   /** @internal */
   static override readonly brand: string = "JobPayloadError";
@@ -123,7 +123,7 @@ export class UnrecoverableError extends KitError {
   }
 }
 
-/** What `call()` rejects with for a job that was added. */
+/** An error of `call()` about a job that was added. */
 abstract class CallError extends KitError {
   readonly job: string;
   readonly id: string;

@@ -1,4 +1,4 @@
-/** What is kept of an error, as JSON: a thrown value of any kind. */
+/** The stored form of a thrown value of any kind, as JSON. */
 export interface StoredError {
   readonly name: string;
   readonly message: string;
@@ -34,7 +34,7 @@ export const storedError = (error: unknown): StoredError => {
 export const recordOf = (attempts: number, crashes: number, error: StoredError): string =>
   `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}`;
 
-/** What a record says. */
+/** The parts of a record. */
 export const parseRecord = (
   record: string,
 ): { readonly attempts: number; readonly crashes: number; readonly error: StoredError | undefined } => {

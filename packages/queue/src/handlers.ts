@@ -21,12 +21,12 @@ export type JobData<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...data
     : Data[0]
   : never;
 
-/** What a job gives to its caller. */
+/** The result of a job for its caller. */
 export type JobResult<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...data: never) => infer Result
   ? Awaited<Result>
   : never;
 
-/** What a handler returns: anything where no result was declared. */
+/** The return type of a handler: any where no result was declared. */
 type Returned<Result> = [Result] extends [void] ? unknown : Result | PromiseLike<Result>;
 
 /**
@@ -40,7 +40,7 @@ export type Handler<Jobs, Name extends JobName<Jobs>> = (
 /** A handler for every name. */
 export type Handlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };
 
-/** What checks data, for some names or all. What it makes of valid data is what the handler gets. */
+/** Standard Schemas for some names or all. The handler gets the value that the schema makes of valid data. */
 export type JobSchemas<Jobs> = {
   readonly [Name in JobName<Jobs>]?: StandardSchema<unknown, JobData<Jobs, Name>> | undefined;
 };

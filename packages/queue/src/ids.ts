@@ -15,7 +15,7 @@ const idsPerProducer = 36 ** 4;
 const madeId = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
 
 /** Whether an id was made by a producer, and so never comes again. A caller's own id must not look like one. */
-export const isMade = (id: string): boolean => id.length === 14 && id.charCodeAt(9) === 46 && madeId.test(id);
+export const isMade = (id: string): boolean => madeId.test(id);
 
 /**
  * Makes ids that are known before the server sees them, and numbers the calls that carry them. Nine random characters
@@ -52,16 +52,8 @@ export class IdSource {
   }
 }
 
-/** Fences of one worker, each for one take: 12 characters. */
-export class FenceSource {
-  readonly #worker = randomText(7);
-  #made = 0;
-
-  next(): string {
-    this.#made = (this.#made + 1) % 36 ** 5;
-    return this.#worker + counted(this.#made, 5);
-  }
-}
+/** A fence: 12 characters, of the worker's own seven and the count of its takes. */
+export const fenceOf = (worker: string, take: number): string => worker + counted(take % 36 ** 5, 5);
 
 /** How many characters of a member of `leases` are its fence. */
 export const fenceWidth = 12;

@@ -1,26 +1,26 @@
 import type { KitError } from "@kit/core";
 import { backoffMs, type Deadline, pause, settled } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
-import { FenceSource, isMade } from "./ids.js";
+import { fenceOf, isMade, randomText } from "./ids.js";
 import { TakenJob } from "./job.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "./options.js";
 import { parseBlob, type StoredJob } from "./payload.js";
-import { maxEnded, type Reclaimed, type StepReply } from "./scripts/index.js";
+import { handBack, maxEnded, type Reclaimed, type StepReply } from "./scripts/index.js";
 import { type Marker, Waiter } from "./wait.js";
 
 /** How a job ends: done, dead, or tried again after so many ms. */
 export interface Ending {
   readonly job: TakenJob;
   readonly verdict: "done" | "dead" | number;
-  /** What is kept in `failures`; empty where it is done. */
+  /** Its record for `failures`; empty where it is done. */
   readonly record: string;
   readonly error: unknown;
-  /** What its caller is told, as `outcomes` says; undefined: nobody waits for it. */
+  /** The outcome for its caller, in the form of `outcomes`; undefined: nobody waits for it. */
   readonly outcome?: string | Buffer | undefined;
 }
 
-/** Whom the intake works for. */
+/** The worker, as the intake sees it. */
 export interface IntakeHost {
   /** How many jobs to take, while `pending` more may come and `ending` slots become free with the same call. */
   demand(pending: number, ending: number): number;
@@ -28,7 +28,7 @@ export interface IntakeHost {
   /** The server has ended the job, or refused to since its lease had been taken back. */
   ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
-  /** There is nothing to take, or nobody to ask: it waits. */
+  /** There is nothing to take, or no server: it waits. */
   emptied(): void;
   reclaimed(leases: readonly Reclaimed[]): void;
   error(error: KitError): void;
@@ -39,13 +39,13 @@ const maxInFlight = 2;
 /** At more than 250 the replies become so long that they hold up everything else. */
 const maxTaken = 250;
 const maxTakenBytes = 4 * 1_024 * 1_024;
-/** Of those that the server ends one by one: failed ones, such as have an id of their caller, and those that somebody waits for. */
+/** The most jobs of a call that the server ends one by one: failed jobs, jobs with an id of their caller, jobs that were called. */
 const maxOthers = 100;
 const maxOutcomeBytes = 1_024 * 1_024;
 const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
-/** Due jobs and ended leases are not looked for more often than this, unless there is a reason to. */
+/** The least time between two looks for due jobs and ended leases, unless there is a reason for one. */
 const lookEveryMs = 5;
-/** How long others wait in case the exact one is gone. */
+/** How much longer the others wait, in case the timekeeper is gone. */
 const backupMs = { least: 50, spread: 200 };
 const longestTimerMs = 1_000_000_000;
 
@@ -53,8 +53,8 @@ const longestTimerMs = 1_000_000_000;
 const damaged: StoredJob = parseBlob(Buffer.from("0  y\n"));
 
 /**
- * Everything between one worker and one queue: takes jobs, ends them, waits when there are none, keeps their leases, and
- * finds again what a lost reply carried.
+ * Connects one worker to one queue: takes jobs, ends them, waits when there are none, keeps their leases, and hands back
+ * the jobs of lost replies.
  */
 export class Intake {
   readonly leases: JobLeases;
@@ -62,13 +62,16 @@ export class Intake {
   readonly #settings: WorkSettings;
   readonly #bounds: string;
   readonly #host: IntakeHost;
-  readonly #fences = new FenceSource();
+  readonly #name = randomText(7);
+  #takes = 0;
   readonly #waiter: Waiter;
   readonly #lostFences = new Set<string>();
   #outbox: Ending[] = [];
   /** Ended jobs whose end the server has not confirmed. */
   #unconfirmed = 0;
   #inFlight = 0;
+  /** Calls that hand jobs back. */
+  #returning = 0;
   /** How many jobs the calls under way may bring, the wait among them. */
   #pending = 0;
   #isTaking = true;
@@ -86,11 +89,11 @@ export class Intake {
   #watchedAt = -Infinity;
   #lookedAt = -Infinity;
   #mustLook = true;
-  /** Waits for the next instant exactly; others wait a little longer. */
+  /** The timekeeper waits for the next instant exactly; other workers wait a little longer. */
   #isTimekeeper = false;
   #timer: NodeJS.Timeout | undefined;
   #isTimerForDue = false;
-  /** The timer for a due job has fired, and what it found is not known yet. */
+  /** The timer for a due job has fired, and its look has not been answered yet. */
   #hasFiredForDue = false;
   readonly #idle = new Set<() => void>();
 
@@ -109,7 +112,7 @@ export class Intake {
     return this.#unconfirmed;
   }
 
-  /** Nothing was to be had when it last asked, and it waits to be told; or the server cannot be asked. */
+  /** The last take found nothing, and it waits to be woken; or the server cannot be reached. */
   get isParked(): boolean {
     return this.#isWaiting || this.#failures > 0;
   }
@@ -158,13 +161,18 @@ export class Intake {
       job.state = "ended";
       this.leases.release(job);
     }
-    for (let start = 0; start < jobs.length; start += maxEnded)
+    this.#returning++;
+    for (let start = 0; start < jobs.length; start += maxEnded) {
+      const members = jobs.slice(start, start + maxEnded).map(({ member }) => member);
       await this.#commands
-        .handBack(jobs.slice(start, start + maxEnded).map(({ member }) => member))
+        .run(handBack, { members: members.join("\n") })
         .catch((error: unknown) => this.#host.error(error as KitError));
+    }
+    this.#returning--;
+    this.#notifyIdle();
   }
 
-  /** Resolves once the server has confirmed all ends and nothing is lost, or at `deadline`. */
+  /** Resolves once the server has confirmed all that was ended and handed back, and nothing is lost; or at `deadline`. */
   async settle(deadline: Deadline): Promise<void> {
     this.pump();
     if (this.#isSettled) return;
@@ -187,7 +195,7 @@ export class Intake {
   }
 
   get #isSettled(): boolean {
-    const isSending = this.#inFlight > 0 || this.#isWaiting;
+    const isSending = this.#inFlight > 0 || this.#returning > 0 || this.#isWaiting;
     return this.#unconfirmed === 0 && !isSending && this.#lostFences.size === 0;
   }
 
@@ -204,9 +212,16 @@ export class Intake {
       this.#mustLook = false;
     }
     const { leaseMs } = this.#settings;
-    const tells = count > 0 && this.leases.jobs.length === 0 && now - this.#watchedAt > leaseMs / 2;
-    const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${tells ? "s" : ""}`;
-    return { fence: this.#fences.next(), count, leaseMs, flags, bounds: this.#bounds, upkeep: this.#upkeep(now) };
+    const announces = count > 0 && this.leases.jobs.length === 0 && now - this.#watchedAt > leaseMs / 2;
+    const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${announces ? "s" : ""}`;
+    return {
+      fence: fenceOf(this.#name, ++this.#takes),
+      count,
+      leaseMs,
+      flags,
+      bounds: this.#bounds,
+      upkeep: this.#upkeep(now),
+    };
   }
 
   /** Counts go to the server once a second; at least once a minute dead letters are looked at for their age. */
@@ -265,7 +280,7 @@ export class Intake {
     return this.#outbox.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
   }
 
-  /** What `step.lua` leaves for the caller of a job: the number of its key among `callers`, channel, name, outcome. */
+  /** The operand of `step.lua` for the caller of a job: the number of its key among `callers`, channel, name, outcome. */
   #answer({ job, outcome }: Ending, callers: string[]): string | Buffer {
     const { replyTo } = job.header;
     if (outcome === undefined || replyTo === undefined) return "";
@@ -296,7 +311,7 @@ export class Intake {
     this.#isWaiting = false;
     this.#pending -= count;
     if (woken) this.#receive(woken.reply, terms, woken.sentAt, woken.marker);
-    // What was missed meanwhile is seen by the next look.
+    // The next look finds what was missed meanwhile.
     else this.#mustLook = true;
     this.#notifyIdle();
     this.pump();
@@ -329,7 +344,7 @@ export class Intake {
     else void this.handBack(jobs);
   }
 
-  /** A call was lost, and perhaps took jobs. Its fence is forgotten only once they have been found. */
+  /** The reply of a call was lost: it may have taken jobs. Its fence is kept until they have been handed back. */
   #lose(fence: string): void {
     this.#lostFences.add(fence);
     if (!this.#isRecovering) void this.#recover();
@@ -365,7 +380,7 @@ export class Intake {
     ).unref();
   }
 
-  /** Popping `timer` makes a worker the exact one, finding due work too; coming too late for it ends that. */
+  /** A worker that popped `timer`, or found due work, becomes the timekeeper; one that came too late for it no longer is. */
   #judgeTimekeeper({ promoted, nextDue = 0, nowMicros }: StepReply, marker: Marker | undefined): void {
     if (marker === "timer" || promoted > 0) this.#isTimekeeper = true;
     else if (this.#hasFiredForDue && nextDue - nowMicros / 1_000 > backupMs.least) this.#isTimekeeper = false;
@@ -373,13 +388,13 @@ export class Intake {
   }
 
   /** Sets the timer for the next due job or the next end of a lease. */
-  #arm({ nextDue, nextEnd, nowMicros }: StepReply, isTold: boolean): void {
+  #arm({ nextDue, nextEnd, nowMicros }: StepReply, isWoken: boolean): void {
     if (nextDue === undefined || nextEnd === undefined || !this.#isTaking) return;
     clearTimeout(this.#timer);
     const now = nowMicros / 1_000;
-    // Told to watch, but what there was to watch is gone already: what comes in its place ends no sooner than this.
-    const told = isTold ? now + this.#settings.leaseMs : Infinity;
-    const at = Math.min(nextDue, nextEnd, told);
+    // Woken to watch, but the lease to watch is gone already: a lease in its place ends no sooner than this.
+    const woken = isWoken ? now + this.#settings.leaseMs : Infinity;
+    const at = Math.min(nextDue, nextEnd, woken);
     this.#isTimerForDue = nextDue === at;
     if (at === Infinity) return;
     const later = this.#isTimekeeper ? 0 : backupMs.least + Math.random() * backupMs.spread;
@@ -398,7 +413,7 @@ export class Intake {
   }
 }
 
-/** One of many that the server ends together. */
+/** Whether the server may end it together with others. */
 const isSimple = ({ job, verdict, outcome }: Ending): boolean =>
   verdict === "done" && outcome === undefined && isMade(job.id);
 

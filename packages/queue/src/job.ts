@@ -1,3 +1,4 @@
+import { parseRecord } from "./failure.js";
 import { partsOf } from "./ids.js";
 import type { JobHeader, StoredJob } from "./payload.js";
 
@@ -23,10 +24,10 @@ export interface Job<Name extends string = string, Data = unknown> {
   readonly signal: AbortSignal;
 }
 
-/** Where a taken job stands: what became of its handler, and whether its lease is still ours. */
-export type JobState = "held" | "running" | "ending" | "ended";
+/** Where a taken job stands: what became of its handler, and whether its lease is still ours. `judging`: the caller's `backoff` decides. */
+export type JobState = "held" | "running" | "judging" | "ending" | "ended";
 
-/** What the jobs of one take have in common. */
+/** Facts that the jobs of one take share. */
 export interface Take {
   readonly fence: string;
   /** Epoch ms of the server's clock. */
@@ -36,7 +37,7 @@ export interface Take {
   readonly receivedAt: number;
 }
 
-/** A job that this worker has taken. Nothing is made for it that its handler does not ask for. */
+/** A job that this worker has taken. Its signal is made when the handler first reads it. */
 export class TakenJob implements Job {
   readonly id: string;
   readonly entry: string;
@@ -55,9 +56,9 @@ export class TakenJob implements Job {
   state: JobState = "held";
   /** Its data does not fit its schema: the handler never saw it. */
   isMisfit = false;
-  /** Whether the end of it was sent before, in a call whose reply was lost. */
+  /** Its end was sent before, in a call whose reply was lost. */
   isRepeat = false;
-  /** Until when the lease is surely ours, on our own monotonic clock. */
+  /** The lower bound of the lease's end, on our own monotonic clock. */
   leaseUntil: number;
   /** When its handler was started; until then, when it was taken. */
   startedAt: number;
@@ -81,9 +82,7 @@ export class TakenJob implements Job {
     this.leaseUntil = take.leaseUntil;
     this.startedAt = take.receivedAt;
     if (record === "") return;
-    const [attempts = "0", crashes = "0"] = record.split("\t", 2);
-    this.failures = Number(attempts);
-    this.crashes = Number.parseInt(crashes, 10);
+    ({ attempts: this.failures, crashes: this.crashes } = parseRecord(record));
   }
 
   get name(): string {
@@ -115,7 +114,7 @@ export class TakenJob implements Job {
     return this.#reason;
   }
 
-  /** Has the handler stop, if it listens. The first reason counts. */
+  /** Aborts the handler's signal. The first reason counts. */
   stop(reason: Error): void {
     if (this.#reason) return;
     this.#reason = reason;

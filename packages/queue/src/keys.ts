@@ -1,5 +1,30 @@
 import { keyspace } from "@kit/core";
 
+/** Where the outcomes of jobs wait for the queue object that called them; the name of that is in each job's header. */
+export const repliesKey = (prefix: string, name: string, caller: string): string =>
+  `${keyspace("queue", prefix).base(name)}replies:${caller}`;
+
+/** Where a queue is. */
+export interface QueueAddress {
+  readonly queue: string;
+  /** @default "kit" */
+  readonly prefix?: string | undefined;
+}
+
+const parts = [
+  "jobs",
+  "waiting",
+  "prioritised",
+  "delayed",
+  "leases",
+  "failures",
+  "dead",
+  "wake",
+  "revoked",
+  "producers",
+  "meta",
+] as const;
+
 /**
  * Every key that this package writes. All of one queue share the hash tag `{name}`, so one slot.
  *
@@ -20,47 +45,10 @@ import { keyspace } from "@kit/core";
  * | `kit:queue:{name}:replies:…`   | hash | id → what became of the job, for one queue object that waits for it            | until read; 10 minutes         |
  * | `kit:queue:{name}:meta`        | hash | `layout`, `watchedAt`, `deadBytes`, and counts                                 | for good                       |
  */
-export interface QueueKeys {
-  readonly jobs: string;
-  readonly waiting: string;
-  readonly prioritised: string;
-  readonly delayed: string;
-  readonly leases: string;
-  readonly failures: string;
-  readonly dead: string;
-  readonly wake: string;
-  readonly revoked: string;
-  readonly producers: string;
-  readonly meta: string;
-}
-
-/** Where the outcomes of jobs wait for the queue object that called them; the name of that is in each job's header. */
-export const repliesKey = (prefix: string, name: string, caller: string): string =>
-  `${keyspace("queue", prefix).base(name)}replies:${caller}`;
-
-/** Where a queue is. */
-export interface QueueAddress {
-  readonly queue: string;
-  /** @default "kit" */
-  readonly prefix?: string | undefined;
-}
-
-const parts: readonly (keyof QueueKeys)[] = [
-  "jobs",
-  "waiting",
-  "prioritised",
-  "delayed",
-  "leases",
-  "failures",
-  "dead",
-  "wake",
-  "revoked",
-  "producers",
-  "meta",
-];
+export type QueueKeys = Readonly<Record<(typeof parts)[number], string>>;
 
 /** The keys of one queue. */
 export const queueKeys = (prefix: string, name: string): QueueKeys => {
   const head = keyspace("queue", prefix).base(name);
-  return Object.fromEntries(parts.map((part) => [part, head + part])) as unknown as QueueKeys;
+  return Object.fromEntries(parts.map((part) => [part, head + part])) as QueueKeys;
 };

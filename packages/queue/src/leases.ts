@@ -2,23 +2,23 @@ import type { KitError } from "@kit/core";
 import { lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
 import type { QueueCommands } from "./commands.js";
 import type { TakenJob } from "./job.js";
-import { maxEnded } from "./scripts/index.js";
+import { heartbeat, maxEnded } from "./scripts/index.js";
 
 /** How much of a lease passes between two heartbeats. */
 const heartbeatShare = 0.3;
 /** Leases with less than this share left are renewed; the others can wait for the next heartbeat. */
 const renewShare = 0.75;
 
-/** What the keeper tells. */
+/** Events of the leases of one worker. */
 export interface LeaseEvents {
-  /** The job's lease has ended, or may have: by our clock, or by the server's word. */
+  /** The lease has ended, or may have: by our clock, or by a reply of the server. */
   readonly lost: (job: TakenJob) => void;
   readonly error: (error: KitError) => void;
 }
 
 /**
- * The leases of one worker: one heartbeat for all, on core's scheduler, which notices when the machine slept. Losing a lease
- * is decided by our own clock, too, since a silent server tells nothing.
+ * The leases of one worker: one heartbeat for all, on core's scheduler, which notices when the machine slept. A lease is also
+ * lost by our own clock, since a silent server sends nothing.
  */
 export class JobLeases implements ScheduledLease {
   readonly group = "";
@@ -26,7 +26,7 @@ export class JobLeases implements ScheduledLease {
   renewAt: number = Infinity;
   deadlineAt: number = Infinity;
   heapIndex = -1;
-  /** Each knows its place. A Set of what comes and goes so fast would keep most of it for the garbage collector's rarer rounds. */
+  /** Each job knows its place. A Set would keep removed jobs alive until V8's next full collection. */
   readonly #held: TakenJob[] = [];
   readonly #commands: QueueCommands;
   readonly #leaseMs: number;
@@ -43,7 +43,7 @@ export class JobLeases implements ScheduledLease {
     return this.#held;
   }
 
-  /** The local instant until which a lease surely lasts that the server gave at `serverMs`. */
+  /** The lower bound, on our clock, of the end of a lease that the server gave at `serverMs`. */
   endOf(serverMs: number, sentAt: number): number {
     const clock = this.#commands.context.clockOf(this.#commands.keys.leases);
     return clock.earliest(serverMs + this.#leaseMs) ?? sentAt + lowerBoundMs(this.#leaseMs);
@@ -110,7 +110,8 @@ export class JobLeases implements ScheduledLease {
     const sentAt = performance.now();
     try {
       const members = jobs.map(({ member }) => member);
-      const { now, lost } = await this.#commands.heartbeat(this.#leaseMs, members, this.#heartbeatMs);
+      const args = { leaseMs: this.#leaseMs, members: members.join("\n") };
+      const { now, lost } = await this.#commands.run(heartbeat, args, this.#heartbeatMs);
       context.clockOf(keys.leases).observe(sentAt, now);
       const until = this.endOf(now, sentAt);
       const gone = new Set(lost);

@@ -2,40 +2,52 @@ import { parseRecord, type StoredError } from "./failure.js";
 import { decodePayload, parseBlob } from "./payload.js";
 import type { StoredLetter } from "./scripts/index.js";
 
-/** A job that will not run again by itself. */
-export interface DeadLetter {
-  readonly id: string;
+/** The stored facts of a job, apart from its data. */
+export interface StoredFacts {
   readonly name: string;
-  /** As it was added; undefined if it cannot be read. */
-  readonly data: unknown;
   readonly priority: number;
+  readonly maxAttempts: number;
   /** How often it ran and failed. */
   readonly attempts: number;
   /** How often its worker died, or went unheard, while it had it. */
   readonly crashes: number;
   /** Of the last attempt; undefined: it never failed, its workers crashed. */
   readonly error: StoredError | undefined;
+  /** Epoch ms of the server's clock as its producer knew it. */
   readonly addedAt: number;
+}
+
+/** A job that will not run again by itself. */
+export interface DeadLetter extends StoredFacts {
+  readonly id: string;
+  /** As it was added; undefined if it cannot be read. */
+  readonly data: unknown;
   /** Epoch ms of the server's clock. */
   readonly diedAt: number;
 }
 
-/** A letter as people see it; also one that is damaged. */
-export const letterOf = ({ id, diedAt, blob, record }: StoredLetter): DeadLetter => {
-  const known = { id, diedAt, ...parseRecord(record) };
+/** Also of a job that is damaged. */
+export const factsOf = (blob: Buffer, record: string): StoredFacts => {
+  const known = parseRecord(record);
   try {
-    const stored = parseBlob(blob);
-    const { name, priority } = stored.header;
-    return { ...known, name, priority, addedAt: stored.addedAt, data: dataOf(blob, stored) };
+    const { addedAt, header } = parseBlob(blob);
+    const { name, priority, maxAttempts } = header;
+    return { ...known, name, priority, maxAttempts, addedAt };
   } catch {
-    return { ...known, name: "", priority: 0, addedAt: 0, data: undefined };
+    return { ...known, name: "", priority: 0, maxAttempts: 1, addedAt: 0 };
   }
 };
 
-const dataOf = (blob: Buffer, stored: ReturnType<typeof parseBlob>): unknown => {
+/** The data of a stored job; undefined if it cannot be read. */
+export const dataOf = (blob: Buffer): unknown => {
   try {
-    return decodePayload(blob, stored);
+    return decodePayload(blob, parseBlob(blob));
   } catch {
     return undefined;
   }
 };
+
+export const letterOf = ({ id, diedAt, blob, record }: StoredLetter): DeadLetter => ({
+  ...{ id, diedAt, data: dataOf(blob) },
+  ...factsOf(blob, record),
+});

@@ -11,7 +11,13 @@ import {
   signalOption,
   textOption,
 } from "@kit/core/toolkit";
-import { type Backoff, type BackoffFunction, backoffOption, type RetryPolicy } from "./backoff.js";
+import {
+  type Backoff,
+  type BackoffFunction,
+  backoffOption,
+  type ResolvedBackoff,
+  type RetryPolicy,
+} from "./backoff.js";
 import { isMade } from "./ids.js";
 import { schemaMap, type SchemaMap } from "./schemas.js";
 
@@ -135,7 +141,7 @@ export interface AddOptions {
    * The `op` of a KitUnknownOutcomeError: settles what became of that call, and adds the job if it did not.
    */
   readonly op?: string | undefined;
-  /** Gives up while it waits to be sent; what was sent may be added. */
+  /** Cancels the add while it waits to be sent; one that was sent may still be added. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -207,7 +213,7 @@ export interface JobPolicy extends RetryPolicy {
 export interface JobTerms {
   readonly id: string | undefined;
   readonly priority: number;
-  /** What follows the id in the plan of `add.lua`, apart from what its id and op add to it. */
+  /** The words behind the id in the plan of `add.lua`, without those of its own id and op. */
   readonly words: string;
   readonly policy: JobPolicy;
   readonly op: string | undefined;
@@ -220,7 +226,7 @@ export interface WorkSettings {
   readonly maxCrashes: number;
   readonly strict: boolean;
   readonly ackEach: boolean;
-  readonly backoff: Backoff | BackoffFunction | undefined;
+  readonly backoff: ResolvedBackoff | BackoffFunction | undefined;
 }
 
 /** Beyond it the scores of two priorities would meet. */
@@ -246,10 +252,9 @@ const workNames = ["concurrency", "leaseMs", "maxCrashes", "strict", "ack", "bac
 const boundsOf = (bounds: DeadLetterBounds): string => {
   const given = optionsObject("deadLetters", bounds, ["maxCount", "maxAgeMs", "maxBytes"]);
   const { maxCount = 10_000, maxAgeMs = 14 * 86_400_000, maxBytes = 64 * 1_024 * 1_024 } = given;
-  integerOption("deadLetters.maxCount", maxCount, 0);
-  integerOption("deadLetters.maxAgeMs", maxAgeMs, 0);
-  integerOption("deadLetters.maxBytes", maxBytes, 0);
-  return `${String(maxCount)} ${String(maxAgeMs)} ${String(maxBytes)}`;
+  return Object.entries({ maxCount, maxAgeMs, maxBytes })
+    .map(([name, value]) => integerOption(`deadLetters.${name}`, value, 0))
+    .join(" ");
 };
 
 const durableOption = (option: DurableOption): DurableOption => {
@@ -293,7 +298,7 @@ const idOption = (id: string): string => {
   textOption("id", id, 128);
   if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
     throw new RangeError(
-      "Expected `id` to begin with another character than `!`, to have no control characters or halves of surrogate pairs, and not to look like an id that a queue makes",
+      "Expected `id` to have no `!` in front, no control characters or lone surrogates, and another form than made ids",
     );
   return id;
 };
@@ -338,13 +343,12 @@ export const concurrencyOption = (value: number): number => integerOption("concu
 export const workSettings = (options: WorkOptions): WorkSettings => {
   const given = optionsObject("options", options, workNames);
   const { concurrency = 1, leaseMs = 10_000, maxCrashes = 3, strict = false, ack = "batched", backoff } = given;
-  if (ack !== "batched" && ack !== "each") throw new TypeError('Expected `ack` to be "batched" or "each"');
   return {
     concurrency: concurrencyOption(concurrency),
     leaseMs: integerOption("leaseMs", leaseMs, 200, 86_400_000),
     maxCrashes: integerOption("maxCrashes", maxCrashes, 1, 1_000_000),
     strict: booleanOption("strict", strict),
-    ackEach: ack === "each",
+    ackEach: choiceOption("ack", ack, ["batched", "each"]) === "each",
     backoff: backoff === undefined || typeof backoff === "function" ? backoff : backoffOption("backoff", backoff),
   };
 };

@@ -1,3 +1,4 @@
+import { KitClosedError } from "@kit/core";
 import { type CloseOptions, closeTimeoutMs, integerOption, optionsObject } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes } from "./handlers.js";
 import { concurrencyOption, type WorkOptions } from "./options.js";
@@ -31,13 +32,14 @@ interface Place {
  * Works on several queues in strict order: a job of a later queue begins only while no earlier one has any, or when it has been
  * passed over `maxPassedOver` times. Made by {@link createOrderedWorker}.
  *
- * The order is that of _beginning_ jobs in this one worker, as far as it knows: a job that is added to an earlier queue counts
- * from when the server's word of it has come. Queues may lie on different nodes of a Cluster.
+ * The order is that of _beginning_ jobs in this one worker: a job that is added to an earlier queue counts from the reply in
+ * which the server offers it. Queues may lie on different nodes of a Cluster.
  */
 export class OrderedWorker implements AsyncDisposable {
   readonly #places: Place[] = [];
   readonly #concurrency: number;
   readonly #maxPassedOver: number;
+  #isClosed = false;
 
   /** Made by this package only. */
   constructor(options: OrderedOptions) {
@@ -52,16 +54,18 @@ export class OrderedWorker implements AsyncDisposable {
   }
 
   /**
-   * Adds a queue behind those that are served already, at any time. The worker that comes back is for its events, and for
-   * ceasing to serve this queue; it takes nothing ahead.
+   * Adds a queue behind those that are served already, at any time. The returned worker is for its events, and for ending
+   * the service of this queue; it takes nothing ahead.
    *
-   * @throws what `queue.work()` throws.
+   * @throws {KitClosedError} after `close()`.
+   * @throws the errors of `queue.work()`.
    */
   serve<Jobs extends JobTypes<Jobs> = AnyJobs>(
     queue: Queue<Jobs>,
     handlers: Handlers<NoInfer<Jobs>>,
     options: Omit<WorkOptions, "concurrency" | "strict"> = {},
   ): Worker {
+    if (this.#isClosed) throw new KitClosedError("The ordered worker");
     const turn: Turn = {
       free: (worker) => this.#free(worker),
       began: (worker) => this.#onBegan(worker),
@@ -81,6 +85,7 @@ export class OrderedWorker implements AsyncDisposable {
   /** Closes its workers, as `worker.close()` does. The queues stay open. Idempotent. */
   async close(options: CloseOptions = {}): Promise<void> {
     const timeoutMs = closeTimeoutMs(options);
+    this.#isClosed = true;
     await Promise.all(this.#places.map(({ worker }) => worker.close({ timeoutMs })));
   }
 

@@ -1,32 +1,23 @@
-import { type Backoff, backoffOption } from "./backoff.js";
+import type { ResolvedBackoff } from "./backoff.js";
 import { JobPayloadError } from "./errors.js";
 import type { JobPolicy } from "./options.js";
 
-/** What the header of a job says, apart from when it was added. */
+/** The header of a job, without the instant of its adding. */
 export interface JobHeader {
   readonly name: string;
   readonly maxAttempts: number;
-  readonly backoff: Backoff | undefined;
+  readonly backoff: ResolvedBackoff | undefined;
   readonly timeoutMs: number | undefined;
   readonly priority: number;
   readonly isBytes: boolean;
-  /** Who waits for the outcome: `inbox.caller`. */
+  /** The caller that waits for the outcome: `inbox.caller`. */
   readonly replyTo: string | undefined;
 }
 
-const backoffWord = (backoff: Backoff): string => {
-  const { firstMs, factor, maxMs, jitter } = backoffOption("backoff", backoff);
-  return ` b${[firstMs, factor, maxMs, jitter].join()}`;
-};
-
 const encodedName = (name: string): string => {
-  if (typeof name !== "string" || name.length === 0 || name.length > 128)
-    throw new RangeError("Expected the name of a job to have 1 to 128 characters");
-  try {
-    return encodeURIComponent(name);
-  } catch {
-    throw new RangeError("Expected the name of a job to be well-formed text, got half a surrogate pair");
-  }
+  if (typeof name !== "string" || name === "" || name.length > 128 || /\p{Surrogate}/u.test(name))
+    throw new RangeError("Expected the name of a job to be well-formed text of 1 to 128 characters");
+  return encodeURIComponent(name);
 };
 
 /** The header of jobs of one kind: `name[ options]`, all ASCII. */
@@ -38,12 +29,13 @@ export const headOf = (
   replyTo?: string,
 ): string => {
   const { maxAttempts, backoff, timeoutMs } = policy;
-  const attempts = maxAttempts === 1 ? "" : ` a${String(maxAttempts)}`;
-  const wait = backoff === undefined ? "" : backoffWord(backoff);
-  const timeout = timeoutMs === undefined ? "" : ` t${String(timeoutMs)}`;
-  const rank = priority === 0 ? "" : ` p${String(priority)}`;
-  const reply = replyTo === undefined ? "" : ` r${replyTo}`;
-  return `${encodedName(name)}${attempts}${wait}${timeout}${rank}${reply}${isBytes ? " y" : ""}`;
+  let head = encodedName(name);
+  if (maxAttempts !== 1) head += ` a${String(maxAttempts)}`;
+  if (backoff) head += ` b${[backoff.firstMs, backoff.factor, backoff.maxMs, backoff.jitter].join()}`;
+  if (timeoutMs !== undefined) head += ` t${String(timeoutMs)}`;
+  if (priority !== 0) head += ` p${String(priority)}`;
+  if (replyTo !== undefined) head += ` r${replyTo}`;
+  return isBytes ? `${head} y` : head;
 };
 
 const parseHead = (head: string): JobHeader => {
@@ -53,11 +45,11 @@ const parseHead = (head: string): JobHeader => {
     const text = word(letter);
     return text === undefined ? undefined : Number(text);
   };
-  const [firstMs, factor, maxMs, jitter] = (word("b") ?? "").split(",").map(Number);
+  const [firstMs = 0, factor = 1, maxMs = 0, jitter = 0] = (word("b") ?? "").split(",").map(Number);
   return {
     name: decodeURIComponent(name),
     maxAttempts: number("a") ?? 1,
-    backoff: word("b") === undefined ? undefined : { firstMs: firstMs ?? 0, factor, maxMs, jitter },
+    backoff: word("b") === undefined ? undefined : { firstMs, factor, maxMs, jitter },
     timeoutMs: number("t"),
     priority: number("p") ?? 0,
     isBytes: words.includes("y"),
@@ -82,8 +74,8 @@ const headerOf = (head: string): JobHeader => {
 export type Payload = string | Buffer;
 
 /**
- * JSON; a Uint8Array as it is. What JSON does not know is changed or left out as JSON.stringify does: a Date becomes its ISO
- * text, undefined in an object vanishes. Undefined itself is kept.
+ * JSON; a Uint8Array as it is. As with JSON.stringify, a Date becomes its ISO text, and undefined in an object vanishes.
+ * Undefined itself is kept.
  *
  * @throws {JobPayloadError} it cannot be JSON (a bigint, a cycle), or is larger than `maxBytes`.
  */
@@ -112,11 +104,11 @@ const toJson = (name: string, data: unknown, what: "data" | "result"): string =>
   }
 };
 
-/** What a worker will find in it. */
+/** The data as a worker will read it. */
 export const readPayload = (payload: Payload): unknown =>
   typeof payload !== "string" ? payload : payload === "" ? undefined : (JSON.parse(payload) as unknown);
 
-/** What is stored of a job. */
+/** The stored form of a job: its header line and its payload. */
 export const blobOf = (stamp: string, head: string, payload: Payload): Payload => {
   const header = `${stamp} ${head}\n`;
   return typeof payload === "string" ? header + payload : Buffer.concat([Buffer.from(header), payload]);

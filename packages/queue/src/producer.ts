@@ -12,13 +12,15 @@ import { maxAdded } from "./scripts/index.js";
 export interface NewJob {
   readonly head: string;
   readonly payload: Payload;
-  /** What follows its id in the plan. */
+  /** The words behind its id in the plan. */
   readonly words: string;
-  /** The caller's id, or that of the call whose outcome was not known. */
-  readonly id: string | undefined;
-  /** What it is called if its outcome is not known: by the first call that carried it. */
-  op: string | undefined;
-  /** The outcome of a former call is not known: that this one failed does not say that it was not added. */
+  /** The caller's id, or that of the call whose outcome was not known; otherwise made when it is sent. */
+  id: string | undefined;
+  /** The caller's name for an add whose outcome was not known. */
+  readonly op: string | undefined;
+  /** The producer and the number of the call that carries it. */
+  call?: string;
+  /** The outcome of an earlier call is unknown: if this one fails, the job may have been added all the same. */
   readonly isRepeat: boolean;
   /** Its caller was told that it was not added. */
   isGivenUp?: boolean;
@@ -29,25 +31,16 @@ const maxBytes = 1_024 * 1_024;
 /** How much the header, the plan and the protocol add to a payload, about. */
 const overheadBytes = 100;
 
-const sizeOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
+/** A job, or several that are stored together or not at all. */
+type Item = NewJob | readonly NewJob[];
+const isGroup = (item: Item): item is readonly NewJob[] => Array.isArray(item);
+const bytesOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
+/** In a group each job takes the thousandth part of a call at least. */
+const shareOf = (job: NewJob): number => Math.max(bytesOf(job), Math.floor(maxBytes / maxAdded));
+const sizeOf = (item: Item): number =>
+  isGroup(item) ? item.reduce((sum, job) => sum + shareOf(job), 0) : bytesOf(item);
 
-/** Jobs in order, as many together as one call carries. */
-export function* inCalls(jobs: readonly NewJob[]): Generator<readonly NewJob[]> {
-  let start = 0;
-  let bytes = 0;
-  for (const [index, job] of jobs.entries()) {
-    const size = sizeOf(job);
-    if (index > start && (index - start === maxAdded || bytes + size > maxBytes)) {
-      yield jobs.slice(start, index);
-      start = index;
-      bytes = 0;
-    }
-    bytes += size;
-  }
-  if (start < jobs.length) yield jobs.slice(start);
-}
-
-/** What `op` says: a call, and the id that the job had in it. */
+/** The parts of an `op`: a call, and the id of the job in it. */
 export const parseOp = (op: string): { readonly word: string; readonly id: string } => {
   const [, call = "", id = ""] = /^([0-9A-Za-z]{9}:\d+):(.+)$/s.exec(op) ?? [];
   if (call === "") throw new TypeError("Expected `op` to come from a KitUnknownOutcomeError of `add()`");
@@ -55,13 +48,17 @@ export const parseOp = (op: string): { readonly word: string; readonly id: strin
 };
 
 /**
- * Adds jobs: those that come while a call is under way go together in the next one. One call at a time, which is what makes
- * repeats of it recognisable.
+ * Adds jobs: those that come while a call is under way go together in the next one. There is one call at a time, so that its
+ * sequence number tells a repeat.
  */
 export class Producer {
   readonly #commands: QueueCommands;
   readonly #ids = new IdSource();
-  readonly #batcher: Batcher<NewJob, string>;
+  readonly #batcher: Batcher<Item, string | readonly string[]>;
+  readonly #maxPending: number;
+  readonly #full: () => QueueFullError;
+  /** How many jobs wait, or are under way, in groups. */
+  #grouped = 0;
   /** Server time minus our wall clock, as far as known. */
   #offsetMs = 0;
   #mustRetire = false;
@@ -70,11 +67,13 @@ export class Producer {
 
   constructor(name: string, commands: QueueCommands, { deadlineMs, maxPending }: QueueSettings) {
     this.#commands = commands;
-    this.#batcher = new Batcher<NewJob, string>({
-      send: (jobs, deadline) => this.#send(jobs, deadline),
+    this.#maxPending = maxPending;
+    this.#full = () => new QueueFullError(name, maxPending);
+    this.#batcher = new Batcher<Item, string | readonly string[]>({
+      send: (items, deadline) => this.#send(items, deadline),
       deadlineMs,
-      late: (job, wasSent) => this.#late(job, wasSent),
-      full: () => new QueueFullError(name, maxPending),
+      late: (item, wasSent) => this.#late(item, wasSent),
+      full: this.#full,
       owner: `Queue ${JSON.stringify(name)}`,
       maxItems: maxAdded,
       maxBytes,
@@ -86,29 +85,66 @@ export class Producer {
 
   /** Resolves with the job's id once the server has it. */
   add(job: NewJob, signal?: AbortSignal): Promise<string> {
-    return this.#batcher.add(job, signal);
+    return this.#batcher.add(job, signal) as Promise<string>;
+  }
+
+  /** Adds jobs in groups, one after the other, so that each has the whole deadline; resolves with their ids in order. */
+  async addAll(jobs: readonly NewJob[]): Promise<string[]> {
+    const groups: NewJob[][] = [];
+    let size = Infinity;
+    for (const job of jobs) {
+      size += shareOf(job);
+      const last = groups.at(-1);
+      if (last && size <= maxBytes && last.length < this.#maxPending) last.push(job);
+      else {
+        groups.push([job]);
+        size = shareOf(job);
+      }
+    }
+    const ids: string[] = [];
+    for (const group of groups) ids.push(...(await this.#addGroup(group)));
+    return ids;
   }
 
   close(deadline: Deadline): Promise<void> {
     return this.#batcher.close(deadline);
   }
 
-  async #send(jobs: readonly NewJob[], deadline: Deadline): Promise<readonly (string | Error)[]> {
+  async #addGroup(jobs: readonly NewJob[]): Promise<readonly string[]> {
+    if (this.#batcher.pending + this.#grouped + jobs.length > this.#maxPending) throw this.#full();
+    this.#grouped += jobs.length;
+    try {
+      return (await this.#batcher.add(jobs)) as readonly string[];
+    } finally {
+      this.#grouped -= jobs.length;
+    }
+  }
+
+  async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (string | readonly string[] | Error)[]> {
     await this.#commands.open(Math.max(1, deadline.remainingMs));
     // Meanwhile some were given up, and their callers told that they were not added.
-    const wanted = jobs.filter(({ isGivenUp }) => isGivenUp !== true);
-    if (wanted.length === jobs.length) return await this.#add(jobs, deadline);
+    const wanted = (items.flat() as NewJob[]).filter(({ isGivenUp }) => isGivenUp !== true);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
-    return jobs.map((job) => results[wanted.indexOf(job)] ?? "");
+    let next = 0;
+    const resultOf = (job: NewJob): string | Error => (job.isGivenUp === true ? "" : (results[next++] ?? ""));
+    return items.map((item) => {
+      if (!isGroup(item)) return resultOf(item);
+      const own = item.map(resultOf);
+      return own.find((one) => one instanceof Error) ?? (own as string[]);
+    });
   }
 
   async #add(jobs: readonly NewJob[], deadline: Deadline): Promise<readonly (string | Error)[]> {
-    if (this.#mustRetire) this.#retire();
+    if (this.#mustRetire) this.#ids.retire();
+    this.#mustRetire = false;
     const made = this.#ids.take(jobs.length);
-    const ids = jobs.map(({ id }, index) => id ?? made[index] ?? "");
     const { producer } = this.#ids;
     const sequence = this.#ids.nextSequence(this.#now());
-    for (const [index, job] of jobs.entries()) job.op ??= `${producer}:${String(sequence)}:${ids[index] ?? ""}`;
+    const call = `${producer}:${String(sequence)}`;
+    const ids = jobs.map((job, index) => {
+      job.call = call;
+      return (job.id ??= made[index] ?? "");
+    });
     const stamp = this.#currentStamp();
     const plan = jobs.map(({ words }, index) => `${ids[index] ?? ""}${words}`).join("\n");
     const blobs = jobs.map(({ head, payload }) => blobOf(stamp, head, payload));
@@ -118,29 +154,24 @@ export class Producer {
       this.#offsetMs = now - wallMs();
     } catch (error) {
       this.#mustRetire ||= isUnknown(error);
-      return jobs.map(({ op = "", isRepeat }) =>
-        isUnknown(error) || isRepeat ? unknownOutcome(op, error) : (error as Error),
-      );
+      return jobs.map((job) => (isUnknown(error) || job.isRepeat ? unknownOutcome(job, error) : (error as Error)));
     }
     return ids;
   }
 
-  #retire(): void {
-    this.#mustRetire = false;
-    this.#ids.retire();
-  }
-
-  #late(job: NewJob, wasSent: boolean): Error {
-    if (!job.isRepeat && (!wasSent || job.op === undefined)) {
-      job.isGivenUp = true;
+  #late(item: Item, wasSent: boolean): Error {
+    const jobs = [item].flat() as [NewJob];
+    const [first] = jobs;
+    if (!first.isRepeat && (!wasSent || first.call === undefined)) {
+      for (const job of jobs) job.isGivenUp = true;
       const address = addressOf(this.#commands.context.client);
       return new KitUnavailableError(`No answer from Redis at ${address} in time: the job was not added`, address);
     }
     this.#mustRetire = true;
-    return unknownOutcome(job.op ?? "");
+    return unknownOutcome(first);
   }
 
-  /** What the server's clock shows, as far as we know: its time of adding, and the order of producers. */
+  /** The server's time as far as known: for `addedAt`, and for the order of producers. */
   #now(): number {
     return Math.round(wallMs() + this.#offsetMs);
   }
@@ -155,8 +186,12 @@ export class Producer {
   }
 }
 
-const unknownOutcome = (op: string, cause?: unknown): KitUnknownOutcomeError =>
-  new KitUnknownOutcomeError("It is not known whether a job was added, or has its copies", op, cause);
+const unknownOutcome = ({ op, call = "", id = "" }: NewJob, cause?: unknown): KitUnknownOutcomeError =>
+  new KitUnknownOutcomeError(
+    "It is not known whether a job was added, or has its copies",
+    op ?? `${call}:${id}`,
+    cause,
+  );
 
 /** Only a label for people and for sorting; no duration or order depends on it. */
 const wallMs = (): number => performance.timeOrigin + performance.now();

@@ -25,14 +25,14 @@ import {
   type WorkOptions,
 } from "./options.js";
 import { encodePayload, headOf, type Payload, readPayload } from "./payload.js";
-import { inCalls, type NewJob, parseOp, Producer } from "./producer.js";
+import { type NewJob, parseOp, Producer } from "./producer.js";
 import { assertFits } from "./schemas.js";
-import { maxRedriven } from "./scripts/index.js";
+import { letters, maxRedriven, redrive } from "./scripts/index.js";
 import { type Turn, Worker } from "./worker.js";
 
-/** What happens to a queue object. */
+/** Events of a queue object. */
 export interface QueueEvents {
-  /** Something failed behind the scenes that no caller waits for. */
+  /** A background operation failed that no caller waits for. */
   readonly error: readonly [error: KitError];
 }
 
@@ -55,7 +55,7 @@ const noOptions: AddOptions = {};
  * A queue by name, on one Redis: adds jobs, runs workers, and looks after dead letters. Made by {@link createQueue}.
  *
  * After the queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4), without their faults: a job is never between two
- * keys, no client's clock counts, and what fails is tried again or kept.
+ * keys, no client's clock counts, and a job that fails is retried or kept.
  */
 export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<QueueEvents> implements AsyncDisposable {
   readonly name: string;
@@ -77,9 +77,10 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     this.#redis = redis;
     this.#settings = queueSettings(options);
     this.#usual = jobTerms(noOptions, this.#settings.job);
-    this.#commands = new QueueCommands(redis, name, this.#settings, (error) => this.emit("error", error));
+    const onError = (error: KitError): void => this.emit("error", error);
+    this.#commands = new QueueCommands(redis, name, this.#settings, onError);
     this.#producer = new Producer(name, this.#commands, this.#settings);
-    this.#calls = new Calls(name, this.#commands, (error) => this.emit("error", error));
+    this.#calls = new Calls(name, this.#commands, onError);
   }
 
   /**
@@ -119,15 +120,15 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    *
    * The outcome is recorded together with the end of the job and pushed to this object: it survives lost connections on both
    * sides, and is deleted once it was received. Failed attempts are tried again as those of any job; only the last one
-   * rejects. If this process dies, the job runs nevertheless, and its outcome expires after ten minutes. A call that is given
-   * up, by `waitMs` or by the signal, does not take the job out of the queue.
+   * rejects. If this process dies, the job runs nevertheless, and its outcome expires after ten minutes. A call that ends by
+   * `waitMs` or by the signal leaves its job in the queue.
    *
    * @throws {JobFailedError} the job is a dead letter, or what its handler returned cannot be sent.
    * @throws {CallTimeoutError} no outcome within `waitMs`.
    * @throws {JobOutcomeLostError} the job is gone, and its outcome too.
    * @throws {KitUnknownOutcomeError} the reply to the add was lost, and `waitMs` was over before that was settled.
    * @throws {KitClosedError} this object was closed meanwhile.
-   * @throws what else {@link add} throws.
+   * @throws the other errors of {@link add}.
    *
    * @example
    * const bytes = await queue.call("resize", { url }, { waitMs: 10_000 });
@@ -140,20 +141,19 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const { waitMs, terms } = callTerms(options, this.#settings.job);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     await this.#fits(name, payload);
-    const result = await this.#traced("queue.call", { job: name }, () =>
-      this.#calls.run({
-        job: name,
-        waitMs,
-        signal: terms.signal,
-        add: (replyTo, op) => this.#producer.add(this.#newJob(name, payload, { ...terms, op }, replyTo), terms.signal),
-      }),
+    const add = (replyTo: string, op: string | undefined): Promise<string> =>
+      this.#producer.add(this.#newJob(name, payload, { ...terms, op }, replyTo), terms.signal);
+    const call = { job: name, waitMs, signal: terms.signal, add };
+    return await this.#untold(
+      "queue.call",
+      { job: name },
+      async () => this.#calls.run(call) as Promise<JobResult<Jobs, Name>>,
     );
-    return result as JobResult<Jobs, Name>;
   }
 
   /**
-   * Adds many jobs in order, and resolves with their ids. None is added if one of them cannot be; beyond 1,000 jobs, or 1 MiB,
-   * they go in several calls, of which later ones can still fail.
+   * Adds many jobs in order, and resolves with their ids: all or none of them. Beyond 1 MiB, a job counted as 1 KiB at least, or
+   * `maxPending` jobs they go in several calls; if one of these fails, the earlier ones stay and no further one is made.
    *
    * @throws all that {@link add} throws.
    *
@@ -173,12 +173,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
       return this.#newJob(name, payload, terms);
     });
     await Promise.all(checks);
-    return await this.#traced("queue.addAll", { jobs: made.length }, async () => {
-      const ids: string[] = [];
-      // One call's worth at a time, so that each has the whole deadline, however many there are.
-      for (const calls of inCalls(made)) ids.push(...(await Promise.all(calls.map((job) => this.#producer.add(job)))));
-      return ids;
-    });
+    return await this.#traced("queue.addAll", { jobs: made.length }, () => this.#producer.addAll(made));
   }
 
   /**
@@ -218,8 +213,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const { start = 0, count = 10 } = optionsObject("options", options, ["start", "count"]);
     integerOption("start", start, 0);
     integerOption("count", count, 1, 100);
-    return await this.#traced("queue.deadLetters", {}, async () =>
-      (await this.#commands.letters(start, count)).map(letterOf),
+    return await this.#untold("queue.deadLetters", {}, async () =>
+      (await this.#commands.run(letters, { start, count, parts: "all" })).map(letterOf),
     );
   }
 
@@ -282,29 +277,23 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
-    return this.#traced(`queue.${verb}`, {}, () => this.#moveLetters(verb, ids));
-  }
-
-  async #moveLetters(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
-    this.#assertOpen();
-    let total = 0;
-    if (ids) {
-      for (const id of ids) textOption("id", id, 160);
-      for (let start = 0; start < ids.length; start += maxRedriven)
-        total += await this.#commands.redrive(verb, ids.slice(start, start + maxRedriven));
-      return total;
-    }
-    let isLast = false;
-    const moved = new Set<string>();
-    while (!isLast) {
-      const letters = await this.#commands.letters(0, maxRedriven);
-      const next = letters.map(({ id }) => id).filter((id) => !moved.has(id));
-      // Those that have died again stand behind all others: moving them once more might never end.
-      isLast = next.length < maxRedriven;
-      for (const id of next) moved.add(id);
-      if (next.length > 0) total += await this.#commands.redrive(verb, next);
-    }
-    return total;
+    return this.#traced(`queue.${verb}`, {}, async () => {
+      this.#assertOpen();
+      for (const id of ids ?? []) textOption("id", id, 160);
+      let total = 0;
+      const moved = new Set<string>();
+      for (let start = 0; ; start += maxRedriven) {
+        // Letters that have died again stand behind all others: moving them once more might never end.
+        const some = ids
+          ? ids.slice(start, start + maxRedriven)
+          : (await this.#commands.run(letters, { start: 0, count: maxRedriven, parts: "ids" }))
+              .map(({ id }) => id)
+              .filter((id) => !moved.has(id));
+        for (const id of some) moved.add(id);
+        if (some.length > 0) total += await this.#commands.run(redrive, { verb, ids: some.join("\n") });
+        if (some.length < maxRedriven) return total;
+      }
+    });
   }
 
   async #close(timeoutMs: number): Promise<void> {
@@ -319,6 +308,13 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
 
   #traced<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
     return traced(operation, () => ({ queue: this.name, ...facts }), run);
+  }
+
+  /** Its result is data of jobs, which no trace shows. */
+  async #untold<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
+    let result: T | undefined;
+    await this.#traced(operation, facts, async () => void (result = await run()));
+    return result as T;
   }
 
   #assertOpen(): void {

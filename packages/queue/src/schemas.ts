@@ -1,7 +1,7 @@
 import type { StandardSchema } from "@kit/core/config";
 import { JobPayloadError } from "./errors.js";
 
-/** What a schema says of one payload: the value to go on with, or where it does not fit. */
+/** The verdict of a schema on one payload: the value to go on with, or where it does not fit. */
 export type Checked =
   { readonly isValid: true; readonly value: unknown } | { readonly isValid: false; readonly reason: string };
 
@@ -11,22 +11,22 @@ export type SchemaMap = ReadonlyMap<string, StandardSchema>;
 type Verdict = Awaited<ReturnType<StandardSchema["~standard"]["validate"]>>;
 
 const mostPaths = 5;
-const longestPath = 80;
+const longestReason = 400;
 
-/** Only where: the words of a schema may quote what it saw, and errors carry no payloads. */
+/** Only the paths: messages of a schema may quote the data, and errors carry no payloads. */
 const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
-  const paths = issues
-    .map(({ path = [] }) => path.map((step) => String(typeof step === "object" ? step.key : step)).join("."))
-    .filter((path) => path !== "")
-    .map((path) => (path.length > longestPath ? `${path.slice(0, longestPath)}…` : path));
-  const shown = [...new Set(paths)].slice(0, mostPaths);
-  return shown.length === 0 ? "does not fit its schema" : `does not fit its schema at ${shown.join(", ")}`;
+  const paths = issues.map(({ path = [] }) =>
+    path.map((step) => String(typeof step === "object" ? step.key : step)).join("."),
+  );
+  const shown = [...new Set(paths)].filter((path) => path !== "").slice(0, mostPaths);
+  const where = shown.length === 0 ? "" : ` at ${shown.join(", ")}`;
+  return `does not fit its schema${where}`.slice(0, longestReason);
 };
 
 const checkedOf = (verdict: Verdict): Checked =>
   verdict.issues ? { isValid: false, reason: reasonOf(verdict.issues) } : { isValid: true, value: verdict.value };
 
-/** @throws what the schema throws. */
+/** @throws the schema's own error. */
 export const check = (schema: StandardSchema, value: unknown): Checked | Promise<Checked> => {
   const verdict = schema["~standard"].validate(value);
   return verdict instanceof Promise ? verdict.then(checkedOf) : checkedOf(verdict);

@@ -10,7 +10,7 @@ const spreadMs = 2_000;
 /** How much longer than a wait a connection may stay silent until it counts as dead. */
 const graceMs = 2_000;
 
-/** What a worker was woken by. */
+/** The marker that woke a worker. */
 export type Marker = "job" | "timer" | "backup";
 
 export interface Woken {
@@ -19,9 +19,9 @@ export interface Woken {
   readonly sentAt: number;
 }
 
-/** What the waiter needs to know, and tells. */
+/** Events of a waiter. */
 export interface WaitEvents {
-  /** A step was lost; what it took has to be found. */
+  /** The reply of a step was lost: its jobs have to be handed back. */
   readonly lost: (fence: string) => void;
   readonly error: (error: KitError) => void;
 }

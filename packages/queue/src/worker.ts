@@ -19,9 +19,10 @@ import { type Ending, Intake } from "./intake.js";
 import type { Job, TakenJob } from "./job.js";
 import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
 import { decodePayload, encodePayload } from "./payload.js";
-import { check, type SchemaMap } from "./schemas.js";
+import { check } from "./schemas.js";
+import { begin } from "./scripts/index.js";
 
-/** What happens to the jobs of a worker. Told once the server has recorded it. */
+/** Events of a worker. Each is emitted once the server has recorded it. */
 export interface WorkerEvents {
   readonly completed: readonly [event: { readonly job: Job }];
   /** An attempt failed; it is tried again after `retryInMs`, or given up. */
@@ -34,11 +35,11 @@ export interface WorkerEvents {
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
   /** The lease of a job ended whose handler had begun: another worker may run it, too. */
   readonly lost: readonly [event: { readonly job: Job }];
-  /** Something failed behind the scenes; it is being tried again where that makes sense. */
+  /** A background operation failed; it is retried where that makes sense. */
   readonly error: readonly [error: KitError];
 }
 
-/** Whether it is a worker's turn, where several share their handlers. */
+/** Decides which of several workers with common handlers may begin a job. */
 export interface Turn {
   /** How many jobs it may begin now. */
   free(worker: Worker): number;
@@ -46,7 +47,7 @@ export interface Turn {
   /** One of its handlers is free, or its queue is known to be empty. */
   changed(): void;
   closed(worker: Worker): void;
-  /** What its handlers' time limits go by; by default Node's timers. */
+  /** The clock of its handlers' time limits; Node's timers by default. */
   readonly timers?: Timers | undefined;
 }
 
@@ -61,9 +62,9 @@ const realTimers: Timers = (run, ms) => {
 /** How much work is taken ahead, in handlers' time; and at most. */
 const aheadMs = 50;
 const maxAhead = 500;
-/** What waits for a free handler longer than this goes back: another worker may have one. */
+/** Jobs that wait for a free handler longer than this go back: another worker may have one. */
 const hoardMs = 2 * aheadMs;
-/** How long handlers may take to end once they were told to. */
+/** How long handlers may take to end after their signal has aborted. */
 const graceMs = 100;
 
 const isThenable = (value: unknown): value is PromiseLike<unknown> =>
@@ -78,29 +79,28 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> =>
 export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposable {
   readonly #settings: WorkSettings;
   readonly #handlers: ReadonlyMap<string, (job: Job) => unknown>;
-  readonly #schemas: SchemaMap;
   readonly #commands: QueueCommands;
   readonly #intake: Intake;
   readonly #onClosed: (worker: Worker) => void;
   readonly #turn: Turn | undefined;
-  readonly #deadlineMs: number;
   readonly #queueName: string;
-  readonly #maxPayloadBytes: number;
+  readonly #queue: QueueSettings;
   #buffer: TakenJob[] = [];
   #isStarting = false;
   /** Handlers that run. */
   #running = 0;
+  /** Jobs for which the server is asked whether they may begin, or the caller's `backoff` how long they wait. */
+  #asking = 0;
   /** How long handlers take on average; undefined before the first one has ended. */
   #averageMs: number | undefined;
-  /** One of the jobs at hand, which a further crash would make a dead letter: it runs without others of its kind. */
+  /** The job at hand that a further crash would make a dead letter: no other such job runs beside it. */
   #suspect: TakenJob | undefined;
-  /** The last take had such a job: one at a time until a better one comes, since the others may take the process with them. */
+  /** The last take had such a job. The worker then takes one job at a time until one comes that has crashes left. */
   #isCareful = false;
   #hoardTimer: NodeJS.Timeout | undefined;
   #closing: Promise<void> | undefined;
   readonly #stopListening: () => void;
   readonly #ended = new Set<() => void>();
-  readonly #handBacks = new Set<Promise<void>>();
 
   /** Made by this package only. */
   constructor(
@@ -116,11 +116,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#queueName = name;
     this.#settings = workSettings(options);
     this.#handlers = handlerMap(handlers as Handlers<Record<string, never>>);
-    this.#schemas = settings.schemas;
     this.#onClosed = onClosed;
     this.#turn = turn;
-    this.#deadlineMs = settings.deadlineMs;
-    this.#maxPayloadBytes = settings.maxPayloadBytes;
+    this.#queue = settings;
     this.#commands = new QueueCommands(redis, name, settings, (error) => this.emit("error", error), true);
     this.#intake = new Intake(this.#commands, this.#settings, settings.deadLetters, {
       demand: (pending, ending) => this.#demand(pending, ending),
@@ -135,7 +133,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       error: (error) => this.emit("error", error),
     });
     const { executor } = this.#commands.context;
-    // Nothing can be taken or ended any more with a client that has ended. A worker that stops for good says so.
+    // With a client that has ended nothing can be taken or ended any more: the worker closes, and emits why.
     this.#stopListening = executor.onDrop(() => {
       if (!executor.isEnded || this.#closing) return;
       this.emit("error", new KitClosedError("The client"));
@@ -165,7 +163,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.#running;
   }
 
-  /** @internal Its queue is known to be empty, or cannot be asked. */
+  /** @internal Its queue was empty at its last look, or cannot be reached. */
   get isQuiet(): boolean {
     return this.#buffer.length === 0 && this.#intake.isParked;
   }
@@ -177,8 +175,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   }
 
   /**
-   * Takes no more jobs, hands back those that were not started, and waits for the running handlers, at most `timeoutMs`; what
-   * still runs then has its signal aborted and, a tenth of a second later, is handed back, too. Resolves once the server has
+   * Takes no more jobs, hands back those that were not started, and waits for the running handlers, at most `timeoutMs`. Then the
+   * signals of the others abort, and a tenth of a second later their jobs are handed back, too. Resolves once the server has
    * all results, or could not be reached for another `deadlineMs`. Idempotent: the first call decides.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
@@ -213,22 +211,26 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     clearTimeout(this.#hoardTimer);
     await this.#handBack(this.#buffer.splice(0));
     await this.#untilEnded(deadline);
-    if (this.#running > 0) {
+    if (!this.#isAtRest) {
       const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
       for (const job of [...this.#intake.leases.jobs]) if (job.state === "running") job.stop(reason);
       await this.#untilEnded(Deadline.in(graceMs));
-      await this.#intake.handBack(this.#intake.leases.jobs.filter(({ state }) => state === "running"));
-      await Promise.all(this.#handBacks);
+      // All that has no end yet.
+      await this.#intake.handBack(this.#intake.leases.jobs.filter(({ state }) => state !== "ending"));
     }
-    await this.#intake.settle(Deadline.in(this.#deadlineMs));
+    await this.#intake.settle(Deadline.in(this.#queue.deadlineMs));
     this.#intake.dispose();
     this.#stopListening();
     this.#commands.context.detach();
     this.#onClosed(this);
   }
 
+  get #isAtRest(): boolean {
+    return this.#running + this.#asking === 0;
+  }
+
   #untilEnded(deadline: Deadline): Promise<void> {
-    if (this.#running === 0) return Promise.resolve();
+    if (this.#isAtRest) return Promise.resolve();
     return settled<void>(
       { deadline },
       ({ resolve }) => resolve(),
@@ -268,7 +270,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       if (job.crashes > 0 && job.crashes >= maxCrashes - 1) {
         this.#isCareful = true;
         if (this.#suspect) returned.push(job);
-        else void this.#begin((this.#suspect = job));
+        else void this.#ask(this.#begin((this.#suspect = job)));
       } else {
         if (jobs.length === 1) this.#isCareful = false;
         held.push(job);
@@ -283,12 +285,13 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     if (this.#buffer.length > 0) this.#watchHoard();
   }
 
-  /** The server charges the last crash only to a job of which it knows that it was begun; it is told until the lease is lost. */
+  /** The server charges the last crash only to a job that is recorded as begun: this retries until it is, or the lease is lost. */
   async #begin(job: TakenJob): Promise<void> {
     for (let attempt = 2; job.state === "held" && !this.#closing; attempt++)
       try {
-        if (await this.#commands.begin(job.member)) return this.#hold([job]);
-        this.#onLost(job);
+        const isHeld = await this.#commands.run(begin, { member: job.member });
+        if (!isHeld) this.#onLost(job);
+        else if (!this.#closing) return this.#hold([job]);
       } catch (error) {
         this.emit("error", error as KitError);
         await pause(backoffMs(attempt, 50, 2_000));
@@ -335,7 +338,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #run(job: TakenJob): void {
     const now = performance.now();
-    // This process stood still: another may have the job by now.
+    // This process stood still: another one may have the job by now.
     if (now >= job.leaseUntil) return this.#onLost(job);
     try {
       job.data = decodePayload(job.blob, job);
@@ -353,7 +356,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       job.cancelTimer = (this.#turn?.timers ?? realTimers)(() => this.#onTimeout(job, timeoutMs), timeoutMs);
     let result: unknown;
     try {
-      const schema = this.#schemas.get(job.name);
+      const schema = this.#queue.schemas.get(job.name);
       result = schema ? this.#checkAndRun(schema, handler, job) : handler(job);
     } catch (error) {
       this.#onFailed(job, error);
@@ -399,10 +402,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#next();
   }
 
-  /** The job is done also where its caller cannot be told of its result: running it again would not help. */
+  /** A result that cannot be sent fails the call, not the job: running it again would not help. */
   #outcomeOf(job: TakenJob, result: unknown): string | Buffer {
     try {
-      const payload = encodePayload(job.name, result, this.#maxPayloadBytes, "result");
+      const payload = encodePayload(job.name, result, this.#queue.maxPayloadBytes, "result");
       return typeof payload === "string" ? `j${payload}` : Buffer.concat([Buffer.from("b"), payload]);
     } catch (error) {
       return `x${recordOf(job.failures, job.crashes, storedError(error))}`;
@@ -432,31 +435,42 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     if (this.#suspect === job) this.#suspect = undefined;
     const tookMs = performance.now() - job.startedAt;
     this.#averageMs = this.#averageMs === undefined ? tookMs : this.#averageMs + (tookMs - this.#averageMs) / 16;
-    if (this.#running === 0) for (const done of [...this.#ended]) done();
+  }
+
+  /** `close()` waits for it. */
+  async #ask(asking: Promise<void>): Promise<void> {
+    this.#asking++;
+    await asking;
+    this.#asking--;
+    this.#notifyEnded();
+  }
+
+  #notifyEnded(): void {
+    if (this.#isAtRest) for (const done of [...this.#ended]) done();
   }
 
   #next(): void {
     // Handlers that end at once would otherwise start each other, ever deeper.
     if (this.#turn) this.#turn.changed();
     else if (this.#buffer.length > 0) this.#start();
+    this.#notifyEnded();
     this.#intake.schedule();
   }
 
   #judge(job: TakenJob, error: unknown): void {
     job.state = "ending";
-    // A handler that stopped because it was told to is not to blame.
+    // A handler that failed after its signal had aborted has made no attempt.
     const { stopReason } = job;
-    if (stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError) {
-      const handBack = this.#intake.handBack([job]).finally(() => this.#handBacks.delete(handBack));
-      this.#handBacks.add(handBack);
-      return;
-    }
+    if (stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError)
+      return void this.#intake.handBack([job]);
     const attempt = job.failures + (job.isMisfit ? 0 : 1);
     const isFinal = attempt >= job.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");
     if (isFinal) return this.#end(job, "dead", error, attempt);
     const { backoff } = this.#settings;
-    if (job.header.backoff === undefined && typeof backoff === "function")
-      return void this.#judgeBy(backoff, job, error, attempt);
+    if (job.header.backoff === undefined && typeof backoff === "function") {
+      job.state = "judging";
+      return void this.#ask(this.#judgeBy(backoff, job, error, attempt));
+    }
     const usual = typeof backoff === "function" ? undefined : backoff;
     this.#end(job, waitAfter(attempt, job.header.backoff ?? usual), error, attempt);
   }
@@ -468,7 +482,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     } catch {
       waitMs = NaN;
     }
-    // Without an answer that makes sense the job waits as one without such a function.
+    // Handed back meanwhile.
+    if (job.state === "ended") return;
+    // Where the function fails, or returns no valid wait, the default applies.
     if (waitMs === -1) this.#end(job, "dead", error, attempt);
     else this.#end(job, waitMs >= 0 && waitMs < 3e14 ? Math.round(waitMs) : waitAfter(attempt), error, attempt);
     this.#intake.schedule();
@@ -480,7 +496,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#intake.end({ job, verdict, record, error, outcome: verdict === "dead" ? `x${record}` : undefined });
   }
 
-  // What the server says --------------------------------------------------------------------------------------------
+  // Replies of the server --------------------------------------------------------------------------------------------
 
   #onEnded({ job, verdict, error }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {

@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { fixtureOf, gate, name, permanentKeys, Runs } from "./harness.js";
 
-/** That the descriptor grants what a queue needs, no more; what it forbids; and that the README shows it. */
+/** The descriptor grants a queue the commands that it needs and no other, and the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a queue on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
@@ -67,7 +67,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
 
       const granted = grantedCommands(user.grants(mode));
       const used = await usedCommands(server.nodes);
-      // What the tests themselves looked at, and what only rare courses run: each of them has a test that needs it.
+      // Commands of the tests themselves, and of rare courses that other tests run.
       const own = new Set([
         "lrange",
         // Of core, for replies.

@@ -6,6 +6,7 @@ import {
   type Job,
   JobPayloadError,
   JobTimeoutError,
+  QueueFullError,
   UnrecoverableError,
   type Worker,
   type WorkerEvents,
@@ -21,8 +22,8 @@ const next = <Name extends "completed" | "failed" | "dead" | "crashed" | "lost">
 ): Promise<unknown> => new Promise((resolve) => worker.once(event, (...[fact]: WorkerEvents[Name]) => resolve(fact)));
 
 /**
- * What a queue does, on one server or on a Cluster. With a `login` it is what a queue does as that user, where the server
- * knows nobody else but the tests.
+ * The behaviour of a queue, on one server or on a Cluster. With a `login` the queue works as that user; the server knows no
+ * other but that of the tests.
  */
 export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
   const where = mode === "cluster" ? "Cluster" : "single server";
@@ -72,14 +73,41 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await queue.addAll([])).toEqual([]);
       });
 
-      it("adds none of several jobs when one is wrong", async () => {
-        const queue = make({ maxPayloadBytes: 100 });
+      it("adds none of several jobs when one is wrong, or has no room", async () => {
+        const queue = make({ maxPayloadBytes: 100, maxPending: 5 });
         const jobs = [
           { name: "job", data: 1 },
           { name: "job", data: "x".repeat(200) },
         ];
         expect(await rejection(queue.addAll(jobs))).toBeInstanceOf(JobPayloadError);
-        expect((await fixture().counts()).jobs).toBe(0);
+        const five = Array.from({ length: 5 }, () => ({ name: "job", data: 2 }));
+        const sent = queue.add("job", 3);
+        await Promise.resolve();
+        const [, , refused] = await Promise.all([sent, queue.add("job", 4), rejection(queue.addAll(five))]);
+        expect(refused).toBeInstanceOf(QueueFullError);
+        expect((await fixture().counts()).jobs).toBe(2);
+        expect(await queue.addAll([...five, ...five])).toHaveLength(10);
+      });
+
+      it("adds several jobs in one step, though others are added with them", async () => {
+        const queue = make();
+        const { jobs } = fixture().keysOf();
+        const sizes: unknown[] = [];
+        const first = queue.add("job");
+        await Promise.resolve();
+        const singles = Array.from({ length: 400 }, () => queue.add("job"));
+        const many = queue.addAll(Array.from({ length: 900 }, () => ({ name: "job", data: 1 })));
+        const isOver = { now: false };
+        void many.finally(() => (isOver.now = true));
+        for (; !isOver.now; await first)
+          sizes.push(
+            ...(await fixture()
+              .db.pipeline(Array.from({ length: 50 }, () => ["hlen", jobs]))
+              .exec())!.map(([, size]) => size),
+          );
+        await Promise.all(singles);
+        expect((await fixture().counts()).jobs).toBe(1_301);
+        expect(sizes.filter((size) => ![0, 1, 401, 1_301].includes(size as number))).toEqual([]);
       });
 
       it("loses and doubles none among three producers and three workers", async () => {
@@ -739,8 +767,36 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         },
       );
 
+      it("records a failure of which its own back-off still decides, unless that takes too long", async () => {
+        const queue = make({ maxAttempts: 2 });
+        const fail = (): never => {
+          throw new Error("broken");
+        };
+        for (const [waitMs, timeoutMs, expected] of [
+          [600_000, 20_000, { delayed: 1, waiting: 0, failures: 1 }],
+          [undefined, 0, { delayed: 1, waiting: 1, failures: 1 }],
+        ] as const) {
+          const [asked, { promise, open }] = [gate(), gate()];
+          const decide = (): Promise<number> => (asked.open(), promise.then(() => waitMs ?? 0));
+          const worker = work(queue, fail, { backoff: decide });
+          await queue.add("job");
+          await asked.promise;
+          const closing = worker.close({ timeoutMs });
+          if (waitMs !== undefined) open();
+          await closing;
+          open();
+          expect(await fixture().counts()).toMatchObject({ ...expected, leases: 0 });
+        }
+      });
+
       it("closes idle and busy workers and queues many times over, and refuses work from then on", async () => {
-        for (let round = 0; round < 10; round++) {
+        const clients = async (): Promise<number> => {
+          const lists = await Promise.all(redis.server.nodes.map((node) => node.call("CLIENT", "LIST")));
+          return lists.join("").split("\n").length;
+        };
+        await make().add("job", "warm");
+        const before = await clients();
+        for (let round = 0; round < 50; round++) {
           const queue = fixture().make();
           const worker = work(queue, () => undefined, { concurrency: 5 });
           if (round % 2 === 0) await queue.add("job", round);
@@ -748,6 +804,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           expect(await rejection(queue.add("job", 1))).toMatchObject({ code: "KIT_CLOSED" });
           expect(() => queue.work({})).toThrow(/closed/);
         }
+        await eventually(async () => expect(await clients()).toBeLessThanOrEqual(before));
         const [queue, runs] = [make(), new Runs()];
         work(queue, runs.handler);
         await fixture().untilEmpty();

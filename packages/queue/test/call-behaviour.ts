@@ -1,4 +1,6 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import { tracingChannel } from "node:diagnostics_channel";
+import { inspect } from "node:util";
 import { type Login, guardUsers, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -6,7 +8,7 @@ import { CallTimeoutError, type CallOptions, JobFailedError, JobOutcomeLostError
 import { user } from "./acl.js";
 import { fixtureOf, gate, permanentKeys, type QueueFixture } from "./harness.js";
 
-/** What those see who wait for the outcome of a job, on one server or on a Cluster. */
+/** Jobs whose callers wait for their outcome, on one server or on a Cluster. */
 export const callBehaviour = (mode: RedisMode, login?: Login): void => {
   const where = mode === "cluster" ? "Cluster" : "single server";
   describe(`a job that is called on a ${where}${login ? ", by an ACL user" : ""}`, () => {
@@ -151,10 +153,24 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await rejection(queue.call("job", 1))).toMatchObject({ code: "KIT_CLOSED" });
     });
 
-    const wrong: readonly object[] = [{ waitMs: 0 }, { waitMs: NaN }, { id: "own" }, { op: "x" }, { delayMs: -1 }];
-    it.each(wrong)("is refused with options that make no sense: %j", async (options) => {
-      expect(String(await rejection(make().call("job", 1, options)))).toMatch(/^(Type|Range)Error: Expected /);
-      expect((await fixture().counts()).jobs).toBe(0);
+    it("shows traces neither its data nor its result, nor what is read of dead letters", async () => {
+      const queue = make();
+      const told: unknown[] = [];
+      for (const name of ["kit:queue.call", "kit:queue.deadLetters"]) {
+        const { asyncEnd } = tracingChannel(name);
+        const keep = (context: unknown): unknown => told.push([name, { ...(context as object) }]);
+        asyncEnd.subscribe(keep);
+        redis.defer(() => asyncEnd.unsubscribe(keep));
+      }
+      work(queue, ({ data }) => {
+        if (data !== "secret") throw new Error("no");
+        return { token: "secret" };
+      });
+      expect(await queue.call("job", "secret")).toEqual({ token: "secret" });
+      await rejection(queue.call("job", "secret too"));
+      expect(await queue.deadLetters()).toMatchObject([{ data: "secret too" }]);
+      expect(told).toHaveLength(3);
+      expect(inspect(told, { depth: 9 })).not.toContain("secret");
     });
   });
 };

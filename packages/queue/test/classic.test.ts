@@ -14,7 +14,7 @@ import { rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import type { WorkOptions } from "../src/index.js";
+import { createOrderedWorker, type Job, type WorkOptions } from "../src/index.js";
 import { fixtureOf, gate as openable, name, Runs } from "./harness.js";
 
 /** Each test shows a known fault of a classic queue on its port, and then that the kit's queue has it not. */
@@ -257,6 +257,16 @@ describe("the classic priorities and the pop when due", () => {
       await workOnQueuesOnce(redis.client, ["high", "low"], callbacks, right());
     }
     expect(ran).not.toContain("low");
+
+    const begun: unknown[] = [];
+    const [high, low] = [make({ name: "high" }), make({ name: "low" })];
+    await low.add("job", "low");
+    await high.addAll(Array.from({ length: 20 }, () => ({ name: "job", data: "high" })));
+    const ordered = createOrderedWorker({ maxPassedOver: 5 });
+    redis.defer(() => ordered.close({ timeoutMs: 0 }));
+    for (const queue of [high, low]) ordered.serve(queue, { job: ({ data }: Job) => void begun.push(data) });
+    await eventually(() => expect(begun).toHaveLength(21));
+    expect(begun.indexOf("low")).toBeLessThan(20);
 
     const [queue, runs] = [make({ name }), new Runs()];
     const priorities = [7, -7, 0, 1_000_000, 3];

@@ -38,7 +38,6 @@ const deadLetter = async (queue: Queue): Promise<string[]> => {
 /** A queue, for the conformance suites. */
 export const conformance: Conformance = {
   name: "queue",
-  tracesResults: true,
   permanentKeys,
   objects: [
     conforming<Queue>({
@@ -52,6 +51,7 @@ export const conformance: Conformance = {
         maxPending: integer(1),
         allowEviction: boolean,
         deadLetters: refusing({ maxCount: -1 }, { count: 1 }, { maxAgeMs: "1" }, 1),
+        durable: refusing(true, { replicas: 0 }, { fsync: "always" }, { waitMs: 5 }),
         schemas: refusing(1, null),
       },
       works: async (queue) => {
@@ -69,7 +69,7 @@ export const conformance: Conformance = {
         add: {
           options: {
             ...jobRules,
-            id: refusing("", "x".repeat(129), "!5!x", "a\nb", "\ud800", 42, null),
+            id: refusing("", "x".repeat(129), "!5!x", "a\nb", "\ud800", "x7Kp2mQ9a.001f", 42, null),
             delayMs: integer(0, 3e14),
             dueAt: integer(0),
             priority: integer(1 - 2 ** 20, 2 ** 20 - 1),

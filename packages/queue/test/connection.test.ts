@@ -4,18 +4,18 @@ import { aborted, closedPort, rejection, sentTwice } from "@tooling/vitest/helpe
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Queue } from "../src/index.js";
-import { fixtureOf, permanentKeys, Runs } from "./harness.js";
+import { fixtureOf, gate, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys, persistence: "always" });
 const fixture = fixtureOf(redis);
 const { make, work, on } = fixture;
 
-const proxied = async (): Promise<{ proxy: FaultProxy; queue: Queue }> => {
+const proxied = async (deadlineMs = 800): Promise<{ proxy: FaultProxy; queue: Queue }> => {
   const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
   redis.defer(() => proxy.close());
   const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
   redis.defer(() => client.close());
-  return { proxy, queue: on(client, { deadlineMs: 800 }) };
+  return { proxy, queue: on(client, { deadlineMs }) };
 };
 
 describe("a queue whose connections break", () => {
@@ -140,6 +140,38 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual(Array.from({ length: 12 }, (_, round) => round));
   });
 
+  it("runs nothing once it closes, and has handed back all that was on its way to it", async () => {
+    const { proxy, queue } = await proxied(30_000);
+    const closed = { now: false };
+    const late: unknown[] = [];
+    const { promise, open } = gate();
+    redis.defer(open);
+    const { failures } = fixture.keysOf();
+    // A crash more makes it a dead letter: the server is told before it begins.
+    await fixture.db.hset(failures, "risky", "0\t2\t");
+    const risky = work(queue, ({ data }) => (closed.now ? late.push(data) : promise));
+    risky.on("error", () => undefined);
+    await fixture.untilParked(1);
+    proxy.down.latencyMs = 300;
+    await make().add("job", "risky", { id: "risky" });
+    await eventually(async () => expect(await fixture.db.hget(failures, "risky")).toMatch(/^0\t2 \w{12}\t$/));
+    closed.now = true;
+    await risky.close({ timeoutMs: 5_000 });
+    expect(await fixture.counts()).toMatchObject({ waiting: 1, leases: 0 });
+
+    proxy.up.latencyMs = 100;
+    closed.now = false;
+    await fixture.db.del(fixture.keysOf().failures);
+    await make().addAll(Array.from({ length: 2_000 }, (_, data) => ({ name: "job", data })));
+    const ahead = work(queue, ({ data }) => void (closed.now && late.push(data)));
+    ahead.on("error", () => undefined);
+    await new Promise((resolve) => ahead.once("completed", resolve));
+    closed.now = true;
+    await ahead.close();
+    expect(await fixture.counts()).toMatchObject({ leases: 0, failures: 0 });
+    expect(late).toEqual([]);
+  });
+
   it("goes on after the server killed its connections, also the one that waits", async () => {
     const runs = new Runs();
     const queue = make();
@@ -231,7 +263,7 @@ describe("a queue whose connections break", () => {
     ]);
   });
 
-  it("refuses adds by name while the server is a replica or busy, and works on as soon as it is neither", async () => {
+  it("refuses adds by name while the server is a replica, refuses writes or is busy, and then works on", async () => {
     const client = await connect(redis.url);
     redis.defer(() => client.close());
     const queue = on(client, { deadlineMs: 1_000 });
@@ -249,6 +281,10 @@ describe("a queue whose connections break", () => {
     await node.call("REPLICAOF", "NO", "ONE");
     await eventually(() => queue.add("job", "to a master", { id: "master" }));
     await runs.until(2);
+    redis.defer(() => node.call("CONFIG", "SET", "min-replicas-to-write", "0"));
+    await node.call("CONFIG", "SET", "min-replicas-to-write", "1");
+    expect(await rejection(queue.add("job", "unsafe"))).toMatchObject({ code: "KIT_SERVER", retryable: true });
+    await node.call("CONFIG", "SET", "min-replicas-to-write", "0");
     await node.call("CONFIG", "SET", "lua-time-limit", "10");
     const endless = redis.connect().eval("while true do end", 0) as Promise<unknown>;
     const ended = rejection(endless);

@@ -24,7 +24,7 @@ export const permanentKeys: readonly string[] = [
 
 type MadeWith = QueueOptions & { readonly name?: string };
 
-/** What handlers saw, in order. */
+/** The jobs that handlers got, in order. */
 export class Runs {
   readonly jobs: Job[] = [];
 
@@ -46,7 +46,7 @@ export class Runs {
   }
 }
 
-/** What a queue test needs of its server. */
+/** The server of a queue test, and what tests do with it. */
 export interface QueueFixture {
   connect: TestRedis<RedisMode>["connect"];
   /** A queue on the shared client under the test's prefix, closed after the test. */
@@ -60,7 +60,7 @@ export interface QueueFixture {
   nodeOf(name?: string): Promise<RedisNode>;
   /** Another process with a worker; see `programs/worker.mjs` for what its jobs do. */
   spawn(options?: WorkOptions & { readonly name?: string }): Promise<WorkerPeer>;
-  /** What jobs of other processes have logged. */
+  /** Lines that jobs of other processes have logged. */
   logged(): Promise<string[]>;
   /** How many jobs stand in each place. */
   counts(

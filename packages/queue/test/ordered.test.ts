@@ -104,6 +104,13 @@ describe("an ordered worker", () => {
     await fixture.db.del(fixture.keysOf("first").waiting);
   });
 
+  it("serves nothing more once it is closed", async () => {
+    const worker = createOrderedWorker();
+    await worker.close();
+    await worker.close();
+    expect(() => worker.serve(queuesOf()[0]!, {})).toThrow(expect.objectContaining({ code: "KIT_CLOSED" }) as Error);
+  });
+
   it("refuses options that make no sense", () => {
     for (const options of [{ concurrency: 0 }, { maxPassedOver: 0 }, { order: 1 }])
       expect(() => createOrderedWorker(options as OrderedOptions)).toThrow(/^Expected /);

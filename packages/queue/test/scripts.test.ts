@@ -1,15 +1,14 @@
 import { contract, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import * as looks from "../src/descriptor/scripts.js";
-import { prioritise } from "../src/manage/prioritise.js";
+import * as looks from "../src/manage/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as all from "../src/scripts/index.js";
 import { queueKeys, repliesKey } from "../src/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
-const { find, list, overview } = looks;
+const { find, list, overview, prioritise } = looks;
 const { add, begin, handBack, heartbeat, letters, open, outcomes, recover, redrive, step } = all;
 
 describe("scripts", () => {
@@ -54,11 +53,12 @@ describe("step", () => {
     {
       count = 0,
       flags = "",
+      upkeep = "",
       done = [],
       others = [],
-    }: Partial<{ count: number; flags: string; done: string[]; others: string[] }>,
+    }: Partial<{ count: number; flags: string; upkeep: string; done: string[]; others: string[] }>,
   ): Promise<all.StepReply> => {
-    const args = { fence: fence(n), count, leaseMs: 60_000, flags, bounds, upkeep: "", done: done.join("\n"), others };
+    const args = { fence: fence(n), count, leaseMs: 60_000, flags, bounds, upkeep, done: done.join("\n"), others };
     return step.run(redis.client, { ...keys(), replies: [replies()] }, args);
   };
   const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
@@ -115,6 +115,30 @@ describe("step", () => {
     expect(await redis.client.zrange(keys().dead, "0", "-1")).toEqual([b]);
     expect(await redis.client.hgetall(replies())).toEqual({ [b]: "x1\t0\t{}" });
     expect(await run(3, { count: 5 })).toMatchObject({ entries: [c], records: ["1\t0\t{}"] });
+  });
+
+  it("drops dead letters that are too old, and counts what was completed, also while there is nothing to do", async () => {
+    await addSome(a, b);
+    await run(1, { count: 2 });
+    await run(2, { others: [a, b].flatMap((id) => [fence(1) + id, "x", "1\t0\t{}", ""]) });
+    await redis.client.zadd(keys().dead, 1, a);
+    await run(3, { flags: "w" });
+    expect(await redis.client.zcard(keys().dead)).toBe(2);
+    await run(4, { flags: "w", upkeep: "7" });
+    expect(await redis.client.zrange(keys().dead, "0", "-1")).toEqual([b]);
+    expect(await redis.client.hmget(keys().meta, "completed", "deadDropped")).toEqual(["7", "1"]);
+    await redis.client.zadd(keys().dead, 1, b);
+    await run(5, { flags: "w", upkeep: "0" });
+    expect(await redis.client.exists(keys().dead, keys().jobs, keys().failures)).toBe(0);
+  });
+
+  it("lets a job that was deleted meanwhile end, and does not bring it back", async () => {
+    await addSome(a, b);
+    await run(1, { count: 2 });
+    await redis.client.hdel(keys().jobs, a, b);
+    const others = [...[fence(1) + a, "5", "1\t0\t{}", ""], ...[fence(1) + b, "x", "1\t0\t{}", ""]];
+    expect(await run(2, { others, flags: "l" })).toMatchObject({ nextDue: Infinity, nextEnd: Infinity });
+    expect(await redis.client.exists(keys().delayed, keys().dead, keys().failures)).toBe(0);
   });
 
   it("tells of reclaimed jobs that are dead now, or gone, and takes nothing with a fence that was revoked", async () => {

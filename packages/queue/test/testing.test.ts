@@ -80,5 +80,6 @@ describe("drain", () => {
     await queue.add("job", 1);
     const never = { job: () => new Promise(() => undefined) };
     expect(String(await rejection(drain(queue, never, { timeoutMs: 50 })))).toMatch(/not empty after 50 ms/);
+    expect(String(await rejection(drain(queue, never, { timeoutMs: 2 ** 31 })))).toMatch(/^RangeError: Expected/);
   });
 });

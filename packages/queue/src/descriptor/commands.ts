@@ -1,7 +1,7 @@
 import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
 import { jobFacts } from "./inspect.js";
-import { type JobFacts, listedState, listJobs, lookAtJob } from "./look.js";
+import { inspectJob, type JobFacts, listJobs, type ListedState } from "../manage/index.js";
 
 const queueArgument: CliArgument = { name: "queue", about: "name of the queue" };
 const columns = ["id", "name", "attempts", "crashes", "at", "error"];
@@ -32,10 +32,8 @@ const listCommand: CliCommand = {
     { name: "count", takes: "integer", about: "how many to show (20), at most 100" },
   ],
   run: async ({ redis, prefix, text, integer, output }, queue: string) => {
-    const state = listedState(text("state"));
-    const count = integer("count") ?? 20;
-    if (count < 1 || count > pageSize) throw new RangeError("Expected `count` to be an integer from 1 to 100");
-    const jobs = await listJobs(redis, prefix, queue, state, integer("start") ?? 0, count);
+    const state = (text("state") ?? "dead") as ListedState;
+    const jobs = await listJobs(redis, { queue, prefix }, { state, start: integer("start"), count: integer("count") });
     await output.report({
       data: { queue, state, jobs },
       facts: [[state, jobs.length === 0 ? "none here" : `${String(jobs.length)} shown`]],
@@ -49,7 +47,7 @@ const showCommand: CliCommand = {
   about: "shows one job with its data, and where its last error came from",
   args: [queueArgument, { name: "id", about: "id of the job" }],
   run: async ({ redis, prefix, output }, queue: string, id: string) => {
-    const report = await lookAtJob(redis, prefix, queue, id, true);
+    const report = await inspectJob(redis, { queue, prefix }, id, { withData: true });
     const { data, error, state } = report;
     await output.report({
       data: report,
@@ -82,12 +80,12 @@ const chosen = async (
   if (id === undefined)
     for (let start = 0; ; start += pageSize) {
       signal.throwIfAborted();
-      const page = await listJobs(redis, prefix, queue, "dead", start, pageSize);
+      const page = await listJobs(redis, { queue, prefix }, { start, count: pageSize });
       letters.push(...page);
       if (page.length < pageSize) break;
     }
   else {
-    const { state, ...letter } = await lookAtJob(redis, prefix, queue, id, false);
+    const { state, ...letter } = await inspectJob(redis, { queue, prefix }, id);
     if (state === "dead") letters.push(letter);
   }
   return name === undefined ? letters : letters.filter((one) => one.name === name);

@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 
-/** What the command line knows of this package. */
+/** This package as the command line sees it. */
 export const descriptor: PackageDescriptor = {
   name: "queue",
   things: "queues",

@@ -1,7 +1,6 @@
 import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
 import { queueKeys } from "../keys.js";
-import { type JobReport, lookAtJob, lookAtQueue } from "./look.js";
-import type { Overview } from "./scripts.js";
+import { inspectJob, inspectQueue, type JobReport, type Overview } from "../manage/index.js";
 
 const countOf = (count: number, at: number | null, text: (ms: number) => string): string =>
   at === null ? String(count) : `${String(count)}, ${text(at)}`;
@@ -50,7 +49,7 @@ export const queueInspector: Inspector = {
   thing: "queue",
   about: "how many jobs are ready, delayed, active and dead",
   look: async ({ redis, prefix }, name: string) => {
-    const data = await lookAtQueue(redis, prefix, name);
+    const data = await inspectQueue(redis, { queue: name, prefix });
     return { data: { queue: name, ...data }, facts: queueFacts(name, data) };
   },
   listed: { things: "queues", part: "meta", columns: ["ready", "delayed", "active", "dead"] },
@@ -65,7 +64,7 @@ export const jobInspector: Inspector = {
     { name: "id", about: "id of the job" },
   ],
   look: async ({ redis, prefix }, queue: string, id: string) => {
-    const data = await lookAtJob(redis, prefix, queue, id, false);
+    const data = await inspectJob(redis, { queue, prefix }, id);
     return { data, facts: jobFacts(data) };
   },
 };

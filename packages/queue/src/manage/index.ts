@@ -1,20 +1,52 @@
 import type { RedisLike } from "@kit/core";
-import { integerOption, optionsObject, textOption } from "@kit/core/toolkit";
-import {
-  type JobFacts,
-  type JobReport,
-  listedState,
-  type ListedState,
-  listJobs as listPage,
-  lookAtJob,
-  lookAtQueue,
-} from "../descriptor/look.js";
-import type { Overview } from "../descriptor/scripts.js";
-import { type QueueAddress, queueKeys } from "../keys.js";
+import { choiceOption, integerOption, optionsObject, textOption } from "@kit/core/toolkit";
+import type { StoredError } from "../failure.js";
+import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
+import { dataOf, factsOf, type StoredFacts } from "../letters.js";
 import { priorityOption } from "../options.js";
-import { prioritise } from "./prioritise.js";
+import { find, type Found, list, overview, type Overview, prioritise } from "./scripts.js";
 
-export type { JobFacts, JobReport, ListedState, Overview, QueueAddress };
+export type { Overview, QueueAddress };
+
+/** States that can be listed. */
+export type ListedState = "dead" | "waiting" | "prioritised" | "delayed" | "active";
+
+/** Where the jobs of a state stand, and as what. */
+const places: Readonly<Record<ListedState, readonly [place: keyof QueueKeys, kind: string]>> = {
+  dead: ["dead", "ids"],
+  waiting: ["waiting", "list"],
+  prioritised: ["prioritised", "ids"],
+  delayed: ["delayed", "entries"],
+  active: ["leases", "leases"],
+};
+
+/** A job without its data; instants as ISO text. */
+export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt"> {
+  readonly id: string;
+  readonly addedAt: string | null;
+  readonly error: StoredError | null;
+  /** When it died, is due, or its lease ends. */
+  readonly at: string | null;
+  readonly bytes: number;
+}
+
+/** One job, as `kit inspect job QUEUE ID --json` prints it. */
+export interface JobReport extends JobFacts {
+  readonly queue: string;
+  readonly state: Found["state"];
+  /** Only on request; bytes as base64. */
+  readonly data?: unknown;
+}
+
+const dated = (ms: number | null): string | null =>
+  ms === null || !(Math.abs(ms) <= 8.64e15) ? null : new Date(ms).toISOString();
+
+const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: number, record: string): JobFacts => {
+  const { error = null, addedAt, ...facts } = factsOf(blob, record);
+  return { id, ...facts, error, addedAt: dated(addedAt || null), at: dated(at), bytes };
+};
+
+const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString("base64") : data);
 
 /**
  * How many jobs a queue has in each state, how many of each priority are ready, and what it has counted so far: one call that
@@ -26,7 +58,7 @@ export type { JobFacts, JobReport, ListedState, Overview, QueueAddress };
  * const { waiting, prioritised, delayed, active, dead } = await inspectQueue(redis, { queue: "mail" });
  */
 export const inspectQueue = async (redis: RedisLike, { queue, prefix = "kit" }: QueueAddress): Promise<Overview> =>
-  await lookAtQueue(redis, prefix, queue);
+  await overview.run(redis, queueKeys(prefix, queue), {});
 
 /**
  * Where one job is, its attempts, crashes and last error. Its data only with `withData`; bytes come as base64.
@@ -40,7 +72,9 @@ export const inspectJob = async (
   options: { readonly withData?: boolean | undefined } = {},
 ): Promise<JobReport> => {
   const { withData = false } = optionsObject("options", options, ["withData"]);
-  return await lookAtJob(redis, prefix, queue, id, withData);
+  const { state, at, blob, record } = await find.run(redis, queueKeys(prefix, queue), { id });
+  const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
+  return { queue, state, ...jobFacts(id, at, blob, bytes, record), ...(withData ? { data: shown(dataOf(blob)) } : {}) };
 };
 
 /**
@@ -61,16 +95,24 @@ export const listJobs = async (
     readonly count?: number | undefined;
   } = {},
 ): Promise<JobFacts[]> => {
-  const { state, start = 0, count = 20 } = optionsObject("options", options, ["state", "start", "count"]);
+  const { state = "dead", start = 0, count = 20 } = optionsObject("options", options, ["state", "start", "count"]);
+  choiceOption("state", state, Object.keys(places) as ListedState[]);
   integerOption("start", start, 0);
   integerOption("count", count, 1, 100);
-  return await listPage(redis, prefix, queue, listedState(state), start, count);
+  const keys = queueKeys(prefix, queue);
+  const [place, kind] = places[state];
+  const page = await list.run(redis, { ...keys, place: keys[place] }, { kind, start, count });
+  // The score of a priority is no instant.
+  const isDated = state !== "prioritised";
+  return page.map(({ id, at, header, bytes, record }) =>
+    jobFacts(id, isDated ? at : null, Buffer.from(`${header}\n`, "latin1"), bytes, record),
+  );
 };
 
 /**
- * Gives a job another priority that is ready or delayed; it stands behind all others of that one then. Resolves with whether
- * there is such a job: false for one that is active, dead, done or unknown. A job that is ready with priority 0 is searched for
- * from the front of the queue, which holds up the server the longer the more jobs are before it.
+ * Gives a job that is ready or delayed another priority; it then stands behind all others of that priority. Resolves with
+ * whether there is such a job: false for one that is active, dead, done or unknown. A ready job of priority 0 is searched for
+ * from the front of the queue: the more jobs are before it, the longer the server is busy.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an argument is not what it should be.

@@ -1,5 +1,13 @@
 import type { RedisLike } from "@kit/core";
-import { integerOption, isReplyError, optionsObject, serverError, signalOption, withContext } from "@kit/core/toolkit";
+import {
+  choiceOption,
+  integerOption,
+  isReplyError,
+  optionsObject,
+  serverError,
+  signalOption,
+  withContext,
+} from "@kit/core/toolkit";
 import { type Popped, popIfScript } from "./script.js";
 
 export type { Popped } from "./script.js";
@@ -37,7 +45,7 @@ export const popIf = async (
   options: PopIfOptions = {},
 ): Promise<Popped | null> => {
   if (typeof key !== "string" || key === "") throw new TypeError("Expected `key` to be text that is not empty");
-  if (end !== "low" && end !== "high") throw new TypeError('Expected `end` to be "low" or "high"');
+  choiceOption("end", end, ["low", "high"]);
   if (bound !== undefined && (typeof bound !== "number" || Number.isNaN(bound)))
     throw new RangeError("Expected `bound` to be a number");
   const { deadlineMs = 2_000, signal } = optionsObject("options", options, ["deadlineMs", "signal"]);

@@ -1,7 +1,7 @@
 import { defineScript, type Script } from "@kit/core";
 import source from "../scripts/popIf.lua";
 
-/** What was taken out. */
+/** The member that was taken out. */
 export interface Popped {
   readonly member: string;
   readonly score: number;

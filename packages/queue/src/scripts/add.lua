@@ -1,4 +1,5 @@
--- add.lua - stores jobs and makes them ready or delayed, once however often the call arrives.
+-- add.lua - stores jobs.
+-- They become ready or delayed, once however often the call arrives.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  waiting      list     ids of ready jobs of priority 0

@@ -1,5 +1,6 @@
--- begin.lua - notes that a handler is about to run a job which a further crash would make a dead letter. Only then is that
--- crash charged: a job that merely waited in the memory of a process that died is not to blame.
+-- begin.lua - records that a job begins.
+-- For a job that a further crash would make a dead letter. Only then is that crash charged: a job that merely waited in the
+-- memory of a process that died is not to blame.
 --
 -- KEYS[1]  leases    zset    fence and entry to the instant at which the lease ends, ms
 -- KEYS[2]  failures  hash    id to attempts, crashes, last error

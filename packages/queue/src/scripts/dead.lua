@@ -1,4 +1,5 @@
--- dead.lua - keeps dead letters, within bounds of count, age and bytes.
+-- dead.lua - keeps dead letters.
+-- Within bounds of count, age and bytes.
 --
 -- Defines makeDead, dropDead, trimDead
 

@@ -1,4 +1,5 @@
--- entries.lua - how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0.
+-- entries.lua - entries of jobs.
+-- An entry is how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0.
 --
 -- Defines idOf, entryOf, leasedEntry, fenceOf, parseRecord
 local function idOf(entry)
@@ -11,7 +12,7 @@ local function entryOf(id, priority)
   return priority == 0 and id or string.format('!%d!%s', priority, id)
 end
 
--- What stands behind the fence of 12 characters in a member of `leases`.
+-- The entry behind the fence of 12 characters in a member of `leases`.
 local function leasedEntry(member)
   return string.sub(member, 13)
 end

@@ -1,4 +1,5 @@
--- handBack.lua - returns jobs that were taken and not run to the front of the queue, in their order.
+-- handBack.lua - returns jobs to the queue.
+-- Jobs that were taken and not run go back to the front, in their order.
 --
 -- KEYS[1]  leases       zset    fence and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0

@@ -1,4 +1,5 @@
--- heartbeat.lua - pushes leases forward, each only if it is still held.
+-- heartbeat.lua - renews leases.
+-- Each only if it is still held.
 --
 -- KEYS[1]  leases   zset     fence and entry to the instant at which the lease ends, ms
 -- KEYS[2]  wake     zset     markers that wake workers

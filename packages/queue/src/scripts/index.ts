@@ -63,9 +63,9 @@ export interface Reclaimed {
   readonly isGone: boolean;
 }
 
-/** What the server said to a step. */
+/** The reply of a step. */
 export interface StepReply {
-  /** What was taken, in order. */
+  /** The jobs that were taken, in order. */
   readonly blobs: readonly Buffer[];
   /** Their entries. */
   readonly entries: readonly string[];
@@ -208,21 +208,23 @@ export interface StoredLetter {
 /** Reads dead letters, oldest first. */
 export const letters: Script<
   readonly ["jobs", "failures", "dead"],
-  readonly ["start", "count"],
+  readonly ["start", "count", "parts"],
   readonly StoredLetter[]
 > = defineScript({
   name: "queue.letters",
   source: lettersSource,
   keys: ["jobs", "failures", "dead"],
-  args: ["start", "count"],
+  args: ["start", "count", "parts"],
   readonly: true,
   bytes: true,
   reply: (raw) => {
     const all = raw as Buffer[];
-    return Array.from({ length: all.length / 4 }, (_, index) => {
-      const [id, diedAt, blob, record] = all.slice(4 * index, 4 * index + 4) as [Buffer, Buffer, Buffer, Buffer];
-      return { id: String(id), diedAt: Number(String(diedAt)), blob, record: String(record) };
-    });
+    const found: StoredLetter[] = [];
+    while (all.length > 0) {
+      const [id, diedAt, blob, record] = all.splice(0, 4) as [Buffer, Buffer, Buffer, Buffer];
+      found.push({ id: String(id), diedAt: Number(diedAt), blob, record: String(record) });
+    }
+    return found;
   },
 });
 
@@ -241,7 +243,7 @@ export const redrive: Script<
 });
 
 /**
- * What became of jobs: `jJSON` or `bBYTES` that the handler returned, `xRECORD` of one that failed for good, or `waiting`, `gone`,
+ * Outcomes of jobs: `jJSON` or `bBYTES` that the handler returned, `xRECORD` of one that failed for good, or `waiting`, `gone`,
  * `later`, see `outcomes.lua`.
  */
 export const outcomes: Script<

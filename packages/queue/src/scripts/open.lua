@@ -1,4 +1,5 @@
--- open.lua - checks that the queue's data has a layout that this version knows, before anything else is done with it.
+-- open.lua - checks the layout.
+-- It runs before anything else is done with the data of the queue.
 --
 -- KEYS[1]  meta    hash     layout and counters
 -- ARGV[1]  layout  integer  the layout of this version

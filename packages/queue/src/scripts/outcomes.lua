@@ -1,4 +1,5 @@
--- outcomes.lua - says what became of jobs that somebody waits for, and forgets the outcomes that have arrived.
+-- outcomes.lua - reads outcomes of jobs.
+-- It deletes the outcomes that have arrived.
 --
 -- KEYS[1]  jobs      hash    id to header and payload
 -- KEYS[2]  failures  hash    id to attempts, crashes, last error

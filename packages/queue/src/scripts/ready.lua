@@ -1,4 +1,5 @@
--- ready.lua - makes jobs ready, and wakes who waits for work.
+-- ready.lua - makes jobs ready.
+-- It wakes the workers that wait for work.
 --
 -- Needs idOf
 -- Defines makeReady, wakeWorker, wakeTimers, maxBatch

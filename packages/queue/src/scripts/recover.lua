@@ -1,4 +1,5 @@
--- recover.lua - undoes a take whose reply was lost: its fence takes nothing any more, and what it took is returned.
+-- recover.lua - undoes a lost take.
+-- The fence of the lost call takes nothing any more, and its jobs are returned.
 --
 -- KEYS[1]  leases       zset    fence and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0

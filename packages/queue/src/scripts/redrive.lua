@@ -1,4 +1,5 @@
--- redrive.lua - moves dead letters to the end of the queue, as if they were new; or drops them.
+-- redrive.lua - moves dead letters.
+-- To the end of the queue, as if they were new; or drops them.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0

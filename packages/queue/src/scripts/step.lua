@@ -1,4 +1,5 @@
--- step.lua - the worker's one call: ends jobs, promotes due ones, reclaims ended leases, and takes the next.
+-- step.lua - the worker's one call.
+-- It ends jobs, promotes due ones, reclaims ended leases, and takes the next.
 --
 -- KEYS[1]   jobs         hash     id to header and payload
 -- KEYS[2]   waiting      list     ids of ready jobs of priority 0
@@ -26,9 +27,9 @@
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order; their entries, one a line;
 --           their records in `failures`, one a line, empty if none has one; members whose leases had been reclaimed, one a
---           line; members that were taken back, each with a blank and
---           its crashes, an `x` behind them if it is dead, or `gone` where there is no such job any more, one a line; `now nextDue nextEnd promoted` in epoch
---           microseconds and ms, -1 for none, -2 for not looked
+--           line; members that were taken back, one a line, each with a blank and its crashes, an `x` behind them if it is
+--           dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted` in epoch microseconds and
+--           ms, -1 for none, -2 for not looked
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -58,7 +59,8 @@ local isWoken = string.find(flags, 'w', 1, true)
 local looks = string.find(flags, 'l', 1, true)
 
 -- Most waits end on an idle queue.
-if isWoken and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
+local hasUpkeep = upkeep ~= '' and (upkeep ~= '0' or redis.call('EXISTS', dead) == 1)
+if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
   return { '', '', '', '', micros .. ' -1 -1 0' }
 end
 

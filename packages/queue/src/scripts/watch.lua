@@ -1,4 +1,5 @@
--- watch.lua - has idle workers look when the next lease ends: at most once per half a lease for the whole queue.
+-- watch.lua - wakes timekeepers.
+-- Idle workers look when the next lease ends: at most once per half a lease for the whole queue.
 --
 -- Needs wakeTimers
 -- Defines watchLeases

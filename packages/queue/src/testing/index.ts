@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { RedisLike } from "@kit/core";
-import { Deadline, integerOption, optionsObject, withContext } from "@kit/core/toolkit";
+import { Deadline, integerOption, optionsObject, reading, withContext } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes } from "../handlers.js";
 import { type QueueAddress, queueKeys } from "../keys.js";
 import { decodePayload, parseBlob } from "../payload.js";
@@ -23,15 +23,8 @@ const deadlineMs = 5_000;
 /** All jobs that a queue has now: ready, delayed, active and dead ones, in no particular order. For small queues, in tests. */
 export const addedJobs = async (redis: RedisLike, { queue, prefix = "kit" }: QueueAddress): Promise<AddedJob[]> => {
   const { jobs } = queueKeys(prefix, queue);
-  const raw = await withContext(redis, ({ executor }) =>
-    executor.run("HGETALL", [jobs], {
-      what: "Reading the jobs of a queue",
-      mutates: false,
-      idempotent: true,
-      bytes: true,
-      deadline: Deadline.in(deadlineMs),
-    }),
-  );
+  const call = { ...reading("Reading the jobs of a queue", Deadline.in(deadlineMs)), bytes: true };
+  const raw = await withContext(redis, ({ executor }) => executor.run("HGETALL", [jobs], call));
   // ioredis makes an object of it.
   return Object.entries(raw as Readonly<Record<string, Buffer>>).map(([id, blob]) => {
     const stored = parseBlob(blob);
@@ -72,8 +65,8 @@ const plain = (data: unknown): unknown => {
 };
 
 /**
- * A clock that goes on only when it is told to. Handlers' time limits go by it in {@link drain}; delays and leases are the
- * server's and go by its own.
+ * A clock that only `advance()` moves. In {@link drain} handlers' time limits go by it; delays and leases go by the server's
+ * clock.
  *
  * @example
  * const clock = new ManualClock();
@@ -116,7 +109,7 @@ export class ManualClock {
   };
 }
 
-/** What became of the jobs. */
+/** The outcome of a drain. */
 export interface Drained {
   /** Names of jobs that are done, in order. */
   readonly completed: readonly string[];
@@ -140,7 +133,7 @@ export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs>(
   options: { readonly timeoutMs?: number | undefined; readonly clock?: ManualClock | undefined } = {},
 ): Promise<Drained> => {
   const { timeoutMs = 10_000, clock } = optionsObject("options", options, ["timeoutMs", "clock"]);
-  integerOption("timeoutMs", timeoutMs, 1);
+  integerOption("timeoutMs", timeoutMs, 1, 86_400_000);
   const completed: string[] = [];
   const failed: { name: string; error: unknown }[] = [];
   const isEmpty = await new Promise<Worker | undefined>((resolve, reject) => {

@@ -7,7 +7,7 @@ import { connected, inWords, reconnecting } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
 import type { Implementation } from "../../suite.js";
 
-/** What a job carries: about 200 bytes as JSON, distinct and incompressible. */
+/** The data of a job: about 200 bytes as JSON, distinct and incompressible. */
 export interface Data {
   readonly n: number;
   readonly text: string;
@@ -32,6 +32,7 @@ export interface BenchQueue {
   work(concurrency: number, handler: Handler): Promise<() => Promise<unknown>>;
 }
 
+/** A library with its settings, which the parent prints, and the queue that a client process opens. */
 interface Definition extends Implementation {
   /** Jobs in a measurement of throughput: about a second's work. */
   readonly load: number;
@@ -199,11 +200,10 @@ const floor: Definition = {
   load: 200_000,
   open: async (url, { strict }) => {
     const redis = await connected(url);
-    const texts = (all: readonly Data[]): string[] => all.map((data) => JSON.stringify(data));
     let batch: string[] | undefined;
     let sending: Promise<unknown> = Promise.resolve();
     return {
-      // What comes in one turn goes together.
+      // Adds of one turn go together.
       add: (data) => {
         if (!batch) {
           const own: string[] = (batch = []);
@@ -215,7 +215,7 @@ const floor: Definition = {
         batch.push(JSON.stringify(data));
         return sending;
       },
-      addMany: (all) => redis.rpush(waiting, ...texts(all)),
+      addMany: (all) => redis.rpush(waiting, ...all.map((data) => JSON.stringify(data))),
       work: async (concurrency, handler) => {
         let isOver = false;
         const blocking = await connected(url);
@@ -273,21 +273,8 @@ const definitions: readonly Definition[] = [
   floor,
 ];
 
-const definition = (id: string): Definition => {
+export const queueImplementation = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
   if (!found) throw new Error(`There is no implementation ${id}`);
   return found;
 };
-
-/** For the parent: who it is and how it is set. */
-export const queueImplementation = (id: string): Implementation => {
-  const { peer, isDefaults, settings } = definition(id);
-  return { id, peer, isDefaults, settings };
-};
-
-/** How many jobs it is given in a measurement of throughput. */
-export const loadOf = (id: string): number => definition(id).load;
-
-/** In a client process. */
-export const openQueueImplementation = (id: string, url: string, setup: QueueSetup): Promise<BenchQueue> =>
-  definition(id).open(url, setup);

@@ -1,13 +1,12 @@
-// What the client processes of the queue cases do.
+// The jobs of the client processes of the queue cases.
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { now } from "../../clock.js";
-import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
-import { type BenchQueue, type Data, openQueueImplementation, type QueueSetup } from "./implementations.js";
+import { type BenchQueue, type Data, queueImplementation, type QueueSetup } from "./implementations.js";
 
 export interface AddTask {
   readonly how: "serial" | "concurrent" | "bulk" | "ranked";
@@ -59,33 +58,20 @@ const cpuMicros = (): number => {
 const priorityOf = ({ n }: Data): number => (n % 50) + 1;
 
 export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
-  let queue: BenchQueue = await openQueueImplementation(implementation, url, setup as QueueSetup);
-  const ranked = (): NonNullable<BenchQueue["addRanked"]> => {
+  let queue: BenchQueue = await queueImplementation(implementation).open(url, setup as QueueSetup);
+  const addRanked = (all: readonly Data[]): Promise<unknown> => {
     if (!queue.addRanked) throw new Error("it has no priorities");
-    return queue.addRanked;
+    return queue.addRanked(all, priorityOf);
   };
   const adders: Readonly<Record<AddTask["how"], () => Promise<number>>> = {
-    serial: async () => {
-      await queue.add(data());
-      return 1;
-    },
-    concurrent: async () => {
-      await Promise.all(datas(many).map((one) => queue.add(one)));
-      return many;
-    },
-    bulk: async () => {
-      await queue.addMany(datas(many));
-      return many;
-    },
-    ranked: async () => {
-      await ranked()(datas(many), priorityOf);
-      return many;
-    },
+    serial: () => queue.add(data()).then(() => 1),
+    concurrent: () => Promise.all(datas(many).map((one) => queue.add(one))).then(() => many),
+    bulk: () => queue.addMany(datas(many)).then(() => many),
+    ranked: () => addRanked(datas(many)).then(() => many),
   };
   /** By job: how late it was. */
   let heard: number[] = [];
-  let [isSoaking, soaked, handled] = [false, 0, 0];
-  let seen = 0;
+  let [isSoaking, soaked, handled, seen] = [false, 0, 0, 0];
   const dueAt = (at: number): Data => ({ n: at, text: data().text });
   return {
     ready: () => Promise.resolve(),
@@ -96,42 +82,36 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
     open: async ({ port }: { readonly port: number }) => {
       const other = new URL(url);
       other.port = String(port);
-      queue = await openQueueImplementation(implementation, other.href, setup as QueueSetup);
+      queue = await queueImplementation(implementation).open(other.href, setup as QueueSetup);
     },
 
     fill: async ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => {
       for (let left = count; left > 0; left -= many) {
         const some = datas(Math.min(many, left));
-        await (isRanked === true ? ranked()(some, priorityOf) : queue.addMany(some));
+        await (isRanked === true ? addRanked(some) : queue.addMany(some));
       }
     },
 
-    add: async ({ how, ms }: AddTask): Promise<Rate & { readonly sent: number }> => {
-      const before = sent();
+    add: async ({ how, ms }: AddTask): Promise<Rate> => {
       const cpuBefore = cpuMicros();
       const startedAt = now();
       let count = 0;
       while (now() - startedAt < ms) count += await adders[how]();
-      return { jobs: count, elapsedMs: now() - startedAt, cpuMicros: cpuMicros() - cpuBefore, sent: sent() - before };
+      return { jobs: count, elapsedMs: now() - startedAt, cpuMicros: cpuMicros() - cpuBefore };
     },
 
     /** Works until so many jobs have been handled; all of them are there already. */
     process: async ({ jobs: count, concurrency, handlerMs = 0 }: ProcessTask): Promise<Rate> => {
       const cpuBefore = cpuMicros();
-      let startedAt = 0;
-      let handled = 0;
+      let [startedAt, ended] = [0, 0];
       let done: () => void = () => undefined;
       const all = new Promise<void>((resolve) => (done = resolve));
-      const count1 = ({ text }: Data): void => {
+      const end = ({ text }: Data): void => {
         if (startedAt === 0) startedAt = now();
         if (text.length !== 180) throw new Error("not what was added");
-        if (++handled === count) done();
+        if (++ended === count) done();
       };
-      const slow = async (one: Data): Promise<void> => {
-        await sleep(handlerMs);
-        count1(one);
-      };
-      const stop = await queue.work(concurrency, handlerMs > 0 ? slow : count1);
+      const stop = await queue.work(concurrency, handlerMs > 0 ? (one) => sleep(handlerMs).then(() => end(one)) : end);
       await all;
       const rate = { jobs: count - 1, elapsedMs: now() - startedAt, cpuMicros: cpuMicros() - cpuBefore };
       await stop();
@@ -151,7 +131,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
         await queue.addMany(datas(Math.min(many, left)).map(({ n }) => ({ n, text: someText() })));
       soaked += count;
       while (handled < soaked) await sleep(10);
-      // What is under way comes to rest.
+      // Calls under way come to rest.
       await sleep(100);
       collectGarbage();
       return process.memoryUsage().heapUsed;

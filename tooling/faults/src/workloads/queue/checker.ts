@@ -125,7 +125,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
 const failsOf = (story: Story | undefined, key: string): number =>
   story?.adds.flatMap(({ jobs }) => jobs).find((job) => job.key === key)?.fails ?? 0;
 
-/** What was acknowledged while a server was about to lose it, or before it lost all, may be gone. */
+/** A job may be gone that was acknowledged shortly before its server lost its last writes, or before it lost all. */
 const mayBeLost = ({ losses }: Pick<RunHistory, "losses">, from: number, to: number): boolean =>
   losses.some((loss) => from <= loss.to && (loss.isTotal || to >= loss.from));
 

@@ -8,13 +8,13 @@ interface QueueControl extends Control {
   readonly mutation?: Mutation;
 }
 
-/** A script to which the server's answers are told otherwise; what the script shares with others hears the same. */
+/** A script that gets other replies than the server's; its libraries get them, too. */
 const misled = (lua: string): string =>
   `local call = redis.call local redis = { pcall = redis.pcall, call = function(...) local command, key = ... ${lua} return call(...) end }${String.raw`\n`}-- Libraries${String.raw`\n`}`;
 
 const anyTime = "8 scripts flushed";
 
-/** What a queue may get wrong; a checker that does not see it is of no use. */
+/** Bugs that the checker has to find in a queue. */
 export const queueControls: readonly QueueControl[] = [
   {
     name: "add-forgets-itself",

@@ -44,7 +44,7 @@ export interface AccessRecord {
   readonly at: number;
 }
 
-/** What a worker saw later of a job: its handler ended, its signal aborted, the server took its end. */
+/** A later event of a job at its worker: its handler ended, its signal aborted, the server took its end. */
 export interface JobRecord {
   readonly kind: "ran" | "lost" | "done" | "dead";
   readonly name: string;
@@ -88,7 +88,7 @@ export interface RunHistory {
   readonly heals: readonly { readonly at: number; readonly dueMs?: number | undefined }[];
   readonly deaths: readonly Death[];
   readonly losses: readonly Loss[];
-  /** What was done to them, and when. */
+  /** The injected faults, and when they acted. */
   readonly outages: readonly (Span & { readonly kind: string })[];
   /** The server's clock jumped: no instant of it says anything. */
   readonly isShifted: boolean;

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
+import { inspectQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
 import { Lab, type LabOptions, type Loss as LossKind, type Surroundings } from "../../lab/lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
@@ -18,13 +19,11 @@ import {
   type Spec,
 } from "./history.js";
 
-const prefix = "kit";
 const specs: readonly Spec[] = [
   { name: "ahead", isDurable: false, work: { concurrency: 5, maxCrashes: 1_000_000 } },
   { name: "strict", isDurable: true, work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" } },
 ];
-const places = ["waiting", "prioritised", "delayed", "leases"] as const;
-const keyOf = (name: string, part: string): string => `${prefix}:queue:{${name}}:${part}`;
+const keyOf = (name: string, part: string): string => `kit:queue:{${name}}:${part}`;
 
 export interface QueueLabOptions extends LabOptions {
   /** What the workers import as the queue. */
@@ -60,7 +59,6 @@ export class QueueLab extends Lab {
         ? { replicas, fsync: replicas > 0 ? "none" : "local", timeoutMs: 300 }
         : undefined,
       url: this.url,
-      prefix,
       specs,
       leaseMs: this.leaseMs,
       deadlineMs: this.server.mode === "single" ? 500 : 1_500,
@@ -186,7 +184,7 @@ export class QueueLab extends Lab {
     return {
       leaseMs: this.leaseMs,
       specs,
-      // What we worked off ourselves is as good as any.
+      // Runs of the lab itself count as those of a worker.
       workers: [...workers, { id: "lab", records: this.#own, killedAt: clock(), printed: "", end: "exit 0" }],
       heals: this.marks.filter(({ name }) => name === undefined).map(({ at, dueMs }) => ({ at, dueMs })),
       deaths: this.deaths,
@@ -202,7 +200,7 @@ export class QueueLab extends Lab {
   /** Runs what is left, as any worker would, and then looks at what stays. */
   async #workOff(name: string, leftovers: string[]): Promise<Letter[]> {
     await using client = await connect(this.server.url);
-    const queue = createQueue(client, name, { prefix, maxAttempts });
+    const queue = createQueue(client, name, { maxAttempts });
     const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
       const { key } = job.data as { key: string };
       const { attempt, crashes, takenAt } = job;
@@ -217,27 +215,15 @@ export class QueueLab extends Lab {
     const worker = queue.work({ job: handler }, { leaseMs: this.leaseMs, backoff: { firstMs: 30 } });
     worker.on("completed", ({ job }) => note("done", job));
     worker.on("error", () => undefined);
-    const count = async (part: string, command: string): Promise<number> =>
-      Number(await this.#ask(command, keyOf(name, part)));
     const left = async (): Promise<string> => {
-      const counts = await Promise.all(
-        places.map(async (part) => [part, await count(part, part === "waiting" ? "LLEN" : "ZCARD")] as const),
-      );
-      const jobs = (await count("jobs", "HLEN")) - (await count("dead", "ZCARD"));
-      return jobs === 0 && counts.every(([, n]) => n === 0)
-        ? ""
-        : `${name}: ${String(jobs)} jobs and ${JSON.stringify(counts)} are left`;
+      const { jobs, dead, waiting, prioritised, delayed, active } = await inspectQueue(client, { queue: name });
+      const counts = { jobs: jobs - dead, waiting, prioritised, delayed, active };
+      return Object.values(counts).every((count) => count === 0) ? "" : `${name}: left are ${JSON.stringify(counts)}`;
     };
-    try {
-      await eventually(
-        async () => {
-          if ((await left()) !== "") throw new Error("not all is worked off");
-        },
-        { timeoutMs: 10_000, intervalMs: 50 },
-      );
-    } catch {
-      leftovers.push(await left());
-    }
+    const untilNone = async (): Promise<void> => {
+      if ((await left()) !== "") throw new Error("not all is worked off");
+    };
+    await eventually(untilNone, { timeoutMs: 10_000, intervalMs: 50 }).catch(async () => leftovers.push(await left()));
     const letters: Letter[] = [];
     for (let page = 1; page > 0;) {
       const found = await queue.deadLetters({ start: letters.length, count: 100 });

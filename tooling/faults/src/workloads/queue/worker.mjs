@@ -16,7 +16,7 @@ import {
 } from "../../lab/contender.mjs";
 import { seeded } from "../../lab/random.mjs";
 
-const { id, prefix, specs, leaseMs, deadlineMs, maxAttempts } = settings;
+const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
 const { createQueue } = await import(settings.queueModule);
 
 // ── working ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -138,7 +138,6 @@ const obey = async (random) => {
 const client = await connected(settings.url, id);
 const queues = specs.map((spec) => {
   const queue = createQueue(client, spec.name, {
-    prefix,
     deadlineMs,
     maxAttempts,
     ...(spec.isDurable && { durable: settings.durable }),

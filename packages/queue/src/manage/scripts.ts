@@ -3,6 +3,8 @@ import entriesSource from "../scripts/entries.lua";
 import findSource from "../scripts/find.lua";
 import listSource from "../scripts/list.lua";
 import overviewSource from "../scripts/overview.lua";
+import prioritiseSource from "../scripts/prioritise.lua";
+import readySource from "../scripts/ready.lua";
 
 /** Epoch ms, or none. */
 type Instant = number | null;
@@ -112,4 +114,18 @@ export const list: Script<
       return { id, at: instant(at), header, bytes: Number(bytes), record };
     });
   },
+});
+
+/** Gives a ready or delayed job another priority; replies with whether there is such a job. */
+export const prioritise: Script<
+  readonly ["jobs", "waiting", "prioritised", "delayed", "wake"],
+  readonly ["id", "priority"],
+  boolean
+> = defineScript({
+  name: "queue.prioritise",
+  source: [entriesSource, readySource, prioritiseSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake"],
+  args: ["id", "priority"],
+  idempotent: true,
+  reply: (raw) => Number(raw) === 1,
 });
