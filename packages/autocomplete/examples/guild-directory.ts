@@ -1,7 +1,7 @@
 import { connect, type Connection } from "@kit/core";
 import { createPrefixIndex, type PrefixIndex } from "@kit/autocomplete";
 
-/** Mail goes to members of one's own guild: who is in none completes nothing. */
+/** Mail goes to members of one's own guild: a player without one completes nothing. */
 class GuildDirectory {
   readonly #redis: Connection;
   readonly #guilds = new Map<string, PrefixIndex>();

@@ -23,6 +23,8 @@ import { maxWords } from "./words.js";
 
 /** A put of an entry, or a drop of an id. */
 export type Change = { readonly put: CheckedEntry } | { readonly drop: string };
+/** As a shard takes it: also so much more weight for an id. */
+type ShardChange = Change | { readonly touch: string; readonly by: number };
 
 /** One call of a change. */
 export interface WriteCall {
@@ -78,7 +80,7 @@ interface Shard {
   staged: string;
   /** The rebuild that was last when an alphabetical query found nothing; undefined: none ever did. */
   switched: string | undefined;
-  /** What is asked by weight, and in alphabetical order. */
+  /** Queries by weight, and in alphabetical order. */
   readonly matches: Together<Asked, MatchReply>;
   readonly ranges: Together<RowRange, readonly string[]>;
 }
@@ -111,6 +113,8 @@ const nothing = (rules: IndexRules): Found => ({
 });
 
 const idOf = (change: Change): string => ("put" in change ? change.put.id : change.drop);
+
+const signed = (by: number): string => (by < 0 ? String(by) : `+${String(by)}`);
 
 /** The scripts of one index, on its client. */
 export class IndexCommands {
@@ -186,11 +190,9 @@ export class IndexCommands {
     return checkFolded(id, foldText(text, this.#settings.rules));
   }
 
-  async touch(id: string, by: number, { op, signal }: WriteCall): Promise<boolean> {
-    const found = await Promise.all(
-      this.#shards.map(({ keys }) => scripts.touch.run(this.#context, keys, { op, id, by }, this.#options(signal, op))),
-    );
-    return found.includes(true);
+  async touch(id: string, by: number, call: WriteCall): Promise<boolean> {
+    const found = await Promise.all(this.#shards.map((shard) => this.#writeTo(shard, [{ touch: id, by }], "0", call)));
+    return found.some(({ known }) => known > 0);
   }
 
   async suggest(query: string, words: WordOrder, limit: number, signal: AbortSignal | undefined): Promise<Found> {
@@ -274,9 +276,10 @@ export class IndexCommands {
     return rules.some((text) => this.#foldFor(entry, text, shard).starts.length > 0);
   }
 
-  /** What the script is told of one change. */
-  #operands(change: Change, revision: string, shard: Shard, rules: string, staged: string): string[] {
+  /** The operands of one change. */
+  #operands(change: ShardChange, revision: string, shard: Shard, rules: string, staged: string): string[] {
     if ("drop" in change) return [change.drop, revision, "", "", "", "", "", ""];
+    if ("touch" in change) return [change.touch, revision, signed(change.by), "", "", "", "", ""];
     const { put } = change;
     const first = this.#foldFor(put, rules, shard);
     const second = staged === "" ? { fold: "", starts: [] } : this.#foldFor(put, staged, shard);
@@ -285,7 +288,7 @@ export class IndexCommands {
 
   async #writeTo(
     shard: Shard,
-    changes: readonly Change[],
+    changes: readonly ShardChange[],
     revision: string,
     { op, signal, token = "" }: WriteCall,
   ): Promise<{ readonly known: number; readonly overtaken: readonly string[] }> {
@@ -388,7 +391,7 @@ export class IndexCommands {
   }
 
   /**
-   * Answers a query of an alphabetical index by one plain range: no script, and nothing to look up besides. What begins with
+   * Answers a query of an alphabetical index by one plain range: no script, and nothing to look up besides. A row with
    * the tag of other rules is not found, so no answer mixes two rebuilds; where nothing is found, the rules are looked at.
    * Undefined: they are others now.
    */
@@ -417,7 +420,7 @@ export class IndexCommands {
       if (rows.length === 0) return (await this.#isStill(shard, signal)) ? answer(false, false) : undefined;
       items.clear();
       for (const row of rows) {
-        const item = parseRow(row, rules);
+        const item = parseRow(row, shard.tag.length, rules);
         if (items.size <= limit && !items.has(item.id)) items.set(item.id, item);
       }
       if (rows.length < most || items.size > limit) return answer(false, false);
@@ -437,23 +440,22 @@ export class IndexCommands {
     signal: AbortSignal | undefined,
   ): Promise<Found | undefined> {
     const most = Math.max(mostRows, 4 * limit);
-    let rows: string[] = [];
+    let rows: readonly string[] = [];
     for (const { text } of query.parts.toSorted((one, two) => two.text.length - one.text.length)) {
       rows = await this.#rows(shard, text, most, signal);
       if (rows.length < most) break;
     }
     if (rows.length === 0 && !(await this.#isStill(shard, signal))) return undefined;
-    const items = new Map(rows.map((row) => parseRow(row, rules)).map((item) => [item.id, item]));
+    const items = new Map(rows.map((row) => parseRow(row, shard.tag.length, rules)).map((item) => [item.id, item]));
     const found = select([...items.values()], query, false);
     const truncated = rows.length >= most;
     return { query, rules, items: found.slice(0, limit), hasMore: found.length > limit || truncated, truncated };
   }
 
   /** The first rows that begin with a folded text, by the rules that a shard had when it was last seen. */
-  async #rows(shard: Shard, prefix: string, most: number, signal: AbortSignal | undefined): Promise<string[]> {
+  #rows(shard: Shard, prefix: string, most: number, signal: AbortSignal | undefined): Promise<readonly string[]> {
     const from = shard.tag + prefix;
-    const rows = await shard.ranges.ask([`[${from}`, `(${behind(from)}`, most], signal);
-    return rows.map((row) => row.slice(from.length - prefix.length));
+    return shard.ranges.ask([`[${from}`, `(${behind(from)}`, most], signal);
   }
 
   /** Whether a shard has the rules that it had when it was last seen, and no rebuild came in between. */

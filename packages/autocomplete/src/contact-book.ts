@@ -1,13 +1,5 @@
 import { type RedisLike } from "@kit/core";
-import {
-  type CloseOptions,
-  closeTimeoutMs,
-  Deadline,
-  newToken,
-  optionsObject,
-  traced,
-  unlessAborted,
-} from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, Deadline, optionsObject, traced, unlessAborted } from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
 import { foldPrefix } from "./fold/index.js";
@@ -26,7 +18,7 @@ import {
 } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
-/** What is known of a contact. */
+/** The card of a contact. */
 export interface ContactCard<Payload = unknown> {
   /**
    * The name that is displayed and searched: up to 512 UTF-16 units.
@@ -125,7 +117,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    * @throws {TypeError | RangeError} something is not of the type that it should be.
    */
   async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
-    const { op, signal } = changeTerms(options, newToken);
+    const { op, signal } = changeTerms(options);
     const { rules, deadlineMs, halfLifeMs, max, keepMs } = this.#settings;
     const { text, payload } = optionsObject<ContactCard<Payload>>("card", card, ["text", "payload"]);
     checkId(id);
@@ -206,7 +198,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   async #forget(action: "remove" | "block" | "unblock", id: string, options: ChangeOptions): Promise<boolean> {
-    const { op, signal } = changeTerms(options, newToken);
+    const { op, signal } = changeTerms(options);
     const { deadlineMs, keepMs } = this.#settings;
     const args = { op, action, id: checkId(id), max: mostBlocked, keepMs };
     return await this.#change(action, () =>

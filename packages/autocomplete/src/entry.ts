@@ -6,19 +6,21 @@ import { wordStarts } from "./words.js";
 
 const surrogate = /\p{Surrogate}/u;
 const control = /\p{Cc}/u;
+/** Between the parts of a reply. Neither rows nor records have it, since no id, text or JSON has. */
+export const listSeparator = "\u0001";
 const mostIdBytes = 256;
 const mostTextUnits = 512;
 const mostFoldBytes = 2_048;
 
-/** What no name can hold. A query with it matches nothing. */
+/** Whether no name can hold it: such a query matches nothing. */
 export const isUnsearchable = (query: string): boolean =>
   surrogate.test(query) || control.test(query.replace(/\s/g, ""));
 
 /** @throws {InvalidEntryError} it cannot be an id. */
 export const checkId = (id: string): string => {
   if (typeof id !== "string") throw new TypeError(`Expected \`id\` to be a string, got ${typeof id}`);
-  if (id === "" || id.length > mostIdBytes || Buffer.byteLength(id) > mostIdBytes || surrogate.test(id))
-    throw new InvalidEntryError("", "id");
+  const isLong = id.length > mostIdBytes || Buffer.byteLength(id) > mostIdBytes;
+  if (id === "" || isLong || surrogate.test(id) || id.includes(listSeparator)) throw new InvalidEntryError("", "id");
   return id;
 };
 
@@ -34,7 +36,7 @@ const payloadText = (id: string, payload: unknown, maxBytes: number): string | u
   try {
     json = JSON.stringify(payload);
   } catch {
-    // A bigint, a circle, or a toJSON that throws: what it holds is nobody's business here.
+    // A bigint, a circle, or a toJSON that throws: the error may hold the payload.
   }
   if (json === undefined) throw new InvalidEntryError(id, "payload-not-json");
   if (json.length > maxBytes || Buffer.byteLength(json) > maxBytes)
@@ -121,15 +123,18 @@ export const parseRecord = (id: string, record: string): Item => {
   return { id, ...splitTail(record.slice(textAt)), weight: Number(record.slice(weightAt, startsAt - 1)), fold, starts };
 };
 
-/** Reads a row of an alphabetical index: `suffix NUL kind id NUL weight NUL text NUL [payload]`. An id may hold NUL. */
-export const parseRow = (row: string, rules: MatchRules): Item => {
-  const suffixEnd = row.indexOf("\0");
+/**
+ * Reads a row of an alphabetical index, behind its tag: `suffix NUL kind id NUL weight NUL text NUL [payload]`. An id may hold
+ * NUL.
+ */
+export const parseRow = (row: string, tagLength: number, rules: MatchRules): Item => {
+  const suffixEnd = row.indexOf("\0", tagLength);
   const textEnd = row.lastIndexOf("\0");
   const weightEnd = row.lastIndexOf("\0", textEnd - 1);
   const idEnd = row.lastIndexOf("\0", weightEnd - 1);
   const text = row.slice(weightEnd + 1, textEnd);
   const isWhole = row[suffixEnd + 1] === "0";
-  const suffix = row.slice(0, suffixEnd);
+  const suffix = row.slice(tagLength, suffixEnd);
   const { fold, starts } = isWhole ? { fold: suffix, starts: wordStarts(suffix, rules.match) } : foldText(text, rules);
   return {
     id: row.slice(suffixEnd + 2, idEnd),

@@ -18,7 +18,7 @@ declare module "@kit/core" {
 /**
  * Why an entry cannot be stored.
  *
- * - `id`: it is empty, longer than 256 bytes, or not well-formed Unicode
+ * - `id`: it is empty, longer than 256 bytes, has U+0001, or is not well-formed Unicode
  * - `text-empty`: nothing is left of it that could be searched for
  * - `text-too-long`: over 512 UTF-16 units, or over 2,048 bytes once folded
  * - `text-ill-formed`: it has half a surrogate pair
@@ -30,7 +30,7 @@ export type EntryFault =
   "id" | "text-empty" | "text-too-long" | "text-ill-formed" | "text-control" | "payload-too-large" | "payload-not-json";
 
 const faults: Readonly<Record<EntryFault, string>> = {
-  id: "its id must be well-formed text of 1 to 256 bytes",
+  id: "its id must be well-formed text of 1 to 256 bytes, without U+0001",
   "text-empty": "nothing is left of its text that could be searched for",
   "text-too-long": "its text has over 512 characters, or over 2,048 bytes once folded",
   "text-ill-formed": "its text has half a surrogate pair",

@@ -21,7 +21,7 @@ const origins = (text: string, folded: string, options: FoldOptions): Range[] | 
 };
 
 /**
- * Which parts of `text` a query matched, of the parts of its folded form that it did. What people take for one character is
+ * Which parts of `text` a query matched, of the parts of its folded form that it did. A character as people see it is
  * never cut: a range is widened to whole ones. Empty where the displayed text cannot be brought in line with its folded form.
  */
 export const highlight = (

@@ -28,7 +28,7 @@ export interface IndexKeys {
 }
 
 /**
- * What the rows of an alphabetical index begin with: eight hexadecimal digits of the SHA-1 of its settings. Such a row is all
+ * The beginning of all rows of an alphabetical index: eight hexadecimal digits of the SHA-1 of its settings. Such a row is all
  * that a reader needs, `tag suffix NUL kind id NUL weight NUL text NUL payload`, so a read is one plain range; and one that
  * was folded by other settings than the stored ones finds nothing, and looks again.
  */
@@ -51,7 +51,7 @@ export interface BookKeys {
   readonly blocked: string;
 }
 
-/** What stands before the parts of one shard of an index. Names have their colons escaped: no name is taken for a shard. */
+/** The beginning of all keys of one shard of an index. Names have their colons escaped: no name is taken for a shard. */
 const shardBase = (prefix: string, name: string, shard: number, shards: number): string => {
   const base = keyspace("autocomplete", prefix).base(name);
   return shards === 1 ? base : `${base.slice(0, -2)}:${String(shard)}/${String(shards)}}:`;

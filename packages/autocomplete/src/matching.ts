@@ -14,7 +14,7 @@ export interface Suggestion<Payload = unknown> {
   readonly ranges: readonly Range[];
 }
 
-/** What a query gives. */
+/** The answer to a query. */
 export interface Suggestions<Payload = unknown> {
   /** The best first. */
   readonly items: readonly Suggestion<Payload>[];
@@ -22,7 +22,7 @@ export interface Suggestions<Payload = unknown> {
   readonly hasMore: boolean;
   /**
    * Whether better items may have been missed: the prefix is longer than `rankedLength`, very common, and those of a high
-   * weight that begin like it mostly go on otherwise. What is given does match.
+   * weight that begin like it mostly go on otherwise. All that is given does match.
    */
   readonly truncated: boolean;
 }
@@ -56,7 +56,7 @@ export const queryOf = (text: string, words: WordOrder): Query => {
   return { text, parts: last === "" ? parts : [...parts, partOf(last, false)] };
 };
 
-/** What goes on a word in a folded text. */
+/** A character that continues a word in a folded text. */
 const goesOn = /[a-z0-9\u0080-\uffff]/;
 
 /** Where a part of a query matches. */
@@ -77,7 +77,7 @@ const parsePayload = <Payload>(payload: string | undefined): Payload | undefined
   }
 };
 
-/** What a caller gets of an item. */
+/** An item as a caller gets it. */
 export const suggestionOf = <Payload>(
   { id, text, weight, payload, fold, starts }: Item,
   query: Query,

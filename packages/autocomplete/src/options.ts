@@ -5,6 +5,7 @@ import {
   clientSettings,
   type ClientSettings,
   integerOption,
+  newToken,
   optionsObject,
   signalOption,
   textOption,
@@ -12,7 +13,7 @@ import {
 import { type FoldOptions, foldVersion } from "./fold/index.js";
 import type { Match } from "./words.js";
 
-/** What decides whether a query matches a text. */
+/** Rules by which a query matches a text. */
 interface MatchOptions extends FoldOptions {
   /**
    * `"word-start"`: a query may begin at any word of a text, and go on over the words behind it. `"phrase"`: only at the
@@ -41,7 +42,7 @@ export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
    */
   readonly rankedLength?: number | undefined;
   /**
-   * What an empty query gives: `"nothing"`, or the `"top"` of the order.
+   * The answer to an empty query: `"nothing"`, or the `"top"` of the order.
    *
    * @default "nothing"
    */
@@ -105,7 +106,7 @@ export interface ContactBookOptions extends ClientOptions, MatchOptions {
 
 /** One call. */
 export interface CallOptions {
-  /** Rejects the call with `signal.reason`; what was sent may still happen. */
+  /** Rejects the call with `signal.reason`; a change that was sent may still happen. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -167,8 +168,8 @@ export interface SessionOptions extends Omit<SuggestOptions, "signal"> {
    */
   readonly maxAgeMs?: number | undefined;
   /**
-   * How long a keystroke waits for the next one before the server is asked, in milliseconds. What can be answered locally
-   * does not wait.
+   * How long a keystroke waits for the next one before it goes to the server, in milliseconds. A keystroke that can be
+   * answered locally does not wait.
    *
    * @default 0
    */
@@ -185,11 +186,11 @@ export interface PutManyOptions<Payload> extends CallOptions {
   readonly onInvalid?: ((error: Error, entry: Entry<Payload>) => void) | undefined;
 }
 
-/** What can be found. */
+/** A name that can be found. */
 export interface Entry<Payload = unknown> {
-  /** Names the entry for good: 1 to 256 bytes. */
+  /** Names the entry for good: 1 to 256 bytes, without U+0001. */
   readonly id: string;
-  /** What it is found by, and what is displayed, as it is: up to 512 UTF-16 units. */
+  /** The entry is found by this text, and displayed with it as it is: up to 512 UTF-16 units. */
   readonly text: string;
   /**
    * An integer from 0 to 9,999,999,999,999; higher comes first in an index by weight. Left out: as it was, or 0.
@@ -221,7 +222,7 @@ const matchRules = ({ match = "word-start", marks = "fold", locale }: MatchOptio
   fold: { marks: choiceOption("marks", marks, ["fold", "keep"]), locale: localeOption(locale) },
 });
 
-/** What is stored with a generation of an index. */
+/** The rules that are stored with a generation of an index. */
 export interface IndexRules extends MatchRules {
   readonly order: "alphabetical" | "weight";
   readonly rankedLength: number;
@@ -331,21 +332,15 @@ export const callTerms = (options: CallOptions): { signal: AbortSignal | undefin
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const changeTerms = (
-  options: ChangeOptions,
-  newOp: () => string,
-): { op: string; signal: AbortSignal | undefined } => {
-  const { op = newOp(), signal } = optionsObject<ChangeOptions>("options", options, ["op", "signal"]);
+export const changeTerms = (options: ChangeOptions): { op: string; signal: AbortSignal | undefined } => {
+  const { op = newToken(), signal } = optionsObject<ChangeOptions>("options", options, ["op", "signal"]);
   return { op: opOption(op), signal: signalOption("signal", signal) };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const touchTerms = (
-  options: TouchOptions,
-  newOp: () => string,
-): { op: string; by: number; signal: AbortSignal | undefined } => {
+export const touchTerms = (options: TouchOptions): { op: string; by: number; signal: AbortSignal | undefined } => {
   const { by = 1, ...rest } = optionsObject<TouchOptions>("options", options, ["by", "op", "signal"]);
-  return { ...changeTerms(rest, newOp), by: integerOption("by", by, -mostWeight, mostWeight) };
+  return { ...changeTerms(rest), by: integerOption("by", by, -mostWeight, mostWeight) };
 };
 
 const opOption = (op: string): string => {

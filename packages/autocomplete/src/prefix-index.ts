@@ -37,7 +37,7 @@ export type StoredRules = {
   readonly foldVersion: string;
 };
 
-/** What happens to an index. */
+/** Events of an index. */
 export interface PrefixIndexEvents {
   /**
    * The stored rules, which count, are not those of this object: it was made with other options, or runs on another version
@@ -58,11 +58,11 @@ export interface PrefixIndexInspection {
   readonly rows: number;
   /** How many ranked prefixes there are. */
   readonly ranked: number;
-  /** What a rebuild that is under way has written; null: there is none. */
+  /** How many items a rebuild under way has written; null: there is none. */
   readonly staged: number | null;
 }
 
-/** What a rebuild did. */
+/** The result of a rebuild. */
 export interface RebuildResult {
   /** How many entries it wrote. */
   readonly items: number;
@@ -130,7 +130,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * await guild.put({ id: "player:7", text: "Zoë", payload: { level: 12 } });
    */
   async put(entry: Entry<Payload>, options: ChangeOptions = {}): Promise<void> {
-    const { op, signal } = changeTerms(options, newToken);
+    const { op, signal } = changeTerms(options);
     const put = checkEntry(entry, this.#settings.maxPayloadBytes);
     this.#commands.check(put);
     await this.#run("put", () => this.#commands.write([{ put }], { op, signal }));
@@ -138,7 +138,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /**
    * Stores many entries, in small batches one after another, so that readers are not held up. Resolves with how many were
-   * stored. What ends it early leaves the batches before stored, each entry whole; calling it again does no harm.
+   * stored. When it ends early, the batches before stay stored, each entry whole; calling it again does no harm.
    *
    * @throws {InvalidEntryError} an entry cannot be stored, and there is no `onInvalid`.
    * @throws `signal.reason` if `signal` aborts first; what the source throws; and all that {@link put} throws.
@@ -150,7 +150,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /** Removes an entry. Resolves with whether it was there. Throws as {@link put} does. */
   async delete(id: string, options: ChangeOptions = {}): Promise<boolean> {
-    const { op, signal } = changeTerms(options, newToken);
+    const { op, signal } = changeTerms(options);
     const drop = checkId(id);
     return await this.#run("delete", async () => (await this.#commands.write([{ drop }], { op, signal })) > 0);
   }
@@ -162,14 +162,14 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * @throws {TypeError} the index is alphabetical; and all that {@link put} throws.
    */
   async touch(id: string, options: TouchOptions = {}): Promise<boolean> {
-    const { op, by, signal } = touchTerms(options, newToken);
+    const { op, by, signal } = touchTerms(options);
     if (this.#settings.rules.order !== "weight") throw new TypeError('Expected an index made with `order: "weight"`');
     return await this.#run("touch", () => this.#commands.touch(checkId(id), by, { op, signal }));
   }
 
   /**
    * The entries with a word that begins with `query`, the best first. A space at its end says that its last word is complete.
-   * What no name can hold (a control character, half a surrogate pair, more than 512 characters) matches nothing.
+   * A query that no name can hold (a control character, half a surrogate pair, more than 512 characters) matches nothing.
    *
    * @throws {KitUnavailableError} no server answered in time.
    * @throws `signal.reason` if `signal` aborts first.
@@ -202,9 +202,9 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   /**
    * Builds the index anew from `entries`, by the rules of this object, and puts it in place of the old one in one step.
    * Readers see the old one until then, and never a mixture. Changes that others make meanwhile are kept: they win over
-   * what `entries` says of the same ids. What is not in `entries` and was not changed meanwhile is gone afterwards.
+   * what `entries` says of the same ids. An entry that is not in `entries` and was not changed meanwhile is gone afterwards.
    *
-   * What ends it early (a crash, too) leaves the index as it was; what was staged expires within ten minutes. Calling it
+   * A rebuild that ends early, also by a crash, leaves the index as it was; staged data expires within ten minutes. A call
    * elsewhere at the same time ends this one. With several shards, each is switched in one step, one after another.
    *
    * @throws {RebuildLostError} another rebuild took its place, or the source gave nothing for ten minutes.
@@ -257,9 +257,8 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     await this.close();
   }
 
-  async #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
-    const context = (): object => ({ index: this.name });
-    return await this.#attached.run(() => traced(`autocomplete.${operation}`, context, call));
+  #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
+    return this.#attached.run(() => traced(`autocomplete.${operation}`, () => ({ index: this.name }), call));
   }
 
   /** @throws {TypeError} words in any order are not looked for in an index like this one. */

@@ -6,9 +6,9 @@ import { isUnsearchable } from "./entry.js";
 import { queryOf, select, suggestionOf, type Suggestions } from "./matching.js";
 import { mostItems, type SessionTerms } from "./options.js";
 
-/** What a session says to a keystroke. */
+/** The answer of a session to a keystroke. */
 export interface SessionAnswer<Payload = unknown> extends Suggestions<Payload> {
-  /** What was typed. */
+  /** The text that was typed. */
   readonly query: string;
   /** Whether an earlier answer sufficed, so that the server was not asked. */
   readonly isLocal: boolean;
@@ -33,8 +33,7 @@ interface Pending {
 const mostCached = 32;
 
 /**
- * One search box: the latest keystroke wins, and what is typed on is answered from what is known already where that is
- * certain. Made by `index.session()`; has no timer but that of `debounceMs`, and no connection of its own.
+ * One search box: the latest keystroke wins, and a longer text is answered from earlier answers where that is certain. Made by `index.session()`; has no timer but that of `debounceMs`, and no connection of its own.
  */
 export class SuggestSession<Payload = unknown> {
   readonly #ask: Ask;
@@ -52,7 +51,7 @@ export class SuggestSession<Payload = unknown> {
   }
 
   /**
-   * Says what the box holds now. Resolves with the suggestions, or with null as soon as the next call is made: an answer
+   * Gives the session the text of the box. Resolves with the suggestions, or with null as soon as the next call is made: an answer
    * that comes late is never taken for the current one.
    *
    * An answer that was complete is narrowed locally while letters are added or taken away, and gives exactly what the server
@@ -69,7 +68,7 @@ export class SuggestSession<Payload = unknown> {
     const superseded = new Promise<null>((resolve) => (this.#supersede = () => resolve(null)));
     const isCurrent = this.#supersede;
     const answer = this.#answer(query, () => this.#supersede === isCurrent);
-    // Nobody hears of a failure that came too late.
+    // A failure that comes too late concerns no caller.
     answer.catch(() => undefined);
     return await Promise.race([superseded, answer]);
   }
@@ -127,7 +126,7 @@ export class SuggestSession<Payload = unknown> {
     return Math.min(most, mostItems);
   }
 
-  /** What is certain without the server: the same query, or all matches of a beginning of it. */
+  /** The answer that is certain without the server: to the same query, or from all matches of a beginning of it. */
   #known(query: string): Found | undefined {
     for (const [prefix, { found, until }] of this.#cached) {
       if (until.remainingMs <= 0) {

@@ -58,7 +58,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
       await Promise.all([index.close(), sharded.close(), book.close()]);
 
-      // What this test itself runs for a dead rebuild is a command of the package, too.
+      // The command that this test itself runs for a dead rebuild is one of the package, too.
       expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
     });
 

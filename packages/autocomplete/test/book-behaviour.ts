@@ -12,7 +12,7 @@ const idsOf = async (book: ContactBook): Promise<string[]> => (await book.list()
 const found = async (book: ContactBook, query: string): Promise<string[]> =>
   (await book.suggest(query)).items.map(({ text }) => text);
 
-/** What a contact book does. */
+/** The behaviour of a contact book. */
 export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a contact book on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, ...(login && { args: user.serverArgs(mode) }) });

@@ -26,7 +26,7 @@ import { name, permanentKeys } from "./harness.js";
 const dayMs = 86_400_000;
 const op = refusing("not an id", "", "x".repeat(129), 1, null);
 const change: OptionRules = { op, signal };
-const suggestRules: OptionRules = { limit: integer(1, 200), signal };
+const suggestRules: OptionRules = { limit: integer(1, 200), words: choice("in-order", "any-order"), signal };
 const matchRules: OptionRules = {
   match: choice("phrase", "word-start"),
   marks: choice("fold", "keep"),

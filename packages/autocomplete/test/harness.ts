@@ -22,7 +22,7 @@ type IndexWith = Named<PrefixIndexOptions>;
 /** Options of a contact book. */
 type BookWith = Named<ContactBookOptions>;
 
-/** What a test needs of its server. */
+/** A server as tests use it. */
 export interface Fixture {
   /** A new client of the user whose indexes are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];
@@ -88,7 +88,7 @@ export const texts = ({ items }: Pick<Suggestions, "items">): string[] => items.
 /** The ids of an answer. */
 export const ids = ({ items }: Pick<Suggestions, "items">): string[] => items.map(({ id }) => id);
 
-/** What may stay without expiry: an index is data, and so is a book that was made to be kept for ever. */
+/** Keys that may stay without expiry: an index is data, and so is a book that was made to be kept for ever. */
 export const permanentKeys: readonly string[] = [
   "autocomplete:*:index",
   ...["rows", "ranked", "items"].map((part) => `autocomplete:{*}:${part}`),

@@ -1,16 +1,16 @@
 import { type RedisMode, useRedis } from "@kit/testing";
-import { guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
+import { exposures, guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Entry, InvalidEntryError, type PrefixIndexOptions, type Suggestions } from "../src/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, ids, name, named, permanentKeys, texts } from "./harness.js";
 
-/** What the book "Redis in Action" completes `abc` to, and from what. */
+/** The names among which the book "Redis in Action" completes `abc`. */
 const bookNames = ["abc", "abcd", "abcz", "abcx", "abcy", "abci", "abcj", "abd"];
 const orders = ["alphabetical", "weight"] as const;
 
-/** What an index does, on a given kind of server and as a given user. */
+/** The behaviour of an index, on a given kind of server and as a given user. */
 export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a prefix index on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys, ...(login && { args: user.serverArgs(mode) }) });
@@ -229,6 +229,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         ["a long id", { id: "x".repeat(257), text: "a" }, "id"],
         ["an id that is long in bytes", { id: "€".repeat(86), text: "a" }, "id"],
         ["half a surrogate pair as an id", { id: "\ud800", text: "a" }, "id"],
+        ["a separator of replies in an id", { id: "a\u0001", text: "a" }, "id"],
         ["an empty text", { id: "1", text: "" }, "text-empty"],
         ["a text of which nothing is left", { id: "1", text: " \u200b\u00ad " }, "text-empty"],
         ["10 KB of text", { id: "1", text: "x".repeat(10_240) }, "text-too-long"],
@@ -243,6 +244,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         const error = await rejection(index.put(entry));
         expect(error).toBeInstanceOf(InvalidEntryError);
         expect(error).toMatchObject({ code: "KIT_AUTOCOMPLETE_ENTRY", fault, id: fault === "id" ? "" : "1" });
+        expect(exposures(error, ["xxxxx", "\ufdfa", "a\udc00", "a\0b"])).toEqual([]);
         expect(await redis.keys()).toEqual([]);
       });
 
@@ -254,7 +256,10 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         ["a weight below 0", { id: "1", text: "a", weight: -1 }, RangeError],
         ["a weight beyond the largest", { id: "1", text: "a", weight: 1e13 }, RangeError],
       ])("refuses %s", async (_what, entry, kind) => {
-        expect(await rejection(make().put(entry as never))).toBeInstanceOf(kind);
+        const index = make();
+        expect(await rejection(index.put(entry as never))).toBeInstanceOf(kind);
+        for (const call of [() => index.suggest(1 as never), () => index.delete(1 as never)])
+          expect(await rejection(call())).toBeInstanceOf(TypeError);
         expect(await redis.keys()).toEqual([]);
       });
 
@@ -456,7 +461,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         await index.put({ id: "1", text: "Ann" });
         const { index: head } = fixture.keysOf();
         const stored = (await fixture.db.hget(head, "settings"))!.replace(/fold=.*/, "fold=1/13.0");
-        // What the other one would have written.
+        // As the other one would have written it.
         await index.purge();
         await fixture.db.hset(head, "layout", "1", "settings", stored);
         await fixture.index().put({ id: "1", text: "Ann" });

@@ -193,7 +193,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
           const isSwitched = dieAt > total || (dieAt === total && when === "after");
           expect([old, now]).toEqual(isSwitched ? [0, 16] : [30, 0]);
           await expectWhole(fixture.db, keys);
-          // Whoever comes next is not hindered.
+          // The next process is not hindered.
           await reader.put({ id: "next", text: "Newcomer" });
           expect(texts(await reader.suggest("newc"))).toEqual(["Newcomer"]);
           await expectWhole(fixture.db, keys);
@@ -295,7 +295,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
           if (!isDead()) break;
           deaths++;
           await wholeOf(own);
-          // What both versions have is always found, by one name or the other.
+          // A word that both versions have is always found, by one name or the other.
           expect(await found(reader, "quill")).toHaveLength(1);
           await (dieAt % 2 === 0 ? reader.put({ id: "1", text: "Moritz" }) : reader.delete("1"));
           await wholeOf(own);

@@ -132,6 +132,7 @@ describe("a session", () => {
     session.close();
     expect(await typing).toBeNull();
     expect(await rejection(session.type("b"))).toMatchObject({ code: "KIT_CLOSED" });
+    expect(() => index.session({ limit: 10, prefetch: 9 })).toThrow(/`prefetch`/);
     const other = index.session();
     await index.close();
     expect(await rejection(other.type("b"))).toMatchObject({ code: "KIT_CLOSED" });

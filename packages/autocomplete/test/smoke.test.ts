@@ -4,7 +4,7 @@ import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import { expectWhole, fixtureOf, named, permanentKeys, texts } from "./harness.js";
 
-/** What meets the client: run with each major of ioredis. */
+/** All that meets the client, with each major of ioredis. */
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
 

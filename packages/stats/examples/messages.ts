@@ -9,7 +9,7 @@ for (const card of [4242, 1881, 7777]) checkout.log("warn", `Card ${card} refuse
 checkout.log("error", "No answer from the bank");
 await stats.flush();
 
-// What was logged last …
+// The last entries …
 const { entries } = await checkout.recent({ level: "warn", limit: 1 });
 console.log(entries[0]?.text, entries[0]?.fields["card"]); // prints: Card 7777 refused 7777
 

@@ -34,7 +34,7 @@ export interface RangeOptions {
   /** First instant, epoch milliseconds; cut down to the beginning of its bucket. */
   readonly fromAt?: number | undefined;
   /**
-   * First instant that is not read any more, epoch milliseconds. What other processes count now may lie some milliseconds
+   * First instant that is not read any more, epoch milliseconds. The counts of other processes may lie some milliseconds
    * ahead, since each estimates the server's clock by itself.
    *
    * @default now

@@ -196,8 +196,8 @@ export class CounterSeries {
   }
 
   /**
-   * Adds to the counter, and resolves with its total once the server has it. What other callers add at the same time goes
-   * into the same call, and is in that total.
+   * Adds to the counter, and resolves with its total once the server has it. Amounts of other callers at the same time go
+   * into the same call, and are in that total.
    *
    * @throws {CounterOverflowError} the total would pass 2^53 − 1; nothing was added.
    * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was added.
@@ -221,8 +221,8 @@ export class CounterSeries {
   /** The sum of all that the server has counted, while it was kept; 0 for a series that it does not know. */
   total(): Promise<number> {
     return traced("stats.total", this.#facts, async () => {
-      const { hashes } = await this.#shared.read([this.outbox.keys.total]);
-      return Number(hashes[0]?.get("total") ?? 0);
+      const { values } = await this.#shared.hashes([this.outbox.keys.total]);
+      return Number(values[0]?.get("total") ?? 0);
     });
   }
 
@@ -255,7 +255,7 @@ export class CounterSeries {
 
   /**
    * The amounts of the last calendar days of a time zone, today as the last of them: 23, 24 or 25 hours each, where
-   * clocks change. Of what is stored a step must divide the days; the default of 15 minutes divides those of all zones.
+   * clocks change. One of the stored steps must divide the days; the default of 15 minutes divides those of all zones.
    *
    * @throws {TypeError | RangeError} an option is not what it should be, there is no such zone, or no step divides its days.
    * @throws {KitUnavailableError} no server answered in time.
@@ -291,8 +291,8 @@ export class CounterSeries {
   ): Promise<number> {
     const { stepMs } = plan.source;
     const starts = keyStarts(plan, stepMs * chunkLength, guess);
-    const { now, hashes } = await this.#shared.read(starts.map((at) => this.outbox.keys.chunk(stepMs, at)));
-    hashes.forEach((buckets, index) => {
+    const { now, values } = await this.#shared.hashes(starts.map((at) => this.outbox.keys.chunk(stepMs, at)));
+    values.forEach((buckets, index) => {
       for (const [bucket, amount] of buckets) {
         const at = (starts[index] ?? 0) + Number(bucket) * stepMs;
         if (at >= plan.fromAt && at < plan.toAt) add(at, Number(amount));

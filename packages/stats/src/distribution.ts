@@ -253,8 +253,8 @@ export class DistributionSeries {
   /** All values since the series was first used, while it was kept. */
   total(): Promise<Summary> {
     return traced("stats.total", this.#facts, async () => {
-      const { hashes } = await this.#shared.read([this.outbox.keys.dist]);
-      return merged(hashes);
+      const { values } = await this.#shared.hashes([this.outbox.keys.dist]);
+      return merged(values);
     });
   }
 
@@ -298,7 +298,7 @@ export class DistributionSeries {
       const plan = planRange(windows, range, guess);
       const { stepMs } = plan.source;
       const keys = keyStarts(plan, stepMs, guess).map((at) => this.outbox.keys.slowest(stepMs, at));
-      const lists = await this.#shared.lists(keys, limit);
+      const { values: lists } = await this.#shared.read(scripts.largest, keys, ["largest", limit], limit);
       const largest = new Map<string, number>();
       for (const [subject, value] of lists.flat())
         largest.set(subject, Math.max(value, largest.get(subject) ?? -Infinity));
@@ -314,8 +314,8 @@ export class DistributionSeries {
     const plan = planRange(this.#settings.windows, range, guess);
     const { stepMs } = plan.source;
     const starts = keyStarts(plan, stepMs, guess).filter((at) => at >= plan.fromAt && at < plan.toAt);
-    const { now, hashes } = await this.#shared.read(starts.map((at) => this.outbox.keys.window(stepMs, at)));
-    return { plan, now, parts: hashes.map((hash, index) => [starts[index] ?? 0, hash] as const) };
+    const { now, values } = await this.#shared.hashes(starts.map((at) => this.outbox.keys.window(stepMs, at)));
+    return { plan, now, parts: values.map((hash, index) => [starts[index] ?? 0, hash] as const) };
   }
 }
 

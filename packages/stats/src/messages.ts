@@ -242,7 +242,7 @@ export class Messages {
    * Stores a message and counts it, in one step at the server; returns at once, and sends within `flushMs`.
    *
    * `level` is a name, or a number: 45 is stored with `warn` (40), as 45. Under a flood the last `keepEntries` of a level are
-   * sent, and all are counted. What does not fit into the buffer is reported by the event `dropped`.
+   * sent, and all are counted. A message that does not fit into the buffer is reported by the event `dropped`.
    *
    * @throws {TypeError | RangeError} an argument is not what it should be.
    */
@@ -285,13 +285,11 @@ export class Messages {
   recent(options: RecentOptions = {}): Promise<Page> {
     return traced("stats.recent", this.#facts, async () => {
       const { level, minLevel, limit, before } = recentOptions(options);
-      if (this.#shared.sender.isClosed) throw new KitClosedError("The statistics object");
       const wanted = wantedLevels(level, minLevel);
       const ends = wanted.map((name) => endOf(name, before));
-      const { context, deadlineMs } = this.#shared;
       const streams = wanted.map((name) => this.outbox.keys.log(name));
-      const found = await scripts.recent.run(context, { streams }, { terms: [limit + 1, ...ends] }, { deadlineMs });
-      const entries = found.flatMap((raw, index) => raw.map((one) => entryOf(wanted[index] ?? "info", one)));
+      const { values } = await this.#shared.read(scripts.newest, streams, ["newest", limit + 1, ...ends]);
+      const entries = values.flatMap((raw, index) => raw.map((one) => entryOf(wanted[index] ?? "info", one)));
       entries.sort(newestFirst);
       const page = entries.slice(0, limit);
       return { entries: page, next: entries.length > limit ? page.at(-1)?.id : undefined };
@@ -371,11 +369,11 @@ export class Messages {
 
   async #frequentOf(level: Level, starts: readonly number[], limit: number): Promise<FrequentMessage[]> {
     const keys = starts.map((at) => this.outbox.keys.top(level, at));
-    const windows = (await this.#shared.lists(keys, this.#settings.maxDistinct)).map((list) => new Map(list));
+    const { maxDistinct } = this.#settings;
+    const { values: lists } = await this.#shared.read(scripts.largest, keys, ["largest", maxDistinct], maxDistinct);
+    const windows = lists.map((list) => new Map(list));
     // In a full list a message that is not there may have been counted as often as the rarest that is.
-    const floors = windows.map((counts) =>
-      counts.size >= this.#settings.maxDistinct ? Math.min(...counts.values()) : 0,
-    );
+    const floors = windows.map((counts) => (counts.size >= maxDistinct ? Math.min(...counts.values()) : 0));
     const totals = new Map<string, number>();
     for (const counts of windows)
       for (const fingerprint of counts.keys())
@@ -388,7 +386,8 @@ export class Messages {
     if (most.length === 0) return [];
     const hashes = starts.map((at) => this.outbox.keys.seen(level, at));
     const fingerprints = most.map(([fingerprint]) => fingerprint);
-    const known = await this.#shared.seen(hashes, fingerprints);
+    const terms = ["fields", ...fingerprints];
+    const { values: known } = await this.#shared.read(scripts.fields, hashes, terms, fingerprints.length);
     return most.map(([fingerprint, count], place) => {
       const found = known.map((values) => seenOf(values[place] ?? ""));
       const seen = found.filter((one) => one !== undefined);
@@ -409,8 +408,9 @@ export class Messages {
     const { context, deadlineMs } = this.#shared;
     const streams = wanted.map((name) => this.outbox.keys.log(name));
     const ends = wanted.map(() => "+");
-    const found = await scripts.recent.run(context, { streams }, { terms: [1, ...ends] }, { deadlineMs });
-    return new Map(found.map((raw, index) => [wanted[index] ?? "info", raw[0]?.id ?? "0-0"]));
+    const terms = ["newest", 1, ...ends];
+    const { values } = await scripts.newest.run(context, { keys: streams }, { terms }, { deadlineMs });
+    return new Map(values.map((raw, index) => [wanted[index] ?? "info", raw[0]?.id ?? "0-0"]));
   }
 
   #read(reply: unknown, wanted: readonly Level[], ids: Map<Level, string>): Entry[] {

@@ -7,9 +7,6 @@ import type { Shared } from "./shared.js";
 const idleMs = 600_000;
 const lookEveryMs = 30_000;
 
-/** Series by the value of one label after the other. */
-type Tree<Series> = Map<unknown, Tree<Series> | Series>;
-
 /** A series, as the map keeps it. The published types leave its member out here as they do in the series. */
 export interface Kept {
   /** @internal */
@@ -20,23 +17,16 @@ export interface Kept {
 export class SeriesMap<Series extends Kept> {
   readonly #metric: string;
   readonly #settings: MetricSettings;
-  readonly #make: (id: string, values: readonly string[]) => Series;
+  readonly #make: (id: string) => Series;
   readonly #onOverflow: () => void;
+  /** By their label values, which were checked when the series was made. */
   readonly #places = new Map<string, Series>();
-  /** The same series by label values as they were given, checked then: what was found here once needs no second look. */
-  #known: Tree<Series> = new Map();
-  #knownSize = 0;
   /** Where there are no labels. */
   #only: Series | undefined;
   #overflow: Series | undefined;
   #lookedAt = -Infinity;
 
-  constructor(
-    metric: string,
-    settings: MetricSettings,
-    make: (id: string, values: readonly string[]) => Series,
-    onOverflow: () => void,
-  ) {
+  constructor(metric: string, settings: MetricSettings, make: (id: string) => Series, onOverflow: () => void) {
     this.#metric = metric;
     this.#settings = settings;
     this.#make = make;
@@ -74,8 +64,11 @@ export class SeriesMap<Series extends Kept> {
       labelValues(labelNames, labels);
       return this.only();
     }
+    const key = quickKey(labelNames, labels);
     return (
-      this.#lookUp(labels) ?? this.#slow(labels) ?? (this.#overflow ??= this.#made(labelNames.map(() => overflowValue)))
+      (key === undefined ? undefined : this.#places.get(key)) ??
+      this.#placed(labels) ??
+      (this.#overflow ??= this.#made(labelNames.map(() => overflowValue)))
     );
   }
 
@@ -85,60 +78,25 @@ export class SeriesMap<Series extends Kept> {
     return seriesId(this.#metric, labelNames, labelValues(labelNames, labels));
   }
 
-  /** Takes no time for checks: labels that are not well known are not found. */
-  #lookUp(labels: Readonly<Record<string, unknown>>): Series | undefined {
-    const { labelNames } = this.#settings;
-    if (typeof labels !== "object" || labels === null) return undefined;
-    let count = 0;
-    for (const _ in labels) count++;
-    if (count !== labelNames.length) return undefined;
-    let found: Tree<Series> | Series | undefined = this.#known;
-    for (const name of labelNames) {
-      if (!Object.hasOwn(labels, name)) return undefined;
-      found = (found as Tree<Series>).get(labels[name]);
-      if (found === undefined) return undefined;
-    }
-    return found as Series;
-  }
-
-  #remember(labels: Readonly<Record<string, unknown>>, series: Series): void {
-    const { labelNames, maxSeries } = this.#settings;
-    // `1` and "1" are two keys of one series.
-    if (++this.#knownSize > 2 * maxSeries) this.#forget();
-    let tree = this.#known;
-    for (const name of labelNames.slice(0, -1)) {
-      let next = tree.get(labels[name]) as Tree<Series> | undefined;
-      if (!next) tree.set(labels[name], (next = new Map()));
-      tree = next;
-    }
-    tree.set(labels[labelNames.at(-1) ?? ""], series);
-  }
-
-  #forget(): void {
-    this.#known = new Map();
-    this.#knownSize = 0;
-  }
-
-  /** Undefined: no room. */
-  #slow(labels: Readonly<Record<string, unknown>>): Series | undefined {
+  /** The place of labels, which are checked; undefined: no room. */
+  #placed(labels: Readonly<Record<string, unknown>>): Series | undefined {
     const { labelNames, maxSeries } = this.#settings;
     const values = labelValues(labelNames, labels);
-    const key = keyOf(values);
-    let series = this.#places.get(key);
-    if (!series) {
-      if (this.#places.size >= maxSeries) this.#dropIdle();
-      if (this.#places.size >= maxSeries) {
-        if (!this.#overflow) this.#onOverflow();
-        return undefined;
-      }
-      this.#places.set(key, (series = this.#made(values)));
+    const key = values.reduce((before, value) => extended(before, value, values.length), "");
+    const known = this.#places.get(key);
+    if (known) return known;
+    if (this.#places.size >= maxSeries) this.#dropIdle();
+    if (this.#places.size >= maxSeries) {
+      if (!this.#overflow) this.#onOverflow();
+      return undefined;
     }
-    this.#remember(labels, series);
+    const series = this.#made(values);
+    this.#places.set(key, series);
     return series;
   }
 
   #made(values: readonly string[]): Series {
-    return this.#make(seriesId(this.#metric, this.#settings.labelNames, values), values);
+    return this.#make(seriesId(this.#metric, this.#settings.labelNames, values));
   }
 
   #dropIdle(): void {
@@ -147,7 +105,6 @@ export class SeriesMap<Series extends Kept> {
     this.#lookedAt = now;
     for (const [key, { outbox }] of this.#places)
       if (now - outbox.usedAt > idleMs && !outbox.isListed) this.#places.delete(key);
-    this.#forget();
   }
 
   /** The series of a call's arguments: by its labels, which come first where the metric has any. */
@@ -161,8 +118,24 @@ export class SeriesMap<Series extends Kept> {
   }
 }
 
-/** Where a map finds label values: with their lengths, so that no two lists are one text. */
-const keyOf = (values: readonly string[]): string => values.map((value) => `${String(value.length)}:${value}`).join("");
+/** A text for a list of values, one more: of several with their lengths, so that no two lists have the same. */
+const extended = (key: string, value: string, count: number): string =>
+  count === 1 ? value : `${key}${String(value.length)}:${value}`;
+
+/** The same of labels that were not checked; undefined: they cannot be those of a series, or need a closer look. */
+const quickKey = (names: readonly string[], labels: Readonly<Record<string, unknown>>): string | undefined => {
+  if (typeof labels !== "object" || labels === null) return undefined;
+  let count = 0;
+  for (const _ in labels) count++;
+  if (count !== names.length) return undefined;
+  let key = "";
+  for (const name of names) {
+    const value = Object.hasOwn(labels, name) ? labels[name] : undefined;
+    if (typeof value !== "string" && !Number.isFinite(value)) return undefined;
+    key = extended(key, String(value), names.length);
+  }
+  return key;
+};
 
 /** A metric: its series, and how a call finds the one that it means. */
 export abstract class Metric<Names extends string, Series extends Kept> {

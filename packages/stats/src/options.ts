@@ -49,7 +49,7 @@ export interface StatsOptions extends ClientOptions {
 /** The options that counters and distributions share. */
 interface MetricOptions<Names extends string> {
   /**
-   * What it counts, for people.
+   * A description for people.
    *
    * @default ""
    */
@@ -162,8 +162,8 @@ export interface MessagesOptions {
 /** One amount or value. */
 export interface WriteOptions {
   /**
-   * When it happened, epoch milliseconds by the server's clock. 0 is an instant, too. What lies more than a minute ahead
-   * of the server is dropped; what a precision does not keep any more is not stored there.
+   * When it happened, epoch milliseconds by the server's clock. 0 is an instant, too. An amount more than a minute ahead
+   * of the server is dropped; one that a precision does not keep any more is not stored there.
    *
    * @default now
    */
@@ -252,7 +252,7 @@ export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
   readonly limit?: number | undefined;
 }
 
-/** Whose numbers an exposition shows. */
+/** The processes whose numbers an exposition shows. */
 export type ExpositionScope = "shared" | "local";
 
 /** Scope and format of an exposition. */

@@ -53,7 +53,8 @@ export class SeriesIndex {
   /** The series of a metric, with the score of each: when it was last listed. */
   async of(metric: string): Promise<(readonly [id: string, score: number])[]> {
     const key = indexKey(this.#context.prefix, metric);
-    const [listed = []] = await scripts.lists.run(this.#context, { lists: [key] }, { limit: 0 }, this.#call);
+    const { values } = await scripts.largest.run(this.#context, { keys: [key] }, { terms: ["largest", 0] }, this.#call);
+    const [listed = []] = values;
     return listed.toSorted(([a], [b]) => (a < b ? -1 : 1));
   }
 

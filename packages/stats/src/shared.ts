@@ -65,36 +65,34 @@ export class Shared {
     if (!isDone) throw this.sender.notSent("the buffer");
   }
 
-  /** Reads the largest members of sorted sets of one slot; many of them in several calls, so not at one instant. */
-  async lists(keys: readonly string[], limit: number): Promise<scripts.ListsReply> {
+  /**
+   * Reads keys of one slot; many of them, or of up to `membersOfEach` members many, in several calls, so not at one instant. `now`
+   * is that of the last.
+   */
+  async read<Value>(
+    reading: scripts.Reading<Value>,
+    keys: readonly string[],
+    terms: readonly (string | number)[],
+    membersOfEach = 1,
+  ): Promise<scripts.Readings<Value>> {
     this.#assertOpen();
-    const options = { deadlineMs: this.deadlineMs };
-    return await inParts(keys, limit, (lists) => scripts.lists.run(this.context, { lists }, { limit }, options));
-  }
-
-  /** Reads some fields of hashes of one slot, as {@link lists} does. */
-  async seen(keys: readonly string[], fingerprints: readonly string[]): Promise<readonly (readonly string[])[]> {
-    this.#assertOpen();
-    const options = { deadlineMs: this.deadlineMs };
-    return await inParts(keys, fingerprints.length, (hashes) =>
-      scripts.seen.run(this.context, { hashes }, { fingerprints }, options),
-    );
-  }
-
-  /** Reads hashes of one slot; many of them in several calls, so not at one instant. `now` is that of the last. */
-  async read(keys: readonly string[]): Promise<scripts.HashesReply> {
-    this.#assertOpen();
-    const hashes: ReadonlyMap<string, string>[] = [];
+    const values: Value[] = [];
     let now = this.clock.now();
-    for (let first = 0; first < keys.length; first += maxKeys) {
+    const atOnce = Math.max(1, Math.min(maxKeys, Math.floor(maxMembers / membersOfEach)));
+    for (let first = 0; first < keys.length; first += atOnce) {
       const sentAt = performance.now();
-      const part = keys.slice(first, first + maxKeys);
-      const reply = await scripts.read.run(this.context, { hashes: part }, {}, { deadlineMs: this.deadlineMs });
+      const part = keys.slice(first, first + atOnce);
+      const reply = await reading.run(this.context, { keys: part }, { terms }, { deadlineMs: this.deadlineMs });
       this.clock.observe(sentAt, reply.now);
       now = reply.now;
-      hashes.push(...reply.hashes);
+      values.push(...reply.values);
     }
-    return { now, hashes };
+    return { now, values };
+  }
+
+  /** Reads hashes of one slot, as {@link read} does. */
+  async hashes(keys: readonly string[]): Promise<scripts.Readings<ReadonlyMap<string, string>>> {
+    return await this.read(scripts.hashes, keys, ["hash"]);
   }
 
   /** The stored totals of all time of each series of a metric, by its id. */
@@ -131,23 +129,10 @@ export class Shared {
       const part = ids.slice(first, first + maxTotals);
       const keys = part.map((id) => seriesKeys(this.prefix, id)[key]);
       // On a Cluster each series lies in a slot of its own.
-      const calls = isCluster ? keys.map((one) => this.read([one])) : [this.read(keys)];
-      const hashes = (await Promise.all(calls)).flatMap((reply) => reply.hashes);
+      const calls = isCluster ? keys.map((one) => this.hashes([one])) : [this.hashes(keys)];
+      const hashes = (await Promise.all(calls)).flatMap(({ values }) => values);
       part.forEach((id, index) => found.push([id, hashes[index] ?? new Map()]));
     }
     return found;
   }
 }
-
-/** Asks for as many keys at a time as have `maxMembers`, if each has so many. */
-const inParts = async <Reply>(
-  keys: readonly string[],
-  membersOfEach: number,
-  ask: (part: readonly string[]) => Promise<readonly Reply[]>,
-): Promise<Reply[]> => {
-  const replies: Reply[] = [];
-  const atOnce = Math.max(1, Math.floor(maxMembers / membersOfEach));
-  for (let first = 0; first < keys.length; first += atOnce)
-    replies.push(...(await ask(keys.slice(first, first + atOnce))));
-  return replies;
-};

@@ -42,12 +42,12 @@ import { Shared } from "./shared.js";
 export interface StatsEvents {
   /**
    * Something that was given to be counted is not, or may not be, counted: an amount, or a number of observations or
-   * messages of a series. What a listener itself gives, and is dropped, is no event; `report()` has it.
+   * messages of a series. A drop that a listener itself causes is no event; `report()` has it.
    */
   readonly dropped: readonly [event: { readonly series: string; readonly reason: DropReason; readonly count: number }];
   /** A metric has as many series as it may: further label sets are counted together. Once for each metric. */
   readonly overflow: readonly [event: { readonly metric: string; readonly maxSeries: number }];
-  /** A flush that nobody waited for has failed. What it held is sent again. */
+  /** A flush that nobody waited for has failed. Its contents are sent again. */
   readonly error: readonly [error: KitError];
 }
 
@@ -186,7 +186,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * process after a crash, adds only what is missing. Not buffered.
    *
    * Each series changes atomically, and remembers its writers' last `seq` for seven days; across series the call is not
-   * atomic, and a repetition completes it. `maxSeries` does not apply. What lies more than a minute ahead of the
+   * atomic, and a repetition completes it. `maxSeries` does not apply. A delta more than a minute ahead of the
    * server is dropped, and counted as `future`.
    *
    * @throws {TypeError | RangeError} a delta or an option is not what it should be; nothing was added.
@@ -340,7 +340,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
 
   /**
    * Sends what is buffered and ends this object: at most for `timeoutMs`, what could not be sent by then is dropped and
-   * reported by `dropped`. What is given afterwards is dropped, too; calls that wait for an answer reject. The client is not touched.
+   * reported by `dropped`. Later amounts are dropped, too; calls that wait for an answer reject. The client is not touched.
    * Idempotent: the first call decides.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.

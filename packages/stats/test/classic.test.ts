@@ -222,7 +222,7 @@ describe("counters", () => {
     const hits = stats.counter("hits_total", { labelNames: ["page"] });
     for (let page = 0; page < 100; page++) hits.inc({ page }, 1, { at: old * 1_000 });
     await stats.flush();
-    // What is older than any precision keeps is not stored in one: it could only stay.
+    // An amount that is older than any precision keeps is not stored in one: it could only stay.
     expect(await fixture.db.keys(`${redis.prefix}:stats:*:c:*`)).toEqual([]);
     for (let page = 0; page < 99; page++) await fixture.db.del(hits.series({ page }).outbox.keys.total);
     const cleaned = await Promise.all([stats.clean(), stats.clean(), stats.clean()]);

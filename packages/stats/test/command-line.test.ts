@@ -95,7 +95,7 @@ describe("kit inspect stats", () => {
 
 const commandOf = (path: string) => descriptor.commands!.find((one) => one.path === path)!;
 
-/** What a command has reported. */
+/** The report of a command. */
 const reported = async (path: string, name: string, options = {}) => {
   const call = commandCall(await connection(), redis.prefix, options);
   await commandOf(path).run(call, name);

@@ -72,7 +72,7 @@ const saidBy = (text: string, argsOf: (file: string, folder: string) => readonly
   }
 };
 
-/** What Prometheus has against a text; its reader of OpenMetrics wants instants. */
+/** The objections of Prometheus to a text; its reader of OpenMetrics wants instants. */
 const objections = (text: string, format: ExpositionFormat): string =>
   format === "prometheus"
     ? saidBy(text, () => ["check", "metrics"])

@@ -44,7 +44,7 @@ describe("statistics whose master fails", () => {
     })();
     await eventually(async () => expect(await counter.total()).toBeGreaterThan(0), patience);
     await inStep(redis.server.nodes[0]!, redis.server.replicas);
-    // What is under way from here on is not known to have reached a replica: it stops, and what is sent arrives.
+    // A call under way from here on may not have reached a replica: counting stops, and all that was sent arrives.
     isOver = true;
     await counting;
     await eventually(() => stats.flush(), patience);

@@ -4,7 +4,7 @@ import type { Redis } from "ioredis";
 import { createStats, type DropReason, type Stats, type StatsOptions } from "../src/index.js";
 import { type LogKeys, logKeys, type SeriesKeys, seriesKeys } from "../src/keys.js";
 
-/** What a test of statistics needs of its server. */
+/** A server as tests of statistics use it. */
 export interface Fixture {
   /** A new client of the user whose objects are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];
@@ -58,7 +58,7 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture =
   };
 };
 
-/** What an object has dropped, by reason, as its events told. */
+/** The drops of an object by reason, from its events. */
 export const drops = (stats: Stats): Partial<Record<DropReason, number>> => {
   const counts: Partial<Record<DropReason, number>> = {};
   stats.on("dropped", ({ reason, count }) => {
@@ -92,7 +92,7 @@ class StatsPeer extends Peer {
     return this.ask("apply", ...args);
   }
 
-  /** What that process takes for the time. */
+  /** The time by the clock of that process. */
   now(): Promise<number> {
     return this.ask("now");
   }

@@ -1,7 +1,7 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { bookInspector, indexInspector } from "./inspect.js";
 
-/** What the command line knows of this package. */
+/** This package, for the command line. */
 export const descriptor: PackageDescriptor = {
   name: "autocomplete",
   things: "prefix indexes and contact books",

@@ -1,4 +1,5 @@
 import { defineScript, type Script } from "@kit/core";
+import { listSeparator } from "../entry.js";
 import bookSource from "./book.lua";
 import fetchSource from "./fetch.lua";
 import forgetSource from "./forget.lua";
@@ -11,20 +12,19 @@ import stageSource from "./stage.lua";
 import suggestSource from "./suggest.lua";
 import surveySource from "./survey.lua";
 import switchSource from "./switch.lua";
-import touchSource from "./touch.lua";
 import weightsSource from "./weights.lua";
 import writeSource from "./write.lua";
 
 type Generations = readonly ["rows", "ranked", "items", "stagedRows", "stagedRanked", "stagedItems"];
 const generations: Generations = ["rows", "ranked", "items", "stagedRows", "stagedRanked", "stagedItems"];
 
-/** What became of a batch of changes. */
+/** The outcome of a batch of changes. */
 export type WriteReply =
   | { readonly state: "done"; readonly known: number; readonly overtaken: readonly string[] }
   | { readonly state: "settings"; readonly settings: string; readonly staged: string }
   | { readonly state: "lost" };
 
-/** Puts and drops items of one shard. */
+/** Puts and drops items of one shard, and adds to weights. */
 export const write: Script<
   readonly ["index", "ops", "live", ...Generations],
   readonly ["op", "token", "settings", "staged", "keepMs", "...changes"],
@@ -43,17 +43,6 @@ export const write: Script<
       : { state: "lost" };
   },
 });
-
-/** Adds to a weight; resolves with whether there is such an item. */
-export const touch: Script<readonly ["index", "ops", "live", ...Generations], readonly ["op", "id", "by"], boolean> =
-  defineScript({
-    name: "autocomplete.touch",
-    source: [itemsSource, touchSource],
-    keys: ["index", "ops", "live", ...generations],
-    args: ["op", "id", "by"],
-    idempotent: true,
-    reply: (raw) => Number(raw) === 1,
-  });
 
 /** Begins a rebuild. */
 export const stage: Script<
@@ -87,7 +76,7 @@ export interface StoredItem {
   readonly record: string;
 }
 
-/** What one text gives. */
+/** The matches of one text. */
 export interface Matches {
   readonly items: readonly StoredItem[];
   readonly hasMore: boolean;
@@ -95,15 +84,18 @@ export interface Matches {
   readonly damaged: number;
 }
 
-/** What some texts give, in their order; undefined: there is no index. */
+/** The matches of some texts, in their order; undefined: there is no index. */
 export type SuggestReply =
   | { readonly state: "found"; readonly found: readonly Matches[] | undefined }
   | { readonly state: "settings"; readonly settings: string };
 
-const matchesOf = ([more, truncated, damaged, records, ...ids]: readonly unknown[]): Matches => {
-  const each = String(records).split("\u0001");
+/** A list that a script has put into one text. */
+const listOf = (raw: unknown): string[] => (raw === "" ? [] : String(raw).split(listSeparator));
+
+const matchesOf = ([more, truncated, damaged, records, ids]: readonly unknown[]): Matches => {
+  const each = listOf(records);
   return {
-    items: ids.map((id, at): StoredItem => ({ id: String(id), record: each[at] ?? "" })),
+    items: listOf(ids).map((id, at): StoredItem => ({ id, record: each[at] ?? "" })),
     hasMore: Number(more) === 1,
     truncated: Number(truncated) === 1,
     damaged: Number(damaged),
@@ -135,10 +127,10 @@ export const ranges: Script<readonly ["rows"], readonly ["...ranges"], readonly 
   keys: ["rows"],
   args: ["...ranges"],
   readonly: true,
-  reply: (raw) => (raw as unknown[][]).map((rows) => rows.map(String)),
+  reply: (raw) => (raw as unknown[]).map(listOf),
 });
 
-/** What items weigh in one shard; undefined: it does not have them. */
+/** The weights of items in one shard; undefined: it does not have them. */
 export const weights: Script<readonly ["items"], readonly ["...ids"], readonly (string | undefined)[]> = defineScript({
   name: "autocomplete.weights",
   source: weightsSource,

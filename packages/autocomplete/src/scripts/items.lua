@@ -1,6 +1,6 @@
 -- items.lua - the generations of an index, and what finds an item in one.
 --
--- Defines layoutError, mostWeight, openIndex, isStaged, isRepeated, remember, recordOf, putItem, dropItem, rankItem, keepStaged
+-- Defines layoutError, mostWeight, openIndex, isStaged, isRepeated, remember, recordOf, putItem, dropItem, keepStaged
 --
 -- All inputs are parameters. A generation is { rows, ranked, items, settings, token }: three keys, the settings by which
 -- they are written, and of the staged one the token of the rebuild that fills it.
@@ -138,13 +138,6 @@ local function putItem(generation, id, record, old)
   local rows, ranked = rowsOf(generation, id, record)
   addRows(generation.rows, rows)
   addRows(generation.ranked, ranked)
-end
-
--- Adds to the weight of an item, within what a weight can be.
-local function rankItem(generation, id, old, by)
-  local weight = math.max(0, math.min(mostWeight, old.weight + by))
-  local record = { weight = weight, revision = old.revision, starts = old.starts, fold = old.fold, tail = old.tail }
-  putItem(generation, id, record, old)
 end
 
 -- Lets staged data live for so long; without a time, as long as its items do: a live change must not keep the data of a dead

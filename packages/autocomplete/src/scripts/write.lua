@@ -1,4 +1,4 @@
--- write.lua - puts and drops items of one shard, each with all of its rows.
+-- write.lua - puts and drops items of one shard, each with all of its rows, and adds to weights.
 --
 -- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 -- KEYS[2]  ops           zset  operation id to server milliseconds, of the last minute
@@ -15,8 +15,9 @@
 -- ARGV[3]  settings  string   by which the items were folded
 -- ARGV[4]  staged    string   by which they were folded a second time; empty: they were not
 -- ARGV[5]  keepMs    integer  how long staged data lives after this, milliseconds
--- ARGV[n]  changes   string   for each item: id, revision, weight (empty: as it was), `text [NUL payload]`, fold, starts
---                             (byte offsets with commas; empty: the item is dropped), second fold, second starts
+-- ARGV[n]  changes   string   for each item: id, revision, weight (empty: as it was; with a sign: so much is added, and all
+--                             else is as it was), `text [NUL payload]`, fold, starts (byte offsets with commas; empty: the
+--                             item is dropped), second fold, second starts
 --
 -- Reply     {1, known, id, …}    done, now or by an earlier copy; how many items were there before (1 of an earlier copy);
 --                                and those for which a higher revision is stored: they stay as they are
@@ -74,7 +75,16 @@ for at = 1, #changes, stride do
     local generation = target.generation
     local fold, starts = changes[at + target.fold - 1], changes[at + target.fold]
     local old = recordOf(generation, id)
-    if old and tonumber(old.revision) > tonumber(revision) then
+    if string.find(weight, '^[+-]') then
+      -- An item that a rebuild has not read yet gets its weight from there.
+      if old and not isRepeat then
+        local sum = math.max(0, math.min(mostWeight, old.weight + weight))
+        local record = { weight = sum, revision = old.revision, starts = old.starts, fold = old.fold, tail = old.tail }
+        putItem(generation, id, record, old)
+        if i == 1 then reply[2] = reply[2] + 1 end
+        hasChanged = true
+      end
+    elseif old and tonumber(old.revision) > tonumber(revision) then
       isOvertaken = true
     elseif not isRepeat and not (token ~= '' and hasLive and redis.call('SISMEMBER', live, id) == 1) then
       if old and i == 1 then reply[2] = reply[2] + 1 end

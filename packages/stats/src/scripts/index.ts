@@ -2,12 +2,9 @@ import { defineScript, type Script } from "@kit/core";
 import type { BatchScript, Channel } from "../outbox.js";
 import countSource from "./count.lua";
 import indexSource from "./index.lua";
-import listsSource from "./lists.lua";
 import logSource from "./log.lua";
 import mergeSource from "./merge.lua";
 import readSource from "./read.lua";
-import recentSource from "./recent.lua";
-import seenSource from "./seen.lua";
 
 const batchScript = (name: string, source: string, idempotent: boolean): BatchScript =>
   defineScript({
@@ -31,32 +28,12 @@ export const count: Channel = channel("stats.count", countSource, 1_000);
 /** Merges partial distributions. */
 export const merge: Channel = channel("stats.merge", mergeSource, 50);
 
-/** Some hashes at one instant of the server. */
-export interface HashesReply {
-  readonly now: number;
-  /** For each key its fields; of a key that is not there none. */
-  readonly hashes: readonly ReadonlyMap<string, string>[];
-}
-
 const pairs = (raw: unknown): ReadonlyMap<string, string> => {
   const flat = raw as unknown[];
   const found = new Map<string, string>();
   for (let index = 0; index < flat.length; index += 2) found.set(String(flat[index]), String(flat[index + 1]));
   return found;
 };
-
-/** Reads hashes. */
-export const read: Script<readonly ["...hashes"], readonly [], HashesReply> = defineScript({
-  name: "stats.read",
-  source: readSource,
-  keys: ["...hashes"],
-  args: [],
-  readonly: true,
-  reply: (raw) => {
-    const [now, ...hashes] = raw as unknown[];
-    return { now: Number(now), hashes: hashes.map(pairs) };
-  },
-});
 
 /** Epoch milliseconds in what TIME replies. */
 export const serverMs = (reply: unknown): number => {
@@ -66,20 +43,6 @@ export const serverMs = (reply: unknown): number => {
 
 /** Stores entries of message logs, and counts them. */
 export const log: Channel = channel("stats.log", logSource, 1_000);
-
-/** Members of sorted sets with their scores, the largest first. */
-export type ListsReply = readonly (readonly (readonly [member: string, score: number])[])[];
-
-/** Reads the largest members of sorted sets. */
-export const lists: Script<readonly ["...lists"], readonly ["limit"], ListsReply> = defineScript({
-  name: "stats.lists",
-  source: listsSource,
-  keys: ["...lists"],
-  args: ["limit"],
-  readonly: true,
-  reply: (raw) =>
-    (raw as unknown[]).map((list) => [...pairs(list)].map(([member, score]) => [member, Number(score)] as const)),
-});
 
 /** Lists the series of a metric. Replies with how many were taken off. */
 export const index: Script<readonly ["index"], readonly ["...terms"], number> = defineScript({
@@ -108,22 +71,39 @@ export const rawStreams = (reply: unknown): readonly (readonly [key: string, ent
   return flat.flatMap((key, index) => (index % 2 === 0 ? [[String(key), rawEntries(flat[index + 1])] as const] : []));
 };
 
-/** Reads the last entries of streams. */
-export const recent: Script<readonly ["...streams"], readonly ["...terms"], readonly RawEntry[][]> = defineScript({
-  name: "stats.recent",
-  source: recentSource,
-  keys: ["...streams"],
-  args: ["...terms"],
-  readonly: true,
-  reply: (raw) => (raw as unknown[]).map(rawEntries),
-});
+/** The contents of several keys at one instant of the server. */
+export interface Readings<Value> {
+  readonly now: number;
+  /** For each key; of one that is not there an empty one. */
+  readonly values: readonly Value[];
+}
 
-/** Reads what is known of fingerprints. */
-export const seen: Script<readonly ["...hashes"], readonly ["...fingerprints"], readonly string[][]> = defineScript({
-  name: "stats.seen",
-  source: seenSource,
-  keys: ["...hashes"],
-  args: ["...fingerprints"],
-  readonly: true,
-  reply: (raw) => (raw as unknown[][]).map((values) => values.map(String)),
-});
+/** Reads keys of one kind. */
+export type Reading<Value> = Script<readonly ["...keys"], readonly ["...terms"], Readings<Value>>;
+
+const reading = <Value>(valueOf: (raw: unknown) => Value): Reading<Value> =>
+  defineScript({
+    name: "stats.read",
+    source: readSource,
+    keys: ["...keys"],
+    args: ["...terms"],
+    readonly: true,
+    reply: (raw) => {
+      const [now, ...values] = raw as unknown[];
+      return { now: Number(now), values: values.map(valueOf) };
+    },
+  });
+
+/** Reads hashes (`hash`). */
+export const hashes: Reading<ReadonlyMap<string, string>> = reading(pairs);
+
+/** Reads some fields of hashes (`fields`). */
+export const fields: Reading<readonly string[]> = reading((raw) => (raw as unknown[]).map(String));
+
+/** Reads the largest members of sorted sets, with their scores (`largest`). */
+export const largest: Reading<readonly (readonly [member: string, score: number])[]> = reading((raw) =>
+  [...pairs(raw)].map(([member, score]) => [member, Number(score)] as const),
+);
+
+/** Reads the last entries of streams (`newest`). */
+export const newest: Reading<readonly RawEntry[]> = reading(rawEntries);

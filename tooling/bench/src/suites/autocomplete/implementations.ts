@@ -5,13 +5,13 @@ import { connected } from "../../loops/caller.js";
 import type { Implementation } from "../../suite.js";
 import type { Name } from "./names.js";
 
-/** The arguments with which every implementation of a case is opened. */
+/** Settings with which every implementation of a case is opened. */
 export interface AutocompleteSetup {
   readonly order: "alphabetical" | "weight";
   readonly match: "phrase" | "word-start";
 }
 
-/** What a search box shows of one name. */
+/** One name as a search box shows it. */
 interface Shown {
   readonly id: string;
   readonly text: string;
@@ -163,7 +163,7 @@ const rawRanked: Definition = {
   },
 };
 
-/** What a suggestion of ours has, but for what of it matched. */
+/** The content of a suggestion of ours, without the ranges that matched. */
 const recordOf = ({ id, text, weight }: Name): string => [id, String(weight), text, ""].join("\0");
 const suggestionOf = (record: string): Shown & { readonly weight: number; readonly payload: string | undefined } => {
   const [id = "", weight, text = "", payload] = record.split("\0");

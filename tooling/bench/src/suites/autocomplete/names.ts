@@ -27,7 +27,7 @@ export const namesOf = (count: number, words: number): Name[] => {
   }));
 };
 
-/** What people type on their way to names: their first characters, as many as from `shortest` to `longest`. */
+/** The texts that people type on their way to names: their first characters, as many as from `shortest` to `longest`. */
 export const queriesOf = (names: readonly Name[], shortest: number, longest: number, count = 5_000): string[] => {
   const random = randomOf(longest);
   return Array.from({ length: count }, () => {

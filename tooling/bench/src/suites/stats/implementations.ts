@@ -25,7 +25,7 @@ export interface Tool {
   readonly countAt?: (at: number) => Promise<unknown>;
   /** Brings what was counted locally to where it can be read. */
   readonly settle?: () => Promise<unknown>;
-  /** What a series has counted. */
+  /** The total of a series. */
   readonly total?: (series: number) => Promise<number>;
   /** Removes what is over, at an instant. */
   readonly clean?: (at: number) => Promise<void>;
@@ -131,6 +131,17 @@ const raw: Definition = {
   },
 };
 
+const floor: Definition = {
+  id: "one HINCRBY",
+  peer: "floor",
+  settings: "one round trip: a total, or a number of values; nothing by time, no expiry, no ledger",
+  open: async (url) => {
+    const redis = await connected(url);
+    const hit: Do = (series) => redis.hincrby("totals", labelOf(series), 1);
+    return { count: hit, observe: hit };
+  },
+};
+
 const local = async (): Promise<typeof import("prom-client")> => await import("prom-client");
 
 const promClient: Definition = {
@@ -161,7 +172,7 @@ const promSummary: Definition = {
   },
 };
 
-const definitions: readonly Definition[] = [kit, classic, classicCleaned, raw, promClient, promSummary];
+const definitions: readonly Definition[] = [kit, classic, classicCleaned, raw, floor, promClient, promSummary];
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);

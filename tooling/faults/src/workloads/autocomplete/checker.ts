@@ -22,7 +22,7 @@ const textOf = (state: State): string => (state ? `${state.text} (${String(state
 /** Everything in a run that an index may not do. */
 export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
   judged(invariants, (judge) => {
-    // Of what was acknowledged to callers, a server without a file, or a failover, may lose the last.
+    // A server without a file, or a failover, may lose the last acknowledged changes.
     checkPlain(run, judge, (invariant) => invariant === "P1" && !run.losesNothing);
     if (!run.losesNothing) return;
     const possible = new Map<string, Set<string>>();

@@ -1,7 +1,7 @@
 import type { PlainHistory, SightRecord } from "../../plain/history.js";
 import type { CommonRecord } from "../../records.js";
 
-/** What an entry is, or is going to be; null: it is not there. */
+/** The state of an entry, now or soon; null: it is not there. */
 export type State = { readonly text: string; readonly weight: number } | null;
 
 export type LogRecord =
@@ -12,6 +12,6 @@ export type LogRecord =
   | { readonly kind: "blocked"; readonly from: number; readonly to: number };
 
 export interface RunHistory extends PlainHistory<LogRecord> {
-  /** What is found of each entry in the end, by index and id. */
+  /** The state in which each entry is found in the end, by index and id. */
   readonly found: Readonly<Record<string, State>>;
 }

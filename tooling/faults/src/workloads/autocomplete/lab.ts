@@ -67,7 +67,7 @@ export class AutocompleteLab extends PlainLab<LogRecord> {
     return wrong.map((what) => what.replaceAll("\0", "|"));
   }
 
-  /** What the package itself finds, of each entry that anybody ever meant to put. */
+  /** The state in which the package itself finds each entry that a worker ever meant to put. */
   async #found(client: Connection, workers: RunHistory["workers"]): Promise<Record<string, State>> {
     const found: Record<string, State> = {};
     for (const { records } of workers)

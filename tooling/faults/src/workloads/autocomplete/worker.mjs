@@ -45,7 +45,7 @@ const insist = async (what, name, change) => {
   }
 };
 
-/** What the own index is rebuilt from: it is right before the index is. */
+/** The source of rebuilds of the own index: it changes before the index does. */
 const truth = new Map();
 
 const change = async (random, [name, index], entryId) => {

@@ -46,7 +46,7 @@ interface Bounds {
 const isInterrupted = ({ losses }: RunHistory, { from, to }: Span): boolean =>
   losses.some((loss) => (loss.what === "all" || to >= loss.from - clockErrorMs) && from <= loss.to + clockErrorMs);
 
-/** Of what was dropped only this may have been counted all the same. */
+/** The only drop whose amount may have been counted all the same. */
 const isOpen = (reason: string): boolean => reason === "unknown";
 
 const boundsOf = (run: RunHistory, records: readonly LogRecord[], series: string): Bounds => {

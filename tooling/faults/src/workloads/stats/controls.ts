@@ -5,7 +5,7 @@ import type { Invariant } from "./checker.js";
 /** Counts each copy of a batch. */
 const forgetful = (script: string): Mutation => ({ script, operands: ["plan"], lua: "plan[1] = '0'" });
 
-/** What statistics may get wrong; a checker that does not see it is of no use. */
+/** Faults of statistics that the checker must see. */
 export const controls: readonly PackageControl<Invariant>[] = [
   { name: "count-forgets-itself", invariants: ["E1"], kind: "27 requests repeated", mutation: forgetful("count") },
   { name: "merge-forgets-itself", invariants: ["E1"], kind: "27 requests repeated", mutation: forgetful("merge") },

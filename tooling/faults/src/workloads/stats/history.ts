@@ -16,7 +16,7 @@ interface GiveRecord {
   readonly calls: number;
 }
 
-/** What was given by a caller who waited was counted, was not, or nobody knows. */
+/** The outcome for a caller who waited: counted, not counted, or unknown. */
 interface FateRecord {
   readonly kind: "fate";
   readonly series: string;
@@ -25,7 +25,7 @@ interface FateRecord {
   readonly fate: "counted" | "not" | "open";
   readonly from: number;
   readonly to: number;
-  /** What the series had then, in all. */
+  /** The total of the series then. */
   readonly total?: number;
 }
 
@@ -62,7 +62,7 @@ export type LogRecord =
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** What is there of a series in the end. */
+/** The numbers of a series in the end. */
 export interface Found {
   readonly series: string;
   readonly delivery: "at-most-once" | "at-least-once" | "effectively-once";
@@ -83,7 +83,7 @@ export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "los
   /** Whether the parts of a series share the fate of its total: not where the server forgets keys, or its clock jumps. */
   readonly isWhole: boolean;
   readonly found: readonly Found[];
-  /** What the network delivered once more of what nothing marks as delivered before. */
+  /** Amounts that the network delivered twice and that no ledger could recognise. */
   readonly copied: Units;
   readonly leftovers: readonly string[];
 }

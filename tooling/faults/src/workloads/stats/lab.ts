@@ -61,7 +61,7 @@ export class StatsLab extends PlainLab<LogRecord> {
     };
   }
 
-  /** What the package itself reads, over another connection and with nothing in between. */
+  /** The numbers that the package itself reads, over another connection and with nothing in between. */
   async #found(): Promise<Found[]> {
     await using client = await connect({ url: this.server.url, deadlineMs: 10_000 });
     await using stats = createStats(client, { prefix, deadlineMs: 10_000 });

@@ -12,12 +12,12 @@ const delivering = (from, to) => (stats) => ({
 const lies = {
   "sends-again": delivering("at-most-once", "at-least-once"),
   "gives-up": delivering("at-least-once", "at-most-once"),
-  /** What nobody knows the outcome of is not told of. */
+  /** An amount of unknown outcome is not reported. */
   "drops-in-silence": (stats) => ({
     on: (event, listener) =>
       stats.on(event, event === "dropped" ? (drop) => drop.reason === "unknown" || listener(drop) : listener),
   }),
-  /** What was refused is answered like what was counted. */
+  /** A refused amount is answered like one that was counted. */
   "refused-is-counted": (stats) => ({
     counter: (name, options) => {
       const counter = stats.counter(name, options);
