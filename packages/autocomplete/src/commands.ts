@@ -15,8 +15,15 @@ import {
 import { RebuildLostError } from "./errors.js";
 import { foldPrefix } from "./fold/index.js";
 import { type IndexKeys, indexKeys, rowTag } from "./keys.js";
-import { type Query, queryOf, select } from "./matching.js";
-import { type IndexRules, type IndexSettings, parseRules, rulesText, type WordOrder } from "./options.js";
+import { type FoundItem, type Query, queryOf, select } from "./matching.js";
+import {
+  type IndexRules,
+  type IndexSettings,
+  parseRules,
+  type QueryTerms,
+  rulesText,
+  type WordOrder,
+} from "./options.js";
 import * as scripts from "./scripts/index.js";
 import { Together } from "./together.js";
 import { maxWords } from "./words.js";
@@ -38,7 +45,7 @@ export interface WriteCall {
 export interface Found {
   readonly query: Query;
   readonly rules: IndexRules;
-  readonly items: readonly Item[];
+  readonly items: readonly FoundItem[];
   readonly hasMore: boolean;
   readonly truncated: boolean;
 }
@@ -115,6 +122,30 @@ const nothing = (rules: IndexRules): Found => ({
 const idOf = (change: Change): string => ("put" in change ? change.put.id : change.drop);
 
 const signed = (by: number): string => (by < 0 ? String(by) : `+${String(by)}`);
+
+/** The order of entries that different texts have found. */
+const byRelevance =
+  ({ order }: IndexRules) =>
+  (one: Item, two: Item): number =>
+    (order === "weight" ? two.weight - one.weight : 0) || Buffer.from(one.fold).compare(Buffer.from(two.fold));
+
+/** Words of fewer characters are taken as they are typed: almost anything is one character away from them. */
+const shortestMistyped = 4;
+
+/** The operands of spell.lua: each character of a folded text, and the mistakes that are looked for there. */
+const mistakes = (text: string): string[] => {
+  const operands: string[] = [];
+  let isBehindLong = false;
+  for (const [word = ""] of text.matchAll(/[^ ]+| +/g)) {
+    const characters = Array.from(word);
+    const isLong = !word.startsWith(" ") && characters.length >= shortestMistyped;
+    characters.forEach((character, at) =>
+      operands.push(character, isLong ? "2" : isBehindLong && at === 0 ? "1" : "0"),
+    );
+    isBehindLong = isLong;
+  }
+  return operands;
+};
 
 /** The scripts of one index, on its client. */
 export class IndexCommands {
@@ -195,7 +226,38 @@ export class IndexCommands {
     return found.some(({ known }) => known > 0);
   }
 
-  async suggest(query: string, words: WordOrder, limit: number, signal: AbortSignal | undefined): Promise<Found> {
+  /** The entries that match; where there are too few and `typos` allows it, then those that match but for one character. */
+  suggest(query: string, terms: QueryTerms, signal: AbortSignal | undefined): Promise<Found> {
+    const found = this.#suggest(query, terms.words, terms.limit, signal);
+    return terms.typos === 0 ? found : found.then((matching) => this.#withMistyped(matching, terms, signal));
+  }
+
+  async #withMistyped(found: Found, terms: QueryTerms, signal: AbortSignal | undefined): Promise<Found> {
+    const { rules, items, query } = found;
+    const operands = items.length < terms.limit ? mistakes(query.text) : [];
+    if (!operands.includes("2")) return found;
+    const spelt = await Promise.all(
+      this.#shards.map(({ keys, tag }) => {
+        const args = { tag: rules.order === "weight" ? "" : tag, characters: operands };
+        return scripts.spell.run(this.#context, keys, args, this.#options(signal));
+      }),
+    );
+    const texts = spelt.flatMap((one) => one.texts);
+    const others = await Promise.all(texts.map((text) => this.#suggest(text, terms.words, terms.limit, signal)));
+    const more = new Map(
+      others.flatMap((other) => other.items.map((item) => [item.id, { ...item, foundBy: other.query }] as const)),
+    );
+    for (const { id } of items) more.delete(id);
+    const all = [...items, ...[...more.values()].toSorted(byRelevance(rules))];
+    return {
+      ...found,
+      items: all.slice(0, terms.limit),
+      hasMore: found.hasMore || all.length > terms.limit || others.some((other) => other.hasMore),
+      truncated: [found, ...spelt, ...others].some((one) => one.truncated),
+    };
+  }
+
+  async #suggest(query: string, words: WordOrder, limit: number, signal: AbortSignal | undefined): Promise<Found> {
     const rules = this.rulesOf(this.#shards[0]?.rules ?? "");
     if (query.length > longestQuery || isUnsearchable(query)) return nothing(rules);
     const typed = queryOf(foldPrefix(query, rules.fold), words);

@@ -159,8 +159,8 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    *
    * @throws {KitUnavailableError} no server answered in time, and nothing is known, or what is known is too old.
    */
-  async suggest(query: string, options: SuggestOptions = {}): Promise<ContactSuggestions<Payload>> {
-    const { limit, words, signal } = suggestTerms(options);
+  async suggest(query: string, options: Omit<SuggestOptions, "typos"> = {}): Promise<ContactSuggestions<Payload>> {
+    const { limit, words, signal } = suggestTerms(options, []);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
     const { items, version } = await this.#run("suggest", () => this.#book(signal));
     if (isUnsearchable(query)) return { items: [], hasMore: false, version };

@@ -22,7 +22,8 @@ export interface Suggestions<Payload = unknown> {
   readonly hasMore: boolean;
   /**
    * Whether better items may have been missed: the prefix is longer than `rankedLength`, very common, and those of a high
-   * weight that begin like it mostly go on otherwise. All that is given does match.
+   * weight that begin like it mostly go on otherwise; or with `typos`, not all beginnings of names were looked at. All that is
+   * given does match.
    */
   readonly truncated: boolean;
 }
@@ -40,6 +41,11 @@ export interface Query {
   readonly text: string;
   /** A name matches all of them. In order, the whole query is the only one. */
   readonly parts: readonly QueryPart[];
+}
+
+/** An item, and the text that it was found by where that is not the one that was typed. */
+export interface FoundItem extends Item {
+  readonly foundBy?: Query | undefined;
 }
 
 /** The first one is whole only where words are looked for in any order: one that is typed yet is found as in order. */
@@ -79,12 +85,12 @@ const parsePayload = <Payload>(payload: string | undefined): Payload | undefined
 
 /** An item as a caller gets it. */
 export const suggestionOf = <Payload>(
-  { id, text, weight, payload, fold, starts }: Item,
+  { id, text, weight, payload, fold, starts, foundBy }: FoundItem,
   query: Query,
   rules: MatchRules,
 ): Suggestion<Payload> => {
   const matched: Range[] = [];
-  for (const part of query.parts)
+  for (const part of (foundBy ?? query).parts)
     if (part.length > 0)
       for (const start of startsOf({ fold, starts }, part)) matched.push([start, start + part.length]);
   const ranges = highlight(text, fold, rules.fold, matched);

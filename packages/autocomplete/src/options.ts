@@ -147,6 +147,15 @@ export interface SuggestOptions extends CallOptions {
    * @default "in-order"
    */
   readonly words?: WordOrder | undefined;
+  /**
+   * How many wrong characters are forgiven, 0 or 1. With 1, where fewer than `limit` names match, those follow that would match
+   * if one character of the query was another, was not there, stood behind its neighbour, or had one more before it. Only in
+   * words of four characters and more; not with `words: "any-order"`. Costs up to two more round trips, and up to some two
+   * milliseconds of the server.
+   *
+   * @default 0
+   */
+  readonly typos?: number | undefined;
 }
 
 /** Whether words of a query are looked for in the order in which they are typed. */
@@ -313,16 +322,34 @@ export const bookSettings = (options: ContactBookOptions): BookSettings => {
 
 /** In one answer. */
 export const mostItems = 200;
+const typosOption = (typos: number, words: WordOrder): number => {
+  if (integerOption("typos", typos, 0, 1) > 0 && words === "any-order")
+    throw new TypeError('Expected `typos` to be 0 with `words: "any-order"`');
+  return typos;
+};
 const limitOption = (limit: number): number => integerOption("limit", limit, 1, mostItems);
 const wordsOption = (words: WordOrder): WordOrder => choiceOption("words", words, ["in-order", "any-order"]);
+
+/** The options of a query, with every default filled in. */
+export interface QueryTerms {
+  readonly limit: number;
+  readonly words: WordOrder;
+  readonly typos: number;
+}
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const suggestTerms = (
   options: SuggestOptions,
-): { limit: number; words: WordOrder; signal: AbortSignal | undefined } => {
-  const own = optionsObject<SuggestOptions>("options", options, ["limit", "words", "signal"]);
-  const { limit = 10, words = "in-order", signal } = own;
-  return { limit: limitOption(limit), words: wordsOption(words), signal: signalOption("signal", signal) };
+  more: readonly string[] = ["typos"],
+): QueryTerms & { signal: AbortSignal | undefined } => {
+  const own = optionsObject<SuggestOptions>("options", options, ["limit", "words", "signal", ...more]);
+  const { limit = 10, words = "in-order", typos = 0, signal } = own;
+  return {
+    limit: limitOption(limit),
+    words: wordsOption(words),
+    typos: typosOption(typos, words),
+    signal: signalOption("signal", signal),
+  };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
@@ -358,9 +385,7 @@ export const putManyTerms = <Payload>(options: PutManyOptions<Payload>): PutMany
 };
 
 /** Checked, with every default filled in. */
-export interface SessionTerms {
-  readonly limit: number;
-  readonly words: WordOrder;
+export interface SessionTerms extends QueryTerms {
   readonly prefetch: number;
   readonly maxAgeMs: number;
   readonly debounceMs: number;
@@ -368,13 +393,14 @@ export interface SessionTerms {
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const sessionTerms = (options: SessionOptions): SessionTerms => {
-  const names = ["limit", "words", "prefetch", "maxAgeMs", "debounceMs"];
+  const names = ["limit", "words", "typos", "prefetch", "maxAgeMs", "debounceMs"];
   const own = optionsObject<SessionOptions>("options", options, names);
   const limit = limitOption(own.limit === undefined ? 10 : own.limit);
-  const { words = "in-order", prefetch = Math.max(50, limit), maxAgeMs = 10_000, debounceMs = 0 } = own;
+  const { words = "in-order", typos = 0, prefetch = Math.max(50, limit), maxAgeMs = 10_000, debounceMs = 0 } = own;
   return {
     limit,
     words: wordsOption(words),
+    typos: typosOption(typos, words),
     prefetch: integerOption("prefetch", prefetch, limit, mostItems),
     maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, dayMs),
     debounceMs: integerOption("debounceMs", debounceMs, 0, 60_000),

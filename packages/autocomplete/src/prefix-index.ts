@@ -179,10 +179,10 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * const { items } = await guild.suggest("zo", { limit: 5 });
    */
   async suggest(query: string, options: SuggestOptions = {}): Promise<Suggestions<Payload>> {
-    const { limit, words, signal } = suggestTerms(options);
-    this.#assertHas(words);
+    const { signal, ...terms } = suggestTerms(options);
+    this.#assertHas(terms.words);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
-    const found = await this.#run("suggest", () => this.#commands.suggest(query, words, limit, signal));
+    const found = await this.#run("suggest", () => this.#commands.suggest(query, terms, signal));
     const items = found.items.map((item) => suggestionOf<Payload>(item, found.query, found.rules));
     return { items, hasMore: found.hasMore, truncated: found.truncated };
   }
@@ -190,11 +190,10 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   /** A search box on this index: the latest keystroke wins, and what can be answered locally is. */
   session(options: SessionOptions = {}): SuggestSession<Payload> {
     const terms = sessionTerms(options);
-    const { words } = terms;
-    this.#assertHas(words);
+    this.#assertHas(terms.words);
     this.#attached.assertOpen();
     return new SuggestSession(
-      (query, limit, signal) => this.#run("suggest", () => this.#commands.suggest(query, words, limit, signal)),
+      (query, limit, signal) => this.#run("suggest", () => this.#commands.suggest(query, { ...terms, limit }, signal)),
       terms,
     );
   }

@@ -138,7 +138,9 @@ export class SuggestSession<Payload = unknown> {
       if (folded === prefix) return found;
       if (prefix === "" || found.hasMore || found.truncated || !folded.startsWith(prefix)) continue;
       const typed = queryOf(folded, this.#terms.words);
-      return { ...found, query: typed, items: select(found.items, typed, found.rules.order === "weight") };
+      const items = select(found.items, typed, found.rules.order === "weight");
+      // Only the server finds what is typed wrong.
+      if (this.#terms.typos === 0 || items.length >= this.#terms.limit) return { ...found, query: typed, items };
     }
     return undefined;
   }

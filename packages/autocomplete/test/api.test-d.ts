@@ -104,8 +104,8 @@ export type Pins = [
   Check<Same<keyof Suggestion, "id" | "text" | "weight" | "payload" | "ranges">>,
   Check<Same<Suggestion<Member>["payload"], Option<Member>>>,
   Check<Same<Range, readonly [start: number, end: number]>>,
-  Check<Same<keyof SuggestOptions, "limit" | "words" | "signal">>,
-  Check<Same<keyof SessionOptions, "limit" | "words" | "prefetch" | "maxAgeMs" | "debounceMs">>,
+  Check<Same<keyof SuggestOptions, "limit" | "words" | "typos" | "signal">>,
+  Check<Same<keyof SessionOptions, "limit" | "words" | "typos" | "prefetch" | "maxAgeMs" | "debounceMs">>,
   Check<Same<Call<SuggestSession<Member>["type"]>, [[query: string], Promise<SessionAnswer<Member> | null>]>>,
   Check<Same<keyof SessionAnswer, keyof Suggestions | "query" | "isLocal">>,
   Check<

@@ -27,6 +27,7 @@ const dayMs = 86_400_000;
 const op = refusing("not an id", "", "x".repeat(129), 1, null);
 const change: OptionRules = { op, signal };
 const suggestRules: OptionRules = { limit: integer(1, 200), words: choice("in-order", "any-order"), signal };
+const typos = integer(0, 1);
 const matchRules: OptionRules = {
   match: choice("phrase", "word-start"),
   marks: choice("fold", "keep"),
@@ -80,7 +81,7 @@ export const conformance: Conformance = {
           trace: ["kit:autocomplete.touch", { index: name }],
         },
         suggest: {
-          options: suggestRules,
+          options: { ...suggestRules, typos },
           prepare: filled,
           run: (index, options: SuggestOptions) => index.suggest("an", options),
           trace: ["kit:autocomplete.suggest", { index: name }],
@@ -90,7 +91,7 @@ export const conformance: Conformance = {
           run: (index, options: SuggestOptions) => index.suggest("an", options),
         },
         session: {
-          options: { limit: integer(1, 200), maxAgeMs: integer(0, dayMs), debounceMs: integer(0, 60_000) },
+          options: { limit: integer(1, 200), typos, maxAgeMs: integer(0, dayMs), debounceMs: integer(0, 60_000) },
           run: (index, options: SessionOptions) => void index.session(options),
           isLocal: true,
         },

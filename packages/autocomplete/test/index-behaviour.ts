@@ -158,6 +158,52 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         }
       });
 
+      it("forgives one wrong character where that is asked for and too few names match", async () => {
+        const index = make({ empty: "top" });
+        const names = ["Barbara Smith", "Bob York", "東京都庁", "Zoë", "New York City", "Barbican"];
+        await index.putMany(named(...names));
+        const found = async (query: string, limit = 10) => texts(await index.suggest(query, { typos: 1, limit }));
+        for (const [query, ...wanted] of [
+          // One left out, too many, another one, and two swapped; also the first; also within a phrase.
+          ["barara", "Barbara Smith"],
+          ["barbbara s", "Barbara Smith"],
+          ["borbara", "Barbara Smith"],
+          ["brabara", "Barbara Smith"],
+          ["arbara", "Barbara Smith"],
+          ["xmith", "Barbara Smith"],
+          ["new yrok c", "New York City"],
+          ["newyork", "New York City"],
+          ["york ", "Bob York", "New York City"],
+          ["yorx ", "Bob York", "New York City"],
+          ["都庁東京"],
+          ["東京都丁", "東京都庁"],
+          // Two are too many, and a word of three letters is taken as it is.
+          ["brabra"],
+          ["zie"],
+          ["bbo york"],
+          ["bob yrk"],
+          [""],
+        ] as const)
+          expect((await found(query)).toSorted(), query).toEqual(
+            query === "" ? (await found("")).toSorted() : wanted.toSorted(),
+          );
+        // Those that match come first, and alone where they are enough.
+        expect(await found("barb")).toEqual(["Barbara Smith", "Barbican"]);
+        await index.put({ id: "1", text: "Garbage", weight: 9 });
+        expect((await found("barb")).at(-1)).toBe("Garbage");
+        expect(await found("barb", 2)).toEqual(["Barbara Smith", "Barbican"]);
+        expect(texts(await index.suggest("borbara"))).toEqual([]);
+        expect((await index.suggest("borbara", { typos: 1 })).items[0]!.ranges).toEqual([[0, 7]]);
+        // A session asks for them, too, and never takes a narrowed answer for all.
+        const session = index.session({ typos: 1, limit: 2 });
+        for (const query of ["barba", "barbar", "barbarx"])
+          expect(texts((await session.type(query))!), query).toEqual(await found(query, 2));
+        expect(await rejection(index.suggest("a", { typos: 1, words: "any-order" }))).toBeInstanceOf(TypeError);
+        const sharded = fixture.index({ order, name: "sharded", shards: 3 });
+        await sharded.putMany(named(...names));
+        expect(texts(await sharded.suggest("xmith", { typos: 1 }))).toEqual(["Barbara Smith"]);
+      });
+
       it("finds a rare word among common ones, and says when all are too common to be sure", async () => {
         const index = make();
         const many = (name: string) =>

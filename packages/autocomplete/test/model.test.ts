@@ -9,6 +9,27 @@ import { fixtureOf, permanentKeys } from "./harness.js";
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
 
+/** How many characters are to be replaced, added, left out or swapped with a neighbour (optimal string alignment). */
+const distance = (one: readonly string[], two: readonly string[]): number => {
+  const rows = [two.map((_, at) => at), []].map((row) => (row.length > 0 ? [...row, two.length] : [0]));
+  one.forEach((character, at) => {
+    const [before, row] = [rows[at]!, [at + 1]];
+    rows[at + 1] = row;
+    two.forEach((other, place) => {
+      const isSwap = at > 0 && place > 0 && character === two[place - 1] && one[at - 1] === other;
+      row.push(
+        Math.min(
+          before[place]! + (character === other ? 0 : 1),
+          before[place + 1]! + 1,
+          row[place]! + 1,
+          isSwap ? rows[at - 1]![place - 1]! + 1 : Infinity,
+        ),
+      );
+    });
+  });
+  return rows[one.length]!.at(-1)!;
+};
+
 /** The same index, in memory and without any index: each query looks at every word of every entry. */
 class Model {
   readonly #entries = new Map<string, { text: string; weight: number; payload: unknown }>();
@@ -67,6 +88,15 @@ class Model {
       const has = (word: string): boolean =>
         words.some((suffix) => suffix.startsWith(word) && !/^[a-z0-9\u0080-\uffff]/.test(suffix.slice(word.length)));
       return typed.every(has) && words.some((suffix) => suffix.startsWith(last)) ? [id] : [];
+    });
+  }
+
+  /** The ids of names with a word that goes on like a query, but for one character of it. */
+  mistyped(query: string): string[] {
+    const typed = Array.from(foldPrefix(query));
+    return [...this.#entries].flatMap(([id, { text }]) => {
+      const words = this.#words(foldPrefix(`${text} `)).map(({ suffix }) => Array.from(suffix));
+      return words.some((word) => word.some((_, end) => distance(typed, word.slice(0, end + 1)) <= 1)) ? [id] : [];
     });
   }
 
@@ -154,6 +184,13 @@ describe.each<[string, PrefixIndexOptions]>([
             const { items } = await index.suggest(typed, { words: "any-order" });
             const wanted = foldPrefix(typed) === "" ? [] : model.withWords(typed);
             expect(items.map((one) => one.id).toSorted()).toEqual(wanted.toSorted());
+          }
+          for (const asked of queries.map((one, at) => one + (queries[at + 1] ?? ""))) {
+            const folded = foldPrefix(asked);
+            if (folded.includes(" ") || Array.from(folded).length < 4) continue;
+            const { items, truncated } = await index.suggest(asked, { typos: 1, limit: 200 });
+            const [found, wanted] = [items.map((one) => one.id).toSorted(), model.mistyped(asked).toSorted()];
+            expect(truncated ? wanted : found).toEqual(truncated ? expect.arrayContaining(found) : wanted);
           }
           await index.purge();
           await index.close();

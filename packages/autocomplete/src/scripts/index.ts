@@ -10,6 +10,7 @@ import recordSource from "./record.lua";
 import revisionSource from "./revision.lua";
 import stageSource from "./stage.lua";
 import suggestSource from "./suggest.lua";
+import spellSource from "./spell.lua";
 import surveySource from "./survey.lua";
 import switchSource from "./switch.lua";
 import weightsSource from "./weights.lua";
@@ -117,6 +118,26 @@ export const suggest: Script<
     const [state, ...rest] = raw as unknown[];
     if (Number(state) === 2) return { state: "settings", settings: String(rest[0]) };
     return { state: "found", found: Number(state) === 0 ? undefined : (rest as unknown[][]).map(matchesOf) };
+  },
+});
+
+/** Beginnings of names that a text is, but for one character. */
+export interface Spellings {
+  readonly texts: readonly string[];
+  /** Whether some were not looked for. */
+  readonly truncated: boolean;
+}
+
+/** Finds the beginnings of names that a text is, but for one character. */
+export const spell: Script<readonly ["rows"], readonly ["tag", "...characters"], Spellings> = defineScript({
+  name: "autocomplete.spell",
+  source: spellSource,
+  keys: ["rows"],
+  args: ["tag", "...characters"],
+  readonly: true,
+  reply: (raw) => {
+    const [truncated, ...texts] = raw as unknown[];
+    return { texts: texts.map(String), truncated: Number(truncated) === 1 };
   },
 });
 

@@ -1,0 +1,70 @@
+-- spell.lua - finds the beginnings of names that a text is, but for one character; changes nothing.
+--
+-- KEYS[1]  rows        zset    `suffix NUL kind id`; alphabetical: with a tag before and the item behind
+-- ARGV[1]  tag         string  before each row
+-- ARGV[n]  characters  string  two for each character of the text: itself; and 2: it may be wrong, 1: one may be missing before
+--                              it, 0: neither
+--
+-- Reply     {truncated, text, …}  1: not all were looked for; then the beginnings, those that differ last first
+--
+-- Why: the sorted set is walked as a trie, one range for each character that names go on with. So no row is stored for what
+-- somebody might mistype.
+local rows = KEYS[1]
+local tag = ARGV[1]
+local characters = { unpack(ARGV, 2) }
+
+-- The bounds of what one query reads, and finds.
+local mostRanges = 500
+local mostTexts = 16
+
+local ranges = 0
+local function first(text, from)
+  ranges = ranges + 1
+  return redis.call('ZRANGEBYLEX', rows, from or '[' .. text, '(' .. text .. '\255', 'LIMIT', 0, 1)[1]
+end
+
+local parts, heads = {}, { tag }
+for at = 1, #characters, 2 do
+  parts[#parts + 1] = characters[at]
+end
+for at = 2, #parts do
+  if not first(heads[at - 1] .. parts[at - 1]) then break end
+  heads[at] = heads[at - 1] .. parts[at - 1]
+end
+
+local found, tried = { 0 }, {}
+local function try(text)
+  if tried[text] then return end
+  tried[text] = true
+  if first(text) then found[#found + 1] = string.sub(text, #tag + 1) end
+end
+
+for at = #heads, 1, -1 do
+  local head, kind, nextKind = heads[at], characters[2 * at], characters[2 * at + 2]
+  local rest = table.concat(parts, '', at)
+  local behind = table.concat(parts, '', at + 1)
+  if kind == '2' then
+    try(head .. behind)
+    if nextKind == '2' then try(head .. parts[at + 1] .. parts[at] .. table.concat(parts, '', at + 2)) end
+  end
+  local from = nil
+  while kind ~= '0' do
+    if ranges > mostRanges or #found > mostTexts then
+      found[1] = 1
+      return found
+    end
+    local row = first(head, from)
+    if not row then break end
+    local lead = string.byte(row, #head + 1)
+    local length = lead < 0x80 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4
+    local character = string.sub(row, #head + 1, #head + length)
+    -- The end of a name is none.
+    if lead > 0 then
+      -- Whatever comes in place of the last character begins with all before it.
+      if kind == '2' and behind ~= '' then try(head .. character .. behind) end
+      try(head .. character .. rest)
+    end
+    from = '(' .. head .. character .. '\255'
+  end
+end
+return found
