@@ -1,4 +1,4 @@
-/** What a consumer has of one file: text bytes, and the SHA-256 chain over its lines. */
+/** A consumer's result of one file: text bytes, and the SHA-256 chain over its lines. */
 export interface Chain {
   readonly offset: number;
   readonly sha256: string;
@@ -23,7 +23,7 @@ export declare const collector: (
   consumer: string,
   stored: () => Promise<Map<string, string>>,
   odd: (what: string) => void,
-  overtaken?: (what: string, file: string) => void,
+  overtaken?: (what: string, at: { readonly file: string; readonly offset: number }) => void,
 ) => (
   lines: readonly string[],
   results: {
