@@ -53,7 +53,7 @@ export const wordsOf = (lines) => {
   return words;
 };
 
-export const collector = (consumer, stored, odd, overtaken = odd) => {
+export const collector = (consumer, stored, contradicted) => {
   const chains = new Map();
   return async (lines, results, at) => {
     const { file, offset } = at;
@@ -62,8 +62,7 @@ export const collector = (consumer, stored, odd, overtaken = odd) => {
     if (chain.offset !== offset) {
       chain = offset === 0 ? noChain : parseChain((await stored()).get(file));
       const what = `${file} goes on at ${String(offset)}, its results at ${String(chain.offset)}`;
-      if (chain.offset < offset) odd(what);
-      else if (chain.offset > offset) overtaken(what, at);
+      if (chain.offset !== offset) contradicted(what, at);
     }
     chain = chained(chain, lines);
     chains.set(file, chain);

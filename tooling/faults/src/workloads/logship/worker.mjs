@@ -150,19 +150,19 @@ const storedOf = (object, consumer) => async () => {
 const odd = (what) => log("odd", { what });
 
 /**
- * A collector for each run. Stored results that are ahead of the lines mean that another process has gone on since these were read: then no commit may
- * take in these lines. A reading of a file ends where lines do not follow on the last ones, or come with another signal.
+ * A collector for each run. Stored results that do not stand where the lines begin mean that another process has gone on since, or that a failover
+ * lost commits: then no commit may take in these lines. A reading of a file ends where lines do not follow on the last ones, or come with another signal.
  */
 function collecting(object, consumer) {
   let readings = new Map();
   object.on("progress", ({ file, offset }) => {
-    const { ahead } = readings.get(file) ?? {};
-    if (ahead && ahead.offset < offset) odd(ahead.what);
+    const { doubt } = readings.get(file) ?? {};
+    if (doubt && doubt.offset < offset) odd(doubt.what);
   });
   return () => {
     readings = new Map();
-    const collect = collector(consumer, storedOf(object, consumer), odd, (what, { file, offset }) => {
-      readings.get(file).ahead ??= { what, offset };
+    const collect = collector(consumer, storedOf(object, consumer), (what, { file, offset }) => {
+      readings.get(file).doubt ??= { what, offset };
     });
     return async (lines, results, at) => {
       const { file, offset, signal } = at;
