@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
 
-/** CRC-32 of blocks whose own is known, so that nobody computes it a second time. */
+/** CRC-32 of blocks for which it was computed already. */
 const known = new WeakMap<Uint8Array, number>();
 
 /** Says that `bytes` have this CRC-32. They must not change any more. */

@@ -1,13 +1,13 @@
 import { optionsObject, textOption } from "@kit/core/toolkit";
 import type { LinesHandler } from "./runner.js";
 
-/** Knows where an address is. */
+/** Looks up addresses. */
 export interface Locator {
-  /** A country, as `DE`; null or undefined: not known. What it throws ends the run. */
+  /** A country, as `DE`; null or undefined: not known. Its errors end the run. */
   country(address: string): string | null | undefined | Promise<string | null | undefined>;
 }
 
-/** What a line says. */
+/** The visit that a line describes. */
 export interface Visit {
   readonly address: string;
   /** As `2026-03-01`. */

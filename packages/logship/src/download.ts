@@ -3,11 +3,10 @@ import { crc32, gunzip } from "node:zlib";
 import { noteCrc } from "./crc.js";
 import { BadDataError } from "./errors.js";
 import type { Hub } from "./hub.js";
-import { type Position, Restarts } from "./position.js";
-import { inflatedText, type Text } from "./reading.js";
+import { inflatedText, type Position, Restarts, type Text } from "./reading.js";
 import type { SeenFile } from "./scripts/index.js";
 
-/** What a file's shipper recorded of a chunk. */
+/** A chunk as its shipper recorded it. */
 interface Descriptor {
   readonly ordinal: number;
   readonly part: string;
@@ -25,9 +24,10 @@ interface Fetched {
 }
 
 const inflate = promisify(gunzip) as (bytes: Buffer, options: object) => Promise<Buffer>;
-const descriptorsAtOnce = 64;
+/** A reader waits for them, so it does so seldom. */
+const descriptorsAtOnce = 256;
 
-/** What a chunk takes of the budget: a framed one is held as text. */
+/** Bytes of the budget that a chunk takes: a framed one is held as text. */
 const heldBytes = ({ size, text }: Descriptor): number => Math.max(size, text);
 
 /** How a download learns more about its file. */
@@ -118,7 +118,7 @@ export class Download {
         const stored = this.#read("MGET", keys, true) as Promise<(Buffer | null)[]>;
         for (const [index, descriptor] of some.entries()) {
           const fetched = this.#fetch(descriptor, stored, index);
-          // Whoever takes it awaits it.
+          // It is awaited later: until then a rejection must not count as unhandled.
           fetched.catch(() => undefined);
           this.#fetching.push({ size: heldBytes(descriptor), fetched });
         }

@@ -40,7 +40,7 @@ declare module "@kit/core" {
   }
 }
 
-/** What happened to shipping, receiving or processing; `code` says which. */
+/** A failure of shipping, receiving or processing; `code` says which. */
 export class LogshipError extends KitError {
   /** @internal */
   static override readonly brand: string = "LogshipError";

@@ -126,34 +126,35 @@ export class OpenFile {
   }
 
   /**
-   * Length and hash of the first text bytes: of as many as `recorded` has, or of 1 KiB at most. Equal texts mean the same file: what is
-   * shorter than 1 KiB may have grown since.
+   * Length and hash of the first text bytes, 1 KiB at most; and whether the file begins as an earlier prefix says, which may be of fewer bytes, since
+   * files grow.
    *
    * @throws {BadDataError} it is gzip, and damaged at its beginning.
    */
-  async prefix(recorded: string): Promise<string> {
-    return prefixOf(await this.#head(recorded === "" ? prefixBytes : Number.parseInt(recorded, 10)));
+  async identify(recorded: string): Promise<{ readonly prefix: string; readonly isSame: boolean }> {
+    const head = await this.#head();
+    const isSame = prefixOf(head.subarray(0, Number.parseInt(recorded, 10) || 0)) === recorded;
+    return { prefix: prefixOf(head), isSame };
   }
 
-  /** What `prefix("")` gives, and before that gave if the file had fewer lines then: it was known by less, as long as it was shorter than 1 KiB. */
+  /** The prefixes that the file may be known by: the one of now, and those of when it had fewer lines. */
   async prefixes(): Promise<string[]> {
-    const head = await this.#head(prefixBytes);
+    const head = await this.#head();
     const prefixes = [prefixOf(head)];
     for (let end = head.length - 1; end > 0; end--)
       if (head[end - 1] === lineFeed) prefixes.push(prefixOf(head.subarray(0, end)));
     return prefixes;
   }
 
-  async #head(wanted: number): Promise<Buffer> {
+  async #head(): Promise<Buffer> {
     const parts: Buffer[] = [];
     let length = 0;
     const blocks = this.isGzip ? inflateMembers(this.read(0), {}, () => undefined) : this.read(0);
-    if (wanted > 0)
-      for await (const block of blocks) {
-        parts.push(block.subarray(0, wanted - length));
-        length += parts.at(-1)!.length;
-        if (length >= wanted) break;
-      }
+    for await (const block of blocks) {
+      parts.push(block.subarray(0, prefixBytes - length));
+      length += parts.at(-1)!.length;
+      if (length >= prefixBytes) break;
+    }
     return Buffer.concat(parts);
   }
 

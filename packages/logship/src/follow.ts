@@ -19,14 +19,14 @@ class DirectoryWatch {
         this.#changes++;
         this.#wake();
       });
-      // From then on only the time tells.
+      // From then on it looks after `lookEveryMs`.
       this.#watcher.on("error", () => this.close());
     } catch {
       this.#watcher = undefined;
     }
   }
 
-  /** How many changes have been told: to be taken before one looks. */
+  /** The number of events so far: to be taken before the directory is looked at. */
   mark(): number {
     return this.#changes;
   }
@@ -105,7 +105,7 @@ export async function* followLog(
       const mark = watching.mark();
       const live = await liveFile();
       const isLive = live?.id === file.id;
-      // What was rotated away after it was written after it.
+      // A file that was rotated away later was written later.
       const others = isLive ? [] : await rotatedFiles(live);
       const index = others.findIndex(({ id }) => id === file.id);
       const isLast = index < 0 || index === others.length - 1;

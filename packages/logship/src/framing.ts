@@ -99,7 +99,7 @@ export class Framer {
     this.#fed += bytes.length;
     this.#crc = crcOf(bytes, crcBefore);
     const made = this.#frame({ bytes, crcBefore, crcAfter: this.#crc, fedAfter: this.#fed });
-    // Whoever takes them awaits them; until then nobody looks.
+    // It is awaited later: until then a rejection must not count as unhandled.
     made.catch(() => undefined);
     return made;
   }

@@ -14,7 +14,7 @@ export interface GzipOptions {
   readonly offset?: number | undefined;
 }
 
-/** What tells where members begin: stored bytes and text bytes before each. */
+/** Called where a member begins, with the stored bytes and the text bytes before it. */
 export type OnMember = (stored: number, text: number) => void;
 
 /** Inflated output comes in pieces of this size; more is never held, however well the content was compressed. */
@@ -35,7 +35,7 @@ class Bytes {
     this.#blocks = blocks[Symbol.asyncIterator]();
   }
 
-  /** What is at hand, at least one byte; undefined at the end. */
+  /** The bytes at hand, at least one; undefined at the end. */
   async some(): Promise<Buffer | undefined> {
     while (this.#block.length === 0) {
       const { done, value } = await this.#blocks.next();
@@ -92,7 +92,7 @@ export const readGzip = (
   options: GzipOptions = {},
 ): AsyncGenerator<Buffer, void, undefined> => inflateMembers(blocks, options, () => undefined);
 
-/** As `readGzip`, and tells where members begin. `stored` and `text` are counted from the first block on. */
+/** As `readGzip`, and calls `onMember` where members begin. `stored` and `text` are counted from the first block on. */
 export async function* inflateMembers(
   blocks: AsyncIterable<Uint8Array>,
   { file, offset = 0 }: GzipOptions,

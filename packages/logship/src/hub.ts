@@ -1,4 +1,4 @@
-import { KitClosedError, KitError, type RedisLike } from "@kit/core";
+import { KitClosedError, KitError, type RedisLike, type Script } from "@kit/core";
 import {
   attach,
   backoffMs,
@@ -31,17 +31,18 @@ export interface HubOptions extends ClientOptions {
   readonly isolate?: boolean | undefined;
 }
 
-/** What a message on the events channel says. */
+/** A message on the events channel. */
 export type Hint = "data" | "space" | "file";
 
 /** Without a message the state is looked at again after so many ms; where nothing can be pushed, far sooner. */
 const lookEveryMs = 10_000;
 const pollMs = 250;
 
-/** What a job, shipper or receiver is made of: its keys, its commands, the hints that scripts publish, and what runs. */
+/** What a job, shipper or receiver works with: its keys, its commands, the hints that scripts publish, and its running calls. */
 export class Hub {
+  /** Receives each error after which something is tried again. */
+  onError: (error: KitError) => void = () => undefined;
   readonly #what: string;
-  readonly #onError: (error: KitError) => void;
   readonly #running = new Set<Promise<unknown>>();
   readonly name: string;
   readonly context: ClientContext;
@@ -55,17 +56,10 @@ export class Hub {
   #closed: Promise<void> | undefined;
   #isForbidden = false;
 
-  /** `what`: how errors call its owner. `onError` hears of what fails and is tried again. */
-  constructor(
-    redis: RedisLike,
-    name: string,
-    { prefix, isolate = true, deadlineMs }: HubOptions,
-    what: string,
-    onError: (error: KitError) => void,
-  ) {
+  /** `what`: how errors call its owner. */
+  constructor(redis: RedisLike, name: string, { prefix, isolate = true, deadlineMs }: HubOptions, what: string) {
     this.name = name;
     this.#what = what;
-    this.#onError = onError;
     const settings = clientSettings({ prefix, isolate, deadlineMs });
     this.deadlineMs = settings.deadlineMs;
     this.context = attach(redis, settings);
@@ -75,9 +69,8 @@ export class Hub {
       this.context.detach();
       throw error;
     }
-    const { executor } = this.context;
-    // Who waits looks again, and is told that the client has ended.
-    this.#stopDrops = executor.onDrop(() => executor.isEnded && this.#wakeAll());
+    // Waiting calls look again: a failover may have changed what they saw, or the client has ended.
+    this.#stopDrops = this.context.executor.onDrop(() => this.#wakeAll());
   }
 
   /** A signal that aborts with the caller's, and with KitClosedError when `close()` is called; to be unlinked. Throws once that was called. */
@@ -134,6 +127,29 @@ export class Hub {
     );
   }
 
+  /** Runs a script, on the keys of this name unless others are given. */
+  async run<Keys extends readonly string[], Args extends readonly string[], Reply>(
+    script: Script<Keys, Args, Reply>,
+    args: Parameters<typeof script.run>[2],
+    call: {
+      readonly keys?: Parameters<typeof script.run>[1];
+      readonly signal?: AbortSignal;
+      readonly op?: string;
+    } = {},
+  ): Promise<Reply> {
+    const { keys = this.keys as never, signal, op } = call;
+    return await script.run(this.context, keys, args, { deadlineMs: this.deadlineMs, signal, op });
+  }
+
+  /** The fields of a hash. */
+  async hash(key: string): Promise<Map<string, string>> {
+    const reply = await this.read("HGETALL", [key]);
+    // A list or an object, as the client maps replies.
+    if (!Array.isArray(reply)) return new Map(Object.entries(reply as Record<string, string>));
+    const flat = reply.map(String);
+    return new Map(Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index]!, flat[2 * index + 1]!]));
+  }
+
   /** One command that only reads. `bytes`: texts in its reply come as Buffers. */
   async read(
     command: string,
@@ -159,7 +175,7 @@ export class Hub {
         return await attempt();
       } catch (error) {
         if (!KitError.is(error) || !error.retryable || signal.aborted) throw error;
-        this.#onError(error);
+        this.onError(error);
         await pause(Math.max(10, backoffMs(number, 20, 2_000)), signal);
       }
   }

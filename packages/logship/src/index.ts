@@ -24,7 +24,7 @@ export type {
 export type { ReceivedFile } from "./received.js";
 export type { FilesOptions, Receiver, ReceiveOptions, ReceiverEvents } from "./receiver.js";
 export type { Results } from "./results.js";
-export type { CounterDelta, CounterOrigin, CounterSink } from "./sink.js";
+export type { CounterDelta, CounterOrigin, CounterSink } from "./processor.js";
 export type { FlushOptions, LinesContext, LinesHandler } from "./runner.js";
 export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
 export type {

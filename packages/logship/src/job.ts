@@ -1,19 +1,18 @@
 import { KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, newToken, optionsObject, TypedEmitter } from "@kit/core/toolkit";
+import { newToken, optionsObject } from "@kit/core/toolkit";
+import { deleteJob } from "./channel.js";
 import { fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
 import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type JobTerms, jobTerms, type RunOptions } from "./options.js";
-import { formatPosition, parsePosition, type Position } from "./position.js";
-import { fileText, readingOf } from "./reading.js";
-import { deleteJob, hashOf } from "./removal.js";
+import { Processor } from "./processor.js";
+import { fileText, formatPosition, parsePosition, readingOf } from "./reading.js";
 import { noEffects } from "./results.js";
 import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
 import * as scripts from "./scripts/index.js";
 import { linkedSignal, type LinkedSignal, together } from "./signals.js";
-import { type CounterSink, type ForwardOptions, ResultStore } from "./sink.js";
 
-/** What a job tells while it runs. */
+/** Events of a job. */
 export interface JobEvents {
   /** A file was taken, to be processed from `offset` on. */
   readonly file: [fact: { readonly file: string; readonly offset: number; readonly bytes: number }];
@@ -21,7 +20,7 @@ export interface JobEvents {
   readonly progress: [fact: { readonly file: string; readonly offset: number; readonly lines: number }];
   /** A file is processed to its end. */
   readonly done: [fact: { readonly file: string; readonly offset: number; readonly lines: number }];
-  /** A file went to another worker: this one was not heard of for `leaseMs`, or Redis lost data. It is processed there. */
+  /** Another worker took the file over: this one was silent for `leaseMs`, or Redis lost data. */
   readonly lost: [fact: { readonly file: string }];
   /** A file was skipped, as `onBadData` says. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
@@ -29,7 +28,7 @@ export interface JobEvents {
   readonly error: [error: KitError];
 }
 
-/** What one run did. */
+/** The outcome of one run. */
 export interface RunSummary {
   /** Files that it processed to their end. */
   readonly files: number;
@@ -49,33 +48,28 @@ export interface JobFile {
 }
 
 /** A worker's right to a file. */
-interface Claimed {
-  readonly file: LocalFile;
-  readonly fence: string;
-  readonly seq: number;
-  readonly position: Position;
-}
+type Claimed = Extract<scripts.Claim, { state: "claimed" }>;
 
 const lookUpFiles = 500;
 
 /** A named job over the files of a directory; see {@link createLogJob}. */
-export class LogJob extends TypedEmitter<JobEvents> {
+export class LogJob extends Processor<JobEvents> {
   readonly name: string;
   readonly #terms: JobTerms;
   readonly #hub: Hub;
-  readonly #results: ResultStore;
 
   constructor(redis: RedisLike, name: string, options: JobOptions) {
-    super();
+    const terms = jobTerms(options);
+    const hub = new Hub(redis, name, terms.hub, "The job");
+    super(hub, hub.keys.job);
     this.name = name;
-    this.#terms = jobTerms(options);
-    this.#hub = new Hub(redis, name, this.#terms.hub, "The job", (error) => this.emit("error", error));
-    this.#results = new ResultStore(this.#hub, this.#hub.keys.job);
+    this.#terms = terms;
+    this.#hub = hub;
   }
 
   /**
-   * Processes every file of the directory that is not done, and resolves when all are, whoever did them: several processes may run the same job
-   * at once, each file is with one of them at a time.
+   * Processes every file of the directory that is not done, and resolves when all are done. Several processes may run the same job at once; each
+   * file is with one of them at a time.
    *
    * The results of a line are stored exactly once, together with the position. After a crash at any point another run goes on behind the last
    * commit. A file that has grown since it was done is processed from there on. Outages of Redis are waited out once the run has begun.
@@ -98,12 +92,11 @@ export class LogJob extends TypedEmitter<JobEvents> {
     return await this.#hub.task("logship.run", facts, signal, (link) => this.#run(handler, count, link));
   }
 
-  /** The files that the job knows, by name. */
+  /** The files that the job has a record of, by name. */
   async files(): Promise<JobFile[]> {
     this.#hub.assertOpen();
-    const flat = await hashOf(this.#hub, this.#hub.keys.progress);
     const byId = new Map<string, Map<string, string>>();
-    for (const [field, value] of flat) {
+    for (const [field, value] of await this.#hub.hash(this.#hub.keys.progress)) {
       const colon = field.indexOf(":");
       const id = field.slice(0, colon);
       let facts = byId.get(id);
@@ -120,27 +113,6 @@ export class LogJob extends TypedEmitter<JobEvents> {
     return files.sort((one, other) => (one.name < other.name ? -1 : 1));
   }
 
-  /** The fields of the result hash `name`; sums are numbers as text. */
-  async results(name: string): Promise<Map<string, string>> {
-    return await this.#results.read(name);
-  }
-
-  /**
-   * Moves the sums of the result `name` to a sink, each exactly once whatever crashes: they stay in Redis until the sink has them, and an addition that
-   * may have been made is repeated under its number. Resolves with how many fields it moved, once none is left. Call it when it suits, from any
-   * process. `results(name)` then has what came since.
-   *
-   * @throws what the sink throws: its sums come again in the next call.
-   */
-  async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
-    return await this.#results.forward(name, sink, options);
-  }
-
-  /** The key of the result `name`, for other commands. */
-  resultKey(name: string): string {
-    return this.#results.key(name);
-  }
-
   /**
    * Deletes the job: how far it is, and its results. Another run begins all files anew. Another process that is paused in a run of the deleted job
    * can store nothing any more.
@@ -152,19 +124,10 @@ export class LogJob extends TypedEmitter<JobEvents> {
     await deleteJob(this.#hub);
   }
 
-  /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
-  async close(options: CloseOptions = {}): Promise<void> {
-    await this.#hub.close(options);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
-  }
-
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
     const skipped = new Set<string>();
     const state = { files: 0, lines: 0, skipped };
-    // The first look tells whether there is a server at all; later ones wait for it.
+    // The first look rejects if there is no server; later ones wait for it.
     await this.#look(await this.#list(), signal);
     await together(count, controller, () => this.#work(handler, signal, state));
     return { files: state.files, lines: state.lines };
@@ -183,18 +146,14 @@ export class LogJob extends TypedEmitter<JobEvents> {
       for (const [index, file] of files.entries()) {
         const record = records[index]!;
         if (record.isDone && record.stamp === file.stamp) continue;
-        if (record.msLeft > 0) {
-          nearestMs = Math.min(nearestMs, record.msLeft);
-          continue;
-        }
-        const outcome = await this.#take(file, record.prefix, handler, signal);
+        const isTaken = record.msLeft > 0;
+        const outcome = isTaken ? "taken" : await this.#take(file, record.prefix, handler, signal);
+        if (outcome === "taken") nearestMs = Math.min(nearestMs, isTaken ? record.msLeft : this.#terms.leaseMs);
+        else hasWorked = true;
         if (outcome === "skipped") state.skipped.add(`${file.id} ${file.stamp}`);
-        else if (typeof outcome === "number") {
-          state.files++;
-          state.lines += outcome;
-        }
-        hasWorked ||= outcome !== "taken";
-        if (outcome === "taken") nearestMs = Math.min(nearestMs, this.#terms.leaseMs);
+        if (typeof outcome !== "number") continue;
+        state.files++;
+        state.lines += outcome;
       }
       if (hasWorked) continue;
       if (nearestMs === Infinity) return;
@@ -213,9 +172,13 @@ export class LogJob extends TypedEmitter<JobEvents> {
     try {
       opened = await OpenFile.open(file);
       if (!opened) return "lost";
-      const claimed = await this.#claim(file, opened, recorded, signal);
-      if (claimed === undefined) return "taken";
-      return await this.#process(claimed, opened, handler, signal);
+      const { id, name, stamp } = file;
+      const { prefix, isSame } = await opened.identify(recorded);
+      const op = newToken();
+      const { leaseMs } = this.#terms;
+      const args = { file: id, seen: recorded, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op };
+      const claimed = await this.#hub.persist(() => this.#hub.run(scripts.claim, args, { signal, op }), signal);
+      return claimed.state === "claimed" ? await this.#process(file, claimed, opened, handler, signal) : "taken";
     } catch (error) {
       if (this.#terms.onBadData === "error" || !isAboutContent(error)) throw error;
       this.emit("damaged", { file: file.name, error: error as KitError });
@@ -225,33 +188,38 @@ export class LogJob extends TypedEmitter<JobEvents> {
     }
   }
 
-  async #claim(file: LocalFile, opened: OpenFile, recorded: string, signal: AbortSignal): Promise<Claimed | undefined> {
-    const { context, keys, deadlineMs } = this.#hub;
-    let prefix = await opened.prefix(recorded);
-    // Another file than the one that was recorded for this inode.
-    if (recorded !== "" && prefix !== recorded) prefix = await opened.prefix("");
-    const { name, id, stamp } = file;
-    const op = newToken();
-    const args = { file: id, seen: recorded, prefix, name, stamp, leaseMs: this.#terms.leaseMs, op };
-    const reply = await this.#hub.persist(
-      () => scripts.claim.run(context, keys, args, { deadlineMs, signal, op }),
-      signal,
-    );
-    if (reply.state !== "claimed") return undefined;
-    return { file, fence: reply.fence, seq: reply.seq, position: parsePosition(reply.position) };
-  }
-
   async #process(
+    file: LocalFile,
     claimed: Claimed,
     opened: OpenFile,
     handler: LinesHandler,
     outer: AbortSignal,
   ): Promise<number | "lost"> {
-    const { file, position } = claimed;
+    const position = parsePosition(claimed.position);
+    const { fence, seq } = claimed;
     const { leaseMs, lines: lineTerms, takesLast } = this.#terms;
     const { controller, signal, unlink } = linkedSignal([outer]);
+    /** A commit; without operands a renewal, or with a lease of 0 the end of the claim. */
+    const send = async (lease: number, operands?: CommitOperands): Promise<void> => {
+      const { effects = noEffects, isDone = false, lines = 0 } = operands ?? {};
+      const targets = effects.names.map((result) => this.resultKey(result));
+      const facts = { seq: operands?.seq ?? 0, lines, doneStamp: isDone ? file.stamp : "", results: effects.results };
+      const where = { file: file.id, fence, position: operands ? formatPosition(operands.position) : "" };
+      const args = { ...where, ...facts, leaseMs: lease, events: this.#hub.keys.events };
+      const keys = { ...this.#hub.keys, targets };
+      const attempt = (): Promise<scripts.Committed> => this.#hub.run(scripts.progress, args, { keys });
+      // An abort does not end a commit once it is sent: whether it is stored must be known.
+      const reply = await (operands ? this.#hub.persist(attempt, signal) : attempt());
+      if (reply.state === "refused") throw resultError(reply.fault, targets);
+      if (reply.state !== "committed") throw fencedError("The file", file.name);
+    };
     const renewal = setInterval(() => {
-      this.#renew(claimed, leaseMs, signal).catch((error: unknown) => controller.abort(error));
+      send(leaseMs).catch((error: unknown) => {
+        if (signal.aborted) return;
+        // It is renewed again; a takeover ends the work on this file.
+        if (KitError.is(error) && error.retryable) this.emit("error", error);
+        else controller.abort(error);
+      });
     }, leaseMs / 3);
     let isDone = false;
     let sum = 0;
@@ -259,77 +227,26 @@ export class LogJob extends TypedEmitter<JobEvents> {
       if ((await opened.now()).size < position.stored) throw changedError(file.name);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
       const reading = readingOf(fileText(opened, position, file.name), position, lineTerms, takesLast);
-      const lines = await runFile(
-        {
-          reading,
-          position,
-          seq: claimed.seq,
-          flush: this.#terms,
-          context: { file: file.name, signal },
-          commit: async (operands) => {
-            await this.#commit(claimed, operands, operands.isDone ? file.stamp : "", signal);
-            sum += operands.lines;
-            isDone = operands.isDone;
-            const fact = { file: file.name, offset: operands.position.offset, lines: sum };
-            this.emit("progress", fact);
-            if (isDone) this.emit("done", fact);
-          },
-        },
-        handler,
-      );
-      return lines;
+      const context = { file: file.name, signal };
+      const commit = async (operands: CommitOperands): Promise<void> => {
+        await send(leaseMs, operands);
+        sum += operands.lines;
+        ({ isDone } = operands);
+        const fact = { file: file.name, offset: operands.position.offset, lines: sum };
+        this.emit("progress", fact);
+        if (isDone) this.emit("done", fact);
+      };
+      return await runFile({ reading, position, seq, flush: this.#terms, context, commit }, handler);
     } catch (error) {
-      if (outer.aborted || !isLoss(error)) throw error;
+      if (outer.aborted || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_FENCED") throw error;
       this.emit("lost", { file: file.name });
       return "lost";
     } finally {
       clearInterval(renewal);
       unlink();
-      if (!isDone) await this.#releaseClaim(claimed);
+      // Best effort: the lease ends by itself.
+      if (!isDone) await send(0).catch(() => undefined);
     }
-  }
-
-  async #commit(claimed: Claimed, operands: CommitOperands, doneStamp: string, signal: AbortSignal): Promise<void> {
-    const { seq, position, lines, effects } = operands;
-    const targets = effects.names.map((name) => this.resultKey(name));
-    const facts = { seq, position: formatPosition(position), lines, doneStamp, results: effects.results };
-    // Once it is sent an abort does not end it: whether it is stored must be known.
-    const reply = await this.#hub.persist(() => this.#send(claimed, this.#terms.leaseMs, facts, targets), signal);
-    if (reply.state === "refused") throw resultError(reply.fault, targets);
-    if (reply.state !== "committed") throw fencedError("The file", claimed.file.name);
-  }
-
-  async #renew(claimed: Claimed, leaseMs: number, signal: AbortSignal): Promise<void> {
-    try {
-      const { state } = await this.#send(claimed, leaseMs);
-      if (state === "fenced" && !signal.aborted) throw fencedError("The file", claimed.file.name);
-    } catch (error) {
-      // What can be tried again is: at the next renewal.
-      if (!KitError.is(error) || !error.retryable) throw error;
-      if (!signal.aborted) this.emit("error", error);
-    }
-  }
-
-  /** Best effort: the lease ends by itself. */
-  async #releaseClaim(claimed: Claimed): Promise<void> {
-    await this.#send(claimed, 0).catch(() => undefined);
-  }
-
-  async #send(
-    { file, fence }: Claimed,
-    leaseMs: number,
-    facts: {
-      seq: number;
-      position: string;
-      lines: number;
-      doneStamp: string;
-      results: string;
-    } = nothing,
-    targets: readonly string[] = [],
-  ): Promise<scripts.Committed> {
-    const { context, keys, deadlineMs } = this.#hub;
-    const args = { file: file.id, fence, leaseMs, events: keys.events, ...facts };
-    return await scripts.progress.run(context, { ...keys, targets }, args, { deadlineMs });
   }
 
   async #list(): Promise<LocalFile[]> {
@@ -337,19 +254,14 @@ export class LogJob extends TypedEmitter<JobEvents> {
   }
 
   async #look(files: readonly LocalFile[], signal: AbortSignal): Promise<scripts.FileRecord[]> {
-    const { context, keys, deadlineMs } = this.#hub;
     const found: scripts.FileRecord[] = [];
     for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {
       const ids = files.slice(from, from + lookUpFiles).map(({ id }) => id);
-      found.push(...(await scripts.records.run(context, keys, { files: ids }, { deadlineMs, signal })));
+      found.push(...(await this.#hub.run(scripts.records, { files: ids }, { signal })));
     }
     return found;
   }
 }
-
-const nothing = { seq: 0, position: "", lines: 0, doneStamp: "", results: noEffects.results };
-
-const isLoss = (error: unknown): boolean => error instanceof LogshipError && error.code === "KIT_LOGSHIP_FENCED";
 
 /**
  * Makes a job object: a name, a directory, and a record in Redis of how far each of its files is processed. Objects of one name, in any

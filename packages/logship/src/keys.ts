@@ -1,5 +1,24 @@
 import { keyspace } from "@kit/core";
 
+const names = [
+  "job",
+  "progress",
+  "claims",
+  "channel",
+  "files",
+  "live",
+  "sources",
+  "done",
+  "chunks",
+  "leases",
+  "reservations",
+  "consumers",
+  "seen",
+  "positions",
+  "free",
+  "events",
+] as const;
+
 /**
  * Every key that this package writes. All of one name share the hash tag `{name}`, so one slot. DESIGN.md has the content of each.
  *
@@ -35,47 +54,12 @@ import { keyspace } from "@kit/core";
  *
  * `kit:logship:{name}:events` is a Pub/Sub channel.
  */
-export interface LogshipKeys {
-  readonly job: string;
-  readonly progress: string;
-  readonly claims: string;
-  readonly channel: string;
-  readonly files: string;
-  readonly live: string;
-  readonly sources: string;
-  readonly done: string;
-  readonly chunks: string;
-  readonly leases: string;
-  readonly reservations: string;
-  readonly consumers: string;
-  readonly seen: string;
-  readonly positions: string;
-  readonly free: string;
-  readonly events: string;
+export interface LogshipKeys extends Readonly<Record<(typeof names)[number], string>> {
   chunk(part: string): string;
   /** Of a job the result's name; of a channel the consumer's and the result's. */
   result(...names: readonly string[]): string;
   sending(...names: readonly string[]): string;
 }
-
-const names = [
-  "job",
-  "progress",
-  "claims",
-  "channel",
-  "files",
-  "live",
-  "sources",
-  "done",
-  "chunks",
-  "leases",
-  "reservations",
-  "consumers",
-  "seen",
-  "positions",
-  "free",
-  "events",
-] as const;
 
 /** The keys of one job or channel. */
 export const logshipKeys = (prefix: string, name: string): LogshipKeys => {

@@ -12,14 +12,14 @@ export interface LineOptions {
    */
   readonly maxLineBytes?: number | undefined;
   /**
-   * What becomes of a longer line: `error` rejects; `split` delivers it in pieces of at most `maxLineBytes`, cut between characters;
+   * How a longer line is treated: `error` rejects; `split` delivers it in pieces of at most `maxLineBytes`, cut between characters;
    * `truncate` delivers its beginning; `skip` delivers nothing of it.
    *
    * @default "error"
    */
   readonly onLongLine?: "error" | "split" | "truncate" | "skip" | undefined;
   /**
-   * What becomes of a line that is not UTF-8: `replace` puts U+FFFD for each bad sequence; `error` rejects; `skip` delivers nothing of it.
+   * How a line that is not UTF-8 is treated: `replace` puts U+FFFD for each bad sequence; `error` rejects; `skip` delivers nothing of it.
    *
    * @default "replace"
    */
@@ -135,10 +135,10 @@ export async function* readLines(
 /** The state of cutting between two blocks. */
 export class LineCutter {
   readonly #terms: LineTerms;
-  /** Text bytes before `#carry`, and what computes their CRC-32: few positions are asked for. */
+  /** Text bytes before `#carry`, and a function that computes their CRC-32: few positions are needed. */
   #offset: number;
   #crc: () => number;
-  /** CRC-32 of all blocks; undefined: nobody needs it. */
+  /** CRC-32 of all blocks; undefined: it is not needed. */
   #crcOfAll: number | undefined;
   /** The beginning of a line whose end has not come. */
   #carry: Buffer[] = [];
@@ -168,7 +168,7 @@ export class LineCutter {
     if (last + 1 < block.length) yield* this.#carryOn(block.subarray(last + 1));
   }
 
-  /** What is left is the last line, without a line feed. */
+  /** The rest is the last line, without a line feed. */
   *end(): Generator<LineBatch, void, undefined> {
     if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes, always(this.#crcOfAll ?? 0));
   }
@@ -289,7 +289,7 @@ export class LineCutter {
       if (fault) break;
       from = end;
     }
-    // What is skipped at the end belongs to the batch too, so that nobody reads it again.
+    // Lines skipped at the end belong to the batch too, so that they are not read again.
     const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
     if (until > 0) {
       const passed = bytes.subarray(0, until);

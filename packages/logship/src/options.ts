@@ -5,7 +5,7 @@ import { lineNames, type LineOptions, lineTerms, type LineTerms } from "./lines.
 import { flushNames, type FlushOptions, flushTerms, type FlushTerms } from "./runner.js";
 
 /**
- * What becomes of a file that cannot be read: `error` ends the run. The others tell it in a `damaged` event and go on: `skip` counts the rest of the file
+ * How a file that cannot be read is treated: `error` ends the run. The others emit `damaged` and go on: `skip` counts the rest of the file
  * as done; `setAside` keeps it, so that `redo()` can have it tried again.
  */
 export type BadDataPolicy = "error" | "skip" | "setAside";
@@ -31,35 +31,38 @@ export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, F
   /** The directory whose files are processed; its subdirectories are not. */
   readonly directory: string;
   /**
-   * A worker that is not heard of for so long loses its file to others, which go on behind its last commit. Renewed three times in that time.
+   * A worker that is silent for so many milliseconds loses its file to others, which go on behind its last commit. It is renewed three times in that time.
    *
    * @default 10000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * What becomes of the text behind the last line feed of a file: `take` makes it a line; `leave` waits for the rest, for files that grow.
+   * The text behind the last line feed of a file: `take` makes it a line; `leave` waits for the rest, for files that grow.
    *
    * @default "take"
    */
   readonly lastLine?: "take" | "leave" | undefined;
   /**
-   * What becomes of a damaged file: `error` ends the run; `skip` tells it in a `damaged` event, goes on with others, and tries it again in the next run.
+   * How a damaged file is treated: `error` ends the run; `skip` emits `damaged`, goes on with the others, and tries it again in the next run.
    *
    * @default "error"
    */
   readonly onBadData?: "error" | "skip" | undefined;
 }
 
-/** Checked, with every default filled in. */
-export interface JobTerms extends FlushTerms {
+/** Options of these names, with every default filled in. */
+type Resolved<Options, Name extends keyof Options> = { readonly [Own in Name]-?: Exclude<Options[Own], undefined> };
+
+/** The options that jobs and receivers share, checked. */
+interface ReadingTerms extends FlushTerms {
   readonly hub: HubOptions;
   readonly lines: LineTerms;
-  readonly directory: string;
+}
+
+/** The options of a job, checked. */
+export interface JobTerms extends ReadingTerms, Resolved<JobOptions, "directory" | "order" | "leaseMs" | "onBadData"> {
   readonly match: RegExp | undefined;
-  readonly order: FileOrder;
-  readonly leaseMs: number;
   readonly takesLast: boolean;
-  readonly onBadData: "error" | "skip";
 }
 
 const directoryNames = ["match", "order"];
@@ -75,17 +78,10 @@ export const directoryTerms = ({
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const jobTerms = (options: JobOptions): JobTerms => {
-  const known = [
-    ...clientOptionNames,
-    ...directoryNames,
-    ...lineNames,
-    ...flushNames,
-    "directory",
-    "leaseMs",
-    "lastLine",
-    "onBadData",
-  ];
-  const own = optionsObject<JobOptions>("options", options, known);
+  const own = optionsObject<JobOptions>("options", options, [
+    ...[...clientOptionNames, ...directoryNames, ...lineNames, ...flushNames],
+    ...["directory", "leaseMs", "lastLine", "onBadData"],
+  ]);
   const { directory, leaseMs = 10_000, lastLine = "take", onBadData = "error" } = own;
   return {
     hub: own,
@@ -148,8 +144,8 @@ export interface ShipperOptions extends HubOptions {
    */
   readonly maxInFlight?: number | undefined;
   /**
-   * What a shipper that died had reserved comes back after so long. A connection that needs longer than this for `maxInFlight` chunks never
-   * gets anywhere.
+   * The reservation of a shipper that died ends after so many milliseconds. A connection that needs longer than this for `maxInFlight` chunks makes
+   * no progress.
    *
    * @default 30000
    */
@@ -174,32 +170,33 @@ export interface ShipperOptions extends HubOptions {
    */
   readonly dropSilentMs?: number | undefined;
   /**
-   * What becomes of a source that is damaged, or not what it was when a part of it was shipped. The call rejects in both cases. `error` leaves the file open
-   * in the channel, where it holds up those behind it until another call goes on with it. `setAside` ends it there: receivers read what is committed, are
-   * told that it is not all, and go on; the source can be shipped again, as another file.
+   * How a source is treated that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves the file open
+   * in the channel, where it holds up those behind it until another call goes on with it. `setAside` ends it there: receivers read what is committed, emit
+   * `damaged`, and go on; the source can be shipped again, as another file.
    *
    * @default "error"
    */
   readonly onBadData?: "error" | "setAside" | undefined;
 }
 
-/** Checked, with every default filled in. */
-export interface ShipperTerms {
+/** The options of a shipper, checked. */
+export interface ShipperTerms extends Resolved<
+  ShipperOptions,
+  | "limitBytes"
+  | "codec"
+  | "gzipLevel"
+  | "chunkBytes"
+  | "maxInFlight"
+  | "leaseMs"
+  | "flushMs"
+  | "consumers"
+  | "onBadData"
+> {
   readonly hub: HubOptions;
-  readonly limitBytes: number;
+  /** Whether the caller has named a limit. */
   readonly hasLimit: boolean;
-  readonly codec: "gzip" | "none";
-  readonly gzipLevel: number;
-  readonly chunkBytes: number;
-  readonly maxInFlight: number;
-  readonly leaseMs: number;
-  readonly flushMs: number;
-  readonly consumers: readonly string[];
   readonly dropSilentMs: number | undefined;
-  readonly onBadData: "error" | "setAside";
 }
-
-const defaultLimitBytes = 268_435_456;
 
 /** A consumer's name as keys and records have it: without spaces. */
 export const consumerName = (name: string): string => {
@@ -217,20 +214,10 @@ export const limitOption = (limitBytes: number): number => integerOption("limitB
 export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
   const own = optionsObject<ShipperOptions>("options", options, [
     ...clientOptionNames,
-    ...[
-      "limitBytes",
-      "codec",
-      "gzipLevel",
-      "chunkBytes",
-      "maxInFlight",
-      "leaseMs",
-      "flushMs",
-      "consumers",
-      "dropSilentMs",
-      "onBadData",
-    ],
+    ...["limitBytes", "codec", "gzipLevel", "chunkBytes", "maxInFlight", "leaseMs", "flushMs"],
+    ...["consumers", "dropSilentMs", "onBadData"],
   ]);
-  const { limitBytes = defaultLimitBytes, codec = "gzip", gzipLevel = 1, chunkBytes = 131_060 } = own;
+  const { limitBytes = 268_435_456, codec = "gzip", gzipLevel = 1, chunkBytes = 131_060 } = own;
   const { maxInFlight = 16, leaseMs = 30_000, flushMs = 500, consumers = [], dropSilentMs, onBadData = "error" } = own;
   if (!Array.isArray(consumers)) throw new TypeError("Expected `consumers` to be an array of names");
   return {
@@ -255,8 +242,8 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
   /** Name of the consumer. Each consumer gets everything; of several processes with one name the latest works, the others are fenced off. */
   readonly consumer: string;
   /**
-   * What a consumer that is new to the channel gets: `start` everything, and is refused if something has been freed already; `oldest` what is
-   * still there, of a partly freed file from where the slowest consumer is; `now` files that are opened after it joined. A known consumer goes on where it was.
+   * A consumer that is new to the channel gets: with `start` everything, and is refused if something has been freed already; with `oldest` what is
+   * still there, of a partly freed file from where the slowest consumer is; with `now` files that are opened after it joined. A known consumer goes on where it was.
    *
    * @default "start"
    */
@@ -268,7 +255,7 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
    */
   readonly prefetchBytes?: number | undefined;
   /**
-   * What becomes of a file with damaged or missing data, or with a line that is refused: `error` ends the run, and each later one there. `skip` counts
+   * How a file with damaged or missing data, or with a line that is refused, is treated: `error` ends the run, and each later one there. `skip` counts
    * the file as done from there on. `setAside` keeps it, and the memory that it takes, and goes on with those behind it; `redo()` has it tried again.
    *
    * @default "error"
@@ -276,14 +263,9 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
   readonly onBadData?: BadDataPolicy | undefined;
 }
 
-/** Checked, with every default filled in. */
-export interface ReceiverTerms extends FlushTerms {
-  readonly hub: HubOptions;
-  readonly lines: LineTerms;
-  readonly consumer: string;
-  readonly from: "start" | "oldest" | "now";
+/** The options of a receiver, checked. */
+export interface ReceiverTerms extends ReadingTerms, Resolved<ReceiverOptions, "consumer" | "from" | "onBadData"> {
   readonly prefetchBytes: number | undefined;
-  readonly onBadData: BadDataPolicy;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */

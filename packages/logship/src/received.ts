@@ -4,12 +4,11 @@ import { crcOf } from "./crc.js";
 import type { Download } from "./download.js";
 import { BadDataError, LogshipError } from "./errors.js";
 import type { LineBatch, LineTerms } from "./lines.js";
-import { parsePosition, type Position, start } from "./position.js";
-import { type Reading, readingOf } from "./reading.js";
+import { parsePosition, type Position, type Reading, readingOf, start } from "./reading.js";
 import { noEffects, Results } from "./results.js";
 import type { CommitOperands } from "./runner.js";
 
-/** Where the commits of a file go. */
+/** Stores one commit of a file. */
 export type CommitFile = (operands: CommitOperands, chunk: number) => Promise<void>;
 
 /**
@@ -30,7 +29,7 @@ export class ReceivedFile {
   readonly #start: Position;
   #isRead = false;
   #seq: number;
-  /** Where the last batch, and how many of its lines, were delivered; a closure for each batch would keep the garbage collector busy. */
+  /** The last batch, and how many of its lines were delivered. A closure for each batch would keep the garbage collector busy. */
   #delivered: { readonly reading: Reading; batch: LineBatch; count: number } | undefined;
   /** Behind what was delivered as bytes, or nothing. */
   #at: Position;

@@ -1,17 +1,9 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import {
-  choiceOption,
-  type CloseOptions,
-  type MetricSample,
-  newToken,
-  optionsObject,
-  TypedEmitter,
-} from "@kit/core/toolkit";
+import { choiceOption, type MetricSample, newToken, optionsObject } from "@kit/core/toolkit";
+import { freeChunks, metricsOf, statusOf } from "./channel.js";
 import { Download, type DownloadSource } from "./download.js";
 import { fencedError, isAboutContent, LogshipError, resetError, resultError } from "./errors.js";
-import { freeChunks } from "./freeing.js";
 import { Hub } from "./hub.js";
-import { channelMetrics, statusOf } from "./metrics.js";
 import type { RunSummary } from "./job.js";
 import {
   concurrencyOption,
@@ -20,15 +12,15 @@ import {
   type ReceiverTerms,
   type RunOptions,
 } from "./options.js";
-import { formatPosition } from "./position.js";
+import { Processor } from "./processor.js";
+import { formatPosition } from "./reading.js";
 import { ReceivedFile } from "./received.js";
-import { shared, together } from "./signals.js";
 import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
-import type { ChannelStatus, Look, SeenFile } from "./scripts/index.js";
+import type { ChannelStatus, Joined, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
-import { type CounterSink, type ForwardOptions, ResultStore } from "./sink.js";
+import { shared, together } from "./signals.js";
 
-/** What a receiver tells. */
+/** Events of a receiver. */
 export interface ReceiverEvents {
   /** Results and position of a file were stored. */
   readonly progress: [
@@ -68,37 +60,43 @@ export interface ReceiveOptions extends RunOptions, Pick<FilesOptions, "until"> 
 const untilOption = (until: FilesOptions["until"] = "closed"): "closed" | "empty" =>
   choiceOption("until", until, ["closed", "empty"]);
 
-interface Session {
-  readonly epoch: string;
-  readonly fence: string;
-  readonly after: number;
-}
+type Session = Extract<Joined, { state: "joined" }>;
 
 /** One run or iteration. Each joins by itself, so that of two on one receiver the later fences off the earlier, as another process would. */
-interface Visit {
+class Visit {
   readonly signal: AbortSignal;
-  session?: Promise<Session> | undefined;
+  readonly op: string = newToken();
+  session: Promise<Session> | undefined;
+  /** Files that were given out, and those of them whose end is stored. */
+  readonly given: Set<number> = new Set<number>();
+  readonly ended: Set<number> = new Set<number>();
+  /** How often the server had less than it had confirmed. */
+  losses = 0;
+
+  constructor(signal: AbortSignal) {
+    this.signal = signal;
+  }
 }
 
 const filesAtOnce = 50;
 
 /** Reads a channel as one consumer; see {@link createReceiver}. */
-export class Receiver extends TypedEmitter<ReceiverEvents> {
+export class Receiver extends Processor<ReceiverEvents> {
   readonly channel: string;
   readonly #terms: ReceiverTerms;
   readonly #hub: Hub;
-  readonly #results: ResultStore;
   /** How errors call it. */
   readonly #who: string;
   #epoch: string | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
-    super();
+    const terms = receiverTerms(options);
+    const hub = new Hub(redis, channel, terms.hub, "The receiver");
+    super(hub, hub.keys.channel, options.consumer);
     this.channel = channel;
-    this.#terms = receiverTerms(options);
+    this.#terms = terms;
+    this.#hub = hub;
     this.#who = `Consumer ${JSON.stringify(options.consumer)} of channel ${JSON.stringify(channel)}`;
-    this.#hub = new Hub(redis, channel, this.#terms.hub, "The receiver", (error) => this.emit("error", error));
-    this.#results = new ResultStore(this.#hub, this.#hub.keys.channel, options.consumer);
   }
 
   /**
@@ -124,7 +122,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const facts = (): object => ({ channel: this.channel });
     return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
       const summary = { files: 0, lines: 0 };
-      const visit = { signal };
+      const visit = new Visit(signal);
       const seen = this.#seen(untilOption(own.until), visit);
       await together(count, controller, async () => {
         for await (const file of shared(seen)) await this.#process(file, handler, visit, summary);
@@ -148,11 +146,11 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
     const { signal, controller, unlink } = this.#hub.link(own.signal);
     try {
-      const visit = { signal };
+      const visit = new Visit(signal);
       for await (const seen of this.#seen(untilOption(own.until), visit)) yield this.#received(seen, visit);
     } finally {
       unlink();
-      // What is fetched ahead is given up when the caller leaves.
+      // Ends the prefetching when the caller leaves.
       controller.abort(new KitClosedError("The iteration"));
     }
   }
@@ -165,7 +163,7 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
     const facts = (): object => ({ channel: this.channel });
     return await this.#hub.task("logship.redo", facts, undefined, async ({ signal }) => {
       const names: string[] = [];
-      const visit = { signal };
+      const visit = new Visit(signal);
       for (let { after } = await this.#join(visit); ;) {
         const { files } = await this.#look(after, filesAtOnce, visit);
         for (const seen of files) {
@@ -186,61 +184,33 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
 
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
   async metrics(): Promise<MetricSample[]> {
-    return channelMetrics(this.channel, await this.status());
-  }
-
-  /** The fields of the result hash `name`; sums are numbers as text. */
-  async results(name: string): Promise<Map<string, string>> {
-    return await this.#results.read(name);
-  }
-
-  /**
-   * Moves the sums of the result `name` to a sink, each exactly once whatever crashes: they stay in Redis until the sink has them, and an addition that
-   * may have been made is repeated under its number. Resolves with how many fields it moved, once none is left. Call it when it suits, from any
-   * process. `results(name)` then has what came since.
-   *
-   * @throws what the sink throws: its sums come again in the next call.
-   */
-  async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
-    return await this.#results.forward(name, sink, options);
-  }
-
-  /** The key of the result `name`, for other commands. */
-  resultKey(name: string): string {
-    return this.#results.key(name);
-  }
-
-  /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). Idempotent. */
-  async close(options: CloseOptions = {}): Promise<void> {
-    await this.#hub.close(options);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
+    return await metricsOf(this.#hub);
   }
 
   async *#seen(until: "closed" | "empty", visit: Visit): AsyncGenerator<SeenFile, void, undefined> {
-    const { signal } = visit;
-    this.#hub.assertOpen();
-    // The first call tells whether there is a server at all; later ones wait for it.
+    const { signal, given, ended } = visit;
+    const hub = this.#hub;
+    hub.assertOpen();
+    // The first call rejects if there is no server; later ones wait for it.
     const { after } = await this.#join(visit);
-    /** Files that were given out and, while some before them are still open, those behind. */
-    const given = new Set<number>();
+    const losses = (): number => visit.losses + hub.context.executor.connectionEpoch;
+    /** This consumer has passed all files up to here; after a failover perhaps not any more. */
     let floor = after;
-    for (;;) {
-      const mark = this.#hub.mark("data");
+    for (let known = losses(); ;) {
+      const mark = hub.mark("data");
+      if (losses() !== known) [floor, known] = [after, losses()];
+      // A look that is sent from now on shows that they have ended.
+      for (const id of ended) given.delete(id);
+      ended.clear();
       let [isClosed, isOpen, isContiguous] = [false, false, true];
       for (let from = floor; ;) {
-        const seen = await this.#hub.persist(() => this.#look(from, filesAtOnce, visit), signal);
+        const seen = await hub.persist(() => this.#look(from, filesAtOnce, visit), signal);
         ({ isClosed } = seen);
         for (const file of seen.files) {
           from = file.id;
           const isPassed = file.isDone || file.isAside;
           isContiguous &&= isPassed;
-          if (isContiguous) {
-            floor = file.id;
-            given.delete(file.id);
-          }
+          if (isContiguous) floor = file.id;
           if (isPassed || given.has(file.id)) continue;
           isOpen ||= !file.isSealed;
           if (until === "empty" && !file.isSealed) continue;
@@ -249,8 +219,9 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
         }
         if (seen.files.length < filesAtOnce) break;
       }
+      if (losses() !== known) continue;
       if (until === "empty" || (isClosed && !isOpen)) return;
-      if (this.#hub.mark("data") === mark) await this.#hub.until("data", mark, signal);
+      if (hub.mark("data") === mark) await hub.until("data", mark, signal);
     }
   }
 
@@ -324,7 +295,6 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   }
 
   async #advance(file: SeenFile, operands: CommitOperands, chunk: number, visit: Visit): Promise<void> {
-    const { context, keys, deadlineMs } = this.#hub;
     const { fence } = await this.#join(visit);
     const { seq, position, effects, isDone, aside = "" } = operands;
     const targets = effects.names.map((name) => this.resultKey(name));
@@ -339,32 +309,34 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
       cause: aside,
       results: effects.results,
     };
-    // Once it is sent an abort does not end it: whether it is stored must be known.
-    const reply = await this.#hub.persist(
-      () => scripts.advance.run(context, { ...keys, targets }, args, { deadlineMs }),
-      visit.signal,
-    );
+    const keys = { ...this.#hub.keys, targets };
+    // An abort does not end it once it is sent: whether it is stored must be known.
+    const reply = await this.#hub.persist(() => this.#hub.run(scripts.advance, args, { keys }), visit.signal);
     if (reply.state === "refused") throw resultError(reply.fault, targets);
-    if (reply.state === "fenced") {
-      this.#rejectTakeover(reply.by, fence, visit);
+    if (reply.state === "gone") throw resetError("The file", file.name);
+    if (reply.state === "fenced") this.#rejectTakeover(reply.by, fence, visit);
+    if (reply.state !== "committed") {
+      visit.losses++;
       throw new RolledBack(file.name);
     }
-    if (reply.state === "gone") throw resetError("The file", file.name);
-    if (reply.state === "moved") throw new RolledBack(file.name);
+    if (args.state !== "open") visit.ended.add(file.id);
     const totalBytes = file.isSealed && file.codec !== "member" ? file.textBytes : undefined;
     this.emit("progress", { file: file.name, offset: position.offset, lines: operands.lines, totalBytes });
     if (isDone) this.emit("done", { file: file.name, offset: position.offset });
-    // It is stored: what is left listed another call unlinks.
-    await freeChunks(this.#hub, reply.parts).catch((error: unknown) => this.emit("error", error as KitError));
+    await this.#free(reply.parts);
+  }
+
+  /** After a failure the chunks stay listed, and another call unlinks them. */
+  async #free(parts: readonly string[]): Promise<void> {
+    await freeChunks(this.#hub, parts).catch((error: unknown) => this.emit("error", error as KitError));
   }
 
   async #look(after: number, most: number, visit: Visit): Promise<Extract<Look, { state: "seen" }>> {
-    const { context, keys, deadlineMs } = this.#hub;
     const { consumer } = this.#terms;
     for (;;) {
       const { fence, epoch } = await this.#join(visit);
-      const call = { deadlineMs, signal: visit.signal };
-      const reply = await scripts.look.run(context, keys, { consumer, fence, after, most }, call);
+      const { signal } = visit;
+      const reply = await this.#hub.run(scripts.look, { consumer, fence, after, most }, { signal });
       if (reply.state === "gone" || (reply.state === "seen" && reply.epoch !== epoch))
         throw resetError(`Channel ${JSON.stringify(this.channel)}`);
       if (reply.state === "seen") return reply;
@@ -376,30 +348,29 @@ export class Receiver extends TypedEmitter<ReceiverEvents> {
   #rejectTakeover(by: number, fence: string, visit: Visit): void {
     if (by > Number(fence)) throw fencedError(this.#who);
     visit.session = undefined;
+    visit.losses++;
   }
 
   #join(visit: Visit): Promise<Session> {
-    visit.session ??= this.#joinNow(visit.signal).catch((error: unknown) => {
+    visit.session ??= this.#joinNow(visit).catch((error: unknown) => {
       visit.session = undefined;
       throw error;
     });
     return visit.session;
   }
 
-  async #joinNow(signal: AbortSignal): Promise<Session> {
-    const { context, keys, deadlineMs } = this.#hub;
+  async #joinNow({ signal, op }: Visit): Promise<Session> {
     const { consumer, from } = this.#terms;
-    const args = { consumer, from, epoch: newToken() };
-    const reply = await scripts.join.run(context, keys, args, { deadlineMs, signal });
+    const reply = await this.#hub.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
     if (reply.state === "trimmed")
       throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${this.#who} is new, and a part of the files has been freed`);
-    if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${this.#who} was taken off`);
+    if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${this.#who} was removed`);
     const before = this.#epoch;
     this.#epoch = undefined;
-    // Another channel under the same name: what was committed in the first one is gone. A further run may begin in this one.
+    // Another channel of this name: the commits in the first one are gone. A further run may begin in this one.
     if (before !== undefined && before !== reply.epoch) throw resetError(`Channel ${JSON.stringify(this.channel)}`);
     this.#epoch = reply.epoch;
-    await freeChunks(this.#hub, reply.parts).catch((error: unknown) => this.emit("error", error as KitError));
+    await this.#free(reply.parts);
     return reply;
   }
 }

@@ -3,7 +3,7 @@ import { integerOption, textOption } from "@kit/core/toolkit";
 /** One result as the commit script takes it: kind, name, field, value. */
 type Effect = readonly [kind: "h+" | "h=" | "s" | "z", name: string, field: string, value: string | number];
 
-/** What a commit writes beside the position, as operands of its script. */
+/** The results of a commit, as operands of its script. */
 export interface Effects {
   readonly names: readonly string[];
   /** JSON, as one operand: a commit may have more fields than a call has places. */
@@ -44,7 +44,7 @@ export class Results {
 
   /** Sets `field` of the hash `name`; of several values until the next commit the last one is written. */
   set(name: string, field: string, value: string): this {
-    const fields = this.#named(this.#texts, name, () => new Map<string, string>());
+    const fields = this.#texts.get(name) ?? this.#named(this.#texts, name, new Map<string, string>());
     if (!fields.has(field)) this.#fields++;
     fields.set(field, value);
     return this;
@@ -52,7 +52,7 @@ export class Results {
 
   /** Adds `member` to the set `name`. */
   add(name: string, member: string): this {
-    const members = this.#named(this.#sets, name, () => new Set<string>());
+    const members = this.#sets.get(name) ?? this.#named(this.#sets, name, new Set<string>());
     if (!members.has(member)) this.#fields++;
     members.add(member);
     return this;
@@ -78,7 +78,7 @@ export class Results {
   }
 
   #sum(kind: Map<string, Map<string, number>>, name: string, field: string, by: number): this {
-    const fields = this.#named(kind, name, () => new Map<string, number>());
+    const fields = kind.get(name) ?? this.#named(kind, name, new Map<string, number>());
     const known = fields.get(field);
     if (known === undefined) this.#fields++;
     const sum = (known ?? 0) + by;
@@ -88,10 +88,7 @@ export class Results {
     return this;
   }
 
-  #named<T>(kind: Map<string, T>, name: string, make: () => T): T {
-    const known = kind.get(name);
-    if (known !== undefined) return known;
-    const made = make();
+  #named<T>(kind: Map<string, T>, name: string, made: T): T {
     kind.set(textOption("name", name, 400), made);
     return made;
   }

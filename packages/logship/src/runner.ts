@@ -1,11 +1,10 @@
 import { integerOption } from "@kit/core/toolkit";
 import type { LineBatch } from "./lines.js";
-import type { Position } from "./position.js";
-import type { Reading } from "./reading.js";
+import type { Position, Reading } from "./reading.js";
 import { type Effects, Results } from "./results.js";
-import { Watch } from "./watch.js";
+import { Watch } from "./signals.js";
 
-/** What a handler is told beside the lines. */
+/** A handler's third argument. */
 export interface LinesContext {
   /** Name of the file. */
   readonly file: string;
@@ -16,7 +15,7 @@ export interface LinesContext {
 }
 
 /**
- * Gets lines in order, and puts what it finds into `results`, which are stored together with the position. It may be called again for the
+ * Gets lines in order and collects `results`, which are stored together with the position. It may be called again for the
  * same lines after a crash, but then nothing of the first call has been stored.
  */
 export type LinesHandler = (lines: readonly string[], results: Results, context: LinesContext) => void | Promise<void>;
@@ -64,7 +63,7 @@ export interface CommitOperands {
   readonly aside?: string;
 }
 
-/** Where a run over one file begins, and where its commits go. */
+/** One run over one file. */
 export interface FileRun {
   readonly reading: Reading;
   readonly position: Position;
@@ -77,7 +76,7 @@ export interface FileRun {
 
 /** A commit with more fields than this would keep the server busy for long. */
 const mostFields = 5_000;
-/** While a commit is under way the next may become so many times as large, so that nobody waits for its reply. */
+/** While a commit is under way the next may become so many times as large, so that handling need not wait for the reply. */
 const mostAhead = 4;
 /** Without further lines for so long, what there is is committed: a shipper may wait for the space. */
 const idleMs = 50;
@@ -127,7 +126,7 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
       if (outcome.done) break;
       const batch: LineBatch = outcome.value;
       next = batches.next();
-      // It is awaited above; until then nobody looks at it.
+      // It is awaited above: until then a rejection must not count as unhandled.
       next.catch(() => undefined);
       if (batch.lines.length > 0) await handler(batch.lines, results, { ...context, offset: batch.offset });
       context.signal.throwIfAborted();
@@ -144,7 +143,7 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
     await committing;
     return total;
   } finally {
-    // A reader in the middle of a read ends by itself; nobody waits for it.
+    // A reader in the middle of a read ends by itself.
     batches.return().catch(() => undefined);
     await Promise.resolve(committing).catch(() => undefined);
   }

@@ -3,7 +3,6 @@ import { basename } from "node:path";
 import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import {
-  type CloseOptions,
   integerOption,
   type MetricSample,
   newToken,
@@ -11,8 +10,8 @@ import {
   optionsObject,
   signalOption,
   textOption,
-  TypedEmitter,
 } from "@kit/core/toolkit";
+import { deleteChannel, dropConsumer, metricsOf, statusOf } from "./channel.js";
 import { crcOf } from "./crc.js";
 import { isAboutContent, LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
@@ -20,22 +19,20 @@ import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "./gzip.js";
 import { Hub } from "./hub.js";
-import { channelMetrics, statusOf } from "./metrics.js";
 import {
   consumerName,
   type DirectoryOptions,
   directoryTerms,
   limitOption,
   type ShipperOptions,
-  shipperTerms,
   type ShipperTerms,
+  shipperTerms,
 } from "./options.js";
-import { deleteChannel, dropConsumer } from "./removal.js";
+import { LogObject } from "./processor.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
+import { linkedSignal, Watch } from "./signals.js";
 import { RewindNeeded, Upload } from "./upload.js";
-import { linkedSignal } from "./signals.js";
-import { Watch } from "./watch.js";
 
 /** How far a file is shipped. */
 export interface ShipProgress {
@@ -50,7 +47,7 @@ export interface ShipProgress {
   readonly totalBytes: number | undefined;
 }
 
-/** What a shipper tells. */
+/** Events of a shipper. */
 export interface ShipperEvents {
   /** Chunks were committed. */
   readonly progress: [fact: ShipProgress];
@@ -149,17 +146,19 @@ interface Source {
 const shipNames = ["name", "id", "passThrough", "signal"];
 
 /** Puts files into a channel; see {@link createShipper}. */
-export class Shipper extends TypedEmitter<ShipperEvents> {
+export class Shipper extends LogObject<ShipperEvents> {
   readonly channel: string;
   readonly #terms: ShipperTerms;
   readonly #hub: Hub;
   #toldLimit: number | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ShipperOptions = {}) {
-    super();
+    const terms = shipperTerms(options);
+    const hub = new Hub(redis, channel, terms.hub, "The shipper");
+    super(hub);
     this.channel = channel;
-    this.#terms = shipperTerms(options);
-    this.#hub = new Hub(redis, channel, this.#terms.hub, "The shipper", (error) => this.emit("error", error));
+    this.#terms = terms;
+    this.#hub = hub;
   }
 
   /**
@@ -200,7 +199,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /**
    * Ships the files of a directory, one after another; what has been shipped already is skipped. Throws as `add`; with `onBadData: "setAside"` a file that
-   * cannot be shipped as it is is told in a `damaged` event, and the others are shipped.
+   * cannot be shipped is reported by a `damaged` event, and the others are shipped.
    */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
     const own = optionsObject<ShipDirectoryOptions>("options", options, ["match", "order", "passThrough", "signal"]);
@@ -220,7 +219,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   /**
    * Ships what a stream gives, and resolves when it has ended and all of it is in the channel. The stream is held up while the channel is at its
    * limit. Throws as `add`; also what the stream throws. With an `id` the file stays open in the channel then, for another call; without one it ends
-   * there, and receivers are told so.
+   * there, and receivers emit `damaged`.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_INTERRUPTED`: a failover lost what had been confirmed, and a stream cannot be read again.
    */
@@ -305,20 +304,14 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   /** Changes the limit of the channel, for all shippers. Lowered below what is used, it lets nothing in until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
     this.#hub.assertOpen();
-    const { context, keys, deadlineMs } = this.#hub;
-    await scripts.limit.run(
-      context,
-      keys,
-      { limit: limitOption(limitBytes), epoch: newToken(), events: keys.events },
-      { deadlineMs },
-    );
+    const { events } = this.#hub.keys;
+    await this.#hub.run(scripts.limit, { limit: limitOption(limitBytes), epoch: newToken(), events });
   }
 
   /** Closes the channel for good: nothing can be opened any more, and receivers end behind the last file. What is open can still be finished. */
   async closeChannel(): Promise<void> {
     this.#hub.assertOpen();
-    const { context, keys, deadlineMs } = this.#hub;
-    await scripts.close.run(context, keys, { events: keys.events }, { deadlineMs });
+    await this.#hub.run(scripts.close, { events: this.#hub.keys.events });
   }
 
   /**
@@ -341,19 +334,14 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /**
    * Ends files that are open though nothing was committed to them for `silentMs`, as a stream without `id` leaves one when its process dies. Receivers
-   * read what is committed, and are told that it is not all. A shipper that has only paused so long rejects with `KIT_LOGSHIP_FENCED`; its source can be
+   * read what is committed, and emit `damaged`. A shipper that has only paused so long rejects with `KIT_LOGSHIP_FENCED`; its source can be
    * shipped again, as another file. Resolves with their names.
    */
   async endAbandoned(silentMs: number): Promise<string[]> {
     this.#hub.assertOpen();
     integerOption("silentMs", silentMs, 0);
-    const { context, keys, deadlineMs } = this.#hub;
-    return await scripts.finish.run(
-      context,
-      keys,
-      { silentMs, fault: "KIT_LOGSHIP_FENCED", events: keys.events },
-      { deadlineMs },
-    );
+    const { events } = this.#hub.keys;
+    return await this.#hub.run(scripts.finish, { silentMs, fault: "KIT_LOGSHIP_FENCED", events });
   }
 
   /** The channel at one instant; null: there is none yet. */
@@ -363,16 +351,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
 
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
   async metrics(): Promise<MetricSample[]> {
-    return channelMetrics(this.channel, await this.status());
-  }
-
-  /** Ends what runs, as an abort does, and waits for it for at most `timeoutMs` (10 s by default). The channel stays open. Idempotent. */
-  async close(options: CloseOptions = {}): Promise<void> {
-    await this.#hub.close(options);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
+    return await metricsOf(this.#hub);
   }
 
   async #ship(
@@ -429,7 +408,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
     const window = this.#terms.maxInFlight;
     const drain = async (keep: number): Promise<void> => {
       while (compressing.length > keep) {
-        // What is compressed by now goes out together.
+        // All chunks that are compressed by now go out together.
         const some = await Promise.all(compressing.splice(0, Math.max(1, Math.min(compressing.length - keep, window))));
         await upload.add(some.flat());
       }
@@ -474,13 +453,13 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
   /** Why the file must end where it is, so that it holds up nothing behind it; undefined: another call can go on with it. */
   #faultOf({ isNameless }: Source, error: unknown): string | undefined {
     if (this.#terms.onBadData === "setAside" && isAboutContent(error)) return (error as KitError).code;
-    // Nobody knows the identity that was made for it.
+    // No other call can have the identity that was made for it.
     return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
   }
 
   #uploadOf(source: Source, signal: AbortSignal): Upload {
     const { id, name, codec, totalBytes } = source;
-    const told = {
+    const events = {
       committed: ({ textBytes, storedBytes, lines, fed }: Upload): void =>
         this.emit("progress", {
           file: name,
@@ -494,7 +473,7 @@ export class Shipper extends TypedEmitter<ShipperEvents> {
       dropped: (consumer: string): void => this.emit("dropped", { consumer }),
     };
     const total = codec === "member" ? (totalBytes ?? 0) : 0;
-    return new Upload(this.#hub, this.#terms, { source: id, name, codec, total }, told, signal);
+    return new Upload(this.#hub, this.#terms, { source: id, name, codec, total }, events, signal);
   }
 
   #compareLimit({ limitBytes: storedLimitBytes }: Opened): void {
@@ -542,7 +521,7 @@ const fileSource = (file: LocalFile, opened: OpenFile, id: string, wanted: Codec
   };
 };
 
-/** The values of a source, and `late` whenever none came for `ms` while `isWanted` says that somebody waits for it. */
+/** The values of a source, and `late` whenever none came for `ms` while `isWanted()`. */
 async function* timely<T>(
   source: AsyncIterable<T>,
   ms: number,

@@ -1,14 +1,13 @@
 import { Deadline, isReplyError, newToken, serverError } from "@kit/core/toolkit";
+import { dropSilent, freeChunks } from "./channel.js";
 import { fencedError, LogshipError } from "./errors.js";
 import type { Chunk } from "./framing.js";
-import { freeChunks } from "./freeing.js";
 import type { Hub } from "./hub.js";
 import type { ShipperTerms } from "./options.js";
-import { dropSilent } from "./removal.js";
 import type { Codec, Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 
-/** What is shipped. */
+/** A source and the way it is stored. */
 export interface UploadSource {
   /** Identity: the same source goes on where it was. */
   readonly source: string;
@@ -18,7 +17,7 @@ export interface UploadSource {
   readonly total: number;
 }
 
-/** What an upload tells while it runs. */
+/** Called while an upload runs. */
 export interface UploadEvents {
   readonly committed: (upload: Upload) => void;
   readonly waiting: () => void;
@@ -48,6 +47,8 @@ export class Upload {
   readonly #what: UploadSource;
   readonly #events: UploadEvents;
   readonly #signal: AbortSignal;
+  /** Repeated with each attempt to open, so that a late copy of one fences off nobody. */
+  readonly #op: string = newToken();
   #opened!: Opened;
   #isSealed = false;
   /** Chunks that wait for their commit, in order. */
@@ -82,7 +83,7 @@ export class Upload {
 
   /** Opens the file, or finds that it has been shipped. */
   async open(): Promise<Opened> {
-    await this.#open("");
+    await this.#open("", this.#op);
     const { chunks, textBytes, storedBytes, crc, lines, codec } = this.#opened;
     this.chunks = chunks;
     this.textBytes = textBytes;
@@ -113,13 +114,10 @@ export class Upload {
 
   /** Ends the file. */
   async seal(sha256: string): Promise<void> {
-    const { keys, context, deadlineMs } = this.#hub;
     await this.settle();
     await this.#surviving(async () => {
       if (this.#isSealed) return;
-      const { id, fence } = this.#opened;
-      const args = { file: id, fence, count: this.chunks, sha256, fault: "", events: keys.events };
-      const state = await scripts.seal.run(context, keys, args, { deadlineMs });
+      const state = await this.#seal(this.chunks, sha256, "");
       if (state === "fenced") throw fencedError("The file", this.#what.name);
       if (state === "gone") throw this.#lost();
       if (state === "moved") throw new RewindNeeded();
@@ -128,22 +126,24 @@ export class Upload {
 
   /** Ends the file as it is in the channel, since its source cannot be read to its end. Best effort: it may be open still. */
   async breakOff(fault: string): Promise<void> {
-    const { keys, context, deadlineMs } = this.#hub;
     await this.#committing.catch(() => undefined);
+    await this.#seal(0, "", fault).catch(() => undefined);
+  }
+
+  async #seal(count: number, sha256: string, fault: string): Promise<"sealed" | "fenced" | "moved" | "gone"> {
     const { id, fence } = this.#opened;
-    const args = { file: id, fence, count: 0, sha256: "", fault, events: keys.events };
-    await scripts.seal.run(context, keys, args, { deadlineMs }).catch(() => undefined);
+    const { events } = this.#hub.keys;
+    return await this.#hub.run(scripts.seal, { file: id, fence, count, sha256, fault, events });
   }
 
   /** Gives back what is reserved, so that others need not wait for its end. Best effort. */
   async leave(): Promise<void> {
-    const { keys, context, deadlineMs } = this.#hub;
+    const { keys } = this.#hub;
     await this.#committing.catch(() => undefined);
     const { id, fence } = this.#opened;
     const written = this.#held.slice(0, 500).map(({ part }) => keys.chunk(part));
-    const operands = { channel: keys.channel, leases: keys.leases, reservations: keys.reservations, written };
     const args = { lease: `${String(id)} ${fence}`, events: keys.events };
-    await scripts.leave.run(context, operands, args, { deadlineMs }).catch(() => undefined);
+    await this.#hub.run(scripts.leave, args, { keys: { ...keys, written } }).catch(() => undefined);
   }
 
   /** Runs a step; after what may pass, opens the file again and compares. */
@@ -168,9 +168,9 @@ export class Upload {
     this.#written = 0;
     this.#reserved = 0;
     const before = this.#opened;
-    await this.#open(before.fence);
+    await this.#open(before.fence, newToken());
     if (this.#opened.state === "done") {
-      // By our own seal whose reply was lost, or by somebody who took over and had all of it.
+      // By our own seal, whose reply was lost; or by a shipper that took over and had all of it.
       if (this.#held.length > 0) throw fencedError("The file", this.#what.name);
       this.#isSealed = true;
       return;
@@ -183,25 +183,15 @@ export class Upload {
       this.#passed([first]);
     }
     if (this.#opened.crc !== this.crc) throw fencedError("The file", this.#what.name);
-    // New names: a late copy of an old write is nobody's then.
+    // New names: a late copy of an old write belongs to no file then.
     this.#held = this.#held.map(({ chunk }) => this.#heldOf(chunk));
   }
 
-  async #open(mine: string): Promise<void> {
-    const { keys, context, deadlineMs } = this.#hub;
-    const { limitBytes, consumers, chunkBytes } = this.#terms;
-    const op = newToken();
-    const args = {
-      ...this.#what,
-      mine,
-      limit: limitBytes,
-      epoch: newToken(),
-      events: keys.events,
-      op,
-      chunkBytes,
-      expected: consumers,
-    };
-    const opened = await scripts.open.run(context, keys, args, { deadlineMs, op, signal: this.#signal });
+  async #open(mine: string, op: string): Promise<void> {
+    const { limitBytes: limit, consumers: expected, chunkBytes } = this.#terms;
+    const { events } = this.#hub.keys;
+    const args = { ...this.#what, mine, limit, epoch: newToken(), events, op, chunkBytes, expected };
+    const opened = await this.#hub.run(scripts.open, args, { op, signal: this.#signal });
     const { name: file } = this.#what;
     if (opened.state === "fenced") throw fencedError("The file", file);
     if (opened.state === "closed") {
@@ -212,7 +202,7 @@ export class Upload {
       const message = `File ${JSON.stringify(file)} does not fit under the limit as a whole`;
       throw new LogshipError("KIT_LOGSHIP_TOO_LARGE", message, { file });
     }
-    this.#opened = opened as Opened;
+    if (opened.state === "open" || opened.state === "done") this.#opened = opened;
   }
 
   /** Half of what may be in flight goes at once, so that the source is read, and the other half written, while the server works. */
@@ -223,7 +213,7 @@ export class Upload {
       await this.#reserve();
       const fits = Math.min(half, Math.max(0, Math.floor(this.#reserved / this.#unit) - this.#written));
       const some = this.#held.slice(this.#written, this.#written + fits);
-      // What is written and not committed takes all of the reservation: its commit brings more.
+      // Chunks that are not committed yet take all of the reservation: their commit brings more.
       if (some.length === 0) {
         await this.#committing;
         continue;
@@ -243,7 +233,6 @@ export class Upload {
 
   /** Sees to it that a chunk can be written, or that a commit is under way which may bring space. */
   async #reserve(): Promise<void> {
-    const { keys, context, deadlineMs } = this.#hub;
     const { chunkBytes, leaseMs } = this.#terms;
     for (;;) {
       const isFresh = performance.now() - this.#renewedAt < leaseMs / 2;
@@ -252,7 +241,7 @@ export class Upload {
       const { id, fence } = this.#opened;
       const args = { file: id, fence, want: this.#want(), chunkBytes, leaseMs };
       const askedAt = performance.now();
-      const reply = await scripts.reserve.run(context, keys, args, { deadlineMs, signal: this.#signal });
+      const reply = await this.#hub.run(scripts.reserve, args, { signal: this.#signal });
       if (reply.state === "fenced") throw fencedError("The file", this.#what.name);
       if (reply.state === "gone") throw this.#lost();
       this.#unit = reply.unit;
@@ -289,7 +278,7 @@ export class Upload {
     return Math.max(this.#unit, Math.min(ahead, Math.floor(this.#opened.limitBytes / mostOfLimit)));
   }
 
-  /** The server does not know the file: it was done and let go after a lost reply, or the server lost data. To open it again tells. */
+  /** The server has no such file: every consumer was done with it, or the server lost data. Opening it again shows which. */
   #lost(): LogshipError {
     return new LogshipError("KIT_LOGSHIP_RESET", "The file is not in Redis any more", {
       file: this.#what.name,
@@ -309,26 +298,16 @@ export class Upload {
   }
 
   async #commit(some: readonly Held[]): Promise<void> {
-    const { keys, context, deadlineMs } = this.#hub;
+    const { keys } = this.#hub;
     const { chunkBytes, leaseMs } = this.#terms;
     const { id, fence } = this.#opened;
     const facts = some.flatMap(({ chunk, part }) => [part, chunk.bytes.length, chunk.text, chunk.crc, chunk.lines]);
-    const crc = String(some.at(-1)!.chunk.crcAfter);
+    const crcs = { crcBefore: this.crc, crc: String(some.at(-1)!.chunk.crcAfter) };
     const written = some.map(({ part }) => keys.chunk(part));
-    const args = {
-      file: id,
-      fence,
-      first: this.chunks,
-      want: this.#want(),
-      chunkBytes,
-      leaseMs,
-      events: keys.events,
-      crcBefore: this.crc,
-      crc,
-      facts,
-    };
+    const sizes = { first: this.chunks, want: this.#want(), chunkBytes, leaseMs };
+    const args = { file: id, fence, ...sizes, events: keys.events, ...crcs, facts };
     const askedAt = performance.now();
-    const reply = await scripts.commit.run(context, { ...keys, written }, args, { deadlineMs });
+    const reply = await this.#hub.run(scripts.commit, args, { keys: { ...keys, written } });
     if (reply.state === "fenced") throw fencedError("The file", this.#what.name);
     if (reply.state === "gone") throw this.#lost();
     if (reply.state !== "committed")

@@ -62,7 +62,7 @@ export const aclBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect([...used].toSorted()).toEqual(grantedCommands(user.grants(redis.server.mode)));
     });
 
-    it("is who this package works as, and may do nothing else", async () => {
+    it("is sufficient for this package, and may do nothing else", async () => {
       const { prefix, server } = redis;
       const { username } = user.login;
       const setUser = (...rules: readonly string[]): Promise<unknown> =>

@@ -51,7 +51,7 @@ describe("counts by day and country", () => {
     });
   });
 
-  it("takes another format, and refuses what is no locator", async () => {
+  it("takes another format, and refuses a wrong locator", async () => {
     const directory = await fixture.directory();
     await writeFile(join(directory, "a.log"), "x,AA1\n");
     const job = fixture.job({ directory });

@@ -7,7 +7,7 @@ import { rejection } from "@tooling/vitest/helpers";
 import { describe, expect, it } from "vitest";
 import { countWords, type Fixture, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
-/** What becomes of files that cannot be read or shipped to their end, on one server or on a Cluster. */
+/** How files are treated that cannot be read or shipped to their end, on one server or on a Cluster. */
 export const asideBehaviour = (fixture: Fixture): void => {
   describe("a log channel with a file that is damaged", () => {
     const lines = logLines(0, 300);
@@ -46,7 +46,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
       expect((await next.status())!.usedBytes).toBe(0);
     });
 
-    it("lets who reads files by hand set it aside or give it up", async () => {
+    it("can be set aside or given up by a caller that reads files by hand", async () => {
       await damagedChannel();
       for (const consumer of ["keeps", "gives up"]) {
         const receiver = fixture.receiver({ consumer });
@@ -66,7 +66,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
   });
 
   describe("a source that cannot be shipped to its end", () => {
-    it("ends in the channel if it is to be set aside: those behind it come, receivers are told, and it can be shipped again", async () => {
+    it("ends in the channel if it is to be set aside: those behind it come, receivers emit `damaged`, and it can be shipped again", async () => {
       const directory = await fixture.directory();
       const [bad, good] = [logLines(0, 2_000), logLines(2_000, 100)];
       const whole = gzipSync(textOf(bad));
@@ -88,7 +88,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
       expect(await receiver.results("words")).toEqual(wordsOf(bad));
     });
 
-    it("ends in the channel if it is a stream without an identity, with which nobody can go on", async () => {
+    it("ends in the channel if it is a stream without an identity, which no other call can go on with", async () => {
       const shipper = fixture.shipper();
       const failing = (): Readable =>
         Readable.from(

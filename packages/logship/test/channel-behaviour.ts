@@ -27,7 +27,7 @@ const linesOf = async (
   return found;
 };
 
-/** What channels do, on one server or on a Cluster. */
+/** The behaviour of channels, on one server or on a Cluster. */
 export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): void => {
   describe("a log channel", () => {
     const usedOf = async (shipper: Shipper): Promise<readonly number[]> => {
@@ -77,7 +77,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
         expect(
           await fixture.db.exists(fixture.keys.files, fixture.keys.chunks, fixture.keys.positions, fixture.keys.free),
         ).toBe(0);
-        // What was shipped is not shipped again, and nobody gets it again.
+        // A shipped file is not shipped again, and no consumer gets it again.
         expect((await shipper.addDirectory(directory)).map(({ wasShipped }) => wasShipped)).toEqual([true, true]);
         expect(await b.run(countWords, { until: "empty" })).toEqual({ files: 0, lines: 0 });
       },
@@ -143,7 +143,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(gunzipSync(Buffer.concat(parts)).toString()).toBe(text);
     });
 
-    it("passes gzip files through as they are, and goes on in the middle of them", async () => {
+    it("passes gzip files through unchanged, and goes on in the middle of them", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 3_000);
       const path = await writeLog(directory, "a.gz", lines);
@@ -309,7 +309,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await linesOf(fixture.receiver())).toEqual({ "whole.log": ["one", "two"], "part.log": ["three", "four"] });
     });
 
-    it("keeps a channel open for what comes, and ends receivers behind the last byte once it is closed", async () => {
+    it("keeps a channel open for further files, and ends receivers behind the last byte once it is closed", async () => {
       const shipper = fixture.shipper({ flushMs: 10 });
       const receiver = fixture.receiver({ flushMs: 20 });
       const got: string[] = [];
@@ -355,7 +355,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await younger.results("words")).toEqual(wordsOf(logLines(0, 20_000)));
     });
 
-    it("refuses a new consumer that cannot have everything, unless it wants what is left, or only what comes", async () => {
+    it("refuses a new consumer that cannot have everything, unless it begins at the oldest chunk left, or now", async () => {
       const shipper = fixture.shipper();
       await shipper.send("a", Readable.from(["one\n"]));
       await fixture.receiver().run(countWords, { until: "empty" });
@@ -371,7 +371,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
     });
 
     it.each(["gzip", "none", "member"] as const)(
-      "lets a new consumer begin behind what is freed of a file, at a line, and says where (codec %s)",
+      "lets a new consumer begin behind the freed chunks of a file, at a line, and reports where (codec %s)",
       async (codec) => {
         const lines = logLines(0, 3_000);
         const path = await writeLog(await fixture.directory(), "a.gz", lines);
@@ -391,7 +391,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       },
     );
 
-    it("rejects a chunk that is damaged or missing, or goes on with other files if it is told to", async () => {
+    it("rejects a chunk that is damaged or missing, or with `skip` goes on with other files", async () => {
       const shipper = fixture.shipper({ chunkBytes: 1_024, codec: "none" });
       const text = textOf(logLines(0, 200));
       for (const name of ["damaged", "missing", "whole"]) await shipper.send(name, Readable.from([text]));
@@ -482,7 +482,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
         kills++;
       }
       expect(kills).toBeGreaterThanOrEqual(fixture.mode === "cluster" ? 1 : 3);
-      // What dead shippers wrote and did not commit goes by itself.
+      // Chunks of dead shippers that were not committed expire.
       await eventually(async () => expect((await redis.keys()).filter((key) => key.includes(":chunk:"))).toEqual([]));
     });
 
@@ -510,7 +510,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       },
     );
 
-    it("sends no commands while it waits for space or data, and gets back what a dead shipper had reserved", async () => {
+    it("sends no commands while it waits for space or data, and takes back the reservation of a dead shipper", async () => {
       const text = textOf(logLines(0, 3_000));
       const options = { limitBytes: 20_000, chunkBytes: 1_024, codec: "none" as const, leaseMs: 700 };
       const directory = await fixture.directory();
@@ -646,7 +646,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const { files } = (await shipper.status())!;
       expect(files.map(({ fault }) => fault)).toEqual(["KIT_LOGSHIP_FENCED"]);
       expect(await linesOf(fixture.receiver())).toEqual({ cut: ["one", "two"] });
-      // Nobody was told that it is all.
+      // The consumer knows that its end is missing.
       expect(await shipper.send("cut", Readable.from(["all"]), { id: "cut" })).toMatchObject({ wasShipped: false });
     });
 
@@ -669,7 +669,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const adding = shipper.add(path);
       await waiting;
       await fixture.db.del(...(await redis.keys()).filter((key) => !key.includes(":chunk:")));
-      // Nobody is told; the shipper would look again within ten seconds.
+      // No message comes; the shipper would look again within ten seconds.
       await fixture.db.publish(fixture.keys.events, "space");
       release();
       expect(await rejection(Promise.race([running, seen.then(() => "progress")]))).toMatchObject({
@@ -683,7 +683,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await next.results("words")).toEqual(wordsOf(lines));
     });
 
-    it("rejects what is damaged within a gzip source, and refuses to go on with another", async () => {
+    it("rejects a damaged gzip source", async () => {
       const directory = await fixture.directory();
       const path = join(directory, "a.gz");
       const whole = gzipSync(textOf(logLines(0, 500)));

@@ -128,7 +128,7 @@ describe("cleaning up", () => {
 });
 
 describe("receiving", () => {
-  it("a consumer that dies has acknowledged files that it never read, and counts again what it had counted", async () => {
+  it("a consumer that dies has acknowledged files that it never read, and counts lines again", async () => {
     const directory = await fixture.directory();
     const lines = logLines(0, 300);
     await writeLog(directory, "a.log", lines.slice(0, 200));

@@ -25,7 +25,7 @@ const textWritten = ({ written }: { readonly written: { readonly bytes: readonly
   Buffer.concat(written.bytes).toString();
 
 describe("kit ship and kit receive", () => {
-  it("carry a directory and a file, and tell what was shipped before", async () => {
+  it("carry a directory and a file, and report files that were shipped before", async () => {
     const directory = await fixture.directory();
     const lines = logLines(0, 2_000);
     await writeLog(directory, "1.log", lines.slice(0, 1_000));
@@ -54,7 +54,7 @@ describe("kit ship and kit receive", () => {
     expect(await rejection(refused)).toBeInstanceOf(Error);
   });
 
-  it("end in order at a signal: what was written is committed, and the next run goes on behind it", async () => {
+  it("end in order at a signal: written lines are committed, and the next run goes on behind them", async () => {
     const lines = logLines(0, 6_000);
     await fixture.shipper({ chunkBytes: 2_048 }).send("a", new Blob([textOf(lines)]).stream());
     const reading = await callOf();
@@ -72,7 +72,7 @@ describe("kit ship and kit receive", () => {
     expect(textWritten(reading) + textWritten(next)).toBe(textOf(lines));
   });
 
-  it("set aside what is damaged, show it, and try it again", async () => {
+  it("set aside a damaged file, show it, and try it again", async () => {
     const directory = await fixture.directory();
     await writeFile(join(directory, "1.gz"), gzipSync(textOf(logLines(0, 200))).subarray(0, -9));
     await writeLog(directory, "2.log", ["two"]);

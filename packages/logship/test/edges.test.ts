@@ -47,7 +47,7 @@ describe("shipping", () => {
     expect(await receiver.results("words")).toEqual(expected);
   });
 
-  it("counts for each chunk what it takes in Redis", async () => {
+  it("counts for each chunk the memory that it takes in Redis", async () => {
     for (const codec of ["none", "gzip"] as const) {
       const shipper = fixture.shipper({ name: codec, codec, chunkBytes: 5_000 });
       await shipper.send("a", Readable.from([textOf(logLines(0, 5_000))]));
@@ -85,16 +85,22 @@ describe("a writable stream", () => {
   });
 });
 
+/** A client that counts the chunks that are fetched through it. */
+const countingClient = (): { readonly client: Redis; fetched(): number } => {
+  const client = fixture.connect() as Redis;
+  let chunks = 0;
+  const get = client.mgetBuffer.bind(client) as (...args: unknown[]) => Promise<(Buffer | null)[]>;
+  client.mgetBuffer = ((...args: unknown[]) => {
+    chunks += args.length;
+    return get(...args);
+  }) as typeof client.mgetBuffer;
+  return { client, fetched: () => chunks };
+};
+
 describe("a receiver", () => {
   it("fetches no more ahead than it may, and no more at all when it is left", async () => {
     await fixture.shipper({ codec: "none", chunkBytes: 1_024 }).send("a", Readable.from([textOf(logLines(0, 3_000))]));
-    const client = fixture.connect() as Redis;
-    let gets = 0;
-    const get = client.mgetBuffer.bind(client) as (...args: unknown[]) => Promise<(Buffer | null)[]>;
-    client.mgetBuffer = ((...args: unknown[]) => {
-      gets += args.length;
-      return get(...args);
-    }) as typeof client.mgetBuffer;
+    const { client, fetched } = countingClient();
     const receiver = fixture.receiver({ client, prefetchBytes: 4_096 });
     let delivered = 0;
     for await (const file of receiver.files({ until: "empty" })) {
@@ -103,14 +109,14 @@ describe("a receiver", () => {
         delivered++;
         for (let turn = 0; turn < 20; turn++) await fixture.db.ping();
         // The one that is delivered, and the next whose beginning ends its last line.
-        expect(gets).toBeLessThanOrEqual(delivered + 5);
+        expect(fetched()).toBeLessThanOrEqual(delivered + 5);
         if (delivered === 10) break;
       }
       break;
     }
-    const before = gets;
+    const before = fetched();
     for (let turn = 0; turn < 20; turn++) await fixture.db.ping();
-    expect([before >= 10, gets]).toEqual([true, before]);
+    expect([before >= 10, fetched()]).toEqual([true, before]);
     expect((await fixture.receiver().run(countWords, { until: "empty" })).lines).toBe(3_000);
   });
 
@@ -119,21 +125,15 @@ describe("a receiver", () => {
     await fixture.shipper().send("a", Readable.from([line.repeat(16_384)]));
     const { chunks, storedBytes } = (await fixture.shipper().status())!.files[0]!;
     expect([chunks > 12, storedBytes < 200_000]).toEqual([true, true]);
-    const client = fixture.connect() as Redis;
-    let gets = 0;
-    const get = client.mgetBuffer.bind(client) as (...args: unknown[]) => Promise<(Buffer | null)[]>;
-    client.mgetBuffer = ((...args: unknown[]) => {
-      gets += args.length;
-      return get(...args);
-    }) as typeof client.mgetBuffer;
+    const { client, fetched } = countingClient();
     const files = fixture.receiver({ client, prefetchBytes: 2_097_152 }).files({ until: "empty" });
     await (await files.next()).value!.batches().next();
     for (let turn = 0; turn < 50; turn++) await fixture.db.ping();
-    expect([gets > 0, gets <= 5]).toEqual([true, true]);
+    expect([fetched() > 0, fetched() <= 5]).toEqual([true, true]);
     await files.return();
   });
 
-  it("gives each line once, in order, to whoever asks for many at a time, and ends for who has left", async () => {
+  it("gives each line once, in order, to a caller that requests many at a time, and ends once it has returned", async () => {
     const lines = logLines(0, 3_000);
     await fixture.shipper({ chunkBytes: 1_024, codec: "none" }).send("a", Readable.from([textOf(lines)]));
     for (const most of [3_000, 1_000]) {
@@ -143,14 +143,14 @@ describe("a receiver", () => {
         expect(taken.map(({ value }) => value as string)).toEqual(lines.slice(0, most));
         await reading.return?.();
         expect(await reading.next()).toEqual({ done: true, value: undefined });
-        // Who has left before the end is not done with the file.
+        // A reader that returns before the end is not done with the file.
         if (most === 1_000) await file.commit();
       }
     }
     expect((await fixture.receiver().run(countWords, { until: "empty" })).lines).toBe(2_000);
   });
 
-  it("stays below what a server may hold back for a client, with several of them in one process", async () => {
+  it("stays below the server's output buffer limit, with several of them in one process", async () => {
     const lines = logLines(0, 60_000);
     await fixture.shipper({ codec: "none" }).send("a", Readable.from([textOf(lines)]));
     await fixture.db.config("SET", "client-output-buffer-limit", "normal 1500000 0 0");
@@ -183,7 +183,24 @@ describe("a receiver", () => {
     expect(await receiver.results("words")).toEqual(wordsOf(lines));
   });
 
-  it("is one of ten, and what they all have passed is free at once, no sooner", async () => {
+  it("goes back, in the same run, to a file whose last commit a failover lost", async () => {
+    const shipper = fixture.shipper({ consumers: ["other"] });
+    await shipper.send("a", Readable.from(["one\n"]));
+    const client = fixture.connect() as Redis;
+    const receiver = fixture.receiver({ client });
+    const done: string[] = [];
+    receiver.on("done", ({ file }) => done.push(file));
+    const running = receiver.run(countWords);
+    await eventually(() => expect(done).toEqual(["a"]));
+    await fixture.db.del(fixture.keys.positions, receiver.resultKey("words"));
+    client.disconnect(true);
+    await eventually(() => expect(done).toEqual(["a", "a"]));
+    await shipper.closeChannel();
+    expect((await running).files).toBe(2);
+    expect(await receiver.results("words")).toEqual(new Map([["one", "1"]]));
+  });
+
+  it("is one of ten: chunks are freed when the last one has passed them, no sooner", async () => {
     const names = Array.from({ length: 10 }, (_, index) => `c${String(index)}`);
     const shipper = fixture.shipper({ codec: "none", chunkBytes: 1_024, consumers: names });
     await shipper.send("a", Readable.from([textOf(logLines(0, 500))]));

@@ -53,7 +53,7 @@ describe("following a log", () => {
     expect(await stop()).toMatchObject({ message: "stopped" });
   });
 
-  it("reads what is written to a file after it was rotated away, and then the next file", async () => {
+  it("reads lines that are written to a file after it was rotated away, and then the next file", async () => {
     const directory = await fixture.directory();
     const path = join(directory, "app.log");
     const { stop, errors } = following(path, { quietMs: 300 });
@@ -76,7 +76,7 @@ describe("following a log", () => {
     const directory = await fixture.directory();
     const path = join(directory, "app.log");
     const lines = logLines(0, 600);
-    // What was rotated away before comes first; a compressed copy is none of it.
+    // Files rotated away before come first; a compressed copy is left out.
     await writeLog(directory, "app.log.2", lines.slice(0, 100));
     await writeLog(directory, "app.log.3.gz", lines.slice(0, 100));
     await writeLog(directory, "other.log", ["other"]);
@@ -124,7 +124,7 @@ describe("following a log", () => {
     await stop();
   });
 
-  it("follows a link to another directory, from which no events come, and what it leads to next", async () => {
+  it("follows a link to another directory, from which no events come, and the link's next target", async () => {
     const directory = await fixture.directory();
     const elsewhere = join(directory, "elsewhere");
     await mkdir(elsewhere);

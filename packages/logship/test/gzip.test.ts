@@ -93,7 +93,7 @@ describe("readGzip", () => {
         (content) => (content.equals(text) ? "same" : "changed"),
         (error: unknown) => (error instanceof BadDataError ? "rejected" : String(error)),
       );
-      // The last compressed byte ends with bits that nobody reads.
+      // The last compressed byte ends with bits that are not read.
       expect([at, outcome]).toEqual([at, at === member.length - 9 && outcome === "same" ? "same" : "rejected"]);
     }
   });

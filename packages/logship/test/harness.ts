@@ -24,7 +24,7 @@ import { type LogshipKeys, logshipKeys } from "../src/keys.js";
 /** The job or channel of a test, unless it has several. */
 export const name = "web";
 
-/** What another process is to do, and where it dies. */
+/** The task of another process, and the command at which it dies. */
 interface MortalTask {
   readonly options: object;
   readonly name?: string;
@@ -38,7 +38,7 @@ interface OnClient {
   readonly client?: Parameters<typeof createLogJob>[0];
 }
 
-/** What a test of this package needs. */
+/** The fixture of this package's tests. */
 export interface Fixture {
   connect: TestRedis<RedisMode>["connect"];
   readonly shared: Parameters<typeof createLogJob>[0];

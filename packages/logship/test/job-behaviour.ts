@@ -6,7 +6,7 @@ import { rejection } from "@tooling/vitest/helpers";
 import { describe, expect, it } from "vitest";
 import { countWords, type Fixture, killPoints, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
-/** What a job does, on one server or on a Cluster. */
+/** The behaviour of jobs, on one server or on a Cluster. */
 export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): void => {
   describe("a log job", () => {
     it("processes plain and gzip files once, in natural order, and a second run finds nothing to do", async () => {
@@ -101,7 +101,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await fixture.job({ directory }).run(countWords)).toEqual({ files: 1, lines: 10 });
     });
 
-    it("goes on behind the last commit after a handler threw, and stores nothing of what failed", async () => {
+    it("goes on behind the last commit after a handler threw, and stores nothing of the failed lines", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 5_000);
       await writeLog(directory, "a.log", lines);
@@ -117,7 +117,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await job.results("words")).toEqual(wordsOf(lines));
     });
 
-    it("processes what a file has grown by, and what is in a file that replaced it", async () => {
+    it("processes the lines that a file has grown by, and those of a file that replaced it", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 300);
       const path = await writeLog(directory, "a.log", lines.slice(0, 10));
@@ -135,7 +135,27 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await job.results("words")).toEqual(wordsOf(lines));
     });
 
-    it("leaves a last line without its end for later, if it is told to", async () => {
+    it("knows a file by its first lines, though it was empty or short when it was first seen", async () => {
+      const directory = await fixture.directory();
+      const lines = logLines(0, 300);
+      const path = await writeLog(directory, "a.log", []);
+      const job = fixture.job({ directory });
+      for (const [from, to] of [
+        [0, 0],
+        [0, 1],
+        [1, 60],
+      ] as const) {
+        await appendFile(path, textOf(lines.slice(from, to)));
+        expect((await job.run(countWords)).lines).toBe(to - from);
+      }
+      // Another, larger file in the same inode.
+      await truncate(path, 0);
+      await appendFile(path, textOf(lines.slice(60)));
+      expect(await job.run(countWords)).toEqual({ files: 1, lines: 240 });
+      expect(await job.results("words")).toEqual(wordsOf(lines));
+    });
+
+    it("leaves a last line without its end for later, with `leave`", async () => {
       const directory = await fixture.directory();
       const path = join(directory, "a.log");
       await writeFile(path, "one\ntw");
@@ -211,7 +231,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(kills).toBeGreaterThanOrEqual(fixture.mode === "cluster" ? 1 : 3);
     });
 
-    it("skips a damaged file if it is told to, tries it again in the next run, and else rejects", async () => {
+    it("rejects at a damaged file, or with `skip` goes on and tries it again in the next run", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 600);
       const whole = gzipSync(textOf(lines.slice(0, 300)));

@@ -41,7 +41,7 @@ describe("readLines", () => {
       expect([at, await linesOf(bytes, {}, at, 1_000)]).toEqual([at, whole.lines]);
   });
 
-  it("tells the offset behind each line, in text bytes", async () => {
+  it("gives the offset behind each line, in text bytes", async () => {
     const bytes = Buffer.from("é\r\n\nlong line\nx");
     for await (const batch of readLines(inBlocks(bytes, 1_000)))
       expect(Array.from({ length: batch.lines.length + 1 }, (_, count) => batch.endOf(count))).toEqual(
@@ -133,7 +133,7 @@ describe("readLines", () => {
     expect([count, batches]).toEqual([1_000_000, 31]);
   });
 
-  it("refuses options that are not what they should be", async () => {
+  it("refuses wrong options", async () => {
     await expect(cut("x", { maxLineBytes: 3 })).rejects.toThrow("maxLineBytes");
     await expect(cut("x", { onLongLine: "drop" as never })).rejects.toThrow("onLongLine");
     await expect(cut("x", { onInvalid: "skip" } as never)).rejects.toThrow("onInvalid");

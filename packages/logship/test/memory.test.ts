@@ -17,7 +17,7 @@ const heldBytes = (): number => {
   return heapUsed + arrayBuffers;
 };
 
-describe("what has passed", () => {
+describe("text that has passed", () => {
   it("is not held: neither by a shipper nor by a receiver, however long the file is", async () => {
     const block = Buffer.from(`${"x".repeat(1_023)}\n`.repeat(1_024));
     let mostShipped = 0;
@@ -42,7 +42,7 @@ describe("what has passed", () => {
     );
     expect(lines).toBe(96 * 1_024);
     expect([mostShipped > 0, mostReceived > 0]).toEqual([true, true]);
-    // What is under way, and what the garbage collector has not given back yet; all of it would be 96 MiB.
+    // The window, and garbage that is not collected yet; all of the text would be 96 MiB.
     expect(mostShipped).toBeLessThan(64 * mebibyte);
     expect(mostReceived).toBeLessThan(64 * mebibyte);
   });

@@ -8,7 +8,7 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
-import { start, formatPosition } from "../src/position.js";
+import { start, formatPosition } from "../src/reading.js";
 import * as scripts from "../src/scripts/index.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
@@ -28,6 +28,7 @@ describe("one step of a script", () => {
       file: "1-1",
       seen: op === "a" ? "" : "p",
       prefix: "p",
+      isSame: op === "a" ? 0 : 1,
       name: "x.log",
       stamp: "9 9",
       leaseMs: 60_000,
@@ -53,7 +54,7 @@ describe("one step of a script", () => {
     return scripts.open.run(context, fixture.keys, args, timing);
   };
 
-  it("claim: gives nobody a file while another worker's lease runs", async () => {
+  it("claim: gives a file to no other worker while a lease runs", async () => {
     expect(await claim("a")).toMatchObject({ state: "claimed" });
     expect(await claim("b")).toEqual({ state: "refused" });
   });
@@ -126,13 +127,51 @@ describe("one step of a script", () => {
     expect(await db.hget(keys.channel, "needs")).toBe("");
   });
 
+  it("open and join: give the same fence when they are repeated, so that no process is fenced off by its own copy", async () => {
+    const first = await open("s", "");
+    expect(await open("s", "")).toEqual(first);
+    const join = (op: string): Promise<scripts.Joined> =>
+      scripts.join.run(context, fixture.keys, { consumer: "a", from: "start", epoch: "e", op }, timing);
+    const joined = await join("one");
+    expect(await join("one")).toEqual(joined);
+    expect(await join("another")).not.toEqual(joined);
+  });
+
+  it("discard and forget: delete nothing of a later channel or job when a copy of theirs comes late", async () => {
+    const { keys, db } = fixture;
+    const discard = (epoch: string, isLast: number): Promise<string[]> =>
+      scripts.discard.run(context, { ...keys, targets: [] }, { epoch, isLast, events: keys.events }, timing);
+    await open("s", "", { epoch: "first" });
+    for (const isLast of [0, 1]) await discard("first", isLast);
+    expect(await redis.keys()).toEqual([]);
+    await open("s", "", { epoch: "second" });
+    for (const isLast of [0, 1]) await discard("first", isLast);
+    expect(await db.hget(keys.channel, "epoch")).toBe("second");
+    expect(await db.exists(keys.files, keys.live, keys.sources)).toBe(3);
+
+    const forget = (fence: string): Promise<string> =>
+      scripts.forget.run(context, { ...keys, targets: [] }, { fence }, timing);
+    const { fence } = (await claim("a")) as { fence: string };
+    await db.del(keys.claims);
+    expect(await forget(fence)).toBe("deleted");
+    await claim("a");
+    await db.del(keys.claims);
+    expect(await forget(fence)).toBe("changed");
+    expect(await db.exists(keys.progress)).toBe(1);
+  });
+
   it("advance: keeps a file until the last consumer is done, also one without a byte", async () => {
     const { keys, db } = fixture;
     const { id, fence } = (await open("s", "")) as { id: number; fence: string };
     const sealing = { file: id, fence, count: 0, sha256: "", fault: "", events: keys.events };
     expect(await scripts.seal.run(context, keys, sealing, timing)).toBe("sealed");
     const finish = async (consumer: string): Promise<void> => {
-      const joined = await scripts.join.run(context, keys, { consumer, from: "start", epoch: "e" }, timing);
+      const joined = await scripts.join.run(
+        context,
+        keys,
+        { consumer, from: "start", epoch: "e", op: consumer },
+        timing,
+      );
       const at = { consumer, fence: (joined as { fence: string }).fence, file: id, seq: 1, chunk: 0, position };
       const args = { ...at, state: "done", cause: "", results: "[]" };
       expect((await scripts.advance.run(context, { ...keys, targets: [] }, args, timing)).state).toBe("committed");

@@ -6,14 +6,14 @@ import { concurrencyOption } from "../options.js";
 import { shared, together } from "../signals.js";
 import { bytesText, progressText } from "./progress.js";
 
-/** Progress is told so often at most, where it is not drawn on a terminal. */
+/** The shortest time between two lines of progress, where it is not drawn on a terminal. */
 const everyMs = 1_000;
 const lineFeed = 10;
 
 /** Shows progress: in place on a terminal, else as lines, at most one a second. */
 const progressNotifier = ({ output, isSet }: CommandCall, writesLines: boolean) => {
   let toldAt = -Infinity;
-  /** Of each file what was done when it was first told: another run may have done that. */
+  /** Per file the bytes that were done at its first event: another run may have done those. */
   const begun = new Map<string, { readonly at: number; readonly bytes: number }>();
   return (name: string, doneBytes: number, totalBytes: number | undefined): void => {
     if (isSet("quiet")) return;
@@ -114,7 +114,7 @@ export const receiveCommand: CliCommand = {
     const notify = progressNotifier(call, false);
     receiver.on("progress", ({ file, offset, totalBytes }) => notify(file, offset, totalBytes));
     const stop = new AbortController();
-    // What is written is committed before the end, so that the next run does not write it again.
+    // Written lines are committed before the end, so that the next run does not write them again.
     let writing = 0;
     const endIfIdle = (): void => {
       if (writing === 0) stop.abort(signal.reason);

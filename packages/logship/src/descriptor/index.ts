@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { receiveCommand, shipCommand } from "./commands.js";
 import { logshipInspector } from "./inspect.js";
 
-/** What the command line knows of this package. */
+/** This package as the command line sees it. */
 export const descriptor: PackageDescriptor = {
   name: "logship",
   things: "log jobs and channels",

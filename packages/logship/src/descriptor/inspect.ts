@@ -4,7 +4,7 @@ import { type ChannelStatus, createLogJob, createShipper, type JobFile } from ".
 import { logshipKeys } from "../keys.js";
 import { bytesText } from "./progress.js";
 
-/** What `kit inspect logship NAME --json` prints. A name may be that of a job, of a channel, or of both. */
+/** Printed by `kit inspect logship NAME --json`. A name may belong to a job, a channel, or both. */
 interface LogshipReport {
   readonly name: string;
   /** null: there is no such channel. */
@@ -36,7 +36,7 @@ const channelFacts = (channel: ChannelStatus): Facts => {
       const sign = seenAt === 0 ? "never came" : `last sign ${secondsText(at - seenAt)} ago`;
       return ["consumer", `${name}, ${sign}`] as const;
     }),
-    ...(consumers.length === 0 ? [["consumer", "nobody: nothing is freed"] as const] : []),
+    ...(consumers.length === 0 ? [["consumer", "none: nothing is freed"] as const] : []),
   ];
 };
 

@@ -1,4 +1,4 @@
--- advance.lua - the commit of a consumer: results and position together; and what nobody needs any more is set free.
+-- advance.lua - the commit of a consumer: results and position together; chunks that no consumer needs any more are freed.
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file
@@ -6,10 +6,10 @@
 -- KEYS[4]   sources       hash   source identity to file id; once done also its totals
 -- KEYS[5]   done          zset   source identity to the ms at which its file was done
 -- KEYS[6]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
--- KEYS[7]   consumers     hash   consumer to `fence after`
+-- KEYS[7]   consumers     hash   consumer to `fence after op`
 -- KEYS[8]   seen          zset   consumer to the ms of its last sign
 -- KEYS[9]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
--- KEYS[10]  free          hash   key-part of a chunk that nobody needs to the bytes it counts for
+-- KEYS[10]  free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- KEYS[n]   targets       any    where results go
 -- ARGV[1]  consumer   string   name
 -- ARGV[2]  fence      string   of this process

@@ -5,11 +5,12 @@
 -- KEYS[3]   claims        zset   file to the ms at which its worker's lease ends
 -- ARGV[1]  file      string   device and inode
 -- ARGV[2]  seen      string   the length and hash of its first text bytes, as recorded when this worker looked; empty: no record
--- ARGV[3]  prefix    string   what they are now; another text than `seen` makes it another file
--- ARGV[4]  name      string   its path within the directory
--- ARGV[5]  stamp     string   its size and time of change
--- ARGV[6]  leaseMs   integer  life of the claim, milliseconds
--- ARGV[7]  op        string   id of this claim: sent again it gives the same
+-- ARGV[3]  prefix    string   what they are now: of a file that was shorter, more of them
+-- ARGV[4]  isSame    integer  0: it does not begin as `seen` says, so it is another file
+-- ARGV[5]  name      string   its path within the directory
+-- ARGV[6]  stamp     string   its size and time of change
+-- ARGV[7]  leaseMs   integer  life of the claim, milliseconds
+-- ARGV[8]  op        string   id of this claim: sent again it gives the same
 --
 -- Reply     {1, fence, seq, position}  it is this worker's
 --           {0}  it is done with this stamp
@@ -22,10 +23,11 @@ local claims = KEYS[3]
 local file = ARGV[1]
 local seen = ARGV[2]
 local prefix = ARGV[3]
-local name = ARGV[4]
-local stamp = ARGV[5]
-local leaseMs = tonumber(ARGV[6])
-local op = ARGV[7]
+local isSame = ARGV[4] == '1'
+local name = ARGV[5]
+local stamp = ARGV[6]
+local leaseMs = tonumber(ARGV[7])
+local op = ARGV[8]
 
 -- Libraries
 
@@ -38,15 +40,15 @@ if (record[1] or '') ~= seen then return { 3 } end
 local now = readClock()
 local ending = redis.call('ZSCORE', claims, file)
 if ending and tonumber(ending) > now then return { 2 } end
-if record[1] == prefix and record[2] == 'done' and record[3] == stamp then return { 0 } end
-if record[1] ~= prefix then
-  record = { prefix, 'open', stamp, '0', '0:0:0:0' }
-  redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[5])
+if isSame and record[2] == 'done' and record[3] == stamp then return { 0 } end
+if not isSame then
+  record[4], record[5] = '0', '0:0:0:0'
+  redis.call('HSET', progress, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[5])
 end
 redis.call('HSET', job, 'layout', 1)
 -- From the time on, so that a worker of a deleted job of this name has a lower one.
 redis.call('HSETNX', job, 'fence', now)
 local fence = redis.call('HINCRBY', job, 'fence', 1)
-redis.call('HSET', progress, file .. ':fence', fence, file .. ':op', op, file .. ':name', name, file .. ':stamp', stamp, file .. ':state', 'open')
+redis.call('HSET', progress, file .. ':fence', fence, file .. ':op', op, file .. ':prefix', prefix, file .. ':name', name, file .. ':stamp', stamp, file .. ':state', 'open')
 redis.call('ZADD', claims, now + leaseMs, file)
 return { 1, fence, record[4], record[5] }

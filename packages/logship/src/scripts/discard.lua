@@ -6,15 +6,16 @@
 -- KEYS[4]   sources       hash   source identity to file id; once done also its totals
 -- KEYS[5]   done          zset   source identity to the ms at which its file was done
 -- KEYS[6]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
--- KEYS[7]   consumers     hash   consumer to `fence after`
+-- KEYS[7]   consumers     hash   consumer to `fence after op`
 -- KEYS[8]   seen          zset   consumer to the ms of its last sign
 -- KEYS[9]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
--- KEYS[10]  free          hash   key-part of a chunk that nobody needs to the bytes it counts for
+-- KEYS[10]  free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- KEYS[11]  leases        zset   `<id> <fence>` to the ms at which the reservation ends
 -- KEYS[12]  reservations  hash   `<id> <fence>` to bytes
 -- KEYS[n]   targets       any    where results go
--- ARGV[1]  isLast        integer 1: if no chunk is left, the record of the channel and its results go too
--- ARGV[2]  events        string  Pub/Sub channel for hints
+-- ARGV[1]  epoch         string  of the channel: a copy that comes late must not delete another one
+-- ARGV[2]  isLast        integer 1: if no chunk is left, the record of the channel and its results go too
+-- ARGV[3]  events        string  Pub/Sub channel for hints
 --
 -- Reply     parts to unlink, at most 200; none: this step is done
 --           error KIT_LAYOUT  written by a newer version
@@ -31,15 +32,19 @@ local free = KEYS[10]
 local leases = KEYS[11]
 local reservations = KEYS[12]
 local targets = KEYS
-local isLast = ARGV[1] == '1'
-local events = ARGV[2]
+local epoch = ARGV[1]
+local isLast = ARGV[2] == '1'
+local events = ARGV[3]
 
 local layout = redis.call('HGET', channel, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
+local current = redis.call('HGET', channel, 'epoch')
+-- Empty: its deletion has begun.
+if current and current ~= '' and current ~= epoch then return {} end
 redis.call('HLEN', chunks)
 redis.call('HLEN', free)
 redis.call('UNLINK', files, live, sources, done, leases, reservations, consumers, seen, positions)
--- Until the last chunk has gone nobody can begin a new channel here, whose files would have the same ids.
+-- No new channel can begin here until the last chunk has gone: its files would have the same ids.
 if layout then redis.call('HSET', channel, 'closed', 1, 'epoch', '') end
 local some = redis.call('HRANDFIELD', chunks, 200, 'WITHVALUES')
 for i = 1, #some, 2 do

@@ -1,7 +1,7 @@
--- free.lua - unlinks chunks that nobody needs, and counts them no more.
+-- free.lua - unlinks chunks that no consumer needs, and lowers the use of the channel.
 --
 -- KEYS[1]   channel       hash   the record of the channel
--- KEYS[2]   free          hash   key-part of a chunk that nobody needs to the bytes it counts for
+-- KEYS[2]   free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- KEYS[n]  unneeded string  the chunks
 -- ARGV[1]  events   string  Pub/Sub channel for hints
 -- ARGV[n]  parts    string  key-part of each chunk

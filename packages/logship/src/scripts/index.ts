@@ -26,31 +26,101 @@ import statusSource from "./status.lua";
 import takeSource from "./take.lua";
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
+const texts = (raw: unknown): string[] => list(raw).map(String);
 /** A list that begins with a code; clients may be made to give numbers as text. */
 const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
   const [code, ...rest] = list(raw);
   return [Number(code), ...rest];
 };
-const texts = (raw: unknown): string[] => list(raw).map(String);
 
-/** What changes when a consumer passes chunks. */
-const passKeys = [
-  "channel",
-  "files",
-  "live",
-  "sources",
-  "done",
-  "chunks",
-  "consumers",
-  "seen",
-  "positions",
-  "free",
-] as const;
+/** KEYS and ARGV of each script, as its header has them. */
+const keys = {
+  advance: [
+    "channel",
+    "files",
+    "live",
+    "sources",
+    "done",
+    "chunks",
+    "consumers",
+    "seen",
+    "positions",
+    "free",
+    "...targets",
+  ],
+  claim: ["job", "progress", "claims"],
+  close: ["channel"],
+  drop: ["channel", "files", "live", "sources", "done", "chunks", "consumers", "seen", "positions", "free"],
+  limit: ["channel"],
+  commit: ["channel", "files", "live", "chunks", "leases", "reservations", "...written"],
+  discard: [
+    "channel",
+    "files",
+    "live",
+    "sources",
+    "done",
+    "chunks",
+    "consumers",
+    "seen",
+    "positions",
+    "free",
+    "leases",
+    "reservations",
+    "...targets",
+  ],
+  finish: ["channel", "files", "live", "sources", "leases", "reservations"],
+  forget: ["job", "progress", "claims", "...targets"],
+  free: ["channel", "free", "...unneeded"],
+  join: ["channel", "consumers", "seen", "free"],
+  leave: ["channel", "leases", "reservations", "...written"],
+  look: ["channel", "files", "live", "consumers", "seen", "positions"],
+  open: ["channel", "files", "live", "sources", "consumers"],
+  progress: ["job", "progress", "claims", "...targets"],
+  records: ["progress", "claims"],
+  reserve: ["channel", "files", "live", "leases", "reservations", "free"],
+  seal: ["channel", "files", "sources", "leases", "reservations"],
+  status: ["channel", "files", "live", "consumers", "seen", "positions", "leases", "reservations"],
+  take: ["owner", "source", "sending"],
+} as const;
+const args = {
+  advance: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "results"],
+  claim: ["file", "seen", "prefix", "isSame", "name", "stamp", "leaseMs", "op"],
+  close: ["events"],
+  commit: ["file", "fence", "first", "want", "chunkBytes", "leaseMs", "events", "crcBefore", "crc", "...facts"],
+  discard: ["epoch", "isLast", "events"],
+  drop: ["consumer", "silentMs", "after"],
+  finish: ["silentMs", "fault", "events"],
+  forget: ["fence"],
+  free: ["events", "...parts"],
+  join: ["consumer", "from", "epoch", "op"],
+  leave: ["lease", "events"],
+  limit: ["limit", "epoch", "events"],
+  look: ["consumer", "fence", "after", "most"],
+  open: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
+  progress: ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "results"],
+  records: ["...files"],
+  reserve: ["file", "fence", "want", "chunkBytes", "leaseMs"],
+  seal: ["file", "fence", "count", "sha256", "fault", "events"],
+  status: ["most"],
+  take: ["ack"],
+} as const;
+
+type LogshipScript<Name extends keyof typeof keys, Reply> = Script<(typeof keys)[Name], (typeof args)[Name], Reply>;
+
+/** Each can be sent any number of times: it has one effect. The script's own text is the last of `source`. */
+const script = <Name extends keyof typeof keys, Reply>(
+  name: Name,
+  source: readonly string[],
+  reply: (raw: unknown) => Reply,
+): LogshipScript<Name, Reply> => {
+  const own = { name: `logship.${name}`, source, keys: keys[name], args: args[name], reply };
+  return defineScript({ ...own, readonly: name === "records" || name === "status", idempotent: true });
+};
 
 /** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
 export type Codec = "gzip" | "none" | "member";
 
-/** What a job knows of a file. */
+/** The record that a job has of a file. */
 export interface FileRecord {
   readonly prefix: string;
   readonly isDone: boolean;
@@ -58,60 +128,36 @@ export interface FileRecord {
   readonly msLeft: number;
 }
 
-export const records: Script<readonly ["progress", "claims"], readonly ["...files"], FileRecord[]> = defineScript({
-  name: "logship.records",
-  source: [clockSource, recordsSource],
-  keys: ["progress", "claims"],
-  args: ["...files"],
-  readonly: true,
-  reply: (raw) => {
+export const records: LogshipScript<"records", FileRecord[]> = script(
+  "records",
+  [clockSource, recordsSource],
+  (raw) => {
     const facts = texts(raw);
     return Array.from({ length: facts.length / 4 }, (_, index) => {
       const [prefix = "", state, stamp = "", msLeft] = facts.slice(4 * index, 4 * index + 4);
       return { prefix, isDone: state === "done", stamp, msLeft: Number(msLeft) };
     });
   },
-});
+);
 
+/** A worker's right to a file. Refused: another one has it, it is done, or its record has changed since it was looked at. */
 export type Claim =
-  | {
-      readonly state: "claimed";
-      readonly fence: string;
-      readonly seq: number;
-      readonly position: string;
-    }
-  /** Another worker has it, it is done, or its record has changed: look again. */
+  | { readonly state: "claimed"; readonly fence: string; readonly seq: number; readonly position: string }
   | { readonly state: "refused" };
 
-export const claim: Script<
-  readonly ["job", "progress", "claims"],
-  readonly ["file", "seen", "prefix", "name", "stamp", "leaseMs", "op"],
-  Claim
-> = defineScript({
-  name: "logship.claim",
-  source: [clockSource, claimSource],
-  keys: ["job", "progress", "claims"],
-  args: ["file", "seen", "prefix", "name", "stamp", "leaseMs", "op"],
-  idempotent: true,
-  reply: (raw) => {
-    const [code, fence, seq, position] = coded(raw);
-    if (code !== 1) return { state: "refused" };
-    return {
-      state: "claimed",
-      fence: String(fence),
-      seq: Number(seq),
-      position: String(position),
-    };
-  },
+export const claim: LogshipScript<"claim", Claim> = script("claim", [clockSource, claimSource], (raw) => {
+  const [code, fence, seq, position] = coded(raw);
+  if (code !== 1) return { state: "refused" };
+  return { state: "claimed", fence: String(fence), seq: Number(seq), position: String(position) };
 });
 
-/** Another process has it. `by` is its fence; 0: nobody has, the record is gone. */
+/** Another process has it. `by` is its fence; 0: no process has it, the record is gone. */
 export interface Fenced {
   readonly state: "fenced";
   readonly by: number;
 }
 
-/** What became of a commit of results and position. */
+/** The outcome of a commit of results and position. */
 export type Committed =
   | { readonly state: "committed"; readonly parts: readonly string[] }
   | Fenced
@@ -128,18 +174,11 @@ const committed = (raw: unknown): Committed => {
   return { state: "committed", parts: texts(rest) };
 };
 
-export const progress: Script<
-  readonly ["job", "progress", "claims", "...targets"],
-  readonly ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "results"],
-  Committed
-> = defineScript({
-  name: "logship.progress",
-  source: [clockSource, resultsSource, progressSource],
-  keys: ["job", "progress", "claims", "...targets"],
-  args: ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "results"],
-  idempotent: true,
-  reply: committed,
-});
+export const progress: LogshipScript<"progress", Committed> = script(
+  "progress",
+  [clockSource, resultsSource, progressSource],
+  committed,
+);
 
 /** A file of a channel as its shipper finds it. */
 export interface Opened {
@@ -157,21 +196,12 @@ export interface Opened {
   readonly sha256: string;
 }
 
-export const open: Script<
-  readonly ["channel", "files", "live", "sources", "consumers"],
-  readonly ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
-  Opened | { readonly state: "fenced" | "closed" | "large"; readonly epoch: string }
-> = defineScript({
-  name: "logship.open",
-  source: [clockSource, createSource, spaceSource, openSource],
-  keys: ["channel", "files", "live", "sources", "consumers"],
-  args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
-  idempotent: true,
-  reply: (raw) => {
+export const open: LogshipScript<"open", Opened | { readonly state: "fenced" | "closed" | "large" }> = script(
+  "open",
+  [clockSource, createSource, spaceSource, openSource],
+  (raw) => {
     const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = coded(raw);
-    if (code === 3) return { state: "fenced", epoch: String(epoch) };
-    if (code === 4) return { state: "closed", epoch: String(epoch) };
-    if (code === 5) return { state: "large", epoch: String(epoch) };
+    if (code > 2) return { state: code === 3 ? "fenced" : code === 4 ? "closed" : "large" };
     return {
       state: code === 1 ? "open" : "done",
       epoch: String(epoch),
@@ -187,7 +217,7 @@ export const open: Script<
       sha256: (sha256 ?? "") as string,
     };
   },
-});
+);
 
 export type Reserved =
   | { readonly state: "reserved"; readonly bytes: number; readonly endsAt: number; readonly unit: number }
@@ -201,78 +231,39 @@ export type Reserved =
   | { readonly state: "fenced" }
   | { readonly state: "gone" };
 
-export const reserve: Script<
-  readonly ["channel", "files", "live", "leases", "reservations", "free"],
-  readonly ["file", "fence", "want", "chunkBytes", "leaseMs"],
-  Reserved
-> = defineScript({
-  name: "logship.reserve",
-  source: [clockSource, spaceSource, reserveSource],
-  keys: ["channel", "files", "live", "leases", "reservations", "free"],
-  args: ["file", "fence", "want", "chunkBytes", "leaseMs"],
-  idempotent: true,
-  reply: (raw) => {
-    const [code, first, second, third, ...parts] = coded(raw);
+export const reserve: LogshipScript<"reserve", Reserved> = script(
+  "reserve",
+  [clockSource, spaceSource, reserveSource],
+  (raw) => {
+    const [code, ...rest] = coded(raw);
+    const [first = 0, second = 0, third = 0] = rest.slice(0, 3).map(Number);
     if (code === 0 || code === 4) return { state: code === 0 ? "fenced" : "gone" };
-    if (code === 1) return { state: "reserved", bytes: Number(first), endsAt: Number(second), unit: Number(third) };
-    return {
-      state: "full",
-      msLeft: Number(first),
-      unit: Number(second),
-      limitBytes: Number(third),
-      parts: texts(parts),
-    };
+    if (code === 1) return { state: "reserved", bytes: first, endsAt: second, unit: third };
+    return { state: "full", msLeft: first, unit: second, limitBytes: third, parts: texts(rest.slice(3)) };
   },
-});
+);
 
 export type ChunksCommitted =
   | { readonly state: "committed"; readonly bytes: number; readonly endsAt: number }
   | { readonly state: "fenced" | "gone" | "expired" | "moved" };
 
-export const commit: Script<
-  readonly ["channel", "files", "live", "chunks", "leases", "reservations", "...written"],
-  readonly ["file", "fence", "first", "want", "chunkBytes", "leaseMs", "events", "crcBefore", "crc", "...facts"],
-  ChunksCommitted
-> = defineScript({
-  name: "logship.commit",
-  source: [clockSource, spaceSource, commitSource],
-  keys: ["channel", "files", "live", "chunks", "leases", "reservations", "...written"],
-  args: ["file", "fence", "first", "want", "chunkBytes", "leaseMs", "events", "crcBefore", "crc", "...facts"],
-  idempotent: true,
-  reply: (raw) => {
-    const [code, bytes, endsAt] = list(raw).map(Number);
-    if (code === 1) return { state: "committed", bytes: bytes ?? 0, endsAt: endsAt ?? 0 };
-    return {
-      state: code === 0 ? "fenced" : code === 2 ? "expired" : code === 3 ? "moved" : "gone",
-    };
+export const commit: LogshipScript<"commit", ChunksCommitted> = script(
+  "commit",
+  [clockSource, spaceSource, commitSource],
+  (raw) => {
+    const [code = 4, bytes = 0, endsAt = 0] = list(raw).map(Number);
+    if (code === 1) return { state: "committed", bytes, endsAt };
+    return { state: code === 0 ? "fenced" : code === 2 ? "expired" : code === 3 ? "moved" : "gone" };
   },
-});
+);
 
-export const seal: Script<
-  readonly ["channel", "files", "sources", "leases", "reservations"],
-  readonly ["file", "fence", "count", "sha256", "fault", "events"],
-  "sealed" | "fenced" | "moved" | "gone"
-> = defineScript({
-  name: "logship.seal",
-  source: [spaceSource, sealSource],
-  keys: ["channel", "files", "sources", "leases", "reservations"],
-  args: ["file", "fence", "count", "sha256", "fault", "events"],
-  idempotent: true,
-  reply: (raw) => (["fenced", "sealed", "gone", "moved"] as const)[Number(raw)] ?? "gone",
-});
+export const seal: LogshipScript<"seal", "sealed" | "fenced" | "moved" | "gone"> = script(
+  "seal",
+  [spaceSource, sealSource],
+  (raw) => (["fenced", "sealed", "gone", "moved"] as const)[Number(raw)] ?? "gone",
+);
 
-export const leave: Script<
-  readonly ["channel", "leases", "reservations", "...written"],
-  readonly ["lease", "events"],
-  void
-> = defineScript({
-  name: "logship.leave",
-  source: [spaceSource, leaveSource],
-  keys: ["channel", "leases", "reservations", "...written"],
-  args: ["lease", "events"],
-  idempotent: true,
-  reply: () => undefined,
-});
+export const leave: LogshipScript<"leave", void> = script("leave", [spaceSource, leaveSource], () => undefined);
 
 export type Joined =
   | {
@@ -285,22 +276,10 @@ export type Joined =
   | { readonly state: "trimmed" }
   | { readonly state: "dropped" };
 
-export const join: Script<
-  readonly ["channel", "consumers", "seen", "free"],
-  readonly ["consumer", "from", "epoch"],
-  Joined
-> = defineScript({
-  name: "logship.join",
-  source: [clockSource, createSource, joinSource],
-  keys: ["channel", "consumers", "seen", "free"],
-  args: ["consumer", "from", "epoch"],
-  idempotent: true,
-  reply: (raw) => {
-    const [code, epoch, fence, after, ...parts] = coded(raw);
-    if (code === 2) return { state: "trimmed" };
-    if (code === 3) return { state: "dropped" };
-    return { state: "joined", epoch: String(epoch), fence: String(fence), after: Number(after), parts: texts(parts) };
-  },
+export const join: LogshipScript<"join", Joined> = script("join", [clockSource, createSource, joinSource], (raw) => {
+  const [code, epoch, fence, after, ...parts] = coded(raw);
+  if (code > 1) return { state: code === 2 ? "trimmed" : "dropped" };
+  return { state: "joined", epoch: String(epoch), fence: String(fence), after: Number(after), parts: texts(parts) };
 });
 
 /** A file of a channel as one consumer sees it. */
@@ -331,24 +310,6 @@ export type Look =
   | Fenced
   | { readonly state: "gone" };
 
-export const look: Script<
-  readonly ["channel", "files", "live", "consumers", "seen", "positions"],
-  readonly ["consumer", "fence", "after", "most"],
-  Look
-> = defineScript({
-  name: "logship.look",
-  source: [clockSource, lookSource],
-  keys: ["channel", "files", "live", "consumers", "seen", "positions"],
-  args: ["consumer", "fence", "after", "most"],
-  idempotent: true,
-  reply: (raw) => {
-    const [code, epoch, closed, ...files] = coded(raw);
-    if (code === 0) return { state: "fenced", by: Number(epoch) };
-    if (code === 4) return { state: "gone" };
-    return { state: "seen", epoch: String(epoch), isClosed: Number(closed) === 1, files: files.map(seenFile) };
-  },
-});
-
 const seenFile = (raw: unknown): SeenFile => {
   const [id, name = "", state, codec, chunks, text, stored, lines, crc, sha256 = "", record = "", fault = ""] =
     texts(raw);
@@ -373,83 +334,43 @@ const seenFile = (raw: unknown): SeenFile => {
   };
 };
 
-export const advance: Script<
-  readonly [...typeof passKeys, "...targets"],
-  readonly ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "results"],
-  Committed
-> = defineScript({
-  name: "logship.advance",
-  source: [clockSource, spaceSource, resultsSource, releaseSource, advanceSource],
-  keys: [...passKeys, "...targets"],
-  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "results"],
-  idempotent: true,
-  reply: committed,
+export const look: LogshipScript<"look", Look> = script("look", [clockSource, lookSource], (raw) => {
+  const [code, epoch, closed, ...files] = coded(raw);
+  if (code === 0) return { state: "fenced", by: Number(epoch) };
+  if (code === 4) return { state: "gone" };
+  return { state: "seen", epoch: String(epoch), isClosed: Number(closed) === 1, files: files.map(seenFile) };
 });
 
-export const free: Script<readonly ["channel", "free", "...unneeded"], readonly ["events", "...parts"], string[]> =
-  defineScript({
-    name: "logship.free",
-    source: freeSource,
-    keys: ["channel", "free", "...unneeded"],
-    args: ["events", "...parts"],
-    idempotent: true,
-    reply: texts,
-  });
+export const advance: LogshipScript<"advance", Committed> = script(
+  "advance",
+  [clockSource, spaceSource, resultsSource, releaseSource, advanceSource],
+  committed,
+);
 
-export const forget: Script<
-  readonly ["job", "progress", "claims", "...targets"],
-  readonly [],
-  "deleted" | "busy" | "changed"
-> = defineScript({
-  name: "logship.forget",
-  source: [clockSource, forgetSource],
-  keys: ["job", "progress", "claims", "...targets"],
-  args: [],
-  idempotent: true,
-  reply: (raw) => (["busy", "deleted"] as const)[Number(raw)] ?? "changed",
-});
+export const free: LogshipScript<"free", string[]> = script("free", [freeSource], texts);
 
-export const discard: Script<
-  readonly [...typeof passKeys, "leases", "reservations", "...targets"],
-  readonly ["isLast", "events"],
-  string[]
-> = defineScript({
-  name: "logship.discard",
-  source: discardSource,
-  keys: [...passKeys, "leases", "reservations", "...targets"],
-  args: ["isLast", "events"],
-  idempotent: true,
-  reply: texts,
-});
+export const forget: LogshipScript<"forget", "deleted" | "busy" | "changed"> = script(
+  "forget",
+  [clockSource, forgetSource],
+  (raw) => (["busy", "deleted"] as const)[Number(raw)] ?? "changed",
+);
 
-export const drop: Script<
-  typeof passKeys,
-  readonly ["consumer", "silentMs", "after"],
-  { readonly after: number; readonly parts: readonly string[] } | null
-> = defineScript({
-  name: "logship.drop",
-  source: [clockSource, spaceSource, releaseSource, dropSource],
-  keys: passKeys,
-  args: ["consumer", "silentMs", "after"],
-  idempotent: true,
-  reply: (raw) => {
+export const discard: LogshipScript<"discard", string[]> = script("discard", [discardSource], texts);
+
+export const drop: LogshipScript<"drop", { readonly after: number; readonly parts: readonly string[] } | null> = script(
+  "drop",
+  [clockSource, spaceSource, releaseSource, dropSource],
+  (raw) => {
     const [code, after, ...parts] = coded(raw);
     return code === 0 ? null : { after: Number(after), parts: texts(parts) };
   },
-});
+);
 
-export const finish: Script<
-  readonly ["channel", "files", "live", "sources", "leases", "reservations"],
-  readonly ["silentMs", "fault", "events"],
-  string[]
-> = defineScript({
-  name: "logship.finish",
-  source: [clockSource, spaceSource, finishSource],
-  keys: ["channel", "files", "live", "sources", "leases", "reservations"],
-  args: ["silentMs", "fault", "events"],
-  idempotent: true,
-  reply: texts,
-});
+export const finish: LogshipScript<"finish", string[]> = script(
+  "finish",
+  [clockSource, spaceSource, finishSource],
+  texts,
+);
 
 /** Sums on their way to a sink. */
 export interface Taken {
@@ -457,40 +378,20 @@ export interface Taken {
   readonly sums: readonly (readonly [field: string, sum: number])[];
 }
 
-export const take: Script<readonly ["owner", "source", "sending"], readonly ["ack"], Taken | null> = defineScript({
-  name: "logship.take",
-  source: [clockSource, takeSource],
-  keys: ["owner", "source", "sending"],
-  args: ["ack"],
-  idempotent: true,
-  reply: (raw) => {
-    const [seq, ...flat] = texts(raw);
-    if (seq === undefined) return null;
-    const sums = Array.from(
-      { length: flat.length / 2 },
-      (_, index) => [flat[2 * index]!, Number(flat[2 * index + 1])] as const,
-    );
-    return { seq: Number(seq), sums };
-  },
+export const take: LogshipScript<"take", Taken | null> = script("take", [clockSource, takeSource], (raw) => {
+  const [seq, ...flat] = texts(raw);
+  if (seq === undefined) return null;
+  const sumOf = (_: unknown, index: number) => [flat[2 * index]!, Number(flat[2 * index + 1])] as const;
+  return { seq: Number(seq), sums: Array.from({ length: flat.length / 2 }, sumOf) };
 });
 
-export const close: Script<readonly ["channel"], readonly ["events"], boolean> = defineScript({
-  name: "logship.close",
-  source: closeSource,
-  keys: ["channel"],
-  args: ["events"],
-  idempotent: true,
-  reply: (raw) => Number(raw) === 1,
-});
+export const close: LogshipScript<"close", void> = script("close", [closeSource], () => undefined);
 
-export const limit: Script<readonly ["channel"], readonly ["limit", "epoch", "events"], void> = defineScript({
-  name: "logship.limit",
-  source: [clockSource, createSource, limitSource],
-  keys: ["channel"],
-  args: ["limit", "epoch", "events"],
-  idempotent: true,
-  reply: () => undefined,
-});
+export const limit: LogshipScript<"limit", void> = script(
+  "limit",
+  [clockSource, createSource, limitSource],
+  () => undefined,
+);
 
 /** A consumer of a channel, and how far it is. */
 export interface ConsumerStatus {
@@ -582,15 +483,8 @@ const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileSta
   };
 };
 
-export const status: Script<
-  readonly ["channel", "files", "live", "consumers", "seen", "positions", "leases", "reservations"],
-  readonly ["most"],
-  ChannelStatus | null
-> = defineScript({
-  name: "logship.status",
-  source: [clockSource, statusSource],
-  keys: ["channel", "files", "live", "consumers", "seen", "positions", "leases", "reservations"],
-  args: ["most"],
-  readonly: true,
-  reply: statusOf,
-});
+export const status: LogshipScript<"status", ChannelStatus | null> = script(
+  "status",
+  [clockSource, statusSource],
+  statusOf,
+);

@@ -3,7 +3,7 @@
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file
 -- KEYS[3]   live          zset   file id, scored by itself
--- KEYS[4]   consumers     hash   consumer to `fence after`
+-- KEYS[4]   consumers     hash   consumer to `fence after op`
 -- KEYS[5]   seen          zset   consumer to the ms of its last sign
 -- KEYS[6]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
 -- ARGV[1]  consumer   string   name

@@ -1,10 +1,10 @@
--- open.lua - begins or goes on with shipping a source; whoever shipped it before is fenced off.
+-- open.lua - begins or goes on with shipping a source; an earlier shipper of it is fenced off.
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file
 -- KEYS[3]   live          zset   file id, scored by itself
 -- KEYS[4]   sources       hash   source identity to file id; once done also its totals
--- KEYS[5]   consumers     hash   consumer to `fence after`
+-- KEYS[5]   consumers     hash   consumer to `fence after op`
 -- ARGV[1]  source       string  identity of what is shipped
 -- ARGV[2]  mine         string  the fence that this shipper had before; empty at its first open
 -- ARGV[3]  name         string  name of the file
@@ -53,7 +53,7 @@ redis.call('HSETNX', channel, 'limit', limit)
 for _, consumer in ipairs(expected) do
   -- A consumer that comes after chunks have gone could not have them any more.
   if not redis.call('HGET', channel, 'dropped ' .. consumer) then
-    redis.call('HSETNX', consumers, consumer, '0 ' .. (redis.call('HGET', channel, 'lastFile') or '0'))
+    redis.call('HSETNX', consumers, consumer, '0 ' .. (redis.call('HGET', channel, 'lastFile') or '0') .. ' ')
   end
 end
 local state = redis.call('HMGET', channel, 'epoch', 'limit', 'closed')
@@ -73,10 +73,13 @@ if known then
   end
   if facts[1] and need > tonumber(state[2]) then return { 5, epoch, state[2] } end
   if facts[1] then
-    -- A lower fence than ours: a failover lost our opening.
-    if mine ~= '' and tonumber(facts[2]) > tonumber(mine) and op ~= facts[10] then return { 3, epoch } end
-    local fence = redis.call('HINCRBY', channel, 'fence', 1)
-    redis.call('HSET', files, known .. ':fence', fence, known .. ':op', op, known .. ':at', readClock())
+    local fence = facts[2]
+    if op ~= facts[10] then
+      -- A lower fence than ours: a failover lost our opening.
+      if mine ~= '' and tonumber(fence) > tonumber(mine) then return { 3, epoch } end
+      fence = redis.call('HINCRBY', channel, 'fence', 1)
+      redis.call('HSET', files, known .. ':fence', fence, known .. ':op', op, known .. ':at', readClock())
+    end
     return { 1, epoch, state[2], known, fence, facts[3], facts[4], facts[5], facts[6], facts[7], facts[8] }
   end
 end

@@ -1,4 +1,4 @@
--- records.lua - what a job knows of some files. Changes nothing.
+-- records.lua - the records that a job has of some files. Changes nothing.
 --
 -- KEYS[1]   progress      hash   `<file>:<fact>` of each file
 -- KEYS[2]   claims        zset   file to the ms at which its worker's lease ends

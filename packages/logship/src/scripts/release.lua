@@ -1,17 +1,17 @@
--- release.lua - sets free what every consumer has passed, and lets a file go that all are done with.
+-- release.lua - frees the chunks that every consumer has passed, and removes a file that all are done with.
 --
 -- Needs readClock, heldBytes
 -- Defines releaseChunks
 local keptSources = 10000
 
---- Appends the key-parts of freed chunks to `reply`, at most 200: `free` lists the others. All go at once, since nobody may pass this file again.
+--- Appends the key-parts of freed chunks to `reply`, at most 200: `free` lists the others. All go at once, since no commit may pass this file again.
 local function releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
   local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source', file .. ':chunks',
     file .. ':text', file .. ':crc', file .. ':lines', file .. ':codec', file .. ':stored', file .. ':sha256', file .. ':fault')
   local least, from, isDone, fields = math.huge, nil, true, {}
   local all = redis.call('HGETALL', consumers)
   for i = 1, #all, 2 do
-    if tonumber(string.match(all[i + 1], ' (%d+)$')) < tonumber(file) then
+    if tonumber(string.match(all[i + 1], ' (%d+)')) < tonumber(file) then
       local field = file .. ' ' .. all[i]
       local record = redis.call('HGET', positions, field)
       local chunk, state, position = string.match(record or '', '^%d+ (%d+) (%a+) (%S+)')

@@ -5,7 +5,7 @@
 -- KEYS[3]   live          zset   file id, scored by itself
 -- KEYS[4]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
 -- KEYS[5]   reservations  hash   `<id> <fence>` to bytes
--- KEYS[6]   free          hash   key-part of a chunk that nobody needs to the bytes it counts for
+-- KEYS[6]   free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper
 -- ARGV[3]  want          integer  bytes to have reserved

@@ -1,4 +1,4 @@
--- space.lua - the accounting of a channel: what is used, what is reserved, and what a chunk counts for.
+-- space.lua - the accounting of a channel: used and reserved bytes, and the memory that a chunk counts for.
 --
 -- Defines heldBytes, returnExpired, raiseReservation, lowerReservation, spareFor, forgetNeed
 --- Bytes of memory that a string of so many bytes takes with its key: its class in jemalloc (four to each power of two).
@@ -25,7 +25,7 @@ local function lowerReservation(channel, leases, reservations, lease, bytes)
   redis.call('HINCRBY', channel, 'reserved', -less)
 end
 
---- Reservations whose time is over: what was written under them has expired as well.
+--- Returns reservations that have ended: the chunks written under them have expired as well.
 local function returnExpired(channel, leases, reservations, now)
   for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 100)) do
     lowerReservation(channel, leases, reservations, lease, math.huge)

@@ -3,7 +3,7 @@
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file
 -- KEYS[3]   live          zset   file id, scored by itself
--- KEYS[4]   consumers     hash   consumer to `fence after`
+-- KEYS[4]   consumers     hash   consumer to `fence after op`
 -- KEYS[5]   seen          zset   consumer to the ms of its last sign
 -- KEYS[6]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
 -- KEYS[7]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
@@ -31,7 +31,7 @@ local all = redis.call('HGETALL', consumers)
 local consumerReply, fileReply = {}, {}
 for i = 1, #all, 2 do
   consumerReply[#consumerReply + 1] =
-    { all[i], string.match(all[i + 1], ' (%d+)$'), redis.call('ZSCORE', seen, all[i]) or '0' }
+    { all[i], string.match(all[i + 1], ' (%d+)'), redis.call('ZSCORE', seen, all[i]) or '0' }
 end
 for _, id in ipairs(redis.call('ZRANGE', live, 0, most - 1)) do
   local file = { id }
@@ -45,7 +45,7 @@ for _, id in ipairs(redis.call('ZRANGE', live, 0, most - 1)) do
   fileReply[#fileReply + 1] = file
 end
 local now = readClock()
--- What has ended counts no more, though the next shipper has yet to return it.
+-- Reservations that have ended do not count, though the next shipper has yet to return them.
 local reserved = tonumber(state[4])
 for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now)) do
   reserved = reserved - tonumber(redis.call('HGET', reservations, lease) or '0')

@@ -20,7 +20,7 @@ if last == ack then redis.call('UNLINK', sending) end
 if redis.call('HLEN', sending) == 0 then
   local some = redis.call('HRANDFIELD', source, 500, 'WITHVALUES')
   if #some == 0 then return {} end
-  -- What frees memory comes first: at maxmemory it allows what follows.
+  -- The writes that free memory come first: at maxmemory they allow the others.
   for i = 1, #some, 2 do redis.call('HDEL', source, some[i]) end
   for i = 1, #some, 2 do redis.call('HSET', sending, some[i], some[i + 1]) end
   -- From the time on, so that the numbers of a deleted job or channel of this name are lower.

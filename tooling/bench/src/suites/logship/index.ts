@@ -161,7 +161,7 @@ export const suite: Suite = {
         }),
       ],
       {
-        implementations: ["kit", "classic"],
+        implementations: ["kit", "classic", "raw SET and GETRANGE"],
         setup: plain,
         mebibytes: 64,
         measure: async (worker, _lab, bytes) => ({
@@ -178,7 +178,7 @@ export const suite: Suite = {
         ),
       ],
       {
-        implementations: ["kit", "classic"],
+        implementations: ["kit", "classic", "raw SET and GETRANGE"],
         setup: { ...plain, latencyMs: 1 },
         mebibytes: 8,
         measure: async (worker, _lab, bytes) => {
@@ -194,7 +194,7 @@ export const suite: Suite = {
         checks: [{ than: "floor", atLeast: 0.8 }],
       }),
       "download",
-      { implementations: ["kit", "raw GETRANGE", "classic"], setup: plain, mebibytes: 64 },
+      { implementations: ["kit", "raw SET and GETRANGE", "classic"], setup: plain, mebibytes: 64 },
     ),
     readCase(
       megabytesEntry("lines plain batch", "64 MiB of plain chunks, cut into lines, by batches", {
@@ -225,12 +225,6 @@ export const suite: Suite = {
         isGzip: true,
       },
     ),
-    readCase(megabytesEntry("lines gz framed", "the same text in framed chunks, by batches", undefined), "lines", {
-      implementations: ["kit", "zcat | wc -l"],
-      setup: { codec: "gzip", passThrough: false },
-      mebibytes: 64,
-      isGzip: true,
-    }),
     carryCase(
       [
         {

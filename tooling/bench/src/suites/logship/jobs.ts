@@ -84,7 +84,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
 
     upload: () => timed(carrier.upload && (() => carrier.upload!(source!))),
 
-    /** What needs no Redis has nothing to upload. */
+    /** An implementation without Redis has nothing to upload. */
     uploadIfAny: async (): Promise<void> => {
       await carrier.upload?.(source!);
     },

@@ -27,14 +27,14 @@ export type LogRecord =
   | { readonly kind: "shipped"; readonly name: string; readonly sha256: string }
   | { readonly kind: "odd"; readonly what: string };
 
-/** What a file is. */
+/** The content of a file. */
 export interface FileTruth {
   readonly name: string;
   readonly chain: Chain;
   readonly words: Readonly<Record<string, number>>;
 }
 
-/** What a consumer, or the job, has of all files at the end. */
+/** The results of a consumer, or of the job, at the end. */
 export interface Had {
   readonly consumer: string;
   readonly chains: Readonly<Record<string, Chain>>;
@@ -62,7 +62,7 @@ export interface RunHistory {
   /** Acknowledged, and not in the channel at the end. */
   readonly unsealed: readonly string[];
   readonly leftovers: readonly string[];
-  /** What was odd at the end. */
+  /** Contradictions met while the rest was finished. */
   readonly odd: readonly string[];
   readonly echoes: number;
 }

@@ -7,7 +7,7 @@ interface LogshipControl extends Control {
   readonly mutation: Mutation;
 }
 
-/** What shipping, receiving and processing may get wrong; a checker that does not see it is of no use. */
+/** Scripts that are broken on purpose: the checker must report each. */
 export const logshipControls: readonly LogshipControl[] = [
   {
     name: "limitless",
@@ -54,6 +54,6 @@ export const logshipControls: readonly LogshipControl[] = [
   },
 ];
 
-/** What the workers import. */
+/** The module that workers import. */
 export const moduleOf = (control?: LogshipControl): string =>
   control ? builtWith(control.name, "@kit/logship", "index.js", control.mutation) : "@kit/logship";

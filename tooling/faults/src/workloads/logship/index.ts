@@ -28,7 +28,7 @@ const crashes = points.map(({ point }): Fault => ({
       heal: async () => {
         if (worker.hasEnded) worker.killedAt = clock();
         else await worker.kill();
-        // What it had open holds others up until somebody ships it.
+        // Its open file holds up others until another worker ships it.
         lab.spawn();
       },
       tookEffect: () => hasDied,

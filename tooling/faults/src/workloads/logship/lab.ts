@@ -34,18 +34,18 @@ const keysOf = (script: string): string => {
   return [...source.matchAll(/^-- KEYS\[\d+\]\s+(\w+)/gm)].map(([, name]) => name).join();
 };
 
-/** Steps at which a process dies: commands, and scripts, which are told by their first keys. */
+/** Steps at which a process dies: commands, and scripts, which are recognised by their first keys. */
 export const points: readonly { readonly point: string; readonly keys?: string }[] = [
   ...["set", "mget", "claim"].map((point) => ({ point })),
   ...scripts.map((point) => ({ point, keys: keysOf(point) })),
 ];
 
 const limitBytes = 98_304;
-/** What is left when the workers have gone takes a second or two. */
+/** Finishing the files that workers left takes a second or two. */
 const finishMs = 60_000;
 const key = (name: string, part: string): string => `kit:logship:{${name}}:${part}`;
 
-/** What chunks take in the server at one instant, and what is said of it. */
+/** The memory that chunks take in the server at one instant, and the channel's own account of it. */
 const memoryScript = `
 local sum, count = 0, 0
 for _, chunk in ipairs(redis.call('KEYS', ARGV[1])) do
@@ -122,7 +122,7 @@ export class LogshipLab extends Lab {
     return 1;
   }
 
-  // What a failover loses is repeated, whatever it is.
+  // All that a failover loses is repeated.
   lostData(): void {}
 
   async resumed(at: number): Promise<void> {
@@ -202,7 +202,7 @@ export class LogshipLab extends Lab {
     const receivers = ["a", "b"].map((consumer) => createReceiver(client, "logs", { ...own, consumer }));
     const odd: string[] = [];
     const [shipped, processed] = [this.#truths(this.#folders.ship), this.#truths(this.#folders.job)];
-    // What waits for ever is reported, with all that is known, and does not hold up the campaign.
+    // A call that never ends is reported, with all that is known, and does not hold up the campaign.
     const signal = AbortSignal.timeout(finishMs);
     const running = receivers.map(async (receiver, index) => {
       const consumer = ["a", "b"][index] ?? "";

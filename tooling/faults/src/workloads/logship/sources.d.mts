@@ -1,4 +1,4 @@
-/** What a consumer has of one file: text bytes, and the SHA-256 chain over its lines. */
+/** A consumer's result of one file: text bytes, and the SHA-256 chain over its lines. */
 export interface Chain {
   readonly offset: number;
   readonly sha256: string;
@@ -16,14 +16,13 @@ export declare const isPassedThrough: (name: string) => boolean;
 /** How often each first word stands in lines. */
 export declare const wordsOf: (lines: readonly string[]) => Map<string, number>;
 /**
- * Collects what a consumer has of its files, each time together with the position. `stored` reads what is stored; `odd` hears of a stored result that
- * does not belong to its position. `overtaken` hears of one that is ahead of it: another process has gone on since, or the result is odd too.
+ * Collects results of files, each together with its position. `stored` reads the stored ones; `contradicted` receives one that does not belong to the
+ * position at which lines begin: another process has gone on since, a failover came between, or it is a fault.
  */
 export declare const collector: (
   consumer: string,
   stored: () => Promise<Map<string, string>>,
-  odd: (what: string) => void,
-  overtaken?: (what: string, file: string) => void,
+  contradicted: (what: string, at: { readonly file: string; readonly offset: number }) => void,
 ) => (
   lines: readonly string[],
   results: {

@@ -1,4 +1,4 @@
-// What is shipped and processed, the same in every process: the text of a file follows from its name. And what consumers store of it.
+// The files that are shipped and processed, the same in every process: the text of a file follows from its name. And the results that consumers store.
 import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { seeded } from "../../lab/random.mjs";
@@ -53,16 +53,16 @@ export const wordsOf = (lines) => {
   return words;
 };
 
-export const collector = (consumer, stored, odd, overtaken = odd) => {
+export const collector = (consumer, stored, contradicted) => {
   const chains = new Map();
-  return async (lines, results, { file, offset }) => {
+  return async (lines, results, at) => {
+    const { file, offset } = at;
     let chain = chains.get(file) ?? noChain;
     // Another process went on meanwhile, or what was not stored comes again.
     if (chain.offset !== offset) {
       chain = offset === 0 ? noChain : parseChain((await stored()).get(file));
       const what = `${file} goes on at ${String(offset)}, its results at ${String(chain.offset)}`;
-      if (chain.offset < offset) odd(what);
-      else if (chain.offset > offset) overtaken(what, file);
+      if (chain.offset !== offset) contradicted(what, at);
     }
     chain = chained(chain, lines);
     chains.set(file, chain);

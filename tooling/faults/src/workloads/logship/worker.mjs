@@ -31,7 +31,7 @@ const keyParts = (args) =>
     .slice(2, 2 + Number(args[1]))
     .map((key) => String(key).replace(/^.*\}:/, ""))
     .join();
-/** Which step of shipping, receiving or processing a command is: scripts are told by their keys. */
+/** The step of shipping, receiving or processing that a command is: scripts are recognised by their keys. */
 const pointOf = ({ name, args }) => {
   const plain = name.toLowerCase();
   if (plain === "set" || plain === "mget") return plain;
@@ -39,7 +39,8 @@ const pointOf = ({ name, args }) => {
   const keys = keyParts(args);
   const found = points.find(({ keys: first }) => first !== undefined && `${keys},`.startsWith(`${first},`));
   if (found?.point !== "progress") return found?.point;
-  return args.length - 2 - Number(args[1]) === 7 ? "claim" : "progress";
+  // Both have the same keys; a commit has its results as JSON.
+  return args.at(-1).startsWith?.("[") ? "progress" : "claim";
 };
 const die = () => {
   process.kill(process.pid, "SIGKILL");
@@ -129,14 +130,14 @@ const shipOne = async (name, isMine) => {
 };
 
 const ship = async () => {
-  // What others have left, or are still at: a file that is open holds up those behind it.
+  // Files that others have left open, or are still shipping: they hold up those behind them.
   const all = readdirSync(shipFolder);
   const left = all.filter((name) => /\.(log|gz)$/.test(name) && !all.includes(`${name}.done`));
   await Promise.all(left.map((name) => shipOne(name, false)));
   for (let number = 1; !isLeaving(); number++) await shipOne(nameOf(number), true);
 };
 
-/** What is stored is read by others too; a process that goes on asks until there is an answer. */
+/** Reads the stored results; a process that goes on tries until there is an answer. */
 const storedOf = (object, consumer) => async () => {
   for (;;)
     try {
@@ -149,20 +150,27 @@ const storedOf = (object, consumer) => async () => {
 const odd = (what) => log("odd", { what });
 
 /**
- * A collector for each run. Results that are ahead of their position say that another process has gone on between the two looks: then no commit of this
- * one may succeed.
+ * A collector for each run. Stored results that do not stand where the lines begin mean that another process has gone on since, or that a failover
+ * lost commits: then no commit may take in these lines. A reading of a file ends where lines do not follow on the last ones, or come with another signal.
  */
 function collecting(object, consumer) {
-  const overtaken = new Map();
-  object.on("progress", ({ file }) => {
-    if (overtaken.has(file)) odd(overtaken.get(file));
+  let readings = new Map();
+  object.on("progress", ({ file, offset }) => {
+    const { doubt } = readings.get(file) ?? {};
+    if (doubt && doubt.offset < offset) odd(doubt.what);
   });
   return () => {
-    overtaken.clear();
-    const collect = collector(consumer, storedOf(object, consumer), odd, (what, file) => overtaken.set(file, what));
-    return (lines, results, at) => {
-      overtaken.delete(at.file);
-      return collect(lines, results, at);
+    readings = new Map();
+    const collect = collector(consumer, storedOf(object, consumer), (what, { file, offset }) => {
+      readings.get(file).doubt ??= { what, offset };
+    });
+    return async (lines, results, at) => {
+      const { file, offset, signal } = at;
+      const known = readings.get(file);
+      const reading = known?.next === offset && known.signal === signal ? known : { signal };
+      readings.set(file, reading);
+      reading.next = offset + lines.reduce((bytes, line) => bytes + Buffer.byteLength(line) + 1, 0);
+      await collect(lines, results, at);
     };
   };
 }
@@ -193,7 +201,7 @@ const inSlices = async (what, random, run) => {
   }
 };
 
-// A failover may lose that a file was ended: whoever ships it again goes on with it. Else it would hold up those behind it.
+// A failover may lose that a file was ended: shipping it again finishes it. Else it would hold up those behind it.
 const shipAgain = async () => {
   while (!isLeaving()) {
     await pause(1_000);

@@ -1,0 +1,94 @@
+import type { MetricSample } from "@kit/core/toolkit";
+import { LogshipError } from "./errors.js";
+import type { Hub } from "./hub.js";
+import * as scripts from "./scripts/index.js";
+
+/** Unlinks chunks that no consumer needs, and all others that are still listed. A crash before leaves them listed. */
+export const freeChunks = async (hub: Hub, listed: readonly string[]): Promise<void> => {
+  for (let parts = listed; parts.length > 0;) {
+    const keys = { ...hub.keys, unneeded: parts.map((part) => hub.keys.chunk(part)) };
+    parts = await hub.run(scripts.free, { events: hub.keys.events, parts }, { keys });
+  }
+};
+
+/** Removes a consumer from a channel, if its last sign is older than `silentMs` (0: in any case). Resolves with whether it is removed. */
+export const dropConsumer = async (hub: Hub, consumer: string, silentMs: number): Promise<boolean> => {
+  for (let after = 0; after >= 0;) {
+    const dropped = await hub.run(scripts.drop, { consumer, silentMs, after });
+    if (!dropped) return false;
+    await freeChunks(hub, dropped.parts);
+    ({ after } = dropped);
+  }
+  return true;
+};
+
+/** Removes all consumers whose last sign is older than `silentMs`; resolves with their names. */
+export const dropSilent = async (hub: Hub, silentMs: number): Promise<string[]> => {
+  const dropped: string[] = [];
+  for (const consumer of (await hub.hash(hub.keys.consumers)).keys())
+    if (await dropConsumer(hub, consumer, silentMs)) dropped.push(decodeURIComponent(consumer));
+  return dropped;
+};
+
+const recorded = "result ";
+
+/** The keys with results that a job or a channel has recorded in its hash. */
+const resultKeys = (record: ReadonlyMap<string, string>): string[] =>
+  [...record.keys()].flatMap((field) => (field.startsWith(recorded) ? [field.slice(recorded.length)] : []));
+
+/** Deletes a job with its results. */
+export const deleteJob = async (hub: Hub): Promise<void> => {
+  for (let outcome = ""; outcome !== "deleted";) {
+    const record = await hub.hash(hub.keys.job);
+    const keys = { ...hub.keys, targets: resultKeys(record) };
+    outcome = await hub.run(scripts.forget, { fence: record.get("fence") ?? "" }, { keys });
+    if (outcome === "busy")
+      throw new LogshipError("KIT_LOGSHIP_BUSY", `Job ${JSON.stringify(hub.name)} has a worker: end its runs first`);
+  }
+};
+
+/** Deletes a channel with its results. A crash in between leaves it closed, and another call goes on. */
+export const deleteChannel = async (hub: Hub): Promise<void> => {
+  const { events, channel } = hub.keys;
+  const epoch = (await hub.hash(channel)).get("epoch") ?? "";
+  const discard = (isLast: 0 | 1, targets: readonly string[]): Promise<string[]> =>
+    hub.run(scripts.discard, { epoch, isLast, events }, { keys: { ...hub.keys, targets } });
+  for (let parts = await discard(0, []); parts.length > 0; parts = await discard(0, [])) await freeChunks(hub, parts);
+  // No commit can add a result any more.
+  await discard(1, resultKeys(await hub.hash(channel)));
+};
+
+/** The channel at one instant; null: there is none yet. */
+export const statusOf = async (hub: Hub): Promise<scripts.ChannelStatus | null> => {
+  hub.assertOpen();
+  return await hub.run(scripts.status, { most: 100 });
+};
+
+/** A channel as plain numbers, for an exporter. Of the files the first 100 that are in the channel count. */
+export const metricsOf = async (hub: Hub): Promise<MetricSample[]> => {
+  const status = await statusOf(hub);
+  if (!status) return [];
+  const { limitBytes, usedBytes, reservedBytes, fileCount, files, consumers } = status;
+  const gauges = (values: Readonly<Record<string, number>>, labels: object): MetricSample[] =>
+    Object.entries(values).map(([name, value]) => ({
+      name: `logship_${name}`,
+      type: "gauge",
+      help: `Of a log channel: ${name.replaceAll("_", " ")}.`,
+      value,
+      labels: { channel: hub.name, ...labels },
+    }));
+  const whole = {
+    limit_bytes: limitBytes,
+    used_bytes: usedBytes,
+    reserved_bytes: reservedBytes,
+    files: fileCount,
+    broken_off_files: files.filter(({ fault }) => fault).length,
+  };
+  const ofConsumer = (name: string): MetricSample[] => {
+    const lags = files.map(({ textBytes, positions }) => textBytes - (positions[name] ?? textBytes));
+    const lag_bytes = lags.reduce((sum, lag) => sum + lag, 0);
+    const set_aside_files = files.filter(({ setAside }) => name in setAside).length;
+    return gauges({ lag_bytes, set_aside_files }, { consumer: name });
+  };
+  return [...gauges(whole, {}), ...consumers.flatMap(({ name }) => ofConsumer(name))];
+};

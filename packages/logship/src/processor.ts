@@ -1,0 +1,105 @@
+import { type CloseOptions, optionsObject, TypedEmitter } from "@kit/core/toolkit";
+import type { Hub } from "./hub.js";
+import * as scripts from "./scripts/index.js";
+
+/** One sum to be added. */
+export interface CounterDelta {
+  readonly name: string;
+  readonly field: string;
+  /** An integer within ±(2^53 − 1). */
+  readonly by: number;
+}
+
+/** Which addition it is: of one writer the numbers ascend. */
+export interface CounterOrigin {
+  readonly writer: string;
+  readonly seq: number;
+}
+
+/**
+ * A place for counters outside of the job or channel: a database, another server, the counters of another package.
+ *
+ * `apply` adds all deltas or none. The same `seq` of a writer may come again, with the same deltas, and must add nothing then: it is enough to keep
+ * the last `seq` of each writer in the same transaction.
+ */
+export interface CounterSink {
+  apply(deltas: readonly CounterDelta[], origin: CounterOrigin): Promise<void>;
+}
+
+/** How long sums are moved. */
+export interface ForwardOptions {
+  /** Ends it: sums that the sink does not have stay in Redis. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A job, shipper or receiver. */
+export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> extends TypedEmitter<Events> {
+  readonly #hub: Hub;
+
+  constructor(hub: Hub) {
+    super();
+    this.#hub = hub;
+    hub.onError = (error) => this.emit("error" as never, ...([error] as never));
+  }
+
+  /** Aborts running calls, waits for them for at most `timeoutMs` (10 s by default), and lets go of the client. Idempotent. */
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#hub.close(options);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** An object that stores results: a job, or a consumer of a channel. */
+export class Processor<Events extends Record<keyof Events, readonly unknown[]>> extends LogObject<Events> {
+  readonly #hub: Hub;
+  readonly #owner: string;
+  readonly #scope: readonly string[];
+
+  /** `owner`: the key that records all keys with results. `scope`: precedes the names of results. */
+  constructor(hub: Hub, owner: string, ...scope: readonly string[]) {
+    super(hub);
+    this.#hub = hub;
+    this.#owner = owner;
+    this.#scope = scope;
+  }
+
+  /** The fields of the result hash `name`; sums are numbers as text. */
+  async results(name: string): Promise<Map<string, string>> {
+    this.#hub.assertOpen();
+    return await this.#hub.hash(this.resultKey(name));
+  }
+
+  /** The key of the result `name`, for other commands. */
+  resultKey(name: string): string {
+    return this.#hub.keys.result(...this.#scope, name);
+  }
+
+  /**
+   * Moves the sums of the result `name` to a sink, each exactly once whatever crashes: they stay in Redis until the sink has them, and an addition
+   * whose answer was lost is repeated under its number. Resolves with the number of fields that it moved, once none is left. Any process can call it,
+   * at any time; `results(name)` then has the sums that came since.
+   *
+   * @throws what the sink throws: its sums come again in the next call.
+   */
+  async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
+    const { signal: given } = optionsObject<ForwardOptions>("options", options, ["signal"]);
+    const hub = this.#hub;
+    const source = this.resultKey(name);
+    const keys = { owner: this.#owner, source, sending: hub.keys.sending(...this.#scope, name) };
+    const facts = (): object => ({ of: hub.name });
+    return await hub.task("logship.forward", facts, given, async ({ signal }) => {
+      for (let [ack, count] = [0, 0]; ;) {
+        signal.throwIfAborted();
+        const taken = await hub.run(scripts.take, { ack }, { keys });
+        if (!taken) return count;
+        const deltas = taken.sums.map(([field, by]) => ({ name, field, by }));
+        await sink.apply(deltas, { writer: source, seq: taken.seq });
+        ack = taken.seq;
+        count += deltas.length;
+      }
+    });
+  }
+}
