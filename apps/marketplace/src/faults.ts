@@ -19,11 +19,11 @@ export interface FaultView {
   readonly isRunning: boolean;
   /** Seconds until it has healed at the latest, while it runs. */
   readonly secondsLeft: number;
-  /** What came of it last; null before the first time. */
+  /** The result of the last run; null before the first. */
   readonly outcome: { readonly isGood: boolean; readonly text: string; readonly at: number } | null;
 }
 
-/** What a failover of the servers behind the shop needs. */
+/** Makes the servers behind the shop fail over. */
 export interface Failover {
   /** Ends the master; resolves with a word about what took over. */
   run(): Promise<string>;
@@ -214,7 +214,7 @@ export class Faults {
   #flush(): Fault {
     return {
       title: "Forget all scripts",
-      promise: "SCRIPT FLUSH is not noticed: a script that the server forgot is sent again.",
+      promise: "SCRIPT FLUSH is not noticed: the client sends a script again that the server no longer has.",
       healsMs: 3_000,
       run: async () => {
         const { redis, auditor } = this.#deps.shop;
@@ -233,7 +233,7 @@ export class Faults {
   #sellers(): Fault {
     return {
       title: "Kill the sellers' program",
-      promise: "Messages wait for who is away, and are answered in order afterwards.",
+      promise: "Messages wait for an absent reader, and are answered in order afterwards.",
       healsMs: 16_000,
       run: async () => {
         const { crew, shop } = this.#deps;
@@ -263,7 +263,7 @@ export class Faults {
   #flood(): Fault {
     return {
       title: "Let a seller flood a chat",
-      promise: "Who is not in that chat notices nothing, and it keeps only what it may.",
+      promise: "Other chats notice nothing, and the flooded chat keeps only as much as it may.",
       healsMs: 10_000,
       run: async () => {
         const { chat } = this.#deps.shop;

@@ -101,7 +101,7 @@ export class Search {
     return found;
   }
 
-  /** Somebody wrote to somebody: each is now among the other's contacts. */
+  /** Adds each of two people who wrote to each other to the other's contacts. */
   async wrote(from: string, to: string): Promise<void> {
     const name = (id: string): string => this.#names.get(id)?.name ?? id;
     await Promise.all([

@@ -11,11 +11,13 @@ import { Auditor } from "./auditor.js";
 import { HeldLocks } from "./held-locks.js";
 import { Live } from "./live.js";
 import { Market } from "./market.js";
-import { Orders } from "./orders.js";
+import { Offers } from "./offers.js";
+import { Orders, support } from "./orders.js";
 import type { Place } from "./place.js";
 import { Races } from "./race.js";
 import { RecentLog } from "./recent-log.js";
 import { Search } from "./search.js";
+import { seedChats } from "./seed/chats.js";
 import { countryBlocks } from "./seed/countries.js";
 import { seedHistory } from "./seed/history.js";
 import { openMarket, world, type World } from "./seed/index.js";
@@ -48,7 +50,7 @@ export interface ShopOptions extends Place {
   readonly isGuestServer: boolean;
   /** The server has replicas, so a sale can wait for a copy. */
   readonly hasReplicas: boolean;
-  /** Told what is being done while the shop is opened. */
+  /** Receives the progress while the shop is opened. */
   readonly onProgress?: (text: string) => void;
 }
 
@@ -71,12 +73,16 @@ export class Shop {
   readonly payments: Semaphore;
   readonly chat: Chat<string>;
   readonly orders: Orders;
+  readonly offers: Offers;
   readonly search: Search;
   readonly stats: ShopStats;
   readonly geo: GeoIp;
   readonly countries: Receiver;
   readonly flags: Flags<"maintenance">;
   readonly recentLog: RecentLog;
+  /** Nobody traded here before this program opened the shop. */
+  isNew = false;
+  readonly #names: ReadonlyMap<string, string>;
   readonly #holds = new Set<string>();
   readonly #closing = new AbortController();
 
@@ -86,6 +92,7 @@ export class Shop {
     this.isGuestServer = isGuestServer;
     this.hasReplicas = hasReplicas;
     this.world = world(seed);
+    this.#names = new Map(this.world.users.map(({ id, name }) => [id, name]));
     this.personas = new Set(personas(this.world).map(({ id }) => id));
     this.lock = createLock(redis, { prefix });
     this.locks = new HeldLocks(this.lock);
@@ -103,6 +110,14 @@ export class Shop {
     this.payments = payments(redis, prefix);
     this.chat = shopChat(redis, prefix);
     this.orders = new Orders({ redis, keys, queue: this.queue, chat: this.chat });
+    this.offers = new Offers({
+      redis,
+      keys,
+      market: this.market,
+      orders: this.orders,
+      chat: this.chat,
+      queue: this.queue,
+    });
     this.search = new Search(redis, prefix, this.world, this.personas);
     this.stats = shopStats(redis, prefix);
     this.geo = createGeoIp(redis, geoDatabase, { prefix });
@@ -110,7 +125,7 @@ export class Shop {
     this.countries = createReceiver(redis, logChannel, { prefix, consumer: "countries", isolate: false });
     this.flags = createFlags(redis, { maintenance: { whenUnknown: false } }, { prefix });
     this.recentLog = new RecentLog(redis, prefix);
-    // An outage is told to the calls that meet it; what happens behind the scenes is tried again by itself.
+    // Calls report an outage themselves, and background work retries by itself.
     quiet(this.lock, this.queue, this.payments, this.chat, this.stats.stats, this.geo, this.countries, this.flags);
   }
 
@@ -148,9 +163,22 @@ export class Shop {
         attribution: "synthetic geography: reserved addresses, made up for this shop",
       });
     if (opened === "opened") {
+      this.isNew = true;
       await seedHistory(this.stats, Date.now());
       onProgress("ninety days of sales are counted");
     }
+  }
+
+  /** The name of a person, or the id itself if it is unknown. */
+  nameOf(user: string): string {
+    return user === support ? "Support" : (this.#names.get(user) ?? user);
+  }
+
+  /** Adds old chats and a job that fails to a new shop; the pages are open meanwhile. */
+  async furnish(): Promise<void> {
+    if (!this.isNew) return;
+    await seedChats(this.chat, this.world, [...this.personas], (one, other) => this.search.wrote(one, other));
+    await this.queue.add("print", { sheet: "catalogue" }, { id: "catalogue" });
   }
 
   /**
