@@ -63,17 +63,18 @@ export class Offers {
     await queue.add("offer", { item: item.id, buyer }, { id: `${id}-${buyer}`, delayMs: thinkingMs });
   }
 
-  /** Answers an offer on behalf of a seller that a program plays. */
-  async consider(id: string, buyer: string): Promise<void> {
+  /** Answers an offer on behalf of a seller that a program plays; null unless it was accepted. */
+  async consider(id: string, buyer: string): Promise<BuyOutcome | Busy | null> {
     const { redis, keys, market } = this.#deps;
     const item = await market.item(id);
-    if (!isListed(item)) return;
+    if (!isListed(item)) return null;
     // A person plays this seller, and decides on the page of the item.
-    if ((await redis.exists(keys.present(item.listing.seller))) === 1) return;
+    if ((await redis.exists(keys.present(item.listing.seller))) === 1) return null;
     const offer = (await this.of(item)).find((one) => one.buyer === buyer);
-    if (!offer) return;
-    if (offer.price >= item.listing.price * acceptedShare) await this.accept(item, offer);
-    else await this.#say(item, offer, `Thank you, but ${money(offer.price)} is too little for ${item.title}.`);
+    if (!offer) return null;
+    if (offer.price >= item.listing.price * acceptedShare) return await this.accept(item, offer);
+    await this.#say(item, offer, `Thank you, but ${money(offer.price)} is too little for ${item.title}.`);
+    return null;
   }
 
   /** Sells the item at the offered price, if offer, listing and money are still as they were. */

@@ -10,7 +10,7 @@ import type { Connection } from "@kit/core";
 import type { World } from "./seed/index.js";
 import { guildMembers, guildOf, guilds, type Guild } from "./seed/guilds.js";
 
-const booksKept = 200;
+const booksKept = 50;
 const bookSize = 50;
 
 export interface Hit {

@@ -161,7 +161,8 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
       offer: async ({ data: { item, buyer } }) => {
         await flags.ready();
         if (flags.isOn("maintenance")) throw new Error("the shop is closed to buyers");
-        await offers.consider(item, buyer);
+        const outcome = await offers.consider(item, buyer);
+        if (outcome?.kind === "sold" && !outcome.repeat) counted.sales.inc();
       },
       print: ({ data: { sheet }, signal }) => ask("/print", sheet, signal),
     },
