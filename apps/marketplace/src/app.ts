@@ -3,6 +3,7 @@ import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { HTTPException } from "hono/http-exception";
 import { asset } from "./assets.js";
+import { isAway } from "./away.js";
 import { isId, lockName } from "./keys.js";
 import { watch, type Watch } from "./live.js";
 import { chatLines } from "./pages/chat.js";
@@ -21,7 +22,7 @@ import { lookAtOffers, lookAtTicker, marketRoutes } from "./routes/market.js";
 import { lookAtChat, ownOrder, peopleRoutes } from "./routes/people.js";
 import { tryRoutes } from "./routes/tries.js";
 import { orderChat, pairChat } from "./tools.js";
-import { isAway, isSameOrigin, problem, problems, Web, type WebOptions } from "./web.js";
+import { isSameOrigin, problem, problems, Web, type WebOptions } from "./web.js";
 
 const bodyBytes = 64 * 1024;
 const slowTicks = 4;

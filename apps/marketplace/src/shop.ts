@@ -7,6 +7,7 @@ import { createLock, type Lock } from "@kit/lock";
 import { createReceiver, type Receiver } from "@kit/logship";
 import type { Semaphore } from "@kit/semaphore";
 import { Accounts } from "./accounts.js";
+import { isAway } from "./away.js";
 import { Auditor } from "./auditor.js";
 import { HeldLocks } from "./held-locks.js";
 import { Live } from "./live.js";
@@ -42,6 +43,7 @@ const seed = 1_912;
 const commandTimeoutMs = 3_000;
 const ownServerMs = 20_000;
 const guestServerMs = 5_000;
+const openings = 3;
 const mostHolds = 20;
 const holdMs = 8_000;
 
@@ -139,8 +141,7 @@ export class Shop {
     });
     const shop = new Shop(redis, options);
     try {
-      // Two programs that open the same shop at once would count one opening twice.
-      await shop.lock.using("shop.main.opening", () => shop.#fill(onProgress), { waitMs: 30_000 });
+      await shop.#open(onProgress);
       await shop.flags.ready();
       await shop.recentLog.open(url);
       return shop;
@@ -148,6 +149,17 @@ export class Shop {
       await shop.close();
       throw error;
     }
+  }
+
+  async #open(onProgress: (text: string) => void): Promise<void> {
+    for (let tries = openings; ; tries--)
+      try {
+        // Two programs that open the same shop at once would count one opening twice.
+        return await this.lock.using("shop.main.opening", () => this.#fill(onProgress), { waitMs: 30_000 });
+      } catch (error) {
+        // On a busy machine a command may be late; an interrupted opening is done again.
+        if (tries === 1 || !isAway(error)) throw error;
+      }
   }
 
   async #fill(onProgress: (text: string) => void): Promise<void> {

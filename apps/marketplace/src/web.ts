@@ -1,5 +1,4 @@
 // The parts that all pages share: session and persona, checks of forms, the frame around a page, and error pages.
-import { KitError } from "@kit/core";
 import type { Context, Hono } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import { HTTPException } from "hono/http-exception";
@@ -189,19 +188,4 @@ export const problem = (c: Context, status: number, title: string, text: string)
   if (wantsJson(c)) return c.json({ error: title });
   const link = status === 401 ? { href: "/personas", name: "Choose a persona" } : { href: "/", name: "To the market" };
   return c.html(plainPage(title, text, link));
-};
-
-const awayCodes = new Set(["KIT_UNAVAILABLE", "KIT_UNKNOWN_OUTCOME", "KIT_CLOSED", "KIT_LOCK_LOST"]);
-
-/** Redis does not answer, or not now. ioredis has no class of its own for most of it. */
-export const isAway = (error: unknown): boolean => {
-  if (KitError.is(error)) return error.retryable || awayCodes.has(error.code);
-  if (!(error instanceof Error)) return false;
-  return (
-    error.name === "MaxRetriesPerRequestError" ||
-    /^(Connection is closed|Command timed out|Stream isn't writeable|LOADING|CLUSTERDOWN|MASTERDOWN|READONLY)/.test(
-      error.message,
-    ) ||
-    /^(ECONN|EPIPE|ETIMEDOUT)/.test((error as NodeJS.ErrnoException).code ?? "")
-  );
 };
