@@ -52,7 +52,7 @@
         y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] },
       },
       axes: [
-        axis,
+        { ...axis, values: (_, at, __, ___, step) => labels(at, step * 1e3) },
         { ...axis, size: 56, values: (_, values) => values.map((value) => `${value.toLocaleString("en-GB")}${unit}`) },
       ],
       series: [

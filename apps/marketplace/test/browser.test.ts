@@ -365,8 +365,8 @@ describe.skipIf(!executablePath)("In the browser", patience, () => {
     expect(await page.textContent("table")).toContain("50 of 50");
     expect(await page.locator(".checks .mark.bad").count()).toBe(way === "none" ? 2 : 0);
     const result: unknown = JSON.parse((await ask(shop.origin, new URL(page.url()).pathname, { accept: json })).body);
-    if (way === "lock")
-      expect(result).toMatchObject({ sold: 1, refused: { "not-for-sale": 49 }, recount: { owned: 1 } });
+    const told = way === "lock" ? { sold: 1, refused: { "not-for-sale": 49 }, recount: { owned: 1 } } : { way };
+    expect(result).toMatchObject(told);
     // The bar judges the shop, not the race.
     expect(await page.locator(".bar .mark.bad").count()).toBe(0);
     // Kept while tabs change.
@@ -502,8 +502,7 @@ describe.skipIf(!executablePath)("In the browser", patience, () => {
   it("a chart is zoomed by dragging and by keys: a finer precision is asked for, with the same sum, and back", async () => {
     const { page, complaints, close } = await open();
     await page.goto("/stats?span=7d");
-    const precision = async (is: string): Promise<void> =>
-      void (await page.locator(`.answered b:text-is("Precision: ${is}")`).waitFor());
+    const precision = (is: string): Promise<void> => page.locator(`.answered b:text-is("Precision: ${is}")`).waitFor();
     await precision("1 hour");
     const plot = page.locator("#zoomed .plot >> nth=0");
     expect(await page.locator("#zoomed .u-over").count()).toBe(2);

@@ -151,28 +151,13 @@ const owner = ({ item, seller, isOwner }: ItemView): Html => {
 export const itemPage = (view: ItemView): Html => {
   const { item, views, lock, user, isOwner } = view;
   return html`<article class="item">
-    <div>
-      <div class="picture">
-        <img
-          src="/pictures/${item.id}.svg"
-          alt="A drawing: ${categoryName(item.category).toLowerCase()}"
-          width="400"
-          height="300"
-        />
-      </div>
-      <section class="panel words" aria-labelledby="ways-title">
-        <h2 id="ways-title">Two ways, one item</h2>
-        <p>
-          <b>With the lock</b>, buyers wait in order of arrival. The write carries the fencing token of the lease, and
-          the item refuses a token older than the newest it has seen, so a buyer that slept past its lease comes too
-          late.
-        </p>
-        <p>
-          <b>Optimistically</b>, nobody waits. Redis watches the data that the decision depends on. If they change, the
-          buyer decides again.
-        </p>
-        <p>Both check item, price, money and revision at the instant of the write. Mix them as you like.</p>
-      </section>
+    <div class="picture">
+      <img
+        src="/pictures/${item.id}.svg"
+        alt="A drawing: ${categoryName(item.category).toLowerCase()}"
+        width="400"
+        height="300"
+      />
     </div>
     <div class="offer">
       <p class="label"><a href="/?category=${item.category}">${categoryName(item.category)}</a></p>
@@ -191,5 +176,17 @@ export const itemPage = (view: ItemView): Html => {
       </section>
       ${offerPanel(view)}
     </div>
+    <section class="panel words" aria-labelledby="ways-title">
+      <h2 id="ways-title">Two ways, one item</h2>
+      <p>
+        <b>With the lock</b>, buyers wait in order of arrival. The write carries the fencing token of the lease, and the
+        item refuses a token older than the newest it has seen, so a buyer that slept past its lease comes too late.
+      </p>
+      <p>
+        <b>Optimistically</b>, nobody waits. Redis watches the data that the decision depends on. If they change, the
+        buyer decides again.
+      </p>
+      <p>Both check item, price, money and revision at the instant of the write. Mix them as you like.</p>
+    </section>
   </article>`;
 };
