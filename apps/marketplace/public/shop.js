@@ -1,5 +1,5 @@
-// Comforts: names complete while they are typed, messages are sent without a new page, charts are zoomed by dragging,
-// updates can be paused, and a form that takes a moment says so. Without this file the shop works the same.
+// Comforts: names complete while they are typed, messages are sent without a new page, updates
+// can be paused, and a form that takes a moment says so. Without this file the shop works the same.
 (() => {
   const make = (tag, props = {}, ...children) => {
     const element = Object.assign(document.createElement(tag), props);
@@ -139,39 +139,6 @@
     });
   document.addEventListener("input", (event) => event.target.setCustomValidity?.(""));
 
-  // --- a chart is zoomed by dragging over it ---
-
-  for (const svg of document.querySelectorAll("[data-zoom]")) {
-    const mark = svg.querySelector(".selection");
-    const [from, to] = [Number(svg.dataset.from), Number(svg.dataset.to)];
-    const shareOf = ({ clientX }) => {
-      const { left, width } = svg.getBoundingClientRect();
-      return Math.min(1, Math.max(0, (clientX - left) / width));
-    };
-    let start;
-    svg.addEventListener("pointerdown", (event) => {
-      start = shareOf(event);
-      svg.setPointerCapture(event.pointerId);
-    });
-    svg.addEventListener("pointermove", (event) => {
-      if (start === undefined) return;
-      const [left, right] = [start, shareOf(event)].sort((a, b) => a - b);
-      mark.setAttribute("x", String(left * 1_000));
-      mark.setAttribute("width", String((right - left) * 1_000));
-    });
-    svg.addEventListener("pointerup", (event) => {
-      const [left, right] = [start ?? 0, shareOf(event)].sort((a, b) => a - b);
-      start = undefined;
-      if (right - left < 0.01) return mark.setAttribute("width", "0");
-      const at = (share) => Math.round(from + share * (to - from));
-      location.assign(`/stats?from=${at(left)}&to=${at(right)}`);
-    });
-    svg.addEventListener("pointercancel", () => {
-      start = undefined;
-      mark.setAttribute("width", "0");
-    });
-  }
-
   // --- what moves can be paused; a page that hears nothing says so ---
 
   const pause = document.querySelector("[data-pause]");
@@ -207,7 +174,7 @@
       if (!offline) return;
       const silent = Math.round((performance.now() - heardAt) / 1_000);
       offline.hidden = navigator.onLine !== false && !(isAway && silent > 3);
-      offline.textContent = `The shop does not answer. What you see is unknown since ${silent} s.`;
+      offline.textContent = `The shop does not answer. The state of this page is unknown since ${silent} s.`;
     }, 5_000);
     let isAway = false;
     const gone = () => {

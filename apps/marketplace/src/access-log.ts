@@ -34,7 +34,7 @@ export class AccessLog {
 
   write(line: LogLine): void {
     this.#file ??= createWriteStream(join(this.#folder, `writing-${++this.#number}`)).on("error", () => undefined);
-    // A full disk holds no request up.
+    // A full disk does not delay requests.
     if (this.#file.writableLength > mostBytes) return;
     this.#file.write(logLine(line));
     this.#lines++;

@@ -3,10 +3,12 @@ import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { HTTPException } from "hono/http-exception";
 import { asset } from "./assets.js";
+import { isAway } from "./away.js";
 import { isId, lockName } from "./keys.js";
 import { watch, type Watch } from "./live.js";
 import { chatLines } from "./pages/chat.js";
 import { faultParts } from "./pages/faults.js";
+import { offerList } from "./pages/item.js";
 import { lockPanel, staleNote } from "./pages/live.js";
 import { logsParts } from "./pages/logs.js";
 import { mailList } from "./pages/mail.js";
@@ -16,11 +18,11 @@ import { waterfall } from "./pages/order.js";
 import { picture } from "./pictures.js";
 import { RaceQueueFullError } from "./race.js";
 import { behindRoutes, lookAtLogs, lookAtMail, lookAtOps } from "./routes/behind.js";
-import { lookAtTicker, marketRoutes } from "./routes/market.js";
-import { lookAtChat, namesOf, ownOrder, peopleRoutes } from "./routes/people.js";
+import { lookAtOffers, lookAtTicker, marketRoutes } from "./routes/market.js";
+import { lookAtChat, ownOrder, peopleRoutes } from "./routes/people.js";
 import { tryRoutes } from "./routes/tries.js";
 import { orderChat, pairChat } from "./tools.js";
-import { isAway, isSameOrigin, problem, problems, Web, type WebOptions } from "./web.js";
+import { isSameOrigin, problem, problems, Web, type WebOptions } from "./web.js";
 
 const bodyBytes = 64 * 1024;
 const slowTicks = 4;
@@ -37,7 +39,7 @@ const policy = [
   "report-uri /csp-report",
 ].join("; ");
 
-/** `/item/i5/buy` → `/item/:id/buy`: routes are few, and stay so whatever is asked for. */
+/** `/item/i5/buy` → `/item/:id/buy`, so that the number of labels is bounded. */
 const routeOf = (path: string, status: number): string => {
   if (status === 404) return "none";
   return path.replace(/^\/(item|order|race|seller|docs|messages\/with)\/[^/]+/, "/$1/:id");
@@ -50,7 +52,7 @@ export const createApp = (options: WebOptions): Hono => {
   const { live, auditor } = shop;
   const web = new Web(options);
   const kinds = new Map(shop.world.items.map(({ id, category }) => [id, category]));
-  const nameOf = namesOf(web);
+  const nameOf = (user: string): string => shop.nameOf(user);
   const cspReports: string[] = [];
   const app = new Hono();
 
@@ -66,7 +68,7 @@ export const createApp = (options: WebOptions): Hono => {
         subject: `${method} ${path}`.slice(0, 80),
       });
     accessLog.write({
-      address: accessLog.addressOf(c.req.header("x-bazaar-visitor")),
+      address: web.addressOf(c),
       at: Date.now(),
       ...{ method, path: path.slice(0, 500), status },
       bytes: Number(c.res.headers.get("content-length") ?? 0),
@@ -129,7 +131,7 @@ export const createApp = (options: WebOptions): Hono => {
 
   // --- what pages show live ---
 
-  const lockWatch = (item: string, shown: number): Watch =>
+  const itemWatch = (item: string, shown: number, hasOffers: boolean): Watch =>
     watch({
       key: `item ${item}`,
       everyTicks: 1,
@@ -138,10 +140,12 @@ export const createApp = (options: WebOptions): Hono => {
           shop.lock.inspect(lockName("main", item)).catch(() => null),
           shop.market.revision(item).catch(() => null),
         ]);
-        return { lock, revision };
+        const offers = revision === null ? [] : await lookAtOffers(web, { id: item, revision }).catch(() => []);
+        return { lock, revision, offers };
       },
-      parts: ({ lock, revision }) => [
+      parts: ({ lock, revision, offers }) => [
         ["lock", lockPanel(lock)],
+        ...(hasOffers ? [["offers", offerList(offers)] as const] : []),
         ["stale", staleNote(revision !== null && revision !== shown)],
       ],
     });
@@ -205,11 +209,13 @@ export const createApp = (options: WebOptions): Hono => {
   };
 
   app.get("/live", async (c) => {
-    const { item, revision = "0", order, with: other, on } = c.req.query();
+    // A page elsewhere could not read a stream, but it could use all of them up.
+    if (c.req.header("sec-fetch-site") !== undefined && !isSameOrigin(c)) throw new HTTPException(403);
+    const { item, revision = "0", offers, order, with: other, on } = c.req.query();
     const watches: Watch[] = [];
     if (item !== undefined) {
       if (!kinds.has(item)) throw new HTTPException(404);
-      watches.push(lockWatch(item, Number(revision)));
+      watches.push(itemWatch(item, Number(revision), offers !== undefined));
     }
     if (order !== undefined) watches.push(await orderWatch(c, order));
     if (other !== undefined) {

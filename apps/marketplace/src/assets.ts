@@ -1,4 +1,4 @@
-// Everything a page loads comes from here: our own files and htmx out of its package. The address carries a digest of the
+// Everything a page loads comes from here: our own files, and htmx and uPlot out of their packages. The address carries a digest of the
 // content, so that a browser may keep it for good.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -23,9 +23,12 @@ const script = "text/javascript; charset=utf-8";
 const assets: ReadonlyMap<string, Asset> = new Map([
   ["shop.css", load(own("shop.css"), "text/css; charset=utf-8")],
   ["shop.js", load(own("shop.js"), script)],
+  ["charts.js", load(own("charts.js"), script)],
   ["favicon.svg", load(own("favicon.svg"), "image/svg+xml")],
   ["htmx.js", load(require.resolve("htmx.org/dist/htmx.min.js"), script)],
   ["htmx-sse.js", load(require.resolve("htmx.org/dist/ext/hx-sse.min.js"), script)],
+  ["uplot.js", load(require.resolve("uplot/dist/uPlot.iife.min.js"), script)],
+  ["uplot.css", load(require.resolve("uplot/dist/uPlot.min.css"), "text/css; charset=utf-8")],
 ]);
 
 export const asset = (name: string): Asset | undefined => assets.get(name);

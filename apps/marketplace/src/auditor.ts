@@ -23,7 +23,7 @@ export class Auditor {
     return await this.#seen.audit;
   }
 
-  /** How long nothing has been known; 0 while the last look was answered. */
+  /** Milliseconds since the last answer; 0 while Redis answers. */
   get silentMs(): number {
     return this.#isKnown ? 0 : performance.now() - this.#heardAt;
   }

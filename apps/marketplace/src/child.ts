@@ -14,7 +14,7 @@ const running = new Set<ChildProcess>();
 export const runChild = <Answer>(name: string, task: unknown, timeoutMs: number): Promise<Answer> =>
   new Promise((resolve, reject) => {
     const child = fork(new URL(`./${name}.js`, import.meta.url), {
-      // What a child has to say to people goes to stderr; stdout belongs to the main program.
+      // A child writes to stderr only; stdout belongs to the main program.
       stdio: ["ignore", "ignore", "inherit", "ipc"],
       serialization: "advanced",
     });
@@ -36,7 +36,7 @@ export const runChild = <Answer>(name: string, task: unknown, timeoutMs: number)
     });
   });
 
-/** Sees to it that a process does not outlive this one; call what it returns once the process is over. */
+/** Kills a process when this one ends; call the returned function once the process is over. */
 export const ownChild = (child: ChildProcess): (() => void) => {
   running.add(child);
   return () => running.delete(child);

@@ -19,11 +19,11 @@ export interface FaultView {
   readonly isRunning: boolean;
   /** Seconds until it has healed at the latest, while it runs. */
   readonly secondsLeft: number;
-  /** What came of it last; null before the first time. */
+  /** The result of the last run; null before the first. */
   readonly outcome: { readonly isGood: boolean; readonly text: string; readonly at: number } | null;
 }
 
-/** What a failover of the servers behind the shop needs. */
+/** Makes the servers behind the shop fail over. */
 export interface Failover {
   /** Ends the master; resolves with a word about what took over. */
   run(): Promise<string>;
@@ -52,6 +52,7 @@ const extraLatencyMs = 300;
 const stocktakeMs = 3_000;
 const waitMs = 20_000;
 const floodMessages = 2_000;
+const floodAtOnce = 100;
 
 const until = async <T>(look: () => Promise<T | null>, limitMs: number = waitMs): Promise<T | null> => {
   const end = performance.now() + limitMs;
@@ -214,7 +215,7 @@ export class Faults {
   #flush(): Fault {
     return {
       title: "Forget all scripts",
-      promise: "SCRIPT FLUSH is not noticed: a script that the server forgot is sent again.",
+      promise: "SCRIPT FLUSH is not noticed: the client sends a script again that the server no longer has.",
       healsMs: 3_000,
       run: async () => {
         const { redis, auditor } = this.#deps.shop;
@@ -233,7 +234,7 @@ export class Faults {
   #sellers(): Fault {
     return {
       title: "Kill the sellers' program",
-      promise: "Messages wait for who is away, and are answered in order afterwards.",
+      promise: "Messages wait for an absent reader, and are answered in order afterwards.",
       healsMs: 16_000,
       run: async () => {
         const { crew, shop } = this.#deps;
@@ -263,7 +264,7 @@ export class Faults {
   #flood(): Fault {
     return {
       title: "Let a seller flood a chat",
-      promise: "Who is not in that chat notices nothing, and it keeps only what it may.",
+      promise: "Other chats notice nothing, and the flooded chat keeps only as much as it may.",
       healsMs: 10_000,
       run: async () => {
         const { chat } = this.#deps.shop;
@@ -271,9 +272,12 @@ export class Faults {
         const kept = 200;
         for (const name of [loud, quiet])
           await chat.create(name, { members: ["u850", "u851"], retain: { count: kept, ageMs: 3_600_000 } });
-        const flood = Promise.all(
-          Array.from({ length: floodMessages }, (_, n) => chat.send(loud, { from: "u850", body: `Buy now! ${n + 1}` })),
-        );
+        // A hundred at once, as fast as they are answered.
+        const one = async (at: number): Promise<void> => {
+          for (let n = at; n < floodMessages; n += floodAtOnce)
+            await chat.send(loud, { from: "u850", body: `Buy now! ${n + 1}` });
+        };
+        const flood = Promise.all(Array.from({ length: floodAtOnce }, (_, at) => one(at)));
         const startedAt = performance.now();
         await chat.send(quiet, { from: "u851", body: "Can you hear me?" });
         const ms = performance.now() - startedAt;

@@ -26,7 +26,7 @@ export class HeldLocks {
     lock.on("lost", over);
   }
 
-  /** State of each by the word of the server, those taken last first. */
+  /** The state of each, read from the server, most recently taken first. */
   async look(): Promise<HeldLock[]> {
     this.#forget();
     const names = [...this.#names.keys()].reverse().slice(0, shown);

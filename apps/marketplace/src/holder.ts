@@ -1,4 +1,4 @@
-// One buyer, as a process of its own, that says when it is about to write. Whoever started it can stop it right there
+// One buyer, as a process of its own, that says when it is about to write. Its parent can stop it right there
 // (SIGSTOP, as a debugger, a swapped-out machine or a long collection of garbage would), and let it go on later.
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
@@ -29,7 +29,7 @@ export type HolderSays =
 
 const say = (message: HolderSays): void => void process.send?.(message);
 
-/** Tells the parent, and goes on when it answers. What stops this process in between is not noticed here. */
+/** Tells the parent, and goes on when it answers. A stop in between goes unnoticed here. */
 const aboutToWrite = async (fencingToken: string | null): Promise<void> => {
   const goOn = new Promise((resolve) => process.once("message", resolve));
   say({ what: "about to write", fencingToken });

@@ -9,12 +9,13 @@
 // | `inventory:<user>` | set    | items the user owns and does not offer                       | permanent                 |
 // | `item:<item>`      | hash   | title, category, revision, fence                             | permanent                 |
 // | `listing:<item>`   | hash   | price (pence), seller; exists while the item is for sale     | permanent, until sold     |
+// | `offers:<item>`    | hash   | buyer → price (pence) and revision of the item as the buyer saw it | 1 day after the last |
 // | `market`           | zset   | listed items by listing number                               | permanent                 |
 // | `shelf:<category>` | zset   | the same for one category                                    | permanent                 |
 // | `ledger`           | stream | one entry per sale, the newest 10,000                        | permanent                 |
 // | `receipt:<user>:<request>` | string | the first result of a request                        | 10 minutes                |
 // | `session:<digest>` | hash   | user, csrf, endsAt, permit, notice                           | 12 h unused, 7 days at most |
-// | `forms:<digest>`  | string | forms that a session sent in its present window              | 10 seconds                |
+// | `forms:<who>`     | string | forms of a session, a persona or an address in its present window | 10 seconds           |
 // | `recent:<digest>`  | list   | the 25 items a session looked at last                        | that of the session       |
 // | `views`            | zset   | views per item, the 2,000 most looked at                     | 7 days after the last     |
 // | `result`           | string | a race: what came of it, as JSON                             | 10 minutes                |
@@ -42,11 +43,12 @@ export interface MarketKeys {
   inventory(user: string): string;
   item(item: string): string;
   listing(item: string): string;
+  offers(item: string): string;
   shelf(category: string): string;
   receipt(user: string, request: string): string;
   session(digest: string): string;
   recent(digest: string): string;
-  forms(digest: string): string;
+  forms(who: string): string;
   ordersOf(user: string): string;
   order(order: string): string;
   steps(order: string): string;
@@ -70,11 +72,12 @@ export const marketKeys = (market: string, prefix = "kit"): MarketKeys => {
     inventory: (user) => part(`inventory:${user}`),
     item: (item) => part(`item:${item}`),
     listing: (item) => part(`listing:${item}`),
+    offers: (item) => part(`offers:${item}`),
     shelf: (category) => part(`shelf:${category}`),
     receipt: (user, request) => part(`receipt:${user}:${request}`),
     session: (digest) => part(`session:${digest}`),
     recent: (digest) => part(`recent:${digest}`),
-    forms: (digest) => part(`forms:${digest}`),
+    forms: (who) => part(`forms:${who}`),
     ordersOf: (user) => part(`orders:${user}`),
     order: (order) => part(`order:${order}`),
     steps: (order) => part(`steps:${order}`),

@@ -1,5 +1,5 @@
-// What moves on a page: one stream per page, at most one look at a thing per quarter second however many watch it, and
-// none at all when nobody does.
+// Live parts of pages: one stream per page. A thing is read at most once per quarter second for all its watchers, and not
+// at all without any.
 import type { Auditor } from "./auditor.js";
 import { barParts, partial } from "./pages/live.js";
 
@@ -57,7 +57,7 @@ export class Live {
           stream = {
             watches,
             send: (text) => {
-              // A reader that does not keep up misses a state, not the newest one.
+              // A reader that does not keep up skips states, never the newest one.
               if ((controller.desiredSize ?? 0) <= 0) return false;
               controller.enqueue(encoder.encode(text));
               return true;
@@ -115,7 +115,7 @@ export class Live {
       const audit = await this.#auditor.look();
       for (const stream of this.#streams) {
         const parts: Part[] = [];
-        // A look in vain takes its time, so turns are few then: bad news does not wait for its tick.
+        // While Redis is silent a look takes long and ticks are rare, so an outage is sent at once.
         if (this.#tick % barTicks === 0 || stream.nextId === 1 || !audit)
           parts.push(...barParts(audit, this.#auditor.silentMs));
         for (const one of stream.watches) {

@@ -105,7 +105,7 @@ const leave = (code: number): Promise<never> => {
   return leaving;
 };
 
-/** A folder that goes with the program, however that ends. */
+/** A folder that is removed when the program ends, however it ends. */
 const makeHome = (): { home: string; logs: string } => {
   const home = mkdtempSync(join(tmpdir(), "bazaar-"));
   process.once("exit", () => rmSync(home, { recursive: true, force: true }));
@@ -198,7 +198,9 @@ const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke, so
     const [first = "", ...others] = workerNames;
     const worker = (name: string): Promise<unknown> =>
       crew.add(name, "worker", { ...place, name, partners } satisfies WorkerTask);
-    await Promise.all([worker(first), crew.add("sellers", "sellers", { ...place, sellers } satisfies SellersTask)]);
+    // Only for show: an outage at this moment costs some old chats, not the shop.
+    await Promise.all([worker(first), shop.furnish().catch(() => undefined)]);
+    await crew.add("sellers", "sellers", { ...place, sellers } satisfies SellersTask);
     await Promise.all(others.map(worker));
     await Promise.all([
       crew.add("shipper", "shipper", { ...place, folder: logs } satisfies ShipperTask),

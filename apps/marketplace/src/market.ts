@@ -18,15 +18,15 @@ const receiptLifeMs = 10 * 60_000;
 const ledgerLength = 10_000;
 // Longer than a visitor can hold the lock of an item for show.
 const waitMs = 9_000;
-/** How long a sale waits for its copies. It stands in any case. */
+/** How long a sale waits for its copies. The sale holds in any case. */
 const copyMs = 1_500;
 
 export type Way = "lock" | "optimistic";
 
-/** `busy`: nothing was written, since others kept the item until our patience ended. */
+/** `busy`: nothing was written, since others held the item until `waitMs` had passed. */
 export type Busy = { readonly kind: "busy" };
 
-/** What a buyer saw and now wants. */
+/** A buyer's request, with the price and revision that the buyer saw. */
 export interface Purchase {
   readonly item: string;
   readonly buyer: string;
@@ -36,9 +36,11 @@ export interface Purchase {
   readonly request: string;
   /** How many replicas are to confirm a sale under the lock before it counts as done. @default 0 */
   readonly copies?: number;
+  /** The price is the buyer's offer, which the seller accepts; under the lock only. @default false */
+  readonly isOffer?: boolean;
 }
 
-/** What a seller saw and now asks. */
+/** A seller's request, with the revision that the seller saw. */
 export interface Offer {
   readonly item: string;
   readonly seller: string;
@@ -61,7 +63,7 @@ export interface User {
   readonly funds: number;
 }
 
-/** What a write carries of the lease it happens under. */
+/** The part of a lease that a write carries. */
 export interface Proof {
   readonly fencingToken: string;
   readonly signal?: AbortSignal;
@@ -157,7 +159,7 @@ export class Market {
 
   /** The write of a locked purchase. Safe with a lease that is long over: the script then refuses its token. */
   async buyUnder({ fencingToken, signal }: Proof, purchase: Purchase): Promise<BuyOutcome> {
-    const { item, buyer, price, revision, request, copies = 0 } = purchase;
+    const { item, buyer, price, revision, request, copies = 0, isOffer = false } = purchase;
     const { category, seller } = await this.#read(item);
     const { keys } = this;
     const operands = {
@@ -172,6 +174,7 @@ export class Market {
       ledger: keys.ledger,
       totals: keys.totals,
       receipt: keys.receipt(buyer, request),
+      offers: keys.offers(item),
     };
     const terms = {
       itemId: item,
@@ -184,6 +187,7 @@ export class Market {
       receiptLifeMs,
       marketLifeMs: this.#lifeMs,
       ledgerLength,
+      isOffer: isOffer ? 1 : 0,
     };
     if (copies === 0) return await buy.run(this.#redis, operands, terms, { signal, op: request });
     const { value, replicas } = await durable(
@@ -342,7 +346,7 @@ const unlessBusy = async <T>(write: () => Promise<T>): Promise<T | Busy> => {
   }
 };
 
-/** An EXEC whose reply was lost either happened, then the receipt says so, or is tried anew. */
+/** Repeats an EXEC whose reply was lost: if it happened, the receipt gives the first result. */
 const settled = async <T>(write: () => Promise<T>): Promise<T> => {
   try {
     return await write();

@@ -6,11 +6,11 @@ const pounds = new Intl.NumberFormat("en-GB", { style: "currency", currency: "GB
 /** `£1,234.50` for 123450. */
 export const money = (pence: number): string => pounds.format(pence / 100);
 
-/** What stands in a price field: `1234.50`. No float is made on the way back, see {@link parsePrice}. */
+/** The content of a price field: `1234.50`. {@link parsePrice} reads it back without a float. */
 export const priceField = (pence: number): string =>
   `${Math.trunc(pence / 100)}.${String(pence % 100).padStart(2, "0")}`;
 
-/** Pence of what somebody typed: `12`, `12.5`, `£1,234.50`; null if that is no price between a penny and a million. */
+/** Pence of a typed price: `12`, `12.5`, `£1,234.50`; null if that is no price between a penny and a million. */
 export const parsePrice = (text: string): number | null => {
   const match = /^£?\s*(\d{1,3}(?:,\d{3})+|\d{1,7})(?:\.(\d{1,2}))?$/.exec(text.trim());
   if (!match) return null;

@@ -1,7 +1,7 @@
-// What follows a sale: an order with its chat and its jobs.
+// The order of a sale, with its chat and its jobs.
 //
-// The sale itself is one script, which also writes the ledger. What follows lies in other slots, so it cannot be part of
-// that step. The web process places the order right after the sale; should it die in between, a worker finds the entry
+// The sale itself is one script, which also writes the ledger. Order, chat and jobs lie in other slots, so they cannot be
+// part of that step. The web process places the order right after the sale; should it die in between, a worker finds the entry
 // of the ledger that has no order yet, and places it. Placing is safe to repeat: ids are those of the order.
 import { createHash } from "node:crypto";
 import type { Chat } from "@kit/chat";
@@ -54,7 +54,7 @@ export const jobsOfOrder: readonly ("charge" | "label" | "receipt" | "review")[]
   "review",
 ];
 
-/** `7F3K-9Q2M`: what people can say on the telephone, and the same however often it is made. */
+/** `7F3K-9Q2M`: easy to say on the telephone, and always the same for the same sale. */
 export const orderId = ({ buyer, request }: Pick<Sale, "buyer" | "request">): string => {
   const letters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
   const digest = createHash("sha256").update(`${buyer}:${request}`).digest();
@@ -99,7 +99,7 @@ export class Orders {
     await chat.create(name, { members: [buyer, seller, support], retain: { count: chatKept, ageMs: weekMs } });
     await chat.send(name, { from: support, body: `Order ${id}: ${title}. Questions go here.`, clientId: "opened" });
 
-    // The jobs come last. Whoever dies before them leaves an order that is not placed, and is done again.
+    // The jobs come last. A process that dies before leaves an order that is not placed, and is placed again.
     for (const job of jobsOfOrder)
       await this.step(id, {
         job,

@@ -1,4 +1,4 @@
-// What the smoke run asks of each package, by its name: so a failure says whose it is.
+// The smoke run's checks, by package, so that a failure names the package.
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect } from "@kit/core";
 import type { AccessLog } from "./access-log.js";
@@ -13,7 +13,7 @@ export interface PackageCheck {
   readonly package: string;
   readonly ok: boolean;
   readonly ms: number;
-  /** What was seen, or what was wrong. */
+  /** The observation, or the failed expectation. */
   readonly what: string;
 }
 

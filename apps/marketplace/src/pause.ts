@@ -1,4 +1,4 @@
-// A buyer is stopped in the middle of its purchase, longer than its lock lasts. Another one buys. Then the first goes on.
+// A buyer is stopped in the middle of its purchase for longer than its lease. Another one buys. Then the first continues.
 import { type ChildProcess, fork } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
@@ -53,7 +53,7 @@ const next = async (child: ChildProcess): Promise<HolderSays> => {
   return message;
 };
 
-/** Plays the scene once, on a small market of its own. */
+/** Runs the scene once, on a small market of its own. */
 export const playPause = async ({ redis, lock, place, world }: Deps, way: PauseWay): Promise<PauseResult> => {
   const market = `race-${randomBytes(6).toString("hex")}`;
   const classicPrefix = keyspace("shop", place.prefix).key(market, "classic:");

@@ -1,4 +1,4 @@
-/** Where the shop is: its Redis, and what all of its keys begin with. Every process of the shop is told this. */
+/** The shop's Redis and the prefix of its keys; every process of the shop gets them. */
 export interface Place {
   readonly url: string;
   readonly prefix: string;

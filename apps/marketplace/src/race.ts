@@ -34,7 +34,7 @@ interface RaceBuyer {
   readonly name: string;
   readonly outcome: string;
   readonly ms: number;
-  /** The places of the request among all that came in, and among all that were answered, from 1; 0: it was not. */
+  /** The positions of the request in order of arrival and in order of answers, from 1; 0: none. */
   readonly came: number;
   readonly answered: number;
 }
@@ -59,7 +59,7 @@ export interface RaceResult {
   readonly way: RaceWay;
   readonly title: string;
   readonly price: number;
-  /** How many rounds it took until something was to be seen; each on a new copy. The figures are the last one's. */
+  /** Rounds until an oversell appeared, each on a new copy. The figures are those of the last round. */
   readonly rounds: number;
   readonly buyers: readonly RaceBuyer[];
   readonly answered: number;

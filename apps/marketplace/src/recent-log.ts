@@ -1,5 +1,5 @@
 // The shop's diary: the last hundred lines, in the Redis of the component `logs`. Where that is stands in the
-// configuration, and can be changed while the shop is open; whoever writes a line does not notice.
+// configuration, and can be changed while the shop is open; the writers of lines do not notice.
 import type { Connection } from "@kit/core";
 import { type Component, createComponent, withComponent } from "@kit/core/config";
 import { keyspace } from "@kit/core";
@@ -35,7 +35,7 @@ export class RecentLog {
     if (!known) await this.#component.config.set({ url }, { author: "the shop" }).catch(() => undefined);
   }
 
-  /** Points the component elsewhere, for all processes that use it. */
+  /** Moves the component to another server, in every process that uses it. */
   async moveTo(url: string): Promise<void> {
     await this.#component.config.set({ url }, { author: "ops page" });
   }
@@ -56,7 +56,7 @@ export class RecentLog {
     return this.#key;
   }
 
-  /** Writes a line; a diary that cannot be written holds nothing up. */
+  /** Writes a line, without waiting; a failure is ignored. */
   write(text: string): void {
     const line = `${new Date().toISOString()} ${text}`;
     this.#append(line).catch(() => undefined);

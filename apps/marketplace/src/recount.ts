@@ -13,7 +13,7 @@ export interface RecountTask {
   /** Given for a market in the layout of the textbook: the prefix of its keys. */
   readonly classicPrefix?: string;
   readonly openingMoney: number;
-  /** Whose belongings at the opening do not count as bought. */
+  /** The seller, whose items from the opening do not count as bought. */
   readonly seller: string | null;
 }
 
@@ -21,7 +21,7 @@ export interface Recount {
   readonly money: number;
   readonly openingMoney: number;
   readonly items: number;
-  /** Items that nobody has. */
+  /** Items without an owner. */
   readonly itemsLost: number;
   /** Items that several have, or that are owned and for sale at once. */
   readonly itemsTwice: number;
@@ -30,7 +30,7 @@ export interface Recount {
   readonly owned: number;
   /** Entries of the ledger; null in the layout of the textbook, which has none. */
   readonly sales: number | null;
-  /** What does not agree inside the market's own structures. */
+  /** Contradictions within the market's own structures. */
   readonly disagreements: readonly string[];
 }
 

@@ -83,7 +83,7 @@ const startOnce = async (file: string, home: string): Promise<PrivateRedis | str
       resolve(`it ended (${signal ?? `code ${code}`}): ${log.trim().split("\n").at(-1) ?? ""}`),
     );
   });
-  // Whatever ends this process, the server and its folder do not stay.
+  // The server and its folder are removed however this process ends.
   const remove = (): void => {
     child.kill("SIGKILL");
     rmSync(folder, { recursive: true, force: true });

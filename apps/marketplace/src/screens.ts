@@ -1,4 +1,4 @@
-// What each screen shows, with which packages, under which keys, and the lines of this very program that do it.
+// The screens: their packages, their keys, and the lines of this program behind them.
 import { existsSync, readFileSync } from "node:fs";
 
 export interface Screen {
@@ -21,7 +21,7 @@ const sources: readonly Source[] = [
   {
     path: "/",
     name: "Market",
-    what: "Twelve hundred things for sale. The box above completes names of sellers and things while you type: one read-only script per keystroke, whatever the language of the name.",
+    what: "Twelve hundred things for sale. The box above completes names of sellers and things while you type: one read-only script per keystroke, in any language.",
     packages: ["autocomplete", "lock"],
     keys: ["kit:autocomplete:{market}:…", "kit:shop:{main}:market", "kit:lock:{shop.main.<item>}:…"],
     file: "src/search.ts",
@@ -31,7 +31,7 @@ const sources: readonly Source[] = [
   {
     path: "/item/",
     name: "Item",
-    what: "One thing, its price and its lock, live. Buyers under the lock stand in line and are served in the order of arrival; each sale carries the fencing token of its lease, and the item refuses older ones.",
+    what: "One thing, its price and its lock, live. Buyers wait for the lock in order of arrival. Each sale carries the fencing token of its lease, and the item refuses older tokens. A buyer may also offer less: the seller's answer is a delayed job.",
     packages: ["lock", "core"],
     keys: ["kit:lock:{shop.main.<item>}:…", "kit:shop:{main}:item:<item>", "kit:shop:{main}:listing:<item>"],
     file: "src/market.ts",
@@ -41,7 +41,7 @@ const sources: readonly Source[] = [
   {
     path: "/order/",
     name: "Order",
-    what: "What follows a sale: four jobs, done by three worker processes, and a chat of buyer, seller and support. The payment waits for one of five permits, since the provider bears no more at once.",
+    what: "A sale adds four jobs, done by three worker processes, and opens a chat of buyer, seller and support. The payment waits for one of five permits, since the provider accepts no more at once.",
     packages: ["queue", "semaphore", "chat"],
     keys: [
       "kit:queue:{orders}:…",
@@ -66,7 +66,7 @@ const sources: readonly Source[] = [
   {
     path: "/ops",
     name: "Ops",
-    what: "What an operator sees: locks held, the seats at the payment provider, the queue, the worker processes, dead letters to retry, a switch for maintenance, and where the diary of the shop is kept.",
+    what: "The operator's view: locks held, the seats at the payment provider, the queue, the worker processes, dead letters to retry, a switch for maintenance, and where the diary of the shop is kept.",
     packages: ["lock", "semaphore", "queue", "core"],
     keys: ["kit:semaphore:{payments}:…", "kit:queue:{orders}:dead", "kit:config:{flags}:…", "kit:config:{logs}:…"],
     file: "src/recent-log.ts",
@@ -126,22 +126,12 @@ const sources: readonly Source[] = [
   {
     path: "/pipeline",
     name: "Pipeline",
-    what: "The same reads sent one by one, as one pipeline, and all at once on a connection that gathers them by itself. Measured when you press the button.",
+    what: "The same reads sent one by one, as one pipeline, and all at once on a connection that gathers them by itself; and a page view as plain commands, as a pipeline and as a script. Measured when you press the button.",
     packages: ["core"],
-    keys: ["kit:shop:{main}:item:<item>"],
-    file: "src/pipeline.ts",
+    keys: ["kit:shop:{main}:item:<item>", "kit:shop:{main}:session:<digest>", "kit:shop:{main}:views"],
+    file: "src/measure.ts",
     from: "  const ways",
     lines: 12,
-  },
-  {
-    path: "/sessions",
-    name: "Sessions",
-    what: "What a page view costs: the textbook's five plain commands, the same as one pipeline, and one script of ours that does more.",
-    packages: ["core"],
-    keys: ["kit:shop:{main}:session:<digest>", "kit:shop:{main}:recent:<digest>", "kit:shop:{main}:views"],
-    file: "src/sessions.ts",
-    from: "  /** One page view: null unless",
-    lines: 10,
   },
   {
     path: "/personas",

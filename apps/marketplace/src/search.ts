@@ -10,7 +10,7 @@ import type { Connection } from "@kit/core";
 import type { World } from "./seed/index.js";
 import { guildMembers, guildOf, guilds, type Guild } from "./seed/guilds.js";
 
-const booksKept = 200;
+const booksKept = 50;
 const bookSize = 50;
 
 export interface Hit {
@@ -101,7 +101,7 @@ export class Search {
     return found;
   }
 
-  /** Somebody wrote to somebody: each is now among the other's contacts. */
+  /** Adds each of two people who wrote to each other to the other's contacts. */
   async wrote(from: string, to: string): Promise<void> {
     const name = (id: string): string => this.#names.get(id)?.name ?? id;
     await Promise.all([

@@ -8,7 +8,7 @@ export interface WebServer {
   close(): Promise<void>;
 }
 
-/** Where nobody asks for another. */
+/** The port without `--port`. */
 export const usualPort = 3_000;
 
 const lastRequestsMs = 500;
@@ -32,7 +32,7 @@ const listening = async (server: Server, port: number): Promise<boolean> => {
 export const serve = async (app: Hono, port: number | undefined): Promise<WebServer> => {
   const server = createAdaptorServer({
     fetch: app.fetch,
-    // A client that sends slowly to keep a socket busy is not waited for.
+    // A client that sends slowly, to keep a socket busy, is disconnected.
     serverOptions: {
       ...{ headersTimeout: 5_000, requestTimeout: 20_000, keepAliveTimeout: 5_000, maxHeaderSize: 16_384 },
       connectionsCheckingInterval: 1_000,

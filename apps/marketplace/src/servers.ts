@@ -14,7 +14,7 @@ export interface Servers {
   /** The one port of a single server, so that a wire can be put before it. */
   readonly port: number | null;
   readonly failover: Failover | null;
-  /** Rejects when a server that nobody was told to end has ended. */
+  /** Rejects when a server ends without being stopped by us. */
   readonly lost: Promise<never> | null;
   stop(): Promise<void>;
 }
@@ -53,7 +53,7 @@ export const startBehind = async (mode: Mode, home: string): Promise<Servers> =>
   return { url: servers.url, port: null, failover, lost: null, stop: () => servers.stop() };
 };
 
-/** The node of a Cluster that serves the market's slot, by the word of a node that runs. */
+/** The node of a Cluster that serves the market's slot, according to a node that runs. */
 const masterOfSlot = async (nodes: readonly RedisNode[]): Promise<RedisNode> => {
   for (const node of nodes) {
     if (node.state !== "running") continue;

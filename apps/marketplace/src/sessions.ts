@@ -11,8 +11,9 @@ export const viewsKept = 2_000;
 const viewsLifeMs = 7 * 24 * hourMs;
 export const idleMs: number = 12 * hourMs;
 const lifeMs = 7 * 24 * hourMs;
-// A race has one buyer press fifty buttons at once; nobody else comes near this.
-const formsInWindow = 100;
+// A race has one buyer press fifty buttons at once; nobody else comes near these. A persona has five sessions at most, and
+// everybody on this machine has one address.
+const formsOf = { session: 100, persona: 200, address: 1_000 };
 const windowMs = 10_000;
 // Nobody has picked a persona yet: it only carries the token of the forms.
 const anonymousMs = hourMs / 2;
@@ -63,14 +64,28 @@ export class Sessions {
     return seen && { id, ...seen };
   }
 
-  /** Leaves a word for the next page of this session. */
+  /** Leaves a message for the next page of this session. */
   async tell(session: Session, notice: string): Promise<void> {
     await tell.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
   }
 
-  /** Counts a form; false: this session has sent too many within the last ten seconds. */
-  async admits({ id }: Session): Promise<boolean> {
-    return await limit.run(this.#redis, { forms: this.#keys.forms(digestOf(id)) }, { most: formsInWindow, windowMs });
+  /** Counts a form; false: its session, persona or address has sent too many within the last ten seconds. */
+  async admits({ id, user }: Session, address: string): Promise<boolean> {
+    const admitted = await Promise.all([
+      this.#isWithin("session", digestOf(id)),
+      user === "" ? true : this.#isWithin("persona", user),
+      this.admitsAddress(address),
+    ]);
+    return admitted.every(Boolean);
+  }
+
+  /** Counts a request that leaves something behind, such as a session for somebody new. */
+  admitsAddress(address: string): Promise<boolean> {
+    return this.#isWithin("address", digestOf(address));
+  }
+
+  #isWithin(kind: keyof typeof formsOf, id: string): Promise<boolean> {
+    return limit.run(this.#redis, { forms: this.#keys.forms(`${kind}-${id}`) }, { most: formsOf[kind], windowMs });
   }
 
   /** The permit that the session was opened with; empty where nobody counted. */

@@ -7,15 +7,18 @@ import { createLock, type Lock } from "@kit/lock";
 import { createReceiver, type Receiver } from "@kit/logship";
 import type { Semaphore } from "@kit/semaphore";
 import { Accounts } from "./accounts.js";
+import { isAway } from "./away.js";
 import { Auditor } from "./auditor.js";
 import { HeldLocks } from "./held-locks.js";
 import { Live } from "./live.js";
 import { Market } from "./market.js";
-import { Orders } from "./orders.js";
+import { Offers } from "./offers.js";
+import { Orders, support } from "./orders.js";
 import type { Place } from "./place.js";
 import { Races } from "./race.js";
 import { RecentLog } from "./recent-log.js";
 import { Search } from "./search.js";
+import { seedChats } from "./seed/chats.js";
 import { countryBlocks } from "./seed/countries.js";
 import { seedHistory } from "./seed/history.js";
 import { openMarket, world, type World } from "./seed/index.js";
@@ -40,6 +43,7 @@ const seed = 1_912;
 const commandTimeoutMs = 3_000;
 const ownServerMs = 20_000;
 const guestServerMs = 5_000;
+const openings = 3;
 const mostHolds = 20;
 const holdMs = 8_000;
 
@@ -48,7 +52,7 @@ export interface ShopOptions extends Place {
   readonly isGuestServer: boolean;
   /** The server has replicas, so a sale can wait for a copy. */
   readonly hasReplicas: boolean;
-  /** Told what is being done while the shop is opened. */
+  /** Receives the progress while the shop is opened. */
   readonly onProgress?: (text: string) => void;
 }
 
@@ -71,12 +75,16 @@ export class Shop {
   readonly payments: Semaphore;
   readonly chat: Chat<string>;
   readonly orders: Orders;
+  readonly offers: Offers;
   readonly search: Search;
   readonly stats: ShopStats;
   readonly geo: GeoIp;
   readonly countries: Receiver;
   readonly flags: Flags<"maintenance">;
   readonly recentLog: RecentLog;
+  /** Nobody traded here before this program opened the shop. */
+  isNew = false;
+  readonly #names: ReadonlyMap<string, string>;
   readonly #holds = new Set<string>();
   readonly #closing = new AbortController();
 
@@ -86,6 +94,7 @@ export class Shop {
     this.isGuestServer = isGuestServer;
     this.hasReplicas = hasReplicas;
     this.world = world(seed);
+    this.#names = new Map(this.world.users.map(({ id, name }) => [id, name]));
     this.personas = new Set(personas(this.world).map(({ id }) => id));
     this.lock = createLock(redis, { prefix });
     this.locks = new HeldLocks(this.lock);
@@ -103,6 +112,14 @@ export class Shop {
     this.payments = payments(redis, prefix);
     this.chat = shopChat(redis, prefix);
     this.orders = new Orders({ redis, keys, queue: this.queue, chat: this.chat });
+    this.offers = new Offers({
+      redis,
+      keys,
+      market: this.market,
+      orders: this.orders,
+      chat: this.chat,
+      queue: this.queue,
+    });
     this.search = new Search(redis, prefix, this.world, this.personas);
     this.stats = shopStats(redis, prefix);
     this.geo = createGeoIp(redis, geoDatabase, { prefix });
@@ -110,7 +127,7 @@ export class Shop {
     this.countries = createReceiver(redis, logChannel, { prefix, consumer: "countries", isolate: false });
     this.flags = createFlags(redis, { maintenance: { whenUnknown: false } }, { prefix });
     this.recentLog = new RecentLog(redis, prefix);
-    // An outage is told to the calls that meet it; what happens behind the scenes is tried again by itself.
+    // Calls report an outage themselves, and background work retries by itself.
     quiet(this.lock, this.queue, this.payments, this.chat, this.stats.stats, this.geo, this.countries, this.flags);
   }
 
@@ -124,8 +141,7 @@ export class Shop {
     });
     const shop = new Shop(redis, options);
     try {
-      // Two programs that open the same shop at once would count one opening twice.
-      await shop.lock.using("shop.main.opening", () => shop.#fill(onProgress), { waitMs: 30_000 });
+      await shop.#open(onProgress);
       await shop.flags.ready();
       await shop.recentLog.open(url);
       return shop;
@@ -133,6 +149,17 @@ export class Shop {
       await shop.close();
       throw error;
     }
+  }
+
+  async #open(onProgress: (text: string) => void): Promise<void> {
+    for (let tries = openings; ; tries--)
+      try {
+        // Two programs that open the same shop at once would count one opening twice.
+        return await this.lock.using("shop.main.opening", () => this.#fill(onProgress), { waitMs: 30_000 });
+      } catch (error) {
+        // On a busy machine a command may be late; an interrupted opening is done again.
+        if (tries === 1 || !isAway(error)) throw error;
+      }
   }
 
   async #fill(onProgress: (text: string) => void): Promise<void> {
@@ -148,9 +175,22 @@ export class Shop {
         attribution: "synthetic geography: reserved addresses, made up for this shop",
       });
     if (opened === "opened") {
+      this.isNew = true;
       await seedHistory(this.stats, Date.now());
       onProgress("ninety days of sales are counted");
     }
+  }
+
+  /** The name of a person, or the id itself if it is unknown. */
+  nameOf(user: string): string {
+    return user === support ? "Support" : (this.#names.get(user) ?? user);
+  }
+
+  /** Adds old chats and a job that fails to a new shop; the pages are open meanwhile. */
+  async furnish(): Promise<void> {
+    if (!this.isNew) return;
+    await seedChats(this.chat, this.world, [...this.personas], (one, other) => this.search.wrote(one, other));
+    await this.queue.add("print", { sheet: "catalogue" }, { id: "catalogue" });
   }
 
   /**

@@ -1,4 +1,4 @@
-// What the smoke run says in the end, and whether that is good enough.
+// The summary of a smoke run, and its verdict.
 import type { PackageCheck } from "./package-checks.js";
 import type { RaceResult } from "./race.js";
 import type { Recount } from "./recount.js";
@@ -25,7 +25,7 @@ const mapped = <A, B>(record: Readonly<Record<string, A>>, change: (value: A) =>
 const moneyAndItemsHold = ({ money, openingMoney, itemsLost, itemsTwice, inDebt, disagreements }: Recount): boolean =>
   money === openingMoney && itemsLost === 0 && itemsTwice === 0 && inDebt === 0 && disagreements.length === 0;
 
-/** What each race must come to. `SETNX` is reported as it is. */
+/** The required result of each race. `SETNX` is only reported. */
 const raceIsRight = ({ way, answered, buyers, sold, recount }: RaceResult): boolean => {
   if (answered !== buyers.length) return false;
   if (way === "none") return sold > 1;

@@ -1,16 +1,16 @@
-// What the shop asks of each package, in one place: names and settings that all of its processes share.
+// The packages as the shop uses them: names and settings that all of its processes share.
 import type { Connection } from "@kit/core";
-import { createChat, type Chat } from "@kit/chat";
+import { type Accepted, createChat, type Chat } from "@kit/chat";
 import { createQueue, type Queue } from "@kit/queue";
 import { createSemaphore, type Semaphore } from "@kit/semaphore";
 import { type Counter, createStats, type Distribution, type Stats } from "@kit/stats";
 
-/** A typed emitter of any package: what goes wrong behind the scenes is told by `error`. */
+/** A typed emitter of any package; background faults reach its `error` event. */
 interface Source {
   on(event: "error", listener: () => void): unknown;
 }
 
-/** For objects whose calls say by themselves what came of them: what is tried again anyway needs no word. */
+/** Silences background faults of objects that retry by themselves, and whose calls report their own failures. */
 export const quiet = (...sources: readonly object[]): void => {
   for (const source of sources) (source as Source).on("error", () => undefined);
 };
@@ -23,6 +23,7 @@ export type ShopJobs = {
   review: (data: { order: string }) => void;
   stocktake: (data: { ms: number }) => void;
   print: (data: { sheet: string }) => void;
+  offer: (data: { item: string; buyer: string }) => void;
 };
 
 export type JobName = keyof ShopJobs;
@@ -67,6 +68,20 @@ export const orderChat = (order: string): string => `order:${order}`;
 
 /** The chat of two people; the same for both of them. */
 export const pairChat = (one: string, other: string): string => `pair:${[one, other].sort().join("~")}`;
+
+const chatRetention = { count: 500, ageMs: 7 * 24 * 3_600_000 };
+
+/** Writes to somebody, in the chat of the two. The same `clientId` again is the same message. */
+export const writeTo = async (
+  chat: Chat<string>,
+  from: string,
+  to: string,
+  message: { readonly body: string; readonly clientId: string },
+): Promise<Accepted> => {
+  const name = pairChat(from, to);
+  await chat.create(name, { members: [from, to], retain: chatRetention });
+  return await chat.send(name, { from, ...message });
+};
 
 export const logChannel = "access";
 export const logConsumers = ["countries", "status"] as const;

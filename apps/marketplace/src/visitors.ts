@@ -12,12 +12,12 @@ export interface VisitorsTask {
 export interface VisitorsReport {
   /** Milliseconds of each request, by action. */
   readonly latencies: Readonly<Record<string, readonly number[]>>;
-  /** What buyers and sellers were told, by way and outcome. */
+  /** How often buyers and sellers got each outcome, by way. */
   readonly outcomes: Readonly<Record<string, Readonly<Record<string, number>>>>;
   readonly races: readonly RaceResult[];
   readonly invariantsBefore: unknown;
   readonly invariantsAfter: unknown;
-  /** What did not answer as it should. */
+  /** Requests with an unexpected answer. */
   readonly complaints: readonly string[];
   readonly cspReports: number;
 }
@@ -130,7 +130,7 @@ serveChild(async ({ origin }: VisitorsTask): Promise<VisitorsReport> => {
   const person = await signIn(visitors, "u61");
   const races: RaceResult[] = [];
   for (const way of raceWays) races.push(await race(visitors, person, way));
-  await visitors.get("sessions page", "/sessions", person.cookie);
+  await visitors.get("pipeline page", "/pipeline", person.cookie);
   const { count } = JSON.parse((await visitors.get("reports", "/csp-report")).body) as { count: number };
   return {
     latencies: visitors.latencies,

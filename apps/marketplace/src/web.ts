@@ -1,5 +1,4 @@
-// What all pages have in common: who asks, whether a form is ours, the frame around a page, and errors in plain words.
-import { KitError } from "@kit/core";
+// The parts that all pages share: session and persona, checks of forms, the frame around a page, and error pages.
 import type { Context, Hono } from "hono";
 import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import { HTTPException } from "hono/http-exception";
@@ -30,11 +29,11 @@ export interface WebOptions {
   readonly accessLog: AccessLog;
   /** Where the shop is reached, for the buyers of a race. */
   readonly origin: () => string;
-  /** What the program that plays visitors shows, so that its addresses are believed. */
+  /** A secret of the program that plays visitors; with it the web server accepts the address that a request names. */
   readonly pass: string;
   /** Where the component `logs` can be moved to, besides the shop's own Redis. */
   readonly otherLogsUrl: string | null;
-  /** Faults that are nobody's input: for the operator, never for the visitor. */
+  /** Receives faults that no input caused; they are for the operator, never for the visitor. */
   readonly onFault: (error: unknown) => void;
 }
 
@@ -50,6 +49,11 @@ export class Web {
     this.shop = options.shop;
   }
 
+  /** Where a request comes from: this machine, or what the program that plays visitors says. */
+  addressOf(c: Context): string {
+    return this.options.accessLog.addressOf(c.req.header("x-bazaar-visitor"));
+  }
+
   async visit(c: Context, item?: string): Promise<Visitor> {
     const { sessions, accounts, market } = this.shop;
     const id = getCookie(c, cookieName);
@@ -62,6 +66,7 @@ export class Web {
   async visitWithForms(c: Context, item?: string): Promise<Visitor & { session: Session }> {
     const visitor = await this.visit(c, item);
     if (visitor.session) return { ...visitor, session: visitor.session };
+    if (!(await this.shop.sessions.admitsAddress(this.addressOf(c)))) throw new HTTPException(429);
     const session = await this.shop.sessions.open();
     remember(c, session);
     return { session, user: null };
@@ -71,7 +76,7 @@ export class Web {
   async ownForm(c: Context, session: Session | null): Promise<Form> {
     const form = await formOf(c);
     if (!session || !isOwnForm(session, form["csrf"])) throw new HTTPException(403);
-    if (!(await this.shop.sessions.admits(session))) throw new HTTPException(429);
+    if (!(await this.shop.sessions.admits(session, this.addressOf(c)))) throw new HTTPException(429);
     return form;
   }
 
@@ -89,7 +94,7 @@ export class Web {
     return { session, user, form: await this.ownForm(c, session) };
   }
 
-  /** Somebody who reads what is only theirs; null for a visitor without a persona. */
+  /** The session and persona of a request for private data; null without a persona. */
   async persona(c: Context): Promise<{ session: Session; user: User } | null> {
     const { session, user } = await this.visit(c);
     return session && user ? { session, user } : null;
@@ -142,7 +147,7 @@ export const remember = (c: Context, session: Session): void =>
 
 export const forget = (c: Context): void => void deleteCookie(c, cookieName, { path: "/" });
 
-/** A browser says where a request comes from; one that says nothing is not a browser with our page open. */
+/** A browser names the origin of a request; a request without one is not from a browser with our page open. */
 export const isSameOrigin = (c: Context): boolean => {
   const site = c.req.header("sec-fetch-site");
   const from = c.req.header("origin");
@@ -183,19 +188,4 @@ export const problem = (c: Context, status: number, title: string, text: string)
   if (wantsJson(c)) return c.json({ error: title });
   const link = status === 401 ? { href: "/personas", name: "Choose a persona" } : { href: "/", name: "To the market" };
   return c.html(plainPage(title, text, link));
-};
-
-const awayCodes = new Set(["KIT_UNAVAILABLE", "KIT_UNKNOWN_OUTCOME", "KIT_CLOSED", "KIT_LOCK_LOST"]);
-
-/** Redis does not answer, or not now. ioredis has no class of its own for most of it. */
-export const isAway = (error: unknown): boolean => {
-  if (KitError.is(error)) return error.retryable || awayCodes.has(error.code);
-  if (!(error instanceof Error)) return false;
-  return (
-    error.name === "MaxRetriesPerRequestError" ||
-    /^(Connection is closed|Command timed out|Stream isn't writeable|LOADING|CLUSTERDOWN|MASTERDOWN|READONLY)/.test(
-      error.message,
-    ) ||
-    /^(ECONN|EPIPE|ETIMEDOUT)/.test((error as NodeJS.ErrnoException).code ?? "")
-  );
 };

@@ -1,11 +1,21 @@
-// Before all tests: the programs must be built, and the worker processes of the tests are bundled here.
+// Before all tests: the programs must be built, the worker processes of the tests are bundled here, and one shop is opened
+// for all files.
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { startRedis } from "@kit/testing";
 import { build } from "tsup";
+import type { TestProject } from "vitest/node";
+import { endShops, freePort, startShop } from "./program.js";
+
+declare module "vitest" {
+  export interface ProvidedContext {
+    shared: { origin: string; url: string };
+  }
+}
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
-export default async (): Promise<void> => {
+export default async (project: TestProject): Promise<() => Promise<void>> => {
   if (!existsSync(here("../dist/main.js"))) throw new Error("The shop is not built: run `pnpm build` first");
   await build({
     entry: { worker: here("worker.ts") },
@@ -19,4 +29,13 @@ export default async (): Promise<void> => {
     silent: true,
     clean: true,
   });
+  const server = await startRedis();
+  const shop = await startShop("--redis", server.url, "--port", await freePort());
+  await shop.isComplete();
+  project.provide("shared", { origin: shop.origin, url: server.url });
+  return async () => {
+    await shop.stop();
+    await endShops();
+    await server.stop();
+  };
 };

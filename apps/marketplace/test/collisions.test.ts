@@ -1,45 +1,42 @@
 // Every package in one database, and two shops beside each other in it: no key is written by two of them.
-import { connect, type Connection } from "@kit/core";
-import { eventually, type RedisServer, startRedis } from "@kit/testing";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { eventually } from "@kit/testing";
+import { beforeAll, describe, expect, it } from "vitest";
 import { marketKeys } from "../src/keys.js";
-import { type RunningShop, startShop, Visitor } from "./shop.js";
+import { type RunningShop, startShop, useSharedShop, Visitor } from "./shop.js";
 
 const prefixes = ["kit", "other"] as const;
 /** The segment behind the prefix, by who writes it. `config` is core's. */
 const segments = ["autocomplete", "chat", "config", "geoip", "lock", "logship", "queue", "semaphore", "shop", "stats"];
 
-let server: RedisServer;
-let redis: Connection;
-let shops: readonly RunningShop[];
+const shared = useSharedShop("textiles");
+let shops: readonly Pick<RunningShop, "origin">[];
 
 /** Every key, with its type. */
 const allKeys = async (): Promise<Map<string, string>> => {
   const found: string[] = [];
   for (let cursor = "0"; ;) {
-    const [next, keys] = await redis.scan(cursor, "COUNT", 1_000);
+    const [next, keys] = await shared.redis.scan(cursor, "COUNT", 1_000);
     found.push(...keys);
     if (next === "0") break;
     cursor = next;
   }
   const unique = [...new Set(found)];
-  const types = await Promise.all(unique.map((key) => redis.type(key)));
+  const types = await Promise.all(unique.map((key) => shared.redis.type(key)));
   return new Map(unique.map((key, at) => [key, types[at] ?? "none"]));
 };
 
 /** A visitor who touches every package: search, lock, session, order, jobs, chat, statistics. */
-const visit = async (shop: RunningShop, prefix: string): Promise<string> => {
+const visit = async (shop: Pick<RunningShop, "origin">, prefix: string): Promise<string> => {
   const keys = marketKeys("main", prefix);
   const visitor = new Visitor(shop.origin);
   const csrf = await visitor.signIn("u120");
-  await redis.hincrby(keys.user("u120"), "funds", 100_000);
-  await redis.hincrby(keys.totals, "money", 100_000);
   await visitor.get("/search?q=brass");
-  const [id = ""] = await redis.zrange(keys.market, "0", "0");
-  const price = (await redis.hget(keys.listing(id), "price")) ?? "";
-  await redis.hincrby(keys.user("u120"), "funds", Number(price));
-  await redis.hincrby(keys.totals, "money", Number(price));
-  const form = { csrf, request: "here", price, revision: "1", way: "lock" };
+  const [id = ""] = await shared.redis.zrange(keys.shelf("textiles"), "0", "0");
+  const price = (await shared.redis.hget(keys.listing(id), "price")) ?? "";
+  const revision = (await shared.redis.hget(keys.item(id), "revision")) ?? "";
+  const given = Number(price);
+  await shared.redis.multi().hincrby(keys.user("u120"), "funds", given).hincrby(keys.totals, "money", given).exec();
+  const form = { csrf, request: "here", price, revision, way: "lock" };
   const bought = await visitor.post(`/item/${id}/buy`, form, "application/json");
   const { order } = JSON.parse(bought.body) as { order: string };
   await visitor.post(`/order/${order}/say`, { csrf, id: "hello", text: `Hello from ${prefix}` });
@@ -47,17 +44,9 @@ const visit = async (shop: RunningShop, prefix: string): Promise<string> => {
 };
 
 beforeAll(async () => {
-  server = await startRedis();
-  redis = await connect(server.url);
-  const started: RunningShop[] = [];
-  for (const prefix of prefixes) started.push(await startShop("--redis", server.url, "--prefix", prefix));
-  shops = started;
-  for (const shop of shops) await shop.isComplete();
-});
-afterAll(async () => {
-  for (const shop of shops) await shop.stop();
-  await redis.close();
-  await server.stop();
+  const other = await startShop("--redis", shared.url, "--prefix", "other");
+  await other.isComplete();
+  shops = [shared, other];
 });
 
 describe("In one database", () => {
@@ -69,8 +58,8 @@ describe("In one database", () => {
       await eventually(
         async () => {
           const keys = marketKeys("main", prefix);
-          expect(await redis.hget(keys.order(orders[0] ?? ""), "done:charge")).not.toBeNull();
-          expect(await redis.hlen(`${prefix}:logship:{access}:channel`)).toBeGreaterThan(0);
+          expect(await shared.redis.hget(keys.order(orders[0] ?? ""), "done:charge")).not.toBeNull();
+          expect(await shared.redis.hlen(`${prefix}:logship:{access}:channel`)).toBeGreaterThan(0);
         },
         { timeoutMs: 60_000 },
       );
@@ -108,11 +97,36 @@ describe("In one database", () => {
 
   it("neither shop's invariants are touched by the other", async () => {
     for (const shop of shops) {
-      const visitor = new Visitor(shop.origin);
-      const { money, openingMoney, items, openingItems, itemsTwice, sales } = JSON.parse(
-        (await visitor.get("/invariants")).body,
-      ) as Record<string, number>;
-      expect([money, items, itemsTwice, sales]).toEqual([openingMoney, openingItems, 0, 1]);
+      const { body } = await new Visitor(shop.origin).get("/invariants");
+      const {
+        money,
+        openingMoney,
+        items,
+        openingItems,
+        itemsTwice,
+        sales = 0,
+      } = JSON.parse(body) as Record<string, number>;
+      expect([money, items, itemsTwice]).toEqual([openingMoney, openingItems, 0]);
+      expect(sales).toBeGreaterThan(0);
     }
+  });
+
+  it("one closes for maintenance: buying there is refused, looking is not, and the other stays open", async () => {
+    const [open, closed] = await Promise.all(
+      shops.map(async (shop) => {
+        const visitor = new Visitor(shop.origin);
+        return { visitor, csrf: await visitor.signIn("u121") };
+      }),
+    );
+    if (!open || !closed) throw new Error("there are two shops");
+    const buy = async ({ visitor, csrf }: typeof open): Promise<number> => {
+      const form = { csrf, request: "closed", price: "1", revision: "1", way: "lock" };
+      return (await visitor.post("/item/i1/buy", form)).status;
+    };
+    expect((await closed.visitor.post("/ops/maintenance", { csrf: closed.csrf, on: "1" })).status).toBe(303);
+    expect([await buy(open), await buy(closed)]).toEqual([303, 503]);
+    expect((await closed.visitor.get("/item/i1")).body).toContain("Closed to buyers");
+    await closed.visitor.post("/ops/maintenance", { csrf: closed.csrf, on: "0" });
+    expect(await buy(closed)).toBe(303);
   });
 });

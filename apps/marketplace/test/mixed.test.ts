@@ -63,7 +63,7 @@ describe("Locked and optimistic traders in four processes", () => {
     await watching;
     expect(looks).toBeGreaterThan(20);
 
-    // What the buyers were told is what the ledger says, sale by sale.
+    // The buyers' answers agree with the ledger, sale by sale.
     const ledger = (await bench.redis.xrange(market.keys.ledger, "-", "+")).map(([, fields]) => entryOf(fields));
     const told = reports.flatMap(({ sales }) => sales);
     const line = (sale: { request: string; buyer: string; item: string; price: number }): string =>

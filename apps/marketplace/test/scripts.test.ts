@@ -1,7 +1,12 @@
-import { contract } from "@kit/testing";
+import { contract, eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
+import { Auditor } from "../src/auditor.js";
+import { Live, watch } from "../src/live.js";
 import type { Market, Offer, Purchase, Way } from "../src/market.js";
 import * as scripts from "../src/scripts/index.js";
+import { Orders } from "../src/orders.js";
+import { marketKeys } from "../src/keys.js";
+import { ordersQueue, shopChat } from "../src/tools.js";
 import { Sessions } from "../src/sessions.js";
 import { dump, person, thing, useMarkets } from "./harness.js";
 
@@ -27,7 +32,7 @@ const open = (lifeMs?: number): Promise<Market> =>
     lifeMs,
   );
 
-/** What an outcome leaves behind, without what the two ways write differently on purpose. */
+/** The data that an outcome leaves behind, without the fields that the two ways write differently on purpose. */
 const left = async (market: Market): Promise<Record<string, unknown>> => {
   const content = await dump(bench.redis, market.keys);
   for (const [name, value] of Object.entries(content)) {
@@ -51,13 +56,42 @@ describe("A session's forms", () => {
     const market = await open();
     const sessions = new Sessions(bench.redis, market.keys);
     const session = await sessions.open("b");
-    const admitted = await Promise.all(Array.from({ length: 110 }, () => sessions.admits(session)));
+    const admits = (): Promise<boolean> => sessions.admits(session, "192.0.2.1");
+    const admitted = await Promise.all(Array.from({ length: 110 }, admits));
     expect(admitted.filter(Boolean)).toHaveLength(100);
-    const [key = ""] = await bench.redis.keys(market.keys.forms("*"));
-    expect(await bench.redis.pttl(key)).toBeGreaterThan(0);
+    const counters = await bench.redis.keys(market.keys.forms("*"));
+    for (const key of counters) expect(await bench.redis.pttl(key)).toBeGreaterThan(0);
     // The next window begins anew.
-    await bench.redis.del(key);
-    expect(await sessions.admits(session)).toBe(true);
+    await bench.redis.del(...counters);
+    expect(await admits()).toBe(true);
+  });
+});
+
+describe("Live streams", () => {
+  it("share their looks: twenty streams look at a thing four times a second at most, and only so many are opened", async () => {
+    const market = await open();
+    const live = new Live(new Auditor(market, ["s", "b", "c"]));
+    let looks = 0;
+    const startedAt = performance.now();
+    const one = watch({
+      ...{ key: "item", everyTicks: 1, parts: (seen: number) => [["lock", String(seen)]] as const },
+      look: () => Promise.resolve(++looks),
+    });
+    const streams = Array.from({ length: 20 }, () => live.open([one]));
+    const readers = streams.map((stream) => stream?.getReader());
+    const texts = await Promise.all(
+      readers.map(async (reader) => {
+        let text = "";
+        while (!text.includes("#lock")) text += new TextDecoder().decode((await reader?.read())?.value);
+        return text;
+      }),
+    );
+    for (const text of texts) expect(text).toMatch(/id: 1\ndata: .*hx-target="#bar-money".*hx-target="#lock"/);
+    await eventually(() => expect(looks).toBeGreaterThan(4));
+    // One for each stream that was opened, and one for each quarter of a second.
+    expect(looks).toBeLessThanOrEqual(20 + (performance.now() - startedAt) / 250 + 1);
+    expect(Array.from({ length: 181 }, () => live.open([])).filter((stream) => stream === null)).toHaveLength(1);
+    live.close();
   });
 });
 
@@ -286,5 +320,23 @@ describe("The audit", () => {
     expect(await market.audit(users)).toMatchObject({ items: 2, itemsTwice: 1 });
     await redis.srem(market.keys.inventory("s"), "i2");
     expect(await market.audit(users)).toMatchObject({ items: 1 });
+  });
+});
+
+describe("An order", () => {
+  it("is placed once, if it is placed often and at the same time: one order, each job once", async () => {
+    const queue = ordersQueue(bench.redis, "kit");
+    const chat = shopChat(bench.redis, "kit");
+    const own = marketKeys("main", "kit");
+    const orders = new Orders({ redis: bench.redis, keys: own, queue, chat });
+    const sale = { request: "r", item: "i1", buyer: "u1", seller: "u2", price: 5, at: 1 };
+    const ids = await Promise.all([orders.place(sale), orders.place(sale), orders.place(sale)]);
+    await orders.place(sale);
+    expect(new Set(ids).size).toBe(1);
+    expect(await bench.redis.llen("kit:queue:{orders}:waiting")).toBe(3);
+    expect(await bench.redis.zcard("kit:queue:{orders}:delayed")).toBe(1);
+    expect((await chat.inspect(`order:${ids[0] ?? ""}`)).messages).toBe(1);
+    await queue.close();
+    await chat.close();
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { historyDays, historyFile, logLine } from "../src/seed/access-log.js";
 import { money, parsePence, parsePrice, priceField } from "../src/money.js";
 import { picture } from "../src/pictures.js";
 import { world } from "../src/seed/index.js";
@@ -105,5 +106,19 @@ describe("Money", () => {
     [undefined, null],
   ])("takes %j from a form as %j", (text, pence) => {
     expect(parsePence(text)).toBe(pence);
+  });
+});
+
+describe("The access log", () => {
+  it("keeps a hostile request on its line, and 200,000 lines of history in thirty files", () => {
+    const line = { address: "240.1.2.3", at: 0, status: 200, bytes: 1 };
+    const text = logLine({ ...line, method: "GET\r\n", path: '/"\n240.0.0.1 - - [x] "\\', agent: '\u0000"<script>\n' });
+    expect(text.split("\n")).toHaveLength(2);
+    expect(text.match(/"/g)).toHaveLength(6);
+    const days = historyDays(Date.now());
+    expect(days).toHaveLength(30);
+    const lines = days.reduce((sum, day) => sum + historyFile(day).join("").split("\n").length - 1, 0);
+    expect(lines).toBeGreaterThan(195_000);
+    expect(lines).toBeLessThan(210_000);
   });
 });

@@ -1,76 +1,43 @@
 // The shop as a whole, over HTTP: what follows a sale, who may see what, and what the operator's switches do.
 import { eventually } from "@kit/testing";
-import { connect, type Connection } from "@kit/core";
 import { createLock } from "@kit/lock";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ask, field } from "../src/http-client.js";
-import { marketKeys } from "../src/keys.js";
 import { Market } from "../src/market.js";
-import { orderId, Orders, type Step } from "../src/orders.js";
+import { orderId, type Step } from "../src/orders.js";
 import { screens } from "../src/screens.js";
-import { ordersQueue, sessionsPerPersona, shopChat } from "../src/tools.js";
-import { type RedisServer, startRedis } from "@kit/testing";
-import { freePort, type RunningShop, startShop, Visitor } from "./shop.js";
+import { sessionsPerPersona } from "../src/tools.js";
+import { useSharedShop, Visitor } from "./shop.js";
 
 const json = "application/json";
-const keys = marketKeys("main");
 const slow = { timeoutMs: 40_000 };
 
-let server: RedisServer;
-let shop: RunningShop;
-let redis: Connection;
-
-beforeAll(async () => {
-  server = await startRedis();
-  redis = await connect(server.url);
-  shop = await startShop("--redis", server.url, "--port", await freePort());
-  await shop.isComplete();
-});
-afterAll(async () => {
-  await shop.stop();
-  await redis.close();
-  await server.stop();
-});
-
-/** What is for sale for little money, and not of this seller. */
-const cheap = async (skip: number): Promise<{ id: string; price: string; seller: string; revision: string }> => {
-  for (const id of (await redis.zrange(keys.market, "0", "-1")).slice(skip)) {
-    const { price = "", seller = "" } = await redis.hgetall(keys.listing(id));
-    if (Number(price) < 5_000)
-      return { id, price, seller, revision: (await redis.hget(keys.item(id), "revision")) ?? "" };
-  }
-  throw new Error("nothing is cheap");
-};
-
-const enrich = async (user: string): Promise<void> => {
-  await redis.hincrby(keys.user(user), "funds", 10_000);
-  await redis.hincrby(keys.totals, "money", 10_000);
-};
+const shop = useSharedShop("toys", "plants");
+const { keys } = shop;
 
 const buy = async (
   user: string,
-  skip: number,
 ): Promise<{ visitor: Visitor; order: string; seller: string; csrf: string; item: string }> => {
-  await enrich(user);
+  await shop.enrich(user);
   const visitor = new Visitor(shop.origin);
   const csrf = await visitor.signIn(user);
-  const { id, price, revision, seller } = await cheap(skip);
-  const form = { csrf, request: `r-${user}-${skip}`, price, revision, way: "lock" };
+  const { id, price, revision, seller } = await shop.cheap();
+  const form = { csrf, request: `r-${user}-${id}`, price, revision, way: "lock" };
   const bought = await visitor.post(`/item/${id}/buy`, form, json);
   const { order } = JSON.parse(bought.body) as { order: string };
   return { visitor, order, seller, csrf, item: id };
 };
 
 const steps = async (order: string): Promise<Step[]> =>
-  (await redis.lrange(keys.steps(order), 0, -1)).map((text) => JSON.parse(text) as Step);
+  (await shop.redis.lrange(keys.steps(order), 0, -1)).map((text) => JSON.parse(text) as Step);
 
 describe("After a sale", () => {
   it("charge, label and receipt are done once each, under a permit, and the seller answers in the chat", async () => {
-    const { visitor, order, csrf } = await buy("u100", 0);
+    const { visitor, order, csrf } = await buy("u100");
     await visitor.post(`/order/${order}/say`, { csrf, id: "m1", text: "Does it still work?" });
     await visitor.post(`/order/${order}/say`, { csrf, id: "m1", text: "Does it still work?" });
     await eventually(async () => {
-      const done = await redis.hmget(keys.order(order), "done:charge", "done:label", "done:receipt");
+      const done = await shop.redis.hmget(keys.order(order), "done:charge", "done:label", "done:receipt");
       expect(done.filter((at) => at === null)).toEqual([]);
     }, slow);
     const all = await eventually(async () => {
@@ -90,45 +57,85 @@ describe("After a sale", () => {
       slow,
     );
     // The review waits in the queue until it is due.
-    expect(await redis.zcard("kit:queue:{orders}:delayed")).toBeGreaterThan(0);
+    expect(await shop.redis.zcard("kit:queue:{orders}:delayed")).toBeGreaterThan(0);
   });
 
   it("a sale whose web process died right after it gets its order from a worker", async () => {
-    await enrich("u101");
-    const lock = createLock(redis);
-    const { id, price, revision } = await cheap(60);
+    await shop.enrich("u101");
+    const lock = createLock(shop.redis);
+    const { id, price, revision } = await shop.cheap();
     const purchase = { item: id, buyer: "u101", price: Number(price), revision: Number(revision), request: "died" };
-    const market = new Market(redis, lock, "main");
+    const market = new Market(shop.redis, lock, "main");
     expect(await market.buy("lock", purchase, "u101")).toMatchObject({ kind: "sold" });
     const order = orderId(purchase);
-    expect(await redis.exists(keys.order(order))).toBe(0);
-    await eventually(async () => expect(await redis.hget(keys.order(order), "done:charge")).not.toBeNull(), slow);
+    expect(await shop.redis.exists(keys.order(order))).toBe(0);
+    await eventually(async () => expect(await shop.redis.hget(keys.order(order), "done:charge")).not.toBeNull(), slow);
     await lock.close();
-  });
-
-  it("placing it twice, and at the same time, gives one order and each job once", async () => {
-    const queue = ordersQueue(redis, "twice");
-    const chat = shopChat(redis, "twice");
-    const own = marketKeys("main", "twice");
-    const orders = new Orders({ redis, keys: own, queue, chat });
-    const sale = { request: "r", item: "i1", buyer: "u1", seller: "u2", price: 5, at: 1 };
-    const ids = await Promise.all([orders.place(sale), orders.place(sale), orders.place(sale)]);
-    await orders.place(sale);
-    expect(new Set(ids).size).toBe(1);
-    expect(await redis.llen("twice:queue:{orders}:waiting")).toBe(3);
-    expect(await redis.zcard("twice:queue:{orders}:delayed")).toBe(1);
-    expect((await chat.inspect(`order:${ids[0] ?? ""}`)).messages).toBe(1);
-    await queue.close();
-    await chat.close();
   });
 });
 
-describe("What is only somebody's", () => {
+describe("An offer", () => {
+  const offer = async (user: string, share: number) => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn(user);
+    await shop.enrich(user);
+    const item = await shop.cheap();
+    const pence = Math.ceil(Number(item.price) * share);
+    const post = async (pounds: string): Promise<number> =>
+      (await visitor.post(`/item/${item.id}/offer`, { csrf, pounds }, json)).status;
+    return { visitor, csrf, item, pence, post, pounds: (pence / 100).toFixed(2) };
+  };
+
+  it("is accepted by a seller's program if it is good: sold at that price, once, with an order and a message", async () => {
+    const { visitor, item, pence, pounds, post } = await offer("u120", 0.9);
+    for (const bad of ["0", "-1", "x", (Number(item.price) / 100).toFixed(2)]) expect(await post(bad)).toBe(409);
+    expect(await post(pounds)).toBe(200);
+    expect((await visitor.get(`/item/${item.id}`)).body).toMatch(/offers <b>£/);
+    await eventually(async () => expect(await shop.redis.sismember(keys.inventory("u120"), item.id)).toBe(1), slow);
+    await eventually(async () => {
+      const { body } = await visitor.get(`/messages/with/${item.seller}`);
+      expect(body).toMatch(/Agreed: .* is yours/s);
+    }, slow);
+    const sales = (await shop.redis.xrevrange(keys.ledger, "+", "-")).filter(([, fields]) => fields.includes(item.id));
+    expect(sales.map(([, fields]) => fields[fields.indexOf("price") + 1])).toEqual([String(pence)]);
+    expect((await visitor.get("/me")).body).toContain("/order/");
+  });
+
+  it("is declined if it is poor, and stands for nobody else", async () => {
+    const { visitor, item, pounds, post } = await offer("u122", 0.4);
+    expect(await post(pounds)).toBe(200);
+    await eventually(async () => {
+      expect((await visitor.get(`/messages/with/${item.seller}`)).body).toContain("is too little for");
+    }, slow);
+    expect(await shop.redis.hget(keys.listing(item.id), "seller")).toBe(item.seller);
+  });
+
+  it("waits for a person who plays the seller, who alone can accept it", async () => {
+    const { visitor, csrf, item, pounds, post } = await offer("u123", 0.9);
+    const seller = new Visitor(shop.origin);
+    const token = await seller.signIn(item.seller);
+    expect(await post(pounds)).toBe(200);
+    expect((await seller.get(`/item/${item.id}`)).body).toContain("Accept £");
+    const accept = { buyer: "u123" };
+    expect((await visitor.post(`/item/${item.id}/accept`, { ...accept, csrf }, json)).status).toBe(404);
+    // A new price ends the offer.
+    const page = await seller.get(`/item/${item.id}`);
+    const fields = Object.fromEntries(["csrf", "request", "revision"].map((name) => [name, field(page.body, name)]));
+    await seller.post(`/item/${item.id}/list`, { ...fields, pounds: "49.99", way: "lock" });
+    expect((await seller.post(`/item/${item.id}/accept`, { ...accept, csrf: token }, json)).status).toBe(409);
+    expect(await post(pounds)).toBe(200);
+    const accepted = await seller.post(`/item/${item.id}/accept`, { ...accept, csrf: token }, json);
+    expect(JSON.parse(accepted.body)).toMatchObject({ outcome: { kind: "sold" } });
+    expect(await shop.redis.sismember(keys.inventory("u123"), item.id)).toBe(1);
+  });
+});
+
+describe("Private things", () => {
   it.each([
     ["another buyer", "u103", 404],
     ["nobody", null, 401],
   ] as const)("an order is not there for %s: page, chat, stream", async (_, user, status) => {
-    const { order } = await buy("u102", 120);
+    const { order } = await buy("u102");
     const other = new Visitor(shop.origin);
     const csrf = user === null ? "" : await other.signIn(user);
     expect((await other.get(`/order/${order}`)).status).toBe(status);
@@ -137,7 +144,7 @@ describe("What is only somebody's", () => {
   });
 
   it("an order is there for its seller, too, with what they have not read; reading it is seen", async () => {
-    const { visitor, order, seller, csrf } = await buy("u104", 160);
+    const { visitor, order, seller, csrf } = await buy("u104");
     const other = new Visitor(shop.origin);
     await other.signIn(seller);
     // A person plays the seller now, so the program leaves the message unread.
@@ -170,7 +177,7 @@ describe("Names and messages of all kinds", () => {
   ];
 
   it.each(nasty)("are text, and nothing else: %j", async (text) => {
-    const { visitor, order, csrf } = await buy("u107", 200 + nasty.indexOf(text) * 15);
+    const { visitor, order, csrf } = await buy("u107");
     expect((await visitor.post(`/order/${order}/say`, { csrf, id: "n", text })).status).toBe(303);
     const { body } = await visitor.get(`/order/${order}`);
     expect(body).not.toContain("<script>alert");
@@ -186,7 +193,7 @@ describe("Names and messages of all kinds", () => {
     ["blanks", "   "],
     ["too much", "x".repeat(2_001)],
   ])("are refused: %s", async (_, text) => {
-    const { visitor, order, csrf } = await buy("u108", 300);
+    const { visitor, order, csrf } = await buy("u108");
     expect((await visitor.post(`/order/${order}/say`, { csrf, id: "n", text })).status).toBe(400);
   });
 });
@@ -206,18 +213,6 @@ describe("Sessions", () => {
 });
 
 describe("The operator", () => {
-  it("closes for maintenance: buying is refused, looking is not; and opens again", async () => {
-    const { visitor, csrf } = await buy("u111", 400);
-    const { id, price, revision } = await cheap(440);
-    const form = { csrf, request: "closed", price, revision, way: "lock" };
-    expect((await visitor.post("/ops/maintenance", { csrf, on: "1" })).status).toBe(303);
-    expect((await visitor.post(`/item/${id}/buy`, form)).status).toBe(503);
-    expect((await visitor.get(`/item/${id}`)).body).toContain("Closed to buyers");
-    await visitor.post("/ops/maintenance", { csrf, on: "0" });
-    await enrich("u111");
-    expect((await visitor.post(`/item/${id}/buy`, form)).status).toBe(303);
-  });
-
   it("sees every package at work, and a program may read it", async () => {
     const { body } = await ask(shop.origin, "/ops");
     for (const name of ["worker 1", "worker 2", "worker 3", "partners", "sellers", "shipper", "countries", "status"])
@@ -225,37 +220,6 @@ describe("The operator", () => {
     const metrics = await ask(shop.origin, "/metrics");
     expect(metrics.body).toMatch(/^# TYPE shop_request_ms histogram$/m);
     expect(metrics.body).toMatch(/^shop_jobs_total\{job="charge",outcome="done"\} [1-9]/m);
-  });
-
-  it("has no faults, races and moves in a Redis of somebody else", async () => {
-    const visitor = new Visitor(shop.origin);
-    const csrf = await visitor.signIn("u112");
-    expect((await visitor.get("/faults")).body).toContain("Switched off");
-    for (const [path, form] of [
-      ["/faults", { fault: "worker" }],
-      ["/race/pause", {}],
-      ["/pipeline", {}],
-      ["/ops/logs", {}],
-    ] as const)
-      expect([path, (await visitor.post(path, { csrf, ...form })).status]).toEqual([path, 403]);
-  });
-
-  it.each([
-    "/faults",
-    "/race/pause",
-    "/pipeline",
-    "/ops/letters",
-    "/ops/maintenance",
-    "/ops/logs",
-    "/logs/ship",
-    "/messages/send",
-  ])("%s wants a form of this very session", async (path) => {
-    const visitor = new Visitor(shop.origin);
-    await visitor.signIn("u113");
-    expect((await visitor.post(path, { csrf: "AAAAAAAAAAAAAAAAAAAAAA" })).status).toBe(403);
-    expect((await ask(shop.origin, path, { form: {} })).status).toBeGreaterThanOrEqual(401);
-    const { headers } = { headers: { origin: "http://evil.example" } };
-    expect((await ask(shop.origin, path, { cookie: visitor.cookie, form: {}, headers })).status).toBe(403);
   });
 
   it.each([
@@ -272,7 +236,7 @@ describe("The operator", () => {
   });
 });
 
-describe("What a screen says of itself", () => {
+describe("The explanation of a screen", () => {
   it.each(screens.map((screen) => [screen.name, screen] as const))(
     "%s: its code is there, and short",
     (_, { code, packages, keys: of }) => {

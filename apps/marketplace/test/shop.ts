@@ -1,82 +1,53 @@
-// The shop as its visitors get it: the built program, in a process of its own.
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { type AddressInfo, createServer } from "node:net";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { eventually } from "@kit/testing";
-import { afterAll, afterEach, expect } from "vitest";
+// The shop that several files share, and its visitors.
+import { connect, type Connection } from "@kit/core";
+import { afterAll, afterEach, beforeAll, inject } from "vitest";
 import { ask, field, type Reply } from "../src/http-client.js";
+import { type MarketKeys, marketKeys } from "../src/keys.js";
+import { endShops } from "./program.js";
 
-const program = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+export { freePort, type RunningShop, scratch, spawnShop, startShop } from "./program.js";
 
-export interface RunningShop {
+// A test that failed half-way leaves its shop to us.
+afterAll(endShops);
+
+export interface SharedShop {
   readonly origin: string;
-  readonly process: ChildProcess;
-  readonly said: { stdout: string; stderr: string };
-  /** Resolves once every process of the shop is at work. */
-  isComplete(): Promise<void>;
-  /** Sends the signal and resolves with exit code and time. */
-  stop(signal?: NodeJS.Signals): Promise<{ code: number | null }>;
+  readonly url: string;
+  readonly redis: Connection;
+  readonly keys: MarketKeys;
+  /** Something for sale for little money, another one with every call. */
+  cheap(): Promise<{ id: string; price: string; seller: string; revision: string }>;
+  /** Gives somebody money from nowhere, and the books with it. */
+  enrich(user: string): Promise<void>;
 }
 
-const started = new Set<ChildProcess>();
-// A test that failed half-way leaves its shop to us.
-afterAll(async () => {
-  const ended = [...started].map((child) => once(child, "exit"));
-  for (const child of started) child.kill("SIGTERM");
-  await Promise.all(ended);
-  rmSync(scratch, { recursive: true, force: true });
-});
-
-/** What a shop leaves behind would be in here. */
-export const scratch: string = mkdtempSync(join(tmpdir(), "shop-tests-"));
-
-export const spawnShop = (...args: readonly string[]): { process: ChildProcess; said: RunningShop["said"] } => {
-  const env = { ...process.env, TMPDIR: scratch };
-  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"], env });
-  started.add(child);
-  child.once("exit", () => started.delete(child));
-  const said = { stdout: "", stderr: "" };
-  child.stdout.on("data", (part: Buffer) => (said.stdout += part.toString()));
-  child.stderr.on("data", (part: Buffer) => (said.stderr += part.toString()));
-  return { process: child, said };
-};
-
-/** A port that is free at this moment, so that tests of several workspaces do not share one. */
-export const freePort = async (): Promise<string> => {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, "close");
-  return String(port);
-};
-
-/** Resolves once the shop says where it is open. */
-export const startShop = async (...args: readonly string[]): Promise<RunningShop> => {
-  const { process: child, said } = spawnShop(...args);
-  const origin = await new Promise<string>((resolve, reject) => {
-    child.stdout?.on("data", () => {
-      const url = /http:\/\/\S+/.exec(said.stdout)?.[0];
-      if (url) resolve(url);
-    });
-    child.once("exit", (code) => reject(new Error(`the shop ended with ${code}: ${said.stderr}`)));
+/** The shop in a Redis of the tests, open while any file runs. Each file has its own shelves, and plays buyers of its own. */
+export const useSharedShop = (...shelves: readonly string[]): SharedShop => {
+  const { origin, url } = inject("shared");
+  const keys = marketKeys("main");
+  const given = new Set<string>();
+  let redis: Connection;
+  beforeAll(async () => {
+    redis = await connect({ url, deadlineMs: 20_000 });
   });
+  afterAll(() => redis.close());
   return {
-    origin,
-    process: child,
-    said,
-    isComplete: async () => {
-      await eventually(() => expect(said.stderr).toContain("are at work"), { timeoutMs: 60_000 });
+    ...{ origin, url, keys },
+    get redis() {
+      return redis;
     },
-    stop: async (signal = "SIGTERM") => {
-      const ended = child.exitCode === null ? once(child, "exit") : Promise.resolve([child.exitCode]);
-      child.kill(signal);
-      const [code] = (await ended) as [number | null];
-      return { code };
+    cheap: async () => {
+      for (const shelf of shelves)
+        for (const id of await redis.zrange(keys.shelf(shelf), "0", "-1")) {
+          const { price = "", seller = "" } = await redis.hgetall(keys.listing(id));
+          if (given.has(id) || price === "" || Number(price) >= 5_000) continue;
+          given.add(id);
+          return { id, price, seller, revision: (await redis.hget(keys.item(id), "revision")) ?? "" };
+        }
+      throw new Error("nothing is cheap");
+    },
+    enrich: async (user) => {
+      await redis.multi().hincrby(keys.user(user), "funds", 100_000).hincrby(keys.totals, "money", 100_000).exec();
     },
   };
 };

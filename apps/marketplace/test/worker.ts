@@ -29,7 +29,7 @@ export type WorkerTask =
       readonly price: number;
     };
 
-/** What a trader was told, by outcome; and each sale it was told of. */
+/** The outcomes that a trader got, and each sale that it was told of. */
 export interface TradeReport {
   readonly outcomes: Readonly<Record<string, number>>;
   readonly sales: readonly {
@@ -68,7 +68,7 @@ const trade = async (task: Extract<WorkerTask, { kind: "trade" }>): Promise<Trad
       const purchase = { item: item.id, buyer: user, price, revision, request };
       const outcome = await market.buy(way, purchase, user);
       note("buy", outcome.kind);
-      // A form that is sent twice. What was refused before may be sold now.
+      // A form that is sent twice. A refused purchase may succeed now.
       const again = chance.next() < 0.5 ? await market.buy(way, purchase, user) : outcome;
       if (outcome.kind === "sold")
         note("again", again.kind === "sold" && again !== outcome && again.repeat ? "repeat" : "other");

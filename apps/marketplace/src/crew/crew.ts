@@ -8,7 +8,7 @@ const eventsKept = 40;
 
 type MemberState = "starting" | "running" | "paused" | "gone";
 
-/** What the web process knows of one of the others. */
+/** The web process's view of another process. */
 export interface Member {
   readonly name: string;
   readonly program: string;
@@ -16,7 +16,7 @@ export interface Member {
   readonly state: MemberState;
   readonly since: number;
   readonly restarts: number;
-  /** What it said of itself last. */
+  /** Its last report. */
   readonly status: unknown;
 }
 
@@ -61,7 +61,7 @@ export class Crew {
   #isStopping = false;
   #calls = 0;
 
-  /** Starts a process and resolves with what it says when it is ready. It is started anew whenever it dies. */
+  /** Starts a process and resolves with the facts that it reports when ready. It is restarted whenever it dies. */
   async add<Facts = unknown>(name: string, program: string, task: unknown): Promise<Facts> {
     const member = new OneMember(name, program, task);
     this.#members.set(name, member);
@@ -76,7 +76,7 @@ export class Crew {
       }));
   }
 
-  /** What happened lately, the newest first. */
+  /** Recent events, the newest first. */
   get events(): readonly CrewEvent[] {
     return this.#events;
   }
@@ -138,7 +138,7 @@ export class Crew {
     await Promise.all(ended);
   }
 
-  /** For a way out that waits for nothing. */
+  /** Kills every process without waiting. */
   killAll(): void {
     this.#isStopping = true;
     for (const { child, timer } of this.#members.values()) {

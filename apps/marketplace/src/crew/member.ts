@@ -2,7 +2,7 @@
 import type { ToChild } from "./crew.js";
 
 export interface Duty {
-  /** Told to the web process when the process is ready. */
+  /** Sent to the web process when the process is ready. */
   readonly facts?: unknown;
   readonly onCall?: (what: never) => unknown;
   readonly stop: () => Promise<void>;

@@ -28,7 +28,7 @@ export interface PartnersState {
   /** Payments that came as a sixth at once, and were turned away. */
   readonly refused: number;
   readonly charges: number;
-  /** Asked again for a payment that was made: answered with the first one. */
+  /** Repeated requests for a payment that was made; each got the first answer. */
   readonly repeats: number;
   readonly mailCount: number;
 }

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { marketKeys } from "../keys.js";
 import { support } from "../orders.js";
 import type { Place } from "../place.js";
+import { fraudster, slowSellers } from "../seed/personas.js";
 import { shopChat } from "../tools.js";
 import { serveMember, startLimitMs } from "./member.js";
 
@@ -16,9 +17,11 @@ export interface SellersStatus {
 }
 
 const thinkingMs = 350;
+const slowMs = 5_000;
 const playedMs = 1_000;
 
 const rules: readonly (readonly [RegExp, string])[] = [
+  [/^I offer/, "Let me think about it."],
   [/price|cheap|discount|offer/i, "The price is the price, I'm afraid. It is a good one."],
   [/ship|post|send|when|arriv/i, "It goes out today; the label is printed already."],
   [/seal|condition|work|broken|scratch|mend/i, "As described: honest wear, and it works."],
@@ -49,13 +52,16 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
         while (await isPlayed(seller)) await sleep(playedMs, undefined, { signal: end.signal });
         return;
       }
-      await sleep(thinkingMs, undefined, { signal: end.signal });
+      await sleep(slowSellers.has(seller) ? slowMs : thinkingMs, undefined, { signal: end.signal });
       // Sent again after a crash it is the same answer, and is taken once.
-      await chat.send(name, { from: seller, body: answerTo(body), clientId: `answer-${seq}` });
+      const answer = seller === fraudster ? "Pay me outside of the shop, and it is half the price." : answerTo(body);
+      await chat.send(name, { from: seller, body: answer, clientId: `answer-${seq}` });
+      if (seller === fraudster && name.startsWith("order:"))
+        await chat.send(name, { from: support, body: "Please pay in the shop only.", clientId: `warning-${seq}` });
       report({ answered: ++answered } satisfies SellersStatus);
     });
   };
-  // An outage that outlasts the deadline of a call ends that round of listening, not the listening.
+  // An outage that outlasts the deadline of a call ends one round of listening; the next begins after it.
   const keepServing = async (seller: string): Promise<void> => {
     while (!end.signal.aborted) {
       await serve(seller).catch(() => undefined);

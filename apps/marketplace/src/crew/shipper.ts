@@ -1,7 +1,9 @@
 // Ships the shop's own access log: every file that the web server has finished, and at the start a month of history.
-import { readdir, unlink } from "node:fs/promises";
+import { readdir, unlink, writeFile } from "node:fs/promises";
 import { watch } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
 import { connect } from "@kit/core";
 import { createShipper } from "@kit/logship";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -74,11 +76,19 @@ serveMember(async ({ url, prefix, folder }: ShipperTask, report) => {
     for (const name of found) {
       const path = join(folder, name);
       shipped(await shipper.add(path, { signal: end.signal }));
-      // What is shipped is in Redis, whole; the file has done its duty.
+      // All of it is in Redis now.
       await unlink(path);
     }
   };
-  for (const day of historyDays(Date.now())) inTurn(() => send(`history-${day}.log`, historyFile(day)));
+  const history = async (day: string): Promise<void> => {
+    const name = `history-${day}.log.gz`;
+    const path = join(folder, name);
+    await writeFile(path, await promisify(gzip)(historyFile(day).join("")));
+    // Its name is its identity: started anew, the shipper finds that it was shipped.
+    shipped(await shipper.add(path, { id: name, signal: end.signal }));
+    await unlink(path);
+  };
+  for (const day of historyDays(Date.now())) inTurn(() => history(day));
   const watcher = watch(folder, () => inTurn(look));
   const timer = setInterval(() => inTurn(look), lookMs);
   tell();

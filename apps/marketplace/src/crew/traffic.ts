@@ -43,6 +43,11 @@ serveMember(async ({ origin, pass, users }: TrafficTask, report) => {
       await sleep(pauseMs * (0.5 + chance.next()), undefined, { signal: end.signal });
       return reply;
     };
+    const sell = async (path: string, pence: number): Promise<void> => {
+      const page = await go(path);
+      const offer = Object.fromEntries(["csrf", "request", "revision"].map((name) => [name, field(page.body, name)]));
+      await go(`${path}/list`, { ...offer, pounds: (pence / 100).toFixed(2), way: "lock" });
+    };
     const entrance = await go("/personas");
     if (entrance.status !== 200) return;
     await go("/login", { csrf: field(entrance.body, "csrf"), user });
@@ -56,6 +61,11 @@ serveMember(async ({ origin, pass, users }: TrafficTask, report) => {
       if (chance.next() > 0.55 || !page.body.includes(`action="${path}/buy"`)) continue;
       const names = ["csrf", "request", "price", "revision"] as const;
       const form = Object.fromEntries(names.map((name) => [name, field(page.body, name)]));
+      if (chance.next() < 0.15) {
+        const pounds = ((Number(form["price"]) / 100) * (0.7 + chance.next() / 4)).toFixed(2);
+        await go(`${path}/offer`, { csrf: form["csrf"] ?? "", pounds }, "application/json");
+        continue;
+      }
       const way = chance.next() < 0.7 ? "lock" : "optimistic";
       const answer = await go(`${path}/buy`, { ...form, way }, "application/json");
       const { outcome, order } = JSON.parse(answer.body) as { outcome?: { kind: string }; order?: string };
@@ -67,11 +77,12 @@ serveMember(async ({ origin, pass, users }: TrafficTask, report) => {
         await go(`/order/${order}/say`, { csrf: field(shown.body, "csrf"), id: field(shown.body, "id"), text });
       }
       // Sold on, so that the market never runs dry.
-      const mine = await go(path);
-      const offer = Object.fromEntries(["csrf", "request", "revision"].map((name) => [name, field(mine.body, name)]));
-      await go(`${path}/list`, { ...offer, pounds: (Number(form["price"]) / 100).toFixed(2), way: "lock" });
+      await sell(path, Number(form["price"]));
     }
     const last = await go("/me");
+    // An offer may have been accepted since the last visit.
+    const owned = /Yours, not for sale.*?href="(\/item\/[\w.-]+)".*?Looked at last/s.exec(last.body)?.[1];
+    if (owned !== undefined) await sell(owned, chance.between(1_000, 20_000));
     await go("/logout", { csrf: field(last.body, "csrf") });
   };
 

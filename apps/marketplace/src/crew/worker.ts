@@ -3,8 +3,11 @@ import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import type { Job } from "@kit/queue";
 import { setTimeout as sleep } from "node:timers/promises";
+import { createFlags } from "@kit/core/config";
 import { marketKeys } from "../keys.js";
+import { Market } from "../market.js";
 import { money } from "../money.js";
+import { Offers } from "../offers.js";
 import { type Order, Orders } from "../orders.js";
 import type { Place } from "../place.js";
 import {
@@ -52,9 +55,12 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
   const lock = createLock(redis, { prefix, holder: name });
   const counted = shopStats(redis, prefix);
   const orders = new Orders({ redis, keys, queue, chat });
+  const market = new Market(redis, lock, "main", 0, prefix);
+  const offers = new Offers({ redis, keys, market, orders, chat, queue });
+  const flags = createFlags(redis, { maintenance: { whenUnknown: true } }, { prefix });
   const nothing = (): void => undefined;
   // Outages are told to the calls that meet them; nothing here may print.
-  quiet(queue, chat, slots, lock, counted.stats);
+  quiet(queue, chat, slots, lock, counted.stats, flags);
 
   const running = new Map<string, RunningJob>();
   let [done, failed] = [0, 0];
@@ -71,7 +77,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
     if (!response.ok) throw new Error(text);
   };
 
-  /** What all jobs of orders have in common: their steps, and that what is done is not done again. */
+  /** Records the steps of a job of an order, and skips a job that was done before. */
   const ofOrder =
     (job: JobName, work: (order: Order, job: Job) => Promise<string | undefined>) =>
     async (taken: Job<string, { order: string }>): Promise<void> => {
@@ -152,6 +158,12 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
           tell();
         }
       },
+      offer: async ({ data: { item, buyer } }) => {
+        await flags.ready();
+        if (flags.isOn("maintenance")) throw new Error("the shop is closed to buyers");
+        const outcome = await offers.consider(item, buyer);
+        if (outcome?.kind === "sold" && !outcome.repeat) counted.sales.inc();
+      },
       print: ({ data: { sheet }, signal }) => ask("/print", sheet, signal),
     },
     { concurrency, leaseMs: jobLeaseMs, strict: true },
@@ -183,6 +195,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
       clearInterval(timer);
       await queue.close({ timeoutMs: 500 }).catch(nothing);
       await counted.stats.close({ timeoutMs: 200 }).catch(nothing);
+      await flags.close().catch(nothing);
       await redis.close();
     },
   };

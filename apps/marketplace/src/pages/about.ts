@@ -1,6 +1,23 @@
 import type { Screen } from "../screens.js";
 import { html, type Html } from "./html.js";
 
+/** The packages of a screen, its keys in Redis, and the lines of code behind it. */
+export const screenFacts = ({ packages, keys, file, code }: Screen, note = ""): Html =>
+  html`<dl class="behind">
+      <div>
+        <dt>Packages</dt>
+        <dd>${packages.map((one) => html`<a href="/docs/${one}"><code>@kit/${one}</code></a> `)}</dd>
+      </div>
+      <div>
+        <dt>Keys in Redis</dt>
+        <dd>${keys.map((key) => html`<code>${key}</code> `)}</dd>
+      </div>
+    </dl>
+    <figure>
+      <figcaption>From <code>${file}</code>${note === "" ? "" : `, ${note}`}</figcaption>
+      <pre tabindex="0"><code>${code}</code></pre>
+    </figure>`;
+
 export const aboutPage = (screens: readonly Screen[]): Html =>
   html`<section class="intro">
       <h1>What am I looking at?</h1>
@@ -25,24 +42,13 @@ export const aboutPage = (screens: readonly Screen[]): Html =>
       </li>
     </ol>
     ${screens.map(
-      ({ path, name, what, packages, keys, file, code }) =>
-        html`<section class="panel screen" aria-labelledby="s-${name}">
-          <h2 id="s-${name}">${path.endsWith("/") && path !== "/" ? name : html`<a href="${path}">${name}</a>`}</h2>
-          <p>${what}</p>
-          <dl class="behind">
-            <div>
-              <dt>Packages</dt>
-              <dd>${packages.map((one) => html`<a href="/docs/${one}"><code>@kit/${one}</code></a> `)}</dd>
-            </div>
-            <div>
-              <dt>Keys in Redis</dt>
-              <dd>${keys.map((key) => html`<code>${key}</code> `)}</dd>
-            </div>
-          </dl>
-          <figure>
-            <figcaption>From <code>${file}</code></figcaption>
-            <pre tabindex="0"><code>${code}</code></pre>
-          </figure>
+      (screen) =>
+        html`<section class="panel screen" aria-labelledby="s-${screen.name}">
+          <h2 id="s-${screen.name}">
+            ${screen.path.endsWith("/") && screen.path !== "/" ? screen.name : html`<a href="${screen.path}">${screen.name}</a>`}
+          </h2>
+          <p>${screen.what}</p>
+          ${screenFacts(screen)}
         </section>`,
     )}`;
 

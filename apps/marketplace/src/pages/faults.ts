@@ -9,7 +9,7 @@ const state = ({ isRunning, secondsLeft, outcome }: FaultView): Html =>
       ? html`<p class="fault-state fact">Not tried yet.</p>`
       : html`<p class="fault-state">${mark(outcome.isGood)} <span>${clock(outcome.at)} ${outcome.text}</span></p>`;
 
-/** What came of each, by the id of its place. */
+/** The state of each fault, by the id of its element. */
 export const faultParts = (faults: readonly FaultView[]): [id: string, content: string][] =>
   faults.map((fault) => [`fault-${fault.name}`, text(state(fault))]);
 

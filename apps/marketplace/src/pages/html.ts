@@ -1,12 +1,12 @@
 import { html, raw } from "hono/html";
 import type { HtmlEscapedString } from "hono/utils/html";
 
-/** A piece of a page; everything put into it was escaped. */
+/** A part of a page; every value in it is escaped. */
 export type Html = HtmlEscapedString | Promise<HtmlEscapedString>;
 
 export { html };
 
-/** The same picture for everybody who does not see colours: a mark beside every verdict. */
+/** A mark beside every verdict, so that nothing depends on colour alone. */
 export const mark = (good: boolean): Html =>
   good
     ? html`<svg class="mark good" viewBox="0 0 16 16" aria-hidden="true">

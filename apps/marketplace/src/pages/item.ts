@@ -4,6 +4,13 @@ import { money, priceField } from "../money.js";
 import { html, type Html, plural, safe } from "./html.js";
 import { lockPanel } from "./live.js";
 import { categoryName } from "./market.js";
+import { csrfField, slot, text } from "./parts.js";
+
+export interface NamedOffer {
+  readonly buyer: string;
+  readonly name: string;
+  readonly price: number;
+}
 
 export interface ItemView {
   readonly item: Item;
@@ -12,6 +19,7 @@ export interface ItemView {
   readonly isOwner: boolean;
   readonly views: number;
   readonly lock: LockInspection | null;
+  readonly offers: readonly NamedOffer[];
   readonly csrf: string;
   /** A new one for each page: the same form sent twice is one purchase. */
   readonly request: string;
@@ -24,25 +32,45 @@ const hidden = (fields: Readonly<Record<string, string | number>>): Html[] =>
 
 const buyForm = ({ item, csrf, request, hasReplicas }: ItemView, price: number): Html =>
   html`<form method="post" action="/item/${item.id}/buy" class="buy">
-      ${hidden({ csrf, request, price, revision: item.revision })}
-      <button name="way" value="lock" class="button primary">Buy with the lock</button>
-      <button name="way" value="optimistic" class="button">Buy optimistically</button>
-      ${
-        hasReplicas
-          ? html`<label class="tick"
-              ><input type="checkbox" name="durable" value="1" checked /> wait until a replica has the sale (with the
-              lock)</label
-            >`
-          : ""
-      }
-    </form>
-    <form method="post" action="/item/${item.id}/hold" class="hold">
-      ${hidden({ csrf })}
-      <button class="quiet">Hold its lock for 8 seconds</button>
-      <span class="hint"
-        >Then buy it in another window: that purchase waits in line, and goes through when you let go.</span
-      >
-    </form>`;
+    ${hidden({ csrf, request, price, revision: item.revision })}
+    <button name="way" value="lock" class="button primary">Buy with the lock</button>
+    <button name="way" value="optimistic" class="button">Buy optimistically</button>
+    ${
+      hasReplicas
+        ? html`<label class="tick"
+            ><input type="checkbox" name="durable" value="1" checked /> wait until a replica has the sale (with the
+            lock)</label
+          >`
+        : ""
+    }
+  </form>`;
+
+const holdForm = ({ item, csrf }: ItemView): Html =>
+  html`<form method="post" action="/item/${item.id}/hold" class="hold">
+    ${csrfField(csrf)}
+    <button class="quiet">Hold its lock for 8 seconds</button>
+    <span class="hint"
+      >Then buy it in another window: that purchase waits, and goes through when the lock is free.</span
+    >
+  </form>`;
+
+const offerForm = ({ item, csrf }: ItemView, price: number): Html =>
+  html`<form method="post" action="/item/${item.id}/offer" class="haggle">
+    ${csrfField(csrf)}
+    <label for="pounds">Your offer, in pounds</label>
+    <span class="field"
+      ><span aria-hidden="true">£</span
+      ><input
+        id="pounds"
+        name="pounds"
+        inputmode="decimal"
+        autocomplete="off"
+        required
+        maxlength="13"
+        placeholder="${priceField(Math.max(1, Math.round(price * 0.9)))}"
+    /></span>
+    <button class="button">Make an offer</button>
+  </form>`;
 
 const listForm = ({ item, csrf, request }: ItemView): Html =>
   html`<form method="post" action="/item/${item.id}/list" class="list">
@@ -79,35 +107,57 @@ const action = (view: ItemView): Html => {
   return buyForm(view, item.listing.price);
 };
 
+/** The offers that stand at this moment. */
+export const offerList = (offers: readonly NamedOffer[]): string =>
+  text(
+    html`<ul class="offers">
+      ${offers.map(({ name, price }) => html`<li><bdi>${name}</bdi> offers <b>${money(price)}</b></li>`)}
+    </ul>`,
+  );
+
+const decisions = ({ item, offers, csrf }: ItemView): Html =>
+  html`<form method="post" action="/item/${item.id}/accept" class="offers">
+    ${csrfField(csrf)}
+    ${offers.map(
+      ({ buyer, name, price }) =>
+        html`<button name="buyer" value="${buyer}" class="button">
+          Accept ${money(price)} of <bdi>${name}</bdi>
+        </button>`,
+    )}
+  </form>`;
+
+/** Buyers offer less and see the offers of others, live; the seller decides. */
+const offerPanel = (view: ItemView): Html => {
+  const { item, offers, user, isOwner } = view;
+  if (!item.listing) return html``;
+  return html`<section class="panel" aria-labelledby="offers-title">
+    <h2 id="offers-title">Offers</h2>
+    ${
+      isOwner
+        ? offers.length === 0
+          ? html`<p class="empty">None yet.</p>`
+          : decisions(view)
+        : html`${user ? offerForm(view, item.listing.price) : html`<p class="hint">Buyers may offer less than the price.</p>`}
+          ${slot("offers", offerList(offers))}`
+    }
+  </section>`;
+};
+
 const owner = ({ item, seller, isOwner }: ItemView): Html => {
   if (isOwner) return html`<p class="seller">${item.listing ? "You offer this." : "This is yours."}</p>`;
   return seller ? html`<p class="seller">Offered by <b dir="auto">${seller.name}</b></p>` : html``;
 };
 
 export const itemPage = (view: ItemView): Html => {
-  const { item, views, lock } = view;
+  const { item, views, lock, user, isOwner } = view;
   return html`<article class="item">
-    <div>
-      <div class="picture">
-        <img
-          src="/pictures/${item.id}.svg"
-          alt="A drawing: ${categoryName(item.category).toLowerCase()}"
-          width="400"
-          height="300"
-        />
-      </div>
-      <section class="panel words" aria-labelledby="ways-title">
-        <h2 id="ways-title">Two ways, one item</h2>
-        <p>
-          <b>With the lock</b>, buyers stand in line. The write carries the fencing token of the lease, and the item
-          refuses a token older than the newest it has seen: who slept past the lease comes too late.
-        </p>
-        <p>
-          <b>Optimistically</b>, nobody waits. What the decision depends on is watched; if it changes, the decision is
-          taken again.
-        </p>
-        <p>Both check item, price, money and revision at the instant of the write. Mix them as you like.</p>
-      </section>
+    <div class="picture">
+      <img
+        src="/pictures/${item.id}.svg"
+        alt="A drawing: ${categoryName(item.category).toLowerCase()}"
+        width="400"
+        height="300"
+      />
     </div>
     <div class="offer">
       <p class="label"><a href="/?category=${item.category}">${categoryName(item.category)}</a></p>
@@ -122,7 +172,21 @@ export const itemPage = (view: ItemView): Html => {
       <section class="panel" aria-labelledby="lock-title">
         <h2 id="lock-title">The lock of this item, live</h2>
         <div id="lock" class="lock">${safe(lockPanel(lock))}</div>
+        ${user && item.listing && !isOwner ? holdForm(view) : ""}
       </section>
+      ${offerPanel(view)}
     </div>
+    <section class="panel words" aria-labelledby="ways-title">
+      <h2 id="ways-title">Two ways, one item</h2>
+      <p>
+        <b>With the lock</b>, buyers wait in order of arrival. The write carries the fencing token of the lease, and the
+        item refuses a token older than the newest it has seen, so a buyer that slept past its lease comes too late.
+      </p>
+      <p>
+        <b>Optimistically</b>, nobody waits. Redis watches the data that the decision depends on. If they change, the
+        buyer decides again.
+      </p>
+      <p>Both check item, price, money and revision at the instant of the write. Mix them as you like.</p>
+    </section>
   </article>`;
 };

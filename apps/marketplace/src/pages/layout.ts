@@ -3,7 +3,8 @@ import type { FaultView } from "../faults.js";
 import type { User } from "../market.js";
 import { money } from "../money.js";
 import type { Audit } from "../scripts/index.js";
-import { screenOf } from "../screens.js";
+import { type Screen, screenOf } from "../screens.js";
+import { screenFacts } from "./about.js";
 import { html, type Html, mark, safe } from "./html.js";
 import { barParts } from "./live.js";
 
@@ -12,10 +13,10 @@ export interface Frame {
   readonly user: User | null;
   /** Token of the forms; empty where a page has none. */
   readonly csrf: string;
-  /** Said once, above the page: what the last form came to. */
+  /** The result of the last form, shown once above the page. */
   readonly notice: Notice | null;
   readonly audit: Audit | null;
-  /** How long nothing has been known of the books. */
+  /** Milliseconds since Redis last answered with the totals. */
   readonly silentMs: number;
   /** The features that are missing because the shop runs in a Redis of somebody else. */
   readonly isGuestServer: boolean;
@@ -38,6 +39,8 @@ export interface Page {
   readonly watch?: Readonly<Record<string, string | number>>;
   /** The text in the search box. */
   readonly query?: string;
+  /** The page has charts, so it loads what draws them. */
+  readonly hasCharts?: boolean;
   readonly body: Html;
 }
 
@@ -69,7 +72,6 @@ const groups: readonly { readonly name: string; readonly links: readonly Link[] 
       { href: "/race", name: "Race" },
       { href: "/faults", name: "Faults" },
       { href: "/pipeline", name: "Pipeline" },
-      { href: "/sessions", name: "Sessions" },
     ],
   },
 ];
@@ -169,34 +171,23 @@ const faultButtons = ({ faults, csrf }: Frame): Html =>
               )}
             </form>`
       }
-      <p class="hint">Each heals by itself. <a href="/faults">What each of them proves</a></p>
+      <p class="hint">Each heals by itself. <a href="/faults">The promise that each of them tests</a></p>
+    </div>
+  </details>`;
+
+const behind = (screen: Screen): Html =>
+  html`<details>
+    <summary>What am I looking at?</summary>
+    <div class="explained-body">
+      <p>${screen.what}</p>
+      ${screenFacts(screen, "as it runs")}
     </div>
   </details>`;
 
 const explained = (path: string): Html => {
   const screen = screenOf(path);
-  if (!screen) return html``;
-  return html`<aside class="explained" aria-label="What am I looking at?">
-    <details>
-      <summary>What am I looking at?</summary>
-      <div class="explained-body">
-        <p>${screen.what}</p>
-        <dl class="behind">
-          <div>
-            <dt>Packages</dt>
-            <dd>${screen.packages.map((name) => html`<a href="/docs/${name}"><code>@kit/${name}</code></a> `)}</dd>
-          </div>
-          <div>
-            <dt>Keys in Redis</dt>
-            <dd>${screen.keys.map((key) => html`<code>${key}</code> `)}</dd>
-          </div>
-        </dl>
-        <figure>
-          <figcaption>From <code>${screen.file}</code>, as it runs</figcaption>
-          <pre tabindex="0"><code>${screen.code}</code></pre>
-        </figure>
-      </div>
-    </details>
+  return html`<aside class="explained" aria-label="About this page">
+    ${screen ? behind(screen) : ""}
     <p class="kit-line">
       <b>kit</b> is a set of Redis packages for Node: locks, queues, chat, search and more, each on its own. This shop
       runs on all of them. <a href="/about">Every screen, and the code behind it</a>
@@ -205,13 +196,20 @@ const explained = (path: string): Html => {
 };
 
 /** A whole page. It works as it stands; the scripts only keep it current. */
-export const layout = (frame: Frame, { title, path, watch, query = "", body }: Page): Html => {
+export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts = false, body }: Page): Html => {
   const bar = barParts(frame.audit, frame.silentMs).map(
     ([id, content]) => html`<div id="${id}" class="cell">${safe(content)}</div>`,
   );
   const scripts = html`<script src="${assetUrl("htmx.js")}" defer></script>
     <script src="${assetUrl("htmx-sse.js")}" defer></script>
-    <script src="${assetUrl("shop.js")}" defer></script>`;
+    <script src="${assetUrl("shop.js")}" defer></script>
+    ${
+      hasCharts
+        ? html`<link rel="stylesheet" href="${assetUrl("uplot.css")}" />
+            <script src="${assetUrl("uplot.js")}" defer></script>
+            <script src="${assetUrl("charts.js")}" defer></script>`
+        : ""
+    }`;
   return html`<!doctype html>
     <html lang="en">
       <head>
@@ -250,7 +248,7 @@ export const layout = (frame: Frame, { title, path, watch, query = "", body }: P
     </html>`;
 };
 
-/** A page that says one thing, for errors; no bar, since its numbers may be what is missing. */
+/** A page for errors. It has no bar, since the bar's numbers may be missing. */
 export const plainPage = (title: string, text: string, link: { href: string; name: string }): Html =>
   html`<!doctype html>
     <html lang="en">

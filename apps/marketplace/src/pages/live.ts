@@ -26,7 +26,7 @@ const unknown = (silentMs: number): string =>
   `unknown since ${Math.max(1, Math.round(silentMs / 1_000))} s: Redis does not answer`;
 const gone = "gone: Redis came back without its data";
 
-/** What the bar at the foot of every page says, by the id of its cell. */
+/** The cells of the bar at the foot of every page, by their ids. */
 export const barParts = (audit: Audit | null, silentMs = 0): [id: string, content: string][] => {
   if (!audit || !hasBooks(audit)) {
     const why = audit ? gone : unknown(silentMs);
@@ -50,7 +50,7 @@ export const barParts = (audit: Audit | null, silentMs = 0): [id: string, conten
   return [
     ["bar-money", verdict(moneyOk, "Money", moneyFact, moneyOk ? ", not a penny more or less" : "")],
     ["bar-items", verdict(itemsOk, "Items", itemFact, itemsOk ? ", each in exactly one place" : "")],
-    ["bar-sales", plural(sales, "sale")],
+    ["bar-sales", `${plural(sales, "sale")} since the opening`],
   ];
 };
 
@@ -89,6 +89,6 @@ export const lockPanel = (state: LockInspection | null): string => {
   ].join("");
 };
 
-/** Told when the item is not what the page shows any more. */
+/** A note that the item has changed since the page was made. */
 export const staleNote = (isStale: boolean): string =>
   isStale ? text(html`<a class="note" href="">Somebody was faster: this item has changed. Look again</a>`) : "";

@@ -33,7 +33,7 @@ const address = (category: string | null, page: number): string => {
   return query.size === 0 ? "/" : `/?${query.toString()}`;
 };
 
-/** Whether somebody is at the item this moment: shape and word, not colour alone. */
+/** Whether the item is locked at this moment: shape and word, not colour alone. */
 const lockChip = (state: LockInspection | null | undefined): Html =>
   state?.state === "held"
     ? html`<span class="chip held" title="held by ${state.holder ?? "somebody"}">locked</span>`
@@ -115,7 +115,7 @@ export const marketPage = (view: MarketView): Html => {
         ${seller !== undefined ? html`<bdi>${seller}</bdi>` : category === null ? "Fine old things, sold exactly once" : categoryName(category)}
       </h1>
       <p class="lead">
-        ${plural(total, "item")} for sale. Each has a lock of its own; whoever buys holds it for a moment.
+        ${plural(total, "item")} for sale. Each has a lock of its own, which a buyer holds for a moment.
         ${isFront ? html`New here? <a href="/about">What am I looking at</a>, in five steps.` : ""}
       </p>
     </section>

@@ -19,7 +19,7 @@ interface Span {
   readonly to: number;
 }
 
-/** What a job did when: waiting for a worker, waiting for a permit, running, failing. */
+/** The phases of a job: waiting for a worker, waiting for a permit, running, failing. */
 const spansOf = (steps: readonly Step[], isDone: boolean, now: number): Span[] => {
   const spans: Span[] = [];
   let [from, kind]: [number | null, Kind] = [null, "waited"];
@@ -51,7 +51,7 @@ const kindWords: Readonly<Record<Kind, string>> = {
 
 const leastMs = 2_000;
 
-/** The jobs of an order as bars over time, with what happened as a list below: the same for who does not see bars. */
+/** The jobs of an order as bars over time, and the same events as a list below. */
 export const waterfall = (order: Order, steps: readonly Step[], now: number): string => {
   const shown = jobsOfOrder.filter((job) => job !== "review");
   const ofJob = (job: JobName): Step[] => steps.filter((step) => step.job === job);
@@ -180,6 +180,6 @@ export const orderPage = ({ order, buyer, seller, jobs, chat }: OrderView): Html
       <section class="panel" aria-labelledby="chat-title">
         <h2 id="chat-title">Buyer, seller and support</h2>
         ${chat}
-        <p class="hint">The seller is played by a program, and answers within a second.</p>
+        <p class="hint">A program plays the seller unless you take that persona; most answer within a second.</p>
       </section>
     </div>`;

@@ -1,7 +1,7 @@
 // Small pieces that several pages use.
 import { html, type Html, safe } from "./html.js";
 
-/** What a stream sends is text. Pieces of our pages are never promises: nothing in them waits. */
+/** A stream sends text. No part of our pages is a promise: nothing in them waits. */
 export const text = (piece: unknown): string => String(piece);
 
 /** A name with the letters marked that were typed. */

@@ -36,20 +36,23 @@ export const spans: readonly { readonly id: string; readonly name: string; reado
   { id: "90d", name: "90 days", ms: 90 * 86_400_000 },
 ];
 
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+
 const stepWords = (stepMs: number): string =>
-  stepMs < 60_000
+  stepMs < minuteMs
     ? stepMs === 1_000
       ? "1 second"
       : `${stepMs / 1_000} seconds`
-    : stepMs < 3_600_000
+    : stepMs < hourMs
       ? "1 minute"
       : "1 hour";
 
 const when = (at: number, stepMs: number): string => {
   const iso = new Date(at).toISOString();
-  return stepMs >= 3_600_000
+  return stepMs >= hourMs
     ? `${iso.slice(0, 10)} ${iso.slice(11, 16)}`
-    : stepMs >= 60_000
+    : stepMs >= minuteMs
       ? iso.slice(11, 16)
       : iso.slice(11, 19);
 };
@@ -57,41 +60,84 @@ const when = (at: number, stepMs: number): string => {
 const width = 1_000;
 const height = 220;
 
-/** The mean of the next steps, so that a line of seconds does not look like grass. */
-const chart = ({ points, stepMs, from, to }: StatsView, which: "sales" | "views", title: string): Html => {
-  const most = Math.max(1, ...points.map((point) => point[which]));
-  const x = (at: number): number => ((at - from) / Math.max(1, to - from)) * width;
-  const step = Math.max(0.6, (stepMs / Math.max(1, to - from)) * width);
-  const sum = points.reduce((total, point) => total + point[which], 0);
-  const bars = points
-    .filter((point) => point[which] > 0)
-    .map((point) => {
-      const tall = (point[which] / most) * height;
-      return `M${x(point.at).toFixed(1)} ${height}v-${tall.toFixed(1)}h${Math.max(0.6, step * 0.86).toFixed(1)}V${height}z`;
+interface Series {
+  readonly name: string;
+  /** The class that gives its colour. */
+  readonly kind: "sales" | "views" | "p50" | "p95" | "p99";
+  /** One for each step; null where nothing is known. */
+  readonly values: readonly (number | null)[];
+}
+
+interface Chart {
+  readonly title: string;
+  readonly fact: string;
+  readonly label: string;
+  readonly from: number;
+  readonly stepMs: number;
+  readonly shape: "bars" | "lines";
+  readonly unit: string;
+  readonly series: readonly [Series, ...Series[]];
+}
+
+const pathOf = ({ values }: Series, shape: Chart["shape"], most: number): string => {
+  const step = width / Math.max(1, values.length);
+  let pen = "M";
+  return values
+    .map((value, at) => {
+      const [x, y] = [(at * step).toFixed(1), (height - ((value ?? 0) / most) * (height - 4)).toFixed(1)];
+      if (shape === "bars")
+        return value ? `M${x} ${height}V${y}h${Math.max(0.6, step * 0.86).toFixed(1)}V${height}z` : "";
+      if (value === null) return "";
+      const [from, to] = [pen, `${((at + 0.5) * step).toFixed(1)} ${y}`];
+      pen = "L";
+      return `${from}${to}`;
     })
     .join("");
-  return html`<figure class="chart">
-    <figcaption>
-      <b>${title}</b> <span class="fact">${count(sum)} in all, at most ${count(most)} in ${stepWords(stepMs)}</span>
-    </figcaption>
-    <svg
-      viewBox="0 0 ${width} ${height}"
-      preserveAspectRatio="none"
-      role="img"
-      aria-label="${title}: ${count(sum)} between ${when(from, 3_600_000)} and ${when(to, 3_600_000)}, as a table below"
-      data-zoom
-      data-from="${from}"
-      data-to="${to}"
-    >
+};
+
+/** Drawn here, so that it is seen without JavaScript; `charts.js` draws the same with uPlot from `data-chart`. */
+const figure = ({ title, fact, label, from, stepMs, shape, unit, series }: Chart): Html => {
+  const steps = series[0].values.length;
+  const to = from + steps * stepMs;
+  const most = Math.max(1, ...series.flatMap(({ values }) => values.map((value) => value ?? 0)));
+  const data = { from, stepMs, shape, unit, series: series.map(({ name, values }) => ({ name, values })) };
+  return html`<figure class="chart" data-chart="${JSON.stringify(data)}">
+    <figcaption><b>${title}</b> <span class="fact">${fact}</span></figcaption>
+    <svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="none" role="img" aria-label="${label}">
       <path class="rule" d="M0 ${height / 2}H${width}M0 1H${width}" />
-      <path class="${which}" d="${bars}" />
-      <rect class="selection" y="0" height="${height}" width="0" />
+      ${series.map((one) => html`<path data-series class="${one.kind}" d="${pathOf(one, shape, most)}" />`)}
     </svg>
     <p class="axis" aria-hidden="true">
       <span>${when(from, stepMs)}</span><span>${when(from + (to - from) / 2, stepMs)}</span
       ><span>${when(to, stepMs)}</span>
     </p>
+    ${
+      series.length === 1
+        ? ""
+        : html`<ul class="legend">
+            ${series.map(
+              ({ name, kind }) =>
+                html`<li>
+                  <svg class="key" viewBox="0 0 10 10" aria-hidden="true"><path class="${kind}" d="M0 5H10" /></svg>
+                  ${name}
+                </li>`,
+            )}
+          </ul>`
+    }
   </figure>`;
+};
+
+const chart = ({ points, stepMs, from, to }: StatsView, kind: "sales" | "views", title: string): Html => {
+  const values = points.map((point) => point[kind]);
+  const sum = count(values.reduce((total, value) => total + value, 0));
+  const most = count(Math.max(0, ...values));
+  return figure({
+    title,
+    fact: `${sum} in all, at most ${most} in ${stepWords(stepMs)}`,
+    label: `${title}: ${sum} between ${when(from, hourMs)} and ${when(to, hourMs)}, as a table below`,
+    from: points[0]?.at ?? from,
+    ...{ stepMs, shape: "bars", unit: "", series: [{ name: title, kind, values }] },
+  });
 };
 
 const table = ({ points, stepMs }: StatsView): Html => {
@@ -127,46 +173,24 @@ const ms = (value: number): string => `${value.toFixed(value < 10 ? 1 : 0)} ms`;
 
 const bands = (band: readonly Band[]): Html => {
   const known = band.filter(({ count: answers }) => answers > 0);
-  if (known.length === 0) return html`<p class="empty">No request of this kind in the last hour.</p>`;
-  const most = Math.max(...known.map(({ p99 }) => p99), 1);
-  const first = known[0]?.at ?? 0;
-  const last = known.at(-1)?.at ?? 0;
-  const x = (at: number): string => (last === first ? width / 2 : ((at - first) / (last - first)) * width).toFixed(1);
-  const y = (value: number): string => (height - (value / most) * (height - 8)).toFixed(1);
-  const line = (which: "p50" | "p95" | "p99"): string =>
-    known.map((one, n) => `${n === 0 ? "M" : "L"}${x(one.at)} ${y(one[which])}`).join("");
   const newest = known.at(-1);
-  return html`<figure class="chart">
-    <figcaption>
-      <b>Time to answer</b>
-      <span class="fact"
-        >newest minute: median ${ms(newest?.p50 ?? 0)}, 95 % within ${ms(newest?.p95 ?? 0)}, 99 % within
-        ${ms(newest?.p99 ?? 0)}</span
-      >
-    </figcaption>
-    <svg
-      viewBox="0 0 ${width} ${height}"
-      preserveAspectRatio="none"
-      role="img"
-      aria-label="Median, 95th and 99th percentile of each minute of the last hour, at most ${ms(most)}"
-    >
-      <path class="rule" d="M0 ${height / 2}H${width}M0 1H${width}" />
-      <path class="p99" d="${line("p99")}" />
-      <path class="p95" d="${line("p95")}" />
-      <path class="p50" d="${line("p50")}" />
-    </svg>
-    <ul class="legend">
-      <li>
-        <svg class="key" viewBox="0 0 10 10" aria-hidden="true"><path class="p50" d="M0 5H10" /></svg> median
-      </li>
-      <li>
-        <svg class="key" viewBox="0 0 10 10" aria-hidden="true"><path class="p95" d="M0 5H10" /></svg> 95 %
-      </li>
-      <li>
-        <svg class="key" viewBox="0 0 10 10" aria-hidden="true"><path class="p99" d="M0 5H10" /></svg> 99 %
-      </li>
-    </ul>
-  </figure>`;
+  if (!newest) return html`<p class="empty">No request of this kind in the last hour.</p>`;
+  const [from, to] = [known[0]?.at ?? newest.at, newest.at];
+  const minutes = new Map(known.map((one) => [one.at, one]));
+  const series = (name: string, kind: "p50" | "p95" | "p99"): Series => ({
+    ...{ name, kind },
+    values: Array.from(
+      { length: (to - from) / minuteMs + 1 },
+      (_, at) => minutes.get(from + at * minuteMs)?.[kind] ?? null,
+    ),
+  });
+  return figure({
+    title: "Time to answer",
+    fact: `newest minute: median ${ms(newest.p50)}, 95 % within ${ms(newest.p95)}, 99 % within ${ms(newest.p99)}`,
+    label: `Median, 95th and 99th percentile of each minute of the last hour, at most ${ms(Math.max(...known.map(({ p99 }) => p99)))}`,
+    ...{ from, stepMs: minuteMs, shape: "lines", unit: " ms" },
+    series: [series("median", "p50"), series("95 %", "p95"), series("99 %", "p99")],
+  });
 };
 
 export const statsPage = (view: StatsView): Html => {
@@ -177,8 +201,8 @@ export const statsPage = (view: StatsView): Html => {
   return html`<section class="intro">
       <h1>Counted by the second, kept for ninety days</h1>
       <p class="lead">
-        ${count(totals.sales)} sales and ${count(totals.views)} page views so far. What was before this shop was opened
-        is made up, so that there is something to see; the rest is real.
+        ${count(totals.sales)} sales and ${count(totals.views)} page views so far. The figures from before this shop was
+        opened are made up, so that there is something to see; the rest is real.
       </p>
     </section>
     <nav class="tabs" aria-label="Span of time">
@@ -190,18 +214,17 @@ export const statsPage = (view: StatsView): Html => {
         )}
       </ul>
     </nav>
-    <section class="panel">
+    <section class="panel" id="zoomed">
       <p class="answered">
         <b>Precision: ${stepWords(stepMs)}</b>
-        <span class="fact"
-          >the finest that is kept for this span and fits the chart. Drag over a chart to zoom in.</span
-        >
+        <span class="fact">the finest that is kept for this span and fits the chart.</span>
+        <span class="fact scripted">Drag over a chart to zoom in; or focus it and press + − ← →.</span>
       </p>
       <p class="zoom">
-        <a class="button small" href="${at(from - wide / 2, to - wide / 2)}">← Earlier</a>
-        <a class="button small" href="${at(from + wide / 4, to - wide / 4)}">Zoom in</a>
-        <a class="button small" href="${at(from - wide / 2, to + wide / 2)}">Zoom out</a>
-        <a class="button small" href="${at(from + wide / 2, to + wide / 2)}">Later →</a>
+        <a class="button small" data-move="ArrowLeft" href="${at(from - wide / 2, to - wide / 2)}">← Earlier</a>
+        <a class="button small" data-move="+" href="${at(from + wide / 4, to - wide / 4)}">Zoom in</a>
+        <a class="button small" data-move="-" href="${at(from - wide / 2, to + wide / 2)}">Zoom out</a>
+        <a class="button small" data-move="ArrowRight" href="${at(from + wide / 2, to + wide / 2)}">Later →</a>
       </p>
       ${chart(view, "sales", "Sales")} ${chart(view, "views", "Page views")} ${table(view)}
     </section>

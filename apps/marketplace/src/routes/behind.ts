@@ -35,7 +35,7 @@ const queueInspector = (queueDescriptor.inspectors ?? []).find(({ thing }) => th
 const lookAtQueue = async ({ shop }: Web): Promise<QueueLook> => {
   if (!queueInspector) throw new Error("the queue's package has no inspector");
   const { redis, place } = shop;
-  // What `kit inspect queue orders --json` prints.
+  // The same data that `kit inspect queue orders --json` prints.
   return (await queueInspector.look({ redis, prefix: place.prefix } as never, queueName)).data as QueueLook;
 };
 
@@ -125,7 +125,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const isHome = recentLog.address === new URL(shop.place.url).host;
     const lines = await recentLog.read(1);
     await recentLog.moveTo(isHome ? otherLogsUrl : shop.place.url);
-    const words = `The diary goes to ${isHome ? "the other Redis" : "the shop's own Redis"} from now on. ${lines.length > 0 ? "What was written before stays where it is." : ""}`;
+    const words = `The diary goes to ${isHome ? "the other Redis" : "the shop's own Redis"} from now on. ${lines.length > 0 ? "Older entries stay where they are." : ""}`;
     await web.tell(session, "good", words);
     return c.redirect("/ops", 303);
   });
@@ -186,7 +186,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
         p99: summary.count === 0 ? 0 : summary.quantile(0.99),
       })),
     });
-    return await web.show(c, visitor, { title: "Stats", path: "/stats", body });
+    return await web.show(c, visitor, { title: "Stats", path: "/stats", hasCharts: true, body });
   });
 
   app.get("/metrics", async (c) => {

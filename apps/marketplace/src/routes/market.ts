@@ -1,25 +1,27 @@
 // The market and its things: looking, searching, buying, selling.
-import type { Hono } from "hono";
+import type { Context, Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import { isId } from "../keys.js";
 import { lockName } from "../keys.js";
 import type { Busy, Way } from "../market.js";
 import { money, parsePence, parsePrice } from "../money.js";
+import { isListed } from "../offers.js";
 import { orderId } from "../orders.js";
-import { itemPage } from "../pages/item.js";
+import { itemPage, type NamedOffer } from "../pages/item.js";
 import { marketPage, type Ticker } from "../pages/market.js";
 import { searchPage } from "../pages/search.js";
 import type { BuyOutcome, ListOutcome } from "../scripts/index.js";
 import { categories } from "../seed/titles.js";
 import { newId } from "../sessions.js";
 import type { Shop } from "../shop.js";
-import { type Form, problem, type Routes, wantsJson } from "../web.js";
+import { type Form, problem, type Routes, wantsJson, type Web } from "../web.js";
 
 const perPage = 24;
 const mostPages = 10_000;
 const found = 40;
 const suggested = 8;
 const tickerLength = 6;
+const offersShown = 8;
 const queryLength = 80;
 
 const wayOf = ({ way }: Form): Way | null => (way === "lock" || way === "optimistic" ? way : null);
@@ -33,7 +35,7 @@ const pageOf = (text: string | undefined): number => {
   return Number(text);
 };
 
-/** What somebody typed, as far as it can be part of a name. */
+/** Typed text, normalised and cut to the length of a name. */
 export const typed = (text: string | undefined): string => (text ?? "").normalize().slice(0, queryLength);
 
 export const lookAtTicker = async ({ orders, stats }: Shop): Promise<Ticker> => {
@@ -46,10 +48,17 @@ export const lookAtTicker = async ({ orders, stats }: Shop): Promise<Ticker> => 
   return { sold, perMinute: minutes.map(({ value }) => value) };
 };
 
+export const lookAtOffers = async (
+  { shop }: Web,
+  item: { readonly id: string; readonly revision: number },
+): Promise<NamedOffer[]> => {
+  const offers = (await shop.offers.of(item)).slice(0, offersShown);
+  return offers.map(({ buyer, price }) => ({ buyer, price, name: shop.nameOf(buyer) }));
+};
+
 export const marketRoutes: Routes = (app: Hono, web): void => {
   const { shop } = web;
   const { market, search } = shop;
-  const names = new Map(shop.world.users.map(({ id, name }) => [id, name]));
 
   app.get("/", async (c) => {
     const visitor = await web.visit(c);
@@ -94,8 +103,8 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
 
   app.get("/seller/:id", async (c) => {
     const id = c.req.param("id");
-    const name = names.get(id);
-    if (name === undefined) throw new HTTPException(404);
+    const name = shop.nameOf(id);
+    if (name === id) throw new HTTPException(404);
     const visitor = await web.visit(c);
     const own = shop.world.items.filter(({ owner }) => owner === id).map((item) => item.id);
     const items = (await market.items(own)).filter(({ listing }) => listing?.seller === id);
@@ -126,27 +135,34 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
       isOwner,
       views: session?.views ?? (await market.views(item.id)),
       lock: await lock,
+      offers: await lookAtOffers(web, item),
       csrf: session?.csrf ?? "",
       request: newId(),
       hasReplicas: shop.hasReplicas,
     };
-    const watch = { item: item.id, revision: item.revision };
+    const watch = { item: item.id, revision: item.revision, ...(isOwner || !item.listing ? {} : { offers: 1 }) };
     return await web.show(c, visitor, { title: item.title, path: `/item/${item.id}`, watch, body: itemPage(view) });
   });
+
+  /** The answer to a purchase while the shop is closed to buyers. */
+  const whenClosed = (c: Context): ReturnType<typeof problem> | null => {
+    const { on, reason } = shop.flags.get("maintenance");
+    if (!on) return null;
+    return problem(
+      c,
+      503,
+      "Closed for maintenance",
+      `${reason ?? "The shop is being looked after"}. You paid nothing.`,
+    );
+  };
 
   app.post("/item/:id/buy", async (c) => {
     const { session, user, form } = await web.signedIn(c);
     const item = await web.itemOr404(c);
     const [way, price, revision, request] = [wayOf(form), parsePence(form["price"]), revisionOf(form), form["request"]];
     if (!way || price === null || revision === null || !isId(request)) throw new HTTPException(400);
-    const maintenance = shop.flags.get("maintenance");
-    if (maintenance.on)
-      return problem(
-        c,
-        503,
-        "Closed for maintenance",
-        `${maintenance.reason ?? "The shop is being looked after"}. You paid nothing.`,
-      );
+    const closed = whenClosed(c);
+    if (closed) return closed;
     const copies = form["durable"] === "1" && shop.hasReplicas ? 1 : 0;
     const outcome = await market.buy(
       way,
@@ -168,6 +184,47 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     if (wantsJson(c)) return c.json({ outcome, ...(order === null ? {} : { order }) }, order === null ? 409 : 200);
     await web.tell(session, order === null ? "bad" : "good", buyWords(outcome, item.title, price));
     return c.redirect(order === null ? `/item/${item.id}` : `/order/${order}`, 303);
+  });
+
+  app.post("/item/:id/offer", async (c) => {
+    const { session, user, form } = await web.signedIn(c);
+    const item = await web.itemOr404(c);
+    const closed = whenClosed(c);
+    if (closed) return closed;
+    const price = parsePrice(form["pounds"] ?? "");
+    const asked = isListed(item) && item.listing.seller !== user.id ? item.listing.price : 0;
+    const isGood = isListed(item) && price !== null && price < asked;
+    if (isGood) {
+      await shop.offers.make(item, user.id, price);
+      await web.shop.search.wrote(user.id, item.listing.seller);
+    }
+    if (wantsJson(c)) return c.json({ ok: isGood }, isGood ? 200 : 409);
+    const words =
+      asked === 0
+        ? "That is not for sale to you."
+        : isGood
+          ? `You offer ${money(price)}. The seller's answer comes as a message; your money stays with you until then.`
+          : `Offer less than the asked ${money(asked)}, in pounds and pence, such as 24.50.`;
+    await web.tell(session, isGood ? "good" : "bad", words);
+    return c.redirect(`/item/${item.id}`, 303);
+  });
+
+  app.post("/item/:id/accept", async (c) => {
+    const { session, user, form } = await web.signedIn(c);
+    const item = await web.itemOr404(c);
+    if (!isListed(item) || item.listing.seller !== user.id) throw new HTTPException(404);
+    const closed = whenClosed(c);
+    if (closed) return closed;
+    const offer = (await shop.offers.of(item)).find(({ buyer }) => buyer === form["buyer"]);
+    const outcome = offer ? await shop.offers.accept(item, offer) : null;
+    const isSold = outcome?.kind === "sold";
+    if (isSold && !outcome.repeat) shop.stats.sales.inc();
+    if (wantsJson(c)) return c.json({ outcome }, isSold ? 200 : 409);
+    const words = isSold
+      ? `Sold for ${money(outcome.price)}.`
+      : "That offer does not stand any more, or its buyer is short of money.";
+    await web.tell(session, isSold ? "good" : "bad", words);
+    return c.redirect(`/item/${item.id}`, 303);
   });
 
   app.post("/item/:id/list", async (c) => {

@@ -1,17 +1,16 @@
-// Who somebody is, what is theirs, and whom they talk to.
+// Personas, their things and orders, and their messages.
 import type { Message } from "@kit/chat";
 import type { Context, Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import { isId } from "../keys.js";
 import type { Order } from "../orders.js";
-import { support } from "../orders.js";
 import { chatBox, chatLines, type ChatView } from "../pages/chat.js";
 import { type Conversation, conversationPage, messagesPage } from "../pages/messages.js";
 import { orderPage, waterfall } from "../pages/order.js";
 import { mePage, personasPage } from "../pages/people.js";
 import { personas } from "../seed/personas.js";
 import { newId } from "../sessions.js";
-import { orderChat, pairChat, sessionsPerPersona } from "../tools.js";
+import { orderChat, pairChat, sessionsPerPersona, writeTo } from "../tools.js";
 import { forget, problem, remember, type Routes, type Web, wantsJson } from "../web.js";
 import { typed } from "./market.js";
 
@@ -19,9 +18,8 @@ const shownMessages = 100;
 const shownChats = 30;
 const suggested = 8;
 const textLength = 2_000;
-const chatRetention = { count: 500, ageMs: 7 * 24 * 3_600_000 };
 
-/** What somebody sees of one chat; what is shown counts as read. */
+/** One chat as a member sees it. Messages that are shown count as read. */
 export const lookAtChat = async (
   { shop }: Web,
   chat: string,
@@ -36,16 +34,11 @@ export const lookAtChat = async (
   return { messages, positions: members, me, nameOf };
 };
 
-/** The order, if it is of this person. What belongs to others is not there. */
+/** The order, if this person is its buyer or seller; otherwise 404. */
 export const ownOrder = async ({ shop }: Web, id: string | undefined, user: string): Promise<Order> => {
   const order = id !== undefined && isId(id) ? await shop.orders.order(id) : null;
   if (!order || (order.buyer !== user && order.seller !== user)) throw new HTTPException(404);
   return order;
-};
-
-export const namesOf = ({ shop }: Web): ((user: string) => string) => {
-  const names = new Map(shop.world.users.map(({ id, name }) => [id, name]));
-  return (user) => (user === support ? "Support" : (names.get(user) ?? user));
 };
 
 export const peopleRoutes: Routes = (app: Hono, web): void => {
@@ -53,7 +46,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
   const { market, chat, orders, search, accounts } = shop;
   const users = new Set(shop.world.users.map(({ id }) => id));
   const byName = new Map(shop.world.users.map(({ id, name }) => [name.normalize(), id]));
-  const nameOf = namesOf(web);
+  const nameOf = (user: string): string => shop.nameOf(user);
 
   app.get("/personas", async (c) => {
     const visitor = await web.visitWithForms(c);
@@ -73,7 +66,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     const user = form["user"] ?? "";
     if (!users.has(user)) throw new HTTPException(400);
     // Programs play visitors, too; what they play is not a person being there.
-    const isPerson = web.options.accessLog.addressOf(c.req.header("x-bazaar-visitor")) === "127.0.0.1";
+    const isPerson = web.addressOf(c) === "127.0.0.1";
     // A new id with every change of persona: one that was planted before is worth nothing afterwards.
     await accounts.signOut(session);
     const opened = await accounts.signIn(user, isPerson);
@@ -212,9 +205,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
   });
 
   const sendTo = async (from: string, to: string, message: { body: string; clientId: string }): Promise<void> => {
-    const name = pairChat(from, to);
-    await chat.create(name, { members: [from, to], retain: chatRetention });
-    await chat.send(name, { from, ...message });
+    await writeTo(chat, from, to, message);
     await search.wrote(from, to);
   };
 

@@ -1,19 +1,17 @@
-// What a visitor can try: races, measurements, faults; and what explains the shop.
+// Things to try: races, measurements, faults; and the pages that explain the shop.
 import { existsSync, readFileSync } from "node:fs";
 import type { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
-import { type BenchRow, benchSessions } from "../bench.js";
 import { isFault } from "../faults.js";
 import { isId } from "../keys.js";
+import { measure, type Measurements } from "../measure.js";
 import { parsePence } from "../money.js";
 import { aboutPage, docsPage } from "../pages/about.js";
-import { benchPage } from "../pages/bench.js";
 import { faultsPage } from "../pages/faults.js";
 import { pausePage } from "../pages/pause.js";
 import { pipelinePage } from "../pages/pipeline.js";
 import { racePage } from "../pages/race.js";
 import { type PauseResult, playPause } from "../pause.js";
-import { measurePipeline, type PipelineRow } from "../pipeline.js";
 import type { RaceResult } from "../race.js";
 import { isRaceWay, type RaceWay } from "../race-ways.js";
 import { screens } from "../screens.js";
@@ -43,8 +41,7 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
   const { origin, faults } = web.options;
   const measuring = new OneAtATime();
   const pausing = new OneAtATime();
-  let benchRows: BenchRow[] | null = null;
-  let pipelineRows: PipelineRow[] | null = null;
+  let measured: Measurements | null = null;
   /** The last race of each way, by the session that started it. */
   const seen = new Map<string, Map<RaceWay, RaceResult>>();
 
@@ -118,31 +115,18 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     return c.json({ outcome }, outcome.kind === "sold" ? 200 : 409);
   });
 
-  // --- measurements ---
-
-  app.get("/sessions", async (c) => {
-    const visitor = await web.visitWithForms(c);
-    const body = benchPage({ rows: benchRows, csrf: visitor.session.csrf, isGuestServer });
-    return await web.show(c, visitor, { title: "Sessions", path: "/sessions", body });
-  });
-
-  app.post("/sessions", async (c) => {
-    await web.anyForm(c);
-    if (isGuestServer) throw new HTTPException(403);
-    benchRows = await measuring.run(() => benchSessions(shop.redis, shop.place));
-    return c.redirect("/sessions", 303);
-  });
+  // --- what round trips cost ---
 
   app.get("/pipeline", async (c) => {
     const visitor = await web.visitWithForms(c);
-    const body = pipelinePage(pipelineRows, visitor.session.csrf, isGuestServer);
+    const body = pipelinePage(measured, visitor.session.csrf, isGuestServer);
     return await web.show(c, visitor, { title: "Pipeline", path: "/pipeline", body });
   });
 
   app.post("/pipeline", async (c) => {
     await web.anyForm(c);
     if (isGuestServer) throw new HTTPException(403);
-    pipelineRows = await measuring.run(() => measurePipeline(shop.place, shop.market.keys));
+    measured = await measuring.run(() => measure(shop.redis, shop.place, shop.market.keys));
     return c.redirect("/pipeline", 303);
   });
 
@@ -161,9 +145,9 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     if (!faults.list().some(({ name }) => name === fault)) throw new HTTPException(403);
     if (!faults.begin(fault)) throw new HTTPException(409);
     const { title = "" } = faults.list().find(({ name }) => name === fault) ?? {};
-    // A fault that cuts Redis off may also hit this very word.
+    // A fault that cuts Redis off may also stop this message.
     await web
-      .tell(session, "good", `Under way: ${title.toLowerCase()}. What comes of it appears on this page.`)
+      .tell(session, "good", `Under way: ${title.toLowerCase()}. The result appears on this page.`)
       .catch(() => undefined);
     return c.redirect("/faults", 303);
   });

@@ -10,6 +10,7 @@
 -- KEYS[8]   ledger     stream  one entry per sale
 -- KEYS[9]   totals     hash    money and items at the opening, listings and sales since
 -- KEYS[10]  receipt    string  the first result of this request
+-- KEYS[11]  offers     hash    buyer: price and revision, of offers below the asked price
 -- ARGV[1]   itemId         string   the item
 -- ARGV[2]   buyerId        string   the buyer
 -- ARGV[3]   sellerId       string   the seller whose hash is KEYS[4]
@@ -20,19 +21,20 @@
 -- ARGV[8]   receiptLifeMs  integer  how long a repeat is answered with the first result
 -- ARGV[9]   marketLifeMs   integer  life of the whole market, 0 for ever
 -- ARGV[10]  ledgerLength   integer  sales kept, about
+-- ARGV[11]  isOffer        integer  1: the seller accepts the buyer's offer, which has to stand; 0: the asked price
 --
 -- Reply   {1, price, fence}  sold
 --         {2, price, fence}  this request was sold before: its first result
 --         {3}                not for sale (any more)
 --         {4, price}         another price than the buyer saw
---         {5}                same price, but another listing than the buyer saw
+--         {5}                same price, but another listing than the buyer saw; or the offer does not stand
 --         {6, funds}         not enough money
 --         {7, fence}         a newer lease was here: this one is stale
 --         {8}                the buyer's own item
 --
 -- Why     Nothing the buyer saw is trusted: a caller that slept past its lease arrives here with old numbers. Money and
 --         tokens are compared as text or added by the server, so nothing is lost to rounding. A token counts as seen
---         even when the sale is refused: whoever came later has looked and decided by what it saw. A sale without a
+--         even when the sale is refused: a later holder has read the item and decided by it. A sale without a
 --         lock leaves the fence alone, since it has no token; what stops an older holder then is the revision.
 local item = KEYS[1]
 local listing = KEYS[2]
@@ -44,6 +46,7 @@ local shelf = KEYS[7]
 local ledger = KEYS[8]
 local totals = KEYS[9]
 local receipt = KEYS[10]
+local offers = KEYS[11]
 local itemId = ARGV[1]
 local buyerId = ARGV[2]
 local sellerId = ARGV[3]
@@ -54,6 +57,7 @@ local request = ARGV[7]
 local receiptLifeMs = ARGV[8]
 local marketLifeMs = ARGV[9]
 local ledgerLength = ARGV[10]
+local isOffer = ARGV[11] == "1"
 
 local first = redis.call("GET", receipt)
 if first then
@@ -83,7 +87,10 @@ end
 if asked[2] == buyerId then
   return { 8 }
 end
-if asked[1] ~= price then
+if isOffer and redis.call("HGET", offers, buyerId) ~= price .. " " .. revision then
+  return { 5 }
+end
+if not isOffer and asked[1] ~= price then
   return { 4, asked[1] }
 end
 if known[1] ~= revision or asked[2] ~= sellerId then

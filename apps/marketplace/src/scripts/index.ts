@@ -7,7 +7,7 @@ import openSessionSource from "./open-session.lua";
 import tellSource from "./tell.lua";
 import visitSource from "./visit.lua";
 
-/** What became of a purchase. */
+/** The result of a purchase. */
 export type BuyOutcome =
   | {
       readonly kind: "sold";
@@ -24,7 +24,7 @@ export type BuyOutcome =
   | { readonly kind: "stale-fence"; readonly fence: string }
   | { readonly kind: "own-item" };
 
-/** What became of a listing. */
+/** The result of a listing. */
 export type ListOutcome =
   | { readonly kind: "listed"; readonly price: number; readonly repeat: boolean }
   | { readonly kind: "repriced"; readonly price: number }
@@ -37,7 +37,7 @@ export interface Visit {
   /** Empty until a persona was picked. */
   readonly user: string;
   readonly csrf: string;
-  /** What the last form left to be said, once. */
+  /** A message that the last form left for the next page; shown once. */
   readonly notice: string;
   /** Views of the item looked at. */
   readonly views: number;
@@ -67,6 +67,7 @@ const buyKeys = [
   "ledger",
   "totals",
   "receipt",
+  "offers",
 ] as const;
 const buyArgs = [
   "itemId",
@@ -79,6 +80,7 @@ const buyArgs = [
   "receiptLifeMs",
   "marketLifeMs",
   "ledgerLength",
+  "isOffer",
 ] as const;
 
 export const buy: Script<typeof buyKeys, typeof buyArgs, BuyOutcome> = defineScript({
@@ -185,7 +187,7 @@ export const tell: Script<typeof tellKeys, typeof tellArgs, boolean> = defineScr
 const limitKeys = ["forms"] as const;
 const limitArgs = ["most", "windowMs"] as const;
 
-/** Whether a session may send one form more. */
+/** Whether a session, a persona or an address may send one form more. */
 export const limit: Script<typeof limitKeys, typeof limitArgs, boolean> = defineScript({
   name: "shop.limit",
   source: limitSource,

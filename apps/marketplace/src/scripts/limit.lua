@@ -1,6 +1,6 @@
--- limit.lua - count one form of a session, and say whether that was one too many.
+-- limit.lua - count one form of a session, a persona or an address, and say whether that was one too many.
 --
--- KEYS[1]  forms     string   forms of the session in its present window
+-- KEYS[1]  forms     string   forms in the present window
 -- ARGV[1]  most      integer  forms that a window has room for
 -- ARGV[2]  windowMs  integer  length of a window
 --

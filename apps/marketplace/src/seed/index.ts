@@ -1,4 +1,4 @@
-// What stands in the shop on its first day: the same on every run for the same seed.
+// The people and things of the shop on its first day: the same on every run for the same seed.
 import type { Connection } from "@kit/core";
 import type { MarketKeys } from "../keys.js";
 import { names } from "./names.js";
@@ -38,7 +38,7 @@ export interface WorldSize {
 
 const shopSize: WorldSize = { sellers: 60, buyers: 800, items: 1_200 };
 
-/** Cheap things are many and dear ones few: even on a logarithmic scale. */
+/** Uniform on a logarithmic scale: many cheap things, few dear ones. */
 const skewed = (lowest: number, highest: number, chance: number): number =>
   Math.round(Math.exp(Math.log(lowest) + chance * (Math.log(highest) - Math.log(lowest))));
 
@@ -60,7 +60,7 @@ export const world = (seed: number, { sellers, buyers, items }: WorldSize = shop
   const things = Array.from({ length: items }, (_, index): SeedItem => {
     const category = chance.pick(categories);
     const listed = chance.next() < 0.85;
-    // What is not for sale lies with sellers who have yet to list it, and with people who bought it before.
+    // Unlisted items lie with sellers who have yet to list them, and with people who bought them before.
     const owner =
       listed || chance.next() < 0.6 ? chance.between(1, sellers) : chance.between(sellers + 1, users.length);
     return {

@@ -1,5 +1,9 @@
 import type { World } from "./index.js";
 
+/** Three sellers who take their time, and one who wants to be paid outside of the shop. */
+export const slowSellers: ReadonlySet<string> = new Set(["u5", "u6", "u7"]);
+export const fraudster = "u8";
+
 const sellersShown = 4;
 const buyersShown = 8;
 

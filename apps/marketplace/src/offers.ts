@@ -1,0 +1,99 @@
+// Offers below the asked price. An offer is bound to the revision that its buyer saw, so any sale or new price ends it
+// without a write. The seller's answer is a sale like every other, under the lock of the item, at the offered price.
+import type { Chat } from "@kit/chat";
+import type { Connection } from "@kit/core";
+import type { MarketKeys } from "./keys.js";
+import type { Busy, Item, Market } from "./market.js";
+import { money } from "./money.js";
+import type { Orders } from "./orders.js";
+import type { BuyOutcome } from "./scripts/index.js";
+import { type OrdersQueue, writeTo } from "./tools.js";
+
+const offerLifeMs = 24 * 3_600_000;
+/** Long enough to be seen on the page. */
+const thinkingMs = 4_000;
+/** A seller who is played by a program accepts this share of the asked price. */
+const acceptedShare = 0.85;
+
+export interface Offer {
+  readonly buyer: string;
+  readonly price: number;
+}
+
+export type Listed = Item & { readonly listing: NonNullable<Item["listing"]> };
+
+export const isListed = (item: Item | null): item is Listed => item?.listing != null;
+
+interface Deps {
+  readonly redis: Connection;
+  readonly keys: MarketKeys;
+  readonly market: Market;
+  readonly orders: Orders;
+  readonly chat: Chat<string>;
+  readonly queue: OrdersQueue;
+}
+
+export class Offers {
+  readonly #deps: Deps;
+
+  constructor(deps: Deps) {
+    this.#deps = deps;
+  }
+
+  /** Offers for the item at its present revision, the highest first. */
+  async of({ id, revision }: Pick<Item, "id" | "revision">): Promise<Offer[]> {
+    const all = await this.#deps.redis.hgetall(this.#deps.keys.offers(id));
+    return Object.entries(all)
+      .map(([buyer, text]) => ({ buyer, words: text.split(" ") }))
+      .filter(({ words }) => words[1] === String(revision))
+      .map(({ buyer, words }) => ({ buyer, price: Number(words[0]) }))
+      .sort((one, other) => other.price - one.price);
+  }
+
+  /** Makes an offer, or changes one's own. The seller learns of it by chat, and answers by {@link answer}. */
+  async make(item: Listed, buyer: string, price: number): Promise<void> {
+    const { redis, keys, chat, queue } = this.#deps;
+    const key = keys.offers(item.id);
+    await redis.multi().hset(key, buyer, `${price} ${item.revision}`).pexpire(key, offerLifeMs).exec();
+    const id = `offer-${item.id}-${item.revision}-${price}`;
+    await writeTo(chat, buyer, item.listing.seller, {
+      body: `I offer ${money(price)} for ${item.title}.`,
+      clientId: id,
+    });
+    await queue.add("offer", { item: item.id, buyer }, { id: `${id}-${buyer}`, delayMs: thinkingMs });
+  }
+
+  /** Answers an offer on behalf of a seller that a program plays; null unless it was accepted. */
+  async consider(id: string, buyer: string): Promise<BuyOutcome | Busy | null> {
+    const { redis, keys, market } = this.#deps;
+    const item = await market.item(id);
+    if (!isListed(item)) return null;
+    // A person plays this seller, and decides on the page of the item.
+    if ((await redis.exists(keys.present(item.listing.seller))) === 1) return null;
+    const offer = (await this.of(item)).find((one) => one.buyer === buyer);
+    if (!offer) return null;
+    if (offer.price >= item.listing.price * acceptedShare) return await this.accept(item, offer);
+    await this.#say(item, offer, `Thank you, but ${money(offer.price)} is too little for ${item.title}.`);
+    return null;
+  }
+
+  /** Sells the item at the offered price, if offer, listing and money are still as they were. */
+  async accept(item: Listed, { buyer, price }: Offer): Promise<BuyOutcome | Busy> {
+    const { market, orders } = this.#deps;
+    const { seller } = item.listing;
+    const request = `offer-${item.id}-${item.revision}`;
+    const purchase = { item: item.id, buyer, price, revision: item.revision, request, isOffer: true };
+    const outcome = await market.buy("lock", purchase, seller);
+    if (outcome.kind === "sold") {
+      const order = await orders.place({ request, item: item.id, buyer, seller, price, at: Date.now() });
+      await this.#say(item, { buyer, price }, `Agreed: ${item.title} is yours for ${money(price)}, order ${order}.`);
+    } else if (outcome.kind === "short")
+      await this.#say(item, { buyer, price }, `I would accept ${money(price)}, but you have ${money(outcome.funds)}.`);
+    return outcome;
+  }
+
+  async #say(item: Listed, { buyer, price }: Offer, body: string): Promise<void> {
+    const clientId = `answer-${item.id}-${item.revision}-${price}`;
+    await writeTo(this.#deps.chat, item.listing.seller, buyer, { body, clientId });
+  }
+}

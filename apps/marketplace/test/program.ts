@@ -1,0 +1,82 @@
+// The built program, started as its visitors get it: in a process of its own.
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const program = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+const atWorkMs = 90_000;
+
+export interface RunningShop {
+  readonly origin: string;
+  readonly process: ChildProcess;
+  readonly said: { stdout: string; stderr: string };
+  /** Resolves once every process of the shop is at work. */
+  isComplete(): Promise<void>;
+  /** Sends the signal and resolves with the exit code. */
+  stop(signal?: NodeJS.Signals): Promise<{ code: number | null }>;
+}
+
+const started = new Set<ChildProcess>();
+
+/** Ends every shop that is still open, and removes what they left. */
+export const endShops = async (): Promise<void> => {
+  const ended = [...started].map((child) => once(child, "exit"));
+  for (const child of started) child.kill("SIGTERM");
+  await Promise.all(ended);
+  rmSync(scratch, { recursive: true, force: true });
+};
+
+/** A shop leaves nothing behind in here. */
+export const scratch: string = mkdtempSync(join(tmpdir(), "shop-tests-"));
+
+export const spawnShop = (...args: readonly string[]): { process: ChildProcess; said: RunningShop["said"] } => {
+  const env = { ...process.env, TMPDIR: scratch };
+  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"], env });
+  started.add(child);
+  child.once("exit", () => started.delete(child));
+  const said = { stdout: "", stderr: "" };
+  child.stdout.on("data", (part: Buffer) => (said.stdout += part.toString()));
+  child.stderr.on("data", (part: Buffer) => (said.stderr += part.toString()));
+  return { process: child, said };
+};
+
+/** A port that is free at this moment, so that tests of several workspaces do not share one. */
+export const freePort = async (): Promise<string> => {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await once(probe, "listening");
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, "close");
+  return String(port);
+};
+
+/** Resolves once the shop says where it is open. */
+export const startShop = async (...args: readonly string[]): Promise<RunningShop> => {
+  const { process: child, said } = spawnShop(...args);
+  const origin = await new Promise<string>((resolve, reject) => {
+    child.stdout?.on("data", () => {
+      const url = /http:\/\/\S+/.exec(said.stdout)?.[0];
+      if (url) resolve(url);
+    });
+    child.once("exit", (code) => reject(new Error(`the shop ended with ${code}: ${said.stderr}`)));
+  });
+  return {
+    origin,
+    process: child,
+    said,
+    isComplete: async () => {
+      const signal = AbortSignal.timeout(atWorkMs);
+      while (!said.stderr.includes("are at work") && child.stderr) await once(child.stderr, "data", { signal });
+    },
+    stop: async (signal = "SIGTERM") => {
+      const ended = child.exitCode === null ? once(child, "exit") : Promise.resolve([child.exitCode]);
+      child.kill(signal);
+      const [code] = (await ended) as [number | null];
+      return { code };
+    },
+  };
+};
