@@ -1,5 +1,5 @@
 import { KitClosedError } from "@kit/core";
-import { atDeadline, Deadline } from "@kit/core/toolkit";
+import { atDeadline, Deadline, withCaller } from "@kit/core/toolkit";
 import type { Found } from "./commands.js";
 import { foldPrefix } from "./fold/index.js";
 import { isUnsearchable } from "./entry.js";
@@ -70,7 +70,11 @@ export class SuggestSession<Payload = unknown> {
     const answer = this.#answer(query, () => this.#supersede === isCurrent);
     // A failure that comes too late concerns no caller.
     answer.catch(() => undefined);
-    return await Promise.race([superseded, answer]);
+    try {
+      return await Promise.race([superseded, answer]);
+    } catch (error) {
+      throw withCaller(error);
+    }
   }
 
   /** Ends the session: what is under way resolves with null. Idempotent. */

@@ -1,5 +1,14 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, Deadline, inTime, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  Deadline,
+  inTime,
+  newToken,
+  traced,
+  TypedEmitter,
+  withCaller,
+} from "@kit/core/toolkit";
 import { encodeBody } from "./body.js";
 import { ChatAckError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
 import { Listener } from "./listener.js";
@@ -429,17 +438,21 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   async *tail(chat: string, options: TailOptions = {}): AsyncGenerator<Message<Body>, void, undefined> {
     const { last, signal } = tailTerms(options);
-    await this.#open(signal);
-    const { head } = await this.inspect(chat);
-    for (let after = Math.max(0, head - last); ;) {
-      const parts = await this.#watcher.standingFor(chat, signal);
-      const { messages, hasNewer } = await this.history(chat, { after, limit: 1_000 });
-      for (const message of messages) {
-        after = message.seq;
-        yield message;
-        signal?.throwIfAborted();
+    try {
+      await this.#open(signal);
+      const { head } = await this.inspect(chat);
+      for (let after = Math.max(0, head - last); ;) {
+        const parts = await this.#watcher.standingFor(chat, signal);
+        const { messages, hasNewer } = await this.history(chat, { after, limit: 1_000 });
+        for (const message of messages) {
+          after = message.seq;
+          yield message;
+          signal?.throwIfAborted();
+        }
+        if (!hasNewer) await this.#watcher.waitFor(chat, parts, undefined, signal);
       }
-      if (!hasNewer) await this.#watcher.waitFor(chat, parts, undefined, signal);
+    } catch (error) {
+      throw withCaller(error);
     }
   }
 

@@ -16,6 +16,7 @@ import {
   settled,
   signalOption,
   traced,
+  withCaller,
 } from "@kit/core/toolkit";
 import { type LogshipKeys, logshipKeys } from "./keys.js";
 import { type LinkedSignal, linkedSignal } from "./signals.js";
@@ -96,6 +97,8 @@ export class Hub {
     this.#running.add(settled);
     try {
       return await running;
+    } catch (error) {
+      throw withCaller(error);
     } finally {
       this.#running.delete(settled);
       link.unlink();

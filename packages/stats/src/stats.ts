@@ -11,6 +11,7 @@ import {
   textOption,
   traced,
   TypedEmitter,
+  withCaller,
 } from "@kit/core/toolkit";
 import { chunkLength, floorTo, maxAheadMs } from "./buckets.js";
 import { amountOption, Counter, countOperands, totalKeepMs } from "./counter.js";
@@ -263,7 +264,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {KitError} some of it was not confirmed by then, and stays in the buffer.
    */
   async flush(): Promise<void> {
-    await this.#shared.flush();
+    try {
+      await this.#shared.flush();
+    } catch (error) {
+      throw withCaller(error);
+    }
   }
 
   /**

@@ -53,12 +53,12 @@ export interface Ground {
   eventually<T>(look: () => T | Promise<T>, options?: { timeoutMs: number }): Promise<T>;
 }
 
-/** Code of a typed error, or a text that is none. */
+/** Code of a typed error whose stack leads to the call that we made, or a text that is none. */
 export const codeOf = (error: unknown): string => {
   const { code } = (error ?? {}) as { readonly code?: unknown };
-  return error instanceof Error && typeof code === "string" && code.startsWith("KIT_")
-    ? code
-    : `no code: ${String(error)}`;
+  if (!(error instanceof Error && typeof code === "string" && code.startsWith("KIT_")))
+    return `no code: ${String(error)}`;
+  return error.stack?.includes(outcomeOf.name) ? code : `${code} without its caller: ${String(error.stack)}`;
 };
 
 /** The outcome of a call: its value, or its error. */
