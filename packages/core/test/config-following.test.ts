@@ -31,28 +31,25 @@ describe("config: values that are refused", () => {
     ["a name that could be a prototype", '{"host":"h","port":1,"__proto__":{"a":1}}', "__proto__", "not allowed"],
     ["a number beyond all numbers", '{"host":"h","port":1e999}', "port", "too large"],
     ["arrays in arrays without end", `${"[".repeat(200)}${"]".repeat(200)}`, "0.0.0.0.0.0.0.0.0.0", "deep"],
-  ])(
-    "keeps the last good value when the entry holds %s, and names the field",
-    async (_, text, path, words) => {
-      const config = await fixture.ready({ default: first });
-      await config.set(second);
-      const told = recorded(config);
-      await fixture.writeUnseen(text);
-      await fixture.announce();
-      await until(() => config.state === "degraded");
-      expect(config.current).toEqual(second);
-      expect(told.errors).toMatchObject([{ code: "KIT_CONFIG_INVALID", entry: "search" }]);
-      const issues = (told.errors[0] as unknown as { issues: { path: string; message: string }[] }).issues;
-      expect(issues.some((issue) => issue.path === path && issue.message.includes(words))).toBe(true);
-      expect(await rejection(config.get())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
-      expect(await rejection(fixture.make({ default: first }).ready())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
-      // Looked at again, and told once.
-      await fixture.announce();
-      await config.history();
-      await config.set(first);
-      expect([config.state, config.current, told.errors.length]).toEqual(["fresh", first, 1]);
-    },
-  );
+  ])("keeps the last good value when the entry holds %s, and names the field", async (_, text, path, words) => {
+    const config = await fixture.ready({ default: first });
+    await config.set(second);
+    const told = recorded(config);
+    await fixture.writeUnseen(text);
+    await fixture.announce();
+    await until(() => config.state === "degraded");
+    expect(config.current).toEqual(second);
+    expect(told.errors).toMatchObject([{ code: "KIT_CONFIG_INVALID", entry: "search" }]);
+    const issues = (told.errors[0] as unknown as { issues: { path: string; message: string }[] }).issues;
+    expect(issues.some((issue) => issue.path === path && issue.message.includes(words))).toBe(true);
+    expect(await rejection(config.get())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
+    expect(await rejection(fixture.make({ default: first }).ready())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
+    // Looked at again, and told once.
+    await fixture.announce();
+    await config.history();
+    await config.set(first);
+    expect([config.state, config.current, told.errors.length]).toEqual(["fresh", first, 1]);
+  });
 
   it.each([
     ["NaN", { host: "h", port: Number.NaN }, "port"],

@@ -33,8 +33,14 @@ export const judged = <L extends string>(invariants: readonly L[], check: (judge
   return { violations, checked };
 };
 
+/** How many times longer all bounds of time are: `KIT_FAULTS_PATIENCE`, for runs that share their machine with other tests. */
+export const patience: number = Number(process.env["KIT_FAULTS_PATIENCE"] ?? "1");
+
 /** Beyond a deadline, for timers and the machine. */
-export const lateMs = 100;
+export const lateMs: number = 100 * patience;
+
+/** From the end of an outage until work goes on. */
+export const resumeMs: number = 1_000 * patience;
 
 /** U1, U4 and U5 of one worker. */
 export const checkWorker = (worker: WorkerHistory<{ readonly kind: string }>, judge: Judge<CommonInvariant>): void => {

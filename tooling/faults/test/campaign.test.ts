@@ -1,9 +1,12 @@
 import { randomInt } from "node:crypto";
 import { readdirSync } from "node:fs";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { planOf } from "../src/phase.js";
 import { faults } from "../src/faults/index.js";
 import type { Control, Workload } from "../src/workload.js";
+
+// These runs share the machine with other tests; how soon something has to happen is judged by `npm run faults`.
+vi.hoisted(() => (process.env["KIT_FAULTS_PATIENCE"] = "5"));
 
 /** `SEED=<the one that a failure names>` replays the same injections. */
 const someSeed = (): number => Number(process.env["SEED"] ?? randomInt(2 ** 31));

@@ -1,4 +1,4 @@
-import { checkWorker, type Judge as AnyJudge, stalledByAll } from "../common-invariants.js";
+import { checkWorker, type Judge as AnyJudge, resumeMs, stalledByAll } from "../common-invariants.js";
 import type { Call } from "../records.js";
 import { callsOf, type PlainHistory, type SightRecord } from "./history.js";
 
@@ -18,7 +18,7 @@ export interface Work {
 export const anyWork: Work = {
   kinds: ["work"],
   kindOf: ({ outcome }) => (outcome === "ok" ? "work" : undefined),
-  dueMs: 1_000,
+  dueMs: resumeMs,
 };
 
 const resumedAt = ({ workers }: Pick<Run, "workers">, at: number, kind: string, { kindOf }: Work): number => {

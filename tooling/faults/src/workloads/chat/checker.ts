@@ -1,4 +1,10 @@
-import { checkWorker, judged, type Judge as AnyJudge, type Verdict as AnyVerdict } from "../../common-invariants.js";
+import {
+  checkWorker,
+  judged,
+  type Judge as AnyJudge,
+  resumeMs,
+  type Verdict as AnyVerdict,
+} from "../../common-invariants.js";
 import { checkResumption, type Work } from "../../plain/checker.js";
 import { type Call, clockErrorMs } from "../../records.js";
 import {
@@ -463,7 +469,7 @@ export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">
     if (outcome !== "ok" && code !== "KIT_CHAT_FULL") return undefined;
     return what === "send" ? `send ${name}` : what;
   },
-  dueMs: isWhole ? 2_000 : 3_000,
+  dueMs: (isWhole ? 2 : 3) * resumeMs,
 });
 
 /** How often something occurred that breaks no invariant. */

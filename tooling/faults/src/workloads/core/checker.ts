@@ -2,6 +2,7 @@ import {
   checkWorker,
   judged,
   type Judge as AnyJudge,
+  resumeMs,
   shared,
   stalledByAll,
   stalledIn,
@@ -43,7 +44,6 @@ export const invariants = ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "U1", "U2",
 
 type Judge = AnyJudge<Invariant>;
 
-const resumeMs = 1_000;
 const newestMs = 2_000;
 
 /** Everything in a run that core may not do. It knows nothing of how core works, only what it promises. */

@@ -3,6 +3,7 @@ import {
   judged,
   type Judge as AnyJudge,
   lateMs,
+  resumeMs,
   stalledByAll as stalledByAllOf,
   stallsOf,
   type Verdict as AnyVerdict,
@@ -59,8 +60,6 @@ export const invariants = [
 
 export type Violation = AnyViolation<Invariant>;
 type Judge = AnyJudge<Invariant>;
-
-const resumeMs = 1_000;
 
 /** Everything in a run that no lock may do. It knows nothing of how the lock works, only what it promises. */
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>

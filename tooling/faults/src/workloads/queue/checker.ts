@@ -2,6 +2,8 @@ import {
   checkWorker,
   judged,
   type Judge as AnyJudge,
+  patience,
+  resumeMs,
   stalledByAll,
   stalledIn,
   type Verdict as AnyVerdict,
@@ -220,8 +222,7 @@ const checkDeath = (run: RunHistory, death: Death, story: Story | undefined, jud
 };
 
 /** For a free handler: all of them may have a long job. */
-const lateMs = 400;
-const resumeMs = 1_000;
+const lateMs = 400 * patience;
 
 const accessesOf = ({ workers }: RunHistory): number[] =>
   workers

@@ -3,6 +3,7 @@ import {
   judged,
   type Judge as AnyJudge,
   lateMs,
+  resumeMs,
   stalledByAll,
   stallsOf,
   type Verdict as AnyVerdict,
@@ -48,8 +49,6 @@ export const invariants = ["S1", "S2", "S3", "S4", "order", "held", "L3", "L5", 
 
 export type Violation = AnyViolation<Invariant>;
 type Judge = AnyJudge<Invariant>;
-
-const resumeMs = 1_000;
 
 /** Everything in a run that no semaphore may do. */
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
