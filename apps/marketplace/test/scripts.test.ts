@@ -65,6 +65,22 @@ describe("A session's forms", () => {
     await bench.redis.del(...counters);
     expect(await admits()).toBe(true);
   });
+
+  it("are counted by persona and by address as well, whatever the session", async () => {
+    const market = await open();
+    const sessions = new Sessions(bench.redis, market.keys);
+    const admits = async (user: string, address: string): Promise<boolean> =>
+      await sessions.admits(await sessions.open(user), address);
+    const fill = async (kind: "persona" | "address"): Promise<void> => {
+      const counters = await bench.redis.keys(market.keys.forms(`${kind}-*`));
+      for (const key of counters) await bench.redis.set(key, 100_000, "KEEPTTL");
+    };
+    expect(await admits("b", "192.0.2.1")).toBe(true);
+    await fill("persona");
+    expect([await admits("b", "192.0.2.1"), await admits("c", "192.0.2.1")]).toEqual([false, true]);
+    await fill("address");
+    expect([await admits("s", "192.0.2.1"), await admits("s", "192.0.2.2")]).toEqual([false, true]);
+  });
 });
 
 describe("Live streams", () => {

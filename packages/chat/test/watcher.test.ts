@@ -27,13 +27,13 @@ it("wakes both of two waits of one member whose first looks crossed", async () =
     Reader<never>,
   ];
   const looked = second.look(1, true, undefined);
+  const crossed = untilBlocked(redis.server.nodes[0]!);
   second.look = async () => {
-    await untilBlocked(redis.server.nodes[0]!);
+    await crossed;
     return await looked;
   };
   const waits = [first, second].map((reader) => watched(watcher.wait(reader, Deadline.in(60_000), undefined)));
-  await looked;
-  await untilBlocked(redis.server.nodes[0]!);
+  await Promise.all([looked, crossed]);
   await store.open();
   await chat.create("new", { members: ["bob"] });
   expect(await Promise.all(waits.map(({ promise }) => promise))).toEqual([true, true]);
