@@ -46,6 +46,8 @@
       height: Math.round(Math.min(240, Math.max(160, box.clientWidth / 4))),
       tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
       legend: { show: false },
+      // Room for the last label.
+      padding: [null, 28, null, null],
       cursor: { y: false, drag: { x: isZoomed, setScale: false }, ...(isZoomed ? { sync: { key: "time" } } : {}) },
       scales: {
         x: { range: () => [times[0], times.at(-1) + stepMs / 1e3] },

@@ -114,6 +114,7 @@ export const logsParts = ({
           ${fact("In Redis now", channel === null ? "–" : `${bytes(channel.usedBytes)} of ${bytes(channel.limitBytes)}`)}
           ${consumers.map(({ name, lines }) => fact(`Read by ${name}`, count(lines)))}
         </dl>
+        <p class="fact">The count is what Redis holds now; the processes report the rest a moment later.</p>
         <p class="shipping">
           ${
             shipper?.now
