@@ -2,11 +2,11 @@ import type { KitError } from "@kit/core";
 import { backoffMs, type Deadline, pause, settled } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
 import { fenceOf, isMade, randomText } from "./ids.js";
-import { TakenJob } from "./job.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "./options.js";
 import { parseBlob, type StoredJob } from "./payload.js";
 import { handBack, maxEnded, type Reclaimed, type StepReply } from "./scripts/index.js";
+import { TakenJob } from "./taken.js";
 import { type Marker, Waiter } from "./wait.js";
 
 /** How a job ends: done, dead, or tried again after so many ms. */

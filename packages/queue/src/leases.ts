@@ -1,7 +1,7 @@
 import type { KitError } from "@kit/core";
 import { lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
 import type { QueueCommands } from "./commands.js";
-import type { TakenJob } from "./job.js";
+import type { TakenJob } from "./taken.js";
 import { heartbeat, maxEnded } from "./scripts/index.js";
 
 /** How much of a lease passes between two heartbeats. */

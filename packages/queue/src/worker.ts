@@ -16,11 +16,12 @@ import { recordOf, storedError } from "./failure.js";
 import { handlerMap, type Handlers } from "./handlers.js";
 import { fenceWidth, partsOf } from "./ids.js";
 import { type Ending, Intake } from "./intake.js";
-import type { Job, TakenJob } from "./job.js";
+import type { Job } from "./job.js";
 import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
 import { decodePayload, encodePayload } from "./payload.js";
 import { check } from "./schemas.js";
 import { begin } from "./scripts/index.js";
+import type { TakenJob } from "./taken.js";
 
 /** Events of a worker. Each is emitted once the server has recorded it. */
 export interface WorkerEvents {

@@ -1,6 +1,6 @@
 // The processes beside the web server: started, restarted when they die, told to stop.
 import { type ChildProcess, fork } from "node:child_process";
-import { startLimitMs } from "./member.js";
+import { type FromChild, startLimitMs, type ToChild } from "./member.js";
 
 const restartMs = 1_500;
 const stopMs = 1_200;
@@ -24,16 +24,6 @@ export interface CrewEvent {
   readonly at: number;
   readonly text: string;
 }
-
-type FromChild =
-  | { readonly kind: "ready"; readonly facts: unknown }
-  | { readonly kind: "status"; readonly status: unknown }
-  | { readonly kind: "reply"; readonly call: number; readonly value: unknown };
-
-export type ToChild =
-  | { readonly kind: "begin"; readonly task: unknown }
-  | { readonly kind: "call"; readonly call: number; readonly what: unknown }
-  | { readonly kind: "stop" };
 
 class OneMember {
   readonly name: string;

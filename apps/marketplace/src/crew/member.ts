@@ -1,5 +1,16 @@
 // The other side of crew.ts: one process of the shop, from its task to its end.
-import type { ToChild } from "./crew.js";
+
+/** Messages of a process to the web process. */
+export type FromChild =
+  | { readonly kind: "ready"; readonly facts: unknown }
+  | { readonly kind: "status"; readonly status: unknown }
+  | { readonly kind: "reply"; readonly call: number; readonly value: unknown };
+
+/** Messages of the web process. */
+export type ToChild =
+  | { readonly kind: "begin"; readonly task: unknown }
+  | { readonly kind: "call"; readonly call: number; readonly what: unknown }
+  | { readonly kind: "stop" };
 
 export interface Duty {
   /** Sent to the web process when the process is ready. */
@@ -23,7 +34,7 @@ export const serveMember = <Task>(begin: (task: Task, report: Report) => Promise
   let duty: Duty | undefined;
   let latest: unknown;
   let timer: NodeJS.Timeout | undefined;
-  const send = (message: object): void => {
+  const send = (message: FromChild): void => {
     if (process.connected) process.send?.(message, () => undefined);
   };
   const report: Report = (status) => {

@@ -1,0 +1,102 @@
+import { parseRecord } from "./failure.js";
+import { partsOf } from "./ids.js";
+import type { Job } from "./job.js";
+import type { JobHeader, StoredJob } from "./payload.js";
+
+/** Where a taken job stands: what became of its handler, and whether its lease is still ours. `judging`: the caller's `backoff` decides. */
+export type JobState = "held" | "running" | "judging" | "ending" | "ended";
+
+/** Facts that the jobs of one take share. */
+export interface Take {
+  readonly fence: string;
+  /** Epoch ms of the server's clock. */
+  readonly takenAt: number;
+  /** The rest on our own monotonic clock. */
+  readonly leaseUntil: number;
+  readonly receivedAt: number;
+}
+
+/** A job that this worker has taken. Its signal is made when the handler first reads it. */
+export class TakenJob implements Job {
+  readonly id: string;
+  readonly entry: string;
+  /** Its member of `leases`. */
+  readonly member: string;
+  readonly header: JobHeader;
+  readonly blob: Buffer;
+  /** Where the payload begins in `blob`. */
+  readonly start: number;
+  readonly addedAt: number;
+  readonly takenAt: number;
+  /** Attempts that have failed. */
+  readonly failures: number = 0;
+  readonly crashes: number = 0;
+  data: unknown;
+  state: JobState = "held";
+  /** Its data does not fit its schema: the handler never saw it. */
+  isMisfit = false;
+  /** Its end was sent before, in a call whose reply was lost. */
+  isRepeat = false;
+  /** The lower bound of the lease's end, on our own monotonic clock. */
+  leaseUntil: number;
+  /** When its handler was started; until then, when it was taken. */
+  startedAt: number;
+  cancelTimer: (() => void) | undefined;
+  #controller: AbortController | undefined;
+  #reason: Error | undefined;
+
+  /** Where it stands among the leases of its worker; -1: it is not there. */
+  leasePlace = -1;
+
+  constructor(entry: string, blob: Buffer, { header, start, addedAt }: StoredJob, take: Take, record: string) {
+    const { id } = partsOf(entry);
+    this.id = id;
+    this.entry = entry;
+    this.member = take.fence + entry;
+    this.header = header;
+    this.blob = blob;
+    this.start = start;
+    this.addedAt = addedAt;
+    this.takenAt = take.takenAt;
+    this.leaseUntil = take.leaseUntil;
+    this.startedAt = take.receivedAt;
+    if (record === "") return;
+    ({ attempts: this.failures, crashes: this.crashes } = parseRecord(record));
+  }
+
+  get name(): string {
+    return this.header.name;
+  }
+
+  get attempt(): number {
+    return this.failures + 1;
+  }
+
+  get maxAttempts(): number {
+    return this.header.maxAttempts;
+  }
+
+  get priority(): number {
+    return this.header.priority;
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#reason) this.#controller.abort(this.#reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /** Why its handler should stop; undefined: it should not. */
+  get stopReason(): Error | undefined {
+    return this.#reason;
+  }
+
+  /** Aborts the handler's signal. The first reason counts. */
+  stop(reason: Error): void {
+    if (this.#reason) return;
+    this.#reason = reason;
+    this.#controller?.abort(reason);
+  }
+}
