@@ -69,12 +69,12 @@ describe("startRedis in sentinel mode", () => {
   });
 
   it("tells the new master also while one Sentinel has not heard of it", async () => {
-    const [deaf, ...others] = server.sentinels as [RedisNode, RedisNode, RedisNode];
-    deaf.pause();
+    const [paused, ...others] = server.sentinels as [RedisNode, RedisNode, RedisNode];
+    paused.pause();
     await server.nodes[0]?.kill();
     await eventually(async () => expect(server.replicas).toContain(await server.master()), { timeoutMs: FAILOVER_MS });
     const master = await server.master();
-    deaf.resume();
+    paused.resume();
     for (let looks = 0; looks < 20; looks += 1) expect(await server.master()).toBe(master);
     expect(others.map(({ state }) => state)).toEqual(["running", "running"]);
   });

@@ -54,21 +54,24 @@ const holdForm = ({ item, csrf }: ItemView): Html =>
     >
   </form>`;
 
+const poundsInput = (example: string, value = ""): Html =>
+  html`<span aria-hidden="true">£</span
+    ><input
+      id="pounds"
+      name="pounds"
+      inputmode="decimal"
+      autocomplete="off"
+      required
+      maxlength="13"
+      value="${value}"
+      placeholder="${example}"
+    />`;
+
 const offerForm = ({ item, csrf }: ItemView, price: number): Html =>
   html`<form method="post" action="/item/${item.id}/offer" class="haggle">
     ${csrfField(csrf)}
     <label for="pounds">Your offer, in pounds</label>
-    <span class="field"
-      ><span aria-hidden="true">£</span
-      ><input
-        id="pounds"
-        name="pounds"
-        inputmode="decimal"
-        autocomplete="off"
-        required
-        maxlength="13"
-        placeholder="${priceField(Math.max(1, Math.round(price * 0.9)))}"
-    /></span>
+    <span class="field">${poundsInput(priceField(Math.max(1, Math.round(price * 0.9))))}</span>
     <button class="button">Make an offer</button>
   </form>`;
 
@@ -76,19 +79,7 @@ const listForm = ({ item, csrf, request }: ItemView): Html =>
   html`<form method="post" action="/item/${item.id}/list" class="list">
     ${hidden({ csrf, request, revision: item.revision })}
     <label for="pounds">${item.listing ? "New price" : "Your price"}, in pounds</label>
-    <div class="field">
-      <span aria-hidden="true">£</span
-      ><input
-        id="pounds"
-        name="pounds"
-        inputmode="decimal"
-        autocomplete="off"
-        required
-        maxlength="13"
-        value="${item.listing ? priceField(item.listing.price) : ""}"
-        placeholder="24.50"
-      />
-    </div>
+    <div class="field">${poundsInput("24.50", item.listing ? priceField(item.listing.price) : "")}</div>
     <div class="buy">
       <button name="way" value="lock" class="button primary">
         ${item.listing ? "Change it" : "List it"} with the lock

@@ -8,12 +8,12 @@ const takenFor = async (box, options) => {
   const messages = await box.take({ ...options, leaseMs: Math.ceil(shortMs) });
   return messages.map((message) => {
     let endsAt = performance.now() + options.leaseMs;
-    const beat = setInterval(() => {
-      if (performance.now() > endsAt - shortMs) clearInterval(beat);
+    const extending = setInterval(() => {
+      if (performance.now() > endsAt - shortMs) clearInterval(extending);
       else message.extend(Math.ceil(shortMs)).catch(() => undefined);
     }, shortMs / 3).unref();
     const last = async (call) => {
-      clearInterval(beat);
+      clearInterval(extending);
       return await call();
     };
     return {

@@ -102,6 +102,6 @@ export const queueControls: readonly QueueControl[] = [
   },
 ];
 
-/** What workers import as the queue. */
+/** The module that workers import as the queue. */
 export const moduleOf = (control?: QueueControl): string =>
   control?.mutation ? builtWith(`queue-${control.name}`, "@kit/queue", "index.js", control.mutation) : "@kit/queue";

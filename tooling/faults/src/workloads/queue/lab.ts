@@ -26,7 +26,7 @@ const specs: readonly Spec[] = [
 const keyOf = (name: string, part: string): string => `kit:queue:{${name}}:${part}`;
 
 export interface QueueLabOptions extends LabOptions {
-  /** What the workers import as the queue. */
+  /** The module that workers import as the queue. */
   readonly queueModule: string;
   /** Whether adds wait for their copies where they should. */
   readonly awaitsCopies: boolean;
