@@ -726,8 +726,25 @@ describe("a server at maxmemory", () => {
   });
 });
 
-describe("a fencing token that somebody set too high", () => {
-  it("is the last that there is, and the lock is refused from then on", async () => {
+describe("a fencing token that somebody wrote by hand", () => {
+  it.each(["1:1e300", "1:12x", "1:-5", "1: 9", "1:", "1", ""])(
+    "refuses the lock where it is %j, free or held",
+    async (text) => {
+      await db.set(keys.fence, text, "PX", 50_000);
+      for (const lease of [null, "x|y"]) {
+        if (lease !== null) await db.set(keys.lease, lease, "PX", 50_000);
+        for (const attempt of [
+          () => acquire("a"),
+          () => queue("a"),
+          () => heartbeat(["a"]),
+          () => scripts.inspect.run(db, keys, { first: 9 }),
+        ])
+          expect(await unchanged(() => rejection(attempt()))).toMatchObject({ code: "KIT_LAYOUT" });
+      }
+    },
+  );
+
+  it("is the last that there is where it is too high, and the lock is refused from then on", async () => {
     const largest = 2n ** 53n - 1n;
     await db.set(keys.fence, `1:${String(largest - 1n)}`, "PX", 50_000);
     expect(BigInt(await granted(acquire("a")))).toBe(largest);

@@ -1117,7 +1117,7 @@ describe("a server that has evicted one key", () => {
     expect((await look()).used).toBe(6);
   });
 
-  it.each(["extra", "u:x"])("counts anew where %s is no number, whoever comes first", async (field) => {
+  it("counts anew where the count of a tenant is no number, whoever comes first", async () => {
     const sound = { extra: "2", "u:x": "4", "u:y": "2" };
     const { channel } = await anInbox();
     const first: Record<string, () => Promise<unknown>> = {
@@ -1128,14 +1128,13 @@ describe("a server that has evicted one key", () => {
     };
     await begin(channel);
     for (const [what, act] of Object.entries(first)) {
-      await db.hset(keys.meta, field, "junk");
+      await db.hset(keys.meta, "u:x", "junk");
       await act();
       // Not all of them need that count.
-      const counted = await usage();
-      expect([what, { ...counted, [field]: sound[field as "extra"] }]).toEqual([what, sound]);
+      expect([what, { ...(await usage()), "u:x": sound["u:x"] }]).toEqual([what, sound]);
       expect((await look()).used).toBe(6);
     }
-    await db.hset(keys.meta, field, "junk");
+    await db.hset(keys.meta, "u:x", "junk");
     await release("x1", { tenant: "x", weight: 2, holder: "X1" });
     expect([await tokens(), await usage()]).toEqual([
       ["x2", "x3", "y1", "y2", "z1"],
@@ -1143,25 +1142,14 @@ describe("a server that has evicted one key", () => {
     ]);
   });
 
-  it.each(["extra", "u:x"])("counts anew where %s is no number and nobody waits", async (field) => {
+  it("counts anew where the count of a tenant is no number and nobody waits", async () => {
     await acquire("x1", { ...group, tenant: "x", weight: 2 });
-    await db.hset(keys.meta, field, "junk");
+    await db.hset(keys.meta, "u:x", "junk");
     expect(await acquire("x2", { ...group, tenant: "x", weight: 2 })).toMatchObject({ state: "granted" });
     expect([await usage(), (await look()).used]).toEqual([{ extra: "2", "u:x": "4" }, 4]);
-    await db.hset(keys.meta, field, "junk");
+    await db.hset(keys.meta, "u:x", "junk");
     expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("released");
     expect([await usage(), (await look()).used]).toEqual([{ extra: "1", "u:x": "2" }, 2]);
-  });
-
-  it("goes by the limit of whoever asks where the stored one is no number, and can be looked at", async () => {
-    await acquire("a", { permits: 3, weight: 2 });
-    await db.hset(keys.meta, "permits", "junk");
-    expect(await acquire("b", { permits: 3, weight: 2 })).toMatchObject({ state: "held", used: 2 });
-    expect(await acquire("b", { permits: 3 })).toMatchObject({ state: "granted" });
-    await db.hset(keys.meta, "extra", "junk");
-    expect((await look()).holders.map(({ holder }) => holder)).toEqual(["A", "B"]);
-    await resize(4);
-    expect(await look()).toMatchObject({ limits: { permits: 4 }, used: 3 });
   });
 
   it.each(["queue", "ready", "waiters"] as const)("serves all who wait, in order, where it lost %s", async (part) => {
@@ -1183,41 +1171,56 @@ describe("a server that has evicted one key", () => {
 describe("what somebody wrote by hand", () => {
   const group = { permits: 6, perTenant: 2 };
 
-  it.each(["inf", "nan", "-1", "1e9", " 9", "0x10"])(
-    "is no limit where it is %j: that of whoever asks counts",
-    async (text) => {
-      await acquire("a", group);
-      await db.hset(keys.meta, "permits", text);
-      for (const token of ["b", "c"]) await acquire(token, { ...group, permits: 2 });
-      expect(await held()).toEqual(["a|1||A", "b|1||B"]);
-      expect((await look()).limits?.permits ?? -1).toBe(-1);
+  it.each([
+    ["permits", "inf"],
+    ["permits", "nan"],
+    ["permits", "-1"],
+    ["permits", "1e9"],
+    ["permits", " 9"],
+    ["permits", "0x10"],
+    ["permits", "10000000000000000"],
+    ["permits", ""],
+    ["perTenant", "inf"],
+    ["perTenant", "-5"],
+    ["extra", "-5"],
+    ["extra", "-inf"],
+  ])(
+    "is damage where %s is %j: nobody gets in until its key is deleted, and nobody beyond the limits then",
+    async (field, text) => {
+      for (const token of ["a", "b"]) await acquire(token, { ...group, tenant: "x", weight: 2, perTenant: 4 });
+      await db.hset(keys.meta, field, text);
+      const damaged = { code: "KIT_LAYOUT", retryable: false };
+      for (const attempt of [
+        () => acquire("c", { ...group, tenant: "y" }),
+        () => acquire("c", { permits: 6 }),
+        () => heartbeat("c"),
+        () => resize(9),
+        () => release("a", { tenant: "x", weight: 2, holder: "A" }),
+        () => look(),
+      ])
+        expect(await unchanged(() => rejection(attempt()))).toMatchObject(damaged);
+      await db.del(keys.meta);
+      await acquire("c", { ...group, tenant: "y", weight: 2 });
+      await acquire("d", { ...group, tenant: "z" });
+      expect(await held()).toEqual(["a|2|x|A", "b|2|x|B", "c|2|y|C"]);
     },
   );
 
-  it.each(["inf", "-5", "1e9"])("is no limit of tenants where it is %j", async (text) => {
-    await acquire("a", { ...group, tenant: "x" });
-    await db.hset(keys.meta, "perTenant", text);
-    for (const token of ["b", "c"]) await acquire(token, { ...group, tenant: "x" });
-    expect(await held()).toEqual(["a|1|x|A", "b|1|x|B"]);
-  });
-
-  it.each([
-    ["extra", "-5"],
-    ["extra", "-inf"],
-    ["u:x", "-5"],
-    ["u:x", "junk"],
-  ])("is counted anew where %s is %j, and lets nobody in beyond the limits", async (field, text) => {
-    for (const token of ["a", "b"]) await acquire(token, { ...group, tenant: "x" });
-    for (const token of ["c", "d", "e", "f"]) await acquire(token, { ...group, tenant: token });
-    await db.hset(keys.meta, field, text);
-    for (const [token, tenant] of [
-      ["g", "x"],
-      ["h", "y"],
-    ] as const)
-      expect(await acquire(token, { ...group, tenant })).toMatchObject({ state: "held" });
-    await release("f", { tenant: "f" });
-    await db.hset(keys.meta, field, text);
-    expect(await acquire("i", { ...group, tenant: "x" })).toMatchObject({ state: "held" });
-    expect((await held()).length).toBe(5);
-  });
+  it.each(["-5", "junk"])(
+    "is counted anew where it is the count of a tenant, %j, and lets nobody in beyond the limits",
+    async (text) => {
+      for (const token of ["a", "b"]) await acquire(token, { ...group, tenant: "x" });
+      for (const token of ["c", "d", "e", "f"]) await acquire(token, { ...group, tenant: token });
+      await db.hset(keys.meta, "u:x", text);
+      for (const [token, tenant] of [
+        ["g", "x"],
+        ["h", "y"],
+      ] as const)
+        expect(await acquire(token, { ...group, tenant })).toMatchObject({ state: "held" });
+      await release("f", { tenant: "f" });
+      await db.hset(keys.meta, "u:x", text);
+      expect(await acquire("i", { ...group, tenant: "x" })).toMatchObject({ state: "held" });
+      expect((await held()).length).toBe(5);
+    },
+  );
 });

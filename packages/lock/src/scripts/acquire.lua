@@ -18,7 +18,7 @@
 --           {0, now, msLeft, owner}            held by another, and not queued
 --           {3, now, msLeft, owner}            held by another, and too many wait
 --           {4, now}                           too late: notAfter has passed
---           error KIT_LAYOUT                   written by a newer version; nothing changed
+--           error KIT_LAYOUT                   written by a newer version, or damaged; nothing changed
 local lease = KEYS[1]
 local fence = KEYS[2]
 local queue = KEYS[3]
@@ -35,7 +35,7 @@ if redis.call('EXISTS', lease, queue) == 0 then
   -- Most often the lock is free and the clock is ahead of the last token. The seven days are the fenceMs of grant.lua.
   local instant = time[1] .. string.format('%06d', time[2])
   local last = redis.call('GET', fence)
-  local previous = last and string.match(last, '^1:(%d+)')
+  local previous = last and string.match(last .. ':', '^1:(%d+):')
   if not last or (previous and tonumber(previous) < tonumber(instant)) then
     redis.call('SET', fence, '1:' .. instant, 'PX', 604800000)
     redis.call('SET', lease, owner, 'PX', leaseMs)

@@ -20,7 +20,7 @@ local layoutError = 'KIT_LAYOUT the lock was written by a newer version, or is d
 -- that somebody set so high that the next could not be told from it.
 local function nextFence(last, micros)
   if last then
-    local layout, previous = string.match(last, '^(%d+):(%d+)')
+    local layout, previous = string.match(last .. ':', '^(%d+):(%d+):')
     if layout ~= '1' or tonumber(previous) > largestFence then return nil end
     micros = math.max(micros, tonumber(previous) + 1)
   end

@@ -14,7 +14,7 @@
 --            0, 1, …  its position in the queue
 --           -1        unknown here: never queued, or the server lost it, or its grant ran out
 --           -2        it holds the lock
---           error KIT_LAYOUT  written by a newer version; nothing changed
+--           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local lease = KEYS[1]
 local fence = KEYS[2]
 local queue = KEYS[3]

@@ -7,7 +7,7 @@
 -- ARGV[1]  first    integer  how many waiters to show
 --
 -- Reply     {msLeft, owner, fence, waiting, holder, …}  msLeft -2: free; the holders of the first waiters in order
---           error KIT_LAYOUT                           written by a newer version
+--           error KIT_LAYOUT                           written by a newer version, or damaged
 local lease = KEYS[1]
 local fence = KEYS[2]
 local queue = KEYS[3]
@@ -15,8 +15,8 @@ local waiters = KEYS[4]
 local first = tonumber(ARGV[1])
 
 local stored = redis.call('GET', fence)
-if stored and not string.match(stored, '^1:%d') then
-  return redis.error_reply('KIT_LAYOUT the lock was written by a newer version')
+if stored and not string.match(stored .. ':', '^1:%d+:') then
+  return redis.error_reply('KIT_LAYOUT the lock was written by a newer version, or is damaged')
 end
 local reply = {
   redis.call('PTTL', lease),

@@ -13,7 +13,7 @@
 --           2  left the queue
 --           3  the lease is gone, and nobody has held the lock since
 --           0  not held by this token, nor queued; nothing changed
---           error KIT_LAYOUT  written by a newer version; nothing changed
+--           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local lease = KEYS[1]
 local fence = KEYS[2]
 local queue = KEYS[3]

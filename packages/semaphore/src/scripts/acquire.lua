@@ -21,7 +21,7 @@
 --           {3, now, msLeft, permits, perTenant, used}        full, and too many wait
 --           {4, now}                                          too late: notAfter has passed
 --           {5, now, 0, permits, perTenant}                   heavier than the limits ever allow
---           error KIT_LAYOUT                                  written by a newer version; nothing changed
+--           error KIT_LAYOUT                                  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
 local queue = KEYS[3]
@@ -39,15 +39,16 @@ if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 -- Most often nobody waits and there is room. The seven days are the metaMs of grant.lua.
 local layout, limit, perTenant, extra, used =
   unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
--- Numbers are digits; what somebody wrote there by hand is mended below.
-local function digits(text) return string.match(text, '^%d+$') and tonumber(text) end
+-- What is no number was written there by hand, and is seen to below.
+local function digits(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) end
 local most, beyond, own = digits(limit or ''), digits(extra or '0'), digits(used or '0')
-if layout == '1' and most and beyond and own and redis.call('EXISTS', queue) == 0 then
+local mostPerTenant = digits(perTenant or '0')
+if layout == '1' and most and mostPerTenant and beyond and own and redis.call('EXISTS', queue) == 0 then
   local held = redis.call('ZCARD', permits)
   if
     (held > 0 or not (extra or perTenant or tenant ~= ''))
     and held + beyond + weight <= most
-    and (not perTenant or tenant == '' or own + weight <= (digits(perTenant) or 0))
+    and (not perTenant or tenant == '' or own + weight <= mostPerTenant)
   then
     local ending = string.format('%.0f', now + leaseMs)
     if redis.call('ZADD', permits, ending, permitRecord) == 1 then

@@ -4,7 +4,7 @@
 -- Defines layoutError, metaMs, openSemaphore
 --
 -- All inputs are parameters.
-local layoutError = 'KIT_LAYOUT the semaphore was written by a newer version'
+local layoutError = 'KIT_LAYOUT the semaphore was written by a newer version, or is damaged'
 local metaMs = 604800000
 local pageSize = 100
 local mostExpired = 5000
@@ -15,8 +15,8 @@ local evaluatingMs = 1000
 -- Later than the end of any permit.
 local never = 9999999999999
 
--- Counts and limits are digits; anything else was written there by hand, and gives nil.
-local function numberIn(text) return string.match(text or '', '^%d+$') and tonumber(text) or nil end
+-- Counts and limits are at most fifteen digits; anything else was written there by hand, and gives nil.
+local function numberIn(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) or nil end
 
 -- Token, weight and tenant of a permit record; what is none counts as one, until its time is over.
 local function permitRecordParts(permitRecord)
@@ -24,7 +24,8 @@ local function permitRecordParts(permitRecord)
   return token or permitRecord, tonumber(weight or 1), tenant or ''
 end
 
--- One semaphore, as this call finds it; nil for a layout that is not ours. `call` has
+-- One semaphore, as this call finds it; nil for a layout that is not ours, and for limits or a count that are no numbers.
+-- `call` has
 --
 -- now, shared        the server's milliseconds; whether subscribers may sit on another node
 -- present            the permit records that hear of a grant by the reply of this very call, each with the length of its lease, or
@@ -44,12 +45,14 @@ local function openSemaphore(keys, call)
   local layout, limit, perTenant, extra, evaluatingUntil =
     unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'evaluating'))
   if layout and layout ~= '1' then return nil end
+  local beyond = numberIn(extra or '0')
+  if not beyond or (limit and not numberIn(limit)) or (perTenant and not numberIn(perTenant)) then return nil end
   local held = redis.call('ZCARD', permits)
   local isQueueNew = redis.call('ZCARD', queue) == 0
   redis.call('ZCARD', ready)
   local records = redis.call('HLEN', waiters)
-  limit = numberIn(limit) or tonumber(call.limit)
-  perTenant = perTenant and (numberIn(perTenant) or tonumber(call.perTenant)) or nil
+  limit = tonumber(limit or call.limit)
+  perTenant = tonumber(perTenant or nil)
   local notify, unreachableCount = newNotifier(call.shared)
   local self = {}
 
@@ -84,11 +87,11 @@ local function openSemaphore(keys, call)
   local isMetaLost = not layout and held > 0
   local isCountLeft = held == 0 and redis.call('HLEN', meta) > (perTenant and 3 or 2)
   -- Whether there may be room that nobody was told of.
-  self.isRecounted = limit and (isMetaLost or isCountLeft or not numberIn(extra or '0'))
+  self.isRecounted = limit and (isMetaLost or isCountLeft)
   if self.isRecounted then
     recount()
   else
-    self.used = held + (numberIn(extra) or 0)
+    self.used = held + beyond
   end
 
   -- Returns whether it was a number.

@@ -17,7 +17,7 @@
 --            0, 1, …    how many of its tenant are before it
 --           -1          unknown here: never queued, or the server lost it, or its permit ran out
 --           -2, -3, …   it has a permit, with so many milliseconds left and two
---           error KIT_LAYOUT  written by a newer version; nothing changed
+--           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
 local queue = KEYS[3]

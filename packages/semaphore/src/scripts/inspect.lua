@@ -10,7 +10,7 @@
 -- Reply     {permits, perTenant, used, waiting, {msLeft, permit record, …}, {permit record, …}, usedByAll}  limits -1: none stored; the
 --                             permits that end first, of one tenant among the first ten thousand; and the first waiters,
 --                             of all among the first thousand
---           error KIT_LAYOUT  written by a newer version
+--           error KIT_LAYOUT  written by a newer version, or damaged
 local permits = KEYS[1]
 local meta = KEYS[2]
 local queue = KEYS[3]
@@ -24,17 +24,17 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local layout, limit, perTenant, extra, own =
   unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the semaphore was written by a newer version') end
-
-limit = string.match(limit or '', '^%d+$')
-perTenant = string.match(perTenant or '', '^%d+$')
+local function isDamaged(text) return text and not (#text < 16 and string.match(text, '^%d+$')) end
+if (layout and layout ~= '1') or isDamaged(limit) or isDamaged(perTenant) or isDamaged(extra) then
+  return redis.error_reply('KIT_LAYOUT the semaphore was written by a newer version, or is damaged')
+end
 
 local function isShown(permitRecord)
   return tenant == '' or string.match(permitRecord, '^[^|]*|%d+|([^|]*)|') == tenant
 end
 
 local usedByAll = redis.call('ZCARD', permits)
-if usedByAll > 0 then usedByAll = usedByAll + (tonumber(extra or 0) or 0) end
+if usedByAll > 0 then usedByAll = usedByAll + tonumber(extra or 0) end
 -- Outside of groups nobody relies on what is counted of a tenant, and it may be old.
 local isCounted = perTenant and usedByAll > 0
 local used = isCounted and tonumber(own or 0) or 0
@@ -89,4 +89,4 @@ local queue = {}
 for i = 1, math.min(first, #rows) do
   queue[i] = rows[i].permitRecord
 end
-return { tonumber(limit or nil) or -1, tonumber(perTenant or nil) or -1, used, waiting, holders, queue, usedByAll }
+return { tonumber(limit or -1), tonumber(perTenant or -1), used, waiting, holders, queue, usedByAll }

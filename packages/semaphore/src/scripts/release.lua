@@ -11,7 +11,7 @@
 -- Reply     1  released
 --           2  left the queue
 --           0  no such permit any more, nor in the queue
---           error KIT_LAYOUT  written by a newer version; nothing changed
+--           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
 local queue = KEYS[3]

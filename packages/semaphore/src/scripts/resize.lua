@@ -15,7 +15,7 @@
 -- Reply     from  not all tenants that wait are in their places yet: to be called again, for that alone
 --           1     done, but there may be more to grant than one call does
 --           0     done
---           error KIT_LAYOUT  written by a newer version; nothing changed
+--           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
 local queue = KEYS[3]
