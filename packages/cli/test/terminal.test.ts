@@ -308,7 +308,7 @@ describe("an address where something else than Redis listens", () => {
     const report = await doctor(`redis://${address}`);
     const said = (text: string): void =>
       expect(text.replace(/\(.*?\)/, "(…)")).toBe(
-        `No Redis at ${address} after 1.9 s (…). Something else listens there: a wrong port, or TLS on one side?`,
+        `No Redis at ${address} after 1.9 s (…). A wrong port, or TLS on one side?`,
       );
     said(report.said("reachability"));
     expect(report.code).toBe(3);

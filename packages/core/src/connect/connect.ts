@@ -269,9 +269,9 @@ const firstReady = (
     { deadline, signal },
     ({ reject }) => {
       const seconds = (deadlineMs / 1_000).toFixed(1);
-      const reason = lastError === undefined ? "no answer" : reasonOf(lastError);
+      const reason = lastError ? reasonOf(lastError) : "no answer";
       const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}`;
-      reject(new KitUnavailableError(message, address, lastError === undefined ? undefined : safeCause(lastError)));
+      reject(new KitUnavailableError(message, address, lastError && safeCause(lastError)));
     },
     ({ resolve, reject }) => {
       let stopAsking: (() => void) | undefined;
@@ -281,8 +281,8 @@ const firstReady = (
         if (isSettled) return;
         const origin = originOf(error);
         const isVague = aftermath.test(String((origin as Error | undefined)?.message));
-        if (lastError === undefined && isVague && !stopAsking) stopAsking = askOneNode(client, onError);
-        if (lastError === undefined || !isVague) lastError = origin;
+        if (!lastError && isVague && !stopAsking) stopAsking = askOneNode(client, onError);
+        if (!lastError || !isVague) lastError = origin;
         if (isFinal(lastError)) reject(finalError(lastError, address));
       };
       client.on("ready", onReady);
@@ -305,10 +305,10 @@ const firstReady = (
 const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;
 
 /** A hint for the message; for a single server also that something else listens there. */
-const hintOf = ({ nodes, settings: { sentinels } }: Target, error: unknown): string =>
-  nodes || sentinels || !/RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error))
+const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown): string =>
+  nodes || sentinels || !(error ? /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)) : tls)
     ? "Is it running?"
-    : "Something else listens there: a wrong port, or TLS on one side?";
+    : "A wrong port, or TLS on one side?";
 
 /** Connects to one node by itself, since that says why it fails. Returns what ends it. */
 const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {
