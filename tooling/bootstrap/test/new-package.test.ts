@@ -13,7 +13,8 @@ import { publishedProblems } from "../checks/supplies.mjs";
 import { root, workspaces } from "../repo.mjs";
 import { writeFiles } from "./temp.js";
 
-const left = new Set([".cache", ".git", ".turbo", "test-results", "coverage"]);
+/** Caches and results, and what other tests write meanwhile. */
+const left = new Set([".cache", ".git", ".turbo", ".vite", ".vite-temp", ".test", "test-results", "coverage"]);
 
 /** The repository as it is built; what lies in `node_modules` are links, which lead to the same places from the copy. */
 const copyOf = (): string => {
