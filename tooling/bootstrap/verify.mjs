@@ -62,11 +62,11 @@ const checks = {
 /**
  * Runs every check, also after one has failed, with one line for each.
  * @param {NodeJS.ProcessEnv} env
- * @param {readonly string[]} [words] Only the checks whose names hold one of these.
+ * @param {readonly string[]} [words] Only the checks whose names have a word that begins with one of these.
  */
 export async function verify(env, words = []) {
   const chosen = Object.entries(checks).filter(
-    ([name]) => words.length === 0 || words.some((word) => name.includes(word)),
+    ([name]) => words.length === 0 || words.some((word) => name.split(/\W+/).some((part) => part.startsWith(word))),
   );
   if (chosen.length === 0)
     throw new SetupError(`No check is named so. There are:\n  ${Object.keys(checks).join("\n  ")}`);
