@@ -306,9 +306,9 @@ const aftermath = /^(Connection is closed|None of startup nodes|Failed to refres
 
 /** A hint for the message; for a single server also that something else listens there. */
 const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown): string =>
-  nodes || sentinels || !(error ? /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)) : tls)
-    ? "Is it running?"
-    : "A wrong port, or TLS on one side?";
+  !nodes && !sentinels && ((tls && !error) || /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)))
+    ? "A wrong port, or TLS on one side?"
+    : "Is it running?";
 
 /** Connects to one node by itself, since that says why it fails. Returns what ends it. */
 const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {
