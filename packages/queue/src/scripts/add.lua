@@ -73,12 +73,13 @@ for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
 end
 local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local earliest = tonumber(first[2] or nil) or math.huge
-local isEarlier, ready = false, {}
+local isEarlier, ready, fields, isAdded = false, {}, {}, {}
 for i, id in ipairs(ids) do
-  local rest = words[i]
-  local isStored = string.find(rest, '\tu', 1, true) and redis.call('HEXISTS', jobs, id) == 1
-  local former, number = string.match(rest, '\to(%w+):(%d+)')
-  if former then
+  local word = {}
+  for letter, value in string.gmatch(words[i], '\t(.)([^\t]*)') do word[letter] = value end
+  local isStored = word.u and (isAdded[id] or redis.call('HEXISTS', jobs, id) == 1)
+  if word.o then
+    local former, number = string.match(word.o, '(%w+):(%d+)')
     -- Its number says that it arrived; half a step further says that it must not any more. Repeats of it are kept by job.
     local repeated = former .. ':' .. number .. ':' .. id
     isStored = isStored
@@ -87,14 +88,15 @@ for i, id in ipairs(ids) do
     if not isStored then redis.call('ZADD', producers, 'GT', number .. '.5', former, number, repeated) end
   end
   if not isStored then
-    redis.call('HSET', jobs, id, blobs[i])
-    local entry = entryOf(id, tonumber(string.match(rest, '\tp(-?%d+)') or 0))
-    local delayMs, dueAt = string.match(rest, '\td(%d+)'), string.match(rest, '\t@(%d+)')
-    local due = delayMs and now + delayMs or tonumber(dueAt or now)
+    isAdded[id] = true
+    fields[#fields + 1] = id
+    fields[#fields + 1] = blobs[i]
+    local entry = entryOf(id, tonumber(word.p or 0))
+    local due = word.d and now + word.d or tonumber(word['@'] or now)
     if due > now then
       redis.call('ZADD', delayed, string.format('%.0f', due), entry)
       isEarlier = isEarlier or due < earliest
-    elseif string.find(rest, '\tl', 1, true) then
+    elseif word.l then
       redis.call('LPUSH', waiting, id)
       wakeWorker(wake)
     else
@@ -102,6 +104,7 @@ for i, id in ipairs(ids) do
     end
   end
 end
+inBatches(fields, function(...) redis.call('HSET', jobs, ...) end)
 if #ready > 0 then
   makeReady(waiting, prioritised, ready, false)
   wakeWorker(wake)

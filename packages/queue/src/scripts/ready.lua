@@ -2,18 +2,16 @@
 -- It wakes the workers that wait for work.
 --
 -- Needs idOf
--- Defines makeReady, wakeWorker, wakeTimers, maxBatch
+-- Defines makeReady, wakeWorker, wakeTimers, inBatches
 
--- `unpack` fails at 8,000; this leaves room.
+-- `unpack` fails at 8,000; this leaves room, and is even, for pairs.
 local maxBatch = 500
 -- Scores of one priority: 2^33 places, the first job of an empty priority in the middle.
 local band, middle = 8589934592, 4294967296
 
-local function pushAll(command, key, ids)
-  for start = 1, #ids, maxBatch do
-    local last = math.min(start + maxBatch - 1, #ids)
-    if command == 'RPUSH' then redis.call('RPUSH', key, unpack(ids, start, last))
-    else redis.call('LPUSH', key, unpack(ids, start, last)) end
+local function inBatches(operands, send)
+  for start = 1, #operands, maxBatch do
+    send(unpack(operands, start, math.min(start + maxBatch - 1, #operands)))
   end
 end
 
@@ -30,7 +28,7 @@ end
 
 -- In the order of `entries`, behind all others or in front of them.
 local function makeReady(waiting, prioritised, entries, atFront)
-  local plain, edges = {}, {}
+  local plain, ranked, edges = {}, {}, {}
   local first, last, step = 1, #entries, 1
   if atFront then first, last, step = #entries, 1, -1 end
   for i = first, last, step do
@@ -40,10 +38,14 @@ local function makeReady(waiting, prioritised, entries, atFront)
     else
       local score = edges[priority] or edgeOf(prioritised, priority, atFront)
       edges[priority] = score + step
-      redis.call('ZADD', prioritised, string.format('%.0f', score), id)
+      ranked[#ranked + 1] = string.format('%.0f', score)
+      ranked[#ranked + 1] = id
     end
   end
-  pushAll(atFront and 'LPUSH' or 'RPUSH', waiting, plain)
+  inBatches(ranked, function(...) redis.call('ZADD', prioritised, ...) end)
+  inBatches(plain, function(...)
+    if atFront then redis.call('LPUSH', waiting, ...) else redis.call('RPUSH', waiting, ...) end
+  end)
 end
 
 local function wakeWorker(wake)
