@@ -9,7 +9,8 @@ import { clock } from "./clock.mjs";
 import { seeded } from "./random.mjs";
 import { ControlFile, shims } from "./shims.js";
 import { Tap } from "./tap.js";
-import type { Worker } from "./worker.js";
+import { workspaceFolder } from "./paths.js";
+import { Worker } from "./worker.js";
 
 /** The user that workers log in as, so that it can be taken away. */
 const user = "worker";
@@ -85,38 +86,48 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   const preload = hasShims ? `${built.clockJump}:${built.powerCut}` : "";
   const serverEnv = serverClock && { LD_PRELOAD: preload, KIT_CLOCK_JUMP: serverClock.path, KIT_POWER_CUT: notes };
   const isSingle = mode === "single";
-  const server = await startRedis({
-    mode,
-    persistence: isSingle ? "always" : "none",
-    ...(setting === "cluster" && { replicas: 1 }),
-    ...(isSingle && { args: logins }),
-    ...(serverEnv && { env: serverEnv }),
-  });
-  const resource = setting === "lost" || setting === "shifted" ? await startRedis() : server;
-  const port = server.nodes[0]?.port ?? 0;
-  const again = server.client({ enableAutoPipelining: false });
-  const tap = isSingle ? await Tap.start(port, (command, args) => again.call(command, ...args)) : undefined;
-  const proxy = tap && (await FaultProxy.start({ port: tap.port, seed }));
-  return {
-    folder,
-    server,
-    resource,
-    proxy,
-    tap,
-    clientClock,
-    serverClock,
-    syncDelay,
-    notes,
-    workerEnv: hasShims && clientClock ? { LD_PRELOAD: built.clockJump, KIT_CLOCK_JUMP: clientClock.path } : {},
-    close: async () => {
-      await proxy?.close();
-      await tap?.close();
-      await resource.stop();
-      await server.stop();
-      process.off("exit", removeFolder);
-      removeFolder();
-    },
+  const ends: (() => Promise<void>)[] = [];
+  // Each ends whatever becomes of the others: what is left over would keep this process alive.
+  const close = async (): Promise<void> => {
+    const ended = await Promise.allSettled(ends.map((end) => end()));
+    process.off("exit", removeFolder);
+    removeFolder();
+    for (const one of ended) if (one.status === "rejected") throw one.reason;
   };
+  try {
+    const server = await startRedis({
+      mode,
+      persistence: isSingle ? "always" : "none",
+      ...(setting === "cluster" && { replicas: 1 }),
+      ...(isSingle && { args: logins }),
+      ...(serverEnv && { env: serverEnv }),
+    });
+    ends.push(() => server.stop());
+    const resource = setting === "lost" || setting === "shifted" ? await startRedis() : server;
+    ends.push(() => resource.stop());
+    const again = server.client({ enableAutoPipelining: false });
+    const port = server.nodes[0]?.port ?? 0;
+    const tap = isSingle ? await Tap.start(port, (command, args) => again.call(command, ...args)) : undefined;
+    ends.push(async () => await tap?.close());
+    const proxy = tap && (await FaultProxy.start({ port: tap.port, seed }));
+    ends.push(async () => await proxy?.close());
+    return {
+      folder,
+      server,
+      resource,
+      proxy,
+      tap,
+      clientClock,
+      serverClock,
+      syncDelay,
+      notes,
+      workerEnv: hasShims && clientClock ? { LD_PRELOAD: built.clockJump, KIT_CLOCK_JUMP: clientClock.path } : {},
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 };
 
 /** The targets of a fault. Each workload has its own kind. */
@@ -130,6 +141,8 @@ export abstract class Lab {
   /** The longest that a claim lives without a sign of life, in milliseconds. */
   abstract readonly leaseMs: number;
   readonly all: Worker[] = [];
+  /** Ends with the server. */
+  #client: ReturnType<RedisServer["client"]> | undefined;
 
   constructor(options: LabOptions, around: Surroundings) {
     this.random = seeded(options.seed);
@@ -183,6 +196,25 @@ export abstract class Lab {
 
   abstract spawn(): Worker;
 
+  /** Starts a process of a workload's program; `onLine` hears every line of its log. */
+  protected hire(workload: string, settings: object, onLine?: (line: string) => void): Worker {
+    const { folder, workerEnv } = this.around;
+    const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
+    const worker = new Worker(program, `w${String(this.all.length + 1)}`, folder, settings, workerEnv);
+    worker.onLine = onLine;
+    this.all.push(worker);
+    return worker;
+  }
+
+  /** Asks whoever serves the keys now. */
+  protected async ask(command: string, ...args: string[]): Promise<unknown> {
+    if (this.server.mode === "sentinel") return await (await this.server.master()).call(command, ...args);
+    const client = (this.#client ??= this.server.client());
+    if (this.server.mode === "single") return await client.call(command, ...args);
+    // A client that has not heard of a new master yet is told so, and asks again.
+    return await eventually(() => client.call(command, ...args));
+  }
+
   /** A worker that holds something now, as soon as there is one; `isWaitedFor`: which another wants. */
   abstract victim(options?: { readonly isWaitedFor?: boolean }): Promise<Worker>;
 
@@ -197,6 +229,13 @@ export abstract class Lab {
 
   /** Resolves when work goes on that began after `at`. */
   abstract resumed(at: number): Promise<void>;
+
+  /** Starts the workers; resolves when all of them work. */
+  async begin(workers: number): Promise<void> {
+    for (let i = 0; i < workers; i++) this.spawn();
+    await Promise.all(this.workers.map((worker) => worker.started()));
+    await this.settled();
+  }
 
   /** Notes that work was interrupted at an instant, and within how many milliseconds it has to go on. */
   interrupted(kind: string, at: number, dueMs: number): void {
@@ -245,11 +284,12 @@ export abstract class Lab {
 
   /** Ends whatever still runs; also what would not see its input end. */
   async stop(): Promise<void> {
-    for (const worker of this.workers) {
-      worker.signal("SIGKILL");
-      await worker.ended;
+    for (const worker of this.workers) worker.signal("SIGKILL");
+    try {
+      await Promise.all(this.all.map(({ ended }) => ended));
+    } finally {
+      await this.around.close();
     }
-    await this.around.close();
   }
 
   /** How many records of a kind the workers have logged. */

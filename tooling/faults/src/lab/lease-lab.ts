@@ -1,4 +1,4 @@
-import { eventually, type RedisServer } from "@kit/testing";
+import { eventually } from "@kit/testing";
 import type { Span } from "../records.js";
 import { Lab, type LabOptions, type Surroundings } from "./lab.js";
 import type { Worker } from "./worker.js";
@@ -21,22 +21,11 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
   /** Shorter than a lease, so that a silent server is noticed while there is something to lose. */
   readonly deadlineMs: number;
   readonly dataLosses: Span[] = [];
-  readonly #client: ReturnType<RedisServer["client"]> | undefined;
 
   constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
     this.leaseMs = [300, 400, 500][Math.floor(this.random() * 3)] ?? 400;
     this.deadlineMs = Math.round(this.leaseMs * 0.6);
-    this.#client = this.server.mode === "sentinel" ? undefined : this.server.client();
-  }
-
-  /** Asks whoever serves the keys now. */
-  protected async ask(command: string, ...args: string[]): Promise<unknown> {
-    if (!this.#client) return await (await this.server.master()).call(command, ...args);
-    const client = this.#client;
-    if (this.server.mode === "single") return await client.call(command, ...args);
-    // A client that has not heard of a new master yet is told so, and asks again.
-    return await eventually(() => client.call(command, ...args));
   }
 
   /** Everything that is held now. */
@@ -79,20 +68,6 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
     this.dataLosses.push({ from, to });
   }
 
-  /** Starts the contenders; resolves when all of them work. */
-  async begin(workers: number): Promise<void> {
-    for (let i = 0; i < workers; i++) this.spawn();
-    await Promise.all(this.workers.map((worker) => worker.started()));
-    await eventually(
-      () => {
-        const idle = this.workers.filter((worker) => worker.logged("access") === 0);
-        if (idle.length > 0)
-          throw new Error(`${idle.map(({ id, printed }) => `${id} ${printed}`).join()} did nothing yet`);
-      },
-      { timeoutMs: 20_000 },
-    );
-  }
-
   // On a Cluster nobody can see that a waiter is dead, so it may be given one lease. Keys that are left when all have left shall
   // be theirs who left: the contenders go on until no dead waiter stands in line.
   override async finished(): Promise<void> {
@@ -106,10 +81,5 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
       },
       { timeoutMs: 20_000 },
     );
-  }
-
-  override async stop(): Promise<void> {
-    this.#client?.disconnect();
-    await super.stop();
   }
 }

@@ -1,8 +1,6 @@
-import { join } from "node:path";
 import { eventually } from "@kit/testing";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../lab/lab.js";
-import { workspaceFolder } from "../lab/paths.js";
-import { Worker } from "../lab/worker.js";
+import type { Worker } from "../lab/worker.js";
 import type { Call } from "../records.js";
 import { anyWork, type Work } from "./checker.js";
 import type { PlainHistory } from "./history.js";
@@ -43,12 +41,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     const number = this.all.length + 1;
     const { deadlineMs, leaseMs, url } = this;
     const settings = { url, prefix, deadlineMs, leaseMs, number, seed: seed + 1_000 * number, ...this.told(), module };
-    const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
-    const { folder, workerEnv } = this.around;
-    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
-    worker.onLine = (line) => this.#hear(line);
-    this.all.push(worker);
-    return worker;
+    return this.hire(workload, settings, (line) => this.#hear(line));
   }
 
   #hear(line: string): void {
@@ -100,12 +93,6 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
       },
       { timeoutMs: 15_000 },
     );
-  }
-
-  async begin(workers: number): Promise<void> {
-    for (let i = 0; i < workers; i++) this.spawn();
-    await Promise.all(this.workers.map((worker) => worker.started()));
-    await this.settled();
   }
 
   /** Sends the workers away, and returns what they wrote down. */

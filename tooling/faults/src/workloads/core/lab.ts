@@ -1,10 +1,8 @@
-import { join } from "node:path";
 import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisServer } from "@kit/testing";
 import { clock } from "../../lab/clock.mjs";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";
-import { workspaceFolder } from "../../lab/paths.js";
-import { Worker } from "../../lab/worker.js";
+import type { Worker } from "../../lab/worker.js";
 import type { Span } from "../../records.js";
 import type { Modules } from "./controls.js";
 import type { DataLoss, Entry, Heal, LogRecord, RunHistory, Version } from "./history.js";
@@ -74,13 +72,9 @@ export class CoreLab extends Lab {
       restMs: 30,
       ...modules,
     };
-    const program = join(workspaceFolder, "src/workloads/core/worker.mjs");
-    const { folder, workerEnv } = this.around;
-    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
     const heard: Heard = { wellSince: new Map(), shows: new Map(), states: new Map() };
+    const worker = this.hire("core", settings, (line) => hear(heard, JSON.parse(line) as LogRecord));
     this.#heard.set(worker, heard);
-    worker.onLine = (line) => hear(heard, JSON.parse(line) as LogRecord);
-    this.all.push(worker);
     return worker;
   }
 
@@ -234,11 +228,8 @@ export class CoreLab extends Lab {
 
   // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Starts the workers; resolves when all of them work. */
-  async begin(workers: number): Promise<void> {
-    for (let i = 0; i < workers; i++) this.spawn();
-    await Promise.all(this.workers.map((worker) => worker.started()));
-    await this.settled();
+  override async begin(workers: number): Promise<void> {
+    await super.begin(workers);
     void this.#keepPace();
   }
 

@@ -1,12 +1,10 @@
-import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { eventually, type RedisServer } from "@kit/testing";
 import type { LabOptions, Surroundings } from "../../lab/lab.js";
 import { type Holder as AnyHolder, LeaseLab } from "../../lab/lease-lab.js";
-import { workspaceFolder } from "../../lab/paths.js";
 import type { Echo } from "../../lab/tap.js";
-import { Worker } from "../../lab/worker.js";
+import type { Worker } from "../../lab/worker.js";
 import { type Access, type Death, type Echoed, type LogRecord, parseAccess, type RunHistory } from "./history.js";
 
 const queueLifeMs = 16_000;
@@ -93,11 +91,7 @@ export class LockLab extends LeaseLab<Holder> {
       fenced: isFenced,
       lockModule,
     };
-    const program = join(workspaceFolder, "src/workloads/lock/worker.mjs");
-    const { folder, workerEnv } = this.around;
-    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
-    this.all.push(worker);
-    return worker;
+    return this.hire("lock", settings);
   }
 
   // ── what the servers say ──────────────────────────────────────────────────────────────────────────────────────────

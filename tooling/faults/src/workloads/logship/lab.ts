@@ -6,7 +6,7 @@ import { eventually } from "@kit/testing";
 import { clock } from "../../lab/clock.mjs";
 import { Lab, type LabOptions, type Surroundings } from "../../lab/lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
-import { Worker } from "../../lab/worker.js";
+import type { Worker } from "../../lab/worker.js";
 import type { FileTruth, Had, LogRecord, MemoryLook, RunHistory } from "./checker.js";
 import { chained, collector, isPassedThrough, linesOf, noChain, parseChain, wordsOf } from "./sources.mjs";
 
@@ -89,12 +89,7 @@ export class LogshipLab extends Lab {
       logshipModule,
     };
     const folders = { shipFolder: this.#folders.ship, jobFolder: this.#folders.job };
-    const program = join(workspaceFolder, "src/workloads/logship/worker.mjs");
-    const { folder, workerEnv } = this.around;
-    const worker = new Worker(program, `w${String(number)}`, folder, { ...settings, ...folders }, workerEnv);
-    worker.onLine = (line) => this.#hear(line);
-    this.all.push(worker);
-    return worker;
+    return this.hire("logship", { ...settings, ...folders }, (line) => this.#hear(line));
   }
 
   #hear(line: string): void {
@@ -157,12 +152,9 @@ export class LogshipLab extends Lab {
     this.#looking = setInterval(() => void look(), 40);
   }
 
-  /** Starts the workers; resolves when all of them work. */
-  async begin(workers: number): Promise<void> {
+  override async begin(workers: number): Promise<void> {
     this.#watch();
-    for (let i = 0; i < workers; i++) this.spawn();
-    await Promise.all(this.workers.map((worker) => worker.started()));
-    await this.settled();
+    await super.begin(workers);
   }
 
   /** Sends the workers away, finishes what they left, and returns all that is known. */

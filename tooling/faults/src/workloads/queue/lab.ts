@@ -1,11 +1,9 @@
-import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
 import { inspectQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
 import { Lab, type LabOptions, type Loss as LossKind, type Surroundings } from "../../lab/lab.js";
-import { workspaceFolder } from "../../lab/paths.js";
-import { Worker } from "../../lab/worker.js";
+import type { Worker } from "../../lab/worker.js";
 import { clock } from "../../lab/clock.mjs";
 import {
   type AccessRecord,
@@ -38,7 +36,6 @@ export class QueueLab extends Lab {
   readonly deaths: Death[] = [];
   readonly losses: Loss[] = [];
   readonly #options: QueueLabOptions;
-  readonly #client: ReturnType<Surroundings["server"]["client"]> | undefined;
   /** Jobs whose handlers run, by worker: `queue key`. */
   readonly #running = new Map<Worker, Set<string>>();
   readonly #lastAccess = new Map<string, number>();
@@ -48,7 +45,6 @@ export class QueueLab extends Lab {
     super(options, around);
     this.#options = options;
     this.leaseMs = [400, 500, 700][Math.floor(this.random() * 3)] ?? 500;
-    this.#client = this.server.mode === "cluster" ? this.server.client() : undefined;
   }
 
   spawn(): Worker {
@@ -68,41 +64,30 @@ export class QueueLab extends Lab {
       restMs: 25,
       queueModule: this.#options.queueModule,
     };
-    const program = join(workspaceFolder, "src/workloads/queue/worker.mjs");
-    const { folder, workerEnv } = this.around;
-    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
     const running = new Set<string>();
-    this.#running.set(worker, running);
-    worker.onLine = (line) => {
+    const worker = this.hire("queue", settings, (line) => {
       const record = JSON.parse(line) as AccessRecord | JobRecord;
       const job = `${record.name} ${record.key}`;
       if (record.kind === "access") {
         running.add(job);
         this.#lastAccess.set(record.name, Math.max(this.#lastAccess.get(record.name) ?? 0, record.at));
       } else if (record.kind === "ran") running.delete(job);
-    };
-    this.all.push(worker);
+    });
+    this.#running.set(worker, running);
     return worker;
   }
 
   // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
 
-  async #ask(command: string, key: string, ...args: string[]): Promise<unknown> {
-    // A client that has not heard of a new master yet is told so, and asks again.
-    if (this.#client) return await eventually(() => this.#client?.call(command, key, ...args));
-    const node = this.server.mode === "sentinel" ? await this.server.master() : this.node;
-    return await node.call(command, key, ...args);
-  }
-
   /** By job, as `queue key`: its member of the leases, and when that ends. */
   async #leases(): Promise<Map<string, { readonly member: string; readonly endsAt: number }>> {
     const found = new Map<string, { member: string; endsAt: number }>();
     for (const { name } of specs) {
-      const flat = (await this.#ask("ZRANGE", keyOf(name, "leases"), "0", "-1", "WITHSCORES")) as string[];
+      const flat = (await this.ask("ZRANGE", keyOf(name, "leases"), "0", "-1", "WITHSCORES")) as string[];
       const members = flat.filter((_, index) => index % 2 === 0);
       if (members.length === 0) continue;
       const ids = members.map((member) => member.slice(12).replace(/^!-?\d+!/, ""));
-      const blobs = (await this.#ask("HMGET", keyOf(name, "jobs"), ...ids)) as (string | null)[];
+      const blobs = (await this.ask("HMGET", keyOf(name, "jobs"), ...ids)) as (string | null)[];
       for (const [index, member] of members.entries()) {
         const key = /"key":"([^"]+)"/.exec(blobs[index] ?? "")?.[1];
         if (key !== undefined) found.set(`${name} ${key}`, { member, endsAt: Number(flat[2 * index + 1]) });
@@ -165,17 +150,6 @@ export class QueueLab extends Lab {
 
   // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async begin(workers: number): Promise<void> {
-    for (let i = 0; i < workers; i++) this.spawn();
-    await Promise.all(this.workers.map((worker) => worker.started()));
-    await eventually(
-      () => {
-        if (this.workers.some((worker) => worker.logged("access") === 0)) throw new Error("not all of them work");
-      },
-      { timeoutMs: 20_000 },
-    );
-  }
-
   async end(isStuck: boolean): Promise<RunHistory> {
     const workers = await this.dismiss<LogRecord>();
     const letters = new Map<string, readonly Letter[]>();
@@ -233,10 +207,5 @@ export class QueueLab extends Lab {
     }
     await queue.close({ timeoutMs: 1_000 });
     return letters;
-  }
-
-  override async stop(): Promise<void> {
-    this.#client?.disconnect();
-    await super.stop();
   }
 }

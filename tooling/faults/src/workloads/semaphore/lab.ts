@@ -1,12 +1,10 @@
-import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
 import { eventually } from "@kit/testing";
 import type { LabOptions, Surroundings } from "../../lab/lab.js";
 import { type Holder, LeaseLab } from "../../lab/lease-lab.js";
-import { workspaceFolder } from "../../lab/paths.js";
 import type { Echo } from "../../lab/tap.js";
-import { Worker } from "../../lab/worker.js";
+import type { Worker } from "../../lab/worker.js";
 import {
   type AccessRecord,
   type Death,
@@ -75,12 +73,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
       restMs: 15,
       semaphoreModule,
     };
-    const program = join(workspaceFolder, "src/workloads/semaphore/worker.mjs");
-    const { folder, workerEnv } = this.around;
-    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
-    worker.onLine = (line) => this.#hear(line);
-    this.all.push(worker);
-    return worker;
+    return this.hire("semaphore", settings, (line) => this.#hear(line));
   }
 
   #hear(line: string): void {
