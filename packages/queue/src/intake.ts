@@ -1,6 +1,7 @@
 import type { KitError } from "@kit/core";
-import { backoffMs, type Deadline, pause, settled } from "@kit/core/toolkit";
+import { backoffMs, type Deadline, pause } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
+import { Condition } from "./condition.js";
 import { fenceOf, isMade, randomText } from "./ids.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "./options.js";
@@ -95,7 +96,7 @@ export class Intake {
   #isTimerForDue = false;
   /** The timer for a due job has fired, and its look has not been answered yet. */
   #hasFiredForDue = false;
-  readonly #idle = new Set<() => void>();
+  readonly #rest = new Condition(() => this.#isSettled);
 
   constructor(commands: QueueCommands, settings: WorkSettings, deadLetters: string, host: IntakeHost) {
     this.#commands = commands;
@@ -169,21 +170,13 @@ export class Intake {
         .catch((error: unknown) => this.#host.error(error as KitError));
     }
     this.#returning--;
-    this.#notifyIdle();
+    this.#rest.look();
   }
 
   /** Resolves once the server has confirmed all that was ended and handed back, and nothing is lost; or at `deadline`. */
   async settle(deadline: Deadline): Promise<void> {
     this.pump();
-    if (this.#isSettled) return;
-    await settled<void>(
-      { deadline },
-      ({ resolve }) => resolve(),
-      ({ resolve }) => {
-        this.#idle.add(resolve);
-        return () => void this.#idle.delete(resolve);
-      },
-    );
+    await this.#rest.until(deadline);
   }
 
   dispose(): void {
@@ -265,7 +258,7 @@ export class Intake {
       this.#confirm(endings, outcome.refused);
       this.#receive(outcome, terms, sentAt, undefined);
     }
-    this.#notifyIdle();
+    this.#rest.look();
     this.pump();
   }
 
@@ -313,7 +306,7 @@ export class Intake {
     if (woken) this.#receive(woken.reply, terms, woken.sentAt, woken.marker);
     // The next look finds what was missed meanwhile.
     else this.#mustLook = true;
-    this.#notifyIdle();
+    this.#rest.look();
     this.pump();
   }
 
@@ -363,7 +356,7 @@ export class Intake {
           await pause(backoffMs(++attempt, 50, 2_000));
         }
     this.#isRecovering = false;
-    this.#notifyIdle();
+    this.#rest.look();
   }
 
   #fail(error: KitError): void {
@@ -406,10 +399,6 @@ export class Intake {
       else this.pump();
     }, waitMs);
     this.#timer.unref();
-  }
-
-  #notifyIdle(): void {
-    if (this.#isSettled) for (const done of [...this.#idle]) done();
   }
 }
 

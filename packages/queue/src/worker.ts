@@ -1,16 +1,9 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
-import {
-  backoffMs,
-  type CloseOptions,
-  closeTimeoutMs,
-  Deadline,
-  pause,
-  settled,
-  TypedEmitter,
-} from "@kit/core/toolkit";
+import { backoffMs, type CloseOptions, closeTimeoutMs, Deadline, pause, TypedEmitter } from "@kit/core/toolkit";
 import { type BackoffFunction, waitAfter } from "./backoff.js";
 import { QueueCommands } from "./commands.js";
+import { Condition } from "./condition.js";
 import { JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "./errors.js";
 import { recordOf, storedError } from "./failure.js";
 import { handlerMap, type Handlers } from "./handlers.js";
@@ -101,7 +94,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #hoardTimer: NodeJS.Timeout | undefined;
   #closing: Promise<void> | undefined;
   readonly #stopListening: () => void;
-  readonly #ended = new Set<() => void>();
+  readonly #rest = new Condition(() => this.#isAtRest);
 
   /** Made by this package only. */
   constructor(
@@ -211,11 +204,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#intake.stopTaking();
     clearTimeout(this.#hoardTimer);
     await this.#handBack(this.#buffer.splice(0));
-    await this.#untilEnded(deadline);
+    await this.#rest.until(deadline);
     if (!this.#isAtRest) {
       const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
       for (const job of [...this.#intake.leases.jobs]) if (job.state === "running") job.stop(reason);
-      await this.#untilEnded(Deadline.in(graceMs));
+      await this.#rest.until(Deadline.in(graceMs));
       // All that has no end yet.
       await this.#intake.handBack(this.#intake.leases.jobs.filter(({ state }) => state !== "ending"));
     }
@@ -228,18 +221,6 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   get #isAtRest(): boolean {
     return this.#running + this.#asking === 0;
-  }
-
-  #untilEnded(deadline: Deadline): Promise<void> {
-    if (this.#isAtRest) return Promise.resolve();
-    return settled<void>(
-      { deadline },
-      ({ resolve }) => resolve(),
-      ({ resolve }) => {
-        this.#ended.add(resolve);
-        return () => void this.#ended.delete(resolve);
-      },
-    );
   }
 
   // Taking ----------------------------------------------------------------------------------------------------------
@@ -443,18 +424,14 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#asking++;
     await asking;
     this.#asking--;
-    this.#notifyEnded();
-  }
-
-  #notifyEnded(): void {
-    if (this.#isAtRest) for (const done of [...this.#ended]) done();
+    this.#rest.look();
   }
 
   #next(): void {
     // Handlers that end at once would otherwise start each other, ever deeper.
     if (this.#turn) this.#turn.changed();
     else if (this.#buffer.length > 0) this.#start();
-    this.#notifyEnded();
+    this.#rest.look();
     this.#intake.schedule();
   }
 
