@@ -83,7 +83,9 @@ export class QueueLab extends Lab {
   async #leases(): Promise<Map<string, { readonly member: string; readonly endsAt: number }>> {
     const found = new Map<string, { member: string; endsAt: number }>();
     for (const { name } of specs) {
-      const flat = (await this.ask("ZRANGE", keyOf(name, "leases"), "0", "-1", "WITHSCORES")) as string[];
+      const scored = (await this.ask("ZRANGE", keyOf(name, "leases"), "0", "-1", "WITHSCORES")) as unknown[];
+      // Pairs, from a server that was asked by RESP3.
+      const flat = scored.flat().map(String);
       const members = flat.filter((_, index) => index % 2 === 0);
       if (members.length === 0) continue;
       const ids = members.map((member) => member.slice(12).replace(/^!-?\d+!/, ""));
