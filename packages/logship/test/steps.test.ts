@@ -137,6 +137,26 @@ describe("one step of a script", () => {
     expect(await join("another")).not.toEqual(joined);
   });
 
+  it("open and join: give no fence of a deleted channel again, however many it gave within a moment", async () => {
+    const { keys } = fixture;
+    const discard = (isLast: number): Promise<string[]> =>
+      scripts.discard.run(context, { ...keys, targets: [] }, { epoch: "e", isLast, events: keys.events }, timing);
+    const join = async (op: string): Promise<string> => {
+      const args = { consumer: "a", from: "start", epoch: "e", op };
+      return ((await scripts.join.run(context, keys, args, timing)) as { fence: string }).fence;
+    };
+    const opening = Array.from({ length: 2_000 }, (_, index) => open("s", "", { op: String(index) }));
+    const given = new Set((await Promise.all(opening)).map((opened) => (opened as { fence: string }).fence));
+    expect(given.add(await join("one")).size).toBe(2_001);
+    for (const isLast of [0, 1]) await discard(isLast);
+    const { fence } = (await open("s", "")) as { fence: string };
+    const joined = await join("another");
+    expect([given.has(fence), given.has(joined), fence === joined]).toEqual([false, false, false]);
+    // It was not cut on its way into the record.
+    const look = { consumer: "a", fence: joined, after: 0, most: 1 };
+    expect((await scripts.look.run(context, keys, look, timing)).state).toBe("seen");
+  });
+
   it("discard and forget: delete nothing of a later channel or job when a copy of theirs comes late", async () => {
     const { keys, db } = fixture;
     const discard = (epoch: string, isLast: number): Promise<string[]> =>

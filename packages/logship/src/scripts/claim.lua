@@ -46,9 +46,8 @@ if not isSame then
   redis.call('HSET', progress, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[5])
 end
 redis.call('HSET', job, 'layout', 1)
--- From the time on in microseconds, so that every worker of a deleted job of this name has a lower one.
-local time = redis.call('TIME')
-redis.call('HSETNX', job, 'fence', string.format('%.0f', time[1] * 1000000 + time[2]))
+-- Every worker of a deleted job of this name has a lower one.
+redis.call('HSETNX', job, 'fence', readMicros())
 local fence = redis.call('HINCRBY', job, 'fence', 1)
 redis.call('HSET', progress, file .. ':fence', fence, file .. ':op', op, file .. ':prefix', prefix, file .. ':name', name, file .. ':stamp', stamp, file .. ':state', 'open')
 redis.call('ZADD', claims, now + leaseMs, file)
