@@ -1,4 +1,4 @@
-import { crc32, createInflateRaw, inflateRawSync } from "node:zlib";
+import { crc32, createInflateRaw } from "node:zlib";
 import { crcOf, noteCrc } from "./crc.js";
 import { BadDataError } from "./errors.js";
 
@@ -19,8 +19,6 @@ export type OnMember = (stored: number, text: number) => void;
 
 /** Inflated output comes in pieces of this size; more is never held, however well the content was compressed. */
 const outputBytes = 131_072;
-/** Text of a small member: it is inflated at once, since to start an engine takes longer. */
-const smallBytes = 16_384;
 const [id1, id2, deflate] = [0x1f, 0x8b, 8];
 const [hasCrc, hasExtra, hasName, hasComment] = [2, 4, 8, 16];
 
@@ -101,7 +99,6 @@ export async function* inflateMembers(
   const bytes = new Bytes(blocks);
   const bad = (reason: string): BadDataError => new BadDataError(reason, { file, offset: offset + bytes.offset });
   let text = 0;
-  let isSmall = false;
   try {
     while (await bytes.some()) {
       if (bytes.offset > 0 && (await isPadding(bytes, bad))) return;
@@ -109,8 +106,7 @@ export async function* inflateMembers(
       await skipHeader(bytes, bad);
       let crc = 0;
       let length = 0;
-      const whole = isSmall ? inflateSmall(await bytes.some(), bytes) : undefined;
-      for await (const block of whole ? [whole] : inflateMember(bytes, bad)) {
+      for await (const block of inflateMember(bytes, bad)) {
         if (block.length === 0) continue;
         noteCrc(block, crc32(block));
         crc = crcOf(block, crc);
@@ -118,7 +114,6 @@ export async function* inflateMembers(
         text += block.length;
         yield block;
       }
-      isSmall = length <= smallBytes;
       const trailer = await bytes.exactly(8);
       if (!trailer) throw bad("The gzip content ends early");
       if (trailer.readUInt32LE(0) !== crc) throw bad("The CRC-32 of a gzip member is wrong");
@@ -159,22 +154,6 @@ const skipHeader = async (bytes: Bytes, bad: (reason: string) => BadDataError): 
   if (flags & hasName) await skipText();
   if (flags & hasComment) await skipText();
   if (flags & hasCrc) await need(2);
-};
-
-/** The text of a member, if all of it is at hand and small; then its compressed bytes are taken. */
-const inflateSmall = (block: Buffer | undefined, bytes: Bytes): Buffer | undefined => {
-  if (!block) return undefined;
-  try {
-    const options = { maxOutputLength: smallBytes, info: true };
-    const { buffer, engine } = inflateRawSync(block, options) as unknown as {
-      buffer: Buffer;
-      engine: { bytesWritten: number };
-    };
-    bytes.take(engine.bytesWritten);
-    return buffer;
-  } catch {
-    return undefined;
-  }
 };
 
 /** Yields the text of one member, and takes exactly its compressed bytes. */

@@ -1,4 +1,4 @@
-import { KitClosedError, KitError, type RedisLike, type Script } from "@kit/core";
+import { KitClosedError, KitError, KitKeyTypeError, type RedisLike, type Script } from "@kit/core";
 import {
   attach,
   backoffMs,
@@ -164,7 +164,11 @@ export class Hub {
     try {
       return await this.context.executor.run(command, args, call);
     } catch (error) {
-      throw isReplyError(error) ? serverError(error, what) : error;
+      if (!isReplyError(error)) throw error;
+      const known = serverError(error, what);
+      throw error.message.startsWith("WRONGTYPE")
+        ? new KitKeyTypeError(`${what} failed: it holds another type of data`, args[0], undefined, known.cause as Error)
+        : known;
     }
   }
 

@@ -12,7 +12,7 @@ export type { FileOrder, LocalFile } from "./files.js";
 export type { GzipOptions } from "./gzip.js";
 export type { HubOptions } from "./hub.js";
 export type { JobEvents, JobFile, LogJob, RunSummary } from "./job.js";
-export type { LineBatch, LineOptions, ReadLinesOptions } from "./lines.js";
+export type { LineBatch, LineOptions } from "./lines.js";
 export type {
   BadDataPolicy,
   DirectoryOptions,

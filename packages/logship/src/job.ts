@@ -49,6 +49,15 @@ export interface JobFile {
 
 /** A worker's right to a file. */
 type Claimed = Extract<scripts.Claim, { state: "claimed" }>;
+type Refused = Extract<scripts.Claim, { state: "refused" }>;
+
+/** A file, and the record that the job has of it. */
+interface Listed {
+  readonly file: LocalFile;
+  readonly prefix: string;
+  /** Whether it is done, and has not changed since. */
+  readonly isDone: boolean;
+}
 
 const lookUpFiles = 500;
 
@@ -128,7 +137,7 @@ export class LogJob extends Processor<JobEvents> {
     const skipped = new Set<string>();
     const state = { files: 0, lines: 0, skipped };
     // The first look rejects if there is no server; later ones wait for it.
-    await this.#look(await this.#list(), signal);
+    await this.#list(signal);
     await together(count, controller, () => this.#work(handler, signal, state));
     return { files: state.files, lines: state.lines };
   }
@@ -140,15 +149,12 @@ export class LogJob extends Processor<JobEvents> {
   ): Promise<void> {
     for (;;) {
       const mark = this.#hub.mark("file");
-      const files = (await this.#list()).filter(({ id, stamp }) => !state.skipped.has(`${id} ${stamp}`));
-      const records = await this.#hub.persist(() => this.#look(files, signal), signal);
+      const files = await this.#hub.persist(() => this.#list(signal), signal);
       let [hasWorked, nearestMs] = [false, Infinity];
-      for (const [index, file] of files.entries()) {
-        const record = records[index]!;
-        if (record.isDone && record.stamp === file.stamp) continue;
-        const isTaken = record.msLeft > 0;
-        const outcome = isTaken ? "taken" : await this.#take(file, record.prefix, handler, signal);
-        if (outcome === "taken") nearestMs = Math.min(nearestMs, isTaken ? record.msLeft : this.#terms.leaseMs);
+      for (const { file, prefix, isDone } of files) {
+        if (isDone || state.skipped.has(`${file.id} ${file.stamp}`)) continue;
+        const outcome = await this.#take(file, prefix, handler, signal);
+        if (typeof outcome === "object") nearestMs = Math.min(nearestMs, outcome.msLeft);
         else hasWorked = true;
         if (outcome === "skipped") state.skipped.add(`${file.id} ${file.stamp}`);
         if (typeof outcome !== "number") continue;
@@ -161,13 +167,13 @@ export class LogJob extends Processor<JobEvents> {
     }
   }
 
-  /** The number of lines once the file is done; or why it is not. */
+  /** The number of lines once the file is done; or why it is not: refused, if another worker has it. */
   async #take(
     file: LocalFile,
     recorded: string,
     handler: LinesHandler,
     signal: AbortSignal,
-  ): Promise<number | "taken" | "lost" | "skipped"> {
+  ): Promise<number | Refused | "lost" | "skipped"> {
     let opened: OpenFile | undefined;
     try {
       opened = await OpenFile.open(file);
@@ -178,7 +184,7 @@ export class LogJob extends Processor<JobEvents> {
       const { leaseMs } = this.#terms;
       const args = { file: id, seen: recorded, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op };
       const claimed = await this.#hub.persist(() => this.#hub.run(scripts.claim, args, { signal, op }), signal);
-      return claimed.state === "claimed" ? await this.#process(file, claimed, opened, handler, signal) : "taken";
+      return claimed.state === "claimed" ? await this.#process(file, claimed, opened, handler, signal) : claimed;
     } catch (error) {
       if (this.#terms.onBadData === "error" || !isAboutContent(error)) throw error;
       this.emit("damaged", { file: file.name, error: error as KitError });
@@ -249,17 +255,21 @@ export class LogJob extends Processor<JobEvents> {
     }
   }
 
-  async #list(): Promise<LocalFile[]> {
-    return await listFiles(this.#terms.directory, this.#terms.match, this.#terms.order);
-  }
-
-  async #look(files: readonly LocalFile[], signal: AbortSignal): Promise<scripts.FileRecord[]> {
-    const found: scripts.FileRecord[] = [];
+  async #list(signal: AbortSignal): Promise<Listed[]> {
+    const { directory, match, order } = this.#terms;
+    const files = await listFiles(directory, match, order);
+    const listed: Listed[] = [];
     for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {
-      const ids = files.slice(from, from + lookUpFiles).map(({ id }) => id);
-      found.push(...(await this.#hub.run(scripts.records, { files: ids }, { signal })));
+      const some = files.slice(from, from + lookUpFiles);
+      const fields = some.flatMap(({ id }) => [`${id}:prefix`, `${id}:state`, `${id}:stamp`]);
+      const command = ["HMGET", [this.#hub.keys.progress, "", ...fields]] as const;
+      const [, ...facts] = (await this.#hub.read(...command, { signal })) as (string | null)[];
+      for (const [index, file] of some.entries()) {
+        const [prefix, state, stamp] = facts.slice(3 * index, 3 * index + 3);
+        listed.push({ file, prefix: prefix ?? "", isDone: state === "done" && stamp === file.stamp });
+      }
     }
-    return found;
+    return listed;
   }
 }
 

@@ -11,7 +11,6 @@ const names = [
   "done",
   "chunks",
   "leases",
-  "reservations",
   "consumers",
   "seen",
   "positions",
@@ -36,7 +35,7 @@ const names = [
  *
  * | Key                              | Type           | Content                                       |
  * | -------------------------------- | -------------- | --------------------------------------------- |
- * | `kit:logship:{name}:channel`     | hash           | layout, epoch, limit, what is used            |
+ * | `kit:logship:{name}:channel`     | hash           | layout, epoch, limit, what is used, reserved  |
  * | `kit:logship:{name}:files`       | hash           | per file its facts                            |
  * | `kit:logship:{name}:live`        | zset           | files in the channel                          |
  * | `kit:logship:{name}:sources`     | hash           | source → file                                 |
@@ -44,7 +43,6 @@ const names = [
  * | `kit:logship:{name}:chunks`      | hash           | descriptors                                   |
  * | `kit:logship:{name}:chunk:<part>`| string         | a chunk; expires while it is not committed    |
  * | `kit:logship:{name}:leases`      | zset           | reservation → its end                         |
- * | `kit:logship:{name}:reservations`| hash           | reservation → bytes                           |
  * | `kit:logship:{name}:consumers`   | hash           | consumer → its fence, its first file          |
  * | `kit:logship:{name}:seen`        | zset           | consumer → its last sign of life              |
  * | `kit:logship:{name}:positions`   | hash           | per file and consumer the position            |

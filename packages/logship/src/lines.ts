@@ -26,16 +26,6 @@ export interface LineOptions {
   readonly onInvalidText?: "replace" | "error" | "skip" | undefined;
 }
 
-/** Settings of `readLines`. */
-export interface ReadLinesOptions extends LineOptions {
-  /**
-   * Text bytes before the first block. A byte order mark is looked for only at 0.
-   *
-   * @default 0
-   */
-  readonly offset?: number | undefined;
-}
-
 export const lineNames: readonly string[] = ["maxLineBytes", "onLongLine", "onInvalidText"];
 
 /** Checked, with every default filled in. */
@@ -124,10 +114,9 @@ export class LineBatch {
  */
 export async function* readLines(
   blocks: AsyncIterable<Uint8Array>,
-  options: ReadLinesOptions = {},
+  options: LineOptions = {},
 ): AsyncGenerator<LineBatch, void, undefined> {
-  const { offset = 0, ...rest } = optionsObject<ReadLinesOptions>("options", options, [...lineNames, "offset"]);
-  const cutter = new LineCutter(lineTerms(rest), integerOption("offset", offset, 0));
+  const cutter = new LineCutter(lineTerms(optionsObject<LineOptions>("options", options, lineNames)), 0);
   for await (const block of blocks) yield* cutter.cut(Buffer.from(block.buffer, block.byteOffset, block.byteLength));
   yield* cutter.end();
 }

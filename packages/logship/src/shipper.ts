@@ -305,13 +305,13 @@ export class Shipper extends LogObject<ShipperEvents> {
   async setLimit(limitBytes: number): Promise<void> {
     this.#hub.assertOpen();
     const { events } = this.#hub.keys;
-    await this.#hub.run(scripts.limit, { limit: limitOption(limitBytes), epoch: newToken(), events });
+    await this.#hub.run(scripts.change, { limit: limitOption(limitBytes), epoch: newToken(), events });
   }
 
   /** Closes the channel for good: nothing can be opened any more, and receivers end behind the last file. What is open can still be finished. */
   async closeChannel(): Promise<void> {
     this.#hub.assertOpen();
-    await this.#hub.run(scripts.close, { events: this.#hub.keys.events });
+    await this.#hub.run(scripts.change, { limit: "", epoch: "", events: this.#hub.keys.events });
   }
 
   /**
@@ -340,8 +340,19 @@ export class Shipper extends LogObject<ShipperEvents> {
   async endAbandoned(silentMs: number): Promise<string[]> {
     this.#hub.assertOpen();
     integerOption("silentMs", silentMs, 0);
-    const { events } = this.#hub.keys;
-    return await this.#hub.run(scripts.finish, { silentMs, fault: "KIT_LOGSHIP_FENCED", events });
+    const how = {
+      fence: "",
+      count: 0,
+      sha256: "",
+      fault: "KIT_LOGSHIP_FENCED",
+      silentMs,
+      events: this.#hub.keys.events,
+    };
+    const { files = [] } = (await this.#hub.run(scripts.status, { most: 0 })) ?? {};
+    const names: string[] = [];
+    for (const { id: file, name, isSealed } of files)
+      if (!isSealed && (await this.#hub.run(scripts.seal, { ...how, file })) === "sealed") names.push(name);
+    return names;
   }
 
   /** The channel at one instant; null: there is none yet. */

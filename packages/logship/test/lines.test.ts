@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { LineError, readLines, type ReadLinesOptions } from "../src/index.js";
+import { LineError, readLines, type LineOptions } from "../src/index.js";
 import { inBlocks } from "./harness.js";
 
 /** The lines, and where each batch ends. */
 const cut = async (
   text: string | Uint8Array,
-  options: ReadLinesOptions = {},
+  options: LineOptions = {},
   ...sizes: number[]
 ): Promise<{ lines: string[]; ends: number[] }> => {
   const bytes = typeof text === "string" ? Buffer.from(text) : text;
@@ -106,7 +106,7 @@ describe("readLines", () => {
       for (let count = 0; count < 1_024; count++) yield block;
       yield Buffer.from("\nend\n");
     };
-    const read = async (options: ReadLinesOptions): Promise<[number, number, string | undefined]> => {
+    const read = async (options: LineOptions): Promise<[number, number, string | undefined]> => {
       let [count, length, last] = [0, 0, undefined as string | undefined];
       for await (const { lines } of readLines(blocks(), options))
         for (const line of lines) [count, length, last] = [count + 1, length + line.length, line];

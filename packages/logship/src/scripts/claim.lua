@@ -13,9 +13,7 @@
 -- ARGV[8]  op        string   id of this claim: sent again it gives the same
 --
 -- Reply     {1, fence, seq, position}  it is this worker's
---           {0}  it is done with this stamp
---           {2}  another worker has it
---           {3}  its record has changed since this worker looked
+--           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker looked
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
 local progress = KEYS[2]
@@ -36,11 +34,11 @@ if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was wri
 local record = redis.call('HMGET', progress, file .. ':prefix', file .. ':state', file .. ':stamp', file .. ':seq',
   file .. ':position', file .. ':op', file .. ':fence')
 if record[6] == op then return { 1, record[7], record[4], record[5] } end
-if (record[1] or '') ~= seen then return { 3 } end
+if (record[1] or '') ~= seen then return { 0, 0 } end
 local now = readClock()
 local ending = redis.call('ZSCORE', claims, file)
-if ending and tonumber(ending) > now then return { 2 } end
-if isSame and record[2] == 'done' and record[3] == stamp then return { 0 } end
+if ending and tonumber(ending) > now then return { 0, ending - now } end
+if isSame and record[2] == 'done' and record[3] == stamp then return { 0, 0 } end
 if not isSame then
   record[4], record[5] = '0', '0:0:0:0'
   redis.call('HSET', progress, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[5])

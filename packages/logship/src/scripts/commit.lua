@@ -5,7 +5,6 @@
 -- KEYS[3]   live          zset   file id, scored by itself
 -- KEYS[4]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
 -- KEYS[5]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
--- KEYS[6]   reservations  hash   `<id> <fence>` to bytes
 -- KEYS[n]  written       string   the chunks, each until now with the expiry of its reservation
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper
@@ -28,8 +27,7 @@ local files = KEYS[2]
 local live = KEYS[3]
 local chunks = KEYS[4]
 local leases = KEYS[5]
-local reservations = KEYS[6]
-local written = { unpack(KEYS, 7) }
+local written = { unpack(KEYS, 6) }
 local file = ARGV[1]
 local fence = ARGV[2]
 local first = tonumber(ARGV[3])
@@ -52,7 +50,7 @@ local count = tonumber(known[2])
 if count == first + #written and known[6] == crc then
   -- The reply to the first time was lost.
   local spare = spareFor(channel, files, live, file)
-  return { 1, raiseReservation(channel, leases, reservations, lease, want, unit, spare, now, leaseMs), now + leaseMs }
+  return { 1, raiseReservation(channel, leases, lease, want, unit, spare, now, leaseMs), now + leaseMs }
 end
 if count ~= first or known[6] ~= crcBefore then return { 3 } end
 local ending = redis.call('ZSCORE', leases, lease)
@@ -79,7 +77,7 @@ redis.call('HINCRBY', files, file .. ':stored', stored)
 redis.call('HINCRBY', files, file .. ':lines', lines)
 redis.call('HSET', files, file .. ':crc', crc, file .. ':at', now)
 redis.call('HINCRBY', channel, 'used', held)
-lowerReservation(channel, leases, reservations, lease, held)
-local have = raiseReservation(channel, leases, reservations, lease, want, unit, spareFor(channel, files, live, file), now, leaseMs)
+lowerReservation(channel, leases, lease, held)
+local have = raiseReservation(channel, leases, lease, want, unit, spareFor(channel, files, live, file), now, leaseMs)
 redis.call('PUBLISH', events, 'data')
 return { 1, have, now + leaseMs }

@@ -11,7 +11,6 @@
 -- KEYS[9]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
 -- KEYS[10]  free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- KEYS[11]  leases        zset   `<id> <fence>` to the ms at which the reservation ends
--- KEYS[12]  reservations  hash   `<id> <fence>` to bytes
 -- KEYS[n]   targets       any    where results go
 -- ARGV[1]  epoch         string  of the channel: a copy that comes late must not delete another one
 -- ARGV[2]  isLast        integer 1: if no chunk is left, the record of the channel and its results go too
@@ -30,7 +29,6 @@ local seen = KEYS[8]
 local positions = KEYS[9]
 local free = KEYS[10]
 local leases = KEYS[11]
-local reservations = KEYS[12]
 local targets = KEYS
 local epoch = ARGV[1]
 local isLast = ARGV[2] == '1'
@@ -43,7 +41,7 @@ local current = redis.call('HGET', channel, 'epoch')
 if current and current ~= '' and current ~= epoch then return {} end
 redis.call('HLEN', chunks)
 redis.call('HLEN', free)
-redis.call('UNLINK', files, live, sources, done, leases, reservations, consumers, seen, positions)
+redis.call('UNLINK', files, live, sources, done, leases, consumers, seen, positions)
 -- No new channel can begin here until the last chunk has gone: its files would have the same ids.
 if layout then redis.call('HSET', channel, 'closed', 1, 'epoch', '') end
 local some = redis.call('HRANDFIELD', chunks, 200, 'WITHVALUES')
@@ -54,7 +52,7 @@ end
 local parts = redis.call('HRANDFIELD', free, 200)
 if #parts == 0 and isLast then
   redis.call('UNLINK', channel, chunks, free)
-  for i = 13, #targets do redis.call('UNLINK', targets[i]) end
+  for i = 12, #targets do redis.call('UNLINK', targets[i]) end
 end
 redis.call('PUBLISH', events, 'data')
 redis.call('PUBLISH', events, 'space')

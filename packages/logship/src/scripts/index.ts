@@ -1,22 +1,19 @@
 import { defineScript, type Script } from "@kit/core";
 import advanceSource from "./advance.lua";
+import changeSource from "./change.lua";
 import claimSource from "./claim.lua";
 import clockSource from "./clock.lua";
-import closeSource from "./close.lua";
 import commitSource from "./commit.lua";
 import createSource from "./create.lua";
 import discardSource from "./discard.lua";
 import dropSource from "./drop.lua";
-import finishSource from "./finish.lua";
 import forgetSource from "./forget.lua";
 import freeSource from "./free.lua";
 import joinSource from "./join.lua";
 import leaveSource from "./leave.lua";
-import limitSource from "./limit.lua";
 import lookSource from "./look.lua";
 import openSource from "./open.lua";
 import progressSource from "./progress.lua";
-import recordsSource from "./records.lua";
 import releaseSource from "./release.lua";
 import reserveSource from "./reserve.lua";
 import resultsSource from "./results.lua";
@@ -33,122 +30,81 @@ const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
   return [Number(code), ...rest];
 };
 
-/** KEYS and ARGV of each script, as its header has them. */
+/** KEYS and ARGV of each script, in the order of its header. */
 const keys = {
-  advance: [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "...targets",
-  ],
-  claim: ["job", "progress", "claims"],
-  close: ["channel"],
-  drop: ["channel", "files", "live", "sources", "done", "chunks", "consumers", "seen", "positions", "free"],
-  limit: ["channel"],
-  commit: ["channel", "files", "live", "chunks", "leases", "reservations", "...written"],
-  discard: [
-    "channel",
-    "files",
-    "live",
-    "sources",
-    "done",
-    "chunks",
-    "consumers",
-    "seen",
-    "positions",
-    "free",
-    "leases",
-    "reservations",
-    "...targets",
-  ],
-  finish: ["channel", "files", "live", "sources", "leases", "reservations"],
-  forget: ["job", "progress", "claims", "...targets"],
-  free: ["channel", "free", "...unneeded"],
-  join: ["channel", "consumers", "seen", "free"],
-  leave: ["channel", "leases", "reservations", "...written"],
-  look: ["channel", "files", "live", "consumers", "seen", "positions"],
-  open: ["channel", "files", "live", "sources", "consumers"],
-  progress: ["job", "progress", "claims", "...targets"],
-  records: ["progress", "claims"],
-  reserve: ["channel", "files", "live", "leases", "reservations", "free"],
-  seal: ["channel", "files", "sources", "leases", "reservations"],
-  status: ["channel", "files", "live", "consumers", "seen", "positions", "leases", "reservations"],
-  take: ["owner", "source", "sending"],
+  advance: "channel files live sources done chunks consumers seen positions free ...targets",
+  change: "channel",
+  claim: "job progress claims",
+  commit: "channel files live chunks leases ...written",
+  discard: "channel files live sources done chunks consumers seen positions free leases ...targets",
+  drop: "channel files live sources done chunks consumers seen positions free",
+  forget: "job progress claims ...targets",
+  free: "channel free ...unneeded",
+  join: "channel consumers seen free",
+  leave: "channel leases ...written",
+  look: "channel files live consumers seen positions",
+  open: "channel files live sources consumers",
+  progress: "job progress claims ...targets",
+  reserve: "channel files live leases free",
+  seal: "channel files sources leases",
+  status: "channel files live consumers seen positions leases",
+  take: "owner source sending",
 } as const;
 const args = {
-  advance: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "results"],
-  claim: ["file", "seen", "prefix", "isSame", "name", "stamp", "leaseMs", "op"],
-  close: ["events"],
-  commit: ["file", "fence", "first", "want", "chunkBytes", "leaseMs", "events", "crcBefore", "crc", "...facts"],
-  discard: ["epoch", "isLast", "events"],
-  drop: ["consumer", "silentMs", "after"],
-  finish: ["silentMs", "fault", "events"],
-  forget: ["fence"],
-  free: ["events", "...parts"],
-  join: ["consumer", "from", "epoch", "op"],
-  leave: ["lease", "events"],
-  limit: ["limit", "epoch", "events"],
-  look: ["consumer", "fence", "after", "most"],
-  open: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
-  progress: ["file", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "results"],
-  records: ["...files"],
-  reserve: ["file", "fence", "want", "chunkBytes", "leaseMs"],
-  seal: ["file", "fence", "count", "sha256", "fault", "events"],
-  status: ["most"],
-  take: ["ack"],
+  advance: "consumer fence file seq chunk state position cause results",
+  change: "limit epoch events",
+  claim: "file seen prefix isSame name stamp leaseMs op",
+  commit: "file fence first want chunkBytes leaseMs events crcBefore crc ...facts",
+  discard: "epoch isLast events",
+  drop: "consumer silentMs after",
+  forget: "fence",
+  free: "events ...parts",
+  join: "consumer from epoch op",
+  leave: "lease events",
+  look: "consumer fence after most",
+  open: "source mine name codec limit epoch events op total chunkBytes ...expected",
+  progress: "file fence leaseMs events seq position lines doneStamp results",
+  reserve: "file fence want chunkBytes leaseMs",
+  seal: "file fence count sha256 fault silentMs events",
+  status: "most",
+  take: "ack",
 } as const;
 
-type LogshipScript<Name extends keyof typeof keys, Reply> = Script<(typeof keys)[Name], (typeof args)[Name], Reply>;
+type Words<Text> = Text extends `${infer Word} ${infer Rest}`
+  ? readonly [Word, ...Words<Rest>]
+  : readonly [Text & string];
+type KeysOf<Name extends keyof typeof keys> = Words<(typeof keys)[Name]>;
+type ArgsOf<Name extends keyof typeof keys> = Words<(typeof args)[Name]>;
+type LogshipScript<Name extends keyof typeof keys, Reply> = Script<KeysOf<Name>, ArgsOf<Name>, Reply>;
 
 /** Each can be sent any number of times: it has one effect. The script's own text is the last of `source`. */
 const script = <Name extends keyof typeof keys, Reply>(
   name: Name,
   source: readonly string[],
   reply: (raw: unknown) => Reply,
-): LogshipScript<Name, Reply> => {
-  const own = { name: `logship.${name}`, source, keys: keys[name], args: args[name], reply };
-  return defineScript({ ...own, readonly: name === "records" || name === "status", idempotent: true });
-};
+): LogshipScript<Name, Reply> =>
+  defineScript<KeysOf<Name>, ArgsOf<Name>, Reply>({
+    name: `logship.${name}`,
+    source,
+    keys: keys[name].split(" ") as never,
+    args: args[name].split(" ") as never,
+    reply,
+    readonly: name === "status",
+    idempotent: true,
+  });
 
 /** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
 export type Codec = "gzip" | "none" | "member";
 
-/** The record that a job has of a file. */
-export interface FileRecord {
-  readonly prefix: string;
-  readonly isDone: boolean;
-  readonly stamp: string;
-  readonly msLeft: number;
-}
-
-export const records: LogshipScript<"records", FileRecord[]> = script(
-  "records",
-  [clockSource, recordsSource],
-  (raw) => {
-    const facts = texts(raw);
-    return Array.from({ length: facts.length / 4 }, (_, index) => {
-      const [prefix = "", state, stamp = "", msLeft] = facts.slice(4 * index, 4 * index + 4);
-      return { prefix, isDone: state === "done", stamp, msLeft: Number(msLeft) };
-    });
-  },
-);
-
-/** A worker's right to a file. Refused: another one has it, it is done, or its record has changed since it was looked at. */
+/** A worker's right to a file. Refused: it is done, its record has changed since it was looked at, or another worker has it for `msLeft`. */
 export type Claim =
   | { readonly state: "claimed"; readonly fence: string; readonly seq: number; readonly position: string }
-  | { readonly state: "refused" };
+  | { readonly state: "refused"; readonly msLeft: number };
 
 export const claim: LogshipScript<"claim", Claim> = script("claim", [clockSource, claimSource], (raw) => {
-  const [code, fence, seq, position] = coded(raw);
-  if (code !== 1) return { state: "refused" };
-  return { state: "claimed", fence: String(fence), seq: Number(seq), position: String(position) };
+  const [code, first, seq, position] = coded(raw);
+  if (code !== 1) return { state: "refused", msLeft: Number(first) };
+  return { state: "claimed", fence: String(first), seq: Number(seq), position: String(position) };
 });
 
 /** Another process has it. `by` is its fence; 0: no process has it, the record is gone. */
@@ -259,7 +215,7 @@ export const commit: LogshipScript<"commit", ChunksCommitted> = script(
 
 export const seal: LogshipScript<"seal", "sealed" | "fenced" | "moved" | "gone"> = script(
   "seal",
-  [spaceSource, sealSource],
+  [clockSource, spaceSource, sealSource],
   (raw) => (["fenced", "sealed", "gone", "moved"] as const)[Number(raw)] ?? "gone",
 );
 
@@ -366,12 +322,6 @@ export const drop: LogshipScript<"drop", { readonly after: number; readonly part
   },
 );
 
-export const finish: LogshipScript<"finish", string[]> = script(
-  "finish",
-  [clockSource, spaceSource, finishSource],
-  texts,
-);
-
 /** Sums on their way to a sink. */
 export interface Taken {
   readonly seq: number;
@@ -385,11 +335,9 @@ export const take: LogshipScript<"take", Taken | null> = script("take", [clockSo
   return { seq: Number(seq), sums: Array.from({ length: flat.length / 2 }, sumOf) };
 });
 
-export const close: LogshipScript<"close", void> = script("close", [closeSource], () => undefined);
-
-export const limit: LogshipScript<"limit", void> = script(
-  "limit",
-  [clockSource, createSource, limitSource],
+export const change: LogshipScript<"change", void> = script(
+  "change",
+  [clockSource, createSource, changeSource],
   () => undefined,
 );
 

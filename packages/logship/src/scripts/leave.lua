@@ -2,7 +2,6 @@
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
--- KEYS[3]   reservations  hash   `<id> <fence>` to bytes
 -- KEYS[n]  written       string   chunks that were not committed
 -- ARGV[1]  lease         string   `<id> <fence>`
 -- ARGV[2]  events        string   Pub/Sub channel for hints
@@ -10,8 +9,7 @@
 -- Reply     1  given back, or ended before
 local channel = KEYS[1]
 local leases = KEYS[2]
-local reservations = KEYS[3]
-local written = { unpack(KEYS, 4) }
+local written = { unpack(KEYS, 3) }
 local lease = ARGV[1]
 local events = ARGV[2]
 
@@ -21,6 +19,6 @@ local events = ARGV[2]
 for _, key in ipairs(written) do
   if redis.call('PTTL', key) > 0 then redis.call('UNLINK', key) end
 end
-lowerReservation(channel, leases, reservations, lease, math.huge)
+lowerReservation(channel, leases, lease, math.huge)
 redis.call('PUBLISH', events, 'space')
 return 1

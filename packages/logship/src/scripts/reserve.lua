@@ -4,8 +4,7 @@
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file
 -- KEYS[3]   live          zset   file id, scored by itself
 -- KEYS[4]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
--- KEYS[5]   reservations  hash   `<id> <fence>` to bytes
--- KEYS[6]   free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
+-- KEYS[5]   free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper
 -- ARGV[3]  want          integer  bytes to have reserved
@@ -20,8 +19,7 @@ local channel = KEYS[1]
 local files = KEYS[2]
 local live = KEYS[3]
 local leases = KEYS[4]
-local reservations = KEYS[5]
-local free = KEYS[6]
+local free = KEYS[5]
 local file = ARGV[1]
 local fence = ARGV[2]
 local want = tonumber(ARGV[3])
@@ -34,11 +32,11 @@ local owner = redis.call('HGET', files, file .. ':fence')
 if owner ~= fence then return { owner and 0 or 4 } end
 local now = readClock()
 local unit = heldBytes(chunkBytes)
-returnExpired(channel, leases, reservations, now)
+returnExpired(channel, leases, now)
 local lease = file .. ' ' .. fence
 redis.call('HSET', files, file .. ':unit', unit)
 local spare = spareFor(channel, files, live, file)
-local have = raiseReservation(channel, leases, reservations, lease, math.max(want, unit), unit, spare, now, leaseMs)
+local have = raiseReservation(channel, leases, lease, math.max(want, unit), unit, spare, now, leaseMs)
 if have >= unit then return { 1, have, now + leaseMs, unit } end
 local nearest = redis.call('ZRANGEBYSCORE', leases, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local reply = { 2, nearest[2] and math.max(nearest[2] - now, 0) or -1, unit, redis.call('HGET', channel, 'limit') }

@@ -9,26 +9,26 @@ local function heldBytes(size)
   return math.ceil(need / step) * step + 192
 end
 
-local function lowerReservation(channel, leases, reservations, lease, bytes)
-  local have = tonumber(redis.call('HGET', reservations, lease) or '0')
+local function lowerReservation(channel, leases, lease, bytes)
+  local have = tonumber(redis.call('HGET', channel, 'reserved ' .. lease) or '0')
   local less = math.min(have, bytes)
   if less == 0 then
     redis.call('ZREM', leases, lease)
     return
   end
   if less == have then
-    redis.call('HDEL', reservations, lease)
+    redis.call('HDEL', channel, 'reserved ' .. lease)
     redis.call('ZREM', leases, lease)
   else
-    redis.call('HINCRBY', reservations, lease, -less)
+    redis.call('HINCRBY', channel, 'reserved ' .. lease, -less)
   end
   redis.call('HINCRBY', channel, 'reserved', -less)
 end
 
 --- Returns reservations that have ended: the chunks written under them have expired as well.
-local function returnExpired(channel, leases, reservations, now)
+local function returnExpired(channel, leases, now)
   for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 100)) do
-    lowerReservation(channel, leases, reservations, lease, math.huge)
+    lowerReservation(channel, leases, lease, math.huge)
   end
 end
 
@@ -62,13 +62,13 @@ local function forgetNeed(channel, file)
 end
 
 --- Raises a reservation to `want` bytes as far as there is space, in steps of `unit`, but for `spare` bytes. Returns what is reserved then.
-local function raiseReservation(channel, leases, reservations, lease, want, unit, spare, now, leaseMs)
-  local have = tonumber(redis.call('HGET', reservations, lease) or '0')
+local function raiseReservation(channel, leases, lease, want, unit, spare, now, leaseMs)
+  local have = tonumber(redis.call('HGET', channel, 'reserved ' .. lease) or '0')
   local state = redis.call('HMGET', channel, 'limit', 'used', 'reserved')
   local space = tonumber(state[1]) - tonumber(state[2] or '0') - tonumber(state[3] or '0') - spare
   local more = math.min(want - have, math.floor(space / unit) * unit)
   if more > 0 then
-    redis.call('HINCRBY', reservations, lease, more)
+    redis.call('HINCRBY', channel, 'reserved ' .. lease, more)
     redis.call('HINCRBY', channel, 'reserved', more)
     have = have + more
   end

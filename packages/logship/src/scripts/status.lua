@@ -7,8 +7,7 @@
 -- KEYS[5]   seen          zset   consumer to the ms of its last sign
 -- KEYS[6]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
 -- KEYS[7]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
--- KEYS[8]   reservations  hash   `<id> <fence>` to bytes
--- ARGV[1]  most       integer  at most so many files
+-- ARGV[1]  most       integer  at most so many files; 0: all
 --
 -- Reply     {} without a channel; else {epoch, limit, used, reserved, closed, now, number of files, shippers, {file, …}, {consumer, …}}
 --           a file {id, name, state, codec, chunks, freed, text, stored, lines, fault, record of each consumer in order …}
@@ -20,7 +19,6 @@ local consumers = KEYS[4]
 local seen = KEYS[5]
 local positions = KEYS[6]
 local leases = KEYS[7]
-local reservations = KEYS[8]
 local most = tonumber(ARGV[1])
 
 -- Libraries
@@ -48,7 +46,7 @@ local now = readClock()
 -- Reservations that have ended do not count, though the next shipper has yet to return them.
 local reserved = tonumber(state[4])
 for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now)) do
-  reserved = reserved - tonumber(redis.call('HGET', reservations, lease) or '0')
+  reserved = reserved - tonumber(redis.call('HGET', channel, 'reserved ' .. lease) or '0')
 end
 return { state[1], state[2] or '0', state[3], reserved, state[5] and 1 or 0, now, redis.call('ZCARD', live),
   #redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', now), '+inf'), fileReply, consumerReply }

@@ -24,7 +24,6 @@ const scripts = [
   "look",
   "advance",
   "free",
-  "records",
   "progress",
 ];
 
