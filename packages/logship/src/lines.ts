@@ -152,14 +152,13 @@ export class LineCutter {
       yield* this.#carryOn(block);
       return;
     }
-    const whole = block.subarray(0, last + 1);
-    yield* this.#deliver(whole, before === undefined ? always(0) : () => crcOf(whole, before));
+    yield* this.#deliver(block.subarray(0, last + 1), before ?? 0);
     if (last + 1 < block.length) yield* this.#carryOn(block.subarray(last + 1));
   }
 
   /** The rest is the last line, without a line feed. */
   *end(): Generator<LineBatch, void, undefined> {
-    if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes, always(this.#crcOfAll ?? 0));
+    if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes, this.#crcOfAll ?? 0);
   }
 
   *#carryOn(part: Buffer): Generator<LineBatch, void, undefined> {
@@ -199,16 +198,18 @@ export class LineCutter {
     return bytes;
   }
 
-  /** `body` ends with a line feed, or is empty at the end of the text; `crc` computes that of the text up to its end. */
-  *#deliver(body: Buffer, crc: () => number): Generator<LineBatch, void, undefined> {
+  /** `body` ends with a line feed, or is empty at the end of the text; `before` is the CRC-32 of all blocks before it. */
+  *#deliver(body: Buffer, before: number): Generator<LineBatch, void, undefined> {
     if (this.#dropped >= 0) {
       const first = body.indexOf(lineFeed) + 1;
-      yield* this.#endDropped(body.subarray(0, first));
-      if (first < body.length) yield* this.#deliver(body.subarray(first), crc);
+      const head = body.subarray(0, first);
+      yield* this.#endDropped(head);
+      if (first < body.length) yield* this.#deliver(body.subarray(first), crcOf(head, before));
       return;
     }
+    const carried = this.#carried;
     let bytes = body;
-    if (this.#carried > 0) {
+    if (carried > 0) {
       this.#carry.push(body);
       this.#carried += body.length;
       bytes = this.#takeCarry();
@@ -216,18 +217,17 @@ export class LineCutter {
     this.#refuseUtf16(bytes);
     const { maxLineBytes, onInvalidText } = this.#terms;
     const isPlain = bytes.length <= maxLineBytes && (onInvalidText === "replace" || isUtf8(bytes));
-    if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes))) yield* this.#fast(bytes, crc);
+    if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes)))
+      yield* this.#fast(bytes, carried, before);
     else yield* this.#slow(bytes, lineEnds(bytes));
   }
 
-  /** All lines are delivered as they are, some at a time. */
-  *#fast(bytes: Buffer, crc: () => number): Generator<LineBatch, void, undefined> {
-    const before = this.#crc;
+  /** All lines are delivered as they are, some at a time. Behind the first `carried` bytes the block begins. */
+  *#fast(bytes: Buffer, carried: number, before: number): Generator<LineBatch, void, undefined> {
     for (let [from, end] = [0, 0]; from < bytes.length; from = end) {
       end = pieceEnd(bytes, from);
-      const [piece, upTo] = [bytes.subarray(from, end), end];
-      const isLast = end === bytes.length;
-      yield this.#batch(this.#textLines(piece), piece, isLast ? crc : () => crcOf(bytes.subarray(0, upTo), before()));
+      const [piece, ofBlock] = [bytes.subarray(from, end), bytes.subarray(carried, end)];
+      yield this.#batch(this.#textLines(piece), piece, () => crcOf(ofBlock, before));
     }
   }
 

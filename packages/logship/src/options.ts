@@ -182,15 +182,7 @@ export interface ShipperOptions extends HubOptions {
 /** The options of a shipper, checked. */
 export interface ShipperTerms extends Resolved<
   ShipperOptions,
-  | "limitBytes"
-  | "codec"
-  | "gzipLevel"
-  | "chunkBytes"
-  | "maxInFlight"
-  | "leaseMs"
-  | "flushMs"
-  | "consumers"
-  | "onBadData"
+  Exclude<keyof ShipperOptions, keyof HubOptions | "dropSilentMs">
 > {
   readonly hub: HubOptions;
   /** Whether the caller has named a limit. */

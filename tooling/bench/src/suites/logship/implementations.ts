@@ -1,9 +1,11 @@
 // The ways to carry and read logs, each behind the same small interface. All that a file is carried by begins with a local file.
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
+import { crc32 } from "node:zlib";
 import { classicKeys, copyLogs, readBlocks } from "@tooling/classic";
 import { connected } from "../../loops/caller.js";
 import type { Implementation } from "../../suite.js";
@@ -128,19 +130,24 @@ const classic: Definition = {
 
 const [blockBytes, written, read] = [131_060, 16, 8];
 
-const raw: Definition = {
-  id: "raw SET and GETRANGE",
-  peer: "floor",
-  settings: `SET of ${String(blockBytes)} bytes, ${String(written)} at once, and GETRANGE, ${String(read)} at once; no checksum, no limit`,
+const rawCommands = `SET of ${String(blockBytes)} bytes, ${String(written)} at once, and GETRANGE, ${String(read)} at once; no limit`;
+const raw = (isChecked: boolean): Definition => ({
+  id: isChecked ? "raw with checksums" : "raw SET and GETRANGE",
+  peer: isChecked ? "raw with checksums" : "floor",
+  settings: `${rawCommands}; ${isChecked ? "CRC-32 of each block both ways, SHA-256 of what is written" : "no checksum"}`,
   open: async (url) => {
     const redis = await connected(url);
+    const check = isChecked ? (block: Buffer): unknown => crc32(block) : (): void => undefined;
     let [file, blocks] = [0, 0];
     const keyOf = (block: number): string => `file-${String(file)}-${String(block)}`;
     return {
       upload: async ({ path }) => {
         [file, blocks] = [file + 1, 0];
         const ahead: Promise<unknown>[] = [];
+        const hash = isChecked ? createHash("sha256") : undefined;
         for await (const block of createReadStream(path, { highWaterMark: blockBytes })) {
+          hash?.update(block as Buffer);
+          check(block as Buffer);
           ahead.push(redis.set(keyOf(blocks++), block as Buffer));
           if (ahead.length >= written) await ahead.shift();
         }
@@ -151,13 +158,15 @@ const raw: Definition = {
         const ahead: Promise<Buffer>[] = [];
         for (let next = 0; next < blocks || ahead.length > 0;) {
           for (; next < blocks && ahead.length < read; next++) ahead.push(redis.getrangeBuffer(keyOf(next), 0, -1));
-          bytes += ((await ahead.shift()) as Buffer).length;
+          const block = (await ahead.shift()) as Buffer;
+          check(block);
+          bytes += block.length;
         }
         return bytes;
       },
     };
   },
-};
+});
 
 const readline: Definition = {
   id: "readline",
@@ -191,7 +200,7 @@ const zcat: Definition = {
     }),
 };
 
-const definitions: readonly Definition[] = [kit, classic, raw, readline, zcat];
+const definitions: readonly Definition[] = [kit, classic, raw(false), raw(true), readline, zcat];
 
 const definition = (id: string): Definition => {
   const found = definitions.find((one) => one.id === id);
