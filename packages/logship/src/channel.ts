@@ -11,10 +11,15 @@ export const freeChunks = async (hub: Hub, listed: readonly string[]): Promise<v
   }
 };
 
+/** Tells this channel from one that is made again under its name; null: there is none. */
+export const epochOf = async (hub: Hub): Promise<string | null> =>
+  (await hub.read("HGET", [hub.keys.channel, "epoch"])) as string | null;
+
 /** Removes a consumer from a channel, if its last sign is older than `silentMs` (0: in any case). Resolves with whether it is removed. */
 export const dropConsumer = async (hub: Hub, consumer: string, silentMs: number): Promise<boolean> => {
+  const epoch = (await epochOf(hub)) ?? "";
   for (let after = 0; after >= 0;) {
-    const dropped = await hub.run(scripts.drop, { consumer, silentMs, after });
+    const dropped = await hub.run(scripts.drop, { consumer, silentMs, after, epoch });
     if (!dropped) return false;
     await freeChunks(hub, dropped.parts);
     ({ after } = dropped);
@@ -50,7 +55,7 @@ export const deleteJob = async (hub: Hub): Promise<void> => {
 /** Deletes a channel with its results. A crash in between leaves it closed, and another call goes on. */
 export const deleteChannel = async (hub: Hub): Promise<void> => {
   const { events, channel } = hub.keys;
-  const epoch = (await hub.hash(channel)).get("epoch") ?? "";
+  const epoch = (await epochOf(hub)) ?? "";
   const discard = (isLast: 0 | 1, targets: readonly string[]): Promise<string[]> =>
     hub.run(scripts.discard, { epoch, isLast, events }, { keys: { ...hub.keys, targets } });
   for (let parts = await discard(0, []); parts.length > 0; parts = await discard(0, [])) await freeChunks(hub, parts);

@@ -11,7 +11,7 @@ import {
   signalOption,
   textOption,
 } from "@kit/core/toolkit";
-import { deleteChannel, dropConsumer, metricsOf, statusOf } from "./channel.js";
+import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "./channel.js";
 import { crcOf } from "./crc.js";
 import { isAboutContent, LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
@@ -304,14 +304,13 @@ export class Shipper extends LogObject<ShipperEvents> {
   /** Changes the limit of the channel, for all shippers. Lowered below what is used, it lets nothing in until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
     this.#hub.assertOpen();
-    const { events } = this.#hub.keys;
-    await this.#hub.run(scripts.change, { limit: limitOption(limitBytes), epoch: newToken(), events });
+    await this.#change(limitOption(limitBytes));
   }
 
   /** Closes the channel for good: nothing can be opened any more, and receivers end behind the last file. What is open can still be finished. */
   async closeChannel(): Promise<void> {
     this.#hub.assertOpen();
-    await this.#hub.run(scripts.change, { limit: "", epoch: "", events: this.#hub.keys.events });
+    await this.#change("");
   }
 
   /**
@@ -340,18 +339,15 @@ export class Shipper extends LogObject<ShipperEvents> {
   async endAbandoned(silentMs: number): Promise<string[]> {
     this.#hub.assertOpen();
     integerOption("silentMs", silentMs, 0);
-    const how = {
-      fence: "",
-      count: 0,
-      sha256: "",
-      fault: "KIT_LOGSHIP_FENCED",
-      silentMs,
-      events: this.#hub.keys.events,
-    };
+    const { events, files: facts } = this.#hub.keys;
+    const how = { count: 0, sha256: "", fault: "KIT_LOGSHIP_FENCED", silentMs, events };
     const { files = [] } = (await this.#hub.run(scripts.status, { most: 0 })) ?? {};
     const names: string[] = [];
-    for (const { id: file, name, isSealed } of files)
-      if (!isSealed && (await this.#hub.run(scripts.seal, { ...how, file })) === "sealed") names.push(name);
+    for (const { id: file, name, isSealed } of files) {
+      if (isSealed) continue;
+      const fence = String(await this.#hub.read("HGET", [facts, `${String(file)}:fence`]));
+      if ((await this.#hub.run(scripts.seal, { ...how, file, fence })) === "sealed") names.push(name);
+    }
     return names;
   }
 
@@ -363,6 +359,16 @@ export class Shipper extends LogObject<ShipperEvents> {
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
   async metrics(): Promise<MetricSample[]> {
     return await metricsOf(this.#hub);
+  }
+
+  async #change(limit: number | ""): Promise<void> {
+    const { events } = this.#hub.keys;
+    for (let isChanged = false; !isChanged;) {
+      const known = await epochOf(this.#hub);
+      // Where there is no channel nothing can be closed.
+      if (known === null && limit === "") return;
+      isChanged = await this.#hub.run(scripts.change, { limit, epoch: known ?? newToken(), events });
+    }
   }
 
   async #ship(

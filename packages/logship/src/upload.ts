@@ -133,7 +133,7 @@ export class Upload {
   async #seal(count: number, sha256: string, fault: string): Promise<"sealed" | "fenced" | "moved" | "gone"> {
     const { id, fence } = this.#opened;
     const { events } = this.#hub.keys;
-    return await this.#hub.run(scripts.seal, { file: id, fence, count, sha256, fault, silentMs: 0, events });
+    return await this.#hub.run(scripts.seal, { file: id, fence, count, sha256, fault, silentMs: -1, events });
   }
 
   /** Gives back what is reserved, so that others need not wait for its end. Best effort. */

@@ -180,10 +180,34 @@ describe("one step of a script", () => {
     expect(await db.exists(keys.progress)).toBe(1);
   });
 
+  it("change, drop and seal: touch nothing of a later channel when a copy of theirs comes late", async () => {
+    const { keys, db } = fixture;
+    const { events } = keys;
+    const first = (await open("s", "", { epoch: "first" })) as { id: number; fence: string };
+    for (const isLast of [0, 1])
+      await scripts.discard.run(context, { ...keys, targets: [] }, { epoch: "first", isLast, events }, timing);
+    const later = (await open("s", "", { epoch: "second", limit: 99_000 })) as { id: number };
+    expect(later.id).toBe(first.id);
+    for (const limit of ["", 50_000])
+      await scripts.change.run(context, keys, { limit, epoch: "first", events }, timing);
+    await scripts.drop.run(context, keys, { consumer: "a", silentMs: 0, after: 0, epoch: "first" }, timing);
+    const sealing = {
+      file: first.id,
+      fence: first.fence,
+      count: 0,
+      sha256: "",
+      fault: "KIT_LOGSHIP_FENCED",
+      silentMs: 0,
+    };
+    expect(await scripts.seal.run(context, keys, { ...sealing, events }, timing)).toBe("fenced");
+    expect(await db.hmget(keys.channel, "closed", "limit", "dropped a")).toEqual([null, "99000", null]);
+    expect(await db.hget(keys.files, `${String(later.id)}:state`)).toBe("open");
+  });
+
   it("advance: keeps a file until the last consumer is done, also one without a byte", async () => {
     const { keys, db } = fixture;
     const { id, fence } = (await open("s", "")) as { id: number; fence: string };
-    const sealing = { file: id, fence, count: 0, sha256: "", fault: "", silentMs: 0, events: keys.events };
+    const sealing = { file: id, fence, count: 0, sha256: "", fault: "", silentMs: -1, events: keys.events };
     expect(await scripts.seal.run(context, keys, sealing, timing)).toBe("sealed");
     const finish = async (consumer: string): Promise<void> => {
       const joined = await scripts.join.run(

@@ -13,6 +13,7 @@
 -- ARGV[1]  consumer   string   name
 -- ARGV[2]  silentMs   integer  only if it gave no sign for so long; 0: in any case
 -- ARGV[3]  after      integer  go on with files above this id; 0 at first
+-- ARGV[4]  epoch      string   of the channel: a copy that comes late must not drop it from another one
 --
 -- Reply     {1, after, part, …}  dropped, now or before; go on above this id (-1: no more); parts to unlink
 --           {0}  there is no such consumer, or it gave a sign
@@ -29,11 +30,13 @@ local free = KEYS[10]
 local consumer = ARGV[1]
 local silentMs = tonumber(ARGV[2])
 local after = ARGV[3]
+local epoch = ARGV[4]
 
 -- Libraries
 
 local known = redis.call('HGET', consumers, consumer)
 if not known and not redis.call('HGET', channel, 'dropped ' .. consumer) then return { 0 } end
+if redis.call('HGET', channel, 'epoch') ~= epoch then return { 0 } end
 local sign = redis.call('ZSCORE', seen, consumer)
 local now = readClock()
 -- One that is expected and has never come gave no sign that it could fail to repeat.

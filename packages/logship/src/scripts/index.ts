@@ -56,7 +56,7 @@ const args = {
   claim: "file seen prefix isSame name stamp leaseMs op",
   commit: "file fence first want chunkBytes leaseMs events crcBefore crc ...facts",
   discard: "epoch isLast events",
-  drop: "consumer silentMs after",
+  drop: "consumer silentMs after epoch",
   forget: "fence",
   free: "events ...parts",
   join: "consumer from epoch op",
@@ -335,10 +335,10 @@ export const take: LogshipScript<"take", Taken | null> = script("take", [clockSo
   return { seq: Number(seq), sums: Array.from({ length: flat.length / 2 }, sumOf) };
 });
 
-export const change: LogshipScript<"change", void> = script(
+export const change: LogshipScript<"change", boolean> = script(
   "change",
   [clockSource, createSource, changeSource],
-  () => undefined,
+  (raw) => Number(raw) === 1,
 );
 
 /** A consumer of a channel, and how far it is. */

@@ -5,11 +5,11 @@
 -- KEYS[3]   sources   hash   source identity to file id; once done also its totals
 -- KEYS[4]   leases    zset   `<id> <fence>` to the ms at which the reservation ends
 -- ARGV[1]  file       string   id
--- ARGV[2]  fence      string   of the shipper; empty: another process ends it, if its shipper has gone
+-- ARGV[2]  fence      string   of the shipper
 -- ARGV[3]  count      integer  chunks that it must have, unless it ends before its end
 -- ARGV[4]  sha256     string   of its text, or of its stored bytes where they were passed through; hexadecimal
 -- ARGV[5]  fault      string   why it ends before its end: its source can be shipped again then, as another file; else empty
--- ARGV[6]  silentMs   integer  without a fence only if it was opened, and had its last commit, so long ago
+-- ARGV[6]  silentMs   integer  -1: its shipper ends it; else another process, if it was opened, and had its last commit, so long ago
 -- ARGV[7]  events     string   Pub/Sub channel for hints
 --
 -- Reply     1  sealed, now or before
@@ -31,20 +31,20 @@ local events = ARGV[7]
 -- Libraries
 
 local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state', file .. ':source', file .. ':at')
-if not known[1] or (fence ~= '' and known[1] ~= fence) then return known[1] and 0 or 4 end
+if known[1] ~= fence then return known[1] and 0 or 4 end
 if fault == '' and known[2] ~= count then return 3 end
 if known[3] == 'sealed' then return 1 end
-local lease = file .. ' ' .. known[1]
+local lease = file .. ' ' .. fence
 local now = readClock()
 local isAtWork = tonumber(redis.call('ZSCORE', leases, lease) or '0') > now or tonumber(known[5]) > now - silentMs
-if fence == '' and isAtWork then return 0 end
+if silentMs >= 0 and isAtWork then return 0 end
 redis.call('HLEN', sources)
 lowerReservation(channel, leases, lease, math.huge)
 forgetNeed(channel, file)
 redis.call('HSET', files, file .. ':state', 'sealed', file .. ':sha256', sha256)
 if fault ~= '' then
   -- A shipper that comes back late must not take it for its own.
-  if fence == '' then redis.call('HSET', files, file .. ':fence', redis.call('HINCRBY', channel, 'fence', 1)) end
+  if silentMs >= 0 then redis.call('HSET', files, file .. ':fence', redis.call('HINCRBY', channel, 'fence', 1)) end
   redis.call('HSET', files, file .. ':fault', fault)
   redis.call('HDEL', sources, known[4])
 end
