@@ -201,13 +201,14 @@ const inSlices = async (what, random, run) => {
   }
 };
 
-// A failover may lose that a file was ended: shipping it again finishes it. Else it would hold up those behind it.
+// A failover may lose that a file was ended: shipping it again finishes it. Else it would hold up those behind it, so none of them is waited for first.
 const shipAgain = async () => {
   while (!isLeaving()) {
     await pause(1_000);
     const last = filesOf(shipFolder);
-    for (let number = Math.max(1, last - 12); number <= last; number++)
-      if (existsSync(join(shipFolder, `${nameOf(number)}.done`))) await shipOne(nameOf(number), false);
+    const names = Array.from({ length: Math.min(last, 40) }, (_, index) => nameOf(last - index));
+    const shipped = names.filter((name) => existsSync(join(shipFolder, `${name}.done`)));
+    await Promise.all(shipped.map((name) => shipOne(name, false)));
   }
 };
 
