@@ -104,18 +104,11 @@ export class Upload {
     return { chunk, part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}` };
   }
 
-  /** Resolves when everything is committed. */
-  async settle(): Promise<void> {
+  /** Ends the file, once everything is committed. */
+  async seal(sha256: string): Promise<void> {
     await this.#surviving(async () => {
       await this.#write();
       await this.#committing;
-    });
-  }
-
-  /** Ends the file. */
-  async seal(sha256: string): Promise<void> {
-    await this.settle();
-    await this.#surviving(async () => {
       if (this.#isSealed) return;
       const state = await this.#seal(this.chunks, sha256, "");
       if (state === "fenced") throw fencedError("The file", this.#what.name);
