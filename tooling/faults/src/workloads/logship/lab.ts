@@ -14,18 +14,7 @@ export interface LogshipLabOptions extends LabOptions {
   readonly logshipModule: string;
 }
 
-const scripts = [
-  "open",
-  "reserve",
-  "commit",
-  "seal",
-  "leave",
-  "join",
-  "look",
-  "advance",
-  "free",
-  "progress",
-];
+const scripts = ["open", "reserve", "commit", "seal", "leave", "join", "look", "advance", "free", "progress"];
 
 /** Names of the keys that a script always has, as its header says. */
 const keysOf = (script: string): string => {
