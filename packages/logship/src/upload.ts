@@ -109,6 +109,7 @@ export class Upload {
     await this.#surviving(async () => {
       await this.#write();
       await this.#committing;
+      this.#signal.throwIfAborted();
       if (this.#isSealed) return;
       const state = await this.#seal(this.chunks, sha256, "");
       if (state === "fenced") throw fencedError("The file", this.#what.name);
