@@ -264,7 +264,7 @@ export abstract class Lab {
         for (const [worker, count] of before)
           if (!worker.hasEnded && worker.logged("access") <= count) throw new Error(`${worker.id} does nothing yet`);
       },
-      { timeoutMs: 15_000 },
+      { timeoutMs: 60_000 },
     );
   }
 
