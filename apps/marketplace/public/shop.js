@@ -153,8 +153,11 @@
       paused = !paused;
       pause.setAttribute("aria-pressed", String(paused));
       pause.textContent = paused ? "Resume" : "Pause";
-      // The stream tells only what changed; a new one begins with all there is.
-      if (!paused) missed?.reader?.cancel();
+      // The stream tells only what changed; a new one that names no last event begins with all there is.
+      if (!paused && missed) {
+        missed.lastEventId = "";
+        missed.reader?.cancel();
+      }
       missed = undefined;
     });
     document.addEventListener("htmx:sse:before:message", (event) => {
@@ -184,10 +187,13 @@
     };
     document.addEventListener("htmx:sse:error", gone);
     document.addEventListener("htmx:sse:close", gone);
-    document.addEventListener("htmx:sse:after:message", () => {
+    const back = () => {
       isAway = false;
       if (offline) offline.hidden = true;
-    });
+    };
+    // A page that has all there is hears nothing when it is back.
+    document.addEventListener("htmx:sse:after:connection", back);
+    document.addEventListener("htmx:sse:after:message", back);
   }
 
   // --- forms ---
