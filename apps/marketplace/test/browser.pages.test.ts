@@ -4,7 +4,7 @@ import { eventually } from "@kit/testing";
 import axe from "axe-core";
 import { expect, inject, it } from "vitest";
 import { ask } from "../src/http-client.js";
-import { buySomething, firstItem, inBrowser, signIn, useBrowser } from "./browser.js";
+import { buySomething, firstItem, hears, inBrowser, signIn, useBrowser } from "./browser.js";
 import { Visitor } from "./shop.js";
 
 /** Run in the page: what can be pressed and is lower than a finger is wide. Links inside of sentences are let off. */
@@ -49,10 +49,11 @@ inBrowser("Every page", () => {
   it.each([360, 1280])(
     "every page is within its width, large enough to press, and accessible in light and dark: %i px",
     async (width) => {
-      const { page, complaints, close } = await open({ viewport: { width, height: 740 }, colorScheme: "light" });
+      const here = await open({ viewport: { width, height: 740 }, colorScheme: "light" });
+      const { page, complaints, close } = here;
       await page.addInitScript(axe.source);
-      await signIn(page);
-      await buySomething(page, "/?category=cameras");
+      await signIn(here);
+      await buySomething(here, "cameras");
       const order = new URL(page.url()).pathname;
       await page.goto("/race?way=poor");
       await page.click(".race .start button");
@@ -74,25 +75,21 @@ inBrowser("Every page", () => {
   );
 
   it("the first live panel is there soon after the page was asked for", async () => {
-    const { page, close } = await open();
-    await page.addInitScript(
-      `document.addEventListener("htmx:sse:after:message", () => (window.heardAt ??= performance.now()))`,
-    );
-    await firstItem(page, "/?category=clocks");
-    const ms = await eventually(async () => {
-      const at = await page.evaluate<number | undefined>("window.heardAt");
-      expect(at).toBeDefined();
-      return at ?? Number.NaN;
-    });
+    const here = await open();
+    const { page, close } = here;
+    await firstItem(here, "clocks");
+    await hears(page);
+    const ms = await page.evaluate("window.heardAt");
     // The promise is 1.5 s, on a machine that does nothing else.
     expect(ms).toBeLessThan(7_500);
     await close();
   });
 
   it("the lock of an item is seen without scrolling at 1280 × 800", async () => {
-    const { page, close } = await open();
-    await signIn(page);
-    await firstItem(page, "/?category=clocks");
+    const here = await open();
+    const { page, close } = here;
+    await signIn(here);
+    await firstItem(here, "clocks");
     const bottom = await page.evaluate("document.querySelector('#lock .facts').getBoundingClientRect().bottom");
     const bar = await page.evaluate("document.querySelector('.bar').getBoundingClientRect().top");
     expect(bottom).toBeLessThanOrEqual(bar as number);
@@ -100,11 +97,9 @@ inBrowser("Every page", () => {
   });
 
   it("a page that is kept current for long gathers no listeners and no elements", async () => {
-    const { page, complaints, close } = await open();
-    await page.addInitScript(
-      `document.addEventListener("htmx:sse:after:message", () => (window.heard = (window.heard ?? 0) + 1))`,
-    );
-    await firstItem(page, "/?category=clocks");
+    const here = await open();
+    const { page, complaints, close } = here;
+    await firstItem(here, "clocks");
     const path = new URL(page.url()).pathname;
     const visitor = new Visitor(shop.origin);
     const csrf = await visitor.signIn("u63");
@@ -114,7 +109,7 @@ inBrowser("Every page", () => {
     const heldFor = async (messages: number): Promise<Record<string, number>> => {
       await page.evaluate("window.heard = 0");
       const held = visitor.post(`${path}/hold`, { csrf });
-      await eventually(async () => expect(await page.evaluate("window.heard")).toBeGreaterThanOrEqual(messages));
+      await hears(page, messages);
       await held;
       await page.locator("#lock .chip.free").waitFor();
       await session.send("HeapProfiler.collectGarbage");

@@ -2,7 +2,7 @@
 import { eventually, FaultProxy } from "@kit/testing";
 import { expect, inject, it } from "vitest";
 import { ask } from "../src/http-client.js";
-import { buySomething, fault, firstItem, inBrowser, press, signIn, useBrowser } from "./browser.js";
+import { buySomething, fault, firstItem, hears, inBrowser, press, signIn, useBrowser } from "./browser.js";
 import { Visitor } from "./shop.js";
 
 inBrowser("A visitor with a browser", () => {
@@ -10,9 +10,10 @@ inBrowser("A visitor with a browser", () => {
   const open = useBrowser(() => shop);
 
   it.each(["Buy with the lock", "Buy optimistically"])("a visitor buys: %s", async (button) => {
-    const { page, complaints, close } = await open();
-    await signIn(page);
-    await buySomething(page, "/?category=books", button);
+    const here = await open();
+    const { page, complaints, close } = here;
+    await signIn(here);
+    await buySomething(here, "books", button);
     expect(await page.textContent(".notice.good")).toMatch(/^Yours: .+ for £/);
     await page.click(".summary p a");
     expect(await page.textContent(".seller")).toBe("This is yours.");
@@ -21,9 +22,10 @@ inBrowser("A visitor with a browser", () => {
   });
 
   it("an order's jobs are done before the visitor's eyes, and its receipt arrives", async () => {
-    const { page, complaints, close } = await open();
-    await signIn(page);
-    await buySomething(page, "/?category=toys");
+    const here = await open();
+    const { page, complaints, close } = here;
+    await signIn(here);
+    await buySomething(here, "toys");
     await eventually(async () => expect(await page.locator(".waterfall .mark.good").count()).toBe(3), {
       timeoutMs: 20_000,
     });
@@ -38,8 +40,8 @@ inBrowser("A visitor with a browser", () => {
 
   it("buyer and seller talk: the message is there within a second, unread is counted, seen is told", async () => {
     const buyer = await open();
-    await signIn(buyer.page);
-    await buySomething(buyer.page, "/?category=lamps");
+    await signIn(buyer);
+    await buySomething(buyer, "lamps");
     const path = new URL(buyer.page.url()).pathname;
     // Somebody plays this seller, so the program keeps silent.
     const sellerName = (await buyer.page.textContent(".summary dd:last-child bdi >> nth=-1"))?.trim() ?? "";
@@ -49,10 +51,7 @@ inBrowser("A visitor with a browser", () => {
     }[];
     const sellerId = users.find(({ text }) => text === sellerName)?.href.slice("/seller/".length) ?? "";
     const seller = await open();
-    await seller.page.goto("/personas");
-    await seller.page.evaluate(`document.querySelector('.persona').value = ${JSON.stringify(sellerId)}`);
-    await seller.page.click(".persona >> nth=0");
-    await seller.page.waitForURL("/");
+    await signIn(seller, sellerId);
 
     await buyer.page.fill("#say", "Is it <b>still</b> sealed?");
     await buyer.page.click(".say button");
@@ -128,8 +127,9 @@ inBrowser("A visitor with a browser", () => {
   });
 
   it("a message goes to a member of one's guild whose name is completed, and to nobody else", async () => {
-    const { page, complaints, close } = await open();
-    await signIn(page);
+    const here = await open();
+    const { page, complaints, close } = here;
+    await signIn(here);
     await page.goto("/messages");
     const options = page.locator("#to-list [role=option]");
     for (const letter of "aeiouslmn") {
@@ -162,9 +162,10 @@ inBrowser("A visitor with a browser", () => {
   });
 
   it("a visitor lists what they bought, and sees it first on the market", async () => {
-    const { page, complaints, close } = await open();
-    await signIn(page);
-    await buySomething(page, "/?category=chairs");
+    const here = await open();
+    const { page, complaints, close } = here;
+    await signIn(here);
+    await buySomething(here, "chairs");
     await page.click(".summary p a");
     const title = await page.textContent("h1");
     await page.fill("#pounds", "12.34");
@@ -178,10 +179,12 @@ inBrowser("A visitor with a browser", () => {
   });
 
   it("the lock panel and the bar are live: held by somebody, others wait, let go", async () => {
-    const { page, complaints, close } = await open();
-    await firstItem(page, "/?category=plants");
+    const here = await open();
+    const { page, complaints, close } = here;
+    await firstItem(here, "plants");
     const lock = page.locator("#lock");
     await lock.locator(".chip.free").waitFor();
+    await hears(page);
     const visitor = new Visitor(shop.origin);
     const csrf = await visitor.signIn("u61");
     const path = new URL(page.url()).pathname;
@@ -205,11 +208,12 @@ inBrowser("A visitor with a browser", () => {
   });
 
   it("a page whose item was sold meanwhile says so, and updates can be paused", async () => {
-    const { page, close } = await open();
-    await signIn(page);
-    await firstItem(page, "/?category=records");
+    const here = await open();
+    const { page, close } = here;
+    await signIn(here);
+    await firstItem(here, "records");
     const buyer = await open();
-    await signIn(buyer.page);
+    await signIn(buyer);
     await page.click("[data-pause]");
     expect(await page.getAttribute("[data-pause]", "aria-pressed")).toBe("true");
     const sales = await page.textContent("#bar-sales");
@@ -228,9 +232,10 @@ inBrowser("A visitor with a browser", () => {
 
   it("a stream that breaks is resumed after its last event: nothing is missing, nothing comes twice", async () => {
     await using wire = await FaultProxy.start({ port: Number(new URL(shop.origin).port) });
-    const { page, close } = await open({ baseURL: `http://127.0.0.1:${new URL(wire.url).port}` });
-    await signIn(page);
-    await buySomething(page, "/?category=textiles");
+    const here = await open({ baseURL: `http://127.0.0.1:${new URL(wire.url).port}` });
+    const { page, close } = here;
+    await signIn(here);
+    await buySomething(here, "textiles");
     // Told by the stream: it is open.
     await page.locator(".waterfall .mark.good >> nth=2").waitFor();
     const resumed = page.waitForRequest((request) => request.headers()["last-event-id"] !== undefined);
@@ -253,7 +258,9 @@ inBrowser("A visitor with a browser", () => {
 
   it("everything works with JavaScript off: persona, search, buy, chat, list, race, faults", async () => {
     const { page, complaints, close } = await open({ javaScriptEnabled: false });
-    await signIn(page);
+    await page.goto("/personas");
+    await page.click('.persona:has-text("rich buyer")');
+    await page.waitForURL("/");
     await page.goto("/search?q=brass");
     expect(await page.locator(".results li").count()).toBeGreaterThan(5);
     await page.goto("/?category=ceramics");
@@ -286,7 +293,8 @@ inBrowser("A visitor with a browser", () => {
   });
 
   it("the tour leads through its five steps, from one page to the next", async () => {
-    const { page, complaints, close } = await open();
+    const here = await open();
+    const { page, complaints, close } = here;
     const strip = page.locator(".strip");
     const step = (number: number): Promise<void> => strip.locator(`b:has-text("Step ${number} of 5")`).waitFor();
     await page.goto("/");
@@ -299,7 +307,7 @@ inBrowser("A visitor with a browser", () => {
     await page.click('.persona:has-text("rich buyer")');
     await page.waitForURL("/");
     await step(2);
-    await buySomething(page, "/?category=instruments");
+    await buySomething(here, "instruments");
     await step(3);
     await page.goto("/");
     await page.goto("/tour/3");

@@ -2,7 +2,10 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
-import { afterAll, beforeAll, describe } from "vitest";
+import { eventually } from "@kit/testing";
+import { afterAll, beforeAll, describe, expect } from "vitest";
+import { ask, field } from "../src/http-client.js";
+import { Visitor } from "./shop.js";
 
 const findBrowser = (): string | undefined => {
   if (process.env["CHROMIUM_PATH"]) return process.env["CHROMIUM_PATH"];
@@ -25,18 +28,36 @@ if (!executablePath)
 
 /** A group of tests that need the browser; patient with a busy machine. */
 export const inBrowser = (name: string, tests: () => void): void => {
-  describe.skipIf(!executablePath)(name, { timeout: 60_000 }, tests);
+  describe.skipIf(!executablePath)(name, { timeout: 180_000 }, tests);
 };
 
 const stepMs = 20_000;
 
 export interface Watched {
   readonly page: Page;
+  readonly origin: string;
   /** Requests that would leave the machine, errors of the console and of scripts, breaches of the policy. */
   readonly complaints: string[];
-  /** Leaves the shop, too: a persona may have five sessions. */
   readonly close: () => Promise<void>;
 }
+
+/** Run in the page: how many messages of the stream it has shown, and when it showed the first. */
+const countMessages = `document.addEventListener("htmx:sse:after:message", () => {
+  window.heard = (window.heard ?? 0) + 1;
+  window.heardAt ??= performance.now();
+})`;
+
+/** Resolves once the page has shown so many messages of its stream. */
+export const hears = (page: Page, messages = 1): Promise<void> =>
+  eventually(async () => expect(await page.evaluate("window.heard ?? 0")).toBeGreaterThanOrEqual(messages), {
+    timeoutMs: stepMs,
+  });
+
+/** A context that closes does not end its session, and a persona may have five. */
+const leave = async (origin: string, cookie: string): Promise<void> => {
+  const { body } = await ask(origin, "/about", { cookie });
+  if (body.includes('action="/logout"')) await ask(origin, "/logout", { cookie, form: { csrf: field(body, "csrf") } });
+};
 
 /** One browser for a file; each visitor in it has cookies of its own. */
 export const useBrowser = (shop: () => { readonly origin: string }) => {
@@ -53,6 +74,7 @@ export const useBrowser = (shop: () => { readonly origin: string }) => {
       ...options,
     });
     context.setDefaultTimeout(stepMs);
+    await context.addInitScript(countMessages);
     const page = await context.newPage();
     const complaints: string[] = [];
     page.on("request", (request) => {
@@ -63,36 +85,32 @@ export const useBrowser = (shop: () => { readonly origin: string }) => {
     });
     page.on("pageerror", (error) => complaints.push(error.message));
     const close = async (): Promise<void> => {
-      await page.goto("/about");
-      const leave = page.locator('.visitor button:has-text("Leave")');
-      if (await leave.count()) {
-        await leave.click();
-        // A context that closes before takes the request with it, and the session stays.
-        await leave.waitFor({ state: "detached" });
-      }
+      const cookie = (await context.cookies()).find(({ name }) => name === "sid");
+      if (cookie) await leave(origin, `sid=${cookie.value}`);
       await context.close();
     };
-    return { page, complaints, close };
+    return { page, origin, complaints, close };
   };
 };
 
-export const signIn = async (page: Page, role = "rich buyer"): Promise<void> => {
-  await page.goto("/personas");
-  await page.click(`.persona:has-text("${role}")`);
-  await page.waitForURL("/");
+/** Becomes somebody without the detour of two pages; the rich buyer unless it is said who. */
+export const signIn = async ({ page, origin }: Watched, user = "u437"): Promise<void> => {
+  const visitor = new Visitor(origin);
+  await visitor.signIn(user);
+  await page.context().addCookies([{ name: "sid", value: visitor.cookie?.slice("sid=".length) ?? "", url: origin }]);
 };
 
-export const firstItem = async (page: Page, path = "/?category=books"): Promise<void> => {
-  await page.goto(path);
-  await page.click(".cards .card a");
-  await page.waitForURL(/\/item\//);
+/** Opens the first thing of a shelf. */
+export const firstItem = async ({ page, origin }: Watched, category: string): Promise<void> => {
+  const { body } = await ask(origin, `/?category=${category}`);
+  await page.goto(/href="(\/item\/\w+)"/.exec(body.slice(body.indexOf('class="cards"')))?.[1] ?? "/");
 };
 
 /** Buys the first thing of a shelf, and is then on the page of the order. */
-export const buySomething = async (page: Page, path: string, button = "Buy with the lock"): Promise<void> => {
-  await firstItem(page, path);
-  await page.click(`text=${button}`);
-  await page.waitForURL(/\/order\//);
+export const buySomething = async (visitor: Watched, category: string, button = "Buy with the lock"): Promise<void> => {
+  await firstItem(visitor, category);
+  await visitor.page.click(`text=${button}`);
+  await visitor.page.waitForURL(/\/order\//);
 };
 
 export const fault = (name: string): string => `#fault-${name}`;
