@@ -154,11 +154,12 @@
       pause.setAttribute("aria-pressed", String(paused));
       pause.textContent = paused ? "Resume" : "Pause";
       // The stream tells only what changed; a new one that names no last event begins with all there is.
-      if (!paused && missed) {
-        missed.lastEventId = "";
-        missed.reader?.cancel();
-      }
-      missed = undefined;
+      if (!paused) missed?.reader?.cancel();
+    });
+    document.addEventListener("htmx:sse:before:connection", ({ detail }) => {
+      // Only now: messages that came together with a missed one have named themselves since.
+      if (missed) detail.connection.lastEventId = "";
+      if (!paused) missed = undefined;
     });
     document.addEventListener("htmx:sse:before:message", (event) => {
       heardAt = performance.now();

@@ -194,7 +194,7 @@ inBrowser("Every page", () => {
     });
     await page.goto("/stats", { waitUntil: "load" });
     const sizes = (await Promise.all(bodies)).map((body) => gzipSync(body).length);
-    expect(sizes).toHaveLength(5);
+    expect(sizes).toHaveLength(4);
     expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(45 * 1024);
     await close();
   });

@@ -205,7 +205,6 @@ export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts
     ([id, content]) => html`<div id="${id}" class="cell">${safe(content)}</div>`,
   );
   const scripts = html`<script src="${assetUrl("htmx.js")}" defer></script>
-    <script src="${assetUrl("htmx-sse.js")}" defer></script>
     <script src="${assetUrl("shop.js")}" defer></script>
     ${
       hasCharts
