@@ -28,10 +28,7 @@ const assets: ReadonlyMap<string, Asset> = new Map([
   // In one file: htmx looks through the page right after it ran, and an extension that comes later finds nothing.
   [
     "htmx.js",
-    load(
-      ["htmx.org/dist/htmx.min.js", "htmx.org/dist/ext/hx-sse.min.js"].map((file) => require.resolve(file)),
-      script,
-    ),
+    load([require.resolve("htmx.org/dist/htmx.min.js"), require.resolve("htmx.org/dist/ext/hx-sse.min.js")], script),
   ],
   ["uplot.js", load([require.resolve("uplot/dist/uPlot.iife.min.js")], script)],
   ["uplot.css", load([require.resolve("uplot/dist/uPlot.min.css")], "text/css; charset=utf-8")],

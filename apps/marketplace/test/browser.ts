@@ -26,9 +26,13 @@ const executablePath = findBrowser();
 if (!executablePath)
   process.stderr.write("Browser tests are skipped: install Chromium (apt install chromium) or set CHROMIUM_PATH\n");
 
+const patience = { timeout: 180_000 };
+
 /** A group of tests that need the browser; patient with a busy machine. */
 export const inBrowser = (name: string, tests: () => void): void => {
-  describe.skipIf(!executablePath)(name, { timeout: 180_000 }, tests);
+  describe.skipIf(!executablePath)(name, patience, () => {
+    tests();
+  });
 };
 
 const stepMs = 20_000;
