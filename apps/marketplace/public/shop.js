@@ -153,9 +153,13 @@
       paused = !paused;
       pause.setAttribute("aria-pressed", String(paused));
       pause.textContent = paused ? "Resume" : "Pause";
-      // The stream tells only what changed; a new one begins with all there is.
+      // The stream tells only what changed; a new one that names no last event begins with all there is.
       if (!paused) missed?.reader?.cancel();
-      missed = undefined;
+    });
+    document.addEventListener("htmx:sse:before:connection", ({ detail }) => {
+      // Only now: messages that came together with a missed one have named themselves since.
+      if (missed) detail.connection.lastEventId = "";
+      if (!paused) missed = undefined;
     });
     document.addEventListener("htmx:sse:before:message", (event) => {
       heardAt = performance.now();
@@ -184,10 +188,13 @@
     };
     document.addEventListener("htmx:sse:error", gone);
     document.addEventListener("htmx:sse:close", gone);
-    document.addEventListener("htmx:sse:after:message", () => {
+    const back = () => {
       isAway = false;
       if (offline) offline.hidden = true;
-    });
+    };
+    // A page that has all there is hears nothing when it is back.
+    document.addEventListener("htmx:sse:after:connection", back);
+    document.addEventListener("htmx:sse:after:message", back);
   }
 
   // --- forms ---

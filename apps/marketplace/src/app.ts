@@ -227,7 +227,7 @@ export const createApp = (options: WebOptions): Hono => {
       if (!board) throw new HTTPException(404);
       watches.push(board);
     }
-    const body = live.open(watches);
+    const body = live.open(watches, c.req.header("last-event-id"));
     if (!body) throw new HTTPException(503);
     return c.body(body, 200, { "Content-Type": "text/event-stream; charset=utf-8" });
   });

@@ -13,22 +13,25 @@ interface Asset {
 const require = createRequire(import.meta.url);
 const own = (name: string): URL => new URL(`../public/${name}`, import.meta.url);
 
-const load = (file: URL | string, type: string): Asset => {
-  const body = readFileSync(file);
+const load = (files: readonly (URL | string)[], type: string): Asset => {
+  const body = Buffer.concat(files.flatMap((file) => [readFileSync(file), Buffer.from("\n")]));
   return { body, type, digest: createHash("sha256").update(body).digest("base64url").slice(0, 12) };
 };
 
 const script = "text/javascript; charset=utf-8";
 
 const assets: ReadonlyMap<string, Asset> = new Map([
-  ["shop.css", load(own("shop.css"), "text/css; charset=utf-8")],
-  ["shop.js", load(own("shop.js"), script)],
-  ["charts.js", load(own("charts.js"), script)],
-  ["favicon.svg", load(own("favicon.svg"), "image/svg+xml")],
-  ["htmx.js", load(require.resolve("htmx.org/dist/htmx.min.js"), script)],
-  ["htmx-sse.js", load(require.resolve("htmx.org/dist/ext/hx-sse.min.js"), script)],
-  ["uplot.js", load(require.resolve("uplot/dist/uPlot.iife.min.js"), script)],
-  ["uplot.css", load(require.resolve("uplot/dist/uPlot.min.css"), "text/css; charset=utf-8")],
+  ["shop.css", load([own("shop.css")], "text/css; charset=utf-8")],
+  ["shop.js", load([own("shop.js")], script)],
+  ["charts.js", load([own("charts.js")], script)],
+  ["favicon.svg", load([own("favicon.svg")], "image/svg+xml")],
+  // In one file: htmx looks through the page right after it ran, and an extension that comes later finds nothing.
+  [
+    "htmx.js",
+    load([require.resolve("htmx.org/dist/htmx.min.js"), require.resolve("htmx.org/dist/ext/hx-sse.min.js")], script),
+  ],
+  ["uplot.js", load([require.resolve("uplot/dist/uPlot.iife.min.js")], script)],
+  ["uplot.css", load([require.resolve("uplot/dist/uPlot.min.css")], "text/css; charset=utf-8")],
 ]);
 
 export const asset = (name: string): Asset | undefined => assets.get(name);

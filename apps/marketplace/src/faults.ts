@@ -1,6 +1,7 @@
 // The buttons of the faults drawer: each does real harm, heals by itself, and says what came of the promise it tests.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Crew } from "./crew/crew.js";
+import type { PartnersFacts } from "./crew/partners.js";
 import type { WireCall } from "./crew/wire.js";
 import type { WorkerStatus } from "./crew/worker.js";
 import { newId } from "./sessions.js";
@@ -35,6 +36,7 @@ interface Deps {
   /** The name of the member that is the wire to Redis; null where there is none to cut. */
   readonly wire: string | null;
   readonly failover: Failover | null;
+  readonly partners: PartnersFacts;
   readonly isEnabled: boolean;
 }
 
@@ -120,7 +122,7 @@ export class Faults {
       promise: "A job is done though its worker dies in the middle of it, and its effect happens once.",
       healsMs: 15_000,
       run: async () => {
-        const { shop, crew } = this.#deps;
+        const { shop, crew, partners } = this.#deps;
         const { redis, queue, market } = shop;
         const job = await queue.add("stocktake", { ms: stocktakeMs }, { priority: -1 });
         const hit = await until(() =>
@@ -141,9 +143,11 @@ export class Faults {
         });
         if (!result) return { isGood: false, text: `${hit.name} was killed, and nobody finished its job.` };
         const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
+        const reply = await fetch(`${partners.origin}/charged?of=${encodeURIComponent(`stocktake ${job}`)}`);
+        const { tries, made } = (await reply.json()) as { tries: number; made: number };
         return {
-          isGood: true,
-          text: `${hit.name} (pid ${pid}) was killed in the middle of a stocktake. ${result.worker} finished it ${seconds} s later, after ${result.crashes} crash. Payments it had begun are asked for again by the same id, so each was made once.`,
+          isGood: result.crashes === 1 && made === 1,
+          text: `${hit.name} (pid ${pid}) was killed in the middle of a stocktake, which had been paid for. ${result.worker} finished it ${seconds} s later, after ${result.crashes} crash. Its payment was asked for ${tries} times by the same id, and made ${made === 1 ? "once" : `${made} times`}.`,
         };
       },
     };

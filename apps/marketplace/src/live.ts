@@ -1,5 +1,6 @@
 // Live parts of pages: one stream per page. A thing is read at most once per quarter second for all its watchers, and not
 // at all without any.
+import { createHash } from "node:crypto";
 import type { Auditor } from "./auditor.js";
 import { barParts, partial } from "./pages/live.js";
 
@@ -7,6 +8,7 @@ const tickMs = 250;
 const barTicks = 4;
 const pingTicks = 60;
 const maxStreams = 200;
+const longestId = 1_000;
 
 /** A piece of a page: the id of the element that it fills, and what with. */
 export type Part = readonly [target: string, content: string];
@@ -27,9 +29,14 @@ interface Stream {
   readonly watches: readonly Watch[];
   readonly send: (text: string) => boolean;
   readonly end: () => void;
-  readonly sent: Map<string, string>;
-  nextId: number;
+  sent: ReadonlyMap<string, { readonly content: string; readonly digest: string }>;
+  /** What the page says it has: digests of its parts, from a stream that broke. */
+  readonly had: ReadonlySet<string>;
+  isNew: boolean;
 }
+
+const digestOf = (target: string, content: string): string =>
+  createHash("sha256").update(`${target} ${content}`).digest("base64url").slice(0, 8);
 
 export class Live {
   readonly #auditor: Auditor;
@@ -46,8 +53,11 @@ export class Live {
     return this.#streams.size;
   }
 
-  /** A stream of server-sent events for one page, or null when there are too many already. */
-  open(watches: readonly Watch[]): ReadableStream<Uint8Array> | null {
+  /**
+   * A stream of server-sent events for one page, or null when there are too many already. The id of an event names the state
+   * of all parts, so a page that comes back with `lastEventId` is sent what has changed meanwhile, and nothing else.
+   */
+  open(watches: readonly Watch[], lastEventId = ""): ReadableStream<Uint8Array> | null {
     if (this.#streams.size >= maxStreams) return null;
     const encoder = new TextEncoder();
     let stream: Stream;
@@ -64,7 +74,8 @@ export class Live {
             },
             end: () => controller.close(),
             sent: new Map(),
-            nextId: 1,
+            had: new Set(lastEventId.slice(0, longestId).split(".")),
+            isNew: true,
           };
           this.#streams.add(stream);
           stream.send("retry: 1000\n\n");
@@ -99,8 +110,7 @@ export class Live {
     try {
       this.#tick++;
       const looks = new Map<string, Promise<{ readonly seen: unknown } | null>>();
-      const isDue = (stream: Stream, { everyTicks }: Watch): boolean =>
-        stream.nextId === 1 || this.#tick % everyTicks === 0;
+      const isDue = (stream: Stream, { everyTicks }: Watch): boolean => stream.isNew || this.#tick % everyTicks === 0;
       for (const stream of this.#streams)
         for (const one of stream.watches)
           if (isDue(stream, one) && !looks.has(one.key))
@@ -116,7 +126,7 @@ export class Live {
       for (const stream of this.#streams) {
         const parts: Part[] = [];
         // While Redis is silent a look takes long and ticks are rare, so an outage is sent at once.
-        if (this.#tick % barTicks === 0 || stream.nextId === 1 || !audit)
+        if (this.#tick % barTicks === 0 || stream.isNew || !audit)
           parts.push(...barParts(audit, this.#auditor.silentMs));
         for (const one of stream.watches) {
           const look = isDue(stream, one) ? await looks.get(one.key) : null;
@@ -130,17 +140,22 @@ export class Live {
   }
 
   #deliver(stream: Stream, parts: readonly Part[]): void {
-    const news = parts.filter(([target, content]) => stream.sent.get(target) !== content);
-    if (news.length === 0) {
-      if (this.#tick % pingTicks === 0) stream.send(": still here\n\n");
-      return;
-    }
-    const data = news
-      .map(([target, content]) => partial(target, content))
-      .join("")
-      .replaceAll(/[\r\n]+/g, " ");
-    if (!stream.send(`id: ${stream.nextId}\ndata: ${data}\n\n`)) return;
-    stream.nextId++;
-    for (const [target, content] of news) stream.sent.set(target, content);
+    const { sent, had } = stream;
+    const changed = parts
+      .filter(([target, content]) => sent.get(target)?.content !== content)
+      .map(([target, content]) => ({ target, content, digest: digestOf(target, content) }));
+    // A part counts as had only until it is known here: it may change and change back.
+    const news = changed.filter(({ target, digest }) => sent.has(target) || !had.has(digest));
+    const known = new Map([...sent, ...changed.map((part) => [part.target, part] as const)]);
+    if (news.length > 0) {
+      const id = [...known.values()].map(({ digest }) => digest).join(".");
+      const data = news
+        .map(({ target, content }) => partial(target, content))
+        .join("")
+        .replaceAll(/[\r\n]+/g, " ");
+      if (!stream.send(`id: ${id}\ndata: ${data}\n\n`)) return;
+    } else if (this.#tick % pingTicks === 0) stream.send(": still here\n\n");
+    stream.isNew = false;
+    stream.sent = known;
   }
 }

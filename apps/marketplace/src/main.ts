@@ -164,7 +164,7 @@ const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke, so
   const accessLog = new AccessLog(logs, pass);
   const partners = await crew.add<PartnersFacts>("partners", "partners", null);
   const faults = new Faults({
-    ...{ shop, crew, wire, failover: servers?.failover ?? null, isEnabled: givenUrl === undefined },
+    ...{ shop, crew, wire, partners, failover: servers?.failover ?? null, isEnabled: givenUrl === undefined },
   });
   let web: WebServer | undefined;
   const app = createApp({

@@ -95,7 +95,7 @@ const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
     }, "the seller answers");
     return `the seller answered: ${answer.body}`;
   },
-  autocomplete: async ({ shop }) => {
+  autocomplete: async ({ shop, origin }) => {
     const [seller] = shop.world.users.filter(({ isSeller }) => isSeller);
     const hits = await shop.search.find((seller?.name ?? "").split(" ")[0] ?? "", 8);
     must(
@@ -108,7 +108,15 @@ const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
       people.some(({ id, why }) => id === "u62" && why === "contact"),
       "a contact is found",
     );
-    return `${hits.length} suggestions, a contact`;
+    const times: number[] = [];
+    for (const typed of ["b", "br", "bra", "bras", "brass", "o", "oa", "oak", "m", "mü", "mül"]) {
+      const startedAt = performance.now();
+      must((await ask(origin, `/suggest?q=${encodeURIComponent(typed)}`)).status === 200, "a key is answered");
+      times.push(performance.now() - startedAt);
+    }
+    times.sort((a, b) => a - b);
+    const [median = 0, slowest = 0] = [times[Math.floor(times.length / 2)], times.at(-1)];
+    return `a contact; a key is answered within ${median.toFixed(1)} ms, at most ${slowest.toFixed(1)} ms`;
   },
   geoip: async ({ shop }) => {
     const found = await shop.geo.lookup(addressOf("somebody"));

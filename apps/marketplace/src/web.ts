@@ -13,6 +13,8 @@ import type { Shop } from "./shop.js";
 import { isId } from "./keys.js";
 
 const cookieName = "sid";
+/** The step of the tour; it is no secret, and gone with the browser. */
+export const tourCookie = "tour";
 
 export interface Visitor {
   readonly session: Session | null;
@@ -114,6 +116,7 @@ export class Web {
       unread: [...unread.values()].reduce((sum, count) => sum + count, 0),
       maintenance: maintenance.on ? (maintenance.reason ?? "maintenance") : null,
       faults: this.options.faults.list(),
+      tour: Number(getCookie(c, tourCookie) ?? 0),
     };
     this.shop.stats.views.inc();
     return c.html(layout(frame, page));

@@ -1,5 +1,5 @@
-// Before all tests: the programs must be built, the worker processes of the tests are bundled here, and one shop is opened
-// for all files.
+// Before all tests: the programs must be built, the worker processes of the tests are bundled here, and two shops are
+// opened for all files.
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { startRedis } from "@kit/testing";
@@ -9,7 +9,10 @@ import { endShops, freePort, startShop } from "./program.js";
 
 declare module "vitest" {
   export interface ProvidedContext {
+    /** A shop in a Redis of the tests. */
     shared: { origin: string; url: string };
+    /** The address of a shop with a Redis of its own, so with races and faults. */
+    full: string;
   }
 }
 
@@ -30,11 +33,14 @@ export default async (project: TestProject): Promise<() => Promise<void>> => {
     clean: true,
   });
   const server = await startRedis();
-  const shop = await startShop("--redis", server.url, "--port", await freePort());
-  await shop.isComplete();
+  const [shop, full] = await Promise.all([
+    startShop("--redis", server.url, "--port", await freePort()),
+    startShop("--no-visitors", "--port", await freePort()),
+  ]);
+  await Promise.all([shop.isComplete(), full.isComplete()]);
   project.provide("shared", { origin: shop.origin, url: server.url });
+  project.provide("full", full.origin);
   return async () => {
-    await shop.stop();
     await endShops();
     await server.stop();
   };

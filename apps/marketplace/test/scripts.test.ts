@@ -102,11 +102,37 @@ describe("Live streams", () => {
         return text;
       }),
     );
-    for (const text of texts) expect(text).toMatch(/id: 1\ndata: .*hx-target="#bar-money".*hx-target="#lock"/);
+    for (const text of texts) expect(text).toMatch(/id: [\w.-]+\ndata: .*hx-target="#bar-money".*hx-target="#lock"/);
     await eventually(() => expect(looks).toBeGreaterThan(4));
     // One for each stream that was opened, and one for each quarter of a second.
     expect(looks).toBeLessThanOrEqual(20 + (performance.now() - startedAt) / 250 + 1);
     expect(Array.from({ length: 181 }, () => live.open([])).filter((stream) => stream === null)).toHaveLength(1);
+    live.close();
+  });
+
+  it("are resumed by the id of the last event: what changed since comes, what did not is not sent again", async () => {
+    const market = await open();
+    const live = new Live(new Auditor(market, ["s", "b", "c"]));
+    const state = { jobs: "one done", chat: "hello" };
+    const all = watch({
+      ...{ key: "order", everyTicks: 1, look: () => Promise.resolve({ ...state }) },
+      parts: (seen: typeof state) => [["jobs", seen.jobs] as const, ["chat", seen.chat] as const],
+    });
+    /** The first event of a stream: its id, and the parts that it fills. */
+    const first = async (lastEventId: string): Promise<{ id: string; targets: string[] }> => {
+      const reader = live.open([all], lastEventId)?.getReader();
+      let text = "";
+      while (!text.includes("data: ")) text += new TextDecoder().decode((await reader?.read())?.value);
+      await reader?.cancel();
+      const targets = [...text.matchAll(/hx-target="#([\w-]+)"/g)].map(([, target = ""]) => target);
+      return { id: /^id: (.*)$/m.exec(text)?.[1] ?? "", targets };
+    };
+    const { id, targets } = await first("");
+    expect(targets).toEqual(["bar-money", "bar-items", "bar-sales", "jobs", "chat"]);
+    state.chat = "hello, and goodbye";
+    expect(await first(id)).toEqual({ id: expect.not.stringMatching(id) as string, targets: ["chat"] });
+    // An id of another page, or of nothing, hides nothing.
+    expect((await first("x.y")).targets).toEqual(targets);
     live.close();
   });
 });

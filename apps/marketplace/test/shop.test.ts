@@ -60,6 +60,31 @@ describe("After a sale", () => {
     expect(await shop.redis.zcard("kit:queue:{orders}:delayed")).toBeGreaterThan(0);
   });
 
+  it("who bought something and sells it on answers, too, unless a person plays them", async () => {
+    const { item } = await buy("u130");
+    await shop.redis.del(keys.present("u130"));
+    const owner = new Visitor(shop.origin);
+    await owner.signIn("u130");
+    const offer = await owner.get(`/item/${item}`);
+    const fields = Object.fromEntries(["csrf", "request", "revision"].map((name) => [name, field(offer.body, name)]));
+    await owner.post(`/item/${item}/list`, { ...fields, pounds: "1", way: "lock" });
+    await owner.leave();
+    await shop.redis.del(keys.present("u130"));
+    await shop.enrich("u131");
+    const buyer = new Visitor(shop.origin);
+    const csrf = await buyer.signIn("u131");
+    const page = await buyer.get(`/item/${item}`);
+    const form = Object.fromEntries(["request", "price", "revision"].map((name) => [name, field(page.body, name)]));
+    const bought = await buyer.post(`/item/${item}/buy`, { ...form, csrf, way: "lock" }, json);
+    const { order } = JSON.parse(bought.body) as { order: string };
+    await buyer.post(`/order/${order}/say`, { csrf, id: "m1", text: "Does it still work?" });
+    await eventually(async () => {
+      const { body } = await buyer.get(`/order/${order}`);
+      expect(body).toContain("As described");
+      expect(body).toMatch(/class="seen">\s*Seen by/);
+    }, slow);
+  });
+
   it("a sale whose web process died right after it gets its order from a worker", async () => {
     await shop.enrich("u101");
     const lock = createLock(shop.redis);

@@ -1,9 +1,8 @@
 import { once } from "node:events";
 import { connect as connectSocket } from "node:net";
-import { eventually, FaultProxy, startRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { ask, field } from "../src/http-client.js";
-import { startShop, useSharedShop, Visitor } from "./shop.js";
+import { useSharedShop, Visitor } from "./shop.js";
 
 const json = "application/json";
 const form = "application/x-www-form-urlencoded";
@@ -399,75 +398,5 @@ describe("The live stream", () => {
   it("is refused to a page elsewhere", async () => {
     for (const site of ["cross-site", "same-site"])
       expect((await ask(shop.origin, "/live", { headers: { "sec-fetch-site": site } })).status).toBe(403);
-  });
-});
-
-describe("Without Redis", () => {
-  it("answers 503 with a calm page within its deadline, and opens again by itself", async () => {
-    await using own = await startRedis();
-    const node = own.nodes[0];
-    const away = await startShop("--redis", own.url);
-    try {
-      const visitor = new Visitor(away.origin);
-      const csrf = await visitor.signIn("u61");
-      await node?.kill();
-      for (const path of ["/", "/item/i1", "/me", "/personas"]) {
-        const reply = await visitor.get(path);
-        expect([path, reply.status]).toEqual([path, 503]);
-        expect(reply.body).toContain("Closed for a moment");
-        expect(reply.body).not.toMatch(/redis|\bECONN|Error|127\.0\.0\.1/i);
-      }
-      expect((await visitor.post("/item/i1/buy", { csrf, way: "lock" })).status).toBe(503);
-      expect((await visitor.get("/health")).status).toBe(200);
-
-      await node?.start();
-      // It came back empty; the bar does not call that in order.
-      await eventually(
-        async () => expect((await visitor.get("/")).body).toContain("gone: Redis came back without its data"),
-        { timeoutMs: 20_000 },
-      );
-    } finally {
-      expect(await away.stop()).toMatchObject({ code: 0 });
-    }
-  });
-
-  it("answers 503 when Redis is silent, and recovers when it speaks again", async () => {
-    await using own = await startRedis();
-    await using proxy = await FaultProxy.start({ port: Number(new URL(own.url).port) });
-    const away = await startShop("--redis", proxy.url);
-    try {
-      proxy.down.hole = true;
-      const reply = await ask(away.origin, "/");
-      expect(reply.status).toBe(503);
-      proxy.heal();
-      await eventually(async () => expect((await ask(away.origin, "/")).status).toBe(200), { timeoutMs: 20_000 });
-    } finally {
-      await away.stop();
-    }
-  });
-
-  it("says in one line that no Redis is there, and exits 1", async () => {
-    await expect(startShop("--redis", "redis://127.0.0.1:1")).rejects.toThrow(
-      /ended with 1: No Redis at 127\.0\.0\.1:1 .*\n$/,
-    );
-  });
-});
-
-describe("At the start", () => {
-  it("leaves a shop alone that stands in Redis already", async () => {
-    const sales = await shop.redis.hget(keys.totals, "sales");
-    expect(Number(sales)).toBeGreaterThan(0);
-    const second = await startShop("--redis", shop.url);
-    expect(await shop.redis.hget(keys.totals, "sales")).toBe(sales);
-    expect((await ask(second.origin, "/")).status).toBe(200);
-    await second.stop();
-  });
-
-  it("refuses a shop of another layout in one line", async () => {
-    await using own = await startRedis();
-    await own.client().hset(keys.about, "layout", "99");
-    await expect(startShop("--redis", own.url)).rejects.toThrow(
-      /ended with 1: The shop in this Redis has layout 99, this program knows 1\n$/,
-    );
   });
 });

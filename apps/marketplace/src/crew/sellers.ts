@@ -5,7 +5,7 @@ import { marketKeys } from "../keys.js";
 import { support } from "../orders.js";
 import type { Place } from "../place.js";
 import { fraudster, slowSellers } from "../seed/personas.js";
-import { shopChat } from "../tools.js";
+import { orderChat, shopChat } from "../tools.js";
 import { serveMember, startLimitMs } from "./member.js";
 
 export interface SellersTask extends Place {
@@ -61,14 +61,28 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
       report({ answered: ++answered } satisfies SellersStatus);
     });
   };
+  // Buyers sell on what they bought. Nobody listens for all of them; support is in the chat of every order, and speaks up.
+  const serveOthers = async (): Promise<void> => {
+    await chat.listen(support, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
+      const seller = await redis.hget(keys.order(name.slice(orderChat("").length)), "seller");
+      if (seller === null || everySeller.has(seller) || from === seller || from === support) return;
+      if (await isPlayed(seller)) return;
+      await sleep(thinkingMs, undefined, { signal: end.signal });
+      await chat.ack(seller, { chat: name, seq });
+      await chat.send(name, { from: seller, body: answerTo(body), clientId: `answer-${seq}` });
+      report({ answered: ++answered } satisfies SellersStatus);
+    });
+  };
+
   // An outage that outlasts the deadline of a call ends one round of listening; the next begins after it.
-  const keepServing = async (seller: string): Promise<void> => {
+  const keep = async (listening: () => Promise<void>): Promise<void> => {
     while (!end.signal.aborted) {
-      await serve(seller).catch(() => undefined);
+      await listening().catch(() => undefined);
       await sleep(500, undefined, { signal: end.signal }).catch(() => undefined);
     }
   };
-  for (const seller of sellers) void keepServing(seller);
+  for (const seller of sellers) void keep(() => serve(seller));
+  void keep(serveOthers);
   return {
     stop: async () => {
       end.abort();

@@ -77,6 +77,16 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
     if (!response.ok) throw new Error(text);
   };
 
+  /** Under one of the permits: the provider bears so many payments at once. */
+  const pay = (of: string, holder: string, signal: AbortSignal, onPermit?: () => Promise<void>): Promise<void> =>
+    slots.using(
+      async (permit) => {
+        await onPermit?.();
+        await ask("/charge", of, AbortSignal.any([signal, permit.signal]));
+      },
+      { holder: `${holder} · ${name}`, signal },
+    );
+
   /** Records the steps of a job of an order, and skips a job that was done before. */
   const ofOrder =
     (job: JobName, work: (order: Order, job: Job) => Promise<string | undefined>) =>
@@ -110,17 +120,9 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
   const worker = queue.work(
     {
       charge: ofOrder("charge", async (order, { signal }) => {
-        await slots.using(
-          async (permit) => {
-            await orders.step(order.id, {
-              job: "charge",
-              what: "slot",
-              worker: name,
-              note: `one of ${paymentPermits} permits`,
-            });
-            await ask("/charge", order.id, AbortSignal.any([signal, permit.signal]));
-          },
-          { holder: `${order.id} · ${name}`, signal },
+        const note = `one of ${paymentPermits} permits`;
+        await pay(order.id, order.id, signal, () =>
+          orders.step(order.id, { job: "charge", what: "slot", worker: name, note }),
         );
         return `${money(order.price)} charged`;
       }),
@@ -147,6 +149,8 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
       stocktake: async ({ id, data: { ms }, signal, crashes }) => {
         running.set(id, { id, name: "stocktake", since: Date.now(), progress: 0 });
         try {
+          // Counting has a price: a payment that a second attempt asks for again, by the same id.
+          await pay(`stocktake ${id}`, id, signal);
           const parts = 20;
           for (let part = 1; part <= parts; part++) {
             await sleep(ms / parts, undefined, { signal });

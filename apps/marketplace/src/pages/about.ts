@@ -1,5 +1,6 @@
 import type { Screen } from "../screens.js";
 import { html, type Html } from "./html.js";
+import { tourList } from "./tour.js";
 
 /** The packages of a screen, its keys in Redis, and the lines of code behind it. */
 export const screenFacts = ({ packages, keys, file, code }: Screen, note = ""): Html =>
@@ -22,25 +23,12 @@ export const aboutPage = (screens: readonly Screen[]): Html =>
   html`<section class="intro">
       <h1>What am I looking at?</h1>
       <p class="lead">
-        A shop that runs on kit, a set of Redis packages for Node. Nothing is staged: purchases are real scripts,
-        workers are real processes, and the bar at the foot counts money and items from Redis.
+        A demo of kit, a set of Redis packages for Node: a shop that uses every one of them. Nothing is staged.
+        Purchases are real scripts, workers are real processes, and the bar at the foot counts money and items in Redis.
+        Five steps show it in two minutes; below them is the code of each screen.
       </p>
     </section>
-    <ol class="tour">
-      <li>
-        <p><a href="/">Type “mül” or “brass” in the search box</a> and see names complete.</p>
-      </li>
-      <li>
-        <p><a href="/personas">Become somebody</a>, open a thing and buy it.</p>
-      </li>
-      <li>On the order's page watch its jobs, and ask the seller something.</li>
-      <li>
-        <p><a href="/race">Send fifty buyers for one item</a>, without a lock and with it.</p>
-      </li>
-      <li>
-        <p><a href="/faults">Kill a worker</a> in the middle of a job; the bar stays green.</p>
-      </li>
-    </ol>
+    ${tourList()}
     ${screens.map(
       (screen) =>
         html`<section class="panel screen" aria-labelledby="s-${screen.name}">

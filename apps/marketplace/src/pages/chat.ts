@@ -1,4 +1,5 @@
 import type { Message } from "@kit/chat";
+import { support } from "../orders.js";
 import { html, type Html } from "./html.js";
 import { clock, csrfField, slot, text } from "./parts.js";
 
@@ -10,7 +11,7 @@ export interface ChatView {
   readonly nameOf: (user: string) => string;
 }
 
-/** The messages, oldest first; under the last of one's own who has seen it. */
+/** The messages, oldest first; under the last of one's own who has seen it. Support is a program. */
 export const chatLines = ({ messages, positions, me, nameOf }: ChatView): string => {
   if (messages.length === 0) return text(html`<p class="empty">Nothing said yet.</p>`);
   const lastOfMine = messages.findLast(({ from }) => from === me)?.seq;
@@ -18,7 +19,7 @@ export const chatLines = ({ messages, positions, me, nameOf }: ChatView): string
     html`<ol class="lines">
       ${messages.map(({ seq, from, body, at }) => {
         const seenBy = positions
-          .filter(({ member, position }) => member !== me && position >= seq)
+          .filter(({ member, position }) => member !== me && member !== support && position >= seq)
           .map(({ member }) => nameOf(member));
         return html`<li class="${from === me ? "mine" : "theirs"}">
           <p class="from"><bdi>${from === me ? "You" : nameOf(from)}</bdi> ${clock(at)}</p>

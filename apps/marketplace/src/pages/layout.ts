@@ -7,6 +7,7 @@ import { type Screen, screenOf } from "../screens.js";
 import { screenFacts } from "./about.js";
 import { html, type Html, mark, safe } from "./html.js";
 import { barParts } from "./live.js";
+import { tourStrip } from "./tour.js";
 
 /** The visitor and the shop, as every page shows them. */
 export interface Frame {
@@ -25,6 +26,8 @@ export interface Frame {
   /** Why the shop is closed to buyers at the moment; null while it is open. */
   readonly maintenance: string | null;
   readonly faults: readonly FaultView[];
+  /** The step of the tour that the visitor is at; 0 for those who are not on it. */
+  readonly tour: number;
 }
 
 export interface Notice {
@@ -121,7 +124,7 @@ const visitor = ({ user, csrf }: Frame): Html =>
 const noticeBox = (notice: Notice | null): Html =>
   notice ? html`<p class="notice ${notice.tone}" role="status">${notice.text}</p>` : html``;
 
-const searchBox = (query: string): Html =>
+const searchBox = (query: string, hasFocus: boolean): Html =>
   html`<form class="search" action="/search" role="search">
     <label class="away" for="q">Search sellers and things</label>
     <input
@@ -134,6 +137,7 @@ const searchBox = (query: string): Html =>
       value="${query}"
       data-suggest="/suggest"
       dir="auto"
+      ${hasFocus ? safe("autofocus") : ""}
     />
     <button class="away-button">Search</button>
   </form>`;
@@ -201,7 +205,6 @@ export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts
     ([id, content]) => html`<div id="${id}" class="cell">${safe(content)}</div>`,
   );
   const scripts = html`<script src="${assetUrl("htmx.js")}" defer></script>
-    <script src="${assetUrl("htmx-sse.js")}" defer></script>
     <script src="${assetUrl("shop.js")}" defer></script>
     ${
       hasCharts
@@ -219,7 +222,7 @@ export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts
         <a class="skip" href="#main">To the content</a>
         <header class="top">
           <a class="brand" href="/">Bazaar</a>
-          ${searchBox(query)}
+          ${searchBox(query, frame.tour === 1 && path === "/")}
           <div class="visitor">${visitor(frame)}</div>
           <nav aria-label="Pages">
             <ul class="groups">
@@ -228,6 +231,7 @@ export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts
           </nav>
         </header>
         <main id="main" tabindex="-1">
+          ${tourStrip(frame.tour, path)}
           <p class="offline" data-offline hidden role="alert"></p>
           ${
             frame.maintenance === null

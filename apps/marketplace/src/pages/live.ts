@@ -50,7 +50,7 @@ export const barParts = (audit: Audit | null, silentMs = 0): [id: string, conten
   return [
     ["bar-money", verdict(moneyOk, "Money", moneyFact, moneyOk ? ", not a penny more or less" : "")],
     ["bar-items", verdict(itemsOk, "Items", itemFact, itemsOk ? ", each in exactly one place" : "")],
-    ["bar-sales", plural(sales, "new sale")],
+    ["bar-sales", `${plural(sales, "sale")} so far`],
   ];
 };
 

@@ -116,7 +116,12 @@ export const marketPage = (view: MarketView): Html => {
       </h1>
       <p class="lead">
         ${plural(total, "item")} for sale. Each has a lock of its own, which a buyer holds for a moment.
-        ${isFront ? html`New here? <a href="/about">What am I looking at</a>, in five steps.` : ""}
+        ${
+          isFront
+            ? html`This shop is a demo of <b>kit</b>, Redis packages for Node: <a href="/tour/1">take the tour</a>, five
+                steps in two minutes, or <a href="/about">see the code of each screen</a>.`
+            : ""
+        }
       </p>
     </section>
     ${ticker ? html`<div id="ticker" class="ticker">${safe(soldTicker(ticker))}</div>` : ""} ${filter(category)}

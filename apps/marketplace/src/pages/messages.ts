@@ -68,7 +68,14 @@ export const messagesPage = ({ conversations, guild, contacts, csrf, id }: Messa
                           ><bdi>${name}</bdi
                           >${unread > 0 ? html`<span class="badge">${count(unread)}<span class="away"> unread</span></span>` : ""}</span
                         >
-                        ${last === null ? "" : html`<span class="last"><span class="words" dir="auto">${last.from}: ${last.body}</span>${clock(last.at)}</span>`}</a
+                        ${
+                          last === null
+                            ? ""
+                            : html`<span class="last"
+                                ><span class="words"><bdi>${last.from}</bdi>: <bdi>${last.body}</bdi></span
+                                >${clock(last.at)}</span
+                              >`
+                        }</a
                       >
                     </li>`,
                 )}

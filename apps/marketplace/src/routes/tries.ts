@@ -1,6 +1,7 @@
 // Things to try: races, measurements, faults; and the pages that explain the shop.
 import { existsSync, readFileSync } from "node:fs";
 import type { Hono } from "hono";
+import { deleteCookie, setCookie } from "hono/cookie";
 import { HTTPException } from "hono/http-exception";
 import { isFault } from "../faults.js";
 import { isId } from "../keys.js";
@@ -11,11 +12,12 @@ import { faultsPage } from "../pages/faults.js";
 import { pausePage } from "../pages/pause.js";
 import { pipelinePage } from "../pages/pipeline.js";
 import { racePage } from "../pages/race.js";
+import { startOfStep } from "../pages/tour.js";
 import { type PauseResult, playPause } from "../pause.js";
 import type { RaceResult } from "../race.js";
 import { isRaceWay, type RaceWay } from "../race-ways.js";
 import { screens } from "../screens.js";
-import { type Routes, sessionIdOf, wantsJson } from "../web.js";
+import { type Routes, sessionIdOf, tourCookie, wantsJson } from "../web.js";
 
 const rememberedVisitors = 200;
 const packages = "autocomplete chat core geoip lock logship queue semaphore stats testing".split(" ");
@@ -157,6 +159,21 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
   app.get("/about", async (c) => {
     const visitor = await web.visit(c);
     return await web.show(c, visitor, { title: "What am I looking at?", path: "/about", body: aboutPage(screens) });
+  });
+
+  app.get("/tour/:step", async (c) => {
+    const step = c.req.param("step");
+    if (step === "0") {
+      deleteCookie(c, tourCookie, { path: "/" });
+      return c.redirect("/about", 303);
+    }
+    const start = startOfStep(Number(step));
+    if (start === undefined) throw new HTTPException(404);
+    setCookie(c, tourCookie, step, { httpOnly: true, sameSite: "Lax", path: "/" });
+    // The step about an order begins at the visitor's last one.
+    const persona = start === "/me" ? await web.persona(c) : null;
+    const [order] = persona ? await shop.orders.newest(1, persona.user.id) : [];
+    return c.redirect(order ? `/order/${order.id}` : start, 303);
   });
 
   app.get("/docs/:package", async (c) => {

@@ -1,0 +1,67 @@
+// The five steps through the shop: a list on the page that explains it, and a strip that leads from one to the next.
+import { html, type Html } from "./html.js";
+
+interface Step {
+  readonly name: string;
+  readonly what: string;
+  /** Where the step begins. */
+  readonly path: string;
+}
+
+const steps: readonly Step[] = [
+  { name: "Search", what: "Type “mül” or “brass” into the search box above: names complete as you type.", path: "/" },
+  {
+    name: "Buy something",
+    what: "Choose a persona, open an item and buy it with the lock.",
+    path: "/personas",
+  },
+  {
+    name: "Follow the order",
+    what: "Three workers charge, print and mail: watch the bars. Then ask the seller something.",
+    path: "/me",
+  },
+  {
+    name: "Send fifty buyers for one item",
+    what: "Send fifty buyers without a lock: it is sold many times. Then choose the tab Kit lock and send them again.",
+    path: "/race",
+  },
+  {
+    name: "Kill a worker",
+    what: "Kill a worker in the middle of a job: another one finishes it, and the marks at the foot of the page stay green.",
+    path: "/faults",
+  },
+];
+
+/** The start of a step; undefined for a number that is none. */
+export const startOfStep = (step: number): string | undefined => steps[step - 1]?.path;
+
+/** Buying leads to the order, so that page is the next step already. */
+const stepAt = (step: number, path: string): number => (step === 2 && path.startsWith("/order/") ? 3 : step);
+
+/** What to do now, and the way on; nothing for those who are not on the tour. */
+export const tourStrip = (step: number, path: string): Html => {
+  const at = stepAt(step, path);
+  const now = steps[at - 1];
+  if (!now) return html``;
+  const next = steps[at];
+  return html`<aside class="strip" aria-label="Tour">
+    <p><b>Step ${at} of ${steps.length}: ${now.name}.</b> ${now.what}</p>
+    ${
+      next
+        ? html`<a class="button small" href="/tour/${at + 1}">Next: ${next.name} →</a>
+            <a class="quiet button small" href="/tour/0">End</a>`
+        : html`<a class="button small" href="/tour/0">End: the code behind it →</a>`
+    }
+  </aside>`;
+};
+
+export const tourList = (): Html =>
+  html`<ol class="tour">
+      ${steps.map(
+        ({ name, what }, at) =>
+          html`<li>
+            <p><a href="/tour/${at + 1}">${name}</a>. ${what}</p>
+          </li>`,
+      )}
+    </ol>
+    <p><a class="button primary" href="/tour/1">Begin the tour</a></p>`;

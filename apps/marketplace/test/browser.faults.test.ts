@@ -1,0 +1,138 @@
+// In a browser: races, and what is broken on purpose. The shop is one of its own, since all of it is cut off and slowed down.
+import { eventually } from "@kit/testing";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ask } from "../src/http-client.js";
+import { fault, inBrowser, press, useBrowser } from "./browser.js";
+import { type RunningShop, startShop } from "./shop.js";
+
+inBrowser("Under stress", () => {
+  let shop: RunningShop;
+  beforeAll(async () => {
+    shop = await startShop("--no-visitors");
+    await shop.isComplete();
+  });
+  afterAll(() => shop.stop());
+  const open = useBrowser(() => shop);
+
+  it("a worker, a lock holder, the sellers' program, a chat and a poisonous job break at once, and each promise holds", async () => {
+    const { page, complaints, close } = await open();
+    const names = ["worker", "holder", "sellers", "flood", "poison"];
+    for (const name of names) await press(page, name);
+    for (const name of names) {
+      await page.locator(`${fault(name)} .mark`).waitFor();
+      expect([name, await page.locator(`${fault(name)} .mark.good`).count()]).toEqual([name, 1]);
+    }
+    expect(await page.textContent(fault("worker"))).toMatch(
+      /worker \d \(pid \d+\) was killed .* worker \d finished it .* after 1 crash\. Its payment was asked for [2-9] times by the same id, and made once\./s,
+    );
+    expect(await page.textContent(fault("holder"))).toMatch(/Refused: .*token/s);
+    await page.goto("/ops");
+    expect(await page.textContent("#ops-events")).toContain("was killed");
+
+    // The dead letter is retried by hand, and the printer has been mended.
+    expect(await page.textContent(".letters")).toContain("5 attempts");
+    const letter = page.locator(".letters li").first();
+    const id = (await letter.locator("code").textContent()) ?? "";
+    await letter.locator("text=Retry").click();
+    expect(await page.textContent(".notice.good")).toContain("back in the queue");
+    expect(await page.locator(`.letters code:text-is("${id}")`).count()).toBe(0);
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  it.each([
+    ["none", /^\s*Sold (?:[2-9]|[1-4]\d|50) times$/],
+    ["optimistic", /^\s*Sold once$/],
+    ["lock", /^\s*Sold once$/],
+    ["poor", /^\s*1 purchase of 50 went through$/],
+  ])("a race is run and told: %s", async (way, headline) => {
+    const { page, complaints, close } = await open();
+    await page.goto(`/race?way=${way}`);
+    await page.click(".race .start button");
+    await page.waitForURL(/\/race\/race-/);
+    expect(await page.textContent(".headline")).toMatch(headline);
+    expect(await page.locator(".result .dot").count()).toBe(50);
+    expect(await page.locator(".result .dot.won").count()).toBeGreaterThan(way === "none" ? 1 : 0);
+    expect(await page.textContent("table")).toContain("50 of 50");
+    expect(await page.locator(".checks .mark.bad").count()).toBe(way === "none" ? 2 : 0);
+    const result: unknown = JSON.parse(
+      (await ask(shop.origin, new URL(page.url()).pathname, { accept: "application/json" })).body,
+    );
+    const told = way === "lock" ? { sold: 1, refused: { "not-for-sale": 49 }, recount: { owned: 1 } } : { way };
+    expect(result).toMatchObject(told);
+    // The bar judges the shop, not the race.
+    expect(await page.locator(".bar .mark.bad").count()).toBe(0);
+    // Kept while tabs change.
+    await page.click(".tabs >> text=SETNX");
+    await page.click(`.tabs a[href="/race?way=${way}"]`);
+    expect(await page.textContent(".headline")).toMatch(headline);
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  it("a buyer is stopped in the middle: SETNX sells twice, the fencing token refuses", async () => {
+    const { page, complaints, close } = await open();
+    await page.goto("/race/pause");
+    await page.click("main .start button");
+    await page.waitForSelector(".steps");
+    const [setnx, lock] = await page.locator(".headline").allTextContents();
+    expect([setnx?.trim(), lock?.trim()]).toEqual(["Sold 2 times", "Sold once"]);
+    expect(await page.textContent(".pauses .panel:last-child")).toMatch(
+      /Refused: the item has seen token \d{16}, and \d{16} is older/,
+    );
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  it("round trips are measured on request", async () => {
+    const { page, complaints, close } = await open();
+    await page.goto("/pipeline");
+    expect(await page.locator("table").count()).toBe(0);
+    await page.click("main .start button");
+    await page.waitForSelector("table");
+    expect(await page.locator("tbody tr").count()).toBe(6);
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  it("Redis is cut off: the page says so, comes back by itself, and nothing is lost", async () => {
+    const { page, close } = await open();
+    await press(page, "cut");
+    await page.locator("#bar-money .mark.bad").waitFor();
+    expect(await page.textContent("#bar-money")).toMatch(/unknown since \d+ s/);
+    await page.locator("#bar-money .mark.good").waitFor();
+    await page.locator(`${fault("cut")} .mark.good`).waitFor();
+    const said = (await page.textContent(fault("cut"))) ?? "";
+    expect(said).toContain("money and items are as before");
+    // The promise is 3 s, on a machine that does nothing else.
+    expect(Number(/first answer came ([\d.]+) s/.exec(said)?.[1])).toBeLessThan(15);
+    await close();
+  });
+
+  it("a file is shipped: what is counted never falls, and in the end is what was shipped", async () => {
+    const { page, complaints, close } = await open();
+    await page.goto("/logs");
+    const number = async (name: string): Promise<number> =>
+      Number(
+        ((await page.locator(`#logs-now div:has(> dt:text-is("${name}")) dd`).textContent()) ?? "").replace(/\D/g, ""),
+      );
+    await page.click("text=Ship a file of 20,000 lines");
+    await page.waitForURL("/logs");
+    const before = await number("Counted exactly once");
+    let last = before;
+    await eventually(
+      async () => {
+        const now = await number("Counted exactly once");
+        expect(now).toBeGreaterThanOrEqual(last);
+        last = now;
+        expect(now - before).toBeGreaterThanOrEqual(20_000);
+        expect(now).toBe(await number("Lines"));
+      },
+      { timeoutMs: 90_000, intervalMs: 300 },
+    );
+    expect(await page.locator(".heat tbody tr").count()).toBeGreaterThan(5);
+    expect(await page.textContent("main")).toContain("Synthetic geography");
+    expect(complaints).toEqual([]);
+    await close();
+  });
+});

@@ -1,0 +1,213 @@
+// In a browser: every page as such, whatever it is about.
+import { gzipSync } from "node:zlib";
+import { eventually } from "@kit/testing";
+import axe from "axe-core";
+import { expect, inject, it } from "vitest";
+import { ask } from "../src/http-client.js";
+import { buySomething, firstItem, hears, inBrowser, signIn, useBrowser } from "./browser.js";
+import { Visitor } from "./shop.js";
+
+/** Run in the page: what can be pressed and is lower than a finger is wide. Links inside of sentences are let off. */
+const tooSmall = `[...document.querySelectorAll("a:not(.skip, p a, .note, td a), button:not(.away-button), summary, select, input:not([type=hidden])")]
+  .filter((element) => element.checkVisibility())
+  .map((element) => ({ text: element.textContent.trim(), height: element.getBoundingClientRect().height }))
+  .filter(({ height }) => height < 44)`;
+
+/** Run in the page: what axe finds by these rules. */
+const violations = (rules: readonly string[]): string =>
+  `axe.run(document, { runOnly: ${JSON.stringify(rules)}, resultTypes: ["violations"] })
+    .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html.slice(0, 160)).slice(0, 3).join(" | ")))`;
+const everyRule = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+/** The rules that another palette may break. */
+const rulesOfColour = ["color-contrast", "link-in-text-block"];
+
+const pages = [
+  "/",
+  "/?category=textiles&page=2",
+  "/item/i1",
+  "/personas",
+  "/me",
+  "/search?q=brass",
+  "/messages",
+  "/ops",
+  "/logs",
+  "/stats",
+  "/mail",
+  "/race",
+  "/race/pause",
+  "/faults",
+  "/pipeline",
+  "/about",
+  "/docs/lock",
+] as const;
+
+inBrowser("Every page", () => {
+  const shop = { origin: inject("full") };
+  const open = useBrowser(() => shop);
+  const reports = async (): Promise<unknown> => JSON.parse((await ask(shop.origin, "/csp-report")).body);
+
+  it.each([360, 1280])(
+    "every page is within its width, large enough to press, and accessible in light and dark: %i px",
+    async (width) => {
+      const here = await open({ viewport: { width, height: 740 }, colorScheme: "light" });
+      const { page, complaints, close } = here;
+      await page.addInitScript(axe.source);
+      await signIn(here);
+      await buySomething(here, "cameras");
+      const order = new URL(page.url()).pathname;
+      await page.goto("/race?way=poor");
+      await page.click(".race .start button");
+      await page.waitForURL(/\/race\/race-/);
+      for (const path of [...pages, order, new URL(page.url()).pathname]) {
+        await page.goto(path);
+        expect([path, await page.evaluate("document.documentElement.scrollWidth")]).toEqual([path, width]);
+        expect([path, await page.evaluate(tooSmall)]).toEqual([path, []]);
+        // The bar covers different targets at each scroll position, so it is judged where it covers none.
+        await page.evaluate("document.querySelector('.bar').style.position = 'static'");
+        expect([path, await page.evaluate(violations(everyRule))]).toEqual([path, []]);
+        await page.emulateMedia({ colorScheme: "dark" });
+        expect([path, "dark", await page.evaluate(violations(rulesOfColour))]).toEqual([path, "dark", []]);
+        await page.emulateMedia({ colorScheme: "light" });
+      }
+      expect(complaints).toEqual([]);
+      await close();
+    },
+  );
+
+  it("the first live panel is there soon after the page was asked for", async () => {
+    const here = await open();
+    const { page, close } = here;
+    await firstItem(here, "clocks");
+    await hears(page);
+    const ms = await page.evaluate("window.heardAt");
+    // The promise is 1.5 s, on a machine that does nothing else.
+    expect(ms).toBeLessThan(7_500);
+    await close();
+  });
+
+  it("the lock of an item is seen without scrolling at 1280 × 800", async () => {
+    const here = await open();
+    const { page, close } = here;
+    await signIn(here);
+    await firstItem(here, "clocks");
+    const bottom = await page.evaluate("document.querySelector('#lock .facts').getBoundingClientRect().bottom");
+    const bar = await page.evaluate("document.querySelector('.bar').getBoundingClientRect().top");
+    expect(bottom).toBeLessThanOrEqual(bar as number);
+    await close();
+  });
+
+  it("a page that is kept current for long gathers no listeners and no elements", async () => {
+    const here = await open();
+    const { page, complaints, close } = here;
+    await firstItem(here, "clocks");
+    const path = new URL(page.url()).pathname;
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u63");
+    const session = await page.context().newCDPSession(page);
+    await session.send("Performance.enable");
+    /** After so many messages: a held lock sends one every quarter of a second. */
+    const heldFor = async (messages: number): Promise<Record<string, number>> => {
+      await page.evaluate("window.heard = 0");
+      const held = visitor.post(`${path}/hold`, { csrf });
+      await hears(page, messages);
+      await held;
+      await page.locator("#lock .chip.free").waitFor();
+      await session.send("HeapProfiler.collectGarbage");
+      const { metrics } = await session.send("Performance.getMetrics");
+      return Object.fromEntries(
+        metrics
+          .filter(({ name }) => ["JSEventListeners", "Nodes", "Documents"].includes(name))
+          .map(({ name, value }) => [name, value]),
+      );
+    };
+    const before = await heldFor(10);
+    expect(await heldFor(10)).toEqual(before);
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  it("a chart is zoomed by dragging and by keys: a finer precision is asked for, with the same sum, and back", async () => {
+    const { page, complaints, close } = await open();
+    await page.goto("/stats?span=7d");
+    const precision = (is: string): Promise<void> => page.locator(`.answered b:text-is("Precision: ${is}")`).waitFor();
+    await precision("1 hour");
+    const plot = page.locator("#zoomed .plot >> nth=0");
+    expect(await page.locator("#zoomed .u-over").count()).toBe(2);
+    expect(await page.locator("svg[role=img]:visible").count()).toBe(0);
+    const box = await plot.locator(".u-over").boundingBox();
+    if (!box) throw new Error("there is no chart");
+    await page.mouse.move(box.x + box.width * 0.95, box.y + 40);
+    expect(await page.textContent(".readout >> nth=0")).toMatch(/^\d{4}-\d\d-\d\d \d\d:00: [\d,]+$/);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.99, box.y + 40, { steps: 4 });
+    await page.mouse.up();
+    await precision("1 minute");
+    expect(page.url()).toContain("from=");
+    await plot.focus();
+    for (const key of ["+", "+", "+", "ArrowLeft"]) {
+      const link = (): Promise<string | null> => page.getAttribute('[data-move="+"]', "href");
+      const before = await link();
+      await page.keyboard.press(key);
+      await eventually(async () => expect(await link()).not.toBe(before));
+      await eventually(async () => expect(await page.evaluate("document.activeElement.className")).toContain("plot"));
+    }
+    expect(await page.textContent("[data-status]")).toContain("Precision: ");
+    for (let step = 0; step < 5; step++) await page.goBack();
+    await precision("1 hour");
+
+    const end = Math.floor(Date.now() / 60_000) * 60_000 - 300_000;
+    const sumOf = async (from: number, to: number): Promise<number> => {
+      await page.goto(`/stats?from=${from}&to=${to}`);
+      const text = (await page.textContent(".chart figcaption .fact >> nth=0")) ?? "";
+      return Number(/([\d,]+) in all/.exec(text)?.[1]?.replaceAll(",", ""));
+    };
+    const [start, middle] = [end - 60 * 60_000, end - 30 * 60_000];
+    const whole = await sumOf(start, end);
+    await precision("5 seconds");
+    expect((await sumOf(start, middle)) + (await sumOf(middle, end))).toBe(whole);
+    expect(whole).toBeGreaterThan(0);
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  it("keyboard: the first stop leads to the content, focus is seen, the drawer opens and closes", async () => {
+    const { page, close } = await open();
+    await page.goto("/faults");
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate("document.activeElement.textContent")).toBe("To the content");
+    await page.keyboard.press("Tab");
+    const outline = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle");
+    expect(outline).toBe("solid");
+    await page.focus(".drawer summary");
+    await page.keyboard.press("Enter");
+    expect(await page.locator(".drawer-body").isVisible()).toBe(true);
+    await page.keyboard.press("Escape");
+    expect(await page.locator(".drawer-body").isVisible()).toBe(false);
+    await close();
+  });
+
+  it("a page loads at most 45 kB of script, packed", async () => {
+    const { page, close } = await open();
+    const bodies: Promise<Buffer>[] = [];
+    page.on("response", (response) => {
+      if (response.request().resourceType() === "script") bodies.push(response.body());
+    });
+    await page.goto("/stats", { waitUntil: "load" });
+    const sizes = (await Promise.all(bodies)).map((body) => gzipSync(body).length);
+    expect(sizes).toHaveLength(4);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(45 * 1024);
+    await close();
+  });
+
+  it("the policy of the pages was broken by none of this", async () => {
+    // The counter counts: a page that breaks it on purpose is reported.
+    const { page, close } = await open();
+    await page.goto("/");
+    expect(await reports()).toEqual({ count: 0, reports: [] });
+    await page.evaluate(
+      "document.head.append(Object.assign(document.createElement('script'), { textContent: '1' })), undefined",
+    );
+    await eventually(async () => expect(await reports()).toMatchObject({ count: 1 }));
+    await close();
+  });
+});
