@@ -26,7 +26,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
         script: "acquire",
         operands: ["meta"],
         lua: misled(
-          "local reply = call(...) if command == 'HMGET' and key == meta and reply[2] then reply[2] = reply[2] + 1 end return reply",
+          "local reply = call(...) if command == 'HMGET' and key == meta and reply[2] then reply[2] = tostring(reply[2] + 1) end return reply",
         ),
       },
     ],
