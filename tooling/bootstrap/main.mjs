@@ -156,15 +156,7 @@ async function test(env, args) {
     say(`\n${error.message}\n`); // what did build is tested nevertheless
     troubles.push("a build failed, see above");
   }
-  const code = await turbo(testEnv, [
-    "test",
-    "--only",
-    "--concurrency=2",
-    "--continue",
-    "--output-logs=full",
-    "--log-order=grouped",
-    ...args,
-  ]);
+  const code = await turbo(testEnv, ["test", "--only", "--concurrency=1", "--continue", "--output-logs=full", ...args]);
   return summarize(chosen, code, troubles);
 }
 

@@ -130,6 +130,8 @@ export interface Examined {
   readonly code: number | null;
   readonly report: Report;
   readonly of: (id: string) => Result;
+  /** The checks that found something, save those that measure: on a machine that is busy with others they may. */
+  readonly wrong: readonly string[];
   /** A check's findings, as one text. */
   readonly said: (id: string) => string;
 }
@@ -151,6 +153,9 @@ export const doctor = async (
     code,
     report,
     of,
+    wrong: report.checks
+      .filter(({ id, severity }) => /^(problem|warning)$/.test(severity) && !/^(round-trip|throughput)$/.test(id))
+      .map(({ id }) => id),
     said: (id) =>
       of(id)
         .findings.map(({ text }) => text)

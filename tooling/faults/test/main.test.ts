@@ -12,7 +12,9 @@ const program = join(workspaceFolder, "dist/main.js");
 const start = (
   ...args: string[]
 ): { ended: Promise<{ code: number | null; stdout: string; stderr: string }>; pid: number; stop: () => void } => {
-  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  // These runs share the machine with other tests.
+  const env = { ...process.env, KIT_FAULTS_PATIENCE: "5" };
+  const child = spawn(process.execPath, [program, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
   let [stdout, stderr] = ["", ""];
   child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
   child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
