@@ -30,7 +30,7 @@ interface Stream {
   readonly send: (text: string) => boolean;
   readonly end: () => void;
   sent: ReadonlyMap<string, { readonly content: string; readonly digest: string }>;
-  /** What the page says it has: digests of its parts, from a stream that broke. */
+  /** Digests of the parts that the page has, as it says itself, from a stream that broke. */
   readonly had: ReadonlySet<string>;
   isNew: boolean;
 }

@@ -19,11 +19,9 @@ export interface PrivateRedis {
   stop(): Promise<void>;
 }
 
-/** `REDIS_SERVER_BIN`, or the first of redis-server and valkey-server on PATH. */
-const findServer = (): string => {
-  const given = process.env["REDIS_SERVER_BIN"];
-  if (given) return given;
-  for (const name of ["redis-server", "valkey-server"])
+/** The first of these programs that is on PATH. */
+export const findProgram = (...names: readonly string[]): string | undefined => {
+  for (const name of names)
     for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
       const file = join(folder, name);
       try {
@@ -33,6 +31,13 @@ const findServer = (): string => {
         continue;
       }
     }
+  return undefined;
+};
+
+/** `REDIS_SERVER_BIN`, or the first of redis-server and valkey-server on PATH. */
+const findServer = (): string => {
+  const found = process.env["REDIS_SERVER_BIN"] || findProgram("redis-server", "valkey-server");
+  if (found) return found;
   throw new Error("No Redis server found: set REDIS_SERVER_BIN, or put redis-server or valkey-server on PATH");
 };
 

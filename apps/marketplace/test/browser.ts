@@ -1,26 +1,13 @@
-// What the tests in a browser share: Chromium by CHROMIUM_PATH or on PATH, and a visitor in it.
-import { accessSync, constants } from "node:fs";
-import { delimiter, join } from "node:path";
+// The common part of all tests in a browser: Chromium by CHROMIUM_PATH or on PATH, and a visitor in it.
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect } from "vitest";
 import { ask, field } from "../src/http-client.js";
+import { findProgram } from "../src/redis-server.js";
 import { Visitor } from "./shop.js";
 
-const findBrowser = (): string | undefined => {
-  if (process.env["CHROMIUM_PATH"]) return process.env["CHROMIUM_PATH"];
-  for (const name of ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"])
-    for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
-      const file = join(folder, name);
-      try {
-        accessSync(file, constants.X_OK);
-        return file;
-      } catch {
-        continue;
-      }
-    }
-  return undefined;
-};
+const findBrowser = (): string | undefined =>
+  process.env["CHROMIUM_PATH"] || findProgram("chromium", "chromium-browser", "google-chrome", "google-chrome-stable");
 
 const executablePath = findBrowser();
 if (!executablePath)

@@ -38,7 +38,7 @@ export const startOfStep = (step: number): string | undefined => steps[step - 1]
 /** Buying leads to the order, so that page is the next step already. */
 const stepAt = (step: number, path: string): number => (step === 2 && path.startsWith("/order/") ? 3 : step);
 
-/** What to do now, and the way on; nothing for those who are not on the tour. */
+/** The task of this step, and the way on; nothing for those who are not on the tour. */
 export const tourStrip = (step: number, path: string): Html => {
   const at = stepAt(step, path);
   const now = steps[at - 1];

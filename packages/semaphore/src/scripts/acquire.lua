@@ -39,7 +39,7 @@ if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 -- Most often nobody waits and there is room. The seven days are the metaMs of grant.lua.
 local layout, limit, perTenant, extra, used =
   unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
--- What is no number was written there by hand, and is seen to below.
+-- Anything but a number was written there by hand, and is refused below.
 local function digits(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) end
 local most, beyond, own = digits(limit or ''), digits(extra or '0'), digits(used or '0')
 local mostPerTenant = digits(perTenant or '0')
