@@ -156,7 +156,15 @@ async function test(env, args) {
     say(`\n${error.message}\n`); // what did build is tested nevertheless
     troubles.push("a build failed, see above");
   }
-  const code = await turbo(testEnv, ["test", "--only", "--concurrency=1", "--continue", "--output-logs=full", ...args]);
+  const code = await turbo(testEnv, [
+    "test",
+    "--only",
+    "--concurrency=2",
+    "--continue",
+    "--log-order=grouped",
+    "--output-logs=full",
+    ...args,
+  ]);
   return summarize(chosen, code, troubles);
 }
 

@@ -46,7 +46,7 @@ const kit: Definition = {
   id: "kit",
   peer: "kit",
   settings:
-    "chunks of 131,060 bytes, 16 written at once, 2 MiB fetched ahead; CRC-32 of chunks and text, SHA-256 of the text",
+    "chunks of 131,060 bytes, 16 written at once, 1 MiB fetched ahead; CRC-32 of chunks and text, SHA-256 of the text",
   open: async (url, { codec, passThrough }) => {
     const { createReceiver, createShipper } = await import("@kit/logship");
     const redis = await connected(url);
