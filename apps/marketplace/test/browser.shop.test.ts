@@ -27,7 +27,7 @@ inBrowser("A visitor with a browser", () => {
     await signIn(here);
     await buySomething(here, "toys");
     await eventually(async () => expect(await page.locator(".waterfall .mark.good").count()).toBe(3), {
-      timeoutMs: 20_000,
+      timeoutMs: 60_000,
     });
     const order = new URL(page.url()).pathname.slice("/order/".length);
     await page.click(".twin summary");

@@ -22,7 +22,7 @@ export const inBrowser = (name: string, tests: () => void): void => {
   });
 };
 
-const stepMs = 20_000;
+const stepMs = 60_000;
 
 export interface Watched {
   readonly page: Page;

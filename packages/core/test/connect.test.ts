@@ -410,8 +410,8 @@ describe("connect: close", () => {
     const server = await startRedis();
     redis.defer(() => server.stop());
     const program = (before: string): string => `
-      import { connect, defineScript } from "./dist/index.js";
-      const client = await connect("${server.url}");
+      import { connect } from "./dist/index.js";
+      const client = await connect({ url: "${server.url}", deadlineMs: 60_000 });
       ${before}
       await client.close();
       // The handles that keep the process alive. ioredis' pause before its next try is 100 ms, its other timers are seconds.

@@ -1,4 +1,5 @@
 import { eventually, useRedis } from "@kit/testing";
+import { firstServing } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { durable, replicaReads, waitForSync } from "../src/durable/index.js";
@@ -12,7 +13,7 @@ const keys = (): { readonly key: string; readonly shard: number }[] =>
   [0, 1, 2].map((shard) => {
     for (let number = 0; ; number++) {
       const key = `${redis.prefix}:${String(number)}`;
-      if (Math.floor((slotOf(key) * 3) / 16_384) === shard) return { key, shard };
+      if (firstServing(slotOf(key)) === shard) return { key, shard };
     }
   });
 

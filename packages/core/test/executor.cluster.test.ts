@@ -2,6 +2,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { Cluster } from "ioredis";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { firstServing } from "@tooling/vitest/helpers";
 import { KitError, KitUnavailableError } from "../src/kernel/base/errors.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
 import { optimistic } from "../src/transaction/optimistic.js";
@@ -16,7 +17,7 @@ const redis = useRedis(vitest, { mode: "cluster" });
 const keyOn = (node: number): string => {
   for (let number = 0; ; number++) {
     const key = `${redis.prefix}:${String(number)}`;
-    if (Math.floor(slotOf(key) / 5461.4) === node) return key;
+    if (firstServing(slotOf(key)) === node) return key;
   }
 };
 

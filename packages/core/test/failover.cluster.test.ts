@@ -1,6 +1,7 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { firstServing } from "@tooling/vitest/helpers";
 import { Deadline } from "../src/kernel/base/deadline.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
 import { attach } from "../src/kernel/context/context.js";
@@ -12,7 +13,7 @@ const redis = useRedis(vitest, { mode: "cluster", replicas: 1 });
 
 /** The nodes that serve a key of the test: master and replica. */
 const serving = (key: string): [master: RedisNode, replica: RedisNode] => {
-  const shard = Math.floor(slotOf(key) / 5461.4);
+  const shard = firstServing(slotOf(key));
   return [redis.server.nodes[shard]!, redis.server.replicas[shard]!];
 };
 

@@ -1,6 +1,7 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, useRedis } from "@kit/testing";
+import { firstServing } from "@tooling/vitest/helpers";
 import { slotOf } from "../src/kernel/base/keyspace.js";
 import { connectionsNamed, own, until } from "./harness.js";
 import { inboxBehaviour, openInbox, publish } from "./inbox-behaviour.js";
@@ -30,7 +31,7 @@ describe("inbox on a Cluster", () => {
     await until(() => heard.length > 0);
     await redis.server.nodes[index]!.start();
     const lost = Array.from({ length: 3_000 }, (_, number) => `${redis.prefix}:${String(number)}`).filter(
-      (key) => Math.floor(slotOf(key) / 5461.4) === index,
+      (key) => firstServing(slotOf(key)) === index,
     )[0]!;
     await eventually(() => redis.client.exists(lost), { timeoutMs: 15_000 });
     await publish(redis, inbox, "a\tagain");

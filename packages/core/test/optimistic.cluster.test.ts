@@ -1,6 +1,7 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, useRedis } from "@kit/testing";
+import { firstServing } from "@tooling/vitest/helpers";
 import { slotOf } from "../src/kernel/base/keyspace.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { attach } from "../src/kernel/context/context.js";
@@ -14,7 +15,7 @@ optimisticBehaviour(redis);
 const keyOn = (node: number): string => {
   for (let number = 0; ; number++) {
     const key = `${redis.prefix}:${String(number)}`;
-    if (Math.floor(slotOf(key) / 5461.4) === node) return key;
+    if (firstServing(slotOf(key)) === node) return key;
   }
 };
 

@@ -1,6 +1,6 @@
 import { slotOf } from "@kit/core/toolkit";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { aborted, inStep } from "@tooling/vitest/helpers";
+import { aborted, firstServing, inStep } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { LockLostError } from "../src/index.js";
@@ -17,7 +17,7 @@ const sibling = (): string => {
   for (let number = 0; ; number++) if (shardOf(fixture.keysOf(String(number)).lease) === shard) return String(number);
 };
 
-const shardOf = (key: string): number => Math.floor(slotOf(key) / 5461.4);
+const shardOf = (key: string): number => firstServing(slotOf(key));
 
 /** The master that serves the lock, and its replica. */
 const serving = (): [master: RedisNode, replica: RedisNode] => {

@@ -1,6 +1,6 @@
 import { slotOf } from "@kit/core/toolkit";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { aborted, inStep } from "@tooling/vitest/helpers";
+import { aborted, firstServing, inStep } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { PermitLostError } from "../src/index.js";
@@ -10,7 +10,7 @@ import { fixtureOf, name } from "./harness.js";
 const redis = useRedis(vitest, { mode: "cluster", replicas: 1 });
 const fixture = fixtureOf(redis);
 
-const shardOf = (own: string): number => Math.floor(slotOf(fixture.keysOf(own).permits) / 5461.4);
+const shardOf = (own: string): number => firstServing(slotOf(fixture.keysOf(own).permits));
 
 /** Another semaphore of the same shard. */
 const sibling = (): string => {

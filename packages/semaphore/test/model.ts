@@ -67,7 +67,7 @@ export class Model {
   }
 
   lapse(): void {
-    this.#isLost = [...this.held.values()].some(({ weight, tenant }) => weight > 1 || tenant !== "");
+    this.#isLost ||= [...this.held.values()].some(({ weight, tenant }) => weight > 1 || tenant !== "");
     this.held.clear();
   }
 

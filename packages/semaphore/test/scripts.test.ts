@@ -768,8 +768,10 @@ describe("resize", () => {
 
   it("asks to be called again where one call does not grant it all", async () => {
     const { channel } = await anInbox();
-    await fill();
-    for (let index = 0; index < 1_500; index++) await queue(`w${String(index)}`, { inbox: channel, maxWaiters: 9_999 });
+    const lasting = { leaseMs: 60_000, grantMs: 60_000, maxWaiters: 9_999 };
+    for (const token of ["a", "b"]) await acquire(token, lasting);
+    const tokens = Array.from({ length: 1_500 }, (_, index) => `w${String(index)}`);
+    await Promise.all(tokens.map((token) => queue(token, { ...lasting, inbox: channel })));
     expect(await resize(5_000)).toEqual({ ...done, isMore: true });
     expect(await db.zcard(keys.permits)).toBe(1_002);
     expect(await resize(5_000)).toEqual(done);
@@ -778,10 +780,11 @@ describe("resize", () => {
 
   it("puts hundreds of tenants in their places over several calls, then grants in order of arrival", async () => {
     const { channel, messages } = await anInbox();
-    const group = { permits: 5_000, perTenant: 1, maxWaiters: 9_999, inbox: channel };
+    const lasting = { leaseMs: 60_000, grantMs: 60_000 };
+    const group = { ...lasting, permits: 5_000, perTenant: 1, maxWaiters: 9_999, inbox: channel };
     const tenants = Array.from({ length: 1_200 }, (_, index) => `t${String((index * 7) % 1_200)}`);
-    for (const tenant of tenants) await acquire(`a${tenant}`, { ...group, tenant });
-    for (const tenant of tenants) await acquire(`b${tenant}`, { ...group, tenant });
+    for (const letter of ["a", "b"])
+      await Promise.all(tenants.map((tenant) => acquire(`${letter}${tenant}`, { ...group, tenant })));
     expect(await db.exists(keys.ready)).toBe(0);
     const first = await resize("", 2);
     // Room, and others who look, meanwhile: nobody may come in before those who came first.

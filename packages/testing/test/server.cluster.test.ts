@@ -1,3 +1,4 @@
+import { firstServing } from "@tooling/vitest/helpers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
 import { eventually, startRedis, type RedisNode, type RedisServer } from "../src/index.js";
@@ -66,8 +67,7 @@ it("gives each master of a Cluster its replicas, one of which takes over when it
   expect(masterPorts).toEqual(served.nodes.map(({ port }) => port));
   const client = served.client();
   await client.set("survivor", "0");
-  const slot = Number(await served.call("CLUSTER", "KEYSLOT", "survivor"));
-  const index = Math.floor((slot * 3) / 16_384);
+  const index = firstServing(Number(await served.call("CLUSTER", "KEYSLOT", "survivor")));
   const [master, replica] = [served.nodes[index], served.replicas[index]] as [RedisNode, RedisNode];
   await master.call("SET", "survivor", "1");
   await master.call("WAIT", "1", "5000");

@@ -24,6 +24,7 @@ export {
   callsOf,
   closedPort,
   endMigrations,
+  firstServing,
   inboxes,
   inStep,
   lapse,

@@ -31,6 +31,9 @@ export const scriptCalls = async (nodes: readonly Node[]): Promise<number> => {
   return counts.reduce((sum, count) => sum + count, 0);
 };
 
+/** Which node of a Cluster of three serves a slot, as it was set up: 0 to 5460, 5461 to 10921, or the rest. */
+export const firstServing = (slot: number): number => Math.min(2, Math.floor(slot / 5_461));
+
 /** The server process that serves a key. */
 export const nodeOf = async <N extends Node>(nodes: readonly N[], key: string): Promise<N> => {
   for (const node of nodes) {
