@@ -159,7 +159,7 @@ describe("A shop whose replies get lost", () => {
       const shopper = async (): Promise<void> => {
         const buy = (item: string): Promise<BuyOutcome | Busy> => {
           const purchase = { item, buyer: "b", price: 10, revision: 1, request: item };
-          return eventually(() => shop.buy(way, purchase, "b"), { timeoutMs: 25_000 });
+          return eventually(() => shop.buy(way, purchase, "b"), { timeoutMs: 120_000 });
         };
         for (let item = left.pop(); item !== undefined; item = left.pop()) told.push(await buy(item));
         // A machine on which this is quick has seen few replies lost: go on until they are enough.

@@ -38,7 +38,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await (await second.promise).extend();
       expect(await rejection(third.promise)).toMatchObject({ code: "KIT_LOCK_TIMEOUT" });
       await lock.forceRelease(name);
-      await lock.acquire(name, { leaseMs: 300, renew: false });
+      await lock.acquire(name, { leaseMs: 1_000, renew: false });
       const fourth = await enqueue(lock, name);
       await (await fourth.promise).release();
       const hasLeft = () =>

@@ -168,7 +168,7 @@ describe("a blocked event loop", () => {
     const lock = fixture.make();
     const holder = await lock.acquire(name);
     const other = fixture.on(redis.connect());
-    const waiting = other.acquire(name, { leaseMs: 400, renew: false });
+    const waiting = other.acquire(name, { leaseMs: 2_000, renew: false });
     await fixture.untilWaiting(name, 1);
     const released = redis.server.call("DEL", key());
     await released;

@@ -173,11 +173,11 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       it("that ran out goes to the next, and is not given back by its late holder", async () => {
         const semaphore = make({ permits: 1 });
         const { ms, awakeMs, value } = await timed(async () => [
-          await semaphore.acquire({ leaseMs: 150, renew: false }),
+          await semaphore.acquire({ leaseMs: 1_000, renew: false }),
           await semaphore.acquire(),
         ]);
         const [first, second] = value as [Permit, Permit];
-        expect(ms).toBeGreaterThan(145);
+        expect(ms).toBeGreaterThan(995);
         expect(awakeMs).toBeLessThan(promptMs);
         expect([first.isHeld, await first.release(), second.isHeld]).toEqual([false, "not-held", true]);
         expect(await fixture().used()).toBe(1);
@@ -214,8 +214,8 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const { db, keysOf } = fixture();
         const semaphore = make();
         const long = await semaphore.acquire({ leaseMs: 60_000, renew: false });
-        const short = await semaphore.acquire({ leaseMs: 200, renew: false });
-        const waiter = await enqueue(semaphore, { leaseMs: 100, renew: false });
+        const short = await semaphore.acquire({ leaseMs: 1_000, renew: false });
+        const waiter = await enqueue(semaphore, { leaseMs: 1_000, renew: false });
         const third = await waiter.promise;
         expect([short.isHeld, long.isHeld]).toEqual([false, true]);
         expect(await aborted(third.signal)).toMatchObject({ reason: "stopped" });
@@ -541,7 +541,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const group = make({ permits: 3, permitsPerTenant: 2 });
         const long = await group.acquire({ tenant: "a", leaseMs: 60_000 });
         const waiter = await enqueue(group, { tenant: "a", weight: 2 });
-        for (let index = 0; index < 2; index++) await group.acquire({ tenant: "b", leaseMs: 400, renew: false });
+        for (let index = 0; index < 2; index++) await group.acquire({ tenant: "b", leaseMs: 2_000, renew: false });
         await long.release();
         expect(waiter.isSettled).toBe(false);
         // Not only at its next sign of life, which is five seconds away.

@@ -138,10 +138,10 @@ describe("a client without a connection", () => {
 
 describe("a server that is silent when a wait ends", () => {
   it("is said to be", async () => {
-    await fixture.on(redis.connect(), { permits: 1 }).acquire({ leaseMs: 300, renew: false });
+    await fixture.on(redis.connect(), { permits: 1 }).acquire({ leaseMs: 700, renew: false });
     const semaphore = fixture.on(redis.connect(), { permits: 1, deadlineMs: 100 });
-    const waiter = await enqueue(semaphore, { waitMs: 1_000 });
-    await redis.server.call("CLIENT", "PAUSE", "1500", "ALL");
+    const waiter = await enqueue(semaphore, { waitMs: 1_500 });
+    await redis.server.call("CLIENT", "PAUSE", "2500", "ALL");
     expect(await rejection(waiter.promise)).toMatchObject({
       code: "KIT_SEMAPHORE_TIMEOUT",
       cause: { code: expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/) },

@@ -75,7 +75,7 @@ describe("what differs from redis-semaphore", () => {
     await eventually(async () => expect(await oldCount()).toBe(0));
     expect(forgotten.isAcquired).toBe(true);
 
-    const permit = await fixture.make({ permits: 1 }).acquire({ leaseMs: 50, renew: false });
+    const permit = await fixture.make({ permits: 1 }).acquire({ leaseMs: 500, renew: false });
     await aborted(permit.signal);
     expect(permit.isHeld).toBe(false);
   });

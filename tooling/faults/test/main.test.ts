@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@kit/testing";
@@ -10,10 +10,11 @@ import { workspaceFolder } from "../src/lab/paths.js";
 const program = join(workspaceFolder, "dist/main.js");
 
 const start = (
-  ...args: string[]
+  args: readonly string[],
+  own: Readonly<Record<string, string>> = {},
 ): { ended: Promise<{ code: number | null; stdout: string; stderr: string }>; pid: number; stop: () => void } => {
   // These runs share the machine with other tests.
-  const env = { ...process.env, KIT_FAULTS_PATIENCE: "5" };
+  const env = { ...process.env, KIT_FAULTS_PATIENCE: "5", ...own };
   const child = spawn(process.execPath, [program, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
   let [stdout, stderr] = ["", ""];
   child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
@@ -48,50 +49,50 @@ const exists = (pid: number): boolean => {
 
 describe("npm run faults", () => {
   it("prints its usage for --help", async () => {
-    const { code, stdout, stderr } = await start("--help").ended;
+    const { code, stdout, stderr } = await start(["--help"]).ended;
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(/^npm run faults -- <package> .*--help {6}this text\n$/s);
   });
 
   it("lists what there is when it is asked for what there is not", async () => {
-    const unknown = await start("nothing").ended;
+    const unknown = await start(["nothing"]).ended;
     expect(unknown).toMatchObject({ code: 1, stdout: "" });
     expect(unknown.stderr).toMatch(
       /There is no package "nothing" to run\. There are: (.*, )?core, (.*, )?lock, (.*, )?semaphore, (.*, )?all\./,
     );
-    const fault = await start("lock", "--fault", "99").ended;
+    const fault = await start(["lock", "--fault", "99"]).ended;
     expect(fault).toMatchObject({ code: 1, stdout: "" });
     expect(fault.stderr).toContain('There is no fault "99"');
-    const control = await start("lock", "--control", "nothing").ended;
+    const control = await start(["lock", "--control", "nothing"]).ended;
     expect(control).toMatchObject({ code: 1, stdout: "" });
     expect(control.stderr).toContain("There are: unfenced, ");
-    const server = await start("lock", "--server", "/no/such/server", "--fault", "31").ended;
+    const server = await start(["lock", "--server", "/no/such/server", "--fault", "31"]).ended;
     expect(server).toMatchObject({ code: 1, stdout: "" });
     expect(server.stderr).toContain("/no/such/server does not run");
-    const number = await start("lock", "--seconds", "0").ended;
+    const number = await start(["lock", "--seconds", "0"]).ended;
     expect(number).toMatchObject({ code: 1, stdout: "" });
     expect(number.stderr).toContain("Expected --seconds to be an integer from 1, got 0");
   });
 
   it("lists faults and controls without running them", async () => {
-    const { code, stdout } = await start("lock", "--list").ended;
+    const { code, stdout } = await start(["lock", "--list"]).ended;
     expect(code).toBe(0);
     for (const line of ["  1 worker killed", "  30 spoilt keys", "  unfenced (breaks L2)"])
       expect(stdout).toContain(`${line}\n`);
-    const core = await start("core", "--list").ended;
+    const core = await start(["core", "--list"]).ended;
     for (const line of ["  19 master killed", "  23 Cluster master killed", "  expects-nothing (breaks C1)"])
       expect(core.stdout).toContain(`${line}\n`);
     // A letter of a lease, and a clock that only leases read.
     for (const kind of ["34 byte flipped", "26 server's clock"]) expect(core.stdout).not.toContain(kind);
-    const semaphore = await start("semaphore", "--list").ended;
+    const semaphore = await start(["semaphore", "--list"]).ended;
     for (const line of ["  20 master stopped", "  34 byte flipped", "  barging (breaks order)"])
       expect(semaphore.stdout).toContain(`${line}\n`);
-    const all = await start("all", "--list").ended;
+    const all = await start(["all", "--list"]).ended;
     for (const one of [core.stdout, stdout, semaphore.stdout]) expect(all.stdout).toContain(one);
   });
 
   it("prints one object, in its documented shape", async () => {
-    const { code, stdout, stderr } = await start("lock", "--fault", "8", "--seconds", "4", "--seed", "5", "--json")
+    const { code, stdout, stderr } = await start(["lock", "--fault", "8", "--seconds", "4", "--seed", "5", "--json"])
       .ended;
     expect(stderr).toBe("");
     const report: unknown = JSON.parse(stdout);
@@ -118,7 +119,7 @@ describe("npm run faults", () => {
   }, 60_000);
 
   it("has a network of its own for the rules of a firewall, or says why not", async () => {
-    const { code, stdout } = await start("lock", "--fault", "15 packets", "--seconds", "4", "--json").ended;
+    const { code, stdout } = await start(["lock", "--fault", "15 packets", "--seconds", "4", "--json"]).ended;
     const report = JSON.parse(stdout) as {
       notRun: Record<string, string>;
       faults: Record<string, number>;
@@ -132,7 +133,7 @@ describe("npm run faults", () => {
   }, 60_000);
 
   it("reports the violations of a control, and fails", async () => {
-    const { code, stdout } = await start("lock", "--control", "grant-while-held", "--json").ended;
+    const { code, stdout } = await start(["lock", "--control", "grant-while-held", "--json"]).ended;
     expect(code).toBe(1);
     const report = JSON.parse(stdout) as { violations: number };
     expect(report.violations).toBeGreaterThan(0);
@@ -140,8 +141,9 @@ describe("npm run faults", () => {
   }, 60_000);
 
   it("leaves no process and no folder when it is interrupted", async () => {
-    const foldersBefore = new Set(readdirSync(tmpdir()));
-    const run = start("lock", "--fault", "2", "--seconds", "60");
+    // Others on this machine may have theirs in the usual place.
+    const folder = mkdtempSync(join(tmpdir(), "kit-interrupted-"));
+    const run = start(["lock", "--fault", "2", "--seconds", "60"], { TMPDIR: folder });
     let below: number[] = [];
     await eventually(
       () => {
@@ -151,11 +153,11 @@ describe("npm run faults", () => {
       },
       { timeoutMs: 20_000 },
     );
-    const mine = readdirSync(tmpdir()).filter((name) => name.startsWith("kit-") && !foldersBefore.has(name));
-    expect(mine).not.toEqual([]);
+    expect(readdirSync(folder)).not.toEqual([]);
     run.stop();
     expect((await run.ended).code).toBe(130);
     await eventually(() => expect(below.filter(exists)).toEqual([]));
-    expect(readdirSync(tmpdir()).filter((name) => name.startsWith("kit-faults-") && mine.includes(name))).toEqual([]);
+    expect(readdirSync(folder)).toEqual([]);
+    rmSync(folder, { recursive: true });
   }, 60_000);
 });
