@@ -52,7 +52,7 @@ const cutMs = 5_000;
 const slowMs = 12_000;
 const extraLatencyMs = 300;
 const stocktakeMs = 3_000;
-const waitMs = 20_000;
+const waitMs = 60_000;
 const floodMessages = 2_000;
 const floodAtOnce = 100;
 

@@ -29,7 +29,7 @@ describe("Without Redis", () => {
       // It came back empty; the bar does not call that in order.
       await eventually(
         async () => expect((await visitor.get("/")).body).toContain("gone: Redis came back without its data"),
-        { timeoutMs: 20_000 },
+        { timeoutMs: 60_000 },
       );
     } finally {
       expect(await away.stop()).toMatchObject({ code: 0 });
@@ -45,7 +45,7 @@ describe("Without Redis", () => {
       const reply = await ask(away.origin, "/");
       expect(reply.status).toBe(503);
       proxy.heal();
-      await eventually(async () => expect((await ask(away.origin, "/")).status).toBe(200), { timeoutMs: 20_000 });
+      await eventually(async () => expect((await ask(away.origin, "/")).status).toBe(200), { timeoutMs: 60_000 });
     } finally {
       await away.stop();
     }
