@@ -222,7 +222,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("leaves what remains as it was after an extend that failed", async () => {
         const { make, nodeOf } = fixture();
-        const lease = await make({ deadlineMs: 150 }).acquire(name, { leaseMs: 5_000, renew: false });
+        const lease = await make({ deadlineMs: 1_000 }).acquire(name, { leaseMs: 30_000, renew: false });
         const node = await nodeOf(name);
         node.pause();
         const before = lease.remainingMs;
@@ -231,12 +231,12 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(KitError.is(error)).toBe(true);
         expect(lease.remainingMs).toBeLessThan(before);
         expect(lease.isHeld).toBe(true);
-        expect(lease.leaseMs).toBe(5_000);
+        expect(lease.leaseMs).toBe(30_000);
       });
 
       it("can be released again after a release that got no answer", async () => {
         const { make, nodeOf, db } = fixture();
-        const lease = await make({ deadlineMs: 150 }).acquire(name, { leaseMs: 5_000 });
+        const lease = await make({ deadlineMs: 1_000 }).acquire(name);
         const node = await nodeOf(name);
         node.pause();
         const error = await rejection(lease.release());
@@ -391,7 +391,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
             ? new Cluster([at], { redisOptions: { disconnectTimeout: 50 } })
             : new Redis({ ...at, disconnectTimeout: 50 });
         redis.defer(() => client.disconnect());
-        const lock = fixture().on(client, { deadlineMs: 300 });
+        const lock = fixture().on(client, { deadlineMs: 1_000 });
         const patient = watched(fixture().on(client, { deadlineMs: 20_000 }).tryAcquire(name));
         const error = await rejection(lock.acquire(name));
         expect(error).toBeInstanceOf(KitUnavailableError);
@@ -676,9 +676,9 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         const lock = make();
         const flush = (): Promise<unknown> =>
           Promise.all(redis.server.nodes.map((node) => node.call("SCRIPT", "FLUSH")));
-        const lease = await lock.acquire(name, { leaseMs: 5_000 });
+        const lease = await lock.acquire(name);
         await flush();
-        const waiter = await enqueue(lock, name, { leaseMs: 5_000 });
+        const waiter = await enqueue(lock, name);
         const node = await nodeOf(name);
         const busy = node.call("EVAL", "local n = 0 for i = 1, 2e7 do n = n + i end return 1", "0");
         await flush();

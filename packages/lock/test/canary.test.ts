@@ -32,7 +32,7 @@ const guarded = async (options: StartRedisOptions = {}, lockOptions: LockOptions
   const client = await connect({ url, deadlineMs: 10_000 });
   redis.defer(() => client.close());
   const tokens = tappedTokens(client);
-  const lock = createLock(client, { prefix, deadlineMs: 400, holder: "shown", ...lockOptions });
+  const lock = createLock(client, { prefix, deadlineMs: 1_000, holder: "shown", ...lockOptions });
   redis.defer(() => lock.close({ timeoutMs: 0 }));
   const told = recorded(lock);
   const raises = async (code: string, promise: Promise<unknown>): Promise<void> => {
@@ -153,7 +153,7 @@ describe("neither password nor token nor stored text is shown by any error, even
     await raises("KIT_AUTH", lock.tryAcquire(name));
     const wrong = server.client({ password: `${canary}-wrong` });
     wrong.on("error", () => undefined);
-    const locked = createLock(wrong, { prefix, deadlineMs: 400 });
+    const locked = createLock(wrong, { prefix, deadlineMs: 1_000 });
     const error = (await rejection(locked.tryAcquire(name))) as KitError;
     expect(["KIT_AUTH", "KIT_UNAVAILABLE"]).toContain(error.code);
     told.push(error);
@@ -165,7 +165,7 @@ describe("neither password nor token nor stored text is shown by any error, even
       await server.call("ACL", "SETUSER", "app", "reset", "on", `>${canary}-app`, "&*", ...rules);
       await server.call("DEL", keys.lease);
       const client = server.client({ username: "app", password: `${canary}-app` });
-      const refused = createLock(client, { prefix, deadlineMs: 400 });
+      const refused = createLock(client, { prefix, deadlineMs: 1_000 });
       await raises("KIT_NO_PERMISSION", refused.tryAcquire(name));
       await refused.close({ timeoutMs: 0 });
     }
@@ -266,7 +266,7 @@ describe("a process that dies of an error prints neither password nor token nor 
       import { connect } from "@kit/core";
       import { createLock } from "@kit/lock";
       const redis = await connect(process.env.REDIS_URL);
-      const lock = createLock(redis, { prefix: "shown", deadlineMs: 400 });
+      const lock = createLock(redis, { prefix: "shown", deadlineMs: 1_000 });
       ${failing}`;
     const child = spawn(process.execPath, ["--input-type=module", "-e", source], {
       env: { ...process.env, NODE_OPTIONS: "", REDIS_URL: url, STORED: `${canary}-stored` },

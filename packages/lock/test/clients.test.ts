@@ -55,7 +55,7 @@ describe("a borrowed client", () => {
 
 describe("isolate", () => {
   it("replaces a connection that fell silent", async () => {
-    const lock = fixture.make({ isolate: true, deadlineMs: 200 });
+    const lock = fixture.make({ isolate: true, deadlineMs: 1_000 });
     await works(lock, name);
     const [node] = redis.server.nodes;
     node!.pause();

@@ -87,7 +87,7 @@ describe("close", () => {
 
   it("ends in time and leaves no timer behind when the server is gone", async () => {
     const client = redis.connect({ retryStrategy: () => 20 });
-    const lock = fixture.on(client, { deadlineMs: 200 });
+    const lock = fixture.on(client, { deadlineMs: 1_000 });
     await lock.acquire(name);
     const waiter = await enqueue(lock, name);
     const gaveUp = rejection(waiter.promise);

@@ -261,7 +261,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
             ? new Cluster([at], { redisOptions: { disconnectTimeout: 50 } })
             : new Redis({ ...at, disconnectTimeout: 50 });
         redis.defer(() => client.disconnect());
-        const unreachable = fixture().on(client, { deadlineMs: 300 });
+        const unreachable = fixture().on(client, { deadlineMs: 1_000 });
         const patient = watched(fixture().on(client, { deadlineMs: 20_000 }).tryAcquire());
         expect(await rejection(unreachable.tryAcquire())).toBeInstanceOf(KitUnavailableError);
         expect(patient.isSettled).toBe(false);
@@ -773,7 +773,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const semaphore = make({ permits: 2 });
         await (await semaphore.acquire()).release();
         const told: SemaphoreEvents["mismatch"][0][] = [];
-        const other = make({ permits: 4, deadlineMs: 300 });
+        const other = make({ permits: 4, deadlineMs: 1_000 });
         other.on("mismatch", (event) => told.push(event));
         await other.inspect();
         expect(told.map(({ stored }) => stored.permits)).toEqual([2]);

@@ -30,7 +30,7 @@ const guarded = async (options: Partial<SemaphoreOptions> = {}) => {
   const client = await connect({ url, deadlineMs: 10_000 });
   redis.defer(() => client.close());
   const tokens = tappedTokens(client);
-  const settings = { permits: 3, permitsPerTenant: 2, prefix, deadlineMs: 400, holder: "shown", ...options };
+  const settings = { permits: 3, permitsPerTenant: 2, prefix, deadlineMs: 1_000, holder: "shown", ...options };
   const group = createSemaphore(client, name, settings);
   redis.defer(() => group.close({ timeoutMs: 0 }));
   const told = recordTold(

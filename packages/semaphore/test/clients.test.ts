@@ -44,7 +44,7 @@ describe("a borrowed client", () => {
 
 describe("isolate", () => {
   it("replaces a connection that fell silent", async () => {
-    const semaphore = fixture.make({ permits: 9, isolate: true, deadlineMs: 200 });
+    const semaphore = fixture.make({ permits: 9, isolate: true, deadlineMs: 1_000 });
     await (await semaphore.acquire()).release();
     const [node] = redis.server.nodes;
     node!.pause();

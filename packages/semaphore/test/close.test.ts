@@ -58,7 +58,7 @@ describe("close", () => {
 
   it("ends in time when the server is gone", async () => {
     const client = redis.connect({ retryStrategy: () => 20 });
-    const semaphore = fixture.on(client, { permits: 1, deadlineMs: 200 });
+    const semaphore = fixture.on(client, { permits: 1, deadlineMs: 1_000 });
     await semaphore.acquire();
     const gaveUp = rejection((await enqueue(semaphore)).promise);
     const [node] = redis.server.nodes;
