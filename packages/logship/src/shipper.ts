@@ -441,6 +441,7 @@ export class Shipper extends LogObject<ShipperEvents> {
       if (given === "late") {
         compressing.push(...framer.flush());
         await drain(0);
+        await upload.settle();
         continue;
       }
       let bytes =

@@ -217,7 +217,7 @@ describe("one step of a script", () => {
         timing,
       );
       const at = { consumer, fence: (joined as { fence: string }).fence, file: id, seq: 1, chunk: 0, position };
-      const args = { ...at, state: "done", cause: "", results: "[]" };
+      const args = { ...at, state: "done", cause: "", place: "", results: "[]" };
       expect((await scripts.advance.run(context, { ...keys, targets: [] }, args, timing)).state).toBe("committed");
     };
     await finish("a");
