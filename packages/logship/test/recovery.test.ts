@@ -1,3 +1,5 @@
+import { appendFile, rename } from "node:fs/promises";
+import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
 import { attach, type ClientContext } from "@kit/core/toolkit";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
@@ -135,13 +137,47 @@ describe("a failover", () => {
 });
 
 describe("a shipper", () => {
-  it("is not fenced off by its own opening, whose reply was lost for longer than a call lasts", async () => {
-    await fixture.shipper({ name: "known" }).send("a", Readable.from(["x\n"]));
+  const throughProxy = async (): Promise<{ readonly proxy: FaultProxy; readonly client: Redis }> => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
     const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
+    return { proxy, client };
+  };
+
+  it("follows a log on through an outage in which the next file begins", async () => {
+    const directory = await fixture.directory();
+    const path = join(directory, "a.log");
+    const { proxy, client } = await throughProxy();
+    let opens = 0;
+    spied(client, (args) => {
+      if (args[0] !== "evalsha" || args[7] !== fixture.keys.consumers || ++opens !== 2) return;
+      proxy.refuse = true;
+      proxy.resetAll();
+    });
+    const shipper = fixture.shipper({ client, flushMs: 10, deadlineMs: 300 });
+    let outages = 0;
+    shipper.on("error", () => {
+      if (proxy.refuse) outages++;
+      proxy.refuse = false;
+    });
+    const stop = new AbortController();
+    await appendFile(path, "one\n");
+    const following = rejection(shipper.follow(path, { quietMs: 0, signal: stop.signal }));
+    const linesOf = async (): Promise<unknown> => (await fixture.shipper().status())?.files.map(({ lines }) => lines);
+    await eventually(async () => expect(await linesOf()).toEqual([1]));
+    await rename(path, `${path}.1`);
+    await appendFile(path, "two\nthree\n");
+    await eventually(async () => expect(await linesOf()).toEqual([1, 2]));
+    expect(outages).toBe(1);
+    stop.abort(new Error("enough"));
+    expect(await following).toMatchObject({ message: "enough" });
+  });
+
+  it("is not fenced off by its own opening, whose reply was lost for longer than a call lasts", async () => {
+    await fixture.shipper({ name: "known" }).send("a", Readable.from(["x\n"]));
+    const { proxy, client } = await throughProxy();
     const { chunks, consumers } = fixture.keys;
     let [commits, opens] = [0, 0];
     spied(client, (args) => {
