@@ -1,7 +1,7 @@
 import { promisify } from "node:util";
 import { crc32, gunzip } from "node:zlib";
 import { noteCrc } from "./crc.js";
-import { BadDataError } from "./errors.js";
+import { BadDataError, isAboutContent, RolledBack } from "./errors.js";
 import type { Hub } from "./hub.js";
 import { inflatedText, type Position, Restarts, type Text } from "./reading.js";
 import type { SeenFile } from "./scripts/index.js";
@@ -49,6 +49,8 @@ export class Download {
   #ahead: Descriptor[] = [];
   #aheadBytes = 0;
   #next: number;
+  /** The last one that was described. */
+  #last: Descriptor | undefined;
   /** Chunks that positions may still need, in order. */
   readonly #places: Descriptor[] = [];
 
@@ -62,10 +64,21 @@ export class Download {
     return this.#file;
   }
 
-  /** Ordinal of the chunk in which reading from `stored` begins. Asked in ascending order. */
-  chunkOf(stored: number): number {
+  /** The chunk in which reading from `stored` begins; undefined: none was read. Asked in ascending order. */
+  placeOf(stored: number): { readonly ordinal: number; readonly part: string } | undefined {
     while (this.#places.length > 1 && this.#places[1]!.storedAt <= stored) this.#places.shift();
-    return this.#places[0]?.ordinal ?? this.#file.chunk;
+    return this.#places[0];
+  }
+
+  /** Why reading failed: what was read may be no chunk of the file any more, since a failover lost it. */
+  async explained(error: unknown): Promise<unknown> {
+    if (!isAboutContent(error)) return error;
+    try {
+      await this.#described([]);
+    } catch (found) {
+      return found;
+    }
+    return error;
   }
 
   /** The file's text from a position on. */
@@ -128,11 +141,9 @@ export class Download {
   }
 
   async #describe(): Promise<void> {
-    const { hub } = this.#source;
     const last = Math.min(this.#file.chunks, this.#next + descriptorsAtOnce);
     const ordinals = Array.from({ length: last - this.#next }, (_, index) => this.#next + index);
-    const fields = ordinals.map((ordinal) => `${String(this.#file.id)} ${String(ordinal)}`);
-    const entries = (await this.#read("HMGET", [hub.keys.chunks, ...fields], false)) as (string | null)[];
+    const entries = await this.#described(ordinals);
     for (const [index, ordinal] of ordinals.entries()) {
       const entry = entries[index];
       if (entry === null || entry === undefined) {
@@ -141,9 +152,25 @@ export class Download {
       }
       const [part = "", ...numbers] = entry.split(" ");
       const [size = 0, text = 0, crc = 0, , storedAt = 0, textAt = 0] = numbers.map(Number);
-      this.#ahead.push({ ordinal, part, size, text, crc, storedAt, textAt });
+      this.#last = { ordinal, part, size, text, crc, storedAt, textAt };
+      this.#ahead.push(this.#last);
       this.#next = ordinal + 1;
     }
+  }
+
+  /** The descriptors of some chunks. Throws if the last one before them has changed: a failover lost it, and those that come are others. */
+  async #described(ordinals: readonly number[]): Promise<(string | null)[]> {
+    const before = this.#last;
+    const fields = [...(before ? [before.ordinal] : []), ...ordinals].map(
+      (ordinal) => `${String(this.#file.id)} ${String(ordinal)}`,
+    );
+    if (fields.length === 0) return [];
+    const entries = (await this.#read("HMGET", [this.#source.hub.keys.chunks, ...fields], false)) as (string | null)[];
+    if (before && entries.shift()?.split(" ", 1)[0] !== before.part) {
+      await this.#source.explainMissing();
+      throw new RolledBack(this.#file.name);
+    }
+    return entries;
   }
 
   async #fetch(descriptor: Descriptor, reply: Promise<(Buffer | null)[]>, index: number): Promise<Fetched> {

@@ -105,6 +105,13 @@ const aboutContent: ReadonlySet<string> = new Set([
   "KIT_LOGSHIP_TOO_LARGE",
 ]);
 
+/** The server went back, in a failover: it does not have the last commits and their results any more, or the chunks that were read. */
+export class RolledBack extends LogshipError {
+  constructor(file: string) {
+    super("KIT_LOGSHIP_RESET", "The server has lost its last commits, which are to be repeated", { file });
+  }
+}
+
 /** A result was refused; nothing of its commit was applied. */
 export const resultError = (fault: string, targets: readonly string[]): LogshipError => {
   const [kind, number] = fault.split(" ");

@@ -29,6 +29,9 @@ const prefixBytes = 1_024;
 const lineFeed = 10;
 const collator = new Intl.Collator("en", { numeric: true });
 
+/** As `test()`, but with a global expression that one begins where it ended for another name. */
+export const matches = (expression: RegExp, name: string): boolean => name.search(expression) >= 0;
+
 export const isMissing = (error: unknown): boolean =>
   ["ENOENT", "ENOTDIR", "ELOOP"].includes(String((error as { code?: unknown } | null)?.code));
 
@@ -53,7 +56,9 @@ export const listFiles = async (
 ): Promise<LocalFile[]> => {
   const entries = await readdir(directory, { withFileTypes: true });
   const names = entries
-    .filter((entry) => (entry.isFile() || entry.isSymbolicLink()) && (match === undefined || match.test(entry.name)))
+    .filter(
+      (entry) => (entry.isFile() || entry.isSymbolicLink()) && (match === undefined || matches(match, entry.name)),
+    )
     .map((entry) => entry.name);
   const files: LocalFile[] = [];
   const byId = new Set<string>();

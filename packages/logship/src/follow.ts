@@ -1,7 +1,7 @@
 import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname } from "node:path";
 import { onAbort } from "@kit/core/toolkit";
-import { changedError, isMissing, listFiles, type LocalFile, localFile, OpenFile, prefixOf } from "./files.js";
+import { changedError, isMissing, listFiles, type LocalFile, localFile, matches, OpenFile, prefixOf } from "./files.js";
 
 /** Events of the file system may be lost, and none come from another directory, where a symbolic link may lead. */
 const lookEveryMs = 500;
@@ -90,7 +90,7 @@ export async function* followLog(
       return undefined;
     });
   const isRotated = (name: string): boolean =>
-    rotated ? rotated.test(name) : name.startsWith(`${base}.`) || name.startsWith(`${base}-`);
+    rotated ? matches(rotated, name) : name.startsWith(`${base}.`) || name.startsWith(`${base}-`);
   const rotatedFiles = async (live: LocalFile | undefined): Promise<LocalFile[]> => {
     const files = await listFiles(directory, undefined, "mtime").catch((error: unknown) => {
       if (!isMissing(error)) throw error;

@@ -114,7 +114,7 @@ export const concurrencyOption = (concurrency = 1): number => integerOption("con
 export interface ShipperOptions extends HubOptions {
   /**
    * Memory in Redis for the chunks of the channel, in bytes: those that no consumer has passed, and those under way. Set by the first
-   * shipper of the channel; a later one with another number gets a `mismatch` event, `setLimit()` changes it.
+   * shipper of the channel; a later one with another number gets a `mismatch` event, `setLimit()` changes it. At least two chunks.
    *
    * @default 268435456
    */

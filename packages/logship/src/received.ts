@@ -8,8 +8,8 @@ import { parsePosition, type Position, type Reading, readingOf, start } from "./
 import { noEffects, Results } from "./results.js";
 import type { CommitOperands } from "./runner.js";
 
-/** Stores one commit of a file. */
-export type CommitFile = (operands: CommitOperands, chunk: number) => Promise<void>;
+/** Stores one commit of a file: `chunk` is the first that is still needed, `place` names the one in which the position lies. */
+export type CommitFile = (operands: CommitOperands, chunk: number, place: string) => Promise<void>;
 
 /**
  * A file of a channel, read once from where its consumer is: by lines, batches of lines, or bytes. Nothing is acknowledged by reading;
@@ -21,8 +21,8 @@ export class ReceivedFile {
   readonly name: string;
   /** Text bytes before the first that is read here: those that this consumer has committed. */
   readonly offset: number;
-  /** To be committed with the position, and empty again after that. */
-  results: Results = new Results();
+  /** What `commit()` stores with the position. What is collected once it has been called belongs to the next commit. */
+  readonly results: Results = new Results();
   readonly #download: Download;
   readonly #terms: LineTerms;
   readonly #commit: CommitFile;
@@ -34,6 +34,8 @@ export class ReceivedFile {
   /** Behind what was delivered as bytes, or nothing. */
   #at: Position;
   #committed: Position;
+  /** The last commit that is under way: one is at a time. */
+  #storing: Promise<void> = Promise.resolve();
   #lines = 0;
   #isAtEnd = false;
 
@@ -119,13 +121,17 @@ export class ReceivedFile {
     this.#begin();
     const { blocks, restarts } = this.#download.text(this.#start);
     let { offset, crc } = this.#start;
-    for await (const block of blocks) {
-      offset += block.length;
-      crc = crcOf(block, crc);
-      this.#at = restarts.at(offset, crc);
-      yield block;
+    try {
+      for await (const block of blocks) {
+        offset += block.length;
+        crc = crcOf(block, crc);
+        this.#at = restarts.at(offset, crc);
+        yield block;
+      }
+      this.#checkWhole({ offset, crc });
+    } catch (error) {
+      throw await this.#download.explained(error);
     }
-    this.#checkWhole({ offset, crc });
     this.#isAtEnd = true;
   }
 
@@ -146,22 +152,33 @@ export class ReceivedFile {
    * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_RESULT`; `KIT_LOGSHIP_RESET`.
    */
   async commit(): Promise<void> {
-    const { results } = this;
-    const lines = this.#lines;
+    const [lines, isDone] = [this.#lines, this.#isAtEnd];
     const { reading, batch, count = 0 } = this.#delivered ?? {};
     const position = batch && reading ? reading.positionOf(batch, count) : this.#at;
-    const operands = { seq: this.#seq + 1, position, lines, effects: results.effects(), isDone: this.#isAtEnd };
+    const taken = this.results.take();
+    this.#lines = 0;
+    // After one that fails those that wait for it fail too: their position has passed what it did not store.
+    const storing = this.#storing.then(async () => {
+      const seq = ++this.#seq;
+      try {
+        await this.store({ seq, position, lines, effects: taken.effects(), isDone });
+      } catch (error) {
+        // Nothing was stored: with other results it can be tried again, under the same number.
+        if (error instanceof LogshipError && error.code === "KIT_LOGSHIP_RESULT") this.#seq--;
+        throw error;
+      }
+      this.#committed = position;
+    });
+    this.#storing = storing;
     try {
-      this.#seq++;
-      await this.store(operands);
+      await storing;
     } catch (error) {
-      // Nothing was stored: with other results it can be tried again, under the same number.
-      if (error instanceof LogshipError && error.code === "KIT_LOGSHIP_RESULT") this.#seq--;
+      this.results.giveBack(taken);
+      this.#lines += lines;
       throw error;
+    } finally {
+      if (this.#storing === storing) this.#storing = Promise.resolve();
     }
-    this.#committed = position;
-    this.results = new Results();
-    this.#lines -= lines;
   }
 
   /** This consumer is done with the file, what is behind its last commit is lost to it: what `onBadData: "skip"` does. Throws as `commit`. */
@@ -183,13 +200,16 @@ export class ReceivedFile {
   }
 
   async #leave(isDone: boolean, aside = ""): Promise<void> {
+    await this.#storing.catch(() => undefined);
     await this.store({ seq: ++this.#seq, position: this.#committed, lines: 0, effects: noEffects, isDone, aside });
   }
 
   /** One commit, as a run over lines has it. */
   async store(operands: CommitOperands): Promise<void> {
-    const { stored } = operands.position;
-    await this.#commit(operands, operands.isDone ? this.#download.file.chunks : this.#download.chunkOf(stored));
+    const { file } = this.#download;
+    const place = this.#download.placeOf(operands.position.stored);
+    const chunk = operands.isDone ? file.chunks : (place?.ordinal ?? file.chunk);
+    await this.#commit(operands, chunk, place ? `${String(place.ordinal)} ${place.part}` : "");
   }
 
   get seq(): number {
@@ -206,12 +226,16 @@ export class ReceivedFile {
     const reading = readingOf(this.#download.text(this.#start), this.#start, this.#terms, true);
     const checked = async function* (this: ReceivedFile): AsyncGenerator<LineBatch, void, undefined> {
       let last: LineBatch | undefined;
-      for await (const batch of reading.batches) {
-        last = batch;
-        yield batch;
+      try {
+        for await (const batch of reading.batches) {
+          last = batch;
+          yield batch;
+        }
+        const { offset, crc } = last ? { offset: last.endOffset, crc: last.crcOf(last.lines.length) } : this.#start;
+        this.#checkWhole({ offset, crc });
+      } catch (error) {
+        throw await this.#download.explained(error);
       }
-      const { offset, crc } = last ? { offset: last.endOffset, crc: last.crcOf(last.lines.length) } : this.#start;
-      this.#checkWhole({ offset, crc });
     };
     return { batches: checked.call(this), positionOf: (batch, count) => reading.positionOf(batch, count) };
   }

@@ -2,7 +2,7 @@ import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import { choiceOption, type MetricSample, newToken, optionsObject } from "@kit/core/toolkit";
 import { freeChunks, metricsOf, statusOf } from "./channel.js";
 import { Download, type DownloadSource } from "./download.js";
-import { fencedError, isAboutContent, LogshipError, resetError, resultError } from "./errors.js";
+import { fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "./errors.js";
 import { Hub } from "./hub.js";
 import type { RunSummary } from "./job.js";
 import {
@@ -259,8 +259,8 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   #received(seen: SeenFile, visit: Visit): ReceivedFile {
     const download = this.#downloadOf(seen, visit);
-    const file = new ReceivedFile(download, this.#terms.lines, (operands, chunk) =>
-      this.#advance(download.file, operands, chunk, visit),
+    const file = new ReceivedFile(download, this.#terms.lines, (operands, chunk, place) =>
+      this.#advance(download.file, operands, { chunk, place }, visit),
     );
     if (seen.seq === 0 && file.offset > 0) this.emit("trimmed", { file: file.name, offset: file.offset });
     return file;
@@ -294,7 +294,12 @@ export class Receiver extends Processor<ReceiverEvents> {
     return files[0]?.id === id ? files[0] : undefined;
   }
 
-  async #advance(file: SeenFile, operands: CommitOperands, chunk: number, visit: Visit): Promise<void> {
+  async #advance(
+    file: SeenFile,
+    operands: CommitOperands,
+    where: { readonly chunk: number; readonly place: string },
+    visit: Visit,
+  ): Promise<void> {
     const { fence } = await this.#join(visit);
     const { seq, position, effects, isDone, aside = "" } = operands;
     const targets = effects.names.map((name) => this.resultKey(name));
@@ -303,7 +308,7 @@ export class Receiver extends Processor<ReceiverEvents> {
       fence,
       file: file.id,
       seq,
-      chunk,
+      ...where,
       state: isDone ? "done" : aside === "" ? "open" : "aside",
       position: formatPosition(position),
       cause: aside,
@@ -372,13 +377,6 @@ export class Receiver extends Processor<ReceiverEvents> {
     this.#epoch = reply.epoch;
     await this.#free(reply.parts);
     return reply;
-  }
-}
-
-/** The server does not have the last commits any more: a failover lost them, together with their results. */
-class RolledBack extends LogshipError {
-  constructor(file: string) {
-    super("KIT_LOGSHIP_RESET", "The last commits and their results are lost", { file });
   }
 }
 

@@ -20,7 +20,7 @@ export const noEffects: Effects = { names: [], results: "[]" };
  * number, so memory and the commit depend on the number of fields and not on the number of lines.
  */
 export class Results {
-  readonly #kinds: Readonly<Record<Kind, Named>> = { "h+": new Map(), "h=": new Map(), s: new Map(), z: new Map() };
+  #kinds: Readonly<Record<Kind, Named>> = { "h+": new Map(), "h=": new Map(), s: new Map(), z: new Map() };
 
   /** How many different fields are to be written. */
   get size(): number {
@@ -45,14 +45,32 @@ export class Results {
 
   /** Sets `field` of the hash `name`; of several values until the next commit the last one is written. */
   set(name: string, field: string, value: string): this {
-    this.#fieldsOf("h=", name).set(field, value);
+    this.#fieldsOf("h=", name, field).set(field, value);
     return this;
   }
 
   /** Adds `member` to the set `name`. */
   add(name: string, member: string): this {
-    this.#fieldsOf("s", name).set(member, "");
+    this.#fieldsOf("s", name, member).set(member, "");
     return this;
+  }
+
+  /** Moves everything into another object, for a commit. @internal */
+  take(): Results {
+    const taken = new Results();
+    [taken.#kinds, this.#kinds] = [this.#kinds, taken.#kinds];
+    return taken;
+  }
+
+  /** Takes back what was not stored: it comes before what has been collected since. @internal */
+  giveBack(taken: Results): void {
+    const since = this.#kinds;
+    this.#kinds = taken.#kinds;
+    for (const kind of kinds)
+      for (const [name, fields] of since[kind])
+        for (const [field, value] of fields)
+          if (typeof value === "number" && kind !== "h=") this.#sum(kind, name, field, value);
+          else this.#fieldsOf(kind, name, field).set(field, value);
   }
 
   /** Everything in the form of the commit script. */
@@ -69,7 +87,7 @@ export class Results {
   }
 
   #sum(kind: Kind, name: string, field: string, by: number): this {
-    const fields = this.#fieldsOf(kind, name);
+    const fields = this.#fieldsOf(kind, name, field);
     const sum = Number(fields.get(field) ?? 0) + by;
     if (!Number.isSafeInteger(sum)) integerOption("by", by, -Number.MAX_SAFE_INTEGER);
     if (!Number.isSafeInteger(sum)) throw new RangeError("Expected a sum within ±(2^53 − 1)");
@@ -77,7 +95,9 @@ export class Results {
     return this;
   }
 
-  #fieldsOf(kind: Kind, name: string): Map<string, string | number> {
+  #fieldsOf(kind: Kind, name: string, field: string): Map<string, string | number> {
+    // The script of the commit would fail at anything else, half way.
+    if (typeof field !== "string") throw new TypeError("Expected the field or member of a result to be a string");
     const names = this.#kinds[kind];
     let fields = names.get(name);
     if (!fields) names.set(textOption("name", name, 400), (fields = new Map<string, string | number>()));

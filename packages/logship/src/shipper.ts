@@ -137,6 +137,8 @@ interface Source {
   read(): AsyncIterable<Uint8Array | string>;
   /** Whether `read` can be called again. */
   readonly isRepeatable: boolean;
+  /** Whether its call has opened another one before: then an outage is waited out from the first command on. */
+  readonly isFurther?: boolean;
   /** Whether no other call can have the same identity. */
   readonly isNameless?: boolean;
   /** Bytes of the source that have been read, where they are not what is shipped: it is inflated. */
@@ -261,11 +263,13 @@ export class Shipper extends LogObject<ShipperEvents> {
     const terms = { path, rotated, quietMs: integerOption("quietMs", quietMs, 0, 3_600_000) };
     const { signal, unlink } = this.#hub.link(own.signal);
     const { codec } = this.#terms;
+    let isFurther = false;
     try {
       for await (const { file, id, isLive, size, read } of followLog(terms, signal)) {
         const { name } = file;
         try {
-          const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true };
+          const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true, isFurther };
+          isFurther = true;
           const { wasShipped, textBytes } = await this.#ship(name, signal, () => source);
           if ((wasShipped && isLive) || (await size()) !== textBytes) throw changedError(name);
         } catch (error) {
@@ -392,10 +396,10 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   async #shipWhole(source: Source, signal: AbortSignal): Promise<ShippedFile> {
-    for (let isFirst = true; ; isFirst = false) {
+    for (let hasBegun = source.isFurther; ; hasBegun = true) {
       const upload = this.#uploadOf(source, signal);
       const open = (): Promise<Opened> => upload.open();
-      const opened = await (isFirst ? open() : this.#hub.persist(open, signal));
+      const opened = await (hasBegun ? this.#hub.persist(open, signal) : open());
       this.#compareLimit(opened);
       if (opened.state === "done") return shippedBefore(source, opened);
       try {
@@ -441,6 +445,7 @@ export class Shipper extends LogObject<ShipperEvents> {
       if (given === "late") {
         compressing.push(...framer.flush());
         await drain(0);
+        await upload.settle();
         continue;
       }
       let bytes =

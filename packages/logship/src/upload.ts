@@ -47,8 +47,8 @@ export class Upload {
   readonly #what: UploadSource;
   readonly #events: UploadEvents;
   readonly #signal: AbortSignal;
-  /** Repeated with each attempt to open, so that a late copy of one fences off nobody. */
-  readonly #op: string = newToken();
+  /** Of the next opening. Repeated with each attempt, so that a late copy of one fences off nobody, and no attempt its own file. */
+  #op: string = newToken();
   #opened!: Opened;
   #isSealed = false;
   /** Chunks that wait for their commit, in order. */
@@ -83,7 +83,7 @@ export class Upload {
 
   /** Opens the file, or finds that it has been shipped. */
   async open(): Promise<Opened> {
-    await this.#open("", this.#op);
+    await this.#open("");
     const { chunks, textBytes, storedBytes, crc, lines, codec } = this.#opened;
     this.chunks = chunks;
     this.textBytes = textBytes;
@@ -98,6 +98,14 @@ export class Upload {
   async add(chunks: readonly Chunk[]): Promise<void> {
     for (const chunk of chunks) this.#held.push(this.#heldOf(chunk));
     await this.#surviving(() => this.#write());
+  }
+
+  /** Resolves when everything is committed: without further chunks nothing else finds that a commit failed. */
+  async settle(): Promise<void> {
+    await this.#surviving(async () => {
+      await this.#write();
+      await this.#committing;
+    });
   }
 
   #heldOf(chunk: Chunk): Held {
@@ -162,7 +170,7 @@ export class Upload {
     this.#written = 0;
     this.#reserved = 0;
     const before = this.#opened;
-    await this.#open(before.fence, newToken());
+    await this.#open(before.fence);
     if (this.#opened.state === "done") {
       // By our own seal, whose reply was lost; or by a shipper that took over and had all of it.
       if (this.#held.length > 0) throw fencedError("The file", this.#what.name);
@@ -181,7 +189,8 @@ export class Upload {
     this.#held = this.#held.map(({ chunk }) => this.#heldOf(chunk));
   }
 
-  async #open(mine: string, op: string): Promise<void> {
+  async #open(mine: string): Promise<void> {
+    const op = this.#op;
     const { limitBytes: limit, consumers: expected, chunkBytes } = this.#terms;
     const { events } = this.#hub.keys;
     const args = { ...this.#what, mine, limit, epoch: newToken(), events, op, chunkBytes, expected };
@@ -197,6 +206,7 @@ export class Upload {
       throw new LogshipError("KIT_LOGSHIP_TOO_LARGE", message, { file });
     }
     if (opened.state === "open" || opened.state === "done") this.#opened = opened;
+    this.#op = newToken();
   }
 
   /** Half of what may be in flight goes at once, so that the source is read, and the other half written, while the server works. */
@@ -314,6 +324,8 @@ export class Upload {
     this.#renewedAt = askedAt;
     this.#written -= some.length;
     this.#passed(some);
+    // After a failure the chunks stay listed, and another call unlinks them.
+    await freeChunks(this.#hub, reply.parts).catch(() => undefined);
   }
 
   /** The first chunks that are held are committed. */

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Readable } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import { gzipSync } from "node:zlib";
 import { eventually, useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
@@ -67,6 +67,43 @@ describe("a source that is no stream", () => {
     for (const wrong of [["an array is no stream"], undefined])
       expect(await rejection(fixture.shipper().send("a", wrong as never, { id: "a" }))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
+  });
+});
+
+describe("a directory", () => {
+  it("is matched by a global expression as by any other", async () => {
+    const directory = await fixture.directory();
+    const names = ["access.1", "access.2", "access.3", "access.4"];
+    for (const name of names) await writeFile(join(directory, name), `${name}\n`);
+    expect((await fixture.job({ directory, match: /^access/g }).run(countWords)).files).toBe(4);
+    const shipped = await fixture.shipper().addDirectory(directory, { match: /^access/g });
+    expect(shipped.map(({ name }) => name)).toEqual(names);
+  });
+});
+
+describe("results that cannot be stored", () => {
+  it("leave nothing of their commit, also where a field looks like an integer and is none for Redis", async () => {
+    const directory = await fixture.directory();
+    await writeLog(directory, "a.log", ["x"]);
+    const job = fixture.job({ directory });
+    for (const value of ["007", "-0"]) {
+      await fixture.db.hset(job.resultKey("r"), "f", value);
+      const running = job.run((_, results) => void results.increment("r", "a").increment("r", "f"));
+      expect(await rejection(running)).toMatchObject({ code: "KIT_LOGSHIP_RESULT" });
+      expect(await job.results("r")).toEqual(new Map([["f", value]]));
+    }
+  });
+
+  it("leave nothing of their commit where a field or member is no text", async () => {
+    const directory = await fixture.directory();
+    await writeLog(directory, "a.log", ["x"]);
+    const job = fixture.job({ directory });
+    const none = undefined as unknown as string;
+    for (const kind of ["increment", "rank", "set", "add"] as const) {
+      const running = job.run((_, results) => void results.increment("r", "a")[kind]("s", none, none as never));
+      expect(await rejection(running)).toBeInstanceOf(TypeError);
+    }
+    expect(await job.results("r")).toEqual(new Map());
   });
 });
 
@@ -198,6 +235,39 @@ describe("a receiver", () => {
     await shipper.closeChannel();
     expect((await running).files).toBe(2);
     expect(await receiver.results("words")).toEqual(new Map([["one", "1"]]));
+  });
+
+  it("stores each result once when commits are not awaited, and none is lost that is collected meanwhile", async () => {
+    const lines = logLines(0, 500);
+    await fixture.shipper({ chunkBytes: 1_024 }).send("a", Readable.from([textOf(lines)]));
+    const receiver = fixture.receiver();
+    for await (const file of receiver.files({ until: "empty" })) {
+      const { results } = file;
+      const commits: Promise<void>[] = [];
+      for await (const line of file.lines()) {
+        results.increment("words", line.split(" ", 1)[0]!);
+        if (commits.length < 20) commits.push(file.commit());
+      }
+      await Promise.all(commits);
+      await file.commit();
+    }
+    expect(await receiver.results("words")).toEqual(wordsOf(lines));
+  });
+
+  it("holds nothing of a file that it gave up, however much is shipped of it afterwards", async () => {
+    const shipper = fixture.shipper({ codec: "none", chunkBytes: 1_024, flushMs: 10, limitBytes: 20_000 });
+    const source = new PassThrough();
+    const sending = shipper.send("a", source);
+    const receiver = fixture.receiver({ maxLineBytes: 1_000, onBadData: "skip" });
+    const running = receiver.run(countWords);
+    source.write(`${"x".repeat(3_000)}\n`);
+    await eventually(async () => expect((await fixture.db.hvals(fixture.keys.positions))[0]).toMatch(/ done /));
+    source.end(textOf(logLines(0, 3_000)));
+    await sending;
+    const { usedBytes, fileCount } = (await shipper.status())!;
+    expect([usedBytes, fileCount]).toEqual([0, 0]);
+    await shipper.closeChannel();
+    expect((await running).files).toBe(0);
   });
 
   it("is one of ten: chunks are freed when the last one has passed them, no sooner", async () => {

@@ -20,7 +20,7 @@ const heldBytes = (): number => {
 describe("text that has passed", () => {
   it("is not held: neither by a shipper nor by a receiver, however long the file is", async () => {
     const block = Buffer.from(`${"x".repeat(1_023)}\n`.repeat(1_024));
-    let mostShipped = 0;
+    let mostShipped = -Infinity;
     async function* blocks(): AsyncGenerator<Buffer> {
       const before = heldBytes();
       for (let count = 1; count <= 96; count++) {
@@ -30,7 +30,7 @@ describe("text that has passed", () => {
     }
     const shipper = fixture.shipper({ maxInFlight: 4 });
     await shipper.send("a", blocks());
-    let mostReceived = 0;
+    let mostReceived = -Infinity;
     let lines = 0;
     const before = heldBytes();
     await fixture.receiver({ prefetchBytes: 2 * mebibyte }).run(
@@ -41,7 +41,8 @@ describe("text that has passed", () => {
       { until: "empty" },
     );
     expect(lines).toBe(96 * 1_024);
-    expect([mostShipped > 0, mostReceived > 0]).toEqual([true, true]);
+    // Less than before is possible: what the test itself held by then may have gone.
+    expect([mostShipped, mostReceived].map(Number.isFinite)).toEqual([true, true]);
     // The window, and garbage that is not collected yet; all of the text would be 96 MiB.
     expect(mostShipped).toBeLessThan(64 * mebibyte);
     expect(mostReceived).toBeLessThan(64 * mebibyte);

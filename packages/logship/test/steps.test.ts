@@ -127,6 +127,23 @@ describe("one step of a script", () => {
     expect(await db.hget(keys.channel, "needs")).toBe("");
   });
 
+  it("commit: reserves the next chunk where what is left of the last one's reservation and the free space hold it together", async () => {
+    const { keys, db } = fixture;
+    const [chunkBytes, leaseMs] = [2_048, 60_000];
+    const { id: file, fence } = (await open("s", "", { limit: 4_096, chunkBytes })) as { id: number; fence: string };
+    const own = { file, fence, chunkBytes, leaseMs };
+    const reserved = await scripts.reserve.run(context, keys, { ...own, want: 0 }, timing);
+    const { bytes: unit } = reserved as { bytes: number };
+    await db.set(keys.chunk("part"), "x".repeat(500), "PX", leaseMs);
+    const facts = { first: 0, want: unit, crcBefore: 0, crc: 1, facts: ["part", 500, 500, 1, 0] };
+    const committing = { ...own, events: keys.events, ...facts };
+    const written = [keys.chunk("part")];
+    const { bytes } = (await scripts.commit.run(context, { ...keys, written }, committing, timing)) as {
+      bytes: number;
+    };
+    expect([2 * unit > 4_096, bytes]).toEqual([true, unit]);
+  });
+
   it("open and join: give the same fence when they are repeated, so that no process is fenced off by its own copy", async () => {
     const first = await open("s", "");
     expect(await open("s", "")).toEqual(first);
@@ -217,7 +234,7 @@ describe("one step of a script", () => {
         timing,
       );
       const at = { consumer, fence: (joined as { fence: string }).fence, file: id, seq: 1, chunk: 0, position };
-      const args = { ...at, state: "done", cause: "", results: "[]" };
+      const args = { ...at, state: "done", cause: "", place: "", results: "[]" };
       expect((await scripts.advance.run(context, { ...keys, targets: [] }, args, timing)).state).toBe("committed");
     };
     await finish("a");

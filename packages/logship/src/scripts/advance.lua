@@ -19,7 +19,8 @@
 -- ARGV[6]  state      string   done; open; or aside: its chunks are kept, and the consumer goes on with other files
 -- ARGV[7]  position   string   the new one
 -- ARGV[8]  cause      string   why it is set aside; else empty
--- ARGV[9]  results    string   JSON: kind, number of its key, field, value of each
+-- ARGV[9]  place      string   `<ordinal> <part>` of the chunk in which the position lies; empty: none was read
+-- ARGV[10] results    string   JSON: kind, number of its key, field, value of each
 --
 -- Reply     {1, part, …}  committed, now or before; parts to unlink
 --           {0, fence}  another process works as this consumer; 0: it is not known
@@ -45,7 +46,8 @@ local chunk = tonumber(ARGV[5])
 local state = ARGV[6]
 local position = ARGV[7]
 local cause = ARGV[8]
-local results = cjson.decode(ARGV[9])
+local place = ARGV[9]
+local results = cjson.decode(ARGV[10])
 
 -- Libraries
 
@@ -59,6 +61,12 @@ local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', fil
 -- A repeated last commit may find that its file has gone by the first one.
 if not facts[1] then return { tonumber(redis.call('HGET', channel, 'lastFile') or '0') >= tonumber(file) and 1 or 4 } end
 if current ~= seq and current ~= seq - 1 then return { 3 } end
+if current == seq - 1 and place ~= '' then
+  -- After a failover the file, or its last chunks, may have been shipped anew: another file has this id, or its chunks end elsewhere.
+  local ordinal, part = string.match(place, '^(%d+) (%S+)$')
+  local entry = redis.call('HGET', chunks, file .. ' ' .. ordinal)
+  if not entry or string.match(entry, '^%S+') ~= part then return { 3 } end
+end
 -- Else another consumer needs what this one leaves, or it leaves nothing.
 local freed, left = tonumber(facts[2]), tonumber(string.match(record or '', '^%d+ (%d+)') or '0')
 local isSlowest = state ~= 'open' or (left <= freed and chunk > freed)

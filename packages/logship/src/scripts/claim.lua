@@ -44,9 +44,7 @@ if not isSame then
   redis.call('HSET', progress, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[5])
 end
 redis.call('HSET', job, 'layout', 1)
--- Every worker of a deleted job of this name has a lower one.
-redis.call('HSETNX', job, 'fence', readMicros())
-local fence = redis.call('HINCRBY', job, 'fence', 1)
+local fence = nextFence(job)
 redis.call('HSET', progress, file .. ':fence', fence, file .. ':op', op, file .. ':prefix', prefix, file .. ':name', name, file .. ':stamp', stamp, file .. ':state', 'open')
 redis.call('ZADD', claims, now + leaseMs, file)
 return { 1, fence, record[4], record[5] }

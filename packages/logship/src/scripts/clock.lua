@@ -1,6 +1,6 @@
 -- clock.lua - the server's time.
 --
--- Defines readClock, readMicros
+-- Defines readClock, readMicros, nextFence
 -- Numbers that begin with it are higher than those of anything that was deleted before.
 local function readMicros()
   local time = redis.call('TIME')
@@ -9,4 +9,12 @@ end
 
 local function readClock()
   return math.floor(readMicros() / 1000)
+end
+
+--- A fence, as text: higher than the last one, and by the time no number that was given before a failover and lost in it: two processes must never have the same.
+local function nextFence(record)
+  local last = tonumber(redis.call('HGET', record, 'fence') or '0')
+  local fence = string.format('%.0f', math.max(last + 1, readMicros()))
+  redis.call('HSET', record, 'fence', fence)
+  return fence
 end

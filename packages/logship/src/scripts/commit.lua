@@ -5,6 +5,11 @@
 -- KEYS[3]   live          zset   file id, scored by itself
 -- KEYS[4]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
 -- KEYS[5]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[6]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[7]   done          zset   source identity to the ms at which its file was done
+-- KEYS[8]   consumers     hash   consumer to `fence after op`
+-- KEYS[9]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
+-- KEYS[10]  free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- KEYS[n]  written       string   the chunks, each until now with the expiry of its reservation
 -- ARGV[1]  file          string   id
 -- ARGV[2]  fence         string   of the shipper
@@ -17,7 +22,7 @@
 -- ARGV[9]  crc           string   CRC-32 of the file's text, up to and with these chunks
 -- ARGV[n]  facts         string   of each chunk: key-part, size, text bytes, CRC-32 of the stored bytes, line feeds
 --
--- Reply     {1, bytes, endsAt}  committed, now or before; so many bytes are reserved
+-- Reply     {1, bytes, endsAt, part, …}  committed, now or before; so many bytes are reserved; parts to unlink: every consumer has given the file up
 --           {0}  another shipper has this file
 --           {4}  there is no such file any more
 --           {2}  the reservation has ended, or a chunk is missing: write them again
@@ -27,7 +32,12 @@ local files = KEYS[2]
 local live = KEYS[3]
 local chunks = KEYS[4]
 local leases = KEYS[5]
-local written = { unpack(KEYS, 6) }
+local sources = KEYS[6]
+local done = KEYS[7]
+local consumers = KEYS[8]
+local positions = KEYS[9]
+local free = KEYS[10]
+local written = { unpack(KEYS, 11) }
 local file = ARGV[1]
 local fence = ARGV[2]
 local first = tonumber(ARGV[3])
@@ -41,7 +51,7 @@ local facts = { unpack(ARGV, 10) }
 
 -- Libraries
 
-local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state', file .. ':stored', file .. ':text', file .. ':crc')
+local known = redis.call('HMGET', files, file .. ':fence', file .. ':chunks', file .. ':state', file .. ':stored', file .. ':text', file .. ':crc', file .. ':freed')
 if known[1] ~= fence or known[3] ~= 'open' then return { known[1] and 0 or 4 } end
 local now = readClock()
 local lease = file .. ' ' .. fence
@@ -80,4 +90,9 @@ redis.call('HINCRBY', channel, 'used', held)
 lowerReservation(channel, leases, lease, held)
 local have = raiseReservation(channel, leases, lease, want, unit, spareFor(channel, files, live, file), now, leaseMs)
 redis.call('PUBLISH', events, 'data')
-return { 1, have, now + leaseMs }
+local reply = { 1, have, now + leaseMs }
+-- Consumers that gave the file up do not come back to it: no commit of theirs would free these.
+if tonumber(known[7]) == count then
+  releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
+end
+return reply

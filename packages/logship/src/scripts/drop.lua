@@ -35,12 +35,13 @@ local epoch = ARGV[4]
 -- Libraries
 
 local known = redis.call('HGET', consumers, consumer)
-if not known and not redis.call('HGET', channel, 'dropped ' .. consumer) then return { 0 } end
+local isDropped = redis.call('HGET', channel, 'dropped ' .. consumer)
+if not known and not isDropped then return { 0 } end
 if redis.call('HGET', channel, 'epoch') ~= epoch then return { 0 } end
 local sign = redis.call('ZSCORE', seen, consumer)
 local now = readClock()
 -- One that is expected and has never come gave no sign that it could fail to repeat.
-if known and silentMs > 0 and (not sign or tonumber(sign) > now - silentMs) then return { 0 } end
+if not isDropped and silentMs > 0 and (not sign or tonumber(sign) > now - silentMs) then return { 0 } end
 redis.call('ZCARD', live)
 redis.call('ZCARD', done)
 redis.call('HLEN', files)
@@ -50,7 +51,8 @@ redis.call('HLEN', positions)
 redis.call('HLEN', free)
 -- These free memory, which allows the writes behind them at maxmemory.
 redis.call('ZREM', seen, consumer)
-redis.call('HDEL', consumers, consumer)
+-- Until the last step it stays, as one that gets no file: should this process die, the next one that finds no space goes on.
+if known then redis.call('HSET', consumers, consumer, '0 9007199254740991 ') end
 redis.call('HSET', channel, 'dropped ' .. consumer, now)
 local reply = { 1, -1 }
 local some = redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIMIT', 0, 100)
@@ -64,5 +66,9 @@ for _, id in ipairs(some) do
     return reply
   end
 end
-if #some == 100 then reply[2] = tonumber(some[100]) end
+if #some == 100 then
+  reply[2] = tonumber(some[100])
+else
+  redis.call('HDEL', consumers, consumer)
+end
 return reply

@@ -35,7 +35,7 @@ const keys = {
   advance: "channel files live sources done chunks consumers seen positions free ...targets",
   change: "channel",
   claim: "job progress claims",
-  commit: "channel files live chunks leases ...written",
+  commit: "channel files live chunks leases sources done consumers positions free ...written",
   discard: "channel files live sources done chunks consumers seen positions free leases ...targets",
   drop: "channel files live sources done chunks consumers seen positions free",
   forget: "job progress claims ...targets",
@@ -46,12 +46,12 @@ const keys = {
   open: "channel files live sources consumers",
   progress: "job progress claims ...targets",
   reserve: "channel files live leases free",
-  seal: "channel files sources leases",
+  seal: "channel files sources leases live done chunks consumers positions free",
   status: "channel files live consumers seen positions leases",
   take: "owner source sending",
 } as const;
 const args = {
-  advance: "consumer fence file seq chunk state position cause results",
+  advance: "consumer fence file seq chunk state position cause place results",
   change: "limit epoch events",
   claim: "file seen prefix isSame name stamp leaseMs op",
   commit: "file fence first want chunkBytes leaseMs events crcBefore crc ...facts",
@@ -200,22 +200,22 @@ export const reserve: LogshipScript<"reserve", Reserved> = script(
 );
 
 export type ChunksCommitted =
-  | { readonly state: "committed"; readonly bytes: number; readonly endsAt: number }
+  | { readonly state: "committed"; readonly bytes: number; readonly endsAt: number; readonly parts: readonly string[] }
   | { readonly state: "fenced" | "gone" | "expired" | "moved" };
 
 export const commit: LogshipScript<"commit", ChunksCommitted> = script(
   "commit",
-  [clockSource, spaceSource, commitSource],
+  [clockSource, spaceSource, releaseSource, commitSource],
   (raw) => {
-    const [code = 4, bytes = 0, endsAt = 0] = list(raw).map(Number);
-    if (code === 1) return { state: "committed", bytes, endsAt };
+    const [code, bytes, endsAt, ...parts] = coded(raw);
+    if (code === 1) return { state: "committed", bytes: Number(bytes), endsAt: Number(endsAt), parts: texts(parts) };
     return { state: code === 0 ? "fenced" : code === 2 ? "expired" : code === 3 ? "moved" : "gone" };
   },
 );
 
 export const seal: LogshipScript<"seal", "sealed" | "fenced" | "moved" | "gone"> = script(
   "seal",
-  [clockSource, spaceSource, sealSource],
+  [clockSource, spaceSource, releaseSource, sealSource],
   (raw) => (["fenced", "sealed", "gone", "moved"] as const)[Number(raw)] ?? "gone",
 );
 

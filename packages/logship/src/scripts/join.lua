@@ -39,9 +39,8 @@ redis.call('ZREM', seen, '')
 if not layout then createChannel(channel, epoch) end
 local fence = known and string.match(known, '^%d+')
 if not known or string.match(known, '%S*$') ~= op then
-  fence = redis.call('HINCRBY', channel, 'fence', 1)
-  -- Lua's `..` keeps 14 places of a number.
-  redis.call('HSET', consumers, consumer, string.format('%.0f %s %s', fence, after, op))
+  fence = nextFence(channel)
+  redis.call('HSET', consumers, consumer, fence .. ' ' .. after .. ' ' .. op)
 end
 redis.call('ZADD', seen, readClock(), consumer)
 local reply = { 1, redis.call('HGET', channel, 'epoch'), fence, after }

@@ -77,7 +77,7 @@ if known then
     if op ~= facts[10] then
       -- A lower fence than ours: a failover lost our opening.
       if mine ~= '' and tonumber(fence) > tonumber(mine) then return { 3, epoch } end
-      fence = redis.call('HINCRBY', channel, 'fence', 1)
+      fence = nextFence(channel)
       redis.call('HSET', files, known .. ':fence', fence, known .. ':op', op, known .. ':at', readClock())
     end
     return { 1, epoch, state[2], known, fence, facts[3], facts[4], facts[5], facts[6], facts[7], facts[8] }
@@ -86,7 +86,7 @@ end
 if state[3] then return { 4, epoch } end
 if need > tonumber(state[2]) then return { 5, epoch, state[2] } end
 local id = redis.call('HINCRBY', channel, 'lastFile', 1)
-local fence = redis.call('HINCRBY', channel, 'fence', 1)
+local fence = nextFence(channel)
 redis.call('HSET', files, id .. ':name', name, id .. ':source', source, id .. ':codec', codec, id .. ':state', 'open',
   id .. ':fence', fence, id .. ':chunks', 0, id .. ':freed', 0, id .. ':text', 0, id .. ':stored', 0, id .. ':lines', 0,
   id .. ':crc', 0, id .. ':op', op, id .. ':at', readClock())

@@ -22,7 +22,9 @@ local function checkResults(keys, first, results)
     if kind == 'h+' then
       local value = redis.call('HGET', key, results[i + 2])
       -- Up to 15 digits no sum of two leaves the range of HINCRBY or of a JavaScript number.
-      if value and not (string.match(value, '^%-?%d+$') and #value <= 16) then return 'number ' .. results[i + 1] end
+      -- HINCRBY takes no `007`.
+      local isInteger = value == '0' or (value and #value <= 16 and string.match(value, '^%-?[1-9]%d*$'))
+      if value and not isInteger then return 'number ' .. results[i + 1] end
     end
   end
   return nil, made

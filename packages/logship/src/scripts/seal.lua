@@ -1,9 +1,15 @@
 -- seal.lua - ends a file: nothing can be added any more.
 --
--- KEYS[1]   channel   hash   the record of the channel
--- KEYS[2]   files     hash   `<id>:<fact>` of each file
--- KEYS[3]   sources   hash   source identity to file id; once done also its totals
--- KEYS[4]   leases    zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[1]   channel       hash   the record of the channel
+-- KEYS[2]   files         hash   `<id>:<fact>` of each file
+-- KEYS[3]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[4]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
+-- KEYS[5]   live          zset   file id, scored by itself
+-- KEYS[6]   done          zset   source identity to the ms at which its file was done
+-- KEYS[7]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
+-- KEYS[8]   consumers     hash   consumer to `fence after op`
+-- KEYS[9]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`
+-- KEYS[10]  free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- ARGV[1]  file       string   id
 -- ARGV[2]  fence      string   of the shipper
 -- ARGV[3]  count      integer  chunks that it must have, unless it ends before its end
@@ -20,6 +26,12 @@ local channel = KEYS[1]
 local files = KEYS[2]
 local sources = KEYS[3]
 local leases = KEYS[4]
+local live = KEYS[5]
+local done = KEYS[6]
+local chunks = KEYS[7]
+local consumers = KEYS[8]
+local positions = KEYS[9]
+local free = KEYS[10]
 local file = ARGV[1]
 local fence = ARGV[2]
 local count = ARGV[3]
@@ -44,10 +56,12 @@ forgetNeed(channel, file)
 redis.call('HSET', files, file .. ':state', 'sealed', file .. ':sha256', sha256)
 if fault ~= '' then
   -- A shipper that comes back late must not take it for its own.
-  if silentMs >= 0 then redis.call('HSET', files, file .. ':fence', redis.call('HINCRBY', channel, 'fence', 1)) end
+  if silentMs >= 0 then redis.call('HSET', files, file .. ':fence', nextFence(channel)) end
   redis.call('HSET', files, file .. ':fault', fault)
   redis.call('HDEL', sources, known[4])
 end
+-- All consumers may have given it up before its end.
+releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, {})
 redis.call('PUBLISH', events, 'data')
 redis.call('PUBLISH', events, 'space')
 return 1

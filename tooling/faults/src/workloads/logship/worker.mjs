@@ -1,5 +1,5 @@
 // A process that ships files of its share, receives as one of two consumers, in slices that others interrupt, and works on a job's directory.
-import { existsSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pause } from "@kit/core/toolkit";
@@ -129,11 +129,20 @@ const shipOne = async (name, isMine) => {
   }
 };
 
+/**
+ * Files that others have left open, or are still shipping, when this process begins: they hold up those behind them. And those that others had just
+ * ended, which a failover may open again. Their shippers may be gone, and one try may fail.
+ */
+const taken = [];
+const recentMs = 10_000;
+const isEndedLongAgo = (name) => {
+  const done = statSync(join(shipFolder, `${name}.done`), { throwIfNoEntry: false });
+  return done !== undefined && done.mtimeMs < Date.now() - recentMs;
+};
+
 const ship = async () => {
-  // Files that others have left open, or are still shipping: they hold up those behind them.
-  const all = readdirSync(shipFolder);
-  const left = all.filter((name) => /\.(log|gz)$/.test(name) && !all.includes(`${name}.done`));
-  await Promise.all(left.map((name) => shipOne(name, false)));
+  taken.push(...readdirSync(shipFolder).filter((name) => /\.(log|gz)$/.test(name) && !isEndedLongAgo(name)));
+  await Promise.all(taken.map((name) => shipOne(name, false)));
   for (let number = 1; !isLeaving(); number++) await shipOne(nameOf(number), true);
 };
 
@@ -208,7 +217,7 @@ const shipAgain = async () => {
     const last = filesOf(shipFolder);
     const names = Array.from({ length: Math.min(last, 40) }, (_, index) => nameOf(last - index));
     const shipped = names.filter((name) => existsSync(join(shipFolder, `${name}.done`)));
-    await Promise.all(shipped.map((name) => shipOne(name, false)));
+    await Promise.all([...new Set([...taken, ...shipped])].map((name) => shipOne(name, false)));
   }
 };
 
