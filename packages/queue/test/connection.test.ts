@@ -300,6 +300,29 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual(["before", "to a master", "after"]);
   });
 
+  it("waits longer each time, and says why, while an idle queue's server refuses the wait", async () => {
+    const queue = make();
+    const runs = new Runs();
+    const refused: string[] = [];
+    work(queue, runs.handler).on("error", ({ code, message }) => refused.push(`${code} ${message}`));
+    await fixture.untilParked(1);
+    const node = redis.server.nodes[0]!;
+    await node.call("CONFIG", "RESETSTAT");
+    await node.call("CONFIG", "SET", "min-replicas-to-write", "1");
+    redis.defer(() => node.call("CONFIG", "SET", "min-replicas-to-write", "0"));
+    const id = /^id=(\d+) .*cmd=bzpopmin/m.exec(String(await node.call("CLIENT", "LIST")))?.[1] ?? "";
+    await node.call("CLIENT", "UNBLOCK", id);
+    await eventually(() => expect(refused.length).toBeGreaterThan(3));
+    // Not one try goes unnoticed: a worker that does not pause makes thousands.
+    const stats = String(await node.call("INFO", "commandstats"));
+    const tries = Number(/cmdstat_bzpopmin:.*rejected_calls=(\d+)/.exec(stats)?.[1]);
+    expect(tries).toBeLessThanOrEqual(refused.length + 1);
+    expect(new Set(refused)).toEqual(new Set(["KIT_SERVER BZPOPMIN failed: the server refuses writes"]));
+    await node.call("CONFIG", "SET", "min-replicas-to-write", "0");
+    await queue.add("job", "after");
+    await runs.until(1);
+  });
+
   it("knows a server that forgot its scripts", async () => {
     const runs = new Runs();
     const queue = make();
