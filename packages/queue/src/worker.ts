@@ -345,7 +345,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       return;
     }
     if (isThenable(result))
-      result.then(
+      void Promise.resolve(result).then(
         (value: unknown) => this.#onCompleted(job, value),
         (error: unknown) => this.#onFailed(job, error),
       );
@@ -367,6 +367,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   /** The job was never run, and goes to the dead letters. */
   #refuse(job: TakenJob, reason: string): void {
+    // A promise of somebody else's may throw in `then`, or call back twice: ours does not.
     const error = new UnrecoverableError(reason);
     if (this.#suspect === job) this.#suspect = undefined;
     this.#end(job, "dead", error, job.failures);
