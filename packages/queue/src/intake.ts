@@ -75,7 +75,7 @@ export class Intake {
   #returning = 0;
   /** How many jobs the calls under way may bring, the wait among them. */
   #pending = 0;
-  #isTaking = true;
+  #isTaking = false;
   #isWaiting = false;
   /** The last take found less than it wanted. */
   #isDrained = false;
@@ -113,9 +113,20 @@ export class Intake {
     return this.#unconfirmed;
   }
 
-  /** The last take found nothing, and it waits to be woken; or the server cannot be reached. */
+  /** The last take found nothing, and it waits to be woken. */
   get isParked(): boolean {
-    return this.#isWaiting || this.#failures > 0;
+    return this.#isWaiting;
+  }
+
+  /** The server cannot be reached, or refuses. */
+  get isFailing(): boolean {
+    return this.#failures > 0;
+  }
+
+  /** Takes jobs from now on. Until then nothing is sent, whoever calls `pump()`. */
+  start(): void {
+    this.#isTaking = true;
+    this.pump();
   }
 
   end(ending: Ending): void {

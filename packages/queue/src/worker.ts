@@ -94,6 +94,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #hoardTimer: NodeJS.Timeout | undefined;
   #closing: Promise<void> | undefined;
   readonly #stopListening: () => void;
+  /** Its queue could not be opened: the server is away, or the data must not be touched. */
+  #isShut = false;
   readonly #rest = new Condition(() => this.#isAtRest);
 
   /** Made by this package only. */
@@ -157,13 +159,19 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.#running;
   }
 
-  /** @internal Its queue was empty at its last look, or cannot be reached. */
-  get isQuiet(): boolean {
+  /** @internal Its queue was empty at its last look. */
+  get isEmpty(): boolean {
     return this.#buffer.length === 0 && this.#intake.isParked;
   }
 
   /** @internal It may be its turn. */
   look(): void {
+  /** @internal It has no job to begin: its queue is empty or cannot be reached, or it closes. */
+  get isQuiet(): boolean {
+    if (this.#closing || this.#isShut) return true;
+    return this.isEmpty || (this.#buffer.length === 0 && this.#intake.isFailing);
+  }
+
     this.#start();
     this.#intake.schedule();
   }
@@ -190,12 +198,15 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     for (let attempt = 1; !this.#closing; attempt++)
       try {
         await this.#commands.open();
-        if (!this.#closing) this.#intake.pump();
+        this.#isShut = false;
+        if (!this.#closing) this.#intake.start();
         return;
       } catch (error) {
         this.emit("error", error as KitError);
         if (!(error as KitError).retryable) return;
+        this.#isShut = true;
         await pause(backoffMs(attempt + 1, 50, 2_000));
+        this.#turn?.changed();
       }
   }
 
@@ -206,6 +217,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     await this.#handBack(this.#buffer.splice(0));
     await this.#rest.until(deadline);
     if (!this.#isAtRest) {
+    this.#turn?.changed();
       const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
       for (const job of [...this.#intake.leases.jobs]) if (job.state === "running") job.stop(reason);
       await this.#rest.until(Deadline.in(graceMs));

@@ -376,7 +376,18 @@ describe("a queue whose connections break", () => {
     const keys = fixture.keysOf();
     await fixture.db.hset(keys.meta, "layout", "2");
     expect(await rejection(make().add("job", 1))).toMatchObject({ code: "KIT_LAYOUT" });
-    await fixture.db.del(keys.meta);
+    const [errors, idle] = [[] as string[], make()];
+    const refused = work(idle, () => undefined);
+    refused.on("error", ({ code }) => errors.push(code));
+    await eventually(() => expect(errors).toEqual(["KIT_LAYOUT"]));
+    // Nothing that makes a worker look for jobs lets it touch them.
+    await fixture.db.hset(keys.jobs, "own", "0 job\n1");
+    await fixture.db.rpush(keys.waiting, "own");
+    refused.concurrency = 2;
+    for (let look = 0; look < 50; look++)
+      expect(await fixture.counts()).toMatchObject({ jobs: 1, waiting: 1, leases: 0 });
+    await refused.close();
+    await fixture.db.del(keys.meta, keys.jobs, keys.waiting);
     await fixture.db.set(keys.waiting, "not a list", "EX", 60);
     expect(await rejection(make().add("job", 1))).toMatchObject({
       code: "KIT_KEY_TYPE",
