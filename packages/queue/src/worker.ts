@@ -91,11 +91,13 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #suspect: TakenJob | undefined;
   /** The last take had such a job. The worker then takes one job at a time until one comes that has crashes left. */
   #isCareful = false;
+  /** The suspect beside which another one was met and handed back: nothing more is taken until it has ended. */
+  #barredBy: TakenJob | undefined;
   #hoardTimer: NodeJS.Timeout | undefined;
-  #closing: Promise<void> | undefined;
-  readonly #stopListening: () => void;
   /** Its queue could not be opened: the server is away, or the data must not be touched. */
   #isShut = false;
+  #closing: Promise<void> | undefined;
+  readonly #stopListening: () => void;
   readonly #rest = new Condition(() => this.#isAtRest);
 
   /** Made by this package only. */
@@ -164,14 +166,14 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.#buffer.length === 0 && this.#intake.isParked;
   }
 
-  /** @internal It may be its turn. */
-  look(): void {
   /** @internal It has no job to begin: its queue is empty or cannot be reached, or it closes. */
   get isQuiet(): boolean {
     if (this.#closing || this.#isShut) return true;
     return this.isEmpty || (this.#buffer.length === 0 && this.#intake.isFailing);
   }
 
+  /** @internal It may be its turn. */
+  look(): void {
     this.#start();
     this.#intake.schedule();
   }
@@ -202,11 +204,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         if (!this.#closing) this.#intake.start();
         return;
       } catch (error) {
-        this.emit("error", error as KitError);
-        if (!(error as KitError).retryable) return;
         this.#isShut = true;
-        await pause(backoffMs(attempt + 1, 50, 2_000));
+        this.emit("error", error as KitError);
         this.#turn?.changed();
+        if (!(error as KitError).retryable) return;
+        await pause(backoffMs(attempt + 1, 50, 2_000));
       }
   }
 
@@ -215,9 +217,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#intake.stopTaking();
     clearTimeout(this.#hoardTimer);
     await this.#handBack(this.#buffer.splice(0));
+    this.#turn?.changed();
     await this.#rest.until(deadline);
     if (!this.#isAtRest) {
-    this.#turn?.changed();
       const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
       for (const job of [...this.#intake.leases.jobs]) if (job.state === "running") job.stop(reason);
       await this.#rest.until(Deadline.in(graceMs));
@@ -244,11 +246,15 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const atHand = this.#buffer.length + pending;
     const most = concurrency - this.#running - unconfirmed;
     const free = Math.min(most, this.#turn?.free(this) ?? most) - atHand;
-    if (this.#isCareful) return this.#suspect || free <= 0 || atHand > 0 ? 0 : 1;
+    if (this.#isCareful) return this.#isBarred || free <= 0 || atHand > 0 ? 0 : 1;
     const ahead = strict ? 0 : this.#ahead();
     // A few more than are needed right now are not worth a call.
     if (free <= 0 && free + ahead < ahead / 2) return 0;
     return Math.max(0, free + ahead);
+  }
+
+  get #isBarred(): boolean {
+    return this.#suspect !== undefined && (this.#suspect.state === "held" || this.#suspect === this.#barredBy);
   }
 
   #ahead(): number {
@@ -263,8 +269,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     for (const job of jobs)
       if (job.crashes > 0 && job.crashes >= maxCrashes - 1) {
         this.#isCareful = true;
-        if (this.#suspect) returned.push(job);
-        else void this.#ask(this.#begin((this.#suspect = job)));
+        if (this.#suspect) {
+          returned.push(job);
+          this.#barredBy = this.#suspect;
+        } else void this.#ask(this.#begin((this.#suspect = job)));
       } else {
         if (jobs.length === 1) this.#isCareful = false;
         held.push(job);
@@ -285,7 +293,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       try {
         const isHeld = await this.#commands.run(begin, { member: job.member });
         if (!isHeld) this.#onLost(job);
-        else if (!this.#closing) return this.#hold([job]);
+        else if (!this.#closing) {
+          this.#hold([job]);
+          return this.#intake.schedule();
+        }
       } catch (error) {
         this.emit("error", error as KitError);
         await pause(backoffMs(attempt, 50, 2_000));
@@ -356,6 +367,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       this.#onFailed(job, error);
       return;
     }
+    // A promise of somebody else's may throw in `then`, or call back twice: ours does not.
     if (isThenable(result))
       void Promise.resolve(result).then(
         (value: unknown) => this.#onCompleted(job, value),
@@ -379,7 +391,6 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   /** The job was never run, and goes to the dead letters. */
   #refuse(job: TakenJob, reason: string): void {
-    // A promise of somebody else's may throw in `then`, or call back twice: ours does not.
     const error = new UnrecoverableError(reason);
     if (this.#suspect === job) this.#suspect = undefined;
     this.#end(job, "dead", error, job.failures);
