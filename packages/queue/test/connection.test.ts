@@ -189,6 +189,48 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual([0, 1, 2, 3]);
   });
 
+  it("keeps the time of a delayed job though the request of its look is lost", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    const errors: string[] = [];
+    work(queue, runs.handler).on("error", ({ code }) => errors.push(code));
+    await fixture.untilParked(1);
+    const id = await make().add("job", 1, { delayMs: 2_000 });
+    const { delayed, wake } = fixture.keysOf();
+    const dueAt = Number(await fixture.db.zscore(delayed, id));
+    await eventually(async () => expect(await fixture.db.exists(wake)).toBe(0));
+    // It has looked, and waits again: the next request is the look of its timer.
+    await fixture.untilParked(1);
+    proxy.up.cutNext = 1;
+    await runs.until(1, 20_000);
+    expect(errors).toEqual(["KIT_UNKNOWN_OUTCOME"]);
+    // The wait ends after 13 s at the earliest.
+    expect(runs.jobs[0]!.takenAt - dueAt).toBeLessThan(9_000);
+  });
+
+  it("charges no crash to the first job after a reconnect, however long it had waited", async () => {
+    const { queue } = await proxied();
+    const runs = new Runs();
+    const events: string[] = [];
+    const worker = work(queue, runs.handler, { leaseMs: 500 });
+    worker.on("crashed", () => events.push("crashed"));
+    worker.on("lost", () => events.push("lost"));
+    await fixture.untilParked(1);
+    const node = redis.server.nodes[0]!;
+    const list = async (): Promise<string[]> => String(await node.call("CLIENT", "LIST")).split("\n");
+    const own = (await list()).filter((line) => line.includes(" name=kit "));
+    for (const line of own) await node.call("CLIENT", "KILL", "ID", /^id=(\d+)/.exec(line)![1]!);
+    // The connection that waits stays, and waits for longer than the lease.
+    await eventually(async () =>
+      expect(await list()).toContainEqual(expect.stringMatching(/ idle=(?:[2-9]|\d\d+) .*cmd=bzpopmin/)),
+    );
+    await make().add("job", 1);
+    await runs.until(1);
+    await fixture.untilEmpty();
+    expect(events).toEqual([]);
+    expect(runs.jobs.map(({ crashes }) => crashes)).toEqual([0]);
+  });
+
   it("goes on after a restart of the server, idle and busy, with all that it had", async () => {
     const runs = new Runs();
     const queue = make({ deadlineMs: 5_000 });
