@@ -502,7 +502,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #onEnded({ job, verdict, error }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {
-      if (!job.isRepeat) this.#onLost(job);
+      // Also where its end was sent before: that copy did not arrive.
+      job.isRepeat = false;
+      this.#onLost(job);
     } else if (verdict === "done") {
       if (this.hasListeners("completed")) this.emit("completed", { job });
     } else {

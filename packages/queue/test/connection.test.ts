@@ -270,6 +270,32 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toContain(2);
   });
 
+  it("says that a job was lost whose end did not arrive until another worker had it", async () => {
+    const { proxy, queue } = await proxied(300);
+    const runs = new Runs();
+    const cutOff = work(
+      queue,
+      (job) => {
+        runs.handler(job);
+        proxy.up.hole = true;
+      },
+      { leaseMs: 2_000 },
+    );
+    const [events, errors] = [[] as string[], [] as string[]];
+    cutOff.on("completed", () => events.push("completed"));
+    cutOff.on("lost", ({ job }) => events.push(`lost ${job.id}`));
+    cutOff.on("error", ({ code }) => errors.push(code));
+    const id = await make().add("job", 1);
+    await runs.until(1);
+    // Its end was sent, and may have arrived: a lease that ends now says nothing yet.
+    await eventually(() => expect(errors).toContain("KIT_UNKNOWN_OUTCOME"));
+    work(make(), runs.handler, { leaseMs: 2_000 });
+    await runs.until(2);
+    proxy.heal();
+    proxy.resetAll();
+    await eventually(() => expect(events).toEqual([`lost ${id}`]));
+  });
+
   it("counts no attempt that its handler broke off because the server had gone silent", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
