@@ -50,6 +50,7 @@ type AddArguments<Data, Options = AddOptions> = undefined extends Data
   : readonly [data: Data, options?: Options];
 
 const noOptions: AddOptions = {};
+const mostHeads = 1_000;
 
 /**
  * A queue by name, on one Redis: adds jobs, runs workers, and looks after dead letters. Made by {@link createQueue}.
@@ -65,7 +66,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   readonly #producer: Producer;
   readonly #calls: Calls;
   readonly #workers = new Set<Worker>();
-  /** The headers of jobs without options, by name. */
+  /** The headers of jobs without options, by name; names may be made of anything, so not all are kept. */
   readonly #heads = new Map<string, string>();
   readonly #usual: JobTerms;
   #closing: Promise<void> | undefined;
@@ -272,6 +273,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const known = this.#heads.get(name);
     if (known !== undefined) return known;
     const head = headOf(name, this.#settings.job, 0, false);
+    if (this.#heads.size >= mostHeads) this.#heads.clear();
     this.#heads.set(name, head);
     return head;
   }

@@ -296,6 +296,33 @@ describe("a queue whose connections break", () => {
     await eventually(() => expect(events).toEqual([`lost ${id}`]));
   });
 
+  it("renews the lease of a job in time that it took right after it had lost all others, on a slow network", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    const { promise, open } = gate();
+    redis.defer(open);
+    const lost: unknown[] = [];
+    work(queue, (job) => (runs.handler(job), promise), { concurrency: 2, leaseMs: 4_000 })
+      .on("error", () => undefined)
+      .on("lost", ({ job }) => lost.push(job.data));
+    const safe = make();
+    await safe.add("job", "gone");
+    await runs.until(1);
+    await fixture.untilParked(1);
+    const { leases, jobs } = fixture.keysOf();
+    await fixture.db.del(leases, jobs);
+    await eventually(() => expect(lost).toEqual(["gone"]));
+    await safe.add("job", "kept");
+    await runs.until(2);
+    proxy.down.latencyMs = 800;
+    const endOf = async (): Promise<number> => Number((await fixture.db.zrange(leases, "0", "0", "WITHSCORES"))[1]);
+    for (let renewals = 0; renewals < 2; renewals++) {
+      const end = await endOf();
+      await eventually(async () => expect(await endOf()).toBeGreaterThan(end));
+    }
+    expect(lost).toEqual(["gone"]);
+  });
+
   it("counts no attempt that its handler broke off because the server had gone silent", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
