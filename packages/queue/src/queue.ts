@@ -156,7 +156,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * Adds many jobs in order, and resolves with their ids: all or none of them. Beyond 1 MiB, a job counted as 1 KiB at least, or
    * `maxPending` jobs they go in several calls; if one of these fails, the earlier ones stay and no further one is made.
    *
-   * @throws all that {@link add} throws.
+   * @throws all that {@link add} throws. The `op` of a KitUnknownOutcomeError settles only the first job of its call: jobs with
+   * an `id` of yours can be added again.
    *
    * @example
    * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
