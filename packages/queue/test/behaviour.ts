@@ -580,8 +580,8 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("runs on whatever kind of promise a handler returns", async () => {
         const queue = make();
-        const promiseOf = (then: (done: (value: unknown) => void, failed: (error: unknown) => void) => void): object =>
-          Object.fromEntries([["then", then]]);
+        type Then = (done: (value: unknown) => void, failed: (error: unknown) => void) => void;
+        const promiseOf = (then: Then, method = "then"): object => ({ [method]: then });
         const promises = [
           promiseOf(() => {
             throw new Error("no promise");
