@@ -6,6 +6,7 @@ export interface StoredError {
   readonly stack?: string;
 }
 
+const mostName = 128;
 const mostMessage = 1_024;
 const mostStack = 4_096;
 
@@ -19,15 +20,20 @@ const textOf = (value: unknown): string => {
   }
 };
 
+/** Never throws: the fields of an error may hold anything, and reading one may throw. */
 export const storedError = (error: unknown): StoredError => {
-  if (!(error instanceof Error)) return { name: typeof error, message: cut(textOf(error), mostMessage) };
-  const { code } = error as { readonly code?: unknown };
-  return {
-    name: error.name,
-    message: cut(error.message, mostMessage),
-    ...(typeof code === "string" ? { code } : {}),
-    ...(error.stack === undefined ? {} : { stack: cut(error.stack, mostStack) }),
-  };
+  try {
+    if (!(error instanceof Error)) return { name: typeof error, message: cut(textOf(error), mostMessage) };
+    const { name, message, code, stack } = error as { readonly [Field in keyof StoredError]: unknown };
+    return {
+      name: cut(textOf(name), mostName),
+      message: cut(textOf(message), mostMessage),
+      ...(typeof code === "string" ? { code: cut(code, mostName) } : {}),
+      ...(typeof stack === "string" ? { stack: cut(stack, mostStack) } : {}),
+    };
+  } catch {
+    return { name: typeof error, message: "The error cannot be read" };
+  }
 };
 
 /** The record of a job in `failures`: one line. `begin.lua` adds to the crashes the fence under which the job was begun. */

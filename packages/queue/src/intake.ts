@@ -75,7 +75,7 @@ export class Intake {
   #returning = 0;
   /** How many jobs the calls under way may bring, the wait among them. */
   #pending = 0;
-  #isTaking = true;
+  #isTaking = false;
   #isWaiting = false;
   /** The last take found less than it wanted. */
   #isDrained = false;
@@ -113,9 +113,20 @@ export class Intake {
     return this.#unconfirmed;
   }
 
-  /** The last take found nothing, and it waits to be woken; or the server cannot be reached. */
+  /** The last take found nothing, and it waits to be woken. */
   get isParked(): boolean {
-    return this.#isWaiting || this.#failures > 0;
+    return this.#isWaiting;
+  }
+
+  /** The server cannot be reached, or refuses. */
+  get isFailing(): boolean {
+    return this.#failures > 0;
+  }
+
+  /** Takes jobs from now on. Until then nothing is sent, whoever calls `pump()`. */
+  start(): void {
+    this.#isTaking = true;
+    this.pump();
   }
 
   end(ending: Ending): void {
@@ -139,7 +150,7 @@ export class Intake {
       const ending = Math.min(this.#outbox.length, maxEnded);
       const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting;
       const wanted = mayTake ? this.#wanted(ending) : 0;
-      if (wanted === 0 && ending === 0 && !(this.#mustLook && !this.#isWaiting && this.#isTaking)) break;
+      if (wanted === 0 && ending === 0 && !(this.#mustLook && this.#isTaking)) break;
       void this.#call(wanted);
     }
     if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0) {
@@ -313,7 +324,11 @@ export class Intake {
   #receive(reply: StepReply, terms: StepTerms, sentAt: number, marker: Marker | undefined): void {
     const { context, keys } = this.#commands;
     const takenAt = Math.floor(reply.nowMicros / 1_000);
-    context.clockOf(keys.leases).observe(sentAt, takenAt);
+    const clock = context.clockOf(keys.leases);
+    // The step of a wait ran at any instant since it was sent: of a clock that is not known, after a reconnect, it says little.
+    const isTimed = !terms.flags.includes("w") || clock.earliest(0) !== undefined;
+    if (isTimed) clock.observe(sentAt, takenAt);
+    else this.#mustLook = true;
     if (terms.count > 0) this.#isDrained = reply.entries.length < terms.count;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
@@ -323,8 +338,10 @@ export class Intake {
     this.#arm(reply, marker === "timer" || marker === "backup");
     if (reply.entries.length === 0) return;
     if (terms.flags.includes("s")) this.#watchedAt = performance.now();
-    const { fence } = terms;
+    const { fence, leaseMs } = terms;
     const take = { fence, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
+    // For all that is known these leases are as old as the wait: they go back, and are taken again.
+    if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#lose(fence);
     const { blobs, entries, records } = reply;
     const jobs = blobs.map(
       (blob, index) => new TakenJob(entries[index] ?? "", blob, parse(blob), take, records[index] ?? ""),
@@ -395,8 +412,7 @@ export class Intake {
     this.#timer = setTimeout(() => {
       this.#mustLook = true;
       this.#hasFiredForDue = this.#isTimerForDue;
-      if (this.#isWaiting && this.#inFlight < maxInFlight && !this.#retryTimer) void this.#call(0);
-      else this.pump();
+      this.pump();
     }, waitMs);
     this.#timer.unref();
   }

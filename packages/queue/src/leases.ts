@@ -99,7 +99,8 @@ export class JobLeases implements ScheduledLease {
     let isFailed = false;
     for (let start = 0; start < due.length && !isFailed; start += maxEnded)
       isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
-    if (this.#isClosed || this.#held.length === 0) return;
+    // All were lost: the next job needs a schedule of its own.
+    if (this.#isClosed || this.#held.length === 0) return this.#commands.context.expiry.remove(this);
     let earliest = Infinity;
     for (const { leaseUntil } of this.#held) earliest = Math.min(earliest, leaseUntil);
     this.#schedule(performance.now() + (isFailed ? this.#leaseMs / 20 : this.#heartbeatMs), earliest);

@@ -50,6 +50,7 @@ type AddArguments<Data, Options = AddOptions> = undefined extends Data
   : readonly [data: Data, options?: Options];
 
 const noOptions: AddOptions = {};
+const mostHeads = 1_000;
 
 /**
  * A queue by name, on one Redis: adds jobs, runs workers, and looks after dead letters. Made by {@link createQueue}.
@@ -65,7 +66,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   readonly #producer: Producer;
   readonly #calls: Calls;
   readonly #workers = new Set<Worker>();
-  /** The headers of jobs without options, by name. */
+  /** The headers of jobs without options, by name; names may be made of anything, so not all are kept. */
   readonly #heads = new Map<string, string>();
   readonly #usual: JobTerms;
   #closing: Promise<void> | undefined;
@@ -155,7 +156,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * Adds many jobs in order, and resolves with their ids: all or none of them. Beyond 1 MiB, a job counted as 1 KiB at least, or
    * `maxPending` jobs they go in several calls; if one of these fails, the earlier ones stay and no further one is made.
    *
-   * @throws all that {@link add} throws.
+   * @throws all that {@link add} throws. The `op` of a KitUnknownOutcomeError settles only the first job of its call: jobs with
+   * an `id` of yours can be added again.
    *
    * @example
    * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
@@ -272,6 +274,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const known = this.#heads.get(name);
     if (known !== undefined) return known;
     const head = headOf(name, this.#settings.job, 0, false);
+    if (this.#heads.size >= mostHeads) this.#heads.clear();
     this.#heads.set(name, head);
     return head;
   }

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { backoffMs, Deadline, type ExclusiveConnection, pause, reading } from "@kit/core/toolkit";
+import { backoffMs, Deadline, type ExclusiveConnection, pause, reading, serverError } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
 import { step, type StepReply } from "./scripts/index.js";
 
@@ -17,6 +17,8 @@ export interface Woken {
   readonly marker: Marker | undefined;
   readonly reply: StepReply;
   readonly sentAt: number;
+  /** The server's error, if it did not wait. */
+  readonly refusal: Error | undefined;
 }
 
 /** Events of a waiter. */
@@ -44,17 +46,20 @@ export class Waiter {
 
   /** Resolves once woken, or after a while; undefined: the connection broke, or the waiter was closed. */
   async wait(terms: StepTerms): Promise<Woken | undefined> {
+    let woken: Woken | undefined;
     try {
       const connection = await this.#checkOut();
-      const woken = await this.#waitOn(connection, terms);
+      woken = await this.#waitOn(connection, terms);
+      // The step of an idle queue writes nothing, so it succeeds where the pop is refused: without a pause that never ends.
+      if (woken.refusal && woken.reply.entries.length === 0) throw serverError(woken.refusal, "BZPOPMIN");
       this.#failures = 0;
       return woken;
     } catch (error) {
       this.#return();
-      if (this.#closing.signal.aborted) return undefined;
+      if (this.#closing.signal.aborted) return woken;
       if (error instanceof KitError) this.#events.error(error);
       await pause(backoffMs(++this.#failures + 1, 50, 2_000), this.#closing.signal).catch(() => undefined);
-      return undefined;
+      return woken;
     }
   }
 
@@ -100,7 +105,8 @@ export class Waiter {
       throw stepped.reason;
     }
     const marker = popped.status === "fulfilled" ? (popped.value as readonly unknown[] | null)?.[1] : undefined;
-    return { marker: marker as Marker | undefined, reply: stepped.value, sentAt };
+    const refusal = popped.status === "rejected" ? (popped.reason as Error) : undefined;
+    return { marker: marker as Marker | undefined, reply: stepped.value, sentAt, refusal };
   }
 
   #return(): void {

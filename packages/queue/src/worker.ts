@@ -91,7 +91,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #suspect: TakenJob | undefined;
   /** The last take had such a job. The worker then takes one job at a time until one comes that has crashes left. */
   #isCareful = false;
+  /** The suspect beside which another one was met and handed back: nothing more is taken until it has ended. */
+  #barredBy: TakenJob | undefined;
   #hoardTimer: NodeJS.Timeout | undefined;
+  /** Its queue could not be opened: the server is away, or the data must not be touched. */
+  #isShut = false;
   #closing: Promise<void> | undefined;
   readonly #stopListening: () => void;
   readonly #rest = new Condition(() => this.#isAtRest);
@@ -157,9 +161,15 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.#running;
   }
 
-  /** @internal Its queue was empty at its last look, or cannot be reached. */
-  get isQuiet(): boolean {
+  /** @internal Its queue was empty at its last look. */
+  get isEmpty(): boolean {
     return this.#buffer.length === 0 && this.#intake.isParked;
+  }
+
+  /** @internal It has no job to begin: its queue is empty or cannot be reached, or it closes. */
+  get isQuiet(): boolean {
+    if (this.#closing || this.#isShut) return true;
+    return this.isEmpty || (this.#buffer.length === 0 && this.#intake.isFailing);
   }
 
   /** @internal It may be its turn. */
@@ -190,10 +200,13 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     for (let attempt = 1; !this.#closing; attempt++)
       try {
         await this.#commands.open();
-        if (!this.#closing) this.#intake.pump();
+        this.#isShut = false;
+        if (!this.#closing) this.#intake.start();
         return;
       } catch (error) {
+        this.#isShut = true;
         this.emit("error", error as KitError);
+        this.#turn?.changed();
         if (!(error as KitError).retryable) return;
         await pause(backoffMs(attempt + 1, 50, 2_000));
       }
@@ -204,6 +217,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#intake.stopTaking();
     clearTimeout(this.#hoardTimer);
     await this.#handBack(this.#buffer.splice(0));
+    this.#turn?.changed();
     await this.#rest.until(deadline);
     if (!this.#isAtRest) {
       const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
@@ -232,11 +246,15 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const atHand = this.#buffer.length + pending;
     const most = concurrency - this.#running - unconfirmed;
     const free = Math.min(most, this.#turn?.free(this) ?? most) - atHand;
-    if (this.#isCareful) return this.#suspect || free <= 0 || atHand > 0 ? 0 : 1;
+    if (this.#isCareful) return this.#isBarred || free <= 0 || atHand > 0 ? 0 : 1;
     const ahead = strict ? 0 : this.#ahead();
     // A few more than are needed right now are not worth a call.
     if (free <= 0 && free + ahead < ahead / 2) return 0;
     return Math.max(0, free + ahead);
+  }
+
+  get #isBarred(): boolean {
+    return this.#suspect !== undefined && (this.#suspect.state === "held" || this.#suspect === this.#barredBy);
   }
 
   #ahead(): number {
@@ -251,8 +269,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     for (const job of jobs)
       if (job.crashes > 0 && job.crashes >= maxCrashes - 1) {
         this.#isCareful = true;
-        if (this.#suspect) returned.push(job);
-        else void this.#ask(this.#begin((this.#suspect = job)));
+        if (this.#suspect) {
+          returned.push(job);
+          this.#barredBy = this.#suspect;
+        } else void this.#ask(this.#begin((this.#suspect = job)));
       } else {
         if (jobs.length === 1) this.#isCareful = false;
         held.push(job);
@@ -273,7 +293,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       try {
         const isHeld = await this.#commands.run(begin, { member: job.member });
         if (!isHeld) this.#onLost(job);
-        else if (!this.#closing) return this.#hold([job]);
+        else if (!this.#closing) {
+          this.#hold([job]);
+          return this.#intake.schedule();
+        }
       } catch (error) {
         this.emit("error", error as KitError);
         await pause(backoffMs(attempt, 50, 2_000));
@@ -344,8 +367,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       this.#onFailed(job, error);
       return;
     }
+    // A promise of somebody else's may throw in `then`, or call back twice: ours does not.
     if (isThenable(result))
-      result.then(
+      void Promise.resolve(result).then(
         (value: unknown) => this.#onCompleted(job, value),
         (error: unknown) => this.#onFailed(job, error),
       );
@@ -478,7 +502,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #onEnded({ job, verdict, error }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {
-      if (!job.isRepeat) this.#onLost(job);
+      // Also where its end was sent before: that copy did not arrive.
+      job.isRepeat = false;
+      this.#onLost(job);
     } else if (verdict === "done") {
       if (this.hasListeners("completed")) this.emit("completed", { job });
     } else {

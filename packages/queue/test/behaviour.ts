@@ -551,7 +551,13 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         const cycle: { self?: unknown } = {};
         cycle.self = cycle;
         const huge = new Error("x".repeat(100_000));
-        const thrown = [undefined, null, "text", 7, cycle, huge, Object.create(null)];
+        const strange = Object.assign(new Error(), { message: cycle, name: 7n, code: "x".repeat(100_000) });
+        const unreadable = Object.defineProperty(new Error(), "message", {
+          get: () => {
+            throw new Error("unreadable");
+          },
+        });
+        const thrown = [undefined, null, "text", 7, cycle, huge, Object.create(null), strange, unreadable];
         work(queue, ({ data }) => {
           throw thrown[data as number];
         });
@@ -566,8 +572,29 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           "object",
           "Error",
           "object",
+          "[object BigInt]",
+          "object",
         ]);
-        expect(JSON.stringify(letters[5]!.error).length).toBeLessThan(12_000);
+        for (const { error } of letters) expect(JSON.stringify(error).length).toBeLessThan(12_000);
+      });
+
+      it("runs on whatever kind of promise a handler returns", async () => {
+        const queue = make();
+        type Then = (done: (value: unknown) => void, failed: (error: unknown) => void) => void;
+        const promiseOf = (then: Then, method = "then"): object => ({ [method]: then });
+        const promises = [
+          promiseOf(() => {
+            throw new Error("no promise");
+          }),
+          promiseOf((done, failed) => (done(1), done(2), failed(3))),
+        ];
+        const runs = new Runs();
+        const worker = work(queue, (job) => (runs.handler(job), promises[job.data as number]));
+        for (const data of [0, 1, 2, 3]) await queue.add("job", data);
+        await runs.until(4);
+        await fixture().untilEmpty();
+        expect(worker.running).toBe(0);
+        expect(await queue.deadLetters()).toMatchObject([{ data: 0, error: { message: "no promise" } }]);
       });
 
       it("fails an attempt that takes too long, and keeps its place until the handler ends", async () => {

@@ -189,6 +189,48 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual([0, 1, 2, 3]);
   });
 
+  it("keeps the time of a delayed job though the request of its look is lost", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    const errors: string[] = [];
+    work(queue, runs.handler).on("error", ({ code }) => errors.push(code));
+    await fixture.untilParked(1);
+    const id = await make().add("job", 1, { delayMs: 2_000 });
+    const { delayed, wake } = fixture.keysOf();
+    const dueAt = Number(await fixture.db.zscore(delayed, id));
+    await eventually(async () => expect(await fixture.db.exists(wake)).toBe(0));
+    // It has looked, and waits again: the next request is the look of its timer.
+    await fixture.untilParked(1);
+    proxy.up.cutNext = 1;
+    await runs.until(1, 20_000);
+    expect(errors).toEqual(["KIT_UNKNOWN_OUTCOME"]);
+    // The wait ends after 13 s at the earliest.
+    expect(runs.jobs[0]!.takenAt - dueAt).toBeLessThan(9_000);
+  });
+
+  it("charges no crash to the first job after a reconnect, however long it had waited", async () => {
+    const { queue } = await proxied();
+    const runs = new Runs();
+    const events: string[] = [];
+    const worker = work(queue, runs.handler, { leaseMs: 500 });
+    worker.on("crashed", () => events.push("crashed"));
+    worker.on("lost", () => events.push("lost"));
+    await fixture.untilParked(1);
+    const node = redis.server.nodes[0]!;
+    const list = async (): Promise<string[]> => String(await node.call("CLIENT", "LIST")).split("\n");
+    const own = (await list()).filter((line) => line.includes(" name=kit "));
+    for (const line of own) await node.call("CLIENT", "KILL", "ID", /^id=(\d+)/.exec(line)![1]!);
+    // The connection that waits stays, and waits for longer than the lease.
+    await eventually(async () =>
+      expect(await list()).toContainEqual(expect.stringMatching(/ idle=(?:[2-9]|\d\d+) .*cmd=bzpopmin/)),
+    );
+    await make().add("job", 1);
+    await runs.until(1);
+    await fixture.untilEmpty();
+    expect(events).toEqual([]);
+    expect(runs.jobs.map(({ crashes }) => crashes)).toEqual([0]);
+  });
+
   it("goes on after a restart of the server, idle and busy, with all that it had", async () => {
     const runs = new Runs();
     const queue = make({ deadlineMs: 5_000 });
@@ -226,6 +268,59 @@ describe("a queue whose connections break", () => {
     await runs.until(2, 25_000);
     await worker.close();
     expect(runs.data).toContain(2);
+  });
+
+  it("says that a job was lost whose end did not arrive until another worker had it", async () => {
+    const { proxy, queue } = await proxied(300);
+    const runs = new Runs();
+    const cutOff = work(
+      queue,
+      (job) => {
+        runs.handler(job);
+        proxy.up.hole = true;
+      },
+      { leaseMs: 2_000 },
+    );
+    const [events, errors] = [[] as string[], [] as string[]];
+    cutOff.on("completed", () => events.push("completed"));
+    cutOff.on("lost", ({ job }) => events.push(`lost ${job.id}`));
+    cutOff.on("error", ({ code }) => errors.push(code));
+    const id = await make().add("job", 1);
+    await runs.until(1);
+    // Its end was sent, and may have arrived: a lease that ends now says nothing yet.
+    await eventually(() => expect(errors).toContain("KIT_UNKNOWN_OUTCOME"));
+    work(make(), runs.handler, { leaseMs: 2_000 });
+    await runs.until(2);
+    proxy.heal();
+    proxy.resetAll();
+    await eventually(() => expect(events).toEqual([`lost ${id}`]));
+  });
+
+  it("renews the lease of a job in time that it took right after it had lost all others, on a slow network", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    const { promise, open } = gate();
+    redis.defer(open);
+    const lost: unknown[] = [];
+    work(queue, (job) => (runs.handler(job), promise), { concurrency: 2, leaseMs: 4_000 })
+      .on("error", () => undefined)
+      .on("lost", ({ job }) => lost.push(job.data));
+    const safe = make();
+    await safe.add("job", "gone");
+    await runs.until(1);
+    await fixture.untilParked(1);
+    const { leases, jobs } = fixture.keysOf();
+    await fixture.db.del(leases, jobs);
+    await eventually(() => expect(lost).toEqual(["gone"]));
+    await safe.add("job", "kept");
+    await runs.until(2);
+    proxy.down.latencyMs = 800;
+    const endOf = async (): Promise<number> => Number((await fixture.db.zrange(leases, "0", "0", "WITHSCORES"))[1]);
+    for (let renewals = 0; renewals < 2; renewals++) {
+      const end = await endOf();
+      await eventually(async () => expect(await endOf()).toBeGreaterThan(end));
+    }
+    expect(lost).toEqual(["gone"]);
   });
 
   it("counts no attempt that its handler broke off because the server had gone silent", async () => {
@@ -300,6 +395,29 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual(["before", "to a master", "after"]);
   });
 
+  it("waits longer each time, and says why, while an idle queue's server refuses the wait", async () => {
+    const queue = make();
+    const runs = new Runs();
+    const refused: string[] = [];
+    work(queue, runs.handler).on("error", ({ code, message }) => refused.push(`${code} ${message}`));
+    await fixture.untilParked(1);
+    const node = redis.server.nodes[0]!;
+    await node.call("CONFIG", "RESETSTAT");
+    await node.call("CONFIG", "SET", "min-replicas-to-write", "1");
+    redis.defer(() => node.call("CONFIG", "SET", "min-replicas-to-write", "0"));
+    const id = /^id=(\d+) .*cmd=bzpopmin/m.exec(String(await node.call("CLIENT", "LIST")))?.[1] ?? "";
+    await node.call("CLIENT", "UNBLOCK", id);
+    await eventually(() => expect(refused.length).toBeGreaterThan(3));
+    // Not one try goes unnoticed: a worker that does not pause makes thousands.
+    const stats = String(await node.call("INFO", "commandstats"));
+    const tries = Number(/cmdstat_bzpopmin:.*rejected_calls=(\d+)/.exec(stats)?.[1]);
+    expect(tries).toBeLessThanOrEqual(refused.length + 1);
+    expect(new Set(refused)).toEqual(new Set(["KIT_SERVER BZPOPMIN failed: the server refuses writes"]));
+    await node.call("CONFIG", "SET", "min-replicas-to-write", "0");
+    await queue.add("job", "after");
+    await runs.until(1);
+  });
+
   it("knows a server that forgot its scripts", async () => {
     const runs = new Runs();
     const queue = make();
@@ -353,7 +471,18 @@ describe("a queue whose connections break", () => {
     const keys = fixture.keysOf();
     await fixture.db.hset(keys.meta, "layout", "2");
     expect(await rejection(make().add("job", 1))).toMatchObject({ code: "KIT_LAYOUT" });
-    await fixture.db.del(keys.meta);
+    const [errors, idle] = [[] as string[], make()];
+    const refused = work(idle, () => undefined);
+    refused.on("error", ({ code }) => errors.push(code));
+    await eventually(() => expect(errors).toEqual(["KIT_LAYOUT"]));
+    // Nothing that makes a worker look for jobs lets it touch them.
+    await fixture.db.hset(keys.jobs, "own", "0 job\n1");
+    await fixture.db.rpush(keys.waiting, "own");
+    refused.concurrency = 2;
+    for (let look = 0; look < 50; look++)
+      expect(await fixture.counts()).toMatchObject({ jobs: 1, waiting: 1, leases: 0 });
+    await refused.close();
+    await fixture.db.del(keys.meta, keys.jobs, keys.waiting);
     await fixture.db.set(keys.waiting, "not a list", "EX", 60);
     expect(await rejection(make().add("job", 1))).toMatchObject({
       code: "KIT_KEY_TYPE",

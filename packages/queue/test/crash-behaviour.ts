@@ -123,6 +123,31 @@ export const crashBehaviour = (mode: RedisMode): void => {
       for (let n = 0; n < 20; n++) expect(log.some((line) => line.startsWith(`${String(n)} `))).toBe(true);
     });
 
+    it("run one at a time with one crash left, and hold up no job that has more", async () => {
+      const queue = make();
+      const runs = new Runs();
+      const { promise, open } = gate();
+      redis.defer(open);
+      const risky = ["risky 1", "risky 2"];
+      for (const id of risky) await fixture.db.hset(fixture.keysOf().failures, id, "0\t2\t");
+      const worker = work(queue, (job) => (runs.handler(job), job.id === "risky 1" ? promise : undefined), {
+        concurrency: 10,
+      });
+      await queue.add("job", 0, { id: "risky 1" });
+      await runs.until(1);
+      for (const data of [1, 2, 3]) await queue.add("job", data);
+      await runs.until(4);
+      await fixture.untilParked(1);
+      await queue.add("job", 4, { id: "risky 2" });
+      // It was taken, and handed back.
+      await fixture.untilParked(0);
+      await eventually(async () => expect(await fixture.counts()).toMatchObject({ waiting: 1, leases: 1 }));
+      expect([worker.running, runs.jobs.length]).toEqual([1, 4]);
+      open();
+      await fixture.untilEmpty();
+      expect(runs.data).toEqual([0, 1, 2, 3, 4]);
+    });
+
     it("are not charged the last crash when they waited only, in the memory of a worker that went unheard", async () => {
       const queue = make();
       const ids = await queue.addAll([1, 2, 3].map((data) => ({ name: "job", data })));

@@ -115,6 +115,20 @@ describe("kit inspect job", () => {
   });
 });
 
+describe("a job whose name looks like a priority", () => {
+  it("is found where it is, and keeps its priority when it is moved back", async () => {
+    const other = fixture.make({ name: "other" });
+    const later = await other.add("p5", 1, { delayMs: 3_600_000 });
+    expect((await look("job", "other", later)).data).toMatchObject({ state: "delayed", at: expect.any(String) });
+    await other.add("p5", 1);
+    const worker = other.work({});
+    await new Promise((resolve) => worker.once("dead", resolve));
+    await worker.close();
+    expect(await other.redrive()).toBe(1);
+    expect(await fixture.counts("other")).toMatchObject({ waiting: 1, prioritised: 0 });
+  });
+});
+
 describe("kit queue", () => {
   it.each([
     ["dead", ["dead", "odd"]],

@@ -1,4 +1,5 @@
 import { eventually, useRedis } from "@kit/testing";
+import { closedPort } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createOrderedWorker, type Job, type OrderedOptions, type OrderedWorker, type Queue } from "../src/index.js";
@@ -102,6 +103,41 @@ describe("an ordered worker", () => {
     await fill(queues[2]!, 3);
     await eventually(() => expect(ran).toHaveLength(6));
     await fixture.db.del(fixture.keysOf("first").waiting);
+  });
+
+  it("serves the others while one of its queues has not been reached yet, and leaves that alone", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    const away = redis.connect({ port: await closedPort(), retryStrategy: () => 20 });
+    const newer = fixture.keysOf("second");
+    await fixture.db.hset(newer.meta, "layout", "2");
+    await fixture.db.hset(newer.jobs, "own", '0 job\n"second"');
+    await fixture.db.rpush(newer.waiting, "own");
+    const worker = createOrderedWorker();
+    redis.defer(() => worker.close({ timeoutMs: 0 }));
+    for (const queue of [fixture.on(away, { name: "first", deadlineMs: 300 }), ...queues.slice(1)])
+      worker.serve(queue, { job: ({ data }: Job) => void ran.push(data) });
+    await fill(queues[2]!, 3);
+    await eventually(() => expect(ran).toEqual(["third", "third", "third"]));
+    await worker.close();
+    expect(ran).toHaveLength(3);
+    expect(await fixture.counts("second")).toMatchObject({ waiting: 1, leases: 0 });
+    await fixture.db.del(newer.meta, newer.jobs, newer.waiting);
+  });
+
+  it("serves the others while the worker of an earlier queue closes", async () => {
+    const [ran, queues, held] = [[] as unknown[], queuesOf(), gate()];
+    redis.defer(held.open);
+    const worker = createOrderedWorker({ concurrency: 2 });
+    redis.defer(() => worker.close({ timeoutMs: 0 }));
+    const handlers = { job: ({ data }: Job) => (ran.push(data), data === "first" ? held.promise : undefined) };
+    const [first] = queues.map((queue) => worker.serve(queue, handlers));
+    await fill(queues[0]!, 1);
+    await eventually(() => expect(ran).toEqual(["first"]));
+    const closing = first!.close({ timeoutMs: 600_000 });
+    await fill(queues[1]!, 1);
+    await eventually(() => expect(ran).toEqual(["first", "second"]));
+    held.open();
+    await closing;
   });
 
   it("serves nothing more once it is closed", async () => {

@@ -92,6 +92,20 @@ describe("step", () => {
     expect(await run(6, { count: 5 })).toMatchObject({ entries: [b], records: ["0\t1\t"] });
   });
 
+  it("leaves a dead letter alone that its first worker ends when nothing of its lease is known any more", async () => {
+    await addSome(a);
+    await run(1, { count: 1 });
+    await expire(fence(1) + a);
+    await run(2, { flags: "l" });
+    await run(3, { count: 1 });
+    await run(4, { others: [fence(3) + a, "x", "1\t1\t{}", ""] });
+    await redis.client.del(keys().revoked);
+    expect(await run(5, { done: [fence(1) + a] })).toMatchObject({ refused: [fence(1) + a] });
+    expect(await redis.client.hkeys(keys().jobs)).toEqual([a]);
+    expect(await redrive.run(redis.client, keys(), { verb: "drop", ids: a })).toBe(1);
+    expect(await redis.client.hget(keys().meta, "deadBytes")).toBe("0");
+  });
+
   it("retries, buries, and says what is due next", async () => {
     await addSome(a, b, c);
     await run(1, { count: 3 });

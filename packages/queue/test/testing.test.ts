@@ -1,9 +1,10 @@
-import { useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Job } from "../src/index.js";
 import { addedJobs, drain, expectAdded, ManualClock } from "../src/testing/index.js";
+import { queueKeys } from "../src/keys.js";
 import { fixtureOf, name, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -75,11 +76,29 @@ describe("drain", () => {
     for (const wrong of [-1, 0.5, NaN]) expect(() => clock.advance(wrong)).toThrow(RangeError);
   });
 
+  it("runs the rest once a server that refused for a while does so no longer", async () => {
+    const queue = make();
+    await queue.addAll(Array.from({ length: 10 }, (_, data) => ({ name: "job", data })));
+    const node = redis.server.nodes[0]!;
+    const refuse = (replicas: string): Promise<unknown> =>
+      node.call("CONFIG", "SET", "min-replicas-to-write", replicas);
+    redis.defer(() => refuse("0"));
+    const draining = drain(queue, { job: async ({ data }: Job) => void (data === 3 && (await refuse("1"))) });
+    await eventually(async () =>
+      expect(String(await node.call("INFO", "errorstats"))).toMatch(/errorstat_NOREPLICAS:count=[1-9]/),
+    );
+    await refuse("0");
+    expect((await draining).completed).toHaveLength(10);
+  });
+
   it("gives up after its time", async () => {
     const queue = make();
     await queue.add("job", 1);
     const never = { job: () => new Promise(() => undefined) };
     expect(String(await rejection(drain(queue, never, { timeoutMs: 50 })))).toMatch(/not empty after 50 ms/);
     expect(String(await rejection(drain(queue, never, { timeoutMs: 2 ** 31 })))).toMatch(/^RangeError: Expected/);
+    await redis.client.hset(queueKeys(redis.prefix, "newer").meta, "layout", "2");
+    const refused = drain(make({ name: "newer" }), never, { timeoutMs: 500 });
+    expect(await rejection(refused)).toMatchObject({ cause: { code: "KIT_LAYOUT" } });
   });
 });

@@ -23,7 +23,7 @@ local id = ARGV[1]
 local blob = redis.call('HGET', jobs, id)
 if not blob then return { 'none', '', '', '' } end
 local record = redis.call('HGET', failures, id) or ''
-local entry = entryOf(id, tonumber(string.match(blob, '^[^\n]- p(-?%d+)') or 0))
+local entry = entryOf(id, tonumber(string.match(blob, '^%S+ %S+[^\n]- p(-?%d+)') or 0))
 local diedAt = redis.call('ZSCORE', dead, id)
 if diedAt then return { 'dead', diedAt, blob, record } end
 local dueAt = redis.call('ZSCORE', delayed, entry)

@@ -1,5 +1,5 @@
 -- open.lua - checks the layout.
--- It runs before anything else is done with the data of the queue.
+-- Producers and workers run it before anything else.
 --
 -- KEYS[1]  meta    hash     layout and counters
 -- ARGV[1]  layout  integer  the layout of this version

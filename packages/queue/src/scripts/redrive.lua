@@ -36,7 +36,7 @@ for id in string.gmatch(ids, '[^\n]+') do
     count = count + 1
     redis.call('HDEL', failures, id)
     local blob = verb == 'redrive' and redis.call('HGET', jobs, id)
-    if blob then moved[#moved + 1] = entryOf(id, tonumber(string.match(blob, '^[^\n]- p(-?%d+)') or 0))
+    if blob then moved[#moved + 1] = entryOf(id, tonumber(string.match(blob, '^%S+ %S+[^\n]- p(-?%d+)') or 0))
     else redis.call('HDEL', jobs, id) end
   end
 end

@@ -101,10 +101,10 @@ if done ~= '' then
   end
   if redis.call('ZREM', leases, unpack(members)) < #members then
     -- Some were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call,
-    -- or went with a failover; they are done in either case.
+    -- or went with a failover; they are done in either case. A dead letter was reclaimed, too, longer ago than that is known.
     local ended = {}
     for i, member in ipairs(members) do
-      if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member
+      if redis.call('ZSCORE', revoked, member) or redis.call('ZSCORE', dead, ids[i]) then refused[#refused + 1] = member
       else ended[#ended + 1] = ids[i] end
     end
     ids = ended

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { RedisLike } from "@kit/core";
+import type { KitError, RedisLike } from "@kit/core";
 import { Deadline, integerOption, optionsObject, reading, withContext } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes } from "../handlers.js";
 import { type QueueAddress, queueKeys } from "../keys.js";
@@ -122,7 +122,7 @@ export interface Drained {
  * failed ones that wait for their next attempt, stay.
  *
  * @param options `clock`: handlers' time limits go by this one instead of real time.
- * @throws {Error} it took longer than `timeoutMs` (10,000), in real time.
+ * @throws {Error} it took longer than `timeoutMs` (10,000), in real time. Its `cause` is the last error of the server, if any.
  *
  * @example
  * await drain(queue, { email: ({ data }) => void sent.push(data.to) });
@@ -141,7 +141,7 @@ export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs>(
       free: () => 1 - worker.running,
       began: () => undefined,
       changed: () => {
-        if (worker.isQuiet && worker.running === 0) resolve(worker);
+        if (worker.isEmpty && worker.running === 0) resolve(worker);
         else worker.look();
       },
       closed: () => undefined,
@@ -150,9 +150,11 @@ export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs>(
     const worker: Worker = queue.workInTurn(handlers, { strict: true, ack: "each" }, turn);
     worker.on("completed", ({ job }) => completed.push(job.name));
     worker.on("failed", ({ job, error }) => failed.push({ name: job.name, error }));
+    let cause: KitError | undefined;
+    worker.on("error", (error) => (cause = error));
     setTimeout(() => {
       void worker.close({ timeoutMs: 0 });
-      reject(new Error(`The queue was not empty after ${String(timeoutMs)} ms`));
+      reject(new Error(`The queue was not empty after ${String(timeoutMs)} ms`, { cause }));
     }, timeoutMs).unref();
   });
   await isEmpty?.close();
