@@ -44,6 +44,11 @@ export interface FaultProxyOptions {
   readonly host?: string;
   readonly port: number;
   /**
+   * The port to listen on, such as that of a proxy before; 0 is any free one.
+   * @default 0
+   */
+  readonly listenPort?: number;
+  /**
    * Seed of the jitter: equal seeds give equal delays.
    * @default 1
    */
@@ -83,12 +88,16 @@ const noFaults = (): ProxyFaults => ({
  * proxy.down.cutNext = 1; // the next command is executed, its reply is lost
  */
 export class FaultProxy implements AsyncDisposable {
-  /** Listens on a free loopback port and passes each connection on to `host:port`. */
+  /**
+   * Listens on a loopback port and passes each connection on to `host:port`.
+   *
+   * @throws {Error} `EADDRINUSE`: `listenPort` is taken.
+   */
   static async start(options: FaultProxyOptions): Promise<FaultProxy> {
     const proxy = new FaultProxy(options);
     await new Promise<void>((resolve, reject) => {
       proxy.#listener.once("error", reject);
-      proxy.#listener.listen(0, "127.0.0.1", resolve);
+      proxy.#listener.listen(options.listenPort ?? 0, "127.0.0.1", resolve);
     });
     return proxy;
   }

@@ -266,6 +266,18 @@ describe("FaultProxy", () => {
     await eventually(() => expect(isClosed).toBe(true));
   });
 
+  it("listens on the port of a proxy that has ended", async () => {
+    const { port: listenPort } = proxy;
+    await proxy.close();
+    const { port } = echo.server.address() as AddressInfo;
+    proxy = await FaultProxy.start({ port, listenPort });
+    expect(proxy.port).toBe(listenPort);
+    const client = await dial();
+    client.socket.write("a");
+    await receives(client, "a");
+    await expect(FaultProxy.start({ port, listenPort })).rejects.toThrow("EADDRINUSE");
+  });
+
   it("stops listening and ends all connections at close, which may be called twice", async () => {
     const client = await dial();
     client.socket.write("a");
