@@ -34,9 +34,11 @@ class OneMember {
   since = Date.now();
   restarts = 0;
   status: unknown;
+  /** What it reported when it was ready for the first time. */
+  facts: unknown;
   restartAfterMs = restartMs;
   timer: NodeJS.Timeout | undefined;
-  readonly calls = new Map<number, (value: unknown) => void>();
+  readonly calls = new Map<number, { resolve: (value: unknown) => void; reject: (error: Error) => void }>();
 
   constructor(name: string, program: string, task: unknown) {
     this.name = name;
@@ -86,12 +88,12 @@ export class Crew {
     return pid;
   }
 
-  /** Asks a process something and resolves with its answer. */
+  /** Asks a process something and resolves with its answer; rejects if it ends before it answers. */
   async call<Answer>(name: string, what: unknown): Promise<Answer> {
     const member = this.#running(name);
     const call = ++this.#calls;
     return await new Promise<Answer>((resolve, reject) => {
-      member.calls.set(call, (value) => resolve(value as Answer));
+      member.calls.set(call, { resolve: (value) => resolve(value as Answer), reject });
       member.child?.send({ kind: "call", call, what } satisfies ToChild, (error) => {
         if (!error) return;
         member.calls.delete(call);
@@ -158,11 +160,12 @@ export class Crew {
         if (message.kind === "ready") {
           clearTimeout(limit);
           member.state = "running";
+          member.facts ??= message.facts;
           if (member.restarts > 0) this.note(`${member.name} is back as pid ${child.pid ?? 0}`);
           resolve(message.facts);
         } else if (message.kind === "status") member.status = message.status;
         else {
-          member.calls.get(message.call)?.(message.value);
+          member.calls.get(message.call)?.resolve(message.value);
           member.calls.delete(message.call);
         }
       });
@@ -171,6 +174,8 @@ export class Crew {
         clearTimeout(limit);
         member.state = "gone";
         member.since = Date.now();
+        for (const { reject: giveUp } of member.calls.values()) giveUp(new Error(`${member.name} ended`));
+        member.calls.clear();
         if (this.#isStopping) return;
         if (signal === null) this.note(`${member.name} ended with ${code}`);
         member.restarts++;
@@ -178,7 +183,7 @@ export class Crew {
         member.restartAfterMs = restartMs;
         reject(new Error(`${member.name} ended at its start (${signal ?? `code ${code}`})`));
       });
-      child.send({ kind: "begin", task: member.task } satisfies ToChild, () => undefined);
+      child.send({ kind: "begin", task: member.task, before: member.facts } satisfies ToChild, () => undefined);
     });
   }
 }

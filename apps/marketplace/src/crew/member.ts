@@ -8,7 +8,7 @@ export type FromChild =
 
 /** Messages of the web process. */
 export type ToChild =
-  | { readonly kind: "begin"; readonly task: unknown }
+  | { readonly kind: "begin"; readonly task: unknown; readonly before: unknown }
   | { readonly kind: "call"; readonly call: number; readonly what: unknown }
   | { readonly kind: "stop" };
 
@@ -27,7 +27,10 @@ const reportMs = 250;
 /** Many processes start at once, and the machine may be a small one. */
 export const startLimitMs = 20_000;
 
-export const serveMember = <Task>(begin: (task: Task, report: Report) => Promise<Duty>): void => {
+/** A process that is started anew is given the facts of its first start: others still go by them. */
+export const serveMember = <Task, Facts = unknown>(
+  begin: (task: Task, report: Report, before: Facts | undefined) => Promise<Duty>,
+): void => {
   // The terminal sends Ctrl-C to every process of the group; the web process decides when this one ends.
   process.on("SIGINT", () => undefined);
   process.once("disconnect", () => process.exit(1));
@@ -46,7 +49,7 @@ export const serveMember = <Task>(begin: (task: Task, report: Report) => Promise
   };
   process.on("message", (message: ToChild) => {
     if (message.kind === "begin")
-      void begin(message.task as Task, report).then(
+      void begin(message.task as Task, report, message.before as Facts | undefined).then(
         (ready) => {
           duty = ready;
           send({ kind: "ready", facts: ready.facts });

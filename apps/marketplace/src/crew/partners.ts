@@ -162,13 +162,15 @@ const talkSmtp = async (socket: Socket): Promise<void> => {
   }
 };
 
-serveMember(async (): Promise<{ facts: PartnersFacts; stop: () => Promise<void> }> => {
+type PartnersDuty = { facts: PartnersFacts; stop: () => Promise<void> };
+
+serveMember(async (_: null, __, before?: PartnersFacts): Promise<PartnersDuty> => {
   const http: Server = createHttpServer((request, response) => {
     serveHttp(request, response).catch(() => response.destroy());
   });
   const smtp = createTcpServer((socket) => void talkSmtp(socket).catch(() => socket.destroy()));
-  http.listen(0, "127.0.0.1");
-  smtp.listen(0, "127.0.0.1");
+  http.listen(before ? Number(new URL(before.origin).port) : 0, "127.0.0.1");
+  smtp.listen(before?.smtpPort ?? 0, "127.0.0.1");
   await Promise.all([once(http, "listening"), once(smtp, "listening")]);
   const portOf = (server: { address(): unknown }): number => (server.address() as AddressInfo).port;
   return {

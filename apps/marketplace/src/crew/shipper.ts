@@ -30,6 +30,7 @@ export interface ShipCall {
 
 const limitBytes = 8 * 1024 * 1024;
 const lookMs = 2_000;
+const mostWaiting = 3;
 const bytesPerSecond = 1_500_000;
 
 /** Sends blocks no faster than a wire of that width, so that the progress can be seen. */
@@ -93,12 +94,15 @@ serveMember(async ({ url, prefix, folder }: ShipperTask, report) => {
   const timer = setInterval(() => inTurn(look), lookMs);
   tell();
 
-  let extra = 0;
+  let [extra, waiting] = [0, 0];
   return {
-    onCall: ({ lines: wanted }: ShipCall): string => {
+    /** The name of the file, or null while too many others wait. */
+    onCall: ({ lines: wanted }: ShipCall): string | null => {
+      if (waiting >= mostWaiting) return null;
+      waiting++;
       const name = `delivery-${Date.now()}-${++extra}.log`;
       const day = historyDays(Date.now()).at(-1) ?? "";
-      inTurn(() => send(name, historyFile(day, wanted, name)));
+      inTurn(() => send(name, historyFile(day, wanted, name)).finally(() => waiting--));
       return name;
     },
     stop: async () => {

@@ -15,8 +15,9 @@ export interface WireCall {
   readonly isCut: boolean;
 }
 
-serveMember(async ({ port }: WireTask) => {
-  const proxy = await FaultProxy.start({ port });
+serveMember(async ({ port }: WireTask, _, before?: WireFacts) => {
+  const listenPort = before ? Number(new URL(before.url).port) : 0;
+  const proxy = await FaultProxy.start({ port, listenPort });
   return {
     facts: { url: proxy.url } satisfies WireFacts,
     onCall: ({ latencyMs, isCut }: WireCall): boolean => {

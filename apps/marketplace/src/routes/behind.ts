@@ -139,9 +139,10 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
 
   app.post("/logs/ship", async (c) => {
     const { session } = await web.anyForm(c);
-    const name = await crew.call<string>("shipper", { lines: shippedLines } satisfies ShipCall).catch(() => {
+    const name = await crew.call<string | null>("shipper", { lines: shippedLines } satisfies ShipCall).catch(() => {
       throw new HTTPException(409);
     });
+    if (name === null) throw new HTTPException(429);
     await web.tell(session, "good", `${name} is on its way: ${shippedLines.toLocaleString("en-GB")} lines.`);
     return c.redirect("/logs", 303);
   });
@@ -157,9 +158,10 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const isZoomed = start !== null && end !== null && end > start;
     const least = 60_000;
     let [from, to] = isZoomed ? [start, end] : [now - asked.ms, now];
+    const oldest = now - 90 * 86_400_000;
     if (to - from < least) [from, to] = [(from + to) / 2 - least / 2, (from + to) / 2 + least / 2];
-    to = Math.min(to, now);
-    from = Math.max(Math.min(from, to - least), now - 90 * 86_400_000);
+    to = Math.max(Math.min(to, now), oldest + least);
+    from = Math.max(Math.min(from, to - least), oldest);
     const stepMs = stepFor(from, to, now);
     from = Math.floor(from / stepMs) * stepMs;
     const { sales, views, requests } = shop.stats;
