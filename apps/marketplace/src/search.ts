@@ -56,17 +56,18 @@ export class Search {
     }
   }
 
-  /** Fills the indexes, unless they are full already. */
+  /** Fills the indexes, unless they are full already; an interrupted filling is done again. */
   async open(): Promise<void> {
     const { users, items } = this.#world;
-    if ((await this.#market.inspect()).items > 0) return;
     const sellers = users.filter(({ isSeller }) => isSeller);
+    if ((await this.#market.inspect()).items >= sellers.length + items.length) return;
+    const members = guildMembers(this.#world, this.#personas);
+    await Promise.all([...this.#guilds].map(([id, index]) => index.putMany(members.get(id) ?? [])));
+    // The last: once it is full, the others are.
     await this.#market.putMany([
       ...sellers.map(({ id, name }) => ({ id, text: name, payload: { kind: "seller" as const } })),
       ...items.map(({ id, title }) => ({ id, text: title, payload: { kind: "item" as const } })),
     ]);
-    const members = guildMembers(this.#world, this.#personas);
-    await Promise.all([...this.#guilds].map(([id, index]) => index.putMany(members.get(id) ?? [])));
   }
 
   /** Sellers and things whose names have words that begin so. */

@@ -85,6 +85,7 @@ export class Shop {
   /** Nobody traded here before this program opened the shop. */
   isNew = false;
   readonly #names: ReadonlyMap<string, string>;
+  #hasHistory = false;
   readonly #holds = new Set<string>();
   readonly #closing = new AbortController();
 
@@ -164,7 +165,8 @@ export class Shop {
 
   async #fill(onProgress: (text: string) => void): Promise<void> {
     const { users, items } = this.world;
-    const opened = await openMarket(this.redis, this.market.keys, this.world);
+    // An interrupted opening is done again, and finds the market open then.
+    if ((await openMarket(this.redis, this.market.keys, this.world)) === "opened") this.isNew = true;
     onProgress(`${items.length} things and ${users.length} people are in the books`);
     await this.search.open();
     onProgress("names can be searched");
@@ -174,8 +176,9 @@ export class Shop {
         prefix: this.place.prefix,
         attribution: "synthetic geography: reserved addresses, made up for this shop",
       });
-    if (opened === "opened") {
-      this.isNew = true;
+    if (this.isNew && !this.#hasHistory) {
+      // Counted twice would be worse than not at all.
+      this.#hasHistory = true;
       await seedHistory(this.stats, Date.now());
       onProgress("ninety days of sales are counted");
     }

@@ -1,7 +1,10 @@
 // A shop whose Redis is gone, silent, or of another kind; and one that is opened where a shop stands already.
+import { createPrefixIndex } from "@kit/autocomplete";
+import { connect } from "@kit/core";
 import { eventually, FaultProxy, startRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { ask } from "../src/http-client.js";
+import { Shop } from "../src/shop.js";
 import { startShop, useSharedShop, Visitor } from "./shop.js";
 
 const shop = useSharedShop("ceramics");
@@ -73,6 +76,39 @@ describe("At the start", () => {
     expect(await shop.redis.sismember(keys.inventory("u66"), id)).toBe(1);
     expect((await ask(second.origin, "/")).status).toBe(200);
     await second.stop();
+  });
+
+  it("completes the names of a shop whose opening was interrupted", async () => {
+    await using own = await startRedis();
+    await using redis = await connect(own.url);
+    await using index = createPrefixIndex(redis, "market");
+    await index.put({ id: "i1", text: "Interrupted", payload: { kind: "item" } });
+    const second = await startShop("--redis", own.url);
+    expect(JSON.parse((await ask(second.origin, "/suggest?q=brass")).body)).not.toEqual([]);
+    await second.stop();
+  });
+
+  it("is done again when Redis is cut off in the middle, with nothing left out", async () => {
+    await using own = await startRedis();
+    await using proxy = await FaultProxy.start({ port: own.nodes[0]?.port ?? 0 });
+    let isCut = false;
+    const opened = await Shop.open({
+      ...{ url: proxy.url, prefix: "kit", isGuestServer: false, hasReplicas: false },
+      // After the books are written: the first word of progress.
+      onProgress: () => {
+        if (isCut) return;
+        isCut = true;
+        proxy.down.hole = true;
+        setTimeout(() => proxy.heal(), 6_000);
+      },
+    });
+    try {
+      expect(opened.isNew).toBe(true);
+      await eventually(async () => expect(await opened.stats.sales.total()).toBeGreaterThan(1_000));
+      expect(await opened.search.find("brass", 5)).not.toEqual([]);
+    } finally {
+      await opened.close();
+    }
   });
 
   it("refuses a shop of another layout in one line", async () => {
