@@ -40,12 +40,13 @@ export class Accounts {
     await this.#sessions.close(session);
     this.#renewed.delete(session.id);
     if (session.user === "") return;
-    await this.#redis.del(this.#keys.present(session.user));
     // One that has ended by itself needs no release.
     if (text !== "") await (await this.#limit.resume(text).catch(() => null))?.release();
+    // Somebody may play this persona in another window still.
+    if ((await this.open(session.user)) === 0) await this.#redis.del(this.#keys.present(session.user));
   }
 
-  /** A visit prolongs the permit of its session, though not at every page. */
+  /** A visit prolongs the permit of its session and the presence of its person, though not at every page. */
   seen(session: Session): void {
     const now = performance.now();
     if (session.user === "" || now - (this.#renewed.get(session.id) ?? Number.NEGATIVE_INFINITY) < renewMs) return;
@@ -53,6 +54,8 @@ export class Accounts {
     const isFirst = !this.#renewed.has(session.id);
     this.#renewed.set(session.id, now);
     if (isFirst) return;
+    // Only where a person is present: nobody else becomes one by this.
+    void this.#redis.pexpire(this.#keys.present(session.user), presentMs).catch(() => undefined);
     void this.#sessions
       .permit(session)
       .then(async (text) => text !== "" && (await this.#limit.resume(text)).handOver())

@@ -24,7 +24,7 @@
 // | `order:<order>`    | hash   | item, title, buyer, seller, price, at; placed; done:<job>    | 7 days                    |
 // | `steps:<order>`    | list   | what became of its jobs, one JSON text each                  | 7 days                    |
 // | `dispatched`       | string | the entry of the ledger up to which every sale has its jobs  | permanent                 |
-// | `present:<user>`   | string | a person plays this user now, so no program answers for them | 30 minutes                |
+// | `present:<user>`   | string | a person plays this user now, so no program answers for them | 30 minutes after a visit  |
 //
 // In a market with a life (a race) the permanent ones live that long.
 import { keyspace } from "@kit/core";

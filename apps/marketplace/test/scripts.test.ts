@@ -1,5 +1,6 @@
 import { contract, eventually } from "@kit/testing";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
+import { Accounts } from "../src/accounts.js";
 import { Auditor } from "../src/auditor.js";
 import { Live, watch } from "../src/live.js";
 import type { Market, Offer, Purchase, Way } from "../src/market.js";
@@ -7,7 +8,7 @@ import * as scripts from "../src/scripts/index.js";
 import { Orders } from "../src/orders.js";
 import { marketKeys } from "../src/keys.js";
 import { ordersQueue, shopChat } from "../src/tools.js";
-import { Sessions } from "../src/sessions.js";
+import { type Session, Sessions } from "../src/sessions.js";
 import { dump, person, thing, useMarkets } from "./harness.js";
 
 const bench = useMarkets();
@@ -80,6 +81,52 @@ describe("A session's forms", () => {
     expect([await admits("b", "192.0.2.1"), await admits("c", "192.0.2.1")]).toEqual([false, true]);
     await fill("address");
     expect([await admits("s", "192.0.2.1"), await admits("s", "192.0.2.2")]).toEqual([false, true]);
+  });
+});
+
+describe("The presence of a person", () => {
+  const accountsOf = async () => {
+    const { keys } = await open();
+    const sessions = new Sessions(bench.redis, keys);
+    const accounts = new Accounts(bench.redis, keys, sessions, "kit");
+    const isPresent = async (): Promise<boolean> => (await bench.redis.exists(keys.present("s"))) === 1;
+    const signIn = async (): Promise<Session> => {
+      const session = await accounts.signIn("s", true);
+      if (!session) throw new Error("five sessions are open");
+      return session;
+    };
+    return { keys, accounts, signIn, isPresent };
+  };
+
+  it("ends with the last of their sessions", async () => {
+    const { accounts, signIn, isPresent } = await accountsOf();
+    const [one, other] = [await signIn(), await signIn()];
+    await accounts.signOut(one);
+    expect(await isPresent()).toBe(true);
+    await accounts.signOut(other);
+    expect(await isPresent()).toBe(false);
+    await accounts.close();
+  });
+
+  it("is prolonged by their visits, ten minutes apart at least, and begun by none", async () => {
+    const { keys, accounts, signIn, isPresent } = await accountsOf();
+    const session = await signIn();
+    const minuteMs = 60_000;
+    let clockMs = performance.now();
+    const visitAfter = (ms: number): void => {
+      const clock = vi.spyOn(performance, "now").mockReturnValue((clockMs += ms));
+      accounts.seen(session);
+      clock.mockRestore();
+    };
+    visitAfter(0);
+    await bench.redis.pexpire(keys.present("s"), minuteMs);
+    visitAfter(11 * minuteMs);
+    await eventually(async () => expect(await bench.redis.pttl(keys.present("s"))).toBeGreaterThan(20 * minuteMs));
+    await bench.redis.del(keys.present("s"));
+    visitAfter(11 * minuteMs);
+    expect(await isPresent()).toBe(false);
+    await accounts.signOut(session);
+    await accounts.close();
   });
 });
 
