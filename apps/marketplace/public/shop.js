@@ -178,12 +178,17 @@
       if (!offline) return;
       const silent = Math.round((performance.now() - heardAt) / 1_000);
       offline.hidden = navigator.onLine !== false && !(isAway && silent > 3);
+      if (isOver) return;
       offline.textContent = `The shop does not answer. The state of this page is unknown since ${silent} s.`;
     }, 5_000);
     let isAway = false;
-    const gone = () => {
+    let isOver = false;
+    const gone = ({ detail }) => {
       isAway = true;
-      offline.textContent = "The shop does not answer. It is tried again every second.";
+      isOver = [401, 404].includes(detail?.status);
+      offline.textContent = isOver
+        ? "You are somebody else now. Load this page again."
+        : "The shop does not answer. It is tried again every second.";
       offline.hidden = false;
     };
     document.addEventListener("htmx:sse:error", gone);

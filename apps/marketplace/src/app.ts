@@ -2,6 +2,7 @@
 import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { HTTPException } from "hono/http-exception";
+import { matchedRoutes } from "hono/route";
 import { asset } from "./assets.js";
 import { isAway } from "./away.js";
 import { isId, lockName } from "./keys.js";
@@ -22,7 +23,7 @@ import { lookAtOffers, lookAtTicker, marketRoutes } from "./routes/market.js";
 import { lookAtChat, ownOrder, peopleRoutes } from "./routes/people.js";
 import { tryRoutes } from "./routes/tries.js";
 import { orderChat, pairChat } from "./tools.js";
-import { isSameOrigin, problem, problems, Web, type WebOptions } from "./web.js";
+import { isSameOrigin, problem, problems, sessionIdOf, Web, type WebOptions } from "./web.js";
 
 const bodyBytes = 64 * 1024;
 const slowTicks = 4;
@@ -39,10 +40,10 @@ const policy = [
   "report-uri /csp-report",
 ].join("; ");
 
-/** `/item/i5/buy` → `/item/:id/buy`, so that the number of labels is bounded. */
-const routeOf = (path: string, status: number): string => {
-  if (status === 404) return "none";
-  return path.replace(/^\/(item|order|race|seller|docs|messages\/with)\/[^/]+/, "/$1/:id");
+/** `/item/i5/buy` → `/item/:id/buy`, and `none` for what is no page, so that the number of labels is bounded. */
+const routeOf = (c: Context): string => {
+  if (c.res.status === 404) return "none";
+  return matchedRoutes(c).find(({ path }) => path !== "/*")?.path ?? "none";
 };
 
 const isMeasured = (path: string): boolean => !/^\/(live|assets|pictures)(\/|$)/.test(path);
@@ -64,7 +65,7 @@ export const createApp = (options: WebOptions): Hono => {
     const { path, method } = c.req;
     const { status } = c.res;
     if (isMeasured(path))
-      shop.stats.requests.observe({ route: routeOf(path, status) }, performance.now() - startedAt, {
+      shop.stats.requests.observe({ route: routeOf(c) }, performance.now() - startedAt, {
         subject: `${method} ${path}`.slice(0, 80),
       });
     accessLog.write({
@@ -211,6 +212,8 @@ export const createApp = (options: WebOptions): Hono => {
   app.get("/live", async (c) => {
     // A page elsewhere could not read a stream, but it could use all of them up.
     if (c.req.header("sec-fetch-site") !== undefined && !isSameOrigin(c)) throw new HTTPException(403);
+    // Nobody would read the stream, so it would never end.
+    if (c.req.method === "HEAD") return c.body(null);
     const { item, revision = "0", offers, order, with: other, on } = c.req.query();
     const watches: Watch[] = [];
     if (item !== undefined) {
@@ -227,14 +230,20 @@ export const createApp = (options: WebOptions): Hono => {
       if (!board) throw new HTTPException(404);
       watches.push(board);
     }
-    const body = live.open(watches, c.req.header("last-event-id"));
+    const isPrivate = order !== undefined || other !== undefined;
+    const session = isPrivate ? sessionIdOf(c) : null;
+    const body = live.open(watches, c.req.header("last-event-id"), session ?? undefined);
     if (!body) throw new HTTPException(503);
     return c.body(body, 200, { "Content-Type": "text/event-stream; charset=utf-8" });
   });
 
   // --- what a page needs besides itself ---
 
-  app.get("/invariants", async (c) => c.json(await auditor.fresh()));
+  app.get("/invariants", async (c) => {
+    const audit = await auditor.look();
+    if (!audit) throw new HTTPException(503);
+    return c.json(audit);
+  });
 
   app.get("/pictures/:name", (c) => {
     const id = /^(.+)\.svg$/.exec(c.req.param("name"))?.[1] ?? "";

@@ -27,6 +27,8 @@ export const watch = <Seen>(one: Watch<Seen>): Watch => one as unknown as Watch;
 
 interface Stream {
   readonly watches: readonly Watch[];
+  /** The session whose private things it shows. */
+  readonly session: string | undefined;
   readonly send: (text: string) => boolean;
   readonly end: () => void;
   sent: ReadonlyMap<string, { readonly content: string; readonly digest: string }>;
@@ -56,8 +58,9 @@ export class Live {
   /**
    * A stream of server-sent events for one page, or null when there are too many already. The id of an event names the state
    * of all parts, so a page that comes back with `lastEventId` is sent what has changed meanwhile, and nothing else.
+   * With a `session`, it ends with it.
    */
-  open(watches: readonly Watch[], lastEventId = ""): ReadableStream<Uint8Array> | null {
+  open(watches: readonly Watch[], lastEventId = "", session?: string): ReadableStream<Uint8Array> | null {
     if (this.#streams.size >= maxStreams) return null;
     const encoder = new TextEncoder();
     let stream: Stream;
@@ -66,6 +69,7 @@ export class Live {
         start: (controller) => {
           stream = {
             watches,
+            session,
             send: (text) => {
               // A reader that does not keep up skips states, never the newest one.
               if ((controller.desiredSize ?? 0) <= 0) return false;
@@ -89,6 +93,16 @@ export class Live {
       },
       { highWaterMark: 16 },
     );
+  }
+
+  /** Ends the streams that show private things of a session. */
+  endOf(session: string): void {
+    for (const stream of this.#streams)
+      if (stream.session === session) {
+        stream.end();
+        this.#streams.delete(stream);
+      }
+    this.#rest();
   }
 
   close(): void {

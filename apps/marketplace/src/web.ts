@@ -138,7 +138,7 @@ export class Web {
 
 const isSessionId = (text: string): boolean => /^[\w-]{22}$/.test(text);
 
-/** The session of a race's own market that a request carries. */
+/** The id of a session that a request carries, of the shop or of a race's own market; whether it lives is another question. */
 export const sessionIdOf = (c: Context): string | null => {
   const id = getCookie(c, cookieName);
   return id !== undefined && isSessionId(id) ? id : null;

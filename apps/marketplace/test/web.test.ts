@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { connect as connectSocket } from "node:net";
+import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { ask, field } from "../src/http-client.js";
 import { useSharedShop, Visitor } from "./shop.js";
@@ -313,6 +314,30 @@ describe("Hostile input", () => {
     expect(body).not.toContain("<img src=x");
   });
 
+  it("as a path, whatever the answer, is no label of the statistics", async () => {
+    const odd = "no-page-of-ours";
+    expect((await ask(shop.origin, `/tour/1.000`)).status).toBe(404);
+    expect((await ask(shop.origin, `/post-${odd}`, { form: {}, headers: { origin: "null" } })).status).toBe(403);
+    expect((await ask(shop.origin, `/host-${odd}`, { headers: { host: "evil.example" } })).status).toBe(421);
+    expect((await ask(shop.origin, "/item/i1")).status).toBe(200);
+    await eventually(
+      async () => {
+        const { body } = await ask(shop.origin, "/metrics");
+        for (const route of ["none", "/item/:id"]) expect(body).toContain(`route="${route}"`);
+        expect(body).not.toContain(odd);
+        expect(body).not.toContain("/tour/1.000");
+      },
+      { timeoutMs: 20_000 },
+    );
+  });
+
+  it.each(["from=100000000000&to=100000060000", "from=99999999999990&to=99999999999999"])(
+    "asks for sales of another century, and is shown the nearest: %s",
+    async (query) => {
+      expect((await ask(shop.origin, `/stats?${query}`)).status).toBe(200);
+    },
+  );
+
   it("over 64 kB is refused with 413, announced or not", async () => {
     const big = "x".repeat(64 * 1024 + 1);
     expect((await ask(shop.origin, "/login", { form: { csrf: big } })).status).toBe(413);
@@ -393,6 +418,13 @@ describe("The live stream", () => {
 
   it("is refused for an item that does not exist", async () => {
     expect((await ask(shop.origin, "/live?item=nope")).status).toBe(404);
+  });
+
+  it("is not kept open for those who ask for its head only", async () => {
+    for (let asked = 0; asked < 201; asked++) await fetch(`${shop.origin}/live`, { method: "HEAD" });
+    const response = await fetch(`${shop.origin}/live`);
+    expect(response.status).toBe(200);
+    await response.body?.cancel();
   });
 
   it("is refused to a page elsewhere", async () => {

@@ -9,7 +9,7 @@ import { type Conversation, conversationPage, messagesPage } from "../pages/mess
 import { orderPage, waterfall } from "../pages/order.js";
 import { mePage, personasPage } from "../pages/people.js";
 import { personas } from "../seed/personas.js";
-import { newId } from "../sessions.js";
+import { newId, type Session } from "../sessions.js";
 import { orderChat, pairChat, sessionsPerPersona, writeTo } from "../tools.js";
 import { forget, problem, remember, type Routes, type Web, wantsJson } from "../web.js";
 import { typed } from "./market.js";
@@ -48,6 +48,12 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
   const byName = new Map(shop.world.users.map(({ id, name }) => [name.normalize(), id]));
   const nameOf = (user: string): string => shop.nameOf(user);
 
+  /** Another tab may still show what was private to this session. */
+  const leave = async (session: Session): Promise<void> => {
+    await accounts.signOut(session);
+    shop.live.endOf(session.id);
+  };
+
   app.get("/personas", async (c) => {
     const visitor = await web.visitWithForms(c);
     const list = await Promise.all(
@@ -68,7 +74,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     // Programs play visitors, too; what they play is not a person being there.
     const isPerson = web.addressOf(c) === "127.0.0.1";
     // A new id with every change of persona: one that was planted before is worth nothing afterwards.
-    await accounts.signOut(session);
+    await leave(session);
     const opened = await accounts.signIn(user, isPerson);
     if (!opened) {
       forget(c);
@@ -81,7 +87,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
 
   app.post("/logout", async (c) => {
     const { session } = await web.anyForm(c);
-    await accounts.signOut(session);
+    await leave(session);
     forget(c);
     return c.redirect("/", 303);
   });

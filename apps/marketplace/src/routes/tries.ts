@@ -167,7 +167,7 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
       deleteCookie(c, tourCookie, { path: "/" });
       return c.redirect("/about", 303);
     }
-    const start = startOfStep(Number(step));
+    const start = /^\d$/.test(step) ? startOfStep(Number(step)) : undefined;
     if (start === undefined) throw new HTTPException(404);
     setCookie(c, tourCookie, step, { httpOnly: true, sameSite: "Lax", path: "/" });
     // The step about an order begins at the visitor's last one.
