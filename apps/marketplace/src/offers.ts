@@ -73,7 +73,7 @@ export class Offers {
     const offer = (await this.of(item)).find((one) => one.buyer === buyer);
     if (!offer) return null;
     if (offer.price >= item.listing.price * acceptedShare) return await this.accept(item, offer);
-    await this.#say(item, offer, `Thank you, but ${money(offer.price)} is too little for ${item.title}.`);
+    await this.#say(item, offer, "no", `Thank you, but ${money(offer.price)} is too little for ${item.title}.`);
     return null;
   }
 
@@ -86,14 +86,18 @@ export class Offers {
     const outcome = await market.buy("lock", purchase, seller);
     if (outcome.kind === "sold") {
       const order = await orders.place({ request, item: item.id, buyer, seller, price, at: Date.now() });
-      await this.#say(item, { buyer, price }, `Agreed: ${item.title} is yours for ${money(price)}, order ${order}.`);
-    } else if (outcome.kind === "short")
-      await this.#say(item, { buyer, price }, `I would accept ${money(price)}, but you have ${money(outcome.funds)}.`);
+      const words = `Agreed: ${item.title} is yours for ${money(price)}, order ${order}.`;
+      await this.#say(item, { buyer, price }, "yes", words);
+    } else if (outcome.kind === "short") {
+      const words = `I would accept ${money(price)}, but you have ${money(outcome.funds)}.`;
+      await this.#say(item, { buyer, price }, "short", words);
+    }
     return outcome;
   }
 
-  async #say(item: Listed, { buyer, price }: Offer, body: string): Promise<void> {
-    const clientId = `answer-${item.id}-${item.revision}-${price}`;
+  /** Says each answer to an offer once; another answer, such as a yes after a no, is another message. */
+  async #say(item: Listed, { buyer, price }: Offer, answer: "yes" | "no" | "short", body: string): Promise<void> {
+    const clientId = `${answer}-${item.id}-${item.revision}-${price}`;
     await writeTo(this.#deps.chat, item.listing.seller, buyer, { body, clientId });
   }
 }

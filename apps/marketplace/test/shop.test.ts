@@ -135,6 +135,30 @@ describe("An offer", () => {
     expect(await shop.redis.hget(keys.listing(item.id), "seller")).toBe(item.seller);
   });
 
+  it("that a program declined can be accepted by a person, and the buyer is told", async () => {
+    const { visitor, item, pounds, post } = await offer("u124", 0.4);
+    expect(await post(pounds)).toBe(200);
+    const messages = async (): Promise<string> => (await visitor.get(`/messages/with/${item.seller}`)).body;
+    await eventually(async () => expect(await messages()).toContain("is too little for"), slow);
+    const seller = new Visitor(shop.origin);
+    const csrf = await seller.signIn(item.seller);
+    expect((await seller.post(`/item/${item.id}/accept`, { buyer: "u124", csrf }, json)).status).toBe(200);
+    expect(await messages()).toMatch(/Agreed: .* is yours/s);
+  });
+
+  it("is considered again when others kept the item busy for longer than a sale waits", async () => {
+    const lock = createLock(shop.redis);
+    const { item, pounds, post } = await offer("u125", 0.9);
+    await lock.using(`shop.main.${item.id}`, async () => {
+      expect(await post(pounds)).toBe(200);
+      const waiters = async (): Promise<number> => (await lock.inspect(`shop.main.${item.id}`)).waiters;
+      await eventually(async () => expect(await waiters()).toBe(1), slow);
+      await eventually(async () => expect(await waiters()).toBe(0), slow);
+    });
+    await eventually(async () => expect(await shop.redis.sismember(keys.inventory("u125"), item.id)).toBe(1), slow);
+    await lock.close();
+  });
+
   it("waits for a person who plays the seller, who alone can accept it", async () => {
     const { visitor, csrf, item, pounds, post } = await offer("u123", 0.9);
     const seller = new Visitor(shop.origin);
@@ -179,6 +203,18 @@ describe("Private things", () => {
     const page = await other.get(`/order/${order}`);
     expect([page.status, page.body]).toEqual([200, expect.stringContaining("Anybody there?")]);
     expect((await visitor.get(`/order/${order}`)).body).toMatch(/class="seen">\s*Seen by/);
+  });
+
+  it("a stream of an order ends when its person leaves", async () => {
+    const { visitor, order, csrf } = await buy("u109");
+    const response = await fetch(`${shop.origin}/live?order=${order}`, { headers: { cookie: visitor.cookie ?? "" } });
+    const reader = response.body?.getReader();
+    await reader?.read();
+    await visitor.post("/logout", { csrf });
+    // What was on its way comes first.
+    let isOver: boolean | undefined = false;
+    while (!isOver) isOver = (await reader?.read())?.done;
+    expect(isOver).toBe(true);
   });
 
   it("a chat of two is not there for a third, and cannot be begun by its address", async () => {

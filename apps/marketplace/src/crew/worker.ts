@@ -45,6 +45,7 @@ export interface WorkerStatus {
 
 const concurrency = 4;
 const dispatchMs = 3_000;
+const laterMs = 5_000;
 
 serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
   const redis = await connect({ url, connectionName: `bazaar ${name}`, deadlineMs: startLimitMs });
@@ -164,8 +165,9 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
       },
       offer: async ({ data: { item, buyer } }) => {
         await flags.ready();
-        if (flags.isOn("maintenance")) throw new Error("the shop is closed to buyers");
-        const outcome = await offers.consider(item, buyer);
+        const outcome = flags.isOn("maintenance") ? { kind: "busy" as const } : await offers.consider(item, buyer);
+        // Closed, or others keep the item busy. The offer stands, and that may take longer than a job has attempts.
+        if (outcome?.kind === "busy") await queue.add("offer", { item, buyer }, { delayMs: laterMs });
         if (outcome?.kind === "sold" && !outcome.repeat) counted.sales.inc();
       },
       print: ({ data: { sheet }, signal }) => ask("/print", sheet, signal),
