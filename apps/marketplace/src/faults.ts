@@ -1,5 +1,6 @@
 // The buttons of the faults drawer: each does real harm, heals by itself, and says what came of the promise it tests.
 import { setTimeout as sleep } from "node:timers/promises";
+import { durable } from "@kit/core/durable";
 import type { Crew } from "./crew/crew.js";
 import type { PartnersFacts } from "./crew/partners.js";
 import type { WireCall } from "./crew/wire.js";
@@ -53,6 +54,7 @@ const slowMs = 12_000;
 const extraLatencyMs = 300;
 const stocktakeMs = 3_000;
 const waitMs = 60_000;
+const confirmMs = 10_000;
 const floodMessages = 2_000;
 const floodAtOnce = 100;
 
@@ -327,15 +329,22 @@ export class Faults {
       healsMs: 30_000,
       run: async () => {
         const { redis, auditor, market } = this.#deps.shop;
-        const before = Number(await redis.hget(market.keys.totals, "sales"));
+        const { ledger, totals } = market.keys;
+        const before = Number(await redis.hget(totals, "sales"));
+        // What was read counts as written: a replica has the newest sale then, and all before it.
+        const { value, outcome } = await durable(redis, { key: ledger, replicas: 1, timeoutMs: confirmMs }, (scope) =>
+          scope.call("XREVRANGE", ledger, "+", "-", "COUNT", 1),
+        );
+        if (outcome !== "safe") return { isGood: false, text: "No replica was there in time, so the master lives on." };
+        const [newest] = (value as [string][]).map(([id]) => id);
         const startedAt = performance.now();
         const what = await failover.run();
-        const after = await until(async () => {
-          const audit = await auditor.fresh();
-          return audit.sales >= before ? audit : null;
-        }, 40_000);
+        const after = await until(() => auditor.fresh(), 40_000);
         const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
-        if (!after) return { isGood: false, text: `${what} Sales that were confirmed before are missing.` };
+        if (!after) return { isGood: false, text: `${what} The books did not answer again.` };
+        // Sales since then would hide a lost one if they were only counted.
+        const kept = newest === undefined ? [newest] : await until(() => redis.xrange(ledger, newest, newest));
+        if (kept?.length !== 1) return { isGood: false, text: `${what} Sales that were confirmed before are missing.` };
         const isGood = after.money === after.openingMoney && after.items === after.openingItems;
         return {
           isGood,

@@ -1,9 +1,14 @@
 // The buttons that break something, while something else is broken, too.
 import { createChat } from "@kit/chat";
 import { connect } from "@kit/core";
+import { createLock } from "@kit/lock";
 import { eventually, FaultProxy, startRedis } from "@kit/testing";
 import { expect, it } from "vitest";
+import { Auditor } from "../src/auditor.js";
 import { type FaultName, Faults } from "../src/faults.js";
+import { Market } from "../src/market.js";
+import { openMarket } from "../src/seed/index.js";
+import { person, thing } from "./harness.js";
 
 type Deps = ConstructorParameters<typeof Faults>[0];
 
@@ -38,6 +43,38 @@ it("a flood during which Redis is cut off fails, and takes nothing with it", asy
   proxy.refuse = true;
   proxy.resetAll();
   expect(await outcomeOf(faults, "flood")).toMatchObject({ isGood: false });
+});
+
+it.each([
+  ["kept", false],
+  ["lost, though others were made since", true],
+])("a failover tells whether the newest sale was kept: %s", async (_, isLost) => {
+  await using server = await startRedis({ replicas: 1 });
+  await using redis = await connect(server.url);
+  const lock = createLock(redis);
+  const market = new Market(redis, lock, "main");
+  await openMarket(redis, market.keys, {
+    users: [person("s"), person("b")],
+    items: [thing("i1", "s", 500), thing("i2", "s", 500)],
+  });
+  const buy = async (item: string): Promise<unknown> =>
+    await market.buy("lock", { item, buyer: "b", price: 500, revision: 1, request: item }, "b");
+  await buy("i1");
+  const failover = {
+    run: async () => {
+      if (isLost) await redis.xtrim(market.keys.ledger, "MAXLEN", 0);
+      await buy("i2");
+      return "It failed over.";
+    },
+  };
+  const auditor = new Auditor(market, ["s", "b"]);
+  const faults = faultsOf({ shop: { redis, market, auditor, recentLog: diary }, crew: nobody, failover });
+  faults.begin("failover");
+  expect(await outcomeOf(faults, "failover")).toMatchObject({
+    isGood: !isLost,
+    text: expect.stringContaining(isLost ? "are missing" : "1 sales before, 2 now, money and items complete") as string,
+  });
+  await lock.close();
 });
 
 it("a slow wire is made fast again though Redis did not answer", async () => {
