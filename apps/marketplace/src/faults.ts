@@ -205,16 +205,17 @@ export class Faults {
       run: async () => {
         const { crew, shop } = this.#deps;
         await crew.call(wire, { latencyMs: extraLatencyMs, isCut: false } satisfies WireCall);
-        const startedAt = performance.now();
-        const ping = shop.redis.ping().then(() => performance.now() - startedAt);
-        // It heals in any case.
-        const [pingMs] = await Promise.all([ping, sleep(slowMs)]).finally(() =>
-          crew.call(wire, { latencyMs: 0, isCut: false } satisfies WireCall),
-        );
-        return {
-          isGood: true,
-          text: `A PING took ${pingMs.toFixed(0)} ms for twelve seconds. A sale is a few round trips, whatever the wire.`,
-        };
+        try {
+          const startedAt = performance.now();
+          const ping = shop.redis.ping().then(() => performance.now() - startedAt);
+          const [pingMs] = await Promise.all([ping, sleep(slowMs)]);
+          return {
+            isGood: true,
+            text: `A PING took ${pingMs.toFixed(0)} ms for twelve seconds. A sale is a few round trips, whatever the wire.`,
+          };
+        } finally {
+          await crew.call(wire, { latencyMs: 0, isCut: false } satisfies WireCall);
+        }
       },
     };
   }
