@@ -327,8 +327,10 @@ export class Sender implements OutboxKeeper {
   /** The batch to send of an outbox: the one whose outcome is open, or a new one. */
   #batchOf(outbox: Outbox): Batch | undefined {
     if (outbox.sealed) return outbox.sealed;
-    const before = outbox.size;
+    const placed = outbox.size;
     outbox.prune(this.#clock.now());
+    const before = outbox.size;
+    this.release(placed - before);
     const leastMs = leastShare * this.#settings.deadlineMs;
     for (const { deadline, reject } of [...outbox.waiters])
       if (deadline.remainingMs < leastMs) reject(this.notSent(outbox.id));

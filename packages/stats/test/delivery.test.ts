@@ -397,6 +397,19 @@ describe("flushing", () => {
     expect(Math.max(...totals.slice(-10))).toBe(44_000);
   });
 
+  it("gives back the places of amounts that lie too far ahead", async () => {
+    const stats = fixture.make({ maxPending: 4 });
+    const dropped = drops(stats);
+    const counter = stats.counter("ahead_total");
+    const later = (await fixture.serverMs()) + 3_600_000;
+    for (let second = 0; second < 4; second++) counter.inc(1, { at: later + second * 1_000 });
+    await stats.flush();
+    expect([stats.report().pending, dropped]).toEqual([0, { future: 4 }]);
+    counter.inc(5);
+    await stats.flush();
+    expect([await counter.total(), dropped]).toEqual([5, { future: 4 }]);
+  });
+
   it("while a caller gives up leaves no listener behind", async () => {
     const stats = fixture.make();
     const ending = new AbortController();
