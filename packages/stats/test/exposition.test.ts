@@ -235,6 +235,9 @@ describe("an exposition", () => {
     expect([...samples.keys()]).not.toContain('wide_bucket{le="1"}');
     expect([samples.get('wide_bucket{le="1024"}'), samples.get('wide_bucket{le="+Inf"}')]).toEqual([12, 21]);
     expect((await exposed(stats, { scope: "local" })).get('wide_bucket{le="1"}')).toBe(2);
+    // A value below all that has collapsed: one bin too many, until it collapses, too.
+    await wide.record(2 ** -10);
+    expect([...(await exposed(stats)).keys()]).not.toContain('wide_bucket{le="1"}');
   });
 
   it("finds the series of other processes, and what was lost, and forgets what is gone", async () => {

@@ -106,6 +106,8 @@ describe("count", () => {
     ["type", "chunk", (key) => db.set(key, "x", "PX", 60_000)],
     ["layout", "total", (key) => db.hset(key, "layout", "2")],
     ["layout", "total", (key) => db.hset(key, "layout", "1", "total", "many")],
+    ["layout", "total", (key) => db.hset(key, "layout", "1", "total", "1.5")],
+    ["layout", "total", (key) => db.hset(key, "total", "many")],
   ])("replies %s for a bad %s, writes nothing of that series, and takes its neighbours", async (reply, part, spoil) => {
     const key = { total: keys.total, writer: keys.writer("w"), chunk: keys.chunk(1_000, 0) }[part]!;
     await spoil(key);
@@ -115,6 +117,15 @@ describe("count", () => {
     expect(await count({}, { of: other })).toEqual([reply, "5"]);
     const after = await counterState();
     for (const name of Object.keys(after)) expect(after[name]!.value).toEqual(before[name]!.value);
+  });
+
+  it("leaves a bucket that holds no integer as it is, and counts everything else", async () => {
+    await db.hset(keys.chunk(1_000, 0), "7", "many");
+    await db.pexpire(keys.chunk(1_000, 0), 60_000);
+    const other = fixture.keysOf("other");
+    expect(await count({ of: other }, {}, { seq: 2, of: other })).toEqual(["5", "5", "10"]);
+    expect((await counterState())["chunk"]!.value).toEqual({ 7: "many" });
+    expect((await counterState(other))["chunk"]!.value).toEqual({ 7: "10" });
   });
 
   it("sets an expiry again only with a new bucket", async () => {
@@ -171,6 +182,19 @@ describe("merge", () => {
     expect(await merge(1, 4)).toBe("layout");
     await db.del(keys.dist);
     expect(await state()).toEqual({ dist: nothing, writer: nothing, window: nothing, list: nothing });
+  });
+
+  it("takes the neighbours of a series with damaged numbers once", async () => {
+    await merge(1, 4);
+    await db.hset(keys.dist, "mean", "many", "p5", "many");
+    await db.hset(keys.window(1_000, 0), "count", "", "p5", "1.5");
+    const other = fixture.keysOf("other");
+    const [damaged, sound] = [merging(2, 8), merging(2, 8)];
+    const series = [other.dist, other.writer("w"), other.window(1_000, 0), other.slowest(1_000, 0), ...damaged.series];
+    const plan = [...sound.plan, ...damaged.plan.slice(1)];
+    const [, first] = await scripts.merge.script.run(db, { series }, { plan });
+    expect(first).toBe("1 8 0 8 8 8 0 1 8 0 8 8 8 0");
+    expect(await db.hgetall(keys.dist)).toMatchObject({ count: "2", sum: "12", p5: "many" });
   });
 
   it("keeps digits and infinities over many merges", async () => {

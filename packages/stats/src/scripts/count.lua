@@ -31,8 +31,9 @@ local function verdict(key, chunks, at)
     if not isOf(series[chunk], 'hash') then return 'type' end
   end
   local stored = redis.call('HMGET', series[key], 'layout', 'total')
-  local total = tonumber(stored[2] or '0')
-  if stored[1] and (stored[1] ~= '1' or not total) then return 'layout' end
+  -- HINCRBY takes digits only, where a Lua number may also be 1.5 or 1e3.
+  local total = tonumber(string.match(stored[2] or '0', '^%d+$'))
+  if not total or (stored[1] and stored[1] ~= '1') then return 'layout' end
   if ledgerMs ~= '0' then
     local last, told = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
     if last and tonumber(last) >= tonumber(plan[at + 2]) then return told end
@@ -53,7 +54,8 @@ while series[key] do
     for chunk = key + 2, key + 1 + chunks do
       local hasNew = false
       for bucket = item + 2, item + 2 * plan[item + 1], 2 do
-        local sum = redis.call('HINCRBY', series[chunk], plan[bucket], plan[bucket + 1])
+        -- A bucket that holds no integer stays as it is: an error would end the script between two series of the call.
+        local sum = redis.pcall('HINCRBY', series[chunk], plan[bucket], plan[bucket + 1])
         -- A sum that is what was just added: the bucket was not there, and perhaps the chunk neither.
         hasNew = hasNew or sum == tonumber(plan[bucket + 1])
       end

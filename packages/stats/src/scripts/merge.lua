@@ -49,9 +49,10 @@ local function text(number)
   return string.format('%.17g', number)
 end
 
+-- A damaged number counts as 0: an error would end the script between two series of the call.
 local function number(value)
   if value == 'inf' then return huge elseif value == '-inf' then return -huge end
-  return tonumber(value)
+  return tonumber(value) or 0
 end
 
 -- Chan, Golub and LeVeque (1979): the moments of two samples together.
@@ -104,7 +105,7 @@ local function collapse(key, maxBins)
   table.sort(bins, function(a, b) return rank(a) < rank(b) end)
   local last = #bins - maxBins + 1
   for index = 1, last - 1 do
-    redis.call('HINCRBY', key, bins[last], redis.call('HGET', key, bins[index]))
+    redis.pcall('HINCRBY', key, bins[last], redis.call('HGET', key, bins[index]))
     redis.call('HDEL', key, bins[index])
   end
 end
@@ -114,7 +115,7 @@ local function mergeInto(key, partial, bins, maxBins)
   local merged = partial
   if stored[1] then
     merged = together({
-      count = tonumber(stored[1]),
+      count = number(stored[1]),
       mean = number(stored[2]),
       m2 = number(stored[3]),
       min = number(stored[4]),
@@ -131,11 +132,12 @@ local function mergeInto(key, partial, bins, maxBins)
     'max', moments[5], 'sum', moments[6], 'compensation', moments[7])
   local hasNew = false
   for bin = bins.from, bins.to, 2 do
-    local count = redis.call('HINCRBY', key, plan[bin], plan[bin + 1])
+    -- A bin that holds no integer stays as it is.
+    local count = redis.pcall('HINCRBY', key, plan[bin], plan[bin + 1])
     hasNew = hasNew or count == tonumber(plan[bin + 1])
   end
-  -- Nine fields at most are no bins.
-  if hasNew and redis.call('HLEN', key) > maxBins + 9 then collapse(key, maxBins) end
+  -- Eight fields of the distribution of all time are no bins: its exposition depends on there never being one too many.
+  if hasNew and redis.call('HLEN', key) > maxBins + 8 then collapse(key, maxBins) end
   return table.concat(moments, ' '), not stored[1]
 end
 

@@ -17,7 +17,7 @@ export const controls: readonly PackageControl<Invariant>[] = [
     mutation: {
       script: "count",
       operands: [],
-      lua: "local call = redis.call local redis = { call = function(...) local command, key, field = ... if command == 'HINCRBY' and field ~= 'total' and field % 2 == 1 then return call(command, key, field, 0) end return call(...) end }",
+      lua: "local call = redis.call local function wrapped(...) local command, key, field = ... if command == 'HINCRBY' and field ~= 'total' and field % 2 == 1 then return call(command, key, field, 0) end return call(...) end local redis = { call = wrapped, pcall = wrapped }",
     },
   },
   { name: "sends-again", invariants: ["E2"], kind: "16 replies lost" },
