@@ -12,7 +12,10 @@ export interface Channel {
   readonly script: BatchScript;
   /** The same script, sent once. */
   readonly onceOnly: BatchScript;
-  /** So many places of the buffer go into one batch: the server does nothing else while it takes one. */
+  /**
+   * So many places of the buffer go into one batch, and so many of what callers wait for: the server does nothing else while
+   * it takes one.
+   */
   readonly maxPlaces: number;
 }
 
@@ -70,7 +73,7 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   readonly waiters: readonly Waiter<Contents, Result>[];
   /** All of it, with its keys. */
   readonly operands: Operands;
-  /** Whether there was more in the buffer than goes into one. */
+  /** Whether there was more in the buffer, or more callers waited, than goes into one. */
   readonly leavesRest: boolean;
   /** A reply to it was lost: the server may have counted it, so its number has to stay. */
   mayBeCounted = false;
@@ -84,21 +87,25 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
     awaited: Contents,
   ) {
     const { waiters } = outbox;
+    const { maxPlaces } = outbox.channel;
     this.outbox = outbox;
     this.seq = seq;
     this.validUntil = validUntil;
     this.buffered = buffered;
     this.awaited = awaited;
-    this.leavesRest = buffered !== outbox.buffered;
-    this.waiters = [...waiters].filter((waiter) => {
+    const taken: Waiter<Contents, Result>[] = [];
+    for (const waiter of waiters) {
+      if (awaited.size >= maxPlaces) break;
+      waiters.delete(waiter);
       try {
         waiter.put(awaited);
-        return true;
+        taken.push(waiter);
       } catch (error) {
         waiter.reject(error);
-        return false;
       }
-    });
+    }
+    this.waiters = taken;
+    this.leavesRest = buffered !== outbox.buffered || waiters.size > 0;
     this.operands = outbox.operands(seq, buffered, awaited);
   }
 
@@ -202,13 +209,13 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   /** The loss if a value of the timeline is dropped. */
   protected abstract unitsOf(value: ValueOf<Contents>): number;
 
-  /** Makes a batch of all that waits. */
+  /** Makes a batch of all that waits, or of as much as goes into one. */
   seal(seq: number, validUntil: number): Batch<Contents, Result> {
     this.usedAt = performance.now();
-    const batch = new Batch(this, seq, validUntil, this.#taken(), this.#make());
+    const taken = this.#taken();
+    const batch = new Batch(this, seq, validUntil, taken, this.#make());
     this.sealed = batch;
-    if (!batch.leavesRest) this.discard();
-    this.waiters.clear();
+    if (taken === this.buffered) this.discard();
     return batch;
   }
 

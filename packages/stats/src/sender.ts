@@ -352,7 +352,8 @@ export class Sender implements OutboxKeeper {
     let dueAt = this.#deadline().at;
     for (const { batch } of group) {
       series.push(...batch.operands.keys);
-      plan.push(batch.validUntil, ...batch.operands.plan);
+      plan.push(batch.validUntil);
+      for (const operand of batch.operands.plan) plan.push(operand);
       // Those of a batch that is sent again have their answer.
       if (!batch.mayBeCounted) for (const { deadline } of batch.waiters) dueAt = Math.min(dueAt, deadline.at);
     }
@@ -454,7 +455,8 @@ export class Sender implements OutboxKeeper {
       this.#listed.delete(outbox);
     } else this.#flusher.changed();
     // The attempt was for what waited behind the batch that was sent again, or did not go into it, too.
-    if (!error && hasMore && outbox.hasPending) void this.#attempt(outbox).then(attempt.resolve);
+    if (hasMore && outbox.hasPending && (!error || outbox.waiters.size > 0))
+      void this.#attempt(outbox).then((later) => attempt.resolve(error ?? later));
     else attempt.resolve(error);
     if (this.#wanted.has(outbox)) this.#dispatchSoon();
   }

@@ -397,6 +397,25 @@ describe("flushing", () => {
     expect(Math.max(...totals.slice(-10))).toBe(44_000);
   });
 
+  it("sends the amounts of many callers in parts, and one part that is refused does not hold up the next", async () => {
+    const stats = fixture.make();
+    const counter = stats.counter("callers_total", { precisions: [{ stepMs: 1_000, keepMs: 10_000_000 }] });
+    const now = await fixture.serverMs();
+    await counter.add(1);
+    const node = redis.server.nodes[0]!;
+    await node.call("CONFIG", "RESETSTAT");
+    const most = Number.MAX_SAFE_INTEGER - 1_500;
+    const adding = Array.from({ length: 3_500 }, (_, second) =>
+      counter.add(second === 0 ? most : 1, { at: now - second * 1_000 }),
+    );
+    const outcomes = (await Promise.allSettled(adding)).map(({ status }) => status);
+    // Two parts would pass the limit; the last, of half the size, just reaches it.
+    const parts = [outcomes.slice(0, 1_000), outcomes.slice(1_000, 3_000), outcomes.slice(3_000)];
+    expect(parts.map((part) => [...new Set(part)])).toEqual([["fulfilled"], ["rejected"], ["fulfilled"]]);
+    const calls = /cmdstat_evalsha:calls=(\d+)/.exec(String(await node.call("INFO", "commandstats")))?.[1];
+    expect([Number(calls), await counter.total()]).toEqual([4, Number.MAX_SAFE_INTEGER]);
+  });
+
   it("gives back the places of amounts that lie too far ahead", async () => {
     const stats = fixture.make({ maxPending: 4 });
     const dropped = drops(stats);
