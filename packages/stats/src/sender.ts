@@ -391,6 +391,12 @@ export class Sender implements OutboxKeeper {
       return undefined;
     }
     const [reason, error] = refusal;
+    // Only a server's clock that is ahead of what is known of it ends a batch at its first call: the reply has told the time.
+    if (error instanceof StatsExpiredError && !batch.mayBeCounted) {
+      const unsent = this.notSent(outbox.id);
+      this.#putBack(batch, unsent);
+      return unsent;
+    }
     this.#settle(batch, { error });
     this.drop(outbox.id, reason, batch.buffered.units);
     this.#events.error(error);

@@ -4,7 +4,7 @@ import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { closedPort, rejection, runProgram, sentTwice, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Delivery, Stats, StatsOptions } from "../src/index.js";
 import { drops, fixtureOf } from "./harness.js";
 
@@ -414,6 +414,25 @@ describe("flushing", () => {
     expect(parts.map((part) => [...new Set(part)])).toEqual([["fulfilled"], ["rejected"], ["fulfilled"]]);
     const calls = /cmdstat_evalsha:calls=(\d+)/.exec(String(await node.call("INFO", "commandstats")))?.[1];
     expect([Number(calls), await counter.total()]).toEqual([4, Number.MAX_SAFE_INTEGER]);
+  });
+
+  it("counts what a server whose clock is minutes ahead has refused as too late", async () => {
+    const stats = fixture.make();
+    const dropped = drops(stats);
+    const counter = stats.counter("slept_total");
+    await counter.add(1);
+    // The machine has slept: its monotonic clock stood still meanwhile.
+    const { now } = performance;
+    const sleeping = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) - 600_000);
+    try {
+      counter.inc(5);
+      expect(await rejection(counter.add(20))).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: true });
+      await stats.flush();
+      expect(await counter.add(10)).toBe(16);
+      expect([dropped, stats.report().pending]).toEqual([{}, 0]);
+    } finally {
+      sleeping.mockRestore();
+    }
   });
 
   it("gives back the places of amounts that lie too far ahead", async () => {
