@@ -1,10 +1,13 @@
 import { createHash } from "node:crypto";
 
-/** The parts that differ between messages that say the same, the longest forms first. */
+/**
+ * The parts that differ between messages that say the same, the longest forms first. A pattern that may begin in many places
+ * must end soon after each: texts have up to a megabyte, and come from outside.
+ */
 const masks: readonly (readonly [pattern: RegExp, name: string])[] = [
-  [/"(?:[^"\\]|\\.)*"|'(?:[^'\\\n]|\\.)*'(?=\W|$)/g, "<text>"],
+  [/(?<!\\)"(?:[^"\\]|\\.)*"|(?<!\\)'(?:[^'\\\n]|\\.)*'(?=\W|$)/g, "<text>"],
   [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi, "<uuid>"],
-  [/\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b/g, "<email>"],
+  [/\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]+)+\b/g, "<email>"],
   [/\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?/g, "<time>"],
   [/\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b/g, "<address>"],
   [/\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b0x[0-9a-f]+\b/gi, "<hex>"],

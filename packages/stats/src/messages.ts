@@ -257,8 +257,9 @@ export class Messages {
     const counted = fingerprint ?? fingerprintOf(mask ? masked(cut) : cut);
     const { buffered } = this.outbox;
     const localAt = performance.now();
-    // The window itself takes no place; its messages do.
-    const counts = buffered.timeline.slot(undefined, () => true) as Counts;
+    // The window itself takes no place; its messages do. Without room for one no window begins that would stay empty.
+    const counts = buffered.timeline.slot(undefined, sender.hasRoom);
+    if (!counts) return sender.drop(this.name, "full", 1);
     const known = counts.get(name);
     if (!known?.has(counted) && ((known?.size ?? 0) >= maxDistinct || !sender.admit()))
       return sender.drop(this.name, "full", 1);

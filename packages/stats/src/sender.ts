@@ -18,6 +18,7 @@ import {
   pause,
   reading,
   traced,
+  unlessAborted,
 } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
@@ -113,9 +114,12 @@ export class Sender implements OutboxKeeper {
     return this.#entries;
   }
 
+  /** Whether there is a place in the buffer. */
+  readonly hasRoom = (): boolean => this.#entries < this.#settings.maxPending;
+
   /** Takes a place in the buffer, if there is one. */
   readonly admit = (): boolean => {
-    if (this.#entries >= this.#settings.maxPending) return false;
+    if (!this.hasRoom()) return false;
     this.#entries++;
     // Half full: not to be left for the timer.
     if (this.#entries === this.#settings.maxPending >> 1) this.#flusher.now().catch(this.#events.error);
@@ -168,7 +172,7 @@ export class Sender implements OutboxKeeper {
   ): Promise<Result> {
     const deadline = this.#deadline();
     const { at, signal, op } = options;
-    if (op !== undefined) return this.#again(op, deadline);
+    if (op !== undefined) return unlessAborted(this.#again(op, deadline), signal);
     if (at === undefined) return this.#enlist(outbox, options, deadline, put);
     return this.learnTime(signal).then(() => {
       if (at > this.#clock.now() + maxAheadMs) throw new StatsTimeError(outbox.id);
@@ -422,6 +426,8 @@ export class Sender implements OutboxKeeper {
       return;
     }
     batch.mayBeCounted = true;
+    // Nobody else can ask for it, and it would be kept with all that it holds.
+    if (batch.waiters.length === 0) return;
     const op = opOf(this.#writer, batch);
     if (this.#unknown.size >= maxRemembered)
       for (const oldest of this.#unknown.keys()) {

@@ -1,4 +1,6 @@
 import { getEventListeners } from "node:events";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { type KitUnknownOutcomeError } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { closedPort, rejection, runProgram, sentTwice, timed } from "@tooling/vitest/helpers";
@@ -122,6 +124,48 @@ describe("a lost reply", () => {
     expect(await counter.add(0, { op: error.op })).toBe(11);
     expect([await totalOf("open_total"), stats.report().pending, dropped]).toEqual([111, 0, {}]);
     await expect(counter.add(1, { op: "nonsense" })).rejects.toThrow(RangeError);
+  });
+
+  it("that stays lost can be waited for until a signal aborts", async () => {
+    const { proxy, stats } = await behindProxy({ deadlineMs: 1_000 }, 10);
+    const counter = stats.counter("signal_total");
+    proxy.down.hole = true;
+    const { op } = (await rejection(counter.add(1))) as KitUnknownOutcomeError;
+    const ending = new AbortController();
+    const waiting = rejection(counter.add(1, { op, signal: ending.signal }));
+    ending.abort(new Error("enough"));
+    expect(await waiting).toMatchObject({ message: "enough" });
+    proxy.heal();
+    proxy.resetAll();
+    expect(await eventually(() => counter.add(1, { op }))).toBe(1);
+  });
+
+  it("for which nobody waits leaves nothing in memory once it is found", async () => {
+    const { proxy, stats } = await behindProxy({ deadlineMs: 1_000 }, 10);
+    const log = stats.messages("forgotten");
+    const sealed: WeakRef<object>[] = [];
+    const { outbox } = log;
+    const seal = outbox.seal.bind(outbox);
+    outbox.seal = (...args) => {
+      const batch = seal(...args);
+      sealed.push(new WeakRef(batch));
+      return batch;
+    };
+    log.log("info", "lost");
+    proxy.down.hole = true;
+    expect(await rejection(stats.flush())).toMatchObject({
+      code: expect.stringMatching(/KIT_(UNKNOWN_OUTCOME|UNAVAILABLE)/) as unknown,
+    });
+    proxy.heal();
+    proxy.resetAll();
+    await eventually(() => stats.flush());
+    expect(sealed).toHaveLength(1);
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    await eventually(() => {
+      collect();
+      expect(sealed[0]?.deref()).toBeUndefined();
+    });
   });
 
   it("that stays lost keeps nobody waiting beyond the deadline, and what was not sent is not counted later", async () => {
@@ -275,6 +319,18 @@ describe("without a server", () => {
     await node.start();
     await eventually(async () => expect(await counter.total()).toBe(11));
     await eventually(() => expect(stats.report()).toMatchObject({ pending: 0, dropped: { closed: 0, full: 0 } }));
+  });
+
+  it("messages for which there is no room leave nothing behind", async () => {
+    const stats = await unreachable({ maxPending: 2 });
+    const dropped = drops(stats);
+    const log = stats.messages("full");
+    const { now } = performance;
+    let second = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + 1_000 * second);
+    for (; second < 20; second++) log.log("info", "lost");
+    clock.mockRestore();
+    expect([dropped, log.outbox.buffered.timeline.size]).toEqual([{ full: 19 }, 1]);
   });
 
   it("close() returns by its deadline, and tells what is lost", async () => {
