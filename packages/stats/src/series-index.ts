@@ -21,6 +21,7 @@ export class SeriesIndex {
   /** When this process last listed a series, on the local monotonic clock. */
   readonly #listedAt = new Map<string, number>();
   readonly #pending = new Map<string, { keepMs: number; readonly ids: Set<string> }>();
+  #isSending = false;
 
   constructor(context: ClientContext, deadlineMs: number, flushMs: number, onError: (error: unknown) => void) {
     this.#context = context;
@@ -43,11 +44,11 @@ export class SeriesIndex {
 
   /** Sends what is to be listed. */
   async flush(): Promise<void> {
-    if (this.#pending.size > 0) await this.#flusher.now();
+    if (this.#hasWork) await this.#flusher.now();
   }
 
   async close(deadline: Deadline): Promise<void> {
-    if (this.#pending.size > 0) await this.#flusher.close(deadline);
+    if (this.#hasWork) await this.#flusher.close(deadline);
   }
 
   /** The series of a metric, with the score of each: when it was last listed. */
@@ -70,6 +71,11 @@ export class SeriesIndex {
     return removed;
   }
 
+  /** Those that are on their way are not listed yet. */
+  get #hasWork(): boolean {
+    return this.#pending.size > 0 || this.#isSending;
+  }
+
   get #call(): { readonly deadlineMs: number } {
     return { deadlineMs: this.#deadlineMs };
   }
@@ -84,9 +90,11 @@ export class SeriesIndex {
   async #send(): Promise<void> {
     const metrics = [...this.#pending];
     this.#pending.clear();
+    this.#isSending = true;
     const outcomes = await Promise.allSettled(
       metrics.map(([metric, { keepMs, ids }]) => this.#list(metric, keepMs, ids)),
     );
+    this.#isSending = false;
     outcomes.forEach((outcome, at) => {
       const [metric, { keepMs, ids }] = metrics[at] as (typeof metrics)[number];
       if (outcome.status === "rejected") this.#add(metric, keepMs, ids);

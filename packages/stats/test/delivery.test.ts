@@ -8,6 +8,7 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import type { Delivery, Stats, StatsOptions } from "../src/index.js";
+import { indexKey } from "../src/keys.js";
 import { drops, fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -390,6 +391,21 @@ describe("close", () => {
     await flushing;
     await eventually(async () => expect(await totalOf("silent_total")).toBe(4));
     expect(stats.report().pending).toBe(0);
+  });
+
+  it("and flush() wait for series that are being listed", async () => {
+    const { proxy, stats } = await behindProxy();
+    const counter = stats.counter("listed_total", { labelNames: ["n"] });
+    const key = indexKey(redis.prefix, "listed_total");
+    proxy.up.latencyMs = 100;
+    for (const [n, end] of [() => stats.flush(), () => stats.close()].entries()) {
+      await counter.add({ n });
+      // Its totals are there, so that it is on its way.
+      const listing = stats.flush();
+      await end();
+      expect(await redis.client.zcard(key)).toBe(n + 1);
+      await listing;
+    }
   });
 
   it("lets a process end, and so does a buffer that nobody sends", async () => {
