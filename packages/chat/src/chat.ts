@@ -166,7 +166,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         const make = () => scripts.create.run(this.#store.context, first.keys, first.args, options);
         let code = await make();
         // Somebody began to delete a chat of that name, and did not come to the end.
-        for (; code === unfinished; code = await make()) await this.#remove(chat);
+        for (; code === unfinished; code = await make()) await this.#forget(chat, []);
         scripts.assertLayout(code);
         if (code !== 0) return { created: false };
         for (let from = pageSize; from < members.length; from += pageSize)
@@ -414,9 +414,9 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         );
         this.#assertDone(reply.code, chat, user);
         const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
-        // An empty page stands where it was asked for.
+        // An empty page stands where it was asked for, or at the end: it was read up to there.
         const { head, floor } = reply;
-        const anchor = args.mode === "before" ? args.anchor : args.mode === "after" ? args.anchor + 1 : head + 1;
+        const anchor = args.mode === "before" ? args.anchor : head + 1;
         const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
         const last = messages.at(-1)?.seq ?? first - 1;
         return { messages, hasOlder: first > floor + 1, hasNewer: last < head };
@@ -715,14 +715,20 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
 
   async #remove(chat: string): Promise<void> {
     const { keys } = await this.#store.open();
+    const names = await scripts.remove.run(this.#store.context, keys.chat(chat), { chat }, this.#store.call());
+    if (names.length > 0) await this.#forget(chat, names);
+  }
+
+  /** Removes these and all other members of a deleted chat; none where somebody has made it again. */
+  async #forget(chat: string, some: readonly string[]): Promise<void> {
+    const { keys } = await this.#store.open();
     const shard = keys.shardOf(chat);
-    const places = keys.chat(chat);
-    let names = await scripts.remove.run(this.#store.context, places, { chat }, this.#store.call());
-    while (names.length > 0) {
+    let names = some;
+    do {
       const members = names.map((name) => keys.member(shard, name));
-      const rest = { ...places, members };
-      names = await scripts.forget.run(this.#store.context, rest, { chat, names }, this.#store.call());
-    }
+      const places = { ...keys.chat(chat), members };
+      names = await scripts.forget.run(this.#store.context, places, { chat, names }, this.#store.call());
+    } while (names.length > 0);
   }
 }
 

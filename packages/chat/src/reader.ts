@@ -72,6 +72,9 @@ const mostChats = 64;
 /** A token remembers about so many chats at most; beyond that some messages may come twice. */
 const mostCursors = 1_000;
 
+/** One script reads so many chats: Lua takes no more than about 8,000 operands at once. */
+const mostRead = 1_000;
+
 const unchanged = { isMore: false, changes: [], left: [], names: [] };
 
 /** A page of one chat. */
@@ -163,8 +166,8 @@ export class Reader<Body> {
   /** Whether a change is not merely what was delivered already. */
   #isNews({ chat, epoch, head, headAt }: Change, gone: ReadonlySet<string>): boolean {
     const cursor = this.standing.delivered.get(chat);
-    // After a failover another message may have the same sequence.
-    const isKnown = cursor && cursor.epoch === epoch && cursor.seq === head && cursor.at === headAt;
+    // After a failover another message may have the same sequence. A chat that once lost all has a number behind its epoch.
+    const isKnown = cursor?.epoch.split(".")[0] === epoch && cursor.seq === head && cursor.at === headAt;
     return !gone.has(chat) && !isKnown;
   }
 
@@ -179,7 +182,7 @@ export class Reader<Body> {
     const share = (total: number): number => Math.max(1, Math.floor(total / Math.max(1, calls.length)));
     const found = await Promise.all(
       calls.map(async (all) => {
-        const some = all.slice(0, share(limit));
+        const some = all.slice(0, Math.min(share(limit), mostRead));
         const operands = some.flatMap((change) => [
           ...[change.chat, change.epoch],
           ...startOf(change, this.standing.delivered.get(change.chat)),
@@ -202,13 +205,17 @@ export class Reader<Body> {
     return pages;
   }
 
-  #pageOf({ chat, position }: Change, reply: ReadReply): ChatPage<Body> {
+  #pageOf(change: Change, reply: ReadReply): ChatPage<Body> {
+    const { chat, position } = change;
     const { head, floor, epoch, reset, gap, isCut } = reply;
     if (isCut) this.#begun.add(chat);
     else this.#begun.delete(chat);
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
     const last = messages.at(-1);
     if (last) this.standing.delivered.set(chat, { epoch, seq: last.seq, at: last.at });
+    // There is nothing for this reader up to its head, and the pages of other chats must not begin with it again.
+    else if (!isCut && change.head !== undefined && change.headAt !== undefined)
+      this.standing.delivered.set(chat, { epoch, seq: change.head, at: change.headAt });
     else if (reset || gap) this.standing.delivered.delete(chat);
     const unread = Math.max(0, head - Math.max(position, floor));
     return { news: { chat, messages, unread, gap, reset }, isCut };

@@ -90,7 +90,8 @@ export class Watcher {
   readonly #interests = new Map<string, Interest>();
   readonly #byChat = new Map<string, Set<Interest>>();
   readonly #tails = new Map<number, Tail>();
-  readonly #running = new Set<readonly number[]>();
+  /** Groups of shards that are being read, by their numbers: after each reconnect the store has other lists of them. */
+  readonly #running = new Set<string>();
   readonly #closing = new AbortController();
   readonly #onError: (error: KitError) => void;
 
@@ -112,7 +113,11 @@ export class Watcher {
     const { member, standing } = reader;
     const name = ofMember(member);
     const isWalking = (): boolean => !standing.parts.every((part) => part.startsWith("a "));
-    for (let isFirst = true; isWalking() || !this.#interests.has(name); isFirst = false) {
+    for (
+      let isFirst = true;
+      isWalking() || !this.#interests.has(name) || this.#isBehind(standing.parts);
+      isFirst = false
+    ) {
       const isWithNames = isFirst || !isWalking();
       const shards = await reader.look(Infinity, isWithNames, signal);
       if (shards.some(({ changes, left }) => changes.length > 0 || left.length > 0)) return true;
@@ -152,9 +157,14 @@ export class Watcher {
    * joins may have come by since that are not kept any more.
    */
   #learn(name: string, parts: readonly string[], chats: readonly string[]): boolean {
-    if (this.#interests.has(name)) return true;
     const ids = parts.map((part) => part.slice("a ".length));
-    if (ids.some((id, shard) => isAfter(this.#tails.get(shard)?.since ?? id, id))) return false;
+    if (this.#isBehind(parts)) {
+      if (!ids.some((id, shard) => id === "0-0" && this.#tails.get(shard)?.since !== id)) return false;
+      // The activity of a shard is gone, and what was known of it: all look anew.
+      this.#tails.clear();
+      this.#forgetAll();
+    }
+    if (this.#interests.has(name)) return true;
     this.#makeRoom();
     const interest: Interest = { chats: new Set(), waiters: new Set() };
     this.#interests.set(name, interest);
@@ -186,7 +196,7 @@ export class Watcher {
       ({ resolve }) => {
         const wake = (): void => resolve(true);
         interest.waiters.add(wake);
-        for (const group of groups) if (!this.#running.has(group)) void this.#run(group);
+        for (const group of groups) if (!this.#running.has(group.join())) void this.#run(group);
         return () => void interest.waiters.delete(wake);
       },
     );
@@ -206,6 +216,11 @@ export class Watcher {
       if (!part.startsWith("a ") || !tail || isAfter(tail.since, id)) return true;
       return tail.recent.some((entry) => isAfter(entry.id, id) && chats.has(entry.chat));
     });
+  }
+
+  /** Whether entries after `parts` are not kept any more. */
+  #isBehind(parts: readonly string[]): boolean {
+    return parts.some((part, shard) => isAfter(this.#tails.get(shard)?.since ?? "0-0", part.slice("a ".length)));
   }
 
   #add(interest: Interest, chat: string): void {
@@ -245,7 +260,7 @@ export class Watcher {
 
   /** Reads a group of shards, over as many connections as it takes, until nobody waits. */
   async #run(group: readonly number[]): Promise<void> {
-    this.#running.add(group);
+    this.#running.add(group.join());
     const { signal } = this.#closing;
     let attempt = 0;
     // A client that its owner ended has no news for anybody.
@@ -273,7 +288,7 @@ export class Watcher {
         connection?.returnToPool(false);
       }
     }
-    this.#running.delete(group);
+    this.#running.delete(group.join());
     for (const shard of group) this.#tails.delete(shard);
     this.#forgetAll();
   }
@@ -288,12 +303,15 @@ export class Watcher {
     const names = group.map((shard) => keys.activity(shard));
     let isSure = false;
     while (this.#hasWaiters() && !this.#closing.signal.aborted) {
-      const lasts = group.map((shard) => this.#tails.get(shard)?.last);
-      if (lasts.some((last) => last === undefined)) return false;
-      if (!isSure && !(await this.#areThere(connection, names, lasts as string[]))) return false;
-      const args = ["BLOCK", blockMs, "COUNT", pageEntries, "STREAMS", ...names, ...(lasts as string[])];
+      const tails = group.map((shard) => this.#tails.get(shard));
+      const lasts = tails.flatMap((tail) => (tail ? [tail.last] : []));
+      if (lasts.length < tails.length) return false;
+      if (!isSure && !(await this.#areThere(connection, names, lasts))) return false;
+      const args = ["BLOCK", blockMs, "COUNT", pageEntries, "STREAMS", ...names, ...lasts];
       const reply = streamsOf(await connection.call("XREAD", args, blockMs + answerMs));
       onReply();
+      // They began anew meanwhile, perhaps before what was asked for.
+      if (group.some((shard, index) => this.#tails.get(shard) !== tails[index])) return false;
       isSure = true;
       for (const [name, raw] of reply) {
         // Where so many came there may be more than the server keeps.

@@ -51,10 +51,10 @@ export class ModelChat {
     if (this.#options.whenFull === "refuse") this.#drop();
     const own = this.members.get(from);
     const { count = Infinity, bytes = Infinity } = this.#options.retain ?? {};
-    if (!own && this.#options.senders !== "anyone") return "KIT_CHAT_NOT_MEMBER";
-    if (body.length > (this.#options.maxBodyBytes ?? Infinity)) return "KIT_CHAT_TOO_LARGE";
     const known = this.#ids.get(`${from} ${clientId}`);
     if (known !== undefined) return { seq: known, duplicate: true };
+    if (!own && this.#options.senders !== "anyone") return "KIT_CHAT_NOT_MEMBER";
+    if (body.length > (this.#options.maxBodyBytes ?? Infinity)) return "KIT_CHAT_TOO_LARGE";
     const isFull = this.head - this.floor >= count || this.#bytesAfter(this.floor) + body.length > bytes;
     if (this.#options.whenFull === "refuse" && isFull) return "KIT_CHAT_FULL";
     const hasReadAll = own?.position === this.head;

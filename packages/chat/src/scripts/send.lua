@@ -71,13 +71,13 @@ for i = 1, #members do
   local field, sender = fields[i + 1], senders[from]
   local before = given[field] or known(i + 1)
   local code, sequence, at = 0, 0, 0
-  if not sender.position and not state.isOpen then
+  if before then
+    code = 5
+    sequence, at = string.match(before, '^(%d+) (%d+)$')
+  elseif not sender.position and not state.isOpen then
     code = 2
   elseif #body > state.maxBody then
     code, sequence = 3, state.maxBody
-  elseif before then
-    code = 5
-    sequence, at = string.match(before, '^(%d+) (%d+)$')
   elseif isFull(#body) then
     code = 4
   else
