@@ -141,7 +141,8 @@ export class Bench {
   /** Ends a client as its owner does. */
   async end(client: Client, how: "disconnect" | "quit" = "disconnect"): Promise<void> {
     const ended = new Promise((resolve) => client.on("end", resolve as () => void));
-    await client[how]();
+    // A QUIT that waits for a connection that is slow to come is answered by its end.
+    await Promise.resolve(client[how]()).catch(() => undefined);
     await ended;
   }
 
