@@ -332,7 +332,7 @@ export class Faults {
         const { redis, auditor, market } = this.#deps.shop;
         const { ledger, totals } = market.keys;
         const before = Number(await redis.hget(totals, "sales"));
-        // What was read counts as written: a replica has the newest sale then, and all before it.
+        // A read counts as a write here: a replica has the newest sale then, and all before it.
         const { value, outcome } = await durable(redis, { key: ledger, replicas: 1, timeoutMs: confirmMs }, (scope) =>
           scope.call("XREVRANGE", ledger, "+", "-", "COUNT", 1),
         );

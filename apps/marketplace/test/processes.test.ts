@@ -1,4 +1,4 @@
-// What dies and comes back: the processes beside the web server.
+// The processes beside the web server die and come back.
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { field } from "../src/http-client.js";

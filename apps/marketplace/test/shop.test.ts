@@ -211,7 +211,7 @@ describe("Private things", () => {
     const reader = response.body?.getReader();
     await reader?.read();
     await visitor.post("/logout", { csrf });
-    // What was on its way comes first.
+    // Events that were on their way come first.
     let isOver: boolean | undefined = false;
     while (!isOver) isOver = (await reader?.read())?.done;
     expect(isOver).toBe(true);

@@ -132,7 +132,7 @@ describe("a master that is lost", () => {
     await master.start();
   });
 
-  it("is left by a lane that led there once a call has found it silent", async () => {
+  it("is left by a dedicated connection once a call has found it silent", async () => {
     const client = await own(redis);
     const context = attach(client);
     redis.defer(() => context.detach());

@@ -173,7 +173,7 @@ export class ReceivedFile {
     try {
       await storing;
     } catch (error) {
-      this.results.giveBack(taken);
+      this.results.putBack(taken);
       this.#lines += lines;
       throw error;
     } finally {

@@ -63,7 +63,7 @@ export class Results {
   }
 
   /** Takes back what was not stored: it comes before what has been collected since. @internal */
-  giveBack(taken: Results): void {
+  putBack(taken: Results): void {
     const since = this.#kinds;
     this.#kinds = taken.#kinds;
     for (const kind of kinds)

@@ -34,7 +34,7 @@ class OneMember {
   since = Date.now();
   restarts = 0;
   status: unknown;
-  /** What it reported when it was ready for the first time. */
+  /** Its report when it was ready for the first time. */
   facts: unknown;
   restartAfterMs = restartMs;
   timer: NodeJS.Timeout | undefined;

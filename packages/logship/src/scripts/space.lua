@@ -66,7 +66,7 @@ local function raiseReservation(channel, leases, lease, want, unit, spare, now, 
   local have = tonumber(redis.call('HGET', channel, 'reserved ' .. lease) or '0')
   local state = redis.call('HMGET', channel, 'limit', 'used', 'reserved')
   local space = tonumber(state[1]) - tonumber(state[2] or '0') - tonumber(state[3] or '0') - spare
-  -- What is left of a chunk's reservation counts as well: else it could be all that is missing, and keep itself waiting.
+  -- The rest of a chunk's reservation counts as well: else it could be all that is missing, and keep itself waiting.
   local more = math.min(want - have, math.floor((have + space) / unit) * unit - have)
   if more > 0 then
     redis.call('HINCRBY', channel, 'reserved ' .. lease, more)
