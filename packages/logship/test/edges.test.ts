@@ -9,7 +9,9 @@ import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Redis } from "ioredis";
-import type { JobOptions } from "../src/index.js";
+import { lineTerms } from "../src/lines.js";
+import { readingOf, Restarts, start } from "../src/reading.js";
+import { type CommitOperands, type FlushOptions, flushTerms, runFile } from "../src/runner.js";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
@@ -285,39 +287,36 @@ describe("a receiver", () => {
 });
 
 describe("results are committed", () => {
-  /** How many lines each commit had. */
-  const commits = async (options: Partial<JobOptions>, pauseAfter = Infinity): Promise<number[]> => {
-    const directory = await fixture.directory();
-    await writeLog(directory, "a.log", logLines(0, 20_000));
-    const job = fixture.job({ directory, leaseMs: 10_000, ...options });
+  const blocks = 8;
+  const linesPerBlock = 1_000;
+
+  /** How many lines each commit had. All blocks are there at once: no pause of a disk comes in between. */
+  const commits = async (options: FlushOptions, everyBlock?: () => Promise<void>): Promise<number[]> => {
+    async function* text(): AsyncGenerator<Buffer, void, undefined> {
+      for (let at = 0; at < blocks; at++) yield Buffer.from("x".repeat(9).concat("\n").repeat(linesPerBlock));
+    }
     const each: number[] = [];
-    let before = 0;
-    job.on("progress", ({ lines }) => {
-      each.push(lines - before);
-      before = lines;
-    });
-    let batches = 0;
-    await job.run(async (lines, results, context) => {
-      await countWords(lines, results, context);
-      if (++batches === pauseAfter) await eventually(() => expect(performance.now()).toBeGreaterThan(until));
-      until = performance.now() + 60;
-    });
-    expect(await job.results("words")).toEqual(wordsOf(logLines(0, 20_000)));
-    await job.delete();
-    return each;
+    const never = { flushLines: 1e9, flushBytes: 1e9, flushMs: 3_600_000 };
+    const run = {
+      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, lineTerms({}), true),
+      position: start,
+      seq: 0,
+      flush: flushTerms({ ...never, ...options }),
+      context: { file: "a.log", signal: new AbortController().signal },
+      commit: ({ lines }: CommitOperands) => Promise.resolve(void each.push(lines)),
+    };
+    expect(await runFile(run, () => everyBlock?.())).toBe(blocks * linesPerBlock);
+    return each.filter((lines) => lines > 0);
   };
-  let until = 0;
-  const never = { flushLines: 1e9, flushBytes: 1e9, flushMs: 3_600_000 };
 
   it("by lines, by bytes, by time, and at the end of a file", async () => {
-    expect(await commits(never)).toEqual([20_000]);
-    const byLines = await commits({ ...never, flushLines: 5_000 });
-    const byBytes = await commits({ ...never, flushBytes: 200_000 });
-    const byTime = await commits({ ...never, flushMs: 50 }, 2);
-    for (const each of [byLines, byBytes, byTime]) {
-      expect(each.length).toBeGreaterThan(1);
-      expect(each.reduce((sum, lines) => sum + lines, 0)).toBe(20_000);
-    }
-    expect(byLines[0]).toBeGreaterThanOrEqual(5_000);
+    expect(await commits({})).toEqual([8_000]);
+    expect(await commits({ flushLines: 3_000 })).toEqual([3_000, 3_000, 2_000]);
+    expect(await commits({ flushBytes: 30_001 })).toEqual([4_000, 4_000]);
+    const longEnough = async () => {
+      const until = performance.now() + 20;
+      await eventually(() => expect(performance.now()).toBeGreaterThan(until));
+    };
+    expect(await commits({ flushMs: 20 }, longEnough)).toEqual([2_000, 2_000, 2_000, 2_000]);
   });
 });
