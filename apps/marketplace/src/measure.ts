@@ -9,7 +9,7 @@ import { Sessions } from "./sessions.js";
 
 const reads = 30;
 const readRounds = 9;
-const views = 150;
+const views = 40;
 const viewRounds = 5;
 const lifeMs = 10 * 60_000;
 

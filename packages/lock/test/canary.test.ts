@@ -265,8 +265,8 @@ describe("a process that dies of an error prints neither password nor token nor 
     const source = `
       import { connect } from "@kit/core";
       import { createLock } from "@kit/lock";
-      const redis = await connect(process.env.REDIS_URL);
-      const lock = createLock(redis, { prefix: "shown", deadlineMs: 1_000 });
+      const redis = await connect({ url: process.env.REDIS_URL, deadlineMs: 60_000 });
+      const lock = createLock(redis, { prefix: "shown", deadlineMs: 60_000 });
       ${failing}`;
     const child = spawn(process.execPath, ["--input-type=module", "-e", source], {
       env: { ...process.env, NODE_OPTIONS: "", REDIS_URL: url, STORED: `${canary}-stored` },

@@ -89,8 +89,11 @@ describe("what waiting costs", () => {
     const loop = async (lock: Lock): Promise<void> => {
       for (let round = 0; round < 20; round++) await lock.using(name, () => fixture.db.ping());
     };
+    const startedAt = performance.now();
     await Promise.all(Array.from({ length: 16 }, (_, index) => loop(locks[index % 4]!)));
-    expect((await callsOf(node!, "evalsha")) - before).toBe(2 * 16 * 20);
+    const heartbeats = (await callsOf(node!, "evalsha")) - before - 2 * 16 * 20;
+    expect(heartbeats).toBeGreaterThanOrEqual(0);
+    expect(heartbeats).toBeLessThanOrEqual(4 * Math.floor((performance.now() - startedAt) / 4_000));
   });
 
   it("is one heartbeat for all waiters of a client in five seconds", async () => {

@@ -1,4 +1,5 @@
 import { keyspace } from "@kit/core";
+import { textOption } from "@kit/core/toolkit";
 
 const names = [
   "job",
@@ -68,4 +69,11 @@ export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
     sending: (...names) => `${head}sending:${names.map(encodeURIComponent).join(":")}`,
     result: (...names) => `${head}results:${names.map(encodeURIComponent).join(":")}`,
   };
+};
+
+/** @throws {TypeError | RangeError} the name is no text of 1 to `maxLength` characters, or has half a surrogate pair. */
+export const nameOption = (option: string, name: string, maxLength: number): string => {
+  if (/\p{Surrogate}/u.test(textOption(option, name, maxLength)))
+    throw new RangeError(`Expected \`${option}\` to be well-formed text`);
+  return name;
 };

@@ -1,6 +1,7 @@
 import { choiceOption, clientOptionNames, integerOption, optionsObject, textOption } from "@kit/core/toolkit";
 import type { FileOrder } from "./files.js";
 import type { HubOptions } from "./hub.js";
+import { nameOption } from "./keys.js";
 import { lineNames, type LineOptions, lineTerms, type LineTerms } from "./lines.js";
 import { flushNames, type FlushOptions, flushTerms, type FlushTerms } from "./runner.js";
 
@@ -191,14 +192,7 @@ export interface ShipperTerms extends Resolved<
 }
 
 /** A consumer's name as keys and records have it: without spaces. */
-export const consumerName = (name: string): string => {
-  textOption("consumer", name, 200);
-  try {
-    return encodeURIComponent(name);
-  } catch {
-    throw new RangeError("Expected `consumer` to be well-formed text");
-  }
-};
+export const consumerName = (name: string): string => encodeURIComponent(nameOption("consumer", name, 200));
 
 export const limitOption = (limitBytes: number): number => integerOption("limitBytes", limitBytes, 4_096);
 

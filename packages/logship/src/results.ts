@@ -1,4 +1,5 @@
-import { integerOption, textOption } from "@kit/core/toolkit";
+import { integerOption } from "@kit/core/toolkit";
+import { nameOption } from "./keys.js";
 
 /** As the commit script calls them: sums and texts in hashes, members of sets, sums in sorted sets. */
 const kinds = ["h+", "h=", "s", "z"] as const;
@@ -100,7 +101,7 @@ export class Results {
     if (typeof field !== "string") throw new TypeError("Expected the field or member of a result to be a string");
     const names = this.#kinds[kind];
     let fields = names.get(name);
-    if (!fields) names.set(textOption("name", name, 400), (fields = new Map<string, string | number>()));
+    if (!fields) names.set(nameOption("name", name, 400), (fields = new Map<string, string | number>()));
     return fields;
   }
 }

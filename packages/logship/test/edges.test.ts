@@ -107,6 +107,26 @@ describe("results that cannot be stored", () => {
     }
     expect(await job.results("r")).toEqual(new Map());
   });
+
+  it("are refused at once where their name has half a surrogate pair, as such a consumer is", async () => {
+    const directory = await fixture.directory();
+    await writeLog(directory, "a.log", ["x"]);
+    const refused: unknown[] = [];
+    await fixture.job({ directory }).run((_, results) => {
+      for (const name of ["\ud83d", "", "x".repeat(401)])
+        try {
+          results.increment(name, "f");
+        } catch (error) {
+          refused.push(error);
+        }
+    });
+    expect(refused).toEqual([
+      new RangeError("Expected `name` to be well-formed text"),
+      new RangeError("Expected `name` to have 1 to 400 characters, got 0"),
+      new RangeError("Expected `name` to have 1 to 400 characters, got 401"),
+    ]);
+    expect(() => fixture.receiver({ consumer: "\ud83d" })).toThrow("Expected `consumer` to be well-formed text");
+  });
 });
 
 describe("a writable stream", () => {

@@ -462,16 +462,17 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
 
   #start(labels: Record<string, unknown>, options: ObserveOptions | undefined): (outcome?: Outcome) => number {
     const hasOutcome = this.#settings.labelNames.includes(outcomeLabel);
-    if (options) observeOptions(options);
-    // Labels that are wrong are refused before the work begins.
+    const own = options && observeOptions(options);
+    // Labels that are wrong are refused before the work begins; what the caller changes in them later is not seen.
     const ok = this.map.of(hasOutcome ? { ...labels, [outcomeLabel]: "ok" } : labels);
+    const given = { ...labels };
     const startedAt = performance.now();
     let taken: number | undefined;
     return (outcome = "ok") => {
       if (taken !== undefined) return taken;
       taken = (performance.now() - startedAt) / (this.#settings.timeUnit === "s" ? 1_000 : 1);
-      const series = hasOutcome && outcome !== "ok" ? this.map.of({ ...labels, [outcomeLabel]: outcome }) : ok;
-      series.observe(taken, options);
+      const series = hasOutcome && outcome !== "ok" ? this.map.of({ ...given, [outcomeLabel]: outcome }) : ok;
+      series.observe(taken, own);
       return taken;
     };
   }

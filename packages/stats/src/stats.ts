@@ -200,6 +200,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   async apply(deltas: readonly CounterDelta[], options: ApplyOptions): Promise<void> {
     const own = optionsObject<ApplyOptions>("options", options, ["writer", "seq"]);
     const writer = textOption("writer", own.writer, 200);
+    if (/\p{Surrogate}/u.test(writer)) throw new RangeError("Expected `writer` to be well-formed Unicode");
     const seq = integerOption("seq", own.seq, 1);
     await traced(
       "stats.apply",

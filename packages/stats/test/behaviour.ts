@@ -354,6 +354,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         await peer.apply(deltas(), { writer: "access.log", seq: 7 });
         await stats.apply(deltas(), { writer: "access.log", seq: 3 });
         await stats.apply(deltas(), { writer: "error.log {1}", seq: 1 });
+        await expect(stats.apply(deltas(), { writer: "\ud83d", seq: 1 })).rejects.toThrow("well-formed Unicode");
         expect([await visits.total({ country: "DE" }), await visits.total({ country: "FR" })]).toEqual([60, 12]);
       });
 
@@ -476,6 +477,11 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         const end = latency.startTimer({ route: "/" }, { subject: "/basket/7" });
         const taken = end("error");
         expect([end(), taken >= 0]).toEqual([taken, true]);
+        const [labels, options] = [{ route: "/changed" }, { subject: "/basket/8" }];
+        const later = latency.startTimer(labels, options);
+        Object.assign(labels, { route: undefined });
+        Object.assign(options, { subject: 7 });
+        const takenLater = later("error");
         for (const [subject, value] of [
           ["a", 5],
           ["b", 9],
@@ -495,6 +501,9 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         ]);
         expect(await latency.slowest({ route: "/", outcome: "error" }, { lastMs: hourMs })).toEqual([
           { subject: "/basket/7", value: taken },
+        ]);
+        expect(await latency.slowest({ route: "/changed", outcome: "error" }, { lastMs: hourMs })).toEqual([
+          { subject: "/basket/8", value: takenLater },
         ]);
       });
     });
