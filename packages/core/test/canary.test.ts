@@ -244,7 +244,11 @@ describe("a process that dies of an error prints neither password nor payload", 
     ${failing}`;
 
   it.each([
-    ["a wrong password", 'await connect({ url: process.env.REDIS_URL.replace("pass", "other"), deadlineMs: 60_000 });', "KIT_AUTH"],
+    [
+      "a wrong password",
+      'await connect({ url: process.env.REDIS_URL.replace("pass", "other"), deadlineMs: 60_000 });',
+      "KIT_AUTH",
+    ],
     [
       "no server",
       'await connect({ url: process.env.REDIS_URL.replace(/:\\d+$/, ":1"), deadlineMs: 100 });',

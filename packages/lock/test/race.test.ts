@@ -89,11 +89,11 @@ describe("what waiting costs", () => {
     const loop = async (lock: Lock): Promise<void> => {
       for (let round = 0; round < 20; round++) await lock.using(name, () => fixture.db.ping());
     };
-    const startedAt = performance.now();
     await Promise.all(Array.from({ length: 16 }, (_, index) => loop(locks[index % 4]!)));
-    const heartbeats = (await callsOf(node!, "evalsha")) - before - 2 * 16 * 20;
-    expect(heartbeats).toBeGreaterThanOrEqual(0);
-    expect(heartbeats).toBeLessThanOrEqual(4 * Math.floor((performance.now() - startedAt) / 4_000));
+    const perHandOff = ((await callsOf(node!, "evalsha")) - before) / (16 * 20);
+    expect(perHandOff).toBeGreaterThanOrEqual(2);
+    // A heartbeat comes in between where the machine is slow.
+    expect(perHandOff).toBeLessThan(2.25);
   });
 
   it("is one heartbeat for all waiters of a client in five seconds", async () => {
