@@ -59,6 +59,8 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       hookTimeout: 120_000,
       env: { KIT_TESTING_PATIENCE: "4" },
       retry: 0,
+      // A worker of its own for each file would spend a quarter of the time starting.
+      isolate: false,
       // Most of the time tests wait.
       maxWorkers: 4,
       expect: { requireAssertions: true },
