@@ -1,3 +1,8 @@
 import { preset } from "@tooling/vitest";
 
-export default preset({ globalSetup: ["test/build.ts"] });
+export default preset({
+  globalSetup: ["test/build.ts"],
+  // Each file starts shops of its own and ends them when it is through.
+  isolate: true,
+  testTimeout: 240_000,
+});

@@ -1,4 +1,5 @@
 // Everything the web process consists of, put together and taken apart again.
+import { setTimeout as delay } from "node:timers/promises";
 import type { Chat } from "@kit/chat";
 import { connect, type Connection } from "@kit/core";
 import { createFlags, type Flags } from "@kit/core/config";
@@ -43,7 +44,7 @@ const seed = 1_912;
 const commandTimeoutMs = 3_000;
 const ownServerMs = 20_000;
 const guestServerMs = 5_000;
-const openings = 3;
+const openingMs = 30_000;
 const mostHolds = 20;
 const holdMs = 8_000;
 
@@ -153,13 +154,15 @@ export class Shop {
   }
 
   async #open(onProgress: (text: string) => void): Promise<void> {
-    for (let tries = openings; ; tries--)
+    const until = performance.now() + openingMs;
+    for (;;)
       try {
         // Two programs that open the same shop at once would count one opening twice.
         return await this.lock.using("shop.main.opening", () => this.#fill(onProgress), { waitMs: 30_000 });
       } catch (error) {
         // On a busy machine a command may be late; an interrupted opening is done again.
-        if (tries === 1 || !isAway(error)) throw error;
+        if (performance.now() > until || !isAway(error)) throw error;
+        await delay(100);
       }
   }
 

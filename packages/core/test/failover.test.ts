@@ -164,7 +164,10 @@ describe("a client of ours that is told READONLY", () => {
       const calls = Array.from({ length: 40 }, (_, index) =>
         rejection(append.run(client, { key: redis.prefix }, { value: String(index) }, { deadlineMs: 1_200 })),
       );
-      expect(new Set((await Promise.all(calls)).map(({ code }) => code))).toEqual(new Set(["KIT_READONLY"]));
+      const codes = new Set((await Promise.all(calls)).map(({ code }) => code));
+      // Of one whose last try was under way at the deadline.
+      codes.delete("KIT_UNKNOWN_OUTCOME");
+      expect(codes).toEqual(new Set(["KIT_READONLY"]));
       const made = (await connections(node)) - before;
       expect(made).toBeGreaterThanOrEqual(1);
       expect(made).toBeLessThanOrEqual(1 + (performance.now() - startedAt) / 500);

@@ -29,6 +29,15 @@ const cut = ["--rounds", "1", "--scale", "0.1"];
 const isFigure = (figure: Figure | undefined): boolean =>
   figure !== undefined && "median" in figure && figure.min <= figure.median && figure.median <= figure.max;
 
+/** In windows of a tenth of the usual length; where other tests have the machine and nothing comes to pass in one, of the usual. */
+const measured = async (...args: string[]): Promise<Report> => {
+  const run = async (scale: string): Promise<Report> =>
+    JSON.parse((await bench(...args, "--json", "--rounds", "1", "--scale", scale)).stdout) as Report;
+  const report = await run("0.1");
+  const figures = report.cases.flatMap(({ kit, peers }) => [kit, ...Object.values(peers)]);
+  return figures.every((figure) => "median" in figure) ? report : await run("1");
+};
+
 // Other tests may have the machine as well.
 describe("npm run bench", { timeout: 300_000 }, () => {
   it("gives one object of the agreed shape for --json, and nothing else", async () => {
@@ -62,8 +71,8 @@ describe("npm run bench", { timeout: 300_000 }, () => {
   });
 
   it("hands one lock from process to process, with every implementation, and never to two at once", async () => {
-    const { stdout } = await bench("lock", "--case", "contended 16x4", "--json", ...cut);
-    const entries = new Map((JSON.parse(stdout) as Report).cases.map((entry) => [entry.case, entry]));
+    const { cases } = await measured("lock", "--case", "contended 16x4");
+    const entries = new Map(cases.map((entry) => [entry.case, entry]));
     const commands = entries.get("contended commands per hand-off");
     for (const [who, figure] of Object.entries({ kit: commands?.kit, ...commands?.peers }))
       expect(figure, who).toHaveProperty("median");
@@ -74,8 +83,7 @@ describe("npm run bench", { timeout: 300_000 }, () => {
   });
 
   it("sells every item once, by every way of the market", async () => {
-    const { stdout } = await bench("marketplace", "--json", ...cut);
-    const { cases } = JSON.parse(stdout) as Report;
+    const { cases } = await measured("marketplace");
     const names = ["WATCH", "market lock", "item lock"].flatMap((way) => [
       way,
       `${way} retries per sale`,
@@ -88,8 +96,8 @@ describe("npm run bench", { timeout: 300_000 }, () => {
   });
 
   it("shares permits among processes, in turn and never above the limit", async () => {
-    const { stdout } = await bench("semaphore", "--case", "limit 10", "--json", ...cut);
-    const entries = new Map((JSON.parse(stdout) as Report).cases.map((entry) => [entry.case, entry]));
+    const { cases } = await measured("semaphore", "--case", "limit 10");
+    const entries = new Map(cases.map((entry) => [entry.case, entry]));
     expect([...entries.keys()]).toEqual([
       "limit 10, 64 callers, hold 5 ms: wait p99",
       "limit 10, 64 callers, hold 5 ms: wait p50",

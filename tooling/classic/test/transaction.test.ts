@@ -74,16 +74,16 @@ describe("watchLoop, the classic port", () => {
     expect(sixteen).toBeGreaterThan(2 * four);
   });
 
-  it("no back-off: a hundred attempts a second against a busy key, then the work is dropped", async () => {
+  it("no back-off: one attempt right after the other against a busy key, then the work is dropped", async () => {
     const { redis, gate } = await classic.connectThroughGate();
     const other = await classic.connect();
     const key = `${classic.prefix}n`;
     gate.before = async (text) => {
       if (/exec/i.test(text)) await other.set(key, "theirs");
     };
-    const result = await increment(redis, key, 500);
+    const result = await increment(redis, key, 1_000);
     expect(result.done).toBe(false);
-    expect(result.retries).toBeGreaterThan(50);
+    expect(result.retries).toBeGreaterThan(10);
     expect(await other.get(key)).toBe("theirs");
   });
 });

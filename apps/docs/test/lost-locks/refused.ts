@@ -19,7 +19,7 @@ const redis = await connect(process.env["REDIS_URL"]);
 const lock = createLock(redis);
 
 // This holder sleeps past its lease, and does not look at its signal.
-const first = await lock.acquire("report", { leaseMs: 100, renew: false });
+const first = await lock.acquire("report", { leaseMs: 1_000, renew: false });
 await once(first.signal, "abort");
 
 const second = await lock.acquire("report");
