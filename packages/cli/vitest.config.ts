@@ -1,3 +1,4 @@
 import { preset } from "@tooling/vitest";
 
-export default preset();
+// The folder that the programs of a file are started in goes when the file is through.
+export default preset({ isolate: true });
