@@ -344,6 +344,11 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     this.#keeper.lost(this, reason);
   }
 
+  /** @internal */
+  get isHandedOver(): boolean {
+    return this.#state === "handed-over";
+  }
+
   /** @internal Why it was lost, if it was. */
   get loss(): KitError | undefined {
     return this.#loss;
