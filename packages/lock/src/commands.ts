@@ -92,12 +92,19 @@ export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held,
 
   protected override sendRenew(
     renewals: readonly Renewal<Lease>[],
+    promptUntil: number,
     deadlineMs: number,
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
     return scripts.renew.run(
       this.context,
       { leases: renewals.map(({ key }) => key) },
-      { terms: renewals.flatMap(({ lease, termMs }) => [`${lease.token}|${lease.holder}`, termMs]) },
+      {
+        promptUntil,
+        terms: renewals.flatMap(({ lease, sign, termMs }) => [
+          `${lease.token}|${lease.holder}`,
+          `${sign}${String(termMs)}`,
+        ]),
+      },
       { deadlineMs },
     );
   }

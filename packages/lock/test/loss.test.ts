@@ -1,5 +1,5 @@
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { aborted, block, callsOf, clock, rejection, timed, watchStalls } from "@tooling/vitest/helpers";
+import { aborted, block, callsOf, clock, rejection, sentTwice, timed, watchStalls } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
@@ -303,5 +303,29 @@ describe("using", () => {
     expect(result).toBe("done");
     expect(await failed).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
     await eventually(async () => expect(await fixture.db.exists(key())).toBe(0));
+  });
+});
+
+describe("a renewal of which a copy comes late", () => {
+  it("takes nothing from an extension that was made meanwhile", async () => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    const lease = await fixture.on(client).acquire(name, { leaseMs: 6_000 });
+    // From here on the server has the script.
+    await lease.extend();
+    const before = await evals();
+    await sentTwice(proxy, client, 1_500, async () => {
+      let least = Infinity;
+      await eventually(() => {
+        least = Math.min(least, lease.remainingMs);
+        if (lease.remainingMs < least + 1_000) throw new Error("not renewed yet");
+      });
+    });
+    await lease.extend(60_000);
+    await eventually(async () => expect(await evals()).toBeGreaterThanOrEqual(before + 3));
+    expect(await fixture.db.pttl(key())).toBeGreaterThan(30_000);
+    expect(await lease.release()).toBe("released");
   });
 });

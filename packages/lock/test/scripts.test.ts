@@ -46,12 +46,16 @@ const force = (owner = "a|A"): Promise<ReleaseReply> =>
 const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 const renew = (
-  ...terms: readonly (readonly [lease: string, owner: string, termMs: number])[]
+  ...terms: readonly (readonly [lease: string, owner: string, termMs: number | string])[]
+): ReturnType<typeof scripts.renew.run> => renewUntil(9e15, ...terms);
+const renewUntil = (
+  promptUntil: number,
+  ...terms: readonly (readonly [lease: string, owner: string, termMs: number | string])[]
 ): ReturnType<typeof scripts.renew.run> =>
   scripts.renew.run(
     db,
     { leases: terms.map(([lease]) => lease) },
-    { terms: terms.flatMap(([, owner, termMs]) => [owner, termMs]) },
+    { promptUntil, terms: terms.flatMap(([, owner, termMs]) => [owner, termMs]) },
   );
 
 /** The keys in Redis, with expiries only as "about so much". */
@@ -492,6 +496,19 @@ describe("renew", () => {
       ["list", about(1_000)],
     ]);
     expect([await db.get(mine), await db.get(taken)]).toEqual(["a|A", "b|B"]);
+  });
+
+  it("shortens a lease when it runs in time, and when it runs late only where it is told to", async () => {
+    const [prompt, late] = [9e15, 1];
+    const left = async (promptUntil: number, termMs: number | string): Promise<number> => {
+      await db.set(keys.lease, "a|A", "PX", 50_000);
+      expect((await renewUntil(promptUntil, [keys.lease, "a|A", termMs])).states).toEqual(["extended"]);
+      return await db.pttl(keys.lease);
+    };
+    expect(await left(prompt, 3_000)).toEqual(about(3_000));
+    expect(await left(late, 3_000)).toEqual(about(50_000));
+    expect(await left(late, "=3000")).toEqual(about(3_000));
+    expect(await left(late, 90_000)).toEqual(about(90_000));
   });
 
   it("gives a lease without an end one", async () => {
