@@ -4,7 +4,7 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type Lease, type Lock, LockLostError, type LockOptions } from "../src/index.js";
-import { fixtureOf, next } from "./harness.js";
+import { enqueue, fixtureOf, next } from "./harness.js";
 
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
@@ -303,6 +303,32 @@ describe("using", () => {
     expect(result).toBe("done");
     expect(await failed).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
     await eventually(async () => expect(await fixture.db.exists(key())).toBe(0));
+  });
+});
+
+describe("a release by force whose reply is lost", () => {
+  it.each(["nobody waits", "another waits"])("still says whose lock it took: %s", async (who) => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    const lock = fixture.on(client);
+    // From here on the server has the scripts.
+    await (await lock.acquire("warm-up")).release();
+    expect(await lock.forceRelease("warm-up")).toBeNull();
+    const others = fixture.make();
+    await others.acquire(name, { holder: "hangs" });
+    const next = who === "another waits" ? await enqueue(others, name) : undefined;
+    const send = client.call.bind(client) as (...command: unknown[]) => Promise<unknown>;
+    let calls = 0;
+    client.call = (...command: unknown[]) => {
+      // The first is a look.
+      if (++calls === 2) proxy.down.cutNext = 1;
+      return send(...command);
+    };
+    expect(await lock.forceRelease(name)).toBe("hangs");
+    expect(proxy.stats.resets).toBe(1);
+    await (await next?.promise)?.release();
   });
 });
 

@@ -41,8 +41,8 @@ const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.H
   acquire(token, { inbox: "-", ...asked });
 const release = (token: string, fencingToken = "", shared = 0, op = ""): Promise<ReleaseReply> =>
   scripts.release.run(db, keys, { owner: ownerOf(token), terms: { shared, fencingToken, op } });
-const force = (owner = "a|A"): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op: "" } });
+const force = (owner = "a|A", op = ""): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op } });
 const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 const renew = (
@@ -385,7 +385,7 @@ describe("release", () => {
     expect(await force()).toBe("released");
     const { lease, fence } = await state();
     expect(lease).toEqual(nothing);
-    expect(BigInt(String(fence.value).slice(2))).toBeGreaterThan(BigInt(fencingToken));
+    expect(BigInt(String(fence.value).split(":")[1]!)).toBeGreaterThan(BigInt(fencingToken));
     expect(fence.ttl).toEqual(about(weekMs));
     expect(await release("a", fencingToken)).toBe("not-held");
   });
@@ -396,6 +396,15 @@ describe("release", () => {
     await queue("b", { inbox: channel });
     expect(await force()).toBe("released");
     expect((await state()).lease).toEqual(aLease("b|B", 2_000));
+  });
+
+  it.each(["nobody waits", "another waits"])("knows its own work by force again: %s", async (who) => {
+    const { channel } = await anInbox();
+    await acquire("a");
+    if (who === "another waits") await queue("b", { inbox: channel });
+    expect(await force("a|A", "op1")).toBe("released");
+    expect(await unchanged(() => force("a|A", "op1"))).toBe("released");
+    expect(await unchanged(() => force("a|A", "op2"))).toBe("not-held");
   });
 
   it("takes nothing by force when nobody holds the lock, or another by now", async () => {
