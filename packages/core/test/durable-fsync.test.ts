@@ -1,7 +1,13 @@
 import { useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
-import { durable, type DurabilityOptions, type DurableScope, waitForSync } from "../src/durable/index.js";
+import {
+  durable,
+  type DurabilityOptions,
+  type DurableScope,
+  persistenceReport,
+  waitForSync,
+} from "../src/durable/index.js";
 import { distrust } from "../src/durable/trust.js";
 import { own } from "./harness.js";
 
@@ -92,6 +98,20 @@ describe("durable to the disk", () => {
       const result = await durable(redis.client, terms({ timeoutMs: 3_000 }), write);
       expect(result.outcome).toBe(untrusted() === undefined ? "safe" : "unknown");
       expect(result.why ?? "").toMatch(untrusted() === undefined ? /^$/ : /may pause while the file is rewritten/);
+    });
+
+    it("is not safe while the file is written anew after it was off: nothing tells that from any other rewrite", async () => {
+      const { server } = redis;
+      await set({ appendfsync: "always", "rdb-key-save-delay": "100000" });
+      await server.call("EVAL", "for i = 1, 300 do redis.call('SET', 'k' .. i, '', 'PX', 60000) end", "0");
+      await server.call("CONFIG", "SET", "appendonly", "no");
+      await server.call("CONFIG", "SET", "appendonly", "yes");
+      const result = await durable(redis.client, terms(), write);
+      // Whoever ends the server now has lost the write: the file is that from before it was switched off.
+      expect(String(await server.call("INFO", "persistence"))).toMatch(/aof_rewrite_in_progress:1/);
+      expect(result.outcome).not.toBe("safe");
+      const row = (await persistenceReport(redis.client)).find(({ role }) => role === "master");
+      expect(row?.atRisk?.kill).toMatchObject({ changes: undefined, text: expect.stringContaining("perhaps all") });
     });
 
     it("is unknown when the settings were changed meanwhile, either way", async () => {

@@ -2,6 +2,7 @@ import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { replicaReads, type ReplicaReads, type ReplicaReadsOptions } from "../src/durable/index.js";
+import { attach } from "../src/kernel/context/context.js";
 import { connectionsNamed, own, proxied, rejection, timed, until } from "./harness.js";
 
 const redis = useRedis(vitest, { replicas: 2, permanentKeys: ["*"] });
@@ -106,6 +107,36 @@ describe("replicaReads", () => {
     await eventually(async () => {
       expect((await near.call("GET", redis.prefix)).from).not.toBe("master");
     });
+    await inStep();
+  });
+
+  it("keeps no connection for replicas that are gone, so that there is one for those that come", async () => {
+    const [one, other] = [replicas()[0]!, replicas()[1]!];
+    // So that one that is kept is one too many.
+    const context = attach(redis.client);
+    redis.defer(() => context.detach());
+    context.pool("replicas", 1);
+    const port = String(redis.server.nodes[0]!.port);
+    const attached = (count: number): Promise<void> =>
+      eventually(async () => {
+        const info = String(await redis.server.call("INFO", "replication"));
+        expect(info).toContain(`connected_slaves:${String(count)}`);
+        expect(info).not.toMatch(/state=(?!online)/);
+      });
+    await other.call("REPLICAOF", "NO", "ONE");
+    await attached(1);
+    const near = open({ maxStaleMs: 300 });
+    await eventually(async () => expect((await near.call("GET", redis.prefix)).from).toBe(address(one)));
+    const readAt = performance.now();
+    await one.kill();
+    await attached(0);
+    await other.call("REPLICAOF", "127.0.0.1", port);
+    await attached(1);
+    // So that the next read asks the master first who its replicas are.
+    await eventually(() => expect(performance.now() - readAt).toBeGreaterThan(300));
+    await eventually(async () => expect((await near.call("GET", redis.prefix)).from).toBe(address(other)));
+    await one.start();
+    await one.call("REPLICAOF", "127.0.0.1", port);
     await inStep();
   });
 

@@ -1,4 +1,5 @@
 import type { KitError, RedisLike } from "@kit/core";
+import { newToken } from "@kit/core/toolkit";
 import {
   type AcquireReply,
   type ResolvedAcquire,
@@ -60,7 +61,8 @@ export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held,
 
   /** Takes the lock from its owner, if that still has it. */
   async forceRelease(name: string, { token, holder }: scripts.Owner): Promise<boolean> {
-    return (await this.release(name, token, { ...this.settings, ...once, holder }, { proof: byForce })) === "released";
+    const giving = { proof: byForce, op: newToken() };
+    return (await this.release(name, token, { ...this.settings, ...once, holder }, giving)) === "released";
   }
 
   protected override sendAcquire(
@@ -92,12 +94,19 @@ export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held,
 
   protected override sendRenew(
     renewals: readonly Renewal<Lease>[],
+    promptUntil: number,
     deadlineMs: number,
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
     return scripts.renew.run(
       this.context,
       { leases: renewals.map(({ key }) => key) },
-      { terms: renewals.flatMap(({ lease, termMs }) => [`${lease.token}|${lease.holder}`, termMs]) },
+      {
+        promptUntil,
+        terms: renewals.flatMap(({ lease, sign, termMs }) => [
+          `${lease.token}|${lease.holder}`,
+          `${sign}${String(termMs)}`,
+        ]),
+      },
       { deadlineMs },
     );
   }

@@ -83,7 +83,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Waits until this caller holds the lock, runs `routine` with the lease, and gives the lock back, whatever happens.
+   * Waits until this caller holds the lock, runs `routine` with the lease, and gives the lock back, whatever happens,
+   * unless the routine hands the lease over.
    *
    * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and after the routine
    * has ended the call rejects; the routine's own error comes first. When the lock cannot be given back because of an

@@ -34,6 +34,12 @@ describe("Lease.handOver", () => {
     expect(() => lease.handOver()).toThrow(LockLostError);
   });
 
+  it("gives the text out of using, which does not take the lease for a lost one", async () => {
+    const text = await fixture.make().using(name, (lease) => lease.handOver());
+    const resumed = await fixture.make().resume(text);
+    expect(await resumed.release()).toBe("released");
+  });
+
   it("lets the lease run out when nobody resumes it", async () => {
     const lock = fixture.make();
     const lease = await lock.acquire(name, { leaseMs: 200 });

@@ -1,10 +1,10 @@
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { aborted, block, callsOf, clock, rejection, timed, watchStalls } from "@tooling/vitest/helpers";
+import { aborted, block, callsOf, clock, rejection, sentTwice, timed, watchStalls } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type Lease, type Lock, LockLostError, type LockOptions } from "../src/index.js";
-import { fixtureOf, next } from "./harness.js";
+import { enqueue, fixtureOf, next } from "./harness.js";
 
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
@@ -303,5 +303,55 @@ describe("using", () => {
     expect(result).toBe("done");
     expect(await failed).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
     await eventually(async () => expect(await fixture.db.exists(key())).toBe(0));
+  });
+});
+
+describe("a release by force whose reply is lost", () => {
+  it.each(["nobody waits", "another waits"])("still says whose lock it took: %s", async (who) => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    const lock = fixture.on(client);
+    // From here on the server has the scripts.
+    await (await lock.acquire("warm-up")).release();
+    expect(await lock.forceRelease("warm-up")).toBeNull();
+    const others = fixture.make();
+    await others.acquire(name, { holder: "hangs" });
+    const next = who === "another waits" ? await enqueue(others, name) : undefined;
+    const send = client.call.bind(client) as (...command: unknown[]) => Promise<unknown>;
+    let calls = 0;
+    client.call = (...command: unknown[]) => {
+      // The first is a look.
+      if (++calls === 2) proxy.down.cutNext = 1;
+      return send(...command);
+    };
+    expect(await lock.forceRelease(name)).toBe("hangs");
+    expect(proxy.stats.resets).toBe(1);
+    await (await next?.promise)?.release();
+  });
+});
+
+describe("a renewal of which a copy comes late", () => {
+  it("takes nothing from an extension that was made meanwhile", async () => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const client = new Redis({ port: proxy.port, disconnectTimeout: 50, retryStrategy: () => 20 });
+    client.on("error", () => undefined);
+    redis.defer(() => client.disconnect());
+    const lease = await fixture.on(client).acquire(name, { leaseMs: 6_000 });
+    // From here on the server has the script.
+    await lease.extend();
+    const before = await evals();
+    await sentTwice(proxy, client, 1_500, async () => {
+      let least = Infinity;
+      await eventually(() => {
+        least = Math.min(least, lease.remainingMs);
+        if (lease.remainingMs < least + 1_000) throw new Error("not renewed yet");
+      });
+    });
+    await lease.extend(60_000);
+    await eventually(async () => expect(await evals()).toBeGreaterThanOrEqual(before + 3));
+    expect(await fixture.db.pttl(key())).toBeGreaterThan(30_000);
+    expect(await lease.release()).toBe("released");
   });
 });

@@ -41,17 +41,21 @@ const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.H
   acquire(token, { inbox: "-", ...asked });
 const release = (token: string, fencingToken = "", shared = 0, op = ""): Promise<ReleaseReply> =>
   scripts.release.run(db, keys, { owner: ownerOf(token), terms: { shared, fencingToken, op } });
-const force = (owner = "a|A"): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op: "" } });
+const force = (owner = "a|A", op = ""): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op } });
 const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 const renew = (
-  ...terms: readonly (readonly [lease: string, owner: string, termMs: number])[]
+  ...terms: readonly (readonly [lease: string, owner: string, termMs: number | string])[]
+): ReturnType<typeof scripts.renew.run> => renewUntil(9e15, ...terms);
+const renewUntil = (
+  promptUntil: number,
+  ...terms: readonly (readonly [lease: string, owner: string, termMs: number | string])[]
 ): ReturnType<typeof scripts.renew.run> =>
   scripts.renew.run(
     db,
     { leases: terms.map(([lease]) => lease) },
-    { terms: terms.flatMap(([, owner, termMs]) => [owner, termMs]) },
+    { promptUntil, terms: terms.flatMap(([, owner, termMs]) => [owner, termMs]) },
   );
 
 /** The keys in Redis, with expiries only as "about so much". */
@@ -381,7 +385,7 @@ describe("release", () => {
     expect(await force()).toBe("released");
     const { lease, fence } = await state();
     expect(lease).toEqual(nothing);
-    expect(BigInt(String(fence.value).slice(2))).toBeGreaterThan(BigInt(fencingToken));
+    expect(BigInt(String(fence.value).split(":")[1]!)).toBeGreaterThan(BigInt(fencingToken));
     expect(fence.ttl).toEqual(about(weekMs));
     expect(await release("a", fencingToken)).toBe("not-held");
   });
@@ -392,6 +396,15 @@ describe("release", () => {
     await queue("b", { inbox: channel });
     expect(await force()).toBe("released");
     expect((await state()).lease).toEqual(aLease("b|B", 2_000));
+  });
+
+  it.each(["nobody waits", "another waits"])("knows its own work by force again: %s", async (who) => {
+    const { channel } = await anInbox();
+    await acquire("a");
+    if (who === "another waits") await queue("b", { inbox: channel });
+    expect(await force("a|A", "op1")).toBe("released");
+    expect(await unchanged(() => force("a|A", "op1"))).toBe("released");
+    expect(await unchanged(() => force("a|A", "op2"))).toBe("not-held");
   });
 
   it("takes nothing by force when nobody holds the lock, or another by now", async () => {
@@ -492,6 +505,19 @@ describe("renew", () => {
       ["list", about(1_000)],
     ]);
     expect([await db.get(mine), await db.get(taken)]).toEqual(["a|A", "b|B"]);
+  });
+
+  it("shortens a lease when it runs in time, and when it runs late only where it is told to", async () => {
+    const [prompt, late] = [9e15, 1];
+    const left = async (promptUntil: number, termMs: number | string): Promise<number> => {
+      await db.set(keys.lease, "a|A", "PX", 50_000);
+      expect((await renewUntil(promptUntil, [keys.lease, "a|A", termMs])).states).toEqual(["extended"]);
+      return await db.pttl(keys.lease);
+    };
+    expect(await left(prompt, 3_000)).toEqual(about(3_000));
+    expect(await left(late, 3_000)).toEqual(about(50_000));
+    expect(await left(late, "=3000")).toEqual(about(3_000));
+    expect(await left(late, 90_000)).toEqual(about(90_000));
   });
 
   it("gives a lease without an end one", async () => {

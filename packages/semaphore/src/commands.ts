@@ -138,12 +138,19 @@ export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.U
 
   protected override sendRenew(
     renewals: readonly Renewal<Permit>[],
+    promptUntil: number,
     deadlineMs: number,
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
     return scripts.renew.run(
       this.context,
       { permits: renewals.map(({ key }) => key) },
-      { terms: renewals.flatMap(({ lease, termMs }) => [permitRecordOf(lease.token, lease), termMs]) },
+      {
+        promptUntil,
+        terms: renewals.flatMap(({ lease, sign, termMs }) => [
+          permitRecordOf(lease.token, lease),
+          `${sign}${String(termMs)}`,
+        ]),
+      },
       { deadlineMs },
     );
   }

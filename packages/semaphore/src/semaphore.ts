@@ -118,7 +118,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Waits for a permit, runs `routine` with it, and gives it back, whatever happens.
+   * Waits for a permit, runs `routine` with it, and gives it back, whatever happens, unless the routine hands it over.
    *
    * Resolves with the routine's result. If the permit is lost while it runs, `permit.signal` aborts, and after the routine
    * has ended the call rejects; the routine's own error comes first. When the permit cannot be given back because of an

@@ -22,6 +22,12 @@ describe("Permit.handOver", () => {
     expect([taken.isHeld, await taken.release(), await fixture.used()]).toEqual([true, "released", 0]);
   });
 
+  it("gives the text out of using, which does not take the permit for a lost one", async () => {
+    const text = await fixture.make({ permits: 1 }).using((permit) => permit.handOver());
+    const resumed = await fixture.make({ permits: 1 }).resume(text);
+    expect(await resumed.release()).toBe("released");
+  });
+
   it("ends what the first handle may do, and the permit runs out when nobody resumes it", async () => {
     const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire({ leaseMs: 200 });

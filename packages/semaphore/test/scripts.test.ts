@@ -57,11 +57,13 @@ const heartbeatOf = (permitRecords: readonly string[], inbox = "-"): Promise<Hea
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, limit: 2, perTenant: "", inbox, permitRecords });
 const heartbeat = (...tokens: readonly string[]): Promise<HeartbeatReply<scripts.Usage>> =>
   heartbeatOf(tokens.map((token) => permitRecordOf(token)));
-const renew = (...terms: readonly (readonly [permits: string, permitRecord: string, termMs: number])[]) =>
+type RenewTerms = readonly (readonly [permits: string, permitRecord: string, termMs: number | string])[];
+const renew = (...terms: RenewTerms): ReturnType<typeof renewUntil> => renewUntil(9e15, ...terms);
+const renewUntil = (promptUntil: number, ...terms: RenewTerms) =>
   scripts.renew.run(
     db,
     { permits: terms.map(([permits]) => permits) },
-    { terms: terms.flatMap(([, permitRecord, termMs]) => [permitRecord, termMs]) },
+    { promptUntil, terms: terms.flatMap(([, permitRecord, termMs]) => [permitRecord, termMs]) },
   );
 const resize = (limit: number | "", perTenant: number | "" | "-" = "", from = ""): Promise<scripts.Resized> =>
   scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "", from });
@@ -582,6 +584,21 @@ describe("renew", () => {
     expect(Number(await db.zscore(keys.permits, "a|1||A"))).toBe(reply.now + 9_000);
     expect(await held()).toEqual(["a|1||A", "b|1||B"]);
     expect([await db.exists(elsewhere), await db.type(corrupt)]).toEqual([0, "list"]);
+  });
+
+  it("shortens a permit when it runs in time, and when it runs late only where it is told to", async () => {
+    const [prompt, late] = [9e15, 1];
+    await acquire("a", { leaseMs: 50_000 });
+    const left = async (promptUntil: number, termMs: number | string): Promise<number> => {
+      await renew([keys.permits, "a|1||A", 50_000]);
+      const { now, states } = await renewUntil(promptUntil, [keys.permits, "a|1||A", termMs]);
+      expect(states).toEqual(["extended"]);
+      return Number(await db.zscore(keys.permits, "a|1||A")) - now;
+    };
+    expect(await left(prompt, 3_000)).toBe(3_000);
+    expect(await left(late, 3_000)).toEqual(about(50_000));
+    expect(await left(late, "=3000")).toBe(3_000);
+    expect(await left(late, 90_000)).toBe(90_000);
   });
 
   it("finds a permit that ran out gone, though nobody has dropped it yet", async () => {

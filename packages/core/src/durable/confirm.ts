@@ -45,17 +45,18 @@ export const unknown = (why: string, counts: Counts = { replicas: 0, local: fals
 /** How a server can be asked whether its disk has something. */
 type Disk = "always" | "waitaof" | "off" | { readonly why: string };
 
-const diskOf = ({ settings, version, isFirstRewrite }: Look): Disk => {
+const diskOf = ({ settings, version, isRewriting }: Look): Disk => {
   const reason = version && distrust(version.server, version.version);
   const canAsk = version !== undefined && reason === undefined;
   if (!settings) return canAsk ? "waitaof" : { why: `CONFIG GET is forbidden, and ${String(reason)}` };
   if (settings.get("appendonly") !== "yes") return "off";
   const fsync = String(settings.get("appendfsync"));
   // With no-appendfsync-on-rewrite not even `always` syncs while a child of the server writes.
-  const isSteady = settings.get("no-appendfsync-on-rewrite") === "no" && !isFirstRewrite;
-  if (fsync === "always" && isSteady) return "always";
+  const isSteady = settings.get("no-appendfsync-on-rewrite") === "no";
+  if (fsync === "always" && isSteady && !isRewriting) return "always";
   if (canAsk) return "waitaof";
-  const unless = isSteady ? "" : " but may pause while the file is rewritten";
+  const pausing = isSteady ? "" : " but may pause while the file is rewritten";
+  const unless = isRewriting ? " but the file is being rewritten and may be incomplete" : pausing;
   return { why: `appendfsync is ${fsync}${unless}, and ${String(reason)}` };
 };
 
@@ -110,7 +111,7 @@ const afterReplicas = (terms: Terms, disk: Disk, after: Look, counts: Counts): D
   // The reply to a write under `always` comes after its sync: as long as it was `always` all the time.
   if (disk === "always" && diskOf(after) !== "always") {
     counts.local = false;
-    return unknown("the settings of the append-only file were changed meanwhile", counts);
+    return unknown("the append-only file is being rewritten, or its settings were changed meanwhile", counts);
   }
   if (!counts.local) return answer("short", counts, "the master's disk has not confirmed in time");
   if (terms.fsync === "replicas" && !(counts.synced >= terms.replicas)) {

@@ -40,8 +40,11 @@ export interface Look {
   readonly version: { readonly server: "redis" | "valkey"; readonly version: string } | undefined;
   /** `appendonly`, `appendfsync` and `no-appendfsync-on-rewrite`; undefined where CONFIG GET is forbidden. */
   readonly settings: ReadonlyMap<string, string> | undefined;
-  /** No rewrite of the append-only file has ended since the start and one is under way: the file may be incomplete. */
-  readonly isFirstRewrite: boolean;
+  /**
+   * A rewrite of the append-only file is under way. Where the file was off before, it lacks everything until the rewrite
+   * ends, and INFO looks the same.
+   */
+  readonly isRewriting: boolean;
 }
 
 /**
@@ -66,14 +69,13 @@ export const look = async (
   if ("refusal" in replication && replication.refusal.code === "KIT_NO_PERMISSION") return undefined;
   const standing = standingOf(replyOf(replication));
   if (!server || !persistence || !config)
-    return { standing, version: undefined, settings: undefined, isFirstRewrite: false };
+    return { standing, version: undefined, settings: undefined, isRewriting: false };
   const saved = infoFields(replyOf(persistence));
-  const isRewriting = saved.get("aof_rewrite_in_progress") === "1" || saved.get("aof_rewrite_scheduled") === "1";
   return {
     standing,
     version: serverVersion(infoFields(replyOf(server))),
     settings: "refusal" in config ? undefined : settingsOf(replyOf(config)),
-    isFirstRewrite: isRewriting && saved.get("aof_last_rewrite_time_sec") === "-1",
+    isRewriting: saved.get("aof_rewrite_in_progress") === "1" || saved.get("aof_rewrite_scheduled") === "1",
   };
 };
 

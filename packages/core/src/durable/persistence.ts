@@ -192,14 +192,13 @@ const sinceSnapshot = ({ changesSince, points }: SnapshotState): Loss => {
       };
 };
 
-const byKill = (
-  snapshots: SnapshotState,
-  { isOn, lastWriteOk, isRewriting, lastRewriteMs, bufferedBytes }: AppendOnlyState,
-): Loss => {
+const byKill = (snapshots: SnapshotState, { isOn, lastWriteOk, isRewriting, bufferedBytes }: AppendOnlyState): Loss => {
   if (!isOn) return sinceSnapshot(snapshots);
   if (!lastWriteOk) return unknownLoss("what was not written since writes to the append-only file fail");
-  if (isRewriting && lastRewriteMs === undefined)
-    return unknownLoss("perhaps all: the append-only file is being written for the first time");
+  if (isRewriting)
+    return unknownLoss(
+      "perhaps all, if the append-only file was off before: it is being rewritten, and INFO does not say why",
+    );
   if (bufferedBytes) return unknownLoss(`the ${String(bufferedBytes)} bytes that wait for a slow disk`);
   return nothingLost("nothing: what was acknowledged is in the file");
 };

@@ -127,11 +127,7 @@ class Reader implements ReplicaReads {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const link of this.#links.values())
-      link.then(
-        (connection) => connection.returnToPool(false),
-        () => undefined,
-      );
+    for (const [from, link] of this.#links) this.#drop(from, link);
     this.#context.detach();
   }
 
@@ -217,9 +213,26 @@ class Reader implements ReplicaReads {
       if (standing?.role !== "master") return this.#forgetMaster(key);
       isClean = true;
       shard.samples = [{ at, standing }, ...shard.samples].slice(0, samplesKept);
+      this.#dropStrangers();
     } finally {
       connection.returnToPool(isClean);
     }
+  }
+
+  /** Replicas come and go, and each kept connection takes up one of the pool's. */
+  #dropStrangers(): void {
+    const replicas = [...this.#shards.values()].flatMap(({ samples }) => samples[0]?.standing.replicas ?? []);
+    const known = new Set(replicas.map(nameOf));
+    for (const [from, link] of this.#links) if (!known.has(from)) this.#drop(from, link);
+  }
+
+  #drop(from: string, link: Promise<ExclusiveConnection>): void {
+    // Another may have taken its place.
+    if (this.#links.get(from) === link) this.#links.delete(from);
+    link.then(
+      (connection) => connection.returnToPool(false),
+      () => undefined,
+    );
   }
 
   async #fromReplicas(
@@ -235,7 +248,7 @@ class Reader implements ReplicaReads {
     for (let tries = 0; tries < online.length && within.remainingMs > 0; tries++) {
       const replica = online[(start + tries) % online.length];
       if (!replica) continue;
-      const from = `${replica.host}:${String(replica.port)}`;
+      const from = nameOf(replica);
       if ((this.#resting.get(from) ?? 0) > performance.now()) continue;
       const read = await this.#fromReplica(shard, replica, from, command, args, within);
       if (read) return read;
@@ -252,7 +265,8 @@ class Reader implements ReplicaReads {
     args: readonly [string, ...RedisArgument[]],
     deadline: Deadline,
   ): Promise<ReplicaRead | undefined> {
-    const connection = await this.#link(node, from, deadline).catch(() => undefined);
+    const link = this.#link(node, from, deadline);
+    const connection = await link.catch(() => undefined);
     if (!connection) return this.#rest(from);
     // In this order: what is read is no older than what it says of itself.
     const [about, said] = await Promise.all([
@@ -261,8 +275,7 @@ class Reader implements ReplicaReads {
     ]);
     const lost = [about, said].find((part) => "lost" in part);
     if (lost || !("reply" in about)) {
-      this.#links.delete(from);
-      connection.returnToPool(false);
+      this.#drop(from, link);
       return this.#rest(from);
     }
     const staleMs = staleness(shard.samples, standingOf(about.reply));
@@ -284,7 +297,8 @@ class Reader implements ReplicaReads {
     if (!link) {
       link = this.#connect(node, deadline);
       this.#links.set(from, link);
-      link.catch(() => this.#links.delete(from));
+      const own = link;
+      own.catch(() => this.#drop(from, own));
     }
     return link;
   }
@@ -305,6 +319,8 @@ class Reader implements ReplicaReads {
     }
   }
 }
+
+const nameOf = ({ host, port }: Address): string => `${host}:${String(port)}`;
 
 /** Replies that another node, or the same one later, would not give. */
 const isPassing = ({ code, retryable }: KitError): boolean => retryable && code !== "KIT_READONLY";

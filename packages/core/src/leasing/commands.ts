@@ -12,6 +12,12 @@ const pushedGrantMs = 2_000;
 /** Our picture of the server's clock may be off by so much, and a copy be refused that much later. */
 const copyMarginMs = 50;
 
+/**
+ * A renewal that the server runs this long after it was sent may be a copy that a longer extension has overtaken: it takes
+ * nothing away. One in time does, since a server's clock that was set back has stretched the lease.
+ */
+const promptMs = 100;
+
 /** How one attempt behaves. */
 export interface Attempt {
   /** Now, on our monotonic clock. */
@@ -71,6 +77,8 @@ export interface Renewal<L> {
   /** That of the lease: another object of the same kind may have made it. */
   readonly key: string;
   readonly termMs: number;
+  /** `=`: the lease becomes shorter, also where the server runs this late. */
+  readonly sign: "=" | "";
 }
 
 /** No lease is asked for longer than it may be held. */
@@ -128,6 +136,7 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
   ): Promise<ReleaseReply>;
   protected abstract sendRenew(
     renewals: readonly Renewal<L>[],
+    promptUntil: number,
     deadlineMs: number,
   ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }>;
   protected abstract sendHeartbeat(
@@ -213,8 +222,10 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
   /** Renews leases of one group: each with how long it shall last. */
   async renew(renewals: readonly Renewal<L>[], deadlineMs: number): Promise<readonly RenewState[]> {
     const sentAt = performance.now();
-    const { now, states } = await this.sendRenew(renewals, deadlineMs);
     const [first] = renewals;
+    const sentServerMs = first && this.context.clockOf(first.key).serverMsAt(sentAt);
+    const promptUntil = sentServerMs === undefined ? 0 : sentServerMs + promptMs;
+    const { now, states } = await this.sendRenew(renewals, promptUntil, deadlineMs);
     if (first) this.context.clockOf(first.key).observe(sentAt, now);
     return states;
   }

@@ -173,7 +173,12 @@ export class Holding<
   }
 
   async #renew(leases: readonly L[], deadlineMs: number, extendedMs?: number): Promise<readonly RenewState[]> {
-    const asked = leases.map((lease) => ({ lease, key: lease.key, termMs: lease.termMs(extendedMs ?? lease.leaseMs) }));
+    const asked = leases.map((lease) => ({
+      lease,
+      key: lease.key,
+      termMs: lease.termMs(extendedMs ?? lease.leaseMs),
+      sign: lease.isShortening ? ("=" as const) : ("" as const),
+    }));
     const sentAt = performance.now();
     const states = await this.#commands.renew(asked, deadlineMs);
     for (const [index, { lease, termMs }] of asked.entries())

@@ -84,6 +84,8 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   readonly #holdEndsAt: number;
   #leaseMs: number;
   #renewing: boolean;
+  /** Whether a shorter length was asked for that the server may not know of. */
+  #isShortening = false;
   /** Whether the present term is the last that maxHoldMs allows. */
   #lastTerm = false;
   #failures = 0;
@@ -171,6 +173,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     leaseMsOption(leaseMs);
     this.assertHeld();
     const now = performance.now();
+    this.#isShortening ||= leaseMs < this.#leaseMs;
     // Also renewals that are under way with the old length promise no more than the new one from here on.
     this.#leaseMs = Math.min(this.#leaseMs, leaseMs);
     if (now + lowerBoundMs(leaseMs) < this.deadlineAt) {
@@ -179,6 +182,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
       this.#keeper.changed(this);
     }
     await this.#keeper.extend(this, leaseMs);
+    this.#isShortening = false;
     this.assertHeld();
   }
 
@@ -342,6 +346,16 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     this.#loss = this.#keeper.lossOf(this, reason);
     this.#controller?.abort(this.#loss);
     this.#keeper.lost(this, reason);
+  }
+
+  /** @internal */
+  get isShortening(): boolean {
+    return this.#isShortening;
+  }
+
+  /** @internal */
+  get isHandedOver(): boolean {
+    return this.#state === "handed-over";
   }
 
   /** @internal Why it was lost, if it was. */

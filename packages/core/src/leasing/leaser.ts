@@ -45,7 +45,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     ];
   }
 
-  /** Runs `routine` with a lease, and gives it back whatever happens. */
+  /** Runs `routine` with a lease, and gives it back whatever happens, unless the routine hands it over. */
   async using<T>(name: string, resolved: Resolved, routine: (lease: L) => Promise<T> | T): Promise<T> {
     const lease = await this.acquire(name, resolved);
     let result: T;
@@ -56,7 +56,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       throw error;
     }
     const outcome = await lease.release().catch(() => undefined);
-    if (outcome === "not-held") throw withCaller(lease.loss ?? this.#holding.lossOf(lease, "expired"));
+    if (outcome === "not-held" && !lease.isHandedOver)
+      throw withCaller(lease.loss ?? this.#holding.lossOf(lease, "expired"));
     return result;
   }
 

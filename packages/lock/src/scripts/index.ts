@@ -78,13 +78,13 @@ const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrup
 /** Many leases pushed forward in one step. */
 export const renew: Script<
   readonly ["...leases"],
-  readonly ["...terms"],
+  readonly ["promptUntil", "...terms"],
   { readonly now: number; readonly states: readonly RenewState[] }
 > = defineScript({
   name: "lock.renew",
   source: renewSource,
   keys: ["...leases"],
-  args: ["...terms"],
+  args: ["promptUntil", "...terms"],
   idempotent: true,
   reply: (raw) => {
     const [now, ...states] = raw as unknown[];

@@ -40,17 +40,17 @@ if found == owner then
   if not winner and isForced then
     -- The former holder must not take the free lock that it finds for the work of its own release.
     local _, micros = readClock()
-    redis.call('SET', fence, '1:' .. nextFence(stored, micros), 'PX', fenceMs)
+    redis.call('SET', fence, '1:' .. nextFence(stored, micros) .. ':' .. op, 'PX', fenceMs)
   end
   return 1
 end
+local last, from = string.match(stored or '', '^%d+:(%d+):?(.*)$')
+if op ~= '' and from == op then return 1 end
 if isForced then return 0 end
 if redis.call('ZSCORE', queue, token) then
   redis.call('HDEL', waiters, token)
   redis.call('ZREM', queue, token)
   return 2
 end
-local last, from = string.match(stored or '', '^%d+:(%d+):?(.*)$')
-if op ~= '' and from == op then return 1 end
 if not found and last == fencingToken then return 3 end
 return 0

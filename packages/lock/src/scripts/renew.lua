@@ -1,22 +1,30 @@
 -- renew.lua - pushes leases forward, each only for the holder that owns it.
 --
 -- KEYS[n]  leases  string   who holds it: `token|holder`
--- ARGV[n]  terms   string   for each lease its owner, then its new time to live in milliseconds
+-- ARGV[1]  promptUntil  integer  server epoch ms until which it is none of the copies that come late: those shorten nothing; 0 if
+--                                not known
+-- ARGV[n]  terms   string   for each lease its owner, then its new time to live in milliseconds; after `=` also where a late
+--                           copy shortens it
 --
 -- Reply     {now, state, …}, a state for each lease:
---            1  extended
+--            1  extended, or it has more
 --            0  nobody holds it
 --            2  another holds it
 --            3  the key holds something else
 local leases = KEYS
-local terms = ARGV
+local promptUntil = tonumber(ARGV[1])
+local terms = { unpack(ARGV, 2) }
 
 local time = redis.call('TIME')
-local reply = { tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000) }
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local reply = { now }
 for i, lease in ipairs(leases) do
   local owner = redis.pcall('GET', lease)
   if owner == terms[2 * i - 1] then
-    redis.call('PEXPIRE', lease, terms[2 * i])
+    local sign, ms = string.match(terms[2 * i], '^(=?)(%d+)$')
+    if now <= promptUntil or sign == '=' or redis.call('PTTL', lease) < tonumber(ms) then
+      redis.call('PEXPIRE', lease, ms)
+    end
     reply[i + 1] = 1
   elseif type(owner) == 'table' then
     reply[i + 1] = 3

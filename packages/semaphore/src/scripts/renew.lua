@@ -1,14 +1,18 @@
 -- renew.lua - pushes permits forward, each only if it still lives.
 --
 -- KEYS[n]  permits  zset    permit record to the instant at which its permit ends, in epoch milliseconds
--- ARGV[n]  terms    string  for each permit its permit record, then its new length in milliseconds
+-- ARGV[1]  promptUntil  integer  server epoch ms until which it is none of the copies that come late: those shorten nothing; 0 if
+--                                not known
+-- ARGV[n]  terms    string  for each permit its permit record, then its new length in milliseconds; after `=` also where a
+--                           late copy shortens it
 --
 -- Reply     {now, state, …}, a state for each permit:
---            1  extended
+--            1  extended, or it has more
 --            0  there is no such permit any more
 --            3  the key holds something else
 local permits = KEYS
-local terms = ARGV
+local promptUntil = tonumber(ARGV[1])
+local terms = { unpack(ARGV, 2) }
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -16,14 +20,18 @@ local reply = { now }
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
 redis.pcall('ZREM', permits[1], '')
 for i, key in ipairs(permits) do
-  local permitRecord, ms = terms[2 * i - 1], tonumber(terms[2 * i])
+  local permitRecord = terms[2 * i - 1]
+  local sign, length = string.match(terms[2 * i], '^(=?)(%d+)$')
+  local ms = tonumber(length)
   local ending = redis.pcall('ZSCORE', key, permitRecord)
   if type(ending) == 'table' then
     reply[i + 1] = 3
   elseif not ending or tonumber(ending) <= now then
     reply[i + 1] = 0
   else
-    redis.call('ZADD', key, 'XX', string.format('%.0f', now + ms), permitRecord)
+    if now <= promptUntil or sign == '=' or tonumber(ending) < now + ms then
+      redis.call('ZADD', key, 'XX', string.format('%.0f', now + ms), permitRecord)
+    end
     if redis.call('PTTL', key) < ms + 1000 then redis.call('PEXPIRE', key, 2 * ms + 1000) end
     reply[i + 1] = 1
   end
