@@ -9,6 +9,7 @@ import {
 } from "./address.js";
 import type { VersionBuilder } from "./builder.js";
 import { type CsvInput, type CsvRow, readCsv } from "./csv.js";
+import { untilAborted } from "./elements.js";
 import { GeoIpImportError } from "./errors.js";
 import { NumbersByBytes } from "./numbers.js";
 import type { NamesByLocale, Place, PlaceNames } from "./place.js";
@@ -29,6 +30,7 @@ export interface ImportProgress {
 interface SourceCall {
   readonly builder: VersionBuilder;
   readonly progress: (progress: Omit<ImportProgress, "ranges">) => void;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** Something that `importGeoIp` can read: made by {@link geoLite2} or {@link dbIp}. */
@@ -52,13 +54,18 @@ const add = ({ v4, v6 }: VersionBuilder, span: Span, place: number): string | un
   span.family === 4 ? v4.add(span.first, span.last, place) : v6.add(span.first, span.last, place);
 
 /** Reads a file of data row by row. */
-const readFile = (input: CsvInput, { builder, progress }: SourceCall, onRow: (row: CsvRow) => void): Promise<void> => {
+const readFile = (
+  input: CsvInput,
+  { builder, progress, signal }: SourceCall,
+  onRow: (row: CsvRow) => void,
+): Promise<void> => {
   let bytes = 0;
-  return readCsv(input, onRow, (row, more) => {
+  const onChunk = (row: CsvRow, more: number): Promise<void> => {
     bytes += more;
     progress({ file: row.file, rows: row.number, bytes });
     return builder.ready();
-  });
+  };
+  return readCsv(input, onRow, onChunk, signal);
 };
 
 const numberIn = (row: CsvRow, column: number, name: string, limit = Number.MAX_SAFE_INTEGER): number | undefined => {
@@ -79,10 +86,13 @@ const textIn = (row: CsvRow, column: number, name: string): string | undefined =
 /** The columns of a file by the names in its header. */
 class Header {
   readonly width: number;
+  /** Equal for files with the same columns. */
+  readonly text: string;
   readonly #columns: ReadonlyMap<string, number>;
 
   constructor(row: CsvRow, required: readonly string[]) {
     this.width = row.count;
+    this.text = row.bytes.toString("latin1", row.from, row.to);
     this.#columns = new Map(Array.from({ length: row.count }, (_, column) => [row.text(column, "header"), column]));
     for (const name of required) if (!this.has(name)) throw row.error(name, "is missing from the header");
   }
@@ -175,20 +185,27 @@ const asnColumn = "autonomous_system_number";
 class BlockPlaces {
   readonly #builder: VersionBuilder;
   readonly #locations: ReadonlyMap<number, Location>;
-  readonly #numbers = new NumbersByBytes();
+  readonly #numbers = new Map<string, NumbersByBytes>();
 
   constructor(builder: VersionBuilder, locations: ReadonlyMap<number, Location>) {
     this.#builder = builder;
     this.#locations = locations;
   }
 
-  numberOf(row: CsvRow, header: Header, network: number): number {
+  /** The same bytes say the same only in files with the same columns. */
+  numbersOf({ text }: Header): NumbersByBytes {
+    let numbers = this.#numbers.get(text);
+    if (!numbers) this.#numbers.set(text, (numbers = new NumbersByBytes()));
+    return numbers;
+  }
+
+  numberOf(row: CsvRow, header: Header, numbers: NumbersByBytes, network: number): number {
     const make = (): number => (header.has(asnColumn) ? this.#network(row, header) : this.#place(row, header));
     const { bytes, from, to } = row;
-    if (network === 0) return this.#numbers.get(bytes, row.endOf(0), to, make);
+    if (network === 0) return numbers.get(bytes, row.endOf(0), to, make);
     const others = [bytes.subarray(from, row.startOf(network)), bytes.subarray(row.endOf(network), to)];
     const key = Buffer.concat(others);
-    return this.#numbers.get(key, 0, key.length, make);
+    return numbers.get(key, 0, key.length, make);
   }
 
   #network(row: CsvRow, header: Header): number {
@@ -239,10 +256,12 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
     let format = "GeoLite2";
     for (const input of blocks) {
       let header: Header | undefined;
+      let numbers: NumbersByBytes;
       let network = -1;
       await readFile(input, call, (row) => {
         if (!header) {
           header = new Header(row, [networkColumn]);
+          numbers = places.numbersOf(header);
           network = header.at(networkColumn);
           if (!header.has(asnColumn) && !header.has(geonameColumns[0]))
             throw row.error(geonameColumns[0], "is missing from the header");
@@ -256,7 +275,7 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
         header.check(row);
         const span = row.bare(network, networkAt);
         if (typeof span === "string") throw row.error(networkColumn, span);
-        const problem = add(builder, span, places.numberOf(row, header, network));
+        const problem = add(builder, span, places.numberOf(row, header, numbers, network));
         if (problem) throw row.error(networkColumn, problem);
       });
     }
@@ -341,11 +360,11 @@ const rangesPerChunk = 4_096;
 
 /** Reads ranges of the caller's own. */
 export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeInput>): GeoIpSource => ({
-  read: async ({ builder, progress }) => {
+  read: async ({ builder, progress, signal }) => {
     const numbers = new Map<string, number>();
     const locales = new Set<string>();
     let row = 0;
-    for await (const range of ranges) {
+    for await (const range of untilAborted(ranges, signal)) {
       const fail = (column: string, problem: string): GeoIpImportError =>
         new GeoIpImportError({ file: "ranges", row, column }, problem);
       row++;
