@@ -155,6 +155,8 @@ export class IndexCommands {
   readonly #settings: IndexSettings;
   readonly #events: CommandEvents;
   readonly #shards: readonly Shard[];
+  /** It has the rules of all. */
+  readonly #first: Shard;
   readonly #own: string;
   /** Rules by their text, so that a text is read once. */
   readonly #rules = new Map<string, IndexRules>();
@@ -179,6 +181,7 @@ export class IndexCommands {
         ranges: new Together(mostTogether, (asked, signal) => this.#ranges(keys, asked, signal)),
       };
     });
+    this.#first = this.#shards[0]!;
   }
 
   /**
@@ -186,12 +189,8 @@ export class IndexCommands {
    * so that an item is never gone in between; a change that was overtaken by a later one takes back what it added.
    */
   async write(given: readonly Change[], call: WriteCall): Promise<number> {
-    const [single] = this.#shards;
-    if (this.#shards.length === 1 && single) {
-      const { known } = await this.#writeTo(single, () => given, "0", call);
-      return known;
-    }
-    const revision = await this.#revision(given, call);
+    if (this.#shards.length === 1) return (await this.#writeTo(this.#first, () => given, "0", call)).known;
+    const revision = await this.#revision(call.signal);
     const changes = await this.#weighed(given, call.signal);
     const overtaken = new Set<string>();
     const each = async (phase: string, chosen: (shard: Shard) => readonly Change[]): Promise<number> => {
@@ -246,8 +245,7 @@ export class IndexCommands {
   async #withMistyped(found: Found, terms: QueryTerms, signal: AbortSignal | undefined): Promise<Found> {
     const { rules, items, query } = found;
     // A longer text is none of a name, but for one character.
-    const isSought = items.length < terms.limit && query.text.length <= mostFoldBytes + 1;
-    const operands = isSought ? mistakes(query.text) : [];
+    const operands = items.length < terms.limit && query.text.length <= mostFoldBytes + 1 ? mistakes(query.text) : [];
     if (!operands.includes("2")) return found;
     const spelt = await Promise.all(
       this.#shards.map(({ keys, tag }) => {
@@ -279,7 +277,13 @@ export class IndexCommands {
       const typed = queryOf(foldPrefix(query, rules.fold), words);
       if (typed.text === "" && rules.empty === "nothing") return nothing(rules);
       const shard = this.#shardOf(typed.text);
-      if (!shard) return await this.#askAll(query, typed, words, limit, signal);
+      if (!shard) {
+        const all = await Promise.all(this.#shards.map((one) => this.#ask(one, query, words, limit, signal)));
+        const items = new Map(all.flatMap((found) => found.items.map((item) => [item.id, item] as const)));
+        const best = select([...items.values()], typed, rules.order === "weight").slice(0, limit);
+        const hasMore = items.size > limit || all.some((found) => found.hasMore);
+        return { query: typed, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
+      }
       const found = await this.#ask(shard, query, words, limit, signal);
       // By other rules than were known it may lie in another shard.
       if (shard.rules === text || this.#shards.length === 1 || tries === mostTries) return found;
@@ -289,29 +293,11 @@ export class IndexCommands {
 
   /** Looks at the rules of the index once, for a query that does not reach them: they say which shard it is for, if any. */
   async #look(query: string, signal: AbortSignal | undefined): Promise<void> {
-    const { fold, empty } = this.rulesOf(this.#first.rules);
-    const isUnasked = empty === "nothing" && foldPrefix(query, fold) === "";
-    if (this.#hasLooked || !(isUnasked || this.#shards.length > 1)) return;
+    if (this.#hasLooked || (this.#shards.length === 1 && query.trim() !== "")) return;
     const { settings } = await this.#survey(this.#first, signal);
     if (settings === "") return;
     this.#learn(this.#first, settings, this.#first.staged);
     this.#hasLooked = true;
-  }
-
-  /** An empty query, of which all shards have some. */
-  async #askAll(
-    query: string,
-    typed: Query,
-    words: WordOrder,
-    limit: number,
-    signal: AbortSignal | undefined,
-  ): Promise<Found> {
-    const rules = this.rulesOf(this.#first.rules);
-    const all = await Promise.all(this.#shards.map((one) => this.#ask(one, query, words, limit, signal)));
-    const items = new Map(all.flatMap((found) => found.items.map((item) => [item.id, item] as const)));
-    const best = select([...items.values()], typed, rules.order === "weight").slice(0, limit);
-    const hasMore = items.size > limit || all.some((found) => found.hasMore);
-    return { query: typed, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
   }
 
   /** Empties the generation that is not current, and marks it as that of a rebuild. */
@@ -610,19 +596,12 @@ export class IndexCommands {
   }
 
   /** The revision of a change. The first shard has the rules of all, also of those that nothing was written to. */
-  async #revision(changes: readonly Change[], { signal, token }: WriteCall): Promise<string> {
+  async #revision(signal: AbortSignal | undefined): Promise<string> {
     const first = this.#first;
-    const isPut = token === undefined && changes.some((change) => "put" in change);
-    const args = { settings: isPut ? first.rules : "" };
+    const args = { settings: first.rules };
     const options = this.#options(signal, newToken());
     const { revision, settings } = await scripts.revision.run(this.#context, first.keys, args, options);
     if (settings !== "") this.#learn(first, settings, first.staged);
     return revision;
-  }
-
-  get #first(): Shard {
-    const [first] = this.#shards;
-    if (!first) throw new Error("an index has at least one shard");
-    return first;
   }
 }

@@ -1,5 +1,13 @@
 import { type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, Deadline, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  Deadline,
+  newToken,
+  traced,
+  TypedEmitter,
+  untilAborted,
+} from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { type Change, IndexCommands } from "./commands.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
@@ -26,7 +34,6 @@ import {
   type WordOrder,
 } from "./options.js";
 import { SuggestSession } from "./session.js";
-import { elementsOf } from "./source.js";
 
 /** The rules of an index, as its options say them. */
 export type StoredRules = {
@@ -301,7 +308,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       await this.#commands.write(changes, { op: newToken(), signal, token });
       written += changes.length;
     };
-    for await (const entry of elementsOf(entries, [signal, ending])) {
+    for await (const entry of untilAborted(entries, signal, ending)) {
       signal?.throwIfAborted();
       let put: CheckedEntry;
       let own: number;

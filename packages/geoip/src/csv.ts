@@ -2,7 +2,7 @@ import { createReadStream } from "node:fs";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createGunzip } from "node:zlib";
-import { untilAborted } from "./elements.js";
+import { untilAborted } from "@kit/core/toolkit";
 import { GeoIpImportError } from "./errors.js";
 
 /** A file by its path or URL, gunzipped where it ends in `.gz`; or a stream of bytes or text with a name for messages. */

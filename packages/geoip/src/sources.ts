@@ -1,3 +1,4 @@
+import { untilAborted } from "@kit/core/toolkit";
 import {
   type Address,
   type AddressInput,
@@ -9,7 +10,6 @@ import {
 } from "./address.js";
 import type { VersionBuilder } from "./builder.js";
 import { type CsvInput, type CsvRow, readCsv } from "./csv.js";
-import { untilAborted } from "./elements.js";
 import { GeoIpImportError } from "./errors.js";
 import { NumbersByBytes } from "./numbers.js";
 import type { NamesByLocale, Place, PlaceNames } from "./place.js";
@@ -86,13 +86,10 @@ const textIn = (row: CsvRow, column: number, name: string): string | undefined =
 /** The columns of a file by the names in its header. */
 class Header {
   readonly width: number;
-  /** Equal for files with the same columns. */
-  readonly text: string;
   readonly #columns: ReadonlyMap<string, number>;
 
   constructor(row: CsvRow, required: readonly string[]) {
     this.width = row.count;
-    this.text = row.bytes.toString("latin1", row.from, row.to);
     this.#columns = new Map(Array.from({ length: row.count }, (_, column) => [row.text(column, "header"), column]));
     for (const name of required) if (!this.has(name)) throw row.error(name, "is missing from the header");
   }
@@ -185,27 +182,20 @@ const asnColumn = "autonomous_system_number";
 class BlockPlaces {
   readonly #builder: VersionBuilder;
   readonly #locations: ReadonlyMap<number, Location>;
-  readonly #numbers = new Map<string, NumbersByBytes>();
+  readonly #numbers = new NumbersByBytes();
 
   constructor(builder: VersionBuilder, locations: ReadonlyMap<number, Location>) {
     this.#builder = builder;
     this.#locations = locations;
   }
 
-  /** The same bytes say the same only in files with the same columns. */
-  numbersOf({ text }: Header): NumbersByBytes {
-    let numbers = this.#numbers.get(text);
-    if (!numbers) this.#numbers.set(text, (numbers = new NumbersByBytes()));
-    return numbers;
-  }
-
-  numberOf(row: CsvRow, header: Header, numbers: NumbersByBytes, network: number): number {
+  numberOf(row: CsvRow, header: Header, network: number): number {
     const make = (): number => (header.has(asnColumn) ? this.#network(row, header) : this.#place(row, header));
     const { bytes, from, to } = row;
-    if (network === 0) return numbers.get(bytes, row.endOf(0), to, make);
+    if (network === 0) return this.#numbers.get(bytes, row.endOf(0), to, make);
     const others = [bytes.subarray(from, row.startOf(network)), bytes.subarray(row.endOf(network), to)];
     const key = Buffer.concat(others);
-    return numbers.get(key, 0, key.length, make);
+    return this.#numbers.get(key, 0, key.length, make);
   }
 
   #network(row: CsvRow, header: Header): number {
@@ -252,16 +242,19 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
     const locations = new Map<number, Location>();
     const locales = new Set<string>();
     await readLocations(locationFiles, call, wanted, locations, locales);
-    const places = new BlockPlaces(builder, locations);
+    let places = new BlockPlaces(builder, locations);
+    let columns = "";
     let format = "GeoLite2";
     for (const input of blocks) {
       let header: Header | undefined;
-      let numbers: NumbersByBytes;
       let network = -1;
       await readFile(input, call, (row) => {
         if (!header) {
           header = new Header(row, [networkColumn]);
-          numbers = places.numbersOf(header);
+          // The same bytes say the same only in files with the same columns.
+          const own = row.bytes.toString("latin1", row.from, row.to);
+          if (own !== columns) places = new BlockPlaces(builder, locations);
+          columns = own;
           network = header.at(networkColumn);
           if (!header.has(asnColumn) && !header.has(geonameColumns[0]))
             throw row.error(geonameColumns[0], "is missing from the header");
@@ -275,7 +268,7 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
         header.check(row);
         const span = row.bare(network, networkAt);
         if (typeof span === "string") throw row.error(networkColumn, span);
-        const problem = add(builder, span, places.numberOf(row, header, numbers, network));
+        const problem = add(builder, span, places.numberOf(row, header, network));
         if (problem) throw row.error(networkColumn, problem);
       });
     }
@@ -364,7 +357,7 @@ export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeI
     const numbers = new Map<string, number>();
     const locales = new Set<string>();
     let row = 0;
-    for await (const range of untilAborted(ranges, signal)) {
+    for await (const range of signal ? untilAborted(ranges, signal) : ranges) {
       const fail = (column: string, problem: string): GeoIpImportError =>
         new GeoIpImportError({ file: "ranges", row, column }, problem);
       row++;

@@ -44,16 +44,6 @@ const noExpiry = -1;
 /** A version whose shards have less than this left does not come to serve: they are made permanent after the switch. */
 const shortestLeftMs = 500;
 
-/** Undefined: it is damaged. */
-const manifestOf = (text: string): Manifest | undefined => {
-  try {
-    const manifest = JSON.parse(text) as Manifest | null;
-    return manifest !== null && typeof manifest.fields === "object" ? manifest : undefined;
-  } catch {
-    return undefined;
-  }
-};
-
 /** The commands of one database on one client. */
 export class GeoIpStore {
   readonly context: ClientContext;
@@ -84,8 +74,13 @@ export class GeoIpStore {
     const args = [this.keys.version(version), "manifest", "fence4", "fence6"];
     const [manifest, fence4, fence6] = (await this.#read("HMGET", args, deadlineMs)) as (Buffer | null)[];
     if (!manifest || !fence4 || !fence6) return undefined;
-    const parsed = manifestOf(manifest.toString());
-    if (!parsed) return undefined;
+    let parsed: Manifest;
+    try {
+      parsed = JSON.parse(manifest.toString()) as Manifest;
+      if (!(parsed.fields as unknown)) return undefined;
+    } catch {
+      return undefined;
+    }
     if ((parsed.layout as number) !== 1)
       throw new KitError("KIT_LAYOUT", `Database ${this.database} was written by a newer version of this package`);
     return { manifest: parsed, fence4, fence6 };
@@ -139,8 +134,7 @@ export class GeoIpStore {
         // Parts of it may have expired in the midst of it: then the version before serves again.
         if (await this.#isWhole(version, manifest, options.deadlineMs, 0)) return;
       } catch (error) {
-        const what = `Version ${version} of ${this.database} was switched to, and it is not known whether it stays`;
-        throw new KitUnknownOutcomeError(what, undefined, error);
+        throw new KitUnknownOutcomeError(`Database ${this.database} was switched, not sealed`, undefined, error);
       }
       throw new GeoIpStagingError(this.database);
     }

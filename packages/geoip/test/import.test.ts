@@ -142,7 +142,7 @@ describe("an import", () => {
       const stop = new AbortController();
       const silent = async function* (): AsyncGenerator<never> {
         setImmediate(() => stop.abort(reason));
-        await new Promise(() => undefined);
+        yield await new Promise<never>(() => undefined);
       };
       expect(await rejection(fixture.import(sourceOf(silent()), { signal: stop.signal }))).toBe(reason);
     }

@@ -161,7 +161,7 @@ export const weights: Script<readonly ["items"], readonly ["...ids"], readonly (
   reply: (raw) => (raw as unknown[]).map((weight) => (weight === "" ? undefined : String(weight))),
 });
 
-/** The next revision of a sharded index, and its settings; empty: it has none. */
+/** The next revision of a sharded index, and its settings; empty: they are lost. */
 export const revision: Script<
   readonly ["index", "items"],
   readonly ["settings"],
