@@ -9,6 +9,7 @@ import {
   foldText,
   isUnsearchable,
   type Item,
+  mostFoldBytes,
   parseRecord,
   parseRow,
 } from "./entry.js";
@@ -154,9 +155,12 @@ export class IndexCommands {
   readonly #settings: IndexSettings;
   readonly #events: CommandEvents;
   readonly #shards: readonly Shard[];
+  /** It has the rules of all. */
+  readonly #first: Shard;
   readonly #own: string;
   /** Rules by their text, so that a text is read once. */
   readonly #rules = new Map<string, IndexRules>();
+  #hasLooked = false;
 
   constructor(name: string, attached: Attached, settings: IndexSettings, events: CommandEvents) {
     this.#name = name;
@@ -177,6 +181,7 @@ export class IndexCommands {
         ranges: new Together(mostTogether, (asked, signal) => this.#ranges(keys, asked, signal)),
       };
     });
+    this.#first = this.#shards[0]!;
   }
 
   /**
@@ -184,19 +189,14 @@ export class IndexCommands {
    * so that an item is never gone in between; a change that was overtaken by a later one takes back what it added.
    */
   async write(given: readonly Change[], call: WriteCall): Promise<number> {
-    const [single] = this.#shards;
-    if (this.#shards.length === 1 && single) {
-      const { known } = await this.#writeTo(single, given, "0", call);
-      return known;
-    }
+    if (this.#shards.length === 1) return (await this.#writeTo(this.#first, () => given, "0", call)).known;
     const revision = await this.#revision(call.signal);
     const changes = await this.#weighed(given, call.signal);
     const overtaken = new Set<string>();
     const each = async (phase: string, chosen: (shard: Shard) => readonly Change[]): Promise<number> => {
       const counts = await Promise.all(
         this.#shards.map(async (shard) => {
-          const own = chosen(shard);
-          if (own.length === 0) return 0;
+          const own = (): readonly Change[] => chosen(shard);
           const done = await this.#writeTo(shard, own, revision, { ...call, op: `${call.op}.${phase}` });
           for (const id of done.overtaken) overtaken.add(id);
           return done.known;
@@ -207,10 +207,18 @@ export class IndexCommands {
     const isAdd =
       (shard: Shard) =>
       (change: Change): boolean =>
-        "put" in change && this.#belongs(change.put, shard);
-    await each("add", (shard) => changes.filter(isAdd(shard)));
+        "put" in change && this.#belongs(change.put, shard, call);
+    const added = new Map<Shard, readonly Change[]>();
+    await each("add", (shard) => {
+      const own = changes.filter(isAdd(shard));
+      added.set(shard, own);
+      return own;
+    });
+    // A shard that has other rules than was known says so at its first change: then more may belong there.
     const known = await each("drop", (shard) =>
-      changes.filter((change) => !isAdd(shard)(change)).map((change) => ({ drop: idOf(change) })),
+      changes
+        .filter((change) => !added.get(shard)?.includes(change))
+        .map((change) => (isAdd(shard)(change) ? change : { drop: idOf(change) })),
     );
     if (overtaken.size > 0) await each("undo", () => [...overtaken].map((id) => ({ drop: id })));
     return known;
@@ -222,7 +230,9 @@ export class IndexCommands {
   }
 
   async touch(id: string, by: number, call: WriteCall): Promise<boolean> {
-    const found = await Promise.all(this.#shards.map((shard) => this.#writeTo(shard, [{ touch: id, by }], "0", call)));
+    const found = await Promise.all(
+      this.#shards.map((shard) => this.#writeTo(shard, () => [{ touch: id, by }], "0", call)),
+    );
     return found.some(({ known }) => known > 0);
   }
 
@@ -234,7 +244,8 @@ export class IndexCommands {
 
   async #withMistyped(found: Found, terms: QueryTerms, signal: AbortSignal | undefined): Promise<Found> {
     const { rules, items, query } = found;
-    const operands = items.length < terms.limit ? mistakes(query.text) : [];
+    // A longer text is none of a name, but for one character.
+    const operands = items.length < terms.limit && query.text.length <= mostFoldBytes + 1 ? mistakes(query.text) : [];
     if (!operands.includes("2")) return found;
     const spelt = await Promise.all(
       this.#shards.map(({ keys, tag }) => {
@@ -258,17 +269,35 @@ export class IndexCommands {
   }
 
   async #suggest(query: string, words: WordOrder, limit: number, signal: AbortSignal | undefined): Promise<Found> {
-    const rules = this.rulesOf(this.#shards[0]?.rules ?? "");
-    if (query.length > longestQuery || isUnsearchable(query)) return nothing(rules);
-    const typed = queryOf(foldPrefix(query, rules.fold), words);
-    if (typed.text === "" && rules.empty === "nothing") return nothing(rules);
-    const shard = this.#shardOf(typed.text);
-    if (shard) return await this.#ask(shard, query, words, limit, signal);
-    const all = await Promise.all(this.#shards.map((one) => this.#ask(one, query, words, limit, signal)));
-    const items = new Map(all.flatMap((found) => found.items.map((item) => [item.id, item] as const)));
-    const best = select([...items.values()], typed, rules.order === "weight").slice(0, limit);
-    const hasMore = items.size > limit || all.some((found) => found.hasMore);
-    return { query: typed, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
+    const first = this.#first;
+    if (query.length > longestQuery || isUnsearchable(query)) return nothing(this.rulesOf(first.rules));
+    await this.#look(query, signal);
+    for (let text = first.rules, tries = 1; ; tries++) {
+      const rules = this.rulesOf(text);
+      const typed = queryOf(foldPrefix(query, rules.fold), words);
+      if (typed.text === "" && rules.empty === "nothing") return nothing(rules);
+      const shard = this.#shardOf(typed.text);
+      if (!shard) {
+        const all = await Promise.all(this.#shards.map((one) => this.#ask(one, query, words, limit, signal)));
+        const items = new Map(all.flatMap((found) => found.items.map((item) => [item.id, item] as const)));
+        const best = select([...items.values()], typed, rules.order === "weight").slice(0, limit);
+        const hasMore = items.size > limit || all.some((found) => found.hasMore);
+        return { query: typed, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
+      }
+      const found = await this.#ask(shard, query, words, limit, signal);
+      // By other rules than were known it may lie in another shard.
+      if (shard.rules === text || this.#shards.length === 1 || tries === mostTries) return found;
+      text = shard.rules;
+    }
+  }
+
+  /** Looks at the rules of the index once, for a query that does not reach them: they say which shard it is for, if any. */
+  async #look(query: string, signal: AbortSignal | undefined): Promise<void> {
+    if (this.#hasLooked || (this.#shards.length === 1 && query.trim() !== "")) return;
+    const { settings } = await this.#survey(this.#first, signal);
+    if (settings === "") return;
+    this.#learn(this.#first, settings, this.#first.staged);
+    this.#hasLooked = true;
   }
 
   /** Empties the generation that is not current, and marks it as that of a rebuild. */
@@ -333,9 +362,9 @@ export class IndexCommands {
     return { fold, starts: starts.filter((start) => this.#shardOf(fold.slice(start)) === shard) };
   }
 
-  #belongs(entry: CheckedEntry, shard: Shard): boolean {
-    const rules = shard.staged === "" ? [shard.rules] : [shard.rules, shard.staged];
-    return rules.some((text) => this.#foldFor(entry, text, shard).starts.length > 0);
+  #belongs(entry: CheckedEntry, shard: Shard, { token }: WriteCall): boolean {
+    const rules = token === undefined ? [shard.rules, shard.staged] : [this.#own];
+    return rules.some((text) => text !== "" && this.#foldFor(entry, text, shard).starts.length > 0);
   }
 
   /** The operands of one change. */
@@ -348,13 +377,16 @@ export class IndexCommands {
     return [put.id, revision, put.weight, put.tail, first.fold, byteOffsets(first), second.fold, byteOffsets(second)];
   }
 
+  /** Makes changes in one shard; `chosen` says anew which ones when its rules are others than was known. */
   async #writeTo(
     shard: Shard,
-    changes: readonly ShardChange[],
+    chosen: () => readonly ShardChange[],
     revision: string,
     { op, signal, token = "" }: WriteCall,
   ): Promise<{ readonly known: number; readonly overtaken: readonly string[] }> {
     for (let tries = 0; tries < mostTries; tries++) {
+      const changes = chosen();
+      if (changes.length === 0) return { known: 0, overtaken: [] };
       const settings = token === "" ? shard.rules : this.#own;
       const staged = token === "" && shard.staged !== settings ? shard.staged : "";
       const operands = changes.flatMap((change) => this.#operands(change, revision, shard, settings, staged));
@@ -537,10 +569,14 @@ export class IndexCommands {
   #learn(shard: Shard, rules: string, staged: string): void {
     const stored = this.rulesOf(rules);
     if (staged !== "") this.rulesOf(staged);
-    if (rules !== shard.rules && rules !== this.#own) this.#events.mismatch(stored);
-    if (rules !== shard.rules) shard.tag = rowTag(rules);
-    shard.rules = rules;
     shard.staged = staged;
+    const before = shard.rules;
+    if (rules === before) return;
+    const isNew = this.#shards.every((one) => one.rules !== rules);
+    const tag = rowTag(rules);
+    // All shards have the same rules, but for the moments in which a rebuild switches one after another.
+    for (const one of this.#shards) if (one.rules === before) Object.assign(one, { rules, tag });
+    if (isNew && rules !== this.#own) this.#events.mismatch(stored);
   }
 
   /** A put without a weight keeps the one that the item has, also in shards that do not have the item yet. */
@@ -559,9 +595,13 @@ export class IndexCommands {
     });
   }
 
+  /** The revision of a change. The first shard has the rules of all, also of those that nothing was written to. */
   async #revision(signal: AbortSignal | undefined): Promise<string> {
-    const [{ keys } = { keys: undefined }] = this.#shards;
-    if (!keys) throw new Error("an index has at least one shard");
-    return await scripts.revision.run(this.#context, { index: keys.index }, {}, this.#options(signal, newToken()));
+    const first = this.#first;
+    const args = { settings: first.rules };
+    const options = this.#options(signal, newToken());
+    const { revision, settings } = await scripts.revision.run(this.#context, first.keys, args, options);
+    if (settings !== "") this.#learn(first, settings, first.staged);
+    return revision;
   }
 }

@@ -10,7 +10,8 @@ const control = /\p{Cc}/u;
 export const listSeparator = "\u0001";
 const mostIdBytes = 256;
 const mostTextUnits = 512;
-const mostFoldBytes = 2_048;
+/** A folded text is no longer. */
+export const mostFoldBytes = 2_048;
 
 /** Whether no name can hold it: such a query matches nothing. */
 export const isUnsearchable = (query: string): boolean =>

@@ -1,5 +1,13 @@
 import { type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, newToken, traced, TypedEmitter } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  Deadline,
+  newToken,
+  traced,
+  TypedEmitter,
+  untilAborted,
+} from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { type Change, IndexCommands } from "./commands.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
@@ -74,6 +82,8 @@ type Source<T> = Iterable<T> | AsyncIterable<T>;
 const batchRows = 64;
 const batchItems = 32;
 const batchBytes = 131_072;
+/** A batch of a slow source is written, full or not: what a rebuild has staged expires ten minutes after its last one. */
+const batchMs = 1_000;
 
 const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: IndexRules): StoredRules => ({
   order,
@@ -280,25 +290,31 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   ): Promise<number> {
     const { rules } = this.#settings;
     const rowsEach = rules.order === "weight" ? 1 + rules.rankedLength : 1;
+    const { ending } = this.#attached;
+    const ids = new Set<string>();
     let written = 0;
     let batch: Change[] = [];
     let rows = 0;
     let bytes = 0;
+    let due = Deadline.in(batchMs);
     const flush = async (): Promise<void> => {
+      due = Deadline.in(batchMs);
       if (batch.length === 0) return;
       const changes = batch;
       batch = [];
       rows = bytes = 0;
-      this.#attached.ending.throwIfAborted();
+      ids.clear();
+      ending.throwIfAborted();
       await this.#commands.write(changes, { op: newToken(), signal, token });
       written += changes.length;
     };
-    for await (const entry of entries) {
+    for await (const entry of untilAborted(entries, signal, ending)) {
       signal?.throwIfAborted();
       let put: CheckedEntry;
+      let own: number;
       try {
         put = checkEntry(entry, this.#settings.maxPayloadBytes);
-        rows += this.#commands.check(put).starts.length * rowsEach;
+        own = this.#commands.check(put).starts.length * rowsEach;
       } catch (error) {
         if (!onInvalid) {
           await flush();
@@ -307,9 +323,14 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
         onInvalid(error as Error, entry);
         continue;
       }
+      // The shards of one text drop what the other one put, within one batch.
+      if (ids.has(put.id)) await flush();
+      ids.add(put.id);
       batch.push({ put });
+      rows += own;
       bytes += put.id.length + 3 * put.text.length + put.tail.length;
-      if (batch.length >= batchItems || rows >= batchRows || bytes >= batchBytes) await flush();
+      const isFull = batch.length >= batchItems || rows >= batchRows || bytes >= batchBytes;
+      if (isFull || due.remainingMs <= 0) await flush();
     }
     await flush();
     return written;

@@ -156,6 +156,13 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await idsOf(fixture.book())).toEqual(["c", "a", "b"]);
     });
 
+    it("has the contact of the last event first, also where many events count for more than the present", async () => {
+      const frecent = fixture.book({ ranking: "frecent", halfLifeMs });
+      for (const id of ["a", "a", "b", "b", "b"]) await frecent.record(id);
+      await fixture.book().record("b");
+      expect(await idsOf(fixture.book())).toEqual(["b", "a"]);
+    });
+
     it("counts an operation once, however often it is sent", async () => {
       const book = fixture.book({ ranking: "frecent" });
       await book.record("a", {}, { op: "op-1" });
@@ -166,6 +173,9 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       await book.record("a");
       expect(await book.remove("a", { op: "op-2" })).toBe(true);
       expect(await idsOf(book)).toEqual(["a"]);
+      // What another operation id ends with is none.
+      await book.record("b", {}, { op: "1" });
+      expect(new Set(await idsOf(book))).toEqual(new Set(["a", "b"]));
     });
 
     it("goes a year after its last change, when it is told, or never", async () => {

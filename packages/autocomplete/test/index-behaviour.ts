@@ -1,4 +1,4 @@
-import { type RedisMode, useRedis } from "@kit/testing";
+import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { exposures, guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -199,6 +199,8 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         for (const query of ["barba", "barbar", "barbarx"])
           expect(texts((await session.type(query))!), query).toEqual(await found(query, 2));
         expect(await rejection(index.suggest("a", { typos: 1, words: "any-order" }))).toBeInstanceOf(TypeError);
+        // Folded it has thousands of characters, and no name has so many.
+        expect(await found("ﷺ".repeat(512))).toEqual([]);
         const sharded = fixture.index({ order, name: "sharded", shards: 3 });
         await sharded.putMany(named(...names));
         expect(texts(await sharded.suggest("xmith", { typos: 1 }))).toEqual(["Barbara Smith"]);
@@ -346,6 +348,22 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         };
         expect(await rejection(index.putMany(endless(), { signal: controller.signal }))).toBe(reason);
         expect((await index.inspect()).items).toBeLessThanOrEqual(1_000);
+      });
+
+      it("ends a call whose source gives nothing any more by its signal, and when it is closed", async () => {
+        const silent = async function* (): AsyncGenerator<Entry> {
+          yield { id: "1", text: "Ann" };
+          await new Promise(() => undefined);
+        };
+        const index = make();
+        const controller = new AbortController();
+        const calls = [index.putMany(silent(), { signal: controller.signal }), index.rebuild(silent())].map(rejection);
+        await eventually(async () => expect((await index.inspect()).staged).toBe(0));
+        const reason = new Error("enough");
+        controller.abort(reason);
+        expect(await calls[0]).toBe(reason);
+        await index.close({ timeoutMs: 1 });
+        expect(await calls[1]).toMatchObject({ code: "KIT_CLOSED" });
       });
 
       it("answers each of many queries of one moment as if it were alone", async () => {
@@ -500,6 +518,12 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(texts(await index.suggest("zoe"))).toEqual(["Zoé Ann"]);
         expect(texts(await old.suggest("ann"))).toEqual(["Zoé Ann"]);
         expect(texts(await old.suggest("noel"))).toEqual([]);
+      });
+
+      it("answers an empty query by the stored ones", async () => {
+        await fixture.index({ empty: "top" }).putMany(named("Ann", "Bob"));
+        expect(texts(await fixture.index().suggest(""))).toEqual(["Ann", "Bob"]);
+        expect(texts(await fixture.index({ name: "unwritten" }).suggest(""))).toEqual([]);
       });
 
       it("works beside one whose Unicode version differs", async () => {

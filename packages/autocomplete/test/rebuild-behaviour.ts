@@ -1,4 +1,4 @@
-import { type RedisMode, useRedis } from "@kit/testing";
+import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { guardUsers, lapse, type Login, rejection } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -158,6 +158,21 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await whole();
     });
 
+    it("writes what a slow source gave before it gives more: staged data waits for no full batch", async () => {
+      const index = fixture.index();
+      let given = 0;
+      const slow = async function* (): AsyncGenerator<Entry> {
+        for (let written = 0; written === 0; given++) {
+          yield { id: `n${given}`, text: "New one" };
+          const at = performance.now();
+          await eventually(() => expect(performance.now() - at).toBeGreaterThan(200));
+          written = (await index.inspect()).staged ?? 0;
+        }
+      };
+      await index.rebuild(slow());
+      expect(given).toBeLessThan(32);
+    });
+
     it("can begin an index, also with nothing in it", async () => {
       const index = fixture.index();
       expect(await index.rebuild([])).toEqual({ items: 0 });
@@ -242,6 +257,45 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await wholeOf();
       await index.purge();
       expect(await redis.keys()).toEqual([]);
+    });
+
+    it("keeps the later one of two entries of one id that are put together", async () => {
+      const index = fixture.index({ shards });
+      await index.putMany([
+        { id: "1", text: "Ann" },
+        { id: "1", text: "Bob" },
+        { id: "1", text: "Carl" },
+      ]);
+      for (const [word, texts] of [
+        ["ann", []],
+        ["bob", []],
+        ["carl", ["Carl"]],
+      ] as const)
+        expect(await found(index, word), word).toEqual(texts);
+      await wholeOf();
+    });
+
+    it("goes by the stored rules in all shards, also by which shard a name lies in, and rebuilds to others", async () => {
+      // Each of these begins with another character, and so in another shard, by the rules of one and of the other.
+      const accented = named("Éric", "Öland", "Ñandu", "Žofie");
+      const [folded, kept] = [
+        ["eric", "oland", "nandu", "zofie"],
+        ["éric", "öland", "ñandu", "žofie"],
+      ];
+      const all = (index: PrefixIndex, queries: readonly string[]) =>
+        Promise.all(queries.map(async (query) => await found(index, query)));
+      const each = accented.map(({ text }) => [text]);
+      const keeping = fixture.index({ shards: 64, marks: "keep" });
+      await keeping.putMany(named("Ida", "Eve", "Oda", "Nina", "Zoe"));
+      const folding = fixture.index({ shards: 64 });
+      await folding.putMany(accented);
+      for (const index of [keeping, folding, fixture.index({ shards: 64 })]) {
+        expect(await all(index, kept!)).toEqual(each);
+        expect(await all(index, folded!)).toEqual(each.map(() => []));
+      }
+      await folding.rebuild(accented);
+      for (const index of [keeping, folding, fixture.index({ shards: 64 })])
+        expect(await all(index, folded!)).toEqual(each);
     });
 
     it("has one version of an entry in the end, when several processes change it at once", async () => {

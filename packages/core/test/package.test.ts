@@ -62,6 +62,7 @@ const forAuthors = [
   "textOption",
   "traced",
   "unlessAborted",
+  "untilAborted",
   "withCaller",
   "withContext",
 ];

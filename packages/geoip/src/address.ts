@@ -68,7 +68,8 @@ const v6At = (bytes: Uint8Array, from: number, to: number): bigint => {
   /** Groups before `::`; -1: it did not come so far. */
   let before = -1;
   let index = from;
-  if (bytes[from] === colon && bytes[from + 1] === colon) {
+  // Behind the end may be what was read before.
+  if (to - from > 1 && bytes[from] === colon && bytes[from + 1] === colon) {
     before = 0;
     index += 2;
   }

@@ -2,6 +2,7 @@ import { createReadStream } from "node:fs";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createGunzip } from "node:zlib";
+import { untilAborted } from "@kit/core/toolkit";
 import { GeoIpImportError } from "./errors.js";
 
 /** A file by its path or URL, gunzipped where it ends in `.gz`; or a stream of bytes or text with a name for messages. */
@@ -128,6 +129,7 @@ export const readCsv = async (
   input: CsvInput,
   onRow: (row: CsvRow) => void,
   onChunk: (row: CsvRow, bytes: number) => Promise<void> | undefined,
+  signal?: AbortSignal,
 ): Promise<void> => {
   const { name, stream } = opened(input);
   const row = new CsvRow(name);
@@ -146,13 +148,14 @@ export const readCsv = async (
     return bytes.subarray(Math.min(from, bytes.length));
   };
 
-  const chunks = stream[Symbol.asyncIterator]();
+  const chunks = untilAborted(stream, signal)[Symbol.asyncIterator]();
   try {
     for (;;) {
       let next: IteratorResult<Uint8Array | string>;
       try {
         next = await chunks.next();
       } catch (error) {
+        signal?.throwIfAborted();
         const reason = error instanceof Error ? error.message : "failed";
         throw new GeoIpImportError({ file: name, row: row.number + 1 }, `could not be read: ${reason}`, error);
       }

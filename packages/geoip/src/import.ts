@@ -64,7 +64,8 @@ const isSource = (source: object): source is GeoIpSource =>
  * @throws {TypeError | RangeError} an argument is not what it should be.
  * @throws {GeoIpImportError} the input is malformed: names file, row and column. The old version keeps serving.
  * @throws {GeoIpStagingError} it took longer than `stagingMs`, or the server evicts. The old version keeps serving.
- * @throws {KitUnknownOutcomeError} the reply to the switch was lost: the new version may serve; call again, or look at `info()`.
+ * @throws {KitUnknownOutcomeError} the reply to the switch was lost, or what makes it permanent failed: the new version may serve;
+ * call again, or look at `info()`.
  * @throws `signal.reason` if `signal` aborts before the switch.
  *
  * @example
@@ -119,6 +120,7 @@ const build = async (
       ({ file } = progress);
       onProgress?.({ ...progress, ranges: builder.v4.count + builder.v6.count });
     },
+    signal,
   });
   const count = builder.v4.count + builder.v6.count;
   if (count < minRanges)
@@ -136,6 +138,7 @@ const build = async (
  *
  * @throws {TypeError | RangeError} an option is not what it should be.
  * @throws {GeoIpNoVersionError} there is no earlier version, or not all of it is left.
+ * @throws {KitUnknownOutcomeError} as an import does. Look at `info()` first: a second call may go forth again.
  */
 export const rollbackGeoIp = async (
   redis: RedisLike,

@@ -23,7 +23,7 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly mode?: Mode | undefined;
   /**
-   * How many pages of 256 ranges a reader in `cached` mode keeps: about 2.5 KB each.
+   * How many pages of 256 ranges a reader in `cached` mode keeps of each family: about 2.5 KB each.
    *
    * @default 4096
    */

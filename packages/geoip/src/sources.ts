@@ -1,3 +1,4 @@
+import { untilAborted } from "@kit/core/toolkit";
 import {
   type Address,
   type AddressInput,
@@ -29,6 +30,7 @@ export interface ImportProgress {
 interface SourceCall {
   readonly builder: VersionBuilder;
   readonly progress: (progress: Omit<ImportProgress, "ranges">) => void;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** Something that `importGeoIp` can read: made by {@link geoLite2} or {@link dbIp}. */
@@ -52,13 +54,18 @@ const add = ({ v4, v6 }: VersionBuilder, span: Span, place: number): string | un
   span.family === 4 ? v4.add(span.first, span.last, place) : v6.add(span.first, span.last, place);
 
 /** Reads a file of data row by row. */
-const readFile = (input: CsvInput, { builder, progress }: SourceCall, onRow: (row: CsvRow) => void): Promise<void> => {
+const readFile = (
+  input: CsvInput,
+  { builder, progress, signal }: SourceCall,
+  onRow: (row: CsvRow) => void,
+): Promise<void> => {
   let bytes = 0;
-  return readCsv(input, onRow, (row, more) => {
+  const onChunk = (row: CsvRow, more: number): Promise<void> => {
     bytes += more;
     progress({ file: row.file, rows: row.number, bytes });
     return builder.ready();
-  });
+  };
+  return readCsv(input, onRow, onChunk, signal);
 };
 
 const numberIn = (row: CsvRow, column: number, name: string, limit = Number.MAX_SAFE_INTEGER): number | undefined => {
@@ -235,7 +242,8 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
     const locations = new Map<number, Location>();
     const locales = new Set<string>();
     await readLocations(locationFiles, call, wanted, locations, locales);
-    const places = new BlockPlaces(builder, locations);
+    let places = new BlockPlaces(builder, locations);
+    let columns = "";
     let format = "GeoLite2";
     for (const input of blocks) {
       let header: Header | undefined;
@@ -243,6 +251,10 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
       await readFile(input, call, (row) => {
         if (!header) {
           header = new Header(row, [networkColumn]);
+          // The same bytes say the same only in files with the same columns.
+          const own = row.bytes.toString("latin1", row.from, row.to);
+          if (own !== columns) places = new BlockPlaces(builder, locations);
+          columns = own;
           network = header.at(networkColumn);
           if (!header.has(asnColumn) && !header.has(geonameColumns[0]))
             throw row.error(geonameColumns[0], "is missing from the header");
@@ -341,11 +353,11 @@ const rangesPerChunk = 4_096;
 
 /** Reads ranges of the caller's own. */
 export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeInput>): GeoIpSource => ({
-  read: async ({ builder, progress }) => {
+  read: async ({ builder, progress, signal }) => {
     const numbers = new Map<string, number>();
     const locales = new Set<string>();
     let row = 0;
-    for await (const range of ranges) {
+    for await (const range of signal ? untilAborted(ranges, signal) : ranges) {
       const fail = (column: string, problem: string): GeoIpImportError =>
         new GeoIpImportError({ file: "ranges", row, column }, problem);
       row++;

@@ -1,4 +1,4 @@
-import { KitError, type RedisArgument, type RedisLike } from "@kit/core";
+import { KitError, KitUnknownOutcomeError, type RedisArgument, type RedisLike } from "@kit/core";
 import { attach, type ClientContext, Deadline, isReplyError, serverError } from "@kit/core/toolkit";
 import { GeoIpNoVersionError, GeoIpStagingError } from "./errors.js";
 import { type GeoIpKeys, geoIpKeys, type Part, parts } from "./keys.js";
@@ -69,12 +69,18 @@ export class GeoIpStore {
     return scripts.read.run(this.context, { current: this.keys.current }, {}, { deadlineMs, signal });
   }
 
-  /** Undefined: it is gone. */
+  /** Undefined: it is gone, or its manifest is damaged. */
   async record(version: string, deadlineMs: number): Promise<VersionRecord | undefined> {
     const args = [this.keys.version(version), "manifest", "fence4", "fence6"];
     const [manifest, fence4, fence6] = (await this.#read("HMGET", args, deadlineMs)) as (Buffer | null)[];
     if (!manifest || !fence4 || !fence6) return undefined;
-    const parsed = JSON.parse(manifest.toString()) as Manifest;
+    let parsed: Manifest;
+    try {
+      parsed = JSON.parse(manifest.toString()) as Manifest;
+      if (!(parsed.fields as unknown)) return undefined;
+    } catch {
+      return undefined;
+    }
     if ((parsed.layout as number) !== 1)
       throw new KitError("KIT_LAYOUT", `Database ${this.database} was written by a newer version of this package`);
     return { manifest: parsed, fence4, fence6 };
@@ -118,11 +124,19 @@ export class GeoIpStore {
   async activate(version: string, manifest: Manifest, options: ActivateOptions): Promise<void> {
     for (let turn = 0; turn < maxTurns; turn++) {
       const mayAbandon = !(await this.settle(options));
-      if (!(await this.#switchTo(version, manifest, options, mayAbandon))) continue;
-      await this.settle(options);
-      // Parts of it may have expired in the midst of it: then the version before serves again.
-      if (!(await this.#isWhole(version, manifest, options.deadlineMs, 0))) throw new GeoIpStagingError(this.database);
-      return;
+      const epoch = await this.#switchTo(version, manifest, options, mayAbandon);
+      if (epoch === undefined) continue;
+      try {
+        await this.settle(options);
+        const head = await this.head(options.deadlineMs);
+        // A failover has taken the switch back: whatever serves now, it is older.
+        if (head.current !== version && !(head.epoch > epoch)) continue;
+        // Parts of it may have expired in the midst of it: then the version before serves again.
+        if (await this.#isWhole(version, manifest, options.deadlineMs, 0)) return;
+      } catch (error) {
+        throw new KitUnknownOutcomeError(`Database ${this.database} was switched, not sealed`, undefined, error);
+      }
+      throw new GeoIpStagingError(this.database);
     }
     throw new KitError("KIT_CONFLICT", `Database ${this.database} is switched by others all the time`, {
       retryable: true,
@@ -161,17 +175,17 @@ export class GeoIpStore {
     return false;
   }
 
-  /** Moves the pointer; false: somebody else did meanwhile. */
+  /** Moves the pointer, and resolves with the number of the switch before; undefined: somebody else moved it meanwhile. */
   async #switchTo(
     version: string,
     manifest: Manifest,
     { keepPreviousMs, deadlineMs }: ActivateOptions,
     mayAbandon: boolean,
-  ): Promise<boolean> {
+  ): Promise<number | undefined> {
     // Only looked at: to set an expiry here could hit a version that somebody else has just made permanent.
     if (!(await this.#isWhole(version, manifest, deadlineMs, shortestLeftMs)))
       throw new GeoIpStagingError(this.database);
-    const { current = "" } = await this.head(deadlineMs);
+    const { current = "", epoch } = await this.head(deadlineMs);
     const outcome = await scripts.switchTo.run(
       this.context,
       { current: this.keys.current, incoming: this.keys.version(version) },
@@ -185,7 +199,8 @@ export class GeoIpStore {
       { deadlineMs, op: version },
     );
     if (outcome === "gone") throw new GeoIpStagingError(this.database);
-    return outcome === "serving";
+    if (outcome === "changed") return undefined;
+    return current === "" ? 0 : epoch;
   }
 
   /** Lets the version before serve again. */

@@ -28,6 +28,13 @@ describe("an address", () => {
     expect(formatAddress(parsed.family, parsed.value)).toBe(text);
   });
 
+  it("is read without what was read before it", () => {
+    for (const text of ["[:]", ":%a:b"]) {
+      expect(lookedUpAs("::1")).toBe("::1");
+      expect(lookedUpAs(text), text).toBeNull();
+    }
+  });
+
   it.each([
     ...["", " ", " 1.2.3.4", "1.2.3.4 ", "1.2.3.4\n", "1.2.3.4.", ".1.2.3.4", "1.2.3", "1.2.3.4.5", "1..3.4"],
     ...["01.2.3.4", "1.2.3.04", "00.0.0.0", "0x7f.1.1.1", "0x7f.1", "256.1.1.1", "1.1.1.256", "1e3.0.0.0", "-1.2.3.4"],

@@ -261,6 +261,22 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       }
     });
 
+    it("are said to be of corrupt data when the manifest is damaged, until the next import", async () => {
+      for (const manifest of ["{", "null", "[]"]) {
+        const { version } = await fixture().import(manyRanges(300, "a"));
+        await fixture().db.hset(fixture().keys.version(version), "manifest", manifest);
+        const reader = fixture().reader();
+        expect(await rejection(reader.lookup("1.0.0.1"))).toMatchObject({ code: "KIT_GEOIP_CORRUPT", version });
+        // As after a switch that was not completed.
+        await fixture().db.hset(fixture().keys.current, "isSealed", "0");
+        await fixture().import(manyRanges(300, "b"));
+        expect((await reader.lookup("1.0.0.1")).place?.cityName).toBe("b0");
+        expect((await reader.info()).previous).toBeNull();
+        expect(await rejection(fixture().rollback())).toMatchObject({ code: "KIT_GEOIP_NO_VERSION" });
+        await fixture().db.unlink(fixture().keys.current);
+      }
+    });
+
     it("are answered by the version that serves when nobody told the reader of it", async () => {
       await fixture().import(manyRanges(300, "a"));
       const reader = await open();

@@ -56,6 +56,24 @@ describe("a reader", () => {
     expect(local.lookupSync("x")).toEqual({ place: null, none: "invalid" });
   });
 
+  it("looks for another version once a minute: an importer may be one that may not publish", async () => {
+    await fixture.db.call("ACL", "SETUSER", "quiet", "on", ">secret", "~*", "resetchannels", "+@all");
+    redis.defer(() => fixture.db.call("ACL", "DELUSER", "quiet"));
+    await fixture.import([{ network: "1.0.0.0/24", place: { asn: 1 } }]);
+    vitest.vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    redis.defer(() => void vitest.vi.useRealTimers());
+    const reader = fixture.reader();
+    await reader.ready();
+    const asn = async () => (await reader.lookup("1.0.0.1")).place?.asn;
+    const quiet = redis.connect({ username: "quiet", password: "secret" });
+    await importGeoIp(quiet, "city", [{ network: "1.0.0.0/24", place: { asn: 2 } }], { prefix: redis.prefix });
+    await eventually(async () => {
+      await asn();
+      vitest.vi.advanceTimersByTime(60_000);
+      expect(await asn()).toBe(2);
+    });
+  });
+
   it("keeps no more pages than it may, and refuses everything once it is closed", async () => {
     const place = (index: number) => ({ asn: index });
     const ranges = Array.from({ length: 20_000 }, (_, index) => ({

@@ -54,6 +54,8 @@ describe("the command line", () => {
     for (const files of [[unknown], [...geoLite2, packed]])
       expect(await rejection(run("geoip import", ["city", ...files]))).toBeInstanceOf(RangeError);
     expect(await rejection(run("geoip import", ["city", packed], { built: "soon" }))).toBeInstanceOf(RangeError);
+    for (const missing of ["/nowhere/blocks.csv", "/nowhere/blocks.csv.gz"])
+      expect(await rejection(run("geoip import", ["city", missing]))).toMatchObject({ code: "ENOENT" });
     expect(await rejection(inspect("city"))).toMatchObject({ code: "KIT_GEOIP_NO_VERSION" });
   });
 });

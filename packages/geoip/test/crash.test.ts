@@ -24,6 +24,21 @@ const cities = async (): Promise<unknown> => {
   await reader.close();
   return new Set(found.map(({ place }) => place?.cityName?.slice(0, 1)));
 };
+const activating = { stagingMs: 60_000, keepPreviousMs: 60_000, deadlineMs: 10_000 };
+/** A store to which something happens right behind a switch. */
+const storeWith = (happens: () => unknown): GeoIpStore => {
+  /** The first settling is the one before the switch. */
+  class UnluckyStore extends GeoIpStore {
+    settles = 0;
+    override async settle(...options: Parameters<GeoIpStore["settle"]>): Promise<boolean> {
+      if (++this.settles === 2) await happens();
+      return await super.settle(...options);
+    }
+  }
+  const store = new UnluckyStore(redis.connect(), "city", { prefix: redis.prefix });
+  redis.defer(() => store.context.detach());
+  return store;
+};
 const old = new Set("a");
 const fresh = new Set("b");
 
@@ -99,23 +114,38 @@ describe("an importer that is killed", () => {
   it("is not said to have succeeded when its data expires in the midst of the switch", async () => {
     const first = await fixture.import(manyRanges(300, "a"));
     const second = await fixture.import(manyRanges(300, "b"));
-    /** The first settling is the one before the switch. */
-    class LosingStore extends GeoIpStore {
-      settles = 0;
-      override async settle(...options: Parameters<GeoIpStore["settle"]>): Promise<boolean> {
-        if (++this.settles === 2) await fixture.db.unlink(this.keys.shard(first.version, "v4", 0));
-        return await super.settle(...options);
-      }
-    }
-    const store = new LosingStore(redis.connect(), "city", { prefix: redis.prefix });
-    redis.defer(() => store.context.detach());
-    const options = { stagingMs: 60_000, keepPreviousMs: 60_000, deadlineMs: 10_000 };
+    const store = storeWith(async () => void (await fixture.db.unlink(store.keys.shard(first.version, "v4", 0))));
     const { manifest } = (await store.record(first.version, 10_000))!;
-    expect(await rejection(store.activate(first.version, manifest, options))).toMatchObject({
+    expect(await rejection(store.activate(first.version, manifest, activating))).toMatchObject({
       code: "KIT_GEOIP_STAGING",
     });
     expect((await fixture.reader().info()).version).toBe(second.version);
     expect(await cities()).toEqual(fresh);
+  });
+
+  it("is not said to have succeeded when a failover takes its switch back: it switches again", async () => {
+    const first = await fixture.import(manyRanges(300, "a"));
+    await fixture.import(manyRanges(300, "b"));
+    const before = await fixture.db.hgetall(fixture.keys.current);
+    const store = storeWith(async () => void (await fixture.db.hset(fixture.keys.current, before)));
+    const { manifest } = (await store.record(first.version, 10_000))!;
+    await store.activate(first.version, manifest, activating);
+    expect(await fixture.db.hgetall(fixture.keys.current)).toMatchObject({ current: first.version, isSealed: "1" });
+    await expire();
+    expect(await cities()).toEqual(old);
+  });
+
+  it("is not said to have changed nothing when the server goes away behind its switch", async () => {
+    const first = await fixture.import(manyRanges(300, "a"));
+    await fixture.import(manyRanges(300, "b"));
+    const [node] = redis.server.nodes;
+    redis.defer(() => node!.resume());
+    const store = storeWith(() => node!.pause());
+    const { manifest } = (await store.record(first.version, 10_000))!;
+    const error = await rejection(store.activate(first.version, manifest, { ...activating, deadlineMs: 500 }));
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", cause: { code: "KIT_UNAVAILABLE" } });
+    node!.resume();
+    expect((await fixture.reader().info()).version).toBe(first.version);
   });
 
   it("with its data and the old version's lost: an import still mends it", async () => {

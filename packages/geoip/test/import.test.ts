@@ -125,6 +125,30 @@ describe("an import", () => {
     }
   });
 
+  it("reads each file by its own header, also where rows of two have the same bytes", async () => {
+    const v4 = csv("v4.csv", [header, "1.0.0.0/24,101,102"]);
+    const v6 = csv("v6.csv", ["network,registered_country_geoname_id,geoname_id", "2001:db8::/32,101,102"]);
+    await fixture.import(geoLite2({ blocks: [v4, v6], locations: [csv("en.csv", locationsEn)] }));
+    expect(await lookup("1.0.0.1")).toMatchObject({ geonameId: 101 });
+    expect(await lookup("2001:db8::1")).toMatchObject({ geonameId: 102 });
+  });
+
+  it("ends by its signal when its source gives nothing any more, and leaves nothing", async () => {
+    for (const sourceOf of [
+      (stream: AsyncIterable<never>) => geoLite2({ blocks: [{ name: "blocks.csv", stream }] }),
+      (stream: AsyncIterable<never>) => stream,
+    ]) {
+      const reason = new Error("enough");
+      const stop = new AbortController();
+      const silent = async function* (): AsyncGenerator<never> {
+        setImmediate(() => stop.abort(reason));
+        yield await new Promise<never>(() => undefined);
+      };
+      expect(await rejection(fixture.import(sourceOf(silent()), { signal: stop.signal }))).toBe(reason);
+    }
+    expect(await redis.keys()).toEqual([]);
+  });
+
   it("keeps only the languages that are wanted", async () => {
     const result = await fixture.import(geoLite2({ ...cityFiles(), locales: ["de"] }));
     expect(result.locales).toEqual(["de"]);

@@ -19,7 +19,7 @@ local function openBook(book, contacts, cards, blocked)
   ops = ops or ''
 
   function state.isDone(op)
-    return string.find(ops, op .. ' ', 1, true) ~= nil
+    return string.find(' ' .. ops, ' ' .. op .. ' ', 1, true) ~= nil
   end
 
   -- Notes a change: a version that was never there before, also after the book was lost.

@@ -161,14 +161,21 @@ export const weights: Script<readonly ["items"], readonly ["...ids"], readonly (
   reply: (raw) => (raw as unknown[]).map((weight) => (weight === "" ? undefined : String(weight))),
 });
 
-/** The next revision of a sharded index. */
-export const revision: Script<readonly ["index"], readonly [], string> = defineScript({
+/** The next revision of a sharded index, and its settings; empty: they are lost. */
+export const revision: Script<
+  readonly ["index", "items"],
+  readonly ["settings"],
+  { readonly revision: string; readonly settings: string }
+> = defineScript({
   name: "autocomplete.revision",
   source: revisionSource,
-  keys: ["index"],
-  args: [],
+  keys: ["index", "items"],
+  args: ["settings"],
   idempotent: true,
-  reply: String,
+  reply: (raw) => {
+    const [revision, settings] = raw as unknown[];
+    return { revision: String(revision), settings: String(settings) };
+  },
 });
 
 /** One shard, counted. */

@@ -38,9 +38,11 @@ local score = now
 if halfLifeMs > 0 and before then
   score = math.max(before, now) + halfLifeMs * math.log(1 + 2 ^ (-math.abs(before - now) / halfLifeMs)) / math.log(2)
 elseif halfLifeMs == 0 then
-  -- Two events in one microsecond, or a clock that stepped back: the later one still comes first.
-  local top = redis.call('ZREVRANGE', contacts, 0, 0, 'WITHSCORES')
-  if top[2] and top[1] ~= id then score = math.max(now, tonumber(top[2]) + 0.001) end
+  -- Two events in one microsecond, a clock that stepped back, or scores of many events: the later one still comes first.
+  local top = redis.call('ZREVRANGE', contacts, 0, 1, 'WITHSCORES')
+  local best = top[2]
+  if top[1] == id then best = top[4] end
+  if best then score = math.max(now, tonumber(best) + 0.001) end
 end
 if card ~= '' then
   redis.call('HSET', cards, id, card)

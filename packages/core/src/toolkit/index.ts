@@ -35,6 +35,7 @@ export {
   traced,
   TypedEmitter,
   unlessAborted,
+  untilAborted,
   withContext,
 } from "../kernel/index.js";
 

@@ -1,5 +1,6 @@
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
+import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
 import type { CliCommand, Facts } from "@kit/core/toolkit";
 import { parseAddress } from "../address.js";
@@ -12,7 +13,8 @@ type FileKind = "blocks" | "locations" | "dbip";
 /** What a file is, by its first line: DB-IP's have no header and begin with an address. */
 const kindOf = async (path: string): Promise<FileKind> => {
   const file = createReadStream(path);
-  const input = path.endsWith(".gz") ? file.pipe(createGunzip()) : file;
+  // What goes wrong with the file ends what is read of it.
+  const input = path.endsWith(".gz") ? pipeline(file, createGunzip(), () => undefined) : file;
   let first = "";
   try {
     for await (const line of createInterface({ input, crlfDelay: Infinity })) {
@@ -20,7 +22,7 @@ const kindOf = async (path: string): Promise<FileKind> => {
       break;
     }
   } finally {
-    file.destroy();
+    input.destroy();
   }
   if (/\blocale_code\b/.test(first)) return "locations";
   if (/\bnetwork\b/.test(first)) return "blocks";
