@@ -214,14 +214,16 @@ export class CommandExecutor {
       if (reply) {
         const text = replyOf(reply.message);
         const remedy = refusals.find(([pattern]) => pattern.test(text))?.[1];
-        if (!remedy || !this.#isShared) throw reply;
+        // Nothing was done, and the caller sends the script's text next.
+        if (text.startsWith("NOSCRIPT")) throw reply;
+        if (!remedy || !this.#isShared) throw this.#failure(call, reply);
         if (remedy === "reconnect") this.#leaveReplica(stream);
         refusal = reply;
         // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
         if (call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, refusal);
       } else {
         this.#lastError = error;
-        const sent = !this.#wasRefused(error);
+        const sent = !(error instanceof Error && neverSent.test(error.message));
         call.maybeSent ||= sent;
         if (sent) this.connectionEpoch++;
         if (sent && !call.idempotent) throw this.#silence(call);
@@ -247,8 +249,9 @@ export class CommandExecutor {
     return new Promise((resolve) => {
       const flight = new Flight(call, resolve, this.#landed);
       if (this.#inFlight++ > 0 && this.#isShared) this.#writes.beforeCommand((this.client as NodeClient).stream);
-      this.#reply(command, args, call).then(
-        (reply) => flight.land({ reply }),
+      const reply = call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
+      reply.then(
+        (value) => flight.land({ reply: value }),
         (error: unknown) => flight.land({ error }),
       );
     });
@@ -258,10 +261,6 @@ export class CommandExecutor {
     this.#inFlight--;
   };
 
-  #reply(command: string, args: readonly RedisArgument[], call: Call): Promise<unknown> {
-    return call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
-  }
-
   /** The server's reply error, also where our Cluster client reports only how often it tried. */
   #replyIn(error: unknown): Error | undefined {
     if (isReplyError(error)) return error;
@@ -270,10 +269,6 @@ export class CommandExecutor {
     const reply = new Error(last);
     reply.name = "ReplyError";
     return reply;
-  }
-
-  #wasRefused(error: unknown): boolean {
-    return error instanceof Error && neverSent.test(error.message);
   }
 
   /** Ends the connection on which a write was refused: once, however many were, and only if it is ours to end. */
