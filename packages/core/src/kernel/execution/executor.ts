@@ -317,7 +317,8 @@ export class CommandExecutor {
         cause,
         call.idempotent || call.op !== undefined,
       );
-    if (this.isEnded)
+    // A connection that was checked out ends by itself, and its user takes another.
+    if (this.isEnded && this.#isShared)
       return new KitUnavailableError(
         `${call.what} was not sent: the client for ${address} has ended${reason}`,
         address,
