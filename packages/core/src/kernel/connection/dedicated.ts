@@ -91,11 +91,6 @@ export class DedicatedConnection {
     this.#attempt = 0;
   }
 
-  /** Drops a connection that went silent; another one follows. */
-  kill(): void {
-    if (this.#client) destroySocket(this.#client);
-  }
-
   /** Does not wait any longer to connect: what it waited for may be there now. */
   hurry(): void {
     if (!this.#timer) return;

@@ -63,11 +63,7 @@ const neverSent =
 const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.*)$/s;
 
 /** Replies by which a server says that it did nothing, and which pass when servers have changed places. */
-const refusals: readonly (readonly [reply: RegExp, remedy: "wait" | "reconnect"])[] = [
-  // The known master is a replica now. Connecting again finds the new master.
-  [/^READONLY\b/, "reconnect"],
-  [/^(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/, "wait"],
-];
+const passingRefusal = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/;
 
 /** Between two tries of a refused command. A failover takes seconds, a slot's move milliseconds. */
 const firstPauseMs = 10;
@@ -213,11 +209,11 @@ export class CommandExecutor {
       const reply = this.#replyIn(error);
       if (reply) {
         const text = replyOf(reply.message);
-        const remedy = refusals.find(([pattern]) => pattern.test(text))?.[1];
         // Nothing was done, and the caller sends the script's text next.
         if (text.startsWith("NOSCRIPT")) throw reply;
-        if (!remedy || !this.#isShared) throw this.#failure(call, reply);
-        if (remedy === "reconnect") this.#leaveReplica(stream);
+        if (!passingRefusal.test(text) || !this.#isShared) throw this.#failure(call, reply);
+        // The known master is a replica now. Connecting again finds the new master.
+        if (text.startsWith("READONLY")) this.#leaveReplica(stream);
         refusal = reply;
         // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
         if (call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, refusal);
