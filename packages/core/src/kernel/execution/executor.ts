@@ -194,6 +194,7 @@ export class CommandExecutor {
       if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#failure(call, refusal);
       if (call.isWanted?.() === false) throw this.#silence(call);
       const { stream } = this.client as NodeClient;
+      const epoch = this.connectionEpoch;
       const sentAt = performance.now();
       const heard = stream?.bytesRead;
       const outcome = await this.#send(command, args, call);
@@ -208,6 +209,8 @@ export class CommandExecutor {
       if (call.signal?.aborted && error === call.signal.reason) throw error;
       const reply = this.#replyIn(error);
       if (reply) {
+        // A borrowed client sends again by itself what was under way when its connection was lost.
+        call.maybeSent ||= this.connectionEpoch !== epoch && !isOwned(this.client);
         const text = replyOf(reply.message);
         // Nothing was done, and the caller sends the script's text next.
         if (text.startsWith("NOSCRIPT")) throw reply;
