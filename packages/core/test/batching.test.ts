@@ -1,5 +1,5 @@
 import { getEventListeners, once } from "node:events";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { Batcher, type BatcherOptions, Flusher } from "../src/batching/index.js";
 import { KitClosedError } from "../src/index.js";
 import { Deadline } from "../src/toolkit/index.js";
@@ -120,6 +120,20 @@ describe("Batcher", () => {
     expect(items).toEqual(["c"]);
     answer(["c!"]);
     await expect(next).resolves.toBe("c!");
+  });
+
+  it("settles each item by its deadline also while a call goes on past it, and rests meanwhile", async () => {
+    const { batcher, call } = fixture({ deadlineMs: 20, maxItems: 1 });
+    const sent = batcher.add("a");
+    const { answer } = await call(0);
+    expect((await rejection(sent)).message).toBe("a is late, sent");
+    // It comes when nobody's deadline is ahead any more.
+    expect((await rejection(batcher.add("b"))).message).toBe("b is late, not sent");
+    const turns = vi.spyOn(globalThis, "setImmediate");
+    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setTimeout(resolve, 1));
+    expect(turns.mock.calls.length).toBeLessThan(25);
+    turns.mockRestore();
+    answer([]);
   });
 
   it("hands the deadline of the youngest item to the call", async () => {

@@ -7,6 +7,7 @@ import { FaultProxy, startRedis, useRedis } from "@kit/testing";
 import * as valibot from "valibot";
 import {
   ConfigConflictError,
+  ConfigInvalidError,
   createComponent,
   createConfig,
   createFlags,
@@ -128,6 +129,19 @@ it("a schema's own words do not show a part of what they shorten", async () => {
   const error = await rejection(config.set(secret));
   expect(exposures(error, ["CANARY", "ARY-abcdef", "abcdefgh"])).toEqual([]);
   expect(error["issues"]).toEqual([{ path: "", message: "is not what the schema wants" }]);
+});
+
+it("a value of very many short texts is refused without being shown", async () => {
+  const codes = Array.from({ length: 40_000 }, (_, index) => (index + 1296).toString(36).slice(0, 3));
+  const schema = valibot.array(valibot.number());
+  const config = createConfig(redis.client, "codes", { prefix: redis.prefix, schema, maxBytes: 800_000 });
+  redis.defer(() => config.close());
+  const error = await rejection(config.set([...codes, canary] as never));
+  expect(error).toBeInstanceOf(ConfigInvalidError);
+  expect(exposures(error, [canary, "zz9"])).toEqual([]);
+  const issue = { path: "0", message: 'Invalid type: Expected number … received "…"' };
+  const { issues } = error as unknown as ConfigInvalidError;
+  expect([issues.length, issues[0]]).toEqual([10, issue]);
 });
 
 it("a component and flags show neither password nor address nor reason", async () => {

@@ -4,7 +4,7 @@ import { useRedis } from "@kit/testing";
 import type { Inbox } from "../src/kernel/context/inbox.js";
 import { createConfig } from "../src/config/index.js";
 import { openInbox } from "./inbox-behaviour.js";
-import { own, until } from "./harness.js";
+import { own, proxied, until } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: [/:config:\{/] });
 
@@ -66,6 +66,28 @@ describe("channels of the inbox", () => {
     expect([open.states, shut.states, inbox.isForbidden]).toEqual([["open"], ["forbidden"], true]);
     await publish("open:1", "1");
     await until(() => open.heard.length === 1);
+    inbox.close();
+    await client.close();
+  });
+
+  it("are heard again after their connection went silent, also where the inbox itself is forbidden", async () => {
+    await redis.server.call("ACL", "SETUSER", "half", "on", ">pw", "~*", "resetchannels", "&open:*", "+@all");
+    redis.defer(() => redis.server.call("ACL", "DELUSER", "half"));
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url.replace("redis://", "redis://half:pw@") });
+    const inbox = await openInbox(redis, client);
+    const { states, heard } = listen(inbox, "open:1");
+    await until(() => states.length === 1);
+    expect(inbox.isForbidden).toBe(true);
+    proxy.down.hole = true;
+    await inbox.check();
+    expect(states).toEqual(["open", "down"]);
+    // Without a reset: the silent connection stays as it is.
+    proxy.down.hole = false;
+    await until(() => states.length === 3);
+    await publish("open:1", "1");
+    await until(() => heard.length === 1);
+    expect(states).toEqual(["open", "down", "open"]);
     inbox.close();
     await client.close();
   });

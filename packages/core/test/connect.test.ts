@@ -141,6 +141,21 @@ describe("connect: a database", () => {
     await client.del(`${redis.prefix}:here`);
   });
 
+  it("that is still asked for when the signal aborts is not waited for", async () => {
+    const proxy = await proxied(redis);
+    const controller = new AbortController();
+    const monitor = await redis.connect().monitor();
+    redis.defer(() => monitor.disconnect());
+    let selects = 0;
+    // The first is ioredis' own.
+    monitor.on("monitor", (_: unknown, [command]: string[]) => {
+      if (command?.toLowerCase() === "select" && ++selects === 2) controller.abort(new Error("enough"));
+    });
+    proxy.down.latencyMs = 300;
+    const connecting = connect({ url: `${proxy.url}/1`, deadlineMs: 20_000, signal: controller.signal });
+    await expect(connecting).rejects.toThrow("enough");
+  });
+
   it("that the server does not have is refused, and not silently exchanged for database 0", async () => {
     const error = await rejection(connect(`${redis.url}/99`));
     expect(error).toMatchObject({ code: "KIT_TARGET" });

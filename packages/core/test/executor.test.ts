@@ -128,6 +128,34 @@ describe("executor: lost replies", () => {
     node!.resume();
   });
 
+  it.each([
+    ["a refusal by the rights of the user", "ours", "-evalsha", ["KIT_UNKNOWN_OUTCOME", "o", true]],
+    ["a refusal by the rights of the user", "borrowed", "-evalsha", ["KIT_UNKNOWN_OUTCOME", "o", true]],
+    ["a server that forgot the script", "ours", "+evalsha", 2],
+    ["a server that forgot the script", "borrowed", "+evalsha", 2],
+  ])("does not take %s for the outcome of the try before, on a client that is %s", async (_, whose, right, wanted) => {
+    await redis.server.call("ACL", "SETUSER", "waning", "on", ">pw", "~*", "&*", "+@all");
+    redis.defer(() => redis.server.call("ACL", "DELUSER", "waning"));
+    const proxy = await proxied(redis);
+    // A borrowed client sends again by itself.
+    const client =
+      whose === "ours"
+        ? await own(redis, { url: proxy.url.replace("redis://", "redis://waning:pw@") })
+        : redis.connect({ port: proxy.port, username: "waning", password: "pw", maxRetriesPerRequest: null });
+    await addOnce.run(client, { key: redis.prefix }, { op: "warm" });
+    proxy.down.cutNext = 1;
+    const run = addOnce.run(client, { key: redis.prefix }, { op: "o" }, { op: "o", deadlineMs: 20_000 });
+    const outcome = run.catch(({ code, op, retryable }: KitUnknownOutcomeError) => [code, op, retryable]);
+    proxy.refuse = true;
+    await until(() => proxy.stats.resets === 1);
+    await redis.server.call("ACL", "SETUSER", "waning", right);
+    await redis.server.call("SCRIPT", "FLUSH");
+    proxy.refuse = false;
+    expect(await outcome).toEqual(wanted);
+    expect(await redis.client.zcard(redis.prefix)).toBe(2);
+    await redis.client.del(redis.prefix);
+  });
+
   it("does not send again what is no longer wanted", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });

@@ -2,7 +2,7 @@ import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { watchLoop } from "@tooling/classic";
 import { useRedis } from "@kit/testing";
-import { KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
+import { KitUnavailableError, KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { callsOf, connectionsNamed, own, proxied, rejection, runProgram, until } from "./harness.js";
 import { increment, optimisticBehaviour } from "./optimistic-behaviour.js";
@@ -66,6 +66,25 @@ describe("optimistic: broken connections", () => {
       tx.queue("SET", redis.prefix, "x", "PX", 60_000);
     });
     expect(attempts).toBe(2);
+  });
+
+  it("says that another call may succeed when every connection of its own broke, since the client has not ended", async () => {
+    const client = await own(redis);
+    const failing = optimistic(
+      client,
+      [redis.prefix],
+      async (tx) => {
+        await killExclusive();
+        const look = async (): Promise<unknown> => await tx.call("GET", redis.prefix).catch((error: unknown) => error);
+        await until(async () => (await look()) instanceof KitUnavailableError);
+        // Now it has ended for certain.
+        await look();
+      },
+      { waitMs: 50 },
+    );
+    const error = await rejection(failing);
+    expect(error).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: true });
+    expect(error.message).not.toContain("has ended");
   });
 
   it("loses no update through a storm of CLIENT KILL", async () => {

@@ -98,6 +98,11 @@ describe("defineScript", () => {
     expect(await rejection(picky.run(redis.client, {}, {}))).toMatchObject({ code: "KIT_LAYOUT" });
   });
 
+  it.each([Number.NaN, "2s"])("refuses a deadline of %s, which would never be over", async (deadlineMs) => {
+    const run = read.run(redis.client, { key: redis.prefix }, {}, { deadlineMs: deadlineMs as number });
+    expect(await rejection(run)).toEqual(new TypeError("Expected `deadlineMs` to be a number"));
+  });
+
   it("refuses what is no client", async () => {
     for (const client of [undefined, null, {}, "redis://"])
       expect(await rejection(read.run(client as never, { key: "k" }, {}))).toBeInstanceOf(TypeError);

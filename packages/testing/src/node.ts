@@ -172,7 +172,9 @@ export class ServerNode implements RedisNode {
     let hasEnded = false;
     void this.#ended.then(() => (hasEnded = true));
     const deadline = performance.now() + START_TIMEOUT_MS * patience();
-    while (!(await this.#answers())) {
+    // A stranger that has the port may never answer.
+    const ended = this.#ended.then(() => false);
+    while (!(await Promise.race([this.#answers(), ended]))) {
       if (hasEnded) throw await this.#startError(spawnError?.message ?? `it ended with code ${child.exitCode}`);
       if (performance.now() > deadline) {
         await this.kill();
@@ -218,6 +220,7 @@ export class ServerNode implements RedisNode {
   }
 
   async #startError(reason: string): Promise<Error> {
+    this.#admin.close();
     const log = await readFile(join(this.#options.dir, "server.log"), "utf8").catch(() => "");
     const tail = log.trimEnd().split("\n").slice(-LOG_LINES).join("\n");
     const message = `${this.#options.binary} did not start on ${this.host}:${this.port}: ${reason}\n${tail}`;

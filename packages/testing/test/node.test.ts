@@ -1,4 +1,5 @@
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -29,6 +30,21 @@ describe("ServerNode", () => {
       node.close();
     }
     expect(await stranger.call("PING")).toBe("PONG");
+  });
+
+  it("does not wait for a stranger on its port that says nothing", async () => {
+    const stranger = createServer();
+    await new Promise<void>((resolve) => void stranger.listen(0, "127.0.0.1", resolve));
+    const { port } = stranger.address() as AddressInfo;
+    const { path } = await findServer();
+    const node = new ServerNode({ binary: path, port, dir, args: ["--save", ""], env: {}, password: undefined });
+    try {
+      await expect(node.launch()).rejects.toBeInstanceOf(PortTakenError);
+    } finally {
+      await node.kill();
+      node.close();
+      stranger.close();
+    }
   });
 
   it("waits at a restart until a stranger has left its port", async () => {

@@ -130,7 +130,7 @@ export class Batcher<Item, Result> {
   }
 
   #schedule(): void {
-    if (this.#inFlight) return;
+    if (this.#inFlight) return this.#watchLate();
     const { delayMs, maxItems } = this.#options;
     const isFull = this.#waiting >= maxItems;
     if (this.#isScheduled && !isFull) return;
@@ -213,7 +213,8 @@ export class Batcher<Item, Result> {
   /** One timer for all, since deadlines come in the order of the items. */
   #watchLate(): void {
     if (this.#cancelLate) return;
-    const oldest = this.#inFlight?.find(({ state }) => state === "sent") ?? this.#pending[this.#first];
+    const oldest =
+      this.#inFlight?.find(({ state }) => state === "sent") ?? this.#pending.find(({ state }) => state === "waiting");
     if (!oldest) return;
     this.#cancelLate = atDeadline(oldest.deadline, () => {
       this.#cancelLate = undefined;

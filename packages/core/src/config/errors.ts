@@ -43,11 +43,12 @@ export class ConfigInvalidError extends KitError {
   static override readonly brand: string = "ConfigInvalidError";
   /** The entry's name. */
   readonly entry: string;
+  /** The first ten. */
   readonly issues: readonly ConfigIssue[];
 
   constructor(entry: string, issues: readonly ConfigIssue[]) {
     const words = issues.slice(0, 3).map(({ path, message }) => (path === "" ? message : `${path}: ${message}`));
-    const more = issues.length > words.length ? `; and ${String(issues.length - words.length)} more` : "";
+    const more = issues.length > words.length ? "; and more" : "";
     super("KIT_CONFIG_INVALID", `A value of configuration ${shown(entry)} was refused: ${words.join("; ")}${more}`);
     this.entry = entry;
     this.issues = issues;

@@ -53,7 +53,7 @@ export const parseJson = (entry: string, text: string): unknown => {
       issues.push({ path: at, message: "this number is too large" });
     if (path.length > deepest) issues.push({ path: at, message: `nested more than ${String(deepest)} deep` });
   });
-  if (issues.length > 0) throw new ConfigInvalidError(entry, issues.slice(0, 10));
+  if (issues.length > 0) throw new ConfigInvalidError(entry, issues.slice(0, mostIssues));
   return value;
 };
 
@@ -100,26 +100,31 @@ const redactor = (text: string): ((message: string) => string) => {
     const leaf = String(part);
     leaves.add(leaf).add(JSON.stringify(leaf).slice(1, -1));
   });
-  // The longest first, since one may be a part of another. Short ones are only words by themselves.
+  // The longest first, since one may be a part of another.
   const sorted = [...leaves].toSorted((a, b) => b.length - a.length);
-  const patterns = sorted.map((leaf) => {
-    const literal = leaf.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-    return leaf.length < 4 ? `(?<![\\p{L}\\p{N}])${literal}(?![\\p{L}\\p{N}])` : literal;
-  });
-  const all = new RegExp(patterns.join("|") || "$^", "gu");
+  const all = sorted.join("\0");
   // Validators shorten what they quote.
   const quotesPart = (message: string): boolean =>
     Array.from({ length: Math.max(0, message.length - quoteLength + 1) }, (_, at) =>
       message.slice(at, at + quoteLength),
-    ).some((part) => sorted.some((leaf) => leaf.includes(part)));
+    ).some((part) => all.includes(part));
   return (message) => {
-    const redacted = message.replace(all, "…").slice(0, longestMessage);
+    // Only of the leaves in this message: to compile one expression of all takes seconds, and its error would quote them.
+    const quoted = sorted.filter((leaf) => message.includes(leaf));
+    const literals = quoted.map((leaf) => leaf.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    // Short ones are only words by themselves.
+    const firstShort = quoted.findIndex((leaf) => leaf.length < 4);
+    const short = firstShort < 0 ? [] : literals.splice(firstShort);
+    const patterns = [...literals, `(?<![\\p{L}\\p{N}])(?:${short.join("|") || "$^"})(?![\\p{L}\\p{N}])`];
+    const redacted = message.replace(new RegExp(patterns.join("|"), "gu"), "…").slice(0, longestMessage);
     return quotesPart(redacted) ? "is not what the schema wants" : redacted;
   };
 };
 
 const quoteLength = 8;
 const longestMessage = 300;
+/** A person needs no more, and each is compared with the whole value. */
+const mostIssues = 10;
 
 /** A stored value as its readers get it. */
 export interface Content<Value> {
@@ -178,7 +183,7 @@ export const contentOf = async <Value>(
   const verdict = asked;
   if (!verdict.issues) return { value: frozen(verdict.value), canonical };
   const redact = ours.has(schema) ? (message: string): string => message : redactor(text);
-  const issues = verdict.issues.map(({ message, path = [] }) => ({
+  const issues = verdict.issues.slice(0, mostIssues).map(({ message, path = [] }) => ({
     path: path.map((step) => String(typeof step === "object" ? step.key : step)).join("."),
     message: redact(String(message)),
   }));

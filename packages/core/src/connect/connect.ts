@@ -174,7 +174,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
     await firstReady(client, parsed, deadlineMs, deadline, signal);
     if (!asksItself && settings.enableReadyCheck === undefined)
       (client as NodeClient).options.enableReadyCheck = await untilLoaded(context, address, deadline, signal);
-    if (settings.db) await checkDatabase(context, settings.db, address, deadline);
+    if (settings.db) await checkDatabase(context, settings.db, address, deadline, signal);
   } catch (error) {
     endNow();
     throw withCaller(error);
@@ -212,10 +212,11 @@ const checkDatabase = async (
   db: number,
   address: string,
   deadline: Deadline,
+  signal: AbortSignal | undefined,
 ): Promise<void> => {
   const what = `SELECT ${String(db)}`;
   try {
-    await context.executor.run("SELECT", [db], reading(what, deadline));
+    await context.executor.run("SELECT", [db], reading(what, deadline, signal));
   } catch (error) {
     if (!isReplyError(error)) throw error;
     if (!error.message.startsWith("ERR")) throw serverError(error, what);

@@ -1,7 +1,7 @@
 import { destroySocket, handshakeMs, type NodeClient, unrefSocket } from "./client.js";
 import { Deadline } from "../base/deadline.js";
 import { settled } from "../base/settle.js";
-import { KitClosedError, reasonOf } from "../base/errors.js";
+import { KitClosedError } from "../base/errors.js";
 import { backoffMs } from "../base/retry.js";
 
 /** Reconnection of what we own: quick at first, spread out, never slower than 2 s. */
@@ -52,7 +52,7 @@ export interface DedicatedConnectionEvents {
   /** Connected, or connected again: whatever state the server kept for the old connection is gone. */
   readonly ready: (client: NodeClient) => void;
   /** The connection is lost; it is being replaced. */
-  readonly down: (reason: string) => void;
+  readonly down: () => void;
 }
 
 /**
@@ -68,7 +68,6 @@ export class DedicatedConnection {
   #timer: NodeJS.Timeout | undefined;
   #attempt = 0;
   #closed = false;
-  #lastError: unknown;
 
   constructor(make: () => NodeClient, events: DedicatedConnectionEvents) {
     this.#make = make;
@@ -89,11 +88,6 @@ export class DedicatedConnection {
   /** The connection is good for what it is meant for: the next failure counts as the first. */
   proven(): void {
     this.#attempt = 0;
-  }
-
-  /** Drops a connection that went silent; another one follows. */
-  kill(): void {
-    if (this.#client) destroySocket(this.#client);
   }
 
   /** Does not wait any longer to connect: what it waited for may be there now. */
@@ -125,14 +119,13 @@ export class DedicatedConnection {
     let client: NodeClient;
     try {
       client = this.#make();
-    } catch (error) {
-      this.#again(error);
+    } catch {
+      this.#again();
       return;
     }
     this.#client = client;
-    client.on("error", (error) => {
-      this.#lastError = error;
-    });
+    // ioredis prints errors that nobody listens to.
+    client.on("error", () => undefined);
     unrefSocket(client);
     const stopWatching = watchHandshake(client);
     client.on("ready", () => {
@@ -142,14 +135,14 @@ export class DedicatedConnection {
       stopWatching();
       if (client !== this.#client) return;
       this.#client = undefined;
-      this.#again(this.#lastError);
+      this.#again();
     });
     client.connect().catch(() => undefined);
   }
 
-  #again(error: unknown): void {
+  #again(): void {
     if (this.#closed) return;
-    this.#events.down(error === undefined ? "the connection ended" : reasonOf(error));
+    this.#events.down();
     this.#timer = setTimeout(() => this.#connect(), reconnectMs(++this.#attempt));
     this.#timer.unref();
   }

@@ -270,7 +270,7 @@ export class Inbox {
 
   async #ping(): Promise<void> {
     const connection = this.#dedicated.client;
-    if (!connection || !this.isOpen) return;
+    if (!connection) return;
     await answered(connection.call("PING"), () => {
       destroySocket(connection);
       this.#down();

@@ -63,11 +63,7 @@ const neverSent =
 const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.*)$/s;
 
 /** Replies by which a server says that it did nothing, and which pass when servers have changed places. */
-const refusals: readonly (readonly [reply: RegExp, remedy: "wait" | "reconnect"])[] = [
-  // The known master is a replica now. Connecting again finds the new master.
-  [/^READONLY\b/, "reconnect"],
-  [/^(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/, "wait"],
-];
+const passingRefusal = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/;
 
 /** Between two tries of a refused command. A failover takes seconds, a slot's move milliseconds. */
 const firstPauseMs = 10;
@@ -198,6 +194,7 @@ export class CommandExecutor {
       if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#failure(call, refusal);
       if (call.isWanted?.() === false) throw this.#silence(call);
       const { stream } = this.client as NodeClient;
+      const epoch = this.connectionEpoch;
       const sentAt = performance.now();
       const heard = stream?.bytesRead;
       const outcome = await this.#send(command, args, call);
@@ -212,16 +209,20 @@ export class CommandExecutor {
       if (call.signal?.aborted && error === call.signal.reason) throw error;
       const reply = this.#replyIn(error);
       if (reply) {
+        // A borrowed client sends again by itself what was under way when its connection was lost.
+        call.maybeSent ||= this.connectionEpoch !== epoch && !isOwned(this.client);
         const text = replyOf(reply.message);
-        const remedy = refusals.find(([pattern]) => pattern.test(text))?.[1];
-        if (!remedy || !this.#isShared) throw reply;
-        if (remedy === "reconnect") this.#leaveReplica(stream);
+        // Nothing was done, and the caller sends the script's text next.
+        if (text.startsWith("NOSCRIPT")) throw reply;
+        if (!passingRefusal.test(text) || !this.#isShared) throw this.#failure(call, reply);
+        // The known master is a replica now. Connecting again finds the new master.
+        if (text.startsWith("READONLY")) this.#leaveReplica(stream);
         refusal = reply;
         // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
         if (call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, refusal);
       } else {
         this.#lastError = error;
-        const sent = !this.#wasRefused(error);
+        const sent = !(error instanceof Error && neverSent.test(error.message));
         call.maybeSent ||= sent;
         if (sent) this.connectionEpoch++;
         if (sent && !call.idempotent) throw this.#silence(call);
@@ -247,8 +248,9 @@ export class CommandExecutor {
     return new Promise((resolve) => {
       const flight = new Flight(call, resolve, this.#landed);
       if (this.#inFlight++ > 0 && this.#isShared) this.#writes.beforeCommand((this.client as NodeClient).stream);
-      this.#reply(command, args, call).then(
-        (reply) => flight.land({ reply }),
+      const reply = call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
+      reply.then(
+        (value) => flight.land({ reply: value }),
         (error: unknown) => flight.land({ error }),
       );
     });
@@ -258,10 +260,6 @@ export class CommandExecutor {
     this.#inFlight--;
   };
 
-  #reply(command: string, args: readonly RedisArgument[], call: Call): Promise<unknown> {
-    return call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
-  }
-
   /** The server's reply error, also where our Cluster client reports only how often it tried. */
   #replyIn(error: unknown): Error | undefined {
     if (isReplyError(error)) return error;
@@ -270,10 +268,6 @@ export class CommandExecutor {
     const reply = new Error(last);
     reply.name = "ReplyError";
     return reply;
-  }
-
-  #wasRefused(error: unknown): boolean {
-    return error instanceof Error && neverSent.test(error.message);
   }
 
   /** Ends the connection on which a write was refused: once, however many were, and only if it is ours to end. */
@@ -322,7 +316,8 @@ export class CommandExecutor {
         cause,
         call.idempotent || call.op !== undefined,
       );
-    if (this.isEnded)
+    // A connection that was checked out ends by itself, and its user takes another.
+    if (this.isEnded && this.#isShared)
       return new KitUnavailableError(
         `${call.what} was not sent: the client for ${address} has ended${reason}`,
         address,

@@ -98,6 +98,7 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
    * @throws {KitUnknownOutcomeError} it was sent and the reply is lost.
    * @throws {KitKeyTypeError} a key holds another type; nothing was changed.
    * @throws {KitError} any other error of the server, by its code.
+   * @throws {TypeError} `deadlineMs` is no number.
    */
   run(
     redis: RedisLike | ClientContext | CommandExecutor,
@@ -185,7 +186,9 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   const sha = createHash("sha1").update(source).digest("hex");
 
   const runOn = async (executor: CommandExecutor, call: ScriptCall): Promise<Reply> => {
-    const { operands } = call;
+    const { operands, deadline } = call;
+    // It would never be over.
+    if (Number.isNaN(deadline.remainingMs)) throw new TypeError("Expected `deadlineMs` to be a number");
     try {
       try {
         return spec.reply(await executor.run("evalsha", operands, call));
