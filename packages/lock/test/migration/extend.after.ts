@@ -3,11 +3,11 @@ import { createLock } from "@kit/lock";
 import { Redis } from "ioredis";
 
 const redis = new Redis(process.env["REDIS_URL"]!);
-const lock = createLock(redis, { leaseMs: 1_200 });
+const lock = createLock(redis, { leaseMs: 3_000 });
 
 // Renewed each third of the lease, however it was acquired.
 const lease = await lock.acquire("import");
-await sleep(1_800);
+await sleep(3_600);
 console.log(lease.isHeld); // prints: true
 
 await lease.release();
