@@ -139,10 +139,10 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("renews a lease over many periods and keeps the others out", async () => {
         const { make, on } = fixture();
-        const lease = await make().acquire(name, { leaseMs: 600 });
+        const lease = await make().acquire(name, { leaseMs: 1_500 });
         const other = on(fixture().connect());
-        // Ten renewals long.
-        await expect(other.acquire(name, { waitMs: 2_000 })).rejects.toThrow(LockTimeoutError);
+        // Six renewals long.
+        await expect(other.acquire(name, { waitMs: 3_000 })).rejects.toThrow(LockTimeoutError);
         expect(await other.tryAcquire(name)).toBeNull();
         expect([lease.isHeld, lease.signal.aborted]).toEqual([true, false]);
         expect(await lease.release()).toBe("released");

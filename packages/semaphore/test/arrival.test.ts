@@ -31,7 +31,7 @@ describe("the order of arrival at a client's first wait", () => {
   });
 
   it("is kept where thousands come at once to a semaphore that nobody has used", async () => {
-    const semaphore = fixture.on(redis.connect(), { permits: 1 });
+    const semaphore = fixture.on(redis.connect(), { permits: 1, deadlineMs: 60_000 });
     const count = 2_000;
     const served: number[] = [];
     await Promise.all(

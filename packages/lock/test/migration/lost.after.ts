@@ -3,7 +3,7 @@ import { createLock, LockLostError } from "@kit/lock";
 import { Redis } from "ioredis";
 
 const redis = new Redis(process.env["REDIS_URL"]!);
-const lock = createLock(redis, { leaseMs: 400 });
+const lock = createLock(redis, { leaseMs: 2_000 });
 
 const done = lock.using("import", async ({ signal }) => {
   // Somebody flushes the server.

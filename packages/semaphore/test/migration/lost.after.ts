@@ -3,7 +3,7 @@ import { createSemaphore } from "@kit/semaphore";
 import { Redis } from "ioredis";
 
 const redis = new Redis(process.env["REDIS_URL"]!);
-const semaphore = createSemaphore(redis, "import", { permits: 1, leaseMs: 300 });
+const semaphore = createSemaphore(redis, "import", { permits: 1, leaseMs: 2_000 });
 semaphore.on("lost", () => console.log("lost")); // prints: lost
 
 const permit = await semaphore.acquire();
