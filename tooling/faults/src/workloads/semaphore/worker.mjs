@@ -13,7 +13,8 @@ const tokenOf = (claim) => claim.split("|")[0];
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":permits"))) {
     for (let i = 0; i < keys.length; i++)
-      if (Number(answer?.[i + 1]) === 1) confirm(tokenOf(args[2 * i]), sentAt + Number(args[2 * i + 1]));
+      if (Number(answer?.[i + 1]) === 1)
+        confirm(tokenOf(args[2 * i + 1]), sentAt + Number(args[2 * i + 2].replace("=", "")));
     return;
   }
   const [claim = "", terms = "", , , ...claims] = args;
