@@ -113,7 +113,7 @@ describe("a renewal", () => {
 
   it("of two semaphores is told to each of them when it fails, and goes on when one is closed", async () => {
     const client = fixture.connect();
-    const [a, b] = ["a", "b"].map((own) => fixture.on(client, { name: own, leaseMs: 6_000, deadlineMs: 100 }));
+    const [a, b] = ["a", "b"].map((own) => fixture.on(client, { name: own, leaseMs: 6_000, deadlineMs: 500 }));
     const [first, second] = [await a!.acquire(), await b!.acquire()];
     const failures = Promise.all([next(a!, "error"), next(b!, "error")]);
     await fixture.db.call("CLIENT", "PAUSE", "3000", "ALL");
