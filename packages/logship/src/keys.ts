@@ -73,7 +73,7 @@ export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
 
 /** @throws {TypeError | RangeError} the name is no text of 1 to `maxLength` characters, or has half a surrogate pair. */
 export const nameOption = (option: string, name: string, maxLength: number): string => {
-  if (/\p{Surrogate}/u.test(textOption(option, name, maxLength)))
+  if (/\p{Cs}/u.test(textOption(option, name, maxLength)))
     throw new RangeError(`Expected \`${option}\` to be well-formed text`);
   return name;
 };

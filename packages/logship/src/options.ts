@@ -68,14 +68,20 @@ export interface JobTerms extends ReadingTerms, Resolved<JobOptions, "directory"
 
 const directoryNames = ["match", "order"];
 
+/** @throws {TypeError} it is given, and no RegExp. */
+export const regExpOption = (name: string, value: unknown): RegExp | undefined => {
+  if (value === undefined || value instanceof RegExp) return value;
+  throw new TypeError(`Expected \`${name}\` to be a RegExp`);
+};
+
 /** @throws {TypeError} an option is not what it should be. */
 export const directoryTerms = ({
   match,
   order = "natural",
-}: DirectoryOptions): { match: RegExp | undefined; order: FileOrder } => {
-  if (match !== undefined && !(match instanceof RegExp)) throw new TypeError("Expected `match` to be a RegExp");
-  return { match, order: typeof order === "function" ? order : choiceOption("order", order, ["natural", "mtime"]) };
-};
+}: DirectoryOptions): { match: RegExp | undefined; order: FileOrder } => ({
+  match: regExpOption("match", match),
+  order: typeof order === "function" ? order : choiceOption("order", order, ["natural", "mtime"]),
+});
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const jobTerms = (options: JobOptions): JobTerms => {

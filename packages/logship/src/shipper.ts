@@ -24,6 +24,7 @@ import {
   type DirectoryOptions,
   directoryTerms,
   limitOption,
+  regExpOption,
   type ShipperOptions,
   type ShipperTerms,
   shipperTerms,
@@ -259,8 +260,11 @@ export class Shipper extends LogObject<ShipperEvents> {
   async follow(path: string, options: FollowOptions = {}): Promise<never> {
     const own = optionsObject<FollowOptions>("options", options, ["rotated", "quietMs", "signal"]);
     const { rotated, quietMs = 2_000 } = own;
-    if (rotated !== undefined && !(rotated instanceof RegExp)) throw new TypeError("Expected `rotated` to be a RegExp");
-    const terms = { path, rotated, quietMs: integerOption("quietMs", quietMs, 0, 3_600_000) };
+    const terms = {
+      path,
+      rotated: regExpOption("rotated", rotated),
+      quietMs: integerOption("quietMs", quietMs, 0, 3_600_000),
+    };
     const { signal, unlink } = this.#hub.link(own.signal);
     const { codec } = this.#terms;
     let isFurther = false;
@@ -509,7 +513,7 @@ export class Shipper extends LogObject<ShipperEvents> {
 const utf8Of = (text: string): Buffer => {
   // Node 20 has it, the library of types does not.
   if (!(text as unknown as { isWellFormed(): boolean }).isWellFormed())
-    throw new TypeError("Expected well-formed text: half a surrogate pair is not UTF-8");
+    throw new TypeError("Expected `source` to be well-formed text");
   return Buffer.from(text);
 };
 
