@@ -240,7 +240,7 @@ describe("a process that dies of an error prints neither password nor payload", 
     const payload = process.env.PAYLOAD;
     const run = (client, source) =>
       defineScript({ name: "test.crash", source, keys: ["key"], args: ["value"], reply: String })
-        .run(client, { key: "k" }, { value: payload }, { deadlineMs: 300 });
+        .run(client, { key: "k" }, { value: payload }, { deadlineMs: 60_000 });
     ${failing}`;
 
   it.each([
@@ -260,25 +260,29 @@ describe("a process that dies of an error prints neither password nor payload", 
       "KIT_UNAVAILABLE",
     ],
     ["a bad address", 'await connect(process.env.REDIS_URL + "/" + payload);', "KIT_TARGET"],
-    ["a bad script", "await run(await connect(), 'return redis.call(\"NOPE\", ARGV[1])');", "KIT_SERVER"],
+    [
+      "a bad script",
+      "await run(await connect({ deadlineMs: 60_000 }), 'return redis.call(\"NOPE\", ARGV[1])');",
+      "KIT_SERVER",
+    ],
     [
       "a wrong type",
-      "const redis = await connect(); await redis.rpush('k', payload); await run(redis, 'return redis.call(\"GET\", KEYS[1])');",
+      "const redis = await connect({ deadlineMs: 60_000 }); await redis.rpush('k', payload); await run(redis, 'return redis.call(\"GET\", KEYS[1])');",
       "KIT_KEY_TYPE",
     ],
     [
       "a bad transaction",
-      "await optimistic(await connect(), ['k'], async (tx) => tx.queue('NOPE', payload));",
+      "await optimistic(await connect({ deadlineMs: 60_000 }), ['k'], async (tx) => tx.queue('NOPE', payload));",
       "KIT_SERVER",
     ],
     [
       "a rejection that nobody handles",
-      "void run(await connect(), 'return redis.call(\"NOPE\", ARGV[1])');",
+      "void run(await connect({ deadlineMs: 60_000 }), 'return redis.call(\"NOPE\", ARGV[1])');",
       "KIT_SERVER",
     ],
     [
       "an error that is logged as an object",
-      "await run(await connect(), 'no lua').catch((error) => { console.error(error); console.dir(error, { depth: 9, showHidden: true }); process.exit(1); });",
+      "await run(await connect({ deadlineMs: 60_000 }), 'no lua').catch((error) => { console.error(error); console.dir(error, { depth: 9, showHidden: true }); process.exit(1); });",
       "KIT_SERVER",
     ],
   ])("%s", async (_, failing, code) => {

@@ -224,7 +224,7 @@ describe("after everything is closed", () => {
     const { stdout, stderr, code } = await runProgram(`
       import { connect, health, optimistic } from "./dist/index.js";
       import { attach, Deadline } from "./dist/toolkit.js";
-      const client = await connect("${redis.url}");
+      const client = await connect({ url: "${redis.url}", deadlineMs: 60_000 });
       const context = attach(client, { prefix: "${redis.prefix}" });
       await context.inbox.open(Deadline.in(2_000));
       await optimistic(context, ["${redis.prefix}"], (tx) => tx.call("GET", "${redis.prefix}"));

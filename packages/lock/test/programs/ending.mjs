@@ -8,7 +8,7 @@ const { Redis } = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "i
 const [how, what, isolate, url, prefix] = process.argv.slice(2);
 // The parent's channel must not keep it alive either.
 process.channel?.unref();
-const redis = how === "close" ? await connect(url) : new Redis(url);
+const redis = how === "close" ? await connect({ url, deadlineMs: 60_000 }) : new Redis(url);
 const lock = createLock(redis, { prefix, isolate: isolate === "true" });
 
 const lease = await lock.acquire("chest");
