@@ -15,6 +15,7 @@ const manifest = join(process.cwd(), "package.json");
 const hasOlderIoredis = (file) =>
   existsSync(file) && "ioredis5" in (JSON.parse(readFileSync(file, "utf8")).devDependencies ?? {});
 
+/** The built code of our packages. */
 const built = /\/packages\/[^/]+\/dist\//;
 
 /** Files that only the run with ioredis 5 has; the other run has all that end in `.test.ts` otherwise. */

@@ -173,7 +173,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       await book.record("a");
       expect(await book.remove("a", { op: "op-2" })).toBe(true);
       expect(await idsOf(book)).toEqual(["a"]);
-      // What another operation id ends with is none.
+      // The end of another operation's id is not that operation.
       await book.record("b", {}, { op: "1" });
       expect(new Set(await idsOf(book))).toEqual(new Set(["a", "b"]));
     });

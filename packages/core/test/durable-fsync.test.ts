@@ -107,7 +107,7 @@ describe("durable to the disk", () => {
       await server.call("CONFIG", "SET", "appendonly", "no");
       await server.call("CONFIG", "SET", "appendonly", "yes");
       const result = await durable(redis.client, terms(), write);
-      // Whoever ends the server now has lost the write: the file is that from before it was switched off.
+      // A kill of the server would lose the write now: the file is that from before it was switched off.
       expect(String(await server.call("INFO", "persistence"))).toMatch(/aof_rewrite_in_progress:1/);
       expect(result.outcome).not.toBe("safe");
       const row = (await persistenceReport(redis.client)).find(({ role }) => role === "master");

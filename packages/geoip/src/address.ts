@@ -1,7 +1,7 @@
 /** An address as a number: 32 bits of IPv4, or 128 bits of IPv6. */
 export type Address = { readonly family: 4; readonly value: number } | { readonly family: 6; readonly value: bigint };
 
-/** What the caller may give as an address: text, 4 or 16 bytes, a number (IPv4) or a bigint (IPv6). */
+/** An address as the caller may give it: text, 4 or 16 bytes, a number (IPv4) or a bigint (IPv6). */
 export type AddressInput = string | Uint8Array | number | bigint;
 
 /** Why a special-purpose address has no place: the registries of RFC 6890 and what followed it. */
@@ -100,7 +100,7 @@ const v6At = (bytes: Uint8Array, from: number, to: number): bigint => {
   }
   if (before < 0 ? count !== 8 : count === 8) return -1n;
   if (before >= 0) {
-    // What stands behind `::` goes to the end.
+    // The groups behind `::` go to the end.
     for (let at = 1; at <= 8 - before; at++)
       groups.setUint16(16 - 2 * at, at <= count - before ? groups.getUint16(2 * (count - at)) : 0);
   }

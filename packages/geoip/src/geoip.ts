@@ -28,7 +28,7 @@ export interface NotLocated {
 /** The answer to a look-up. */
 export type Lookup = Located | NotLocated;
 
-/** What happens to a reader. */
+/** The events of a reader. */
 export interface GeoIpEvents {
   /** Another version serves from now on. */
   readonly version: readonly [event: { readonly version: string; readonly previous: string | null }];

@@ -10,10 +10,10 @@ const databaseArgument = { name: "database", about: "the database's name" } as c
 
 type FileKind = "blocks" | "locations" | "dbip";
 
-/** What a file is, by its first line: DB-IP's have no header and begin with an address. */
+/** Tells by its first line what a file is: DB-IP's have no header and begin with an address. */
 const kindOf = async (path: string): Promise<FileKind> => {
   const file = createReadStream(path);
-  // What goes wrong with the file ends what is read of it.
+  // An error of the file ends the reading of its text, too.
   const input = path.endsWith(".gz") ? pipeline(file, createGunzip(), () => undefined) : file;
   let first = "";
   try {

@@ -60,7 +60,7 @@ export const unlessAborted = <T>(work: Promise<T>, signal: AbortSignal | undefin
     ({ resolve, reject }) => void work.then(resolve, reject),
   );
 
-/** What a source gives, until a signal aborts: a source may wait for its next element for ever. */
+/** Passes on the elements of a source until a signal aborts: a source may wait for its next one for ever. */
 export async function* untilAborted<T>(
   source: Iterable<T> | AsyncIterable<T>,
   ...signals: readonly (AbortSignal | undefined)[]
