@@ -30,7 +30,7 @@ import type { VisitorsReport, VisitorsTask } from "./visitors.js";
 
 const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT] [--mode MODE] [--no-visitors] [--smoke] [--soak MINUTES]
 
-  --port N       serve on this port (default: 3000 if it is free, else any)
+  --port N       serve on this port, 0 for any that is free (default: 3000 if it is free, else any)
   --redis URL    use this Redis instead of an own one; faults, races and measurements are switched off
   --prefix TEXT  what all keys begin with (default: kit)
   --mode MODE    what the own Redis is: single (default), cluster, or sentinel
@@ -69,8 +69,8 @@ const readFlags = (): Flags | string => {
     });
     const { redis, prefix, mode, smoke } = values;
     const port = values.port === undefined ? undefined : Number(values.port);
-    if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
-      return `--port takes a number from 1 to 65535`;
+    if (port !== undefined && !(Number.isInteger(port) && port >= 0 && port <= 65_535))
+      return `--port takes a number from 0 to 65535`;
     if (!/^[\w-]{1,32}$/.test(prefix)) return `--prefix takes 1 to 32 letters, digits, - and _`;
     if (!isMode(mode)) return `--mode takes single, cluster or sentinel`;
     if (redis !== undefined && mode !== "single") return `--mode is about an own Redis: leave out --redis`;

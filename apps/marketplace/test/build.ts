@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { startRedis } from "@kit/testing";
 import { build } from "tsup";
 import type { TestProject } from "vitest/node";
-import { endShops, freePort, startShop } from "./program.js";
+import { endShops, startShop } from "./program.js";
 
 declare module "vitest" {
   export interface ProvidedContext {
@@ -33,10 +33,7 @@ export default async (project: TestProject): Promise<() => Promise<void>> => {
     clean: true,
   });
   const server = await startRedis();
-  const [shop, full] = await Promise.all([
-    startShop("--redis", server.url, "--port", await freePort()),
-    startShop("--no-visitors", "--port", await freePort()),
-  ]);
+  const [shop, full] = await Promise.all([startShop("--redis", server.url), startShop("--no-visitors")]);
   await Promise.all([shop.isComplete(), full.isComplete()]);
   project.provide("shared", { origin: shop.origin, url: server.url });
   project.provide("full", full.origin);

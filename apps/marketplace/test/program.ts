@@ -2,7 +2,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -44,25 +43,18 @@ export const spawnShop = (...args: readonly string[]): { process: ChildProcess; 
   return { process: child, said };
 };
 
-/** A port that is free at this moment, so that tests of several workspaces do not share one. */
-export const freePort = async (): Promise<string> => {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, "close");
-  return String(port);
-};
+/** A shop on a port of its own, so that shops of several files do not meet on the usual one. */
+export const startShop = (...args: readonly string[]): Promise<RunningShop> =>
+  whenOpen(spawnShop("--port", "0", ...args));
 
 /** Resolves once the shop says where it is open. */
-export const startShop = async (...args: readonly string[]): Promise<RunningShop> => {
-  const { process: child, said } = spawnShop(...args);
+export const whenOpen = async ({ process: child, said }: ReturnType<typeof spawnShop>): Promise<RunningShop> => {
   const origin = await new Promise<string>((resolve, reject) => {
     child.stdout?.on("data", () => {
       const url = /http:\/\/\S+/.exec(said.stdout)?.[0];
       if (url) resolve(url);
     });
-    child.once("exit", (code) => reject(new Error(`the shop ended with ${code}: ${said.stderr}`)));
+    child.once("close", (code) => reject(new Error(`the shop ended with ${code}: ${said.stderr}`)));
   });
   return {
     origin,
@@ -73,7 +65,7 @@ export const startShop = async (...args: readonly string[]): Promise<RunningShop
       while (!said.stderr.includes("are at work") && child.stderr) await once(child.stderr, "data", { signal });
     },
     stop: async (signal = "SIGTERM") => {
-      const ended = child.exitCode === null ? once(child, "exit") : Promise.resolve([child.exitCode]);
+      const ended = child.exitCode === null ? once(child, "close") : Promise.resolve([child.exitCode]);
       child.kill(signal);
       const [code] = (await ended) as [number | null];
       return { code };

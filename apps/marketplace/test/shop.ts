@@ -5,7 +5,7 @@ import { ask, field, type Reply } from "../src/http-client.js";
 import { type MarketKeys, marketKeys } from "../src/keys.js";
 import { endShops } from "./program.js";
 
-export { freePort, type RunningShop, scratch, spawnShop, startShop } from "./program.js";
+export { type RunningShop, scratch, spawnShop, startShop, whenOpen } from "./program.js";
 
 // A test that failed half-way leaves its shop to us.
 afterAll(endShops);

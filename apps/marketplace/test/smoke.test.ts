@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { ask } from "../src/http-client.js";
-import { freePort, scratch, spawnShop, startShop } from "./shop.js";
+import { scratch, spawnShop, startShop, whenOpen } from "./shop.js";
 
 /** Children of a process, and theirs. Linux tells; elsewhere the list is empty and only the temp folder is looked at. */
 const family = (pid: number): number[] => {
@@ -30,7 +30,7 @@ const folders = (): string[] => readdirSync(scratch);
 describe("--smoke", () => {
   it("sends visitors, races, counts again, prints one JSON summary, and exits 0", async () => {
     const { process: child, said } = spawnShop("--smoke");
-    const [code] = (await once(child, "exit")) as [number | null];
+    const [code] = (await once(child, "close")) as [number | null];
     expect(said.stderr).toBe("");
     const lines = said.stdout.trim().split("\n");
     expect(lines).toHaveLength(1);
@@ -61,8 +61,7 @@ describe("--smoke", () => {
 
 describe("The program", () => {
   it("ends on Ctrl-C with 0 within three seconds and leaves nothing behind", async () => {
-    const port = await freePort();
-    const shop = await startShop("--port", port);
+    const shop = await startShop();
     expect(folders()).toHaveLength(1);
     expect(await ask(shop.origin, "/health")).toMatchObject({ status: 200 });
     // A visitor that keeps looking does not keep the shop open.
@@ -72,7 +71,7 @@ describe("The program", () => {
     const children = family(shop.process.pid ?? 0);
     expect(await shop.stop("SIGINT")).toEqual({ code: 0 });
     await eventually(() => expect(children.filter(isAlive)).toEqual([]));
-    await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow("fetch failed");
+    await expect(fetch(`${shop.origin}/health`)).rejects.toThrow("fetch failed");
     expect(folders()).toEqual([]);
     expect(shop.said.stdout).toBe(`Bazaar is open: ${shop.origin}\n`);
     // Progress, where to look first and how to stop it; nothing else.
@@ -90,7 +89,7 @@ describe("The program", () => {
     [["--smoke", "--redis", "redis://127.0.0.1:1"], /leave out --redis/],
   ])("explains %j and exits 2", async (args, words) => {
     const { process: child, said } = spawnShop(...args);
-    const [code] = (await once(child, "exit")) as [number | null];
+    const [code] = (await once(child, "close")) as [number | null];
     expect(code).toBe(2);
     expect(said.stderr).toMatch(words);
     expect(said.stdout).toBe("");
@@ -100,14 +99,14 @@ describe("The program", () => {
     const other = createServer().listen(3_000, "127.0.0.1");
     // Where another program has it already it is taken, too.
     await new Promise((resolve) => other.once("listening", resolve).once("error", resolve));
-    const shop = await startShop();
+    const shop = await whenOpen(spawnShop());
     other.close();
     expect(shop.said.stderr).toMatch(/^ {2}Port 3000 is taken by another program; --port chooses$/m);
     const { process: child, said } = spawnShop("--port", new URL(shop.origin).port);
-    const [code] = (await once(child, "exit")) as [number | null];
+    const [code] = (await once(child, "close")) as [number | null];
     expect(code).toBe(1);
     expect(said.stderr).toMatch(/^Port \d+ is taken; choose another with --port$/m);
-    const ended = once(shop.process, "exit");
+    const ended = once(shop.process, "close");
     // Only Linux tells which process is its Redis.
     const [redis] = family(shop.process.pid ?? 0).filter((pid) => /redis|valkey/.test(programOf(pid)));
     if (redis === undefined) {

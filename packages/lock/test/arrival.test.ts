@@ -3,7 +3,7 @@ import { callsOf } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { fixtureOf, enqueue } from "./harness.js";
+import { enqueue, fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
@@ -43,5 +43,36 @@ describe("the order of arrival at a client's first wait", () => {
       }),
     );
     expect(served).toEqual(Array.from({ length: count }, (_, index) => index));
+  });
+});
+
+describe("a grant that is over when its waiter hears of it", () => {
+  it("is asked for again, as long as the waiter has time", async () => {
+    // Who may not subscribe asks, and is granted by the answer.
+    const login = { username: "limited", password: "secret" };
+    await redis.server.call(
+      "ACL",
+      "SETUSER",
+      login.username,
+      "on",
+      `>${login.password}`,
+      "~*",
+      "+@all",
+      "resetchannels",
+    );
+    redis.defer(() => redis.server.call("ACL", "DELUSER", login.username));
+    const holder = await fixture.make().acquire(name);
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const client = new Redis({ ...login, port: proxy.port, enableReadyCheck: false, disconnectTimeout: 50 });
+    redis.defer(() => client.disconnect());
+    const far = fixture.on(client, { deadlineMs: 20_000 });
+    const waiting = far.acquire(name, { leaseMs: 1_000, waitMs: 60_000 });
+    await fixture.untilWaiting(name, 1);
+    proxy.down.latencyMs = 1_500;
+    await holder.release();
+    await eventually(async () => expect(await fixture.db.exists(fixture.keysOf(name).lease)).toBe(1));
+    await eventually(async () => expect(await fixture.db.exists(fixture.keysOf(name).lease)).toBe(0));
+    proxy.heal();
+    expect(await (await waiting).release()).toBe("released");
   });
 });

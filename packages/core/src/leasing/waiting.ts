@@ -134,9 +134,12 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
     this.#waiters.events.stillWaiting(this.#waiters.name, position, seen, waitedMs);
   }
 
-  grant(proof: string, grantedMs: number, deadlineAt: number): void {
+  /** Returns whether that was of use: a grant that is over when it is heard of is asked for again. */
+  grant(proof: string, grantedMs: number, deadlineAt: number): boolean {
+    if (deadlineAt <= performance.now()) return false;
     const { name } = this.#waiters;
     if (this.#settle()) this.#resolve({ name, token: this.token, proof, grantedMs, deadlineAt });
+    return true;
   }
 
   /** Gives up: the caller hears at once, the server as soon as it can. */
@@ -180,8 +183,7 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
     switch (reply.state) {
       case "granted": {
         const { proof, msLeft = firstTermMs(this.resolved) } = reply;
-        this.grant(proof, msLeft, sentAt + lowerBoundMs(msLeft));
-        return true;
+        return this.grant(proof, msLeft, sentAt + lowerBoundMs(msLeft));
       }
       case "queued":
         this.isQueued = true;
@@ -414,7 +416,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
         else if (typeof state === "number") {
           waiter.sawAgain(state, reply);
           first = Math.min(first, state);
-        } else waiter.grant(state.proof, state.msLeft, sentAt + lowerBoundMs(state.msLeft));
+        } else if (!waiter.grant(state.proof, state.msLeft, sentAt + lowerBoundMs(state.msLeft))) waiter.requeue();
       }
       // The newest truth about the holder, also when it moves the look to later; a push may be newer still.
       if (isFirst && this.#toldAt < sentAt) this.#unwatch();
