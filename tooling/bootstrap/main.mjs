@@ -159,7 +159,7 @@ async function test(env, args) {
   const code = await turbo(testEnv, [
     "test",
     "--only",
-    "--concurrency=2",
+    "--concurrency=3",
     "--continue",
     "--log-order=grouped",
     "--output-logs=full",

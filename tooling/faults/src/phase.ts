@@ -15,24 +15,24 @@ export interface Planned {
 }
 
 const longestGapMs = 250;
-/** How long the workers are left alone now and then, and at the end: what goes wrong only slowly shows there. */
-const calmMs = 2_500;
+const usualCalmMs = 2_500;
 /** Of all rests. */
 const calmShare = 0.1;
 
 /** The injections of a seed: rounds in random order, each with every fault as often as that wants. */
-export function* planOf(seed: number, faults: readonly Fault[]): Generator<Planned, never> {
+export function* planOf(seed: number, faults: readonly Fault[], calmMs = usualCalmMs): Generator<Planned, never> {
   const random = seeded(seed);
   for (;;) {
     const left = faults.flatMap((fault) => Array.from({ length: fault.times ?? 1 }, () => fault));
     while (left.length > 0) {
       const [fault] = left.splice(Math.floor(random() * left.length), 1);
-      if (fault) yield { fault, seed: Math.floor(random() * 2 ** 31), gapMs: gapOf(random) };
+      if (fault) yield { fault, seed: Math.floor(random() * 2 ** 31), gapMs: gapOf(random, calmMs) };
     }
   }
 }
 
-const gapOf = (random: () => number): number => (random() < calmShare ? calmMs : 20 + random() * longestGapMs);
+const gapOf = (random: () => number, calmMs: number): number =>
+  random() < calmShare ? calmMs : 20 + random() * longestGapMs;
 
 /** Injects one fault; resolves with whether it took effect. Work goes on when it is over. */
 const inject = async (lab: Lab, { fault, seed, gapMs }: Planned): Promise<boolean> => {
@@ -63,12 +63,7 @@ interface Injected {
 }
 
 /** Injects faults until the time is over and each has taken effect, or will not. */
-const injectAll = async (
-  lab: Lab,
-  seed: number,
-  faults: readonly Fault[],
-  isOver: (effective: number) => boolean,
-): Promise<Injected> => {
+const injectAll = async (lab: Lab, { seed, faults, isOver, calmMs = usualCalmMs }: PhaseOptions): Promise<Injected> => {
   const effects = new Map<string, number>(faults.map(({ kind }) => [kind, 0]));
   const tries = new Map<string, number>();
   const stuckAt = (where: string, error: unknown): Injected => ({
@@ -76,7 +71,7 @@ const injectAll = async (
     stuck: `${where}: ${error instanceof Error ? error.message : String(error)}`,
   });
   let effective = 0;
-  for (const planned of planOf(seed, faults)) {
+  for (const planned of planOf(seed, faults, calmMs)) {
     const { kind } = planned.fault;
     const isOwed = faults.some((fault) => effects.get(fault.kind) === 0 && (tries.get(fault.kind) ?? 0) < mostTries);
     if (isOver(effective) && !isOwed) break;
@@ -121,7 +116,7 @@ type OwnReport = Pick<
 export const runPhase = async <H extends { readonly workers: Parameters<typeof outcomesOf>[0] }>(
   lab: Stage<H>,
   workers: number,
-  { seed, faults, isOver }: PhaseOptions,
+  phase: PhaseOptions,
   reportOn: (history: H) => OwnReport,
 ): Promise<PhaseReport> => {
   // A stopped worker would not see that its input ends.
@@ -132,7 +127,7 @@ export const runPhase = async <H extends { readonly workers: Parameters<typeof o
   process.prependOnceListener("exit", killWorkers);
   try {
     await lab.begin(workers);
-    const { effects, stuck } = await injectAll(lab, seed, faults, isOver);
+    const { effects, stuck } = await injectAll(lab, phase);
     const history = await lab.end(stuck !== undefined);
     const report = reportOn(history);
     const opsByOutcome = outcomesOf(history.workers);

@@ -27,6 +27,8 @@ export interface PhaseOptions {
   readonly faults: readonly Fault[];
   /** Whether enough injections took effect. */
   readonly isOver: (effective: number) => boolean;
+  /** How long the workers are left alone now and then, and at the end: what goes wrong only slowly shows there. @default 2500 */
+  readonly calmMs?: number;
   /** @default what the setting takes */
   readonly mode?: RedisMode;
   /** @default none */

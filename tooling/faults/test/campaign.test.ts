@@ -11,6 +11,7 @@ vi.hoisted(() => (process.env["KIT_FAULTS_PATIENCE"] = "5"));
 /** `SEED=<the one that a failure names>` replays the same injections. */
 const someSeed = (): number => Number(process.env["SEED"] ?? randomInt(2 ** 31));
 const runTimeoutMs = 150_000;
+const calmMs = 300;
 const folder = new URL("../src/workloads/", import.meta.url);
 const workloads: readonly Workload[] = await Promise.all(
   readdirSync(folder).map(
@@ -28,7 +29,7 @@ const expectCaught = async (workload: Workload, control: Control): Promise<void>
   for (let run = 0; run < 4 && !control.invariants.some((invariant) => broken.has(invariant)); run++) {
     const isOver = (effective: number): boolean => effective >= (control.injections ?? 3) + 5 * run;
     const setting = chosen[0]?.setting ?? "kept";
-    const { violations } = await workload.run({ seed: seed + run, setting, faults: chosen, isOver, control });
+    const { violations } = await workload.run({ seed: seed + run, setting, faults: chosen, isOver, calmMs, control });
     for (const { invariant } of violations) broken.add(invariant);
   }
   expect(
@@ -62,7 +63,7 @@ describe.each(workloads.map((workload) => [workload.name, workload] as const))("
       const chosen = workload.faults.filter(({ kind, setting }) => setting === "kept" && kinds.includes(kind));
       expect(chosen).toHaveLength(kinds.length);
       const isOver = (effective: number): boolean => effective >= 1;
-      const report = await workload.run({ seed, setting: "kept", faults: chosen, isOver });
+      const report = await workload.run({ seed, setting: "kept", faults: chosen, isOver, calmMs });
       const told = `SEED=${String(seed)}`;
       expect(report.violations.slice(0, 20), told).toEqual([]);
       expect([...report.effects.keys()].toSorted(), told).toEqual(kinds.toSorted());
