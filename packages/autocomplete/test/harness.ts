@@ -50,7 +50,7 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture =
     client: Parameters<typeof createPrefixIndex>[0],
     { name: own = name, ...options }: IndexWith = {},
   ) => {
-    const index = createPrefixIndex<Payload>(client, own, { prefix: redis.prefix, ...options });
+    const index = createPrefixIndex<Payload>(client, own, { prefix: redis.prefix, deadlineMs: 10_000, ...options });
     redis.defer(() => index.close({ timeoutMs: 0 }));
     return index;
   };
@@ -58,7 +58,7 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture =
     client: Parameters<typeof createContactBook>[0],
     { name: own = name, ...options }: BookWith = {},
   ) => {
-    const book = createContactBook<Payload>(client, own, { prefix: redis.prefix, ...options });
+    const book = createContactBook<Payload>(client, own, { prefix: redis.prefix, deadlineMs: 10_000, ...options });
     redis.defer(() => book.close({ timeoutMs: 0 }));
     return book;
   };

@@ -29,7 +29,7 @@ export interface ChatFixture {
 export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): ChatFixture => {
   const clients = clientsOf(redis, login);
   const on: ChatFixture["on"] = (client, options = {}) => {
-    const chat = createChat(client, { prefix: redis.prefix, ...options });
+    const chat = createChat(client, { prefix: redis.prefix, deadlineMs: 10_000, ...options });
     redis.defer(() => chat.close({ timeoutMs: 0 }));
     return chat;
   };

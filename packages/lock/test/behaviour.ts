@@ -384,7 +384,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("reports an unreachable server in time and by its address", async () => {
-        const port = await closedPort();
+        const port = closedPort;
         const at = { host: "127.0.0.1", port };
         const client =
           mode === "cluster"

@@ -114,7 +114,7 @@ describe("a process with a lock", () => {
   });
 
   it("gets one typed error where there is no Redis, and has printed nothing", async () => {
-    const url = `redis://127.0.0.1:${String(await closedPort())}`;
+    const url = `redis://127.0.0.1:${closedPort}`;
     const { printed, code } = await runProgram(redis, program, ["absent", url, redis.prefix]);
     expect([printed, code]).toEqual(["", 0]);
   });

@@ -21,7 +21,7 @@ const home = /at (async )?theBuyersOwnFunction .*errors\.test\.ts/;
 
 describe("the stack of an error leads to the caller", () => {
   it("of connect(), where nobody listens", async () => {
-    const url = `redis://127.0.0.1:${String(await closedPort())}`;
+    const url = `redis://127.0.0.1:${closedPort}`;
     expect((await buyerOf(() => connect({ url, deadlineMs: 100 }))).stack).toMatch(home);
   });
 
@@ -58,7 +58,7 @@ describe("the stack of an error leads to the caller", () => {
 
   it("of a script of the caller's own", async () => {
     const script = defineScript({ name: "own.ping", source: "return 1", keys: [], args: [], reply: Number });
-    const client = redis.connect({ port: await closedPort(), retryStrategy: () => 20 });
+    const client = redis.connect({ port: closedPort, retryStrategy: () => 20 });
     expect((await buyerOf(() => script.run(client, {}, {}, { deadlineMs: 100 }))).stack).toMatch(home);
   });
 });

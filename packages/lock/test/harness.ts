@@ -48,7 +48,7 @@ export interface LockBench {
 export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench => {
   const clients = clientsOf(redis, login);
   const on: LockBench["on"] = (client, options = {}) => {
-    const lock = createLock(client, { prefix: redis.prefix, ...options });
+    const lock = createLock(client, { prefix: redis.prefix, deadlineMs: 10_000, ...options });
     placesOf.set(lock, async (name) => await recordsOf(db(), keysOf(name)));
     redis.defer(() => lock.close({ timeoutMs: 0 }));
     return lock;
@@ -68,7 +68,12 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench
     scriptCalls: () => scriptCalls(redis.server.nodes),
     spawn: async (options = {}) => {
       const ports = redis.server.nodes.map(({ port }) => port).join(",");
-      const peer = new LockPeer(redis.server.mode, ports, { prefix: redis.prefix, ...options }, login);
+      const peer = new LockPeer(
+        redis.server.mode,
+        ports,
+        { prefix: redis.prefix, deadlineMs: 10_000, ...options },
+        login,
+      );
       redis.defer(() => peer.kill());
       await peer.ready;
       return peer;

@@ -49,7 +49,7 @@ describe("what differs from redlock", () => {
   });
 
   it("tells a lock that is held from a server that cannot be reached", async () => {
-    const nowhere = unheard(new Redis({ port: await closedPort(), maxRetriesPerRequest: 0 }));
+    const nowhere = unheard(new Redis({ port: closedPort, maxRetriesPerRequest: 0 }));
     redis.defer(() => nowhere.disconnect());
     await old5().acquire([name()], 30_000);
     for (const client of [fixture.db, nowhere]) {

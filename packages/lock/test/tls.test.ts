@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { connect, KitUnavailableError } from "@kit/core";
 import { eventually, startRedis, useRedis } from "@kit/testing";
-import { closedPort, rejection } from "@tooling/vitest/helpers";
+import { freePort, rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -18,7 +18,7 @@ const prefix = "t-tls";
 
 /** A server whose default user is off, with a port for TLS. */
 const startTls = async (certificate: string) => {
-  const port = await closedPort();
+  const port = await freePort();
   const tls = [
     ...["--tls-port", String(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", file(`${certificate}.crt`)],
     ...["--tls-cert-file", file(`${certificate}.crt`), "--tls-key-file", file(`${certificate}.key`)],

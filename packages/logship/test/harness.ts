@@ -87,23 +87,40 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture =
       return path;
     },
     job: ({ name: own = name, client = clients.shared(), ...options }) => {
-      const job = createLogJob(client, own, { prefix: redis.prefix, leaseMs: 400, isolate: false, ...options });
+      const job = createLogJob(client, own, {
+        prefix: redis.prefix,
+        deadlineMs: 10_000,
+        leaseMs: 400,
+        isolate: false,
+        ...options,
+      });
       redis.defer(() => job.close({ timeoutMs: 1_000 }));
       return job;
     },
     shipper: ({ name: own = name, client = clients.shared(), ...options } = {}) => {
-      const shipper = createShipper(client, own, { prefix: redis.prefix, isolate: false, ...options });
+      const shipper = createShipper(client, own, {
+        prefix: redis.prefix,
+        deadlineMs: 10_000,
+        isolate: false,
+        ...options,
+      });
       redis.defer(() => shipper.close({ timeoutMs: 1_000 }));
       return shipper;
     },
     receiver: ({ name: own = name, client = clients.shared(), ...options } = {}) => {
-      const receiver = createReceiver(client, own, { prefix: redis.prefix, isolate: false, consumer: "c", ...options });
+      const receiver = createReceiver(client, own, {
+        prefix: redis.prefix,
+        deadlineMs: 10_000,
+        isolate: false,
+        consumer: "c",
+        ...options,
+      });
       redis.defer(() => receiver.close({ timeoutMs: 1_000 }));
       return receiver;
     },
     mortal: async (what, { options, ...task }) => {
       const ports = redis.server.nodes.map(({ port }) => port).join(",");
-      const whole = { name, options: { prefix: redis.prefix, ...options }, ...task };
+      const whole = { name, options: { prefix: redis.prefix, deadlineMs: 10_000, ...options }, ...task };
       const args = [redis.server.mode, ports, what, JSON.stringify(whole), JSON.stringify(login ?? {})];
       const child = fork(program, args, { execArgv: [], silent: true });
       redis.defer(() => child.kill("SIGKILL"));

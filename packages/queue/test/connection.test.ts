@@ -348,7 +348,7 @@ describe("a queue whose connections break", () => {
   });
 
   it("fails an add at its deadline when there is no server, and adds when there is one again", async () => {
-    const client = redis.connect({ port: await closedPort(), retryStrategy: () => 20 });
+    const client = redis.connect({ port: closedPort, retryStrategy: () => 20 });
     const queue = on(client, { deadlineMs: 300, maxPending: 2 });
     const adds = [queue.add("job", 1), queue.add("job", 2), queue.add("job", 3)].map(rejection);
     expect(await Promise.all(adds)).toMatchObject([
@@ -368,7 +368,7 @@ describe("a queue whose connections break", () => {
     await queue.add("job", "before");
     await runs.until(1);
     const node = redis.server.nodes[0]!;
-    await node.call("REPLICAOF", "127.0.0.1", String(await closedPort()));
+    await node.call("REPLICAOF", "127.0.0.1", String(closedPort));
     redis.defer(() => node.call("REPLICAOF", "NO", "ONE"));
     expect(await rejection(queue.add("job", "to a replica"))).toMatchObject({
       code: expect.stringMatching(/^KIT_(READONLY|UNAVAILABLE)$/) as string,

@@ -80,7 +80,7 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixt
   const keysOf = (own = name): QueueKeys => queueKeys(redis.prefix, own);
   const logKey = (): string => `${redis.prefix}:queue:{log}:ran`;
   const on: QueueFixture["on"] = (client, { name: own = name, ...options } = {}) => {
-    const queue = createQueue<AnyJobs>(client, own, { prefix: redis.prefix, ...options });
+    const queue = createQueue<AnyJobs>(client, own, { prefix: redis.prefix, deadlineMs: 10_000, ...options });
     redis.defer(() => queue.close({ timeoutMs: 0 }));
     return queue;
   };

@@ -107,7 +107,7 @@ describe("an ordered worker", () => {
 
   it("serves the others while one of its queues has not been reached yet, and leaves that alone", async () => {
     const [ran, queues] = [[] as unknown[], queuesOf()];
-    const away = redis.connect({ port: await closedPort(), retryStrategy: () => 20 });
+    const away = redis.connect({ port: closedPort, retryStrategy: () => 20 });
     const newer = fixture.keysOf("second");
     await fixture.db.hset(newer.meta, "layout", "2");
     await fixture.db.hset(newer.jobs, "own", '0 job\n"second"');

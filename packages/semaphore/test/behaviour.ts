@@ -255,7 +255,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const before = await fixture().scriptCalls();
         const tried = await semaphore.tryAcquire();
         expect([tried, (await fixture().scriptCalls()) - before]).toEqual([null, 1]);
-        const at = { host: "127.0.0.1", port: await closedPort() };
+        const at = { host: "127.0.0.1", port: closedPort };
         const client =
           mode === "cluster"
             ? new Cluster([at], { redisOptions: { disconnectTimeout: 50 } })

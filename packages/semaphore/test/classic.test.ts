@@ -246,7 +246,7 @@ describe("faults of the classic acquire with a lock", () => {
     const crowd = await Promise.all([semaphore, fixture.on(redis.connect())].map((one) => one.tryAcquire()));
     expect(crowd.map((permit) => permit?.isHeld)).toEqual([true, true]);
     expect(await semaphore.tryAcquire()).toBeNull();
-    const nowhere = redis.connect({ port: await closedPort(), retryStrategy: () => 1_000 });
+    const nowhere = redis.connect({ port: closedPort, retryStrategy: () => 1_000 });
     const unasked = fixture.on(nowhere, { deadlineMs: 200 });
     expect(await rejection(unasked.tryAcquire())).toMatchObject({ code: "KIT_UNAVAILABLE" });
   });

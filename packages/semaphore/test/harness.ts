@@ -58,7 +58,7 @@ export interface SemaphoreBench {
 export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBench => {
   const clients = clientsOf(redis, login);
   const on: SemaphoreBench["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
-    const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, ...options });
+    const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, deadlineMs: 10_000, ...options });
     placesOf.set(semaphore, async () => await recordsOf(db(), keysOf(own)));
     redis.defer(() => semaphore.close({ timeoutMs: 0 }));
     return semaphore;
@@ -78,7 +78,7 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Semaphore
     scriptCalls: () => scriptCalls(redis.server.nodes),
     spawn: async ({ name: own = name, ...options } = {}, aheadMs = 0) => {
       const ports = redis.server.nodes.map(({ port }) => port).join(",");
-      const settings = { permits: 2, prefix: redis.prefix, ...options };
+      const settings = { permits: 2, prefix: redis.prefix, deadlineMs: 10_000, ...options };
       const peer = new SemaphorePeer([redis.server.mode, ports, own, settings, login ?? {}], aheadMs);
       redis.defer(() => peer.kill());
       await peer.ready;

@@ -286,7 +286,7 @@ describe("a process that is killed", () => {
 
 describe("without a server", () => {
   const unreachable = async (options: StatsOptions = {}): Promise<Stats> => {
-    const client = new Redis(await closedPort(), "127.0.0.1", { retryStrategy: () => 20, disconnectTimeout: 50 });
+    const client = new Redis(closedPort, "127.0.0.1", { retryStrategy: () => 20, disconnectTimeout: 50 });
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
     return fixture.on(client, { deadlineMs: 100, ...options });

@@ -279,7 +279,7 @@ describe("an exposition", () => {
   });
 
   it("rejects with the server's error when it is not there", async () => {
-    const nowhere = redis.connect({ port: await closedPort(), retryStrategy: () => 1_000 });
+    const nowhere = redis.connect({ port: closedPort, retryStrategy: () => 1_000 });
     const stats = fixture.on(nowhere, { deadlineMs: 200 });
     stats.counter("views_total");
     expect(await rejection(stats.expose())).toMatchObject({ code: "KIT_UNAVAILABLE" });

@@ -20,7 +20,11 @@ const usualCalmMs = 2_500;
 const calmShare = 0.1;
 
 /** The injections of a seed: rounds in random order, each with every fault as often as that wants. */
-export function* planOf(seed: number, faults: readonly Fault[], calmMs = usualCalmMs): Generator<Planned, never> {
+export function* planOf(
+  seed: number,
+  faults: readonly Fault[],
+  calmMs: number = usualCalmMs,
+): Generator<Planned, never> {
   const random = seeded(seed);
   for (;;) {
     const left = faults.flatMap((fault) => Array.from({ length: fault.times ?? 1 }, () => fault));

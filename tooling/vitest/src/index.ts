@@ -25,6 +25,7 @@ export {
   closedPort,
   endMigrations,
   firstServing,
+  freePort,
   inboxes,
   inStep,
   lapse,

@@ -9,8 +9,11 @@ export interface Node {
 
 const patience = { timeout: 20_000, interval: 10 };
 
-/** A loopback port on which nothing listens. */
-export const closedPort = async (): Promise<number> => {
+/** A port on which nothing listens: "TCP multiplexer", which nobody runs. One that is free now may be taken the next moment. */
+export const closedPort = 1;
+
+/** A loopback port that is free at this moment. */
+export const freePort = async (): Promise<number> => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;

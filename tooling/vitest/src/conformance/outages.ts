@@ -12,7 +12,7 @@ export const outages = (bench: Bench, object: Conforming): void => {
   const calls = needsServer.filter((key) => !object.calls[key]!.prepare);
   if (calls.length > 0)
     it("settles every call where nobody listens", async () => {
-      const client = bench.own({ port: await closedPort() });
+      const client = bench.own({ port: closedPort });
       const outcomes = new Map<string, unknown>();
       await Promise.all(
         calls.map(async (key) => {
