@@ -24,12 +24,16 @@ describe("kit doctor on a sound server", () => {
   });
   afterAll(() => server.stop());
 
-  it.each(ids.filter((id) => !["version", "cluster-slots", "sentinels"].includes(id)))(
-    "finds nothing wrong: %s",
-    (id) => {
-      expect(sound.of(id)).toMatchObject({ severity: "ok", findings: [{ severity: "ok" }] });
-    },
-  );
+  const judgedElsewhere = ["version", "round-trip", "throughput", "cluster-slots", "sentinels"];
+
+  it.each(ids.filter((id) => !judgedElsewhere.includes(id)))("finds nothing wrong: %s", (id) => {
+    expect(sound.of(id)).toMatchObject({ severity: "ok", findings: [{ severity: "ok" }] });
+  });
+
+  it("measures how fast it answers, whatever else the machine does", () => {
+    expect(sound.said("round-trip")).toMatch(/^p50 [\d.]+ ms, p99 [\d.]+ ms over \d+ PINGs/);
+    expect(sound.said("throughput")).toMatch(/one client without pipelining \S+\/s \(\d+ %\); a connection per call/);
+  });
 
   it("judges the version by the number that the server tells", () => {
     const { server: kind, version } = server.version;
