@@ -56,8 +56,8 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       // Node loads what is built: to transform it anew for every file takes longer than many a test.
       server: { deps: { external: [built] } },
       // Generous, since time that is not needed costs nothing: these tests share the machine with others.
-      testTimeout: 60_000,
-      hookTimeout: 120_000,
+      testTimeout: 180_000,
+      hookTimeout: 240_000,
       env: { KIT_TESTING_PATIENCE: "4" },
       retry: 0,
       // A worker of its own for each file would spend a quarter of the time starting.
