@@ -67,7 +67,10 @@ export const aclBehaviour = (mode: RedisMode): void => {
       );
       const used = await usedCommands(server.nodes);
       // The test's own.
-      expect(used.filter((command) => command !== "client|kill")).toEqual(granted);
+      expect(
+        used.filter((command) => command !== "client|kill"),
+        "what was used, beside `permissions` of the descriptor",
+      ).toEqual(granted);
     });
 
     it("is who the lock works as, and may do nothing else", async () => {

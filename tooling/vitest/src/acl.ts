@@ -254,6 +254,6 @@ export const expectShown = (readme: URL, user: AclUser): void => {
   const [, rules = ""] = /^## ACL\n.*?^```\n(.*?)^```$/ms.exec(readFileSync(readme, "utf8")) ?? [];
   const single = user.grants("single");
   const shown = rules.split(/\s+/).filter((word) => /^[~&+]/.test(word));
-  expect(shown).toEqual(user.grants("cluster"));
+  expect(shown, '"ACL" of the README beside `permissions` of the descriptor').toEqual(user.grants("cluster"));
   expect(shown.slice(0, single.length)).toEqual(single);
 };

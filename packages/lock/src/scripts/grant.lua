@@ -1,7 +1,7 @@
 -- grant.lua - hands a free lock to the first waiter that lives.
 --
 -- Needs readClock, newNotifier
--- Defines fenceMs, nextFence, watchedEnd, ownerToken, grantNext
+-- Defines fenceMs, layoutError, nextFence, watchedEnd, ownerToken, grantNext
 --
 -- All inputs are parameters.
 local fenceMs = 604800000

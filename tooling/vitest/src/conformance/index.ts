@@ -43,7 +43,8 @@ const describeCalls = (bench: Bench, { make, calls, others = [] }: Conforming): 
     const made = make(bench.redis.client as never, { prefix: bench.redis.prefix }) as { close?(): Promise<void> };
     await made.close?.();
     const described = new Set([...Object.keys(calls).map((key) => key.split(/[ .,]/)[0]!), ...others]);
-    expect(methodsOf(made).filter((name) => !described.has(name))).toEqual([]);
+    const missing = methodsOf(made).filter((name) => !described.has(name));
+    expect(missing, "missing from `calls` and `others` of test/conformance.ts").toEqual([]);
   });
 };
 
