@@ -4,5 +4,4 @@ export default preset({
   globalSetup: ["test/build.ts"],
   // Each file starts shops of its own and ends them when it is through.
   isolate: true,
-  testTimeout: 240_000,
 });

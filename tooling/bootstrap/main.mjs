@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { delimiter, join } from "node:path";
 import { browserAdvice, canInstallBrowser, findBrowser, installBrowser } from "./browser.mjs";
 import { canInstallLab, installLab, missingLabTools } from "./lab.mjs";
@@ -159,7 +160,8 @@ async function test(env, args) {
   const code = await turbo(testEnv, [
     "test",
     "--only",
-    "--concurrency=3",
+    // Tests wait half of the time.
+    `--concurrency=${availableParallelism() + 1}`,
     "--continue",
     "--log-order=grouped",
     "--output-logs=full",

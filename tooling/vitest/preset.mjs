@@ -56,7 +56,7 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       // Node loads what is built: to transform it anew for every file takes longer than many a test.
       server: { deps: { external: [built] } },
       // Generous, since time that is not needed costs nothing: these tests share the machine with others.
-      testTimeout: 180_000,
+      testTimeout: 240_000,
       hookTimeout: 240_000,
       env: { KIT_TESTING_PATIENCE: "4" },
       retry: 0,

@@ -57,5 +57,5 @@ describe.each(["cluster", "sentinel"])("--mode %s", (mode) => {
     } finally {
       expect(await shop.stop()).toEqual({ code: 0 });
     }
-  }, 240_000);
+  });
 });

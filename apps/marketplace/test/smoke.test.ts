@@ -56,7 +56,7 @@ describe("--smoke", () => {
     expect(summary.races["none"]?.recounted).toBeGreaterThan(1);
     expect(code).toBe(0);
     expect(folders()).toEqual([]);
-  }, 240_000);
+  });
 });
 
 describe("The program", () => {

@@ -97,7 +97,7 @@ describe("a reader in small pages", () => {
       );
     const { messages } = await drain(chat, "bob", { limit: 10_000 });
     expect(messages.map((one) => one.chat).toSorted()).toEqual(names.toSorted());
-  }, 60_000);
+  });
 });
 
 describe("who waits", () => {

@@ -205,7 +205,7 @@ const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<
 it("does what the model of chats does, whatever is asked in whatever order", async () => {
   const chosen = fc.tuple(...names.map(() => fc.nat({ max: settings.length - 1 })));
   await fc.assert(fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60 }), chosen, play), { numRuns: 120 });
-}, 120_000);
+});
 
 type Errand =
   { do: "send" | "end" } | { do: "take"; limit: number } | { do: "ack" | "extend" | "release"; pick: number };
@@ -259,4 +259,4 @@ const run = async (errands: readonly Errand[]): Promise<void> => {
 
 it("does what the model of a mailbox does", async () => {
   await fc.assert(fc.asyncProperty(fc.array(errand, { minLength: 5, maxLength: 40 }), run), { numRuns: 120 });
-}, 120_000);
+});

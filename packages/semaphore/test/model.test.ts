@@ -276,7 +276,7 @@ it("does what the model does, whatever is asked in whatever order", async () => 
     ),
     { numRuns: 250 },
   );
-}, 120_000);
+});
 
 it("does what the model does for tenants", async () => {
   await listen();
@@ -289,7 +289,7 @@ it("does what the model does for tenants", async () => {
     ),
     { numRuns: 250 },
   );
-}, 120_000);
+});
 
 const asks = (who: number): Step & { readonly do: "acquire" } => ({
   do: "acquire",

@@ -701,7 +701,7 @@ describe("heartbeat", () => {
   it("answers 500 waiters at once", async () => {
     await fill();
     const tokens = Array.from({ length: 500 }, (_, index) => `w${String(index)}`);
-    for (const token of tokens) await queue(token, { maxWaiters: 500 });
+    await Promise.all(tokens.map((token) => queue(token, { maxWaiters: 500 })));
     expect((await heartbeat(...tokens)).states).toEqual(tokens.map((_, index) => index));
   });
 

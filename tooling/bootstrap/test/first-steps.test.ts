@@ -37,7 +37,7 @@ beforeAll(async () => {
   for (const name of ["ioredis", "@types"])
     symlinkSync(join(root, "packages/lock/node_modules", name), join(project, "node_modules", name));
   server = await startRedis();
-}, 120_000);
+});
 afterAll(async () => {
   await server?.stop();
   rmSync(project, { recursive: true, force: true });

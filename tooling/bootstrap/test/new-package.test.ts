@@ -172,7 +172,7 @@ describe("a package that was added by the steps of CONTRIBUTING.md", () => {
     server = await startRedis();
     for (const folder of ["packages/parrot", "tooling/bench", "tooling/faults"])
       built.push(await run(join(tree, folder), "node_modules/tsup/dist/cli-default.js"));
-  }, 120_000);
+  });
   afterAll(async () => {
     await server?.stop();
     if (tree) rmSync(tree, { recursive: true, force: true });

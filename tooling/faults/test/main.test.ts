@@ -116,7 +116,7 @@ describe("npm run faults", () => {
         },
       },
     });
-  }, 60_000);
+  });
 
   it("has a network of its own for the rules of a firewall, or says why not", async () => {
     const { code, stdout } = await start(["lock", "--fault", "15 packets", "--seconds", "4", "--json"]).ended;
@@ -130,7 +130,7 @@ describe("npm run faults", () => {
     const tookEffect = (report.faults[kind] ?? 0) > 0;
     const saysWhyNot = typeof report.notRun[kind] === "string" && code === 1;
     expect(saysWhyNot).toBe(!tookEffect);
-  }, 60_000);
+  });
 
   it("reports the violations of a control, and fails", async () => {
     const { code, stdout } = await start(["lock", "--control", "grant-while-held", "--json"]).ended;
@@ -138,7 +138,7 @@ describe("npm run faults", () => {
     const report = JSON.parse(stdout) as { violations: number };
     expect(report.violations).toBeGreaterThan(0);
     expect(report).toMatchObject({ package: "lock", controls: [{ name: "grant-while-held", caught: true }] });
-  }, 60_000);
+  });
 
   it("leaves no process and no folder when it is interrupted", async () => {
     // Others on this machine may have theirs in the usual place.
@@ -159,5 +159,5 @@ describe("npm run faults", () => {
     await eventually(() => expect(below.filter(exists)).toEqual([]));
     expect(readdirSync(folder)).toEqual([]);
     rmSync(folder, { recursive: true });
-  }, 60_000);
+  });
 });
