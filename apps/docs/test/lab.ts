@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { createSocket as createDatagramSocket, type Socket as DgramSocket } from "node:dgram";
 import { once } from "node:events";
 import {
   accessSync,
@@ -13,7 +14,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { createServer } from "node:net";
+import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, delimiter, dirname, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
@@ -168,7 +169,8 @@ export class Lab implements AsyncDisposable {
 
   /** A machine that is not yet started. */
   async machine(conf: string, options: MachineOptions = {}): Promise<Machine> {
-    const port = await freePort();
+    const { port, claim } = await claimPort();
+    this.onClose(() => claim.close());
     const machine = new Machine(this, join(this.folder, `machine-${port}`), port, conf, options);
     this.#machines.push(machine);
     return machine;
@@ -301,25 +303,38 @@ function programs(): [name: string, path: string][] {
 }
 
 // Below the ports of outgoing connections (a client that dials a dead server there can be connected to itself), above
-// those that the test kit gives out, and below the bus ports of its Clusters. A thousand for each worker of this suite,
-// one after the other: a port may wait for its server.
-const PORTS = 1_000;
-const firstPort = 22_800 + PORTS * ((Number(process.env["VITEST_POOL_ID"] ?? 1) - 1) % 2);
+// those that the test kit gives out, and below the bus ports of its Clusters.
+const FIRST_PORT = 22_800;
+const PORTS = 2_000;
 let nextPort = Math.floor(Math.random() * PORTS);
 
-async function freePort(): Promise<number> {
+/** Whether nobody has this place; what took it listens from now on. */
+const take = async (socket: DgramSocket | Server, begin: () => unknown): Promise<boolean> => {
+  const listening = once(socket, "listening").then(
+    () => true,
+    () => false,
+  );
+  begin();
+  return await listening;
+};
+
+/**
+ * A port that no other lab of this machine has until `claim` is closed: a server comes and goes on it, and is away for
+ * long. The claim is the datagram port of the same number, which goes with its process.
+ */
+const claimPort = async (): Promise<{ port: number; claim: DgramSocket }> => {
   for (;;) {
-    const port = firstPort + (nextPort++ % PORTS);
+    const place = { port: FIRST_PORT + (nextPort++ % PORTS), exclusive: true };
+    const claim = createDatagramSocket("udp4").unref();
     const probe = createServer();
-    const isFree = await new Promise<boolean>((resolve) => {
-      probe.once("error", () => resolve(false));
-      probe.listen({ port, host: "127.0.0.1", exclusive: true }, () => resolve(true));
-    });
-    if (!isFree) continue;
-    await new Promise((resolve) => probe.close(resolve));
-    return port;
+    const isFree =
+      (await take(claim, () => claim.bind({ ...place, address: "127.0.0.1" }))) &&
+      (await take(probe, () => probe.listen({ ...place, host: "127.0.0.1" })));
+    if (probe.listening) await new Promise((resolve) => probe.close(resolve));
+    if (isFree) return { port: place.port, claim };
+    claim.close();
   }
-}
+};
 
 /** The parts of the append-only file, as the manifest of `machine` names them. */
 export const appendOnlyParts = ({ data }: Machine): { readonly base: string; readonly incr: string } => {

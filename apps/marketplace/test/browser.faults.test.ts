@@ -128,7 +128,7 @@ inBrowser("Under stress", () => {
         expect(now - before).toBeGreaterThanOrEqual(20_000);
         expect(now).toBe(await number("Lines"));
       },
-      { timeoutMs: 90_000, intervalMs: 300 },
+      { timeoutMs: 200_000, intervalMs: 300 },
     );
     expect(await page.locator(".heat tbody tr").count()).toBeGreaterThan(5);
     expect(await page.textContent("main")).toContain("Synthetic geography");

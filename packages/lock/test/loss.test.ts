@@ -56,7 +56,7 @@ describe("a server that falls silent", () => {
     client.on("error", () => undefined);
     redis.defer(() => client.disconnect());
     const lock = fixture.on(client, { leaseMs: 1_000, deadlineMs: 300 });
-    const lease = await lock.acquire(name);
+    const lease = await eventually(() => lock.acquire(name));
     await lease.extend();
     const end = await endsNotBefore();
     proxy.up.hole = true;

@@ -39,7 +39,7 @@ const collecting = (): { readonly lines: string[]; readonly files: string[] } =>
   return found;
 };
 
-const soon = async (check: () => void): Promise<void> => await eventually(check, { timeoutMs: 20_000 });
+const soon = async (check: () => void): Promise<void> => await eventually(check, { timeoutMs: 100_000 });
 
 describe("following a log", () => {
   it("waits for the file, ships lines as they come, and half a line only when it is whole", async () => {

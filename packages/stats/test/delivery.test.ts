@@ -445,7 +445,7 @@ describe("flushing", () => {
   });
 
   it("sends a great deal in parts, and waits for all of them", async () => {
-    const stats = fixture.make();
+    const stats = fixture.make({ deadlineMs: 100_000 });
     const options = { precisions: [{ stepMs: 1_000, keepMs: 100_000_000 }] };
     const counter = stats.counter("great_total", options);
     const latency = stats.distribution("great_ms", { windows: [{ stepMs: 10_000, keepMs: 20_000_000 }] });
