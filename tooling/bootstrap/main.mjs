@@ -160,7 +160,7 @@ async function test(env, args) {
   const code = await turbo(testEnv, [
     "test",
     "--only",
-    // Tests wait half of the time.
+    // Much of the time tests wait.
     `--concurrency=${availableParallelism() + 1}`,
     "--continue",
     "--log-order=grouped",

@@ -308,7 +308,7 @@ const FIRST_PORT = 22_800;
 const PORTS = 2_000;
 let nextPort = Math.floor(Math.random() * PORTS);
 
-/** Whether nobody has this place; what took it listens from now on. */
+/** Makes the socket listen, by `begin`; false: somebody else has the place. */
 const take = async (socket: DgramSocket | Server, begin: () => unknown): Promise<boolean> => {
   const listening = once(socket, "listening").then(
     () => true,

@@ -87,7 +87,7 @@ describe("kit doctor with a user that may do little", () => {
 
 describe("kit doctor without a server", () => {
   it("names the refused connection, looks at the folder, and exits 3", async () => {
-    // Nobody runs what has this port.
+    // Nothing listens there.
     const url = "redis://127.0.0.1:1";
     const cwd = installed({ "node_modules/ioredis": "6.0.0", "node_modules/a/node_modules/ioredis": "5.4.1" });
     const { code, report, of, said } = await doctor(url, [], { cwd });

@@ -9,7 +9,7 @@ export interface Node {
 
 const patience = { timeout: 20_000, interval: 10 };
 
-/** A port on which nothing listens: "TCP multiplexer", which nobody runs. One that is free now may be taken the next moment. */
+/** Nothing listens on it: nobody runs a "TCP multiplexer". A port that is merely free may be taken the next moment. */
 export const closedPort = 1;
 
 /** A loopback port that is free at this moment. */
