@@ -48,7 +48,7 @@ describe("the order of arrival at a client's first wait", () => {
 
 describe("a grant that is over when its waiter hears of it", () => {
   it("is asked for again, as long as the waiter has time", async () => {
-    // Who may not subscribe asks, and is granted by the answer.
+    // A user that may not subscribe asks, and is granted by the answer.
     const login = { username: "limited", password: "secret" };
     await redis.server.call(
       "ACL",
