@@ -120,8 +120,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {KitUnavailableError} no server answered in time, and `onUnavailable` is `"reject"`.
    *
    * @example
-   * const { place } = await geo.lookup("192.0.2.1");
-   * console.log(place?.country);
+   * const { place } = await geo.lookup("81.2.69.160");
+   * const country = place?.country ?? "unknown";
    */
   async lookup(address: AddressInput): Promise<Lookup> {
     this.#assertOpen();
