@@ -313,6 +313,20 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await db.exists(key())).toBe(0);
       });
 
+      it.each(["the first holder", "the one that resumed it"])(
+        "is released once, by %s: the other's release comes too late",
+        async (first) => {
+          const { make } = fixture();
+          const lease = await make().acquire(name);
+          const resumed = await make().resume(lease.serialise());
+          const waiter = await enqueue(make(), name);
+          const [early, late] = first === "the first holder" ? [lease, resumed] : [resumed, lease];
+          expect(await early.release()).toBe("released");
+          await waiter.promise;
+          expect(await late.release()).toBe("not-held");
+        },
+      );
+
       it("can be resumed only while it is held", async () => {
         const lock = fixture().make();
         const lease = await lock.acquire(name);

@@ -108,11 +108,13 @@ export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.U
     { deadlineMs, isWanted, signal }: Attempt,
   ): Promise<AcquireReply<scripts.Usage>> {
     const { permits, permitsPerTenant: perTenant = "" } = this.#limits;
-    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
-    const own = { leaseMs, notAfter, permits, perTenant };
     const { maxWaiters } = this.settings;
-    const waiting = { shared: this.shared, priority: resolved.priority, grantMs, aliveMs, maxWaiters, inbox };
-    const args = { permitRecord: permitRecordOf(token, resolved), terms: { ...own, ...waiting } };
+    const { priority } = resolved;
+    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
+    const { shared } = this;
+    // One literal: spreading two objects into one costs microseconds.
+    const terms = { leaseMs, notAfter, permits, perTenant, shared, priority, grantMs, aliveMs, maxWaiters, inbox };
+    const args = { permitRecord: permitRecordOf(token, resolved), terms };
     const options = { deadlineMs, op: token, isWanted, signal };
     const reply = await scripts.acquire.run(this.context, this.#keys, args, options);
     if (reply.state === "too-heavy") {

@@ -126,10 +126,11 @@ const tenantOption = (tenant: string | undefined, isGroup: boolean): string | un
 const resolvePermit = (options: AcquireOptions, settings: SemaphoreSettings): ResolvedPermit => {
   const { weight = 1, priority = 0, tenant } = options;
   return {
-    ...resolveBase(options, settings),
     weight: integerOption("weight", weight, 1, mostPermits),
     priority: integerOption("priority", priority, -1_000, 1_000),
     tenant: tenantOption(tenant, settings.permitsPerTenant !== undefined),
+    // Last: V8 takes microseconds to add names to what was spread.
+    ...resolveBase(options, settings),
   };
 };
 

@@ -41,8 +41,10 @@ export class Holding<
   /** Leases of all objects of a kind on one client are renewed together. */
   readonly #group: string;
   #onIdle: (() => void) | undefined;
-  /** The releases of leases that were not told how they ended: they may have ended well. */
-  readonly #unanswered = new WeakMap<L, string>();
+  /** Leases whose release was not answered: it may have ended well. */
+  readonly #unanswered = new WeakSet<L>();
+  /** The operation ids for releases of resumed leases: another object may hold and release the same token. */
+  readonly #resumed = new WeakMap<L, string>();
 
   constructor(commands: LeasingCommands<Resolved, S, L>, make: LeaseMaker<Resolved, L>, events: HoldingEvents<L>) {
     this.#commands = commands;
@@ -59,6 +61,13 @@ export class Holding<
   lease(resolved: Resolved, grant: Grant): L {
     const key = this.#commands.keyOf(grant.name);
     return this.#make(this, `${this.#group}${this.#commands.context.groupOf(key)}`, resolved, grant);
+  }
+
+  /** Takes charge of a lease that another object may hold, too. */
+  resume(resolved: Resolved, grant: Grant): L {
+    const lease = this.lease(resolved, grant);
+    this.#resumed.set(lease, newToken());
+    return lease;
   }
 
   add(lease: L): void {
@@ -151,21 +160,20 @@ export class Holding<
     const { name, token, resolved, proof } = lease;
     const { executor } = this.#commands.context;
     const { connectionEpoch } = executor;
-    const unanswered = this.#unanswered.get(lease);
-    const op = unanswered ?? newToken();
+    const op = this.#resumed.get(lease) ?? token;
     try {
       const state = await this.#commands.release(name, token, resolved, { proof, op });
       // Where a reply may have been lost, and it cannot have run out by itself yet, an earlier copy of this very call is
       // taken for what ended it.
       const isEarly = performance.now() < lease.deadlineAt;
-      const mayBeOwn = isEarly && (unanswered !== undefined || executor.connectionEpoch > connectionEpoch);
+      const mayBeOwn = isEarly && (this.#unanswered.has(lease) || executor.connectionEpoch > connectionEpoch);
       const isReleased = state === "released" || (mayBeOwn && (state === "unclaimed" || state === "not-held"));
       if (!isReleased) return "not-held";
       this.#events.released(lease);
       return "released";
     } catch (error) {
       lease.releaseFailed();
-      this.#unanswered.set(lease, op);
+      this.#unanswered.add(lease);
       this.#commands.cancel(name, token, resolved, lease.leaseMs);
       this.#commands.onError(error);
       throw error;

@@ -61,8 +61,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     return result;
   }
 
-  async acquire(name: string, resolved: Resolved): Promise<L> {
-    return await traced(
+  acquire(name: string, resolved: Resolved): Promise<L> {
+    return traced(
       `${this.#commands.what}.acquire`,
       () => ({ name, waitMs: resolved.waitMs }),
       () => this.#acquire(name, resolved),
@@ -70,8 +70,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   }
 
   /** One try; `resolved.waitMs` is 0. */
-  async try(name: string, resolved: Resolved): Promise<L | null> {
-    return await traced(
+  try(name: string, resolved: Resolved): Promise<L | null> {
+    return traced(
       `${this.#commands.what}.acquire`,
       () => ({ name, waitMs: 0 }),
       () => this.#try(name, resolved),
@@ -84,7 +84,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     const { name, token } = saved;
     const grantedMs = firstTermMs(resolved);
     const deadlineAt = performance.now() + grantedMs;
-    const lease = this.#holding.lease(resolved, { name, token, proof, grantedMs, deadlineAt });
+    const lease = this.#holding.resume(resolved, { name, token, proof, grantedMs, deadlineAt });
     try {
       await lease.extend();
     } catch (error) {

@@ -130,8 +130,9 @@ export const leaserSettings = (options: LeaserOptions): LeaserSettings => {
 export const resolveAcquire = (options: LeaseOptions & WaitOptions, settings: ResolvedLease): ResolvedAcquire => {
   const { waitMs, signal } = options;
   return {
-    ...resolveLease(options, settings),
     waitMs: waitMs === undefined ? Infinity : integerOption("waitMs", waitMs, 0),
     signal: signalOption("signal", signal),
+    // Last: V8 takes microseconds to add names to what was spread.
+    ...resolveLease(options, settings),
   };
 };

@@ -56,17 +56,17 @@ export class Place {
   inbox: string;
   readonly #pushes: Inbox;
   #early: string[] | undefined;
-  #listener = (payload: string): void => void (this.#early ??= []).push(payload);
 
   constructor(pushes: Inbox, token: string, inbox: string) {
     this.#pushes = pushes;
     this.token = token;
     this.inbox = inbox;
-    pushes.expect(token, (payload) => this.#listener(payload));
+    // A server that was told of no channel pushes nothing before it is.
+    if (inbox === pushes.channel) pushes.expect(token, (payload) => void (this.#early ??= []).push(payload));
   }
 
   listen(listener: (payload: string) => void): void {
-    this.#listener = listener;
+    this.#pushes.expect(this.token, listener);
     const early = this.#early;
     this.#early = undefined;
     for (const payload of early ?? []) listener(payload);
@@ -117,7 +117,8 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
   start(): void {
     this.#armTimer();
     this.#stopListening = onAbort(this.resolved.signal, () => this.abandon(this.resolved.signal?.reason));
-    this.place.listen((payload) => this.#pushed(payload));
+    // One that has given up by now gives back what is pushed to it.
+    if (!this.#isSettled) this.place.listen((payload) => this.#pushed(payload));
   }
 
   /** Where it stands, as the server just said. */
