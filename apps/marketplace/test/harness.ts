@@ -9,7 +9,7 @@ import { Market } from "../src/market.js";
 import { openMarket, type SeedItem, type SeedUser, type World } from "../src/seed/index.js";
 import type { WorkerTask } from "./worker.js";
 
-export interface Bench {
+export interface MarketFixture {
   readonly server: RedisServer;
   readonly redis: Connection;
   readonly lock: Lock;
@@ -18,7 +18,7 @@ export interface Bench {
 }
 
 /** One real server per test file, and as many markets on it as the tests want. */
-export const useMarkets = (): Bench => {
+export const useMarkets = (): MarketFixture => {
   let server: RedisServer;
   let redis: Connection;
   let lock: Lock;

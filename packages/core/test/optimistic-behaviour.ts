@@ -33,6 +33,16 @@ export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect(await redis.client.get(redis.prefix)).toBe("50");
     });
 
+    it("refuses an option that does not exist before the first try", async () => {
+      let tries = 0;
+      const misspelt = { waitMS: 10 } as object;
+      const attempt = (): Promise<number> => Promise.resolve(++tries);
+      await expect(optimistic(redis.client, [redis.prefix], attempt, misspelt)).rejects.toThrow(
+        /waitMs, signal.*"waitMS"/,
+      );
+      expect(tries).toBe(0);
+    });
+
     it("gives what the attempt returned, and how many it took", async () => {
       expect(await increment(redis.client, redis.prefix)).toEqual({ value: 1, attempts: 1 });
       let runs = 0;

@@ -40,6 +40,7 @@ const forAuthors = [
   "countText",
   "destroySocket",
   "duplicateNode",
+  "expiryOf",
   "inTime",
   "infoFields",
   "integerOption",

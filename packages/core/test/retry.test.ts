@@ -54,6 +54,13 @@ describe("retry", () => {
     expect(numbers).toEqual([1, 2, 3, 4]);
   });
 
+  it("refuses an option that does not exist before the first try", async () => {
+    let tries = 0;
+    const misspelt = { waitMS: 10 } as object;
+    await expect(retry(() => Promise.resolve(++tries), misspelt)).rejects.toThrow(/waitMs, baseMs.*"waitMS"/);
+    expect(tries).toBe(0);
+  });
+
   it("tries again only what calls itself retryable", async () => {
     for (const error of [
       new Error("x"),

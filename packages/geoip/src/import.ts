@@ -12,11 +12,11 @@ import {
 import { type GeoIpSource, type RangeInput, rangesSource } from "./sources.js";
 import { GeoIpStore, type Manifest } from "./store.js";
 
-/** What an import has made. */
+/** The outcome of an import. */
 export interface ImportResult {
   /** The version that serves now. */
   readonly version: string;
-  /** What it was read from. */
+  /** The format that it was read from. */
   readonly format: string;
   /** Ranges that were read. */
   readonly ranges: { readonly v4: number; readonly v6: number };

@@ -18,7 +18,7 @@ export interface GeoIpKeys {
   shard(version: string, part: Part, shard: number): string;
 }
 
-/** What a shard holds: pages of IPv4 or IPv6 ranges, blocks of places, blocks of their names. */
+/** The contents of a shard: pages of IPv4 or IPv6 ranges, blocks of places, blocks of their names. */
 export type Part = "v4" | "v6" | "places" | "names";
 
 export const parts: readonly Part[] = ["v4", "v6", "places", "names"];

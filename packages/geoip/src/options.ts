@@ -63,7 +63,7 @@ export interface GeoIpOptions extends ClientOptions {
 /** Settings of an import. */
 export interface ImportOptions {
   /**
-   * What all keys begin with.
+   * The beginning of all keys.
    *
    * @default "kit"
    */

@@ -7,7 +7,7 @@ export interface PlaceNames {
   readonly cityName?: string | undefined;
 }
 
-/** What is known of a place. What the database does not say is not there. */
+/** The known facts of a place. A fact that the database lacks is undefined. */
 export interface Place extends PlaceNames {
   /** Two letters: `EU`, `NA`. */
   readonly continent?: string | undefined;
@@ -35,13 +35,13 @@ export interface Place extends PlaceNames {
 /** Names of one place by language. */
 export type NamesByLocale = Readonly<Record<string, PlaceNames>>;
 
-/** What is stored of a place that has names in several languages: once for all networks there. */
+/** A place that has names in several languages, as it is stored: once for all networks there. */
 export interface StoredNames {
   readonly place: Place;
   readonly names: NamesByLocale;
 }
 
-/** What is stored for each network's place; `of` is the number of its {@link StoredNames}, 0 for none. */
+/** The place of one network, as it is stored; `of` is the number of its {@link StoredNames}, 0 for none. */
 export interface StoredPlace {
   readonly of: number;
   readonly place: Place;

@@ -26,7 +26,7 @@ export interface ImportProgress {
   readonly ranges: number;
 }
 
-/** What a source works on. @internal */
+/** The operands of a source. @internal */
 interface SourceCall {
   readonly builder: VersionBuilder;
   readonly progress: (progress: Omit<ImportProgress, "ranges">) => void;
@@ -109,7 +109,7 @@ class Header {
   }
 }
 
-/** What the locations files say of one geoname id. */
+/** The facts of one geoname id, from the locations files. */
 interface Location {
   readonly place: Place;
   readonly names: Record<string, PlaceNames>;

@@ -5,11 +5,11 @@ import { type GeoIpKeys, geoIpKeys, type Part, parts } from "./keys.js";
 import { fieldsPerShard } from "./pages.js";
 import * as scripts from "./scripts/index.js";
 
-/** What a version is made of; stored as JSON with it. */
+/** The parts of a version; stored as JSON with it. */
 export interface Manifest {
   readonly layout: 1;
   readonly version: string;
-  /** What it was read from: `GeoLite2-City`, `DB-IP country`, `ranges`. */
+  /** The format that it was read from: `GeoLite2-City`, `DB-IP country`, `ranges`. */
   readonly format: string;
   readonly importedAt: number;
   /** When the vendor made it, as the importer said. */

@@ -61,7 +61,7 @@ describe("an importer that is killed", () => {
     "before any of its commands leaves one whole version serving, and nothing that stays",
     { timeout: 120_000 },
     async () => {
-      // What is built has scripts of its own, which the server does not know yet: later runs send less.
+      // The server does not know the scripts of a fresh build yet: later runs send less.
       await importUntil(0);
       await fixture.db.unlink(...(await redis.keys()));
       const first = await fixture.import(manyRanges(300, "a"));

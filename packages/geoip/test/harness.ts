@@ -41,7 +41,7 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture =
       return reader;
     },
     import: (source = geoLite2(cityFiles()), options = {}) => {
-      // What serves is permanent by design.
+      // The serving version is permanent by design.
       redis.permanent("geoip:*");
       return importGeoIp(clients.shared(), database, source, { prefix: redis.prefix, ...options });
     },

@@ -22,7 +22,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Lease, LockLostError, LockTimeoutError } from "../src/index.js";
 import { user } from "./acl.js";
-import { fixtureOf, enqueue, type LockBench, next } from "./harness.js";
+import { fixtureOf, enqueue, type LockFixture, next } from "./harness.js";
 
 /**
  * The behaviour of a lock, on one server or on a Cluster. With a `login` it is what
@@ -32,8 +32,8 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a lock on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
-    let lazyBench: LockBench | undefined;
-    const fixture = (): LockBench => (lazyBench ??= fixtureOf(redis, login));
+    let lazyFixture: LockFixture | undefined;
+    const fixture = (): LockFixture => (lazyFixture ??= fixtureOf(redis, login));
     const name = "chest";
     const key = (): string => fixture().keysOf(name).lease;
 

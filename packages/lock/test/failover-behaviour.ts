@@ -2,7 +2,7 @@ import { connect, type Connection } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
 import { expect } from "vitest";
 import type { Lock } from "../src/index.js";
-import { enqueue, type LockBench } from "./harness.js";
+import { enqueue, type LockFixture } from "./harness.js";
 
 /** A client that kit made, for one test. */
 export const owned = async (redis: TestRedis<RedisMode>): Promise<Connection> => {
@@ -17,7 +17,7 @@ export const owned = async (redis: TestRedis<RedisMode>): Promise<Connection> =>
  */
 export const servesThrough = async (
   redis: TestRedis<RedisMode>,
-  fixture: LockBench,
+  fixture: LockFixture,
   [name, another]: readonly [string, string],
   failOver: () => Promise<RedisNode>,
 ): Promise<void> => {

@@ -24,7 +24,7 @@ import {
 import { lockKeys, type LockKeys } from "../src/keys.js";
 
 /** The members of its server that a lock test needs. */
-export interface LockBench {
+export interface LockFixture {
   /** A new client of the user whose locks are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];
   /** A lock on the shared client under the test's prefix, closed after the test. */
@@ -45,9 +45,9 @@ export interface LockBench {
 }
 
 /** With a `login` all locks are that user's, and only the tests' own commands go over the shared client. */
-export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): LockBench => {
+export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): LockFixture => {
   const clients = clientsOf(redis, login);
-  const on: LockBench["on"] = (client, options = {}) => {
+  const on: LockFixture["on"] = (client, options = {}) => {
     const lock = createLock(client, { prefix: redis.prefix, deadlineMs: 10_000, ...options });
     placesOf.set(lock, async (name) => await recordsOf(db(), keysOf(name)));
     redis.defer(() => lock.close({ timeoutMs: 0 }));

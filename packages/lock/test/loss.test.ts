@@ -224,6 +224,14 @@ describe("maxHoldMs", () => {
 });
 
 describe("renewal", () => {
+  it("comes at once on a new connection, long before it is due", async () => {
+    const lock = fixture.on(fixture.connect());
+    await lock.acquire(name, { leaseMs: 600_000 });
+    await fixture.db.pexpire(key(), 60_000);
+    await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
+    await eventually(async () => expect(await fixture.db.pttl(key())).toBeGreaterThan(60_000));
+  });
+
   it("takes one command for a hundred leases", async () => {
     const lock = fixture.make({ leaseMs: 2_400 });
     const leases = await Promise.all(

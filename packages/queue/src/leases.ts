@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import { lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
+import { type ExpiryScheduler, expiryOf, lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
 import type { QueueCommands } from "./commands.js";
 import type { TakenJob } from "./taken.js";
 import { heartbeat, maxEnded } from "./scripts/index.js";
@@ -29,12 +29,14 @@ export class JobLeases implements ScheduledLease {
   /** Each job knows its place. A Set would keep removed jobs alive until V8's next full collection. */
   readonly #held: TakenJob[] = [];
   readonly #commands: QueueCommands;
+  readonly #expiry: ExpiryScheduler;
   readonly #leaseMs: number;
   readonly #events: LeaseEvents;
   #isClosed = false;
 
   constructor(commands: QueueCommands, leaseMs: number, events: LeaseEvents) {
     this.#commands = commands;
+    this.#expiry = expiryOf(commands.context);
     this.#leaseMs = leaseMs;
     this.#events = events;
   }
@@ -61,7 +63,7 @@ export class JobLeases implements ScheduledLease {
   release(job: TakenJob): void {
     this.#remove(job);
     if (this.#held.length > 0 || this.heapIndex < 0) return;
-    this.#commands.context.expiry.remove(this);
+    this.#expiry.remove(this);
   }
 
   /** The server says that these have ended. */
@@ -73,7 +75,7 @@ export class JobLeases implements ScheduledLease {
     this.#isClosed = true;
     // The reply to a heartbeat that is under way concerns none of them any more.
     for (const job of this.#held.splice(0)) job.leasePlace = -1;
-    this.#commands.context.expiry.remove(this);
+    this.#expiry.remove(this);
   }
 
   renewAll(): void {
@@ -100,7 +102,7 @@ export class JobLeases implements ScheduledLease {
     for (let start = 0; start < due.length && !isFailed; start += maxEnded)
       isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
     // All were lost: the next job needs a schedule of its own.
-    if (this.#isClosed || this.#held.length === 0) return this.#commands.context.expiry.remove(this);
+    if (this.#isClosed || this.#held.length === 0) return this.#expiry.remove(this);
     let earliest = Infinity;
     for (const { leaseUntil } of this.#held) earliest = Math.min(earliest, leaseUntil);
     this.#schedule(performance.now() + (isFailed ? this.#leaseMs / 20 : this.#heartbeatMs), earliest);
@@ -143,11 +145,10 @@ export class JobLeases implements ScheduledLease {
   }
 
   #schedule(renewAt: number, deadlineAt: number): void {
-    const { expiry } = this.#commands.context;
     this.renewAt = renewAt;
     this.deadlineAt = deadlineAt;
     if (this.#isClosed) return;
-    if (this.heapIndex < 0) expiry.add(this);
-    else expiry.changed(this);
+    if (this.heapIndex < 0) this.#expiry.add(this);
+    else this.#expiry.changed(this);
   }
 }

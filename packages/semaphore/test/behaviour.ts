@@ -27,7 +27,7 @@ import {
   SemaphoreTimeoutError,
 } from "../src/index.js";
 import { user } from "./acl.js";
-import { fixtureOf, enqueue, name, next, type SemaphoreBench, take } from "./harness.js";
+import { fixtureOf, enqueue, name, next, type SemaphoreFixture, take } from "./harness.js";
 
 /**
  * The behaviour of a semaphore, on one server or on a Cluster. With a `login` it is what a semaphore does as that user, where the
@@ -38,9 +38,9 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a semaphore on a ${where}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
-    let lazyBench: SemaphoreBench | undefined;
-    const fixture = (): SemaphoreBench => (lazyBench ??= fixtureOf(redis, login));
-    const make: SemaphoreBench["make"] = (options) => fixture().make(options);
+    let lazyFixture: SemaphoreFixture | undefined;
+    const fixture = (): SemaphoreFixture => (lazyFixture ??= fixtureOf(redis, login));
+    const make: SemaphoreFixture["make"] = (options) => fixture().make(options);
     const untilWaiting = (waiters: number): Promise<void> => fixture().untilWaiting(name, waiters);
     const queueOf = async (semaphore: Semaphore): Promise<string[]> =>
       (await semaphore.inspect()).queue.map(({ holder }) => holder);

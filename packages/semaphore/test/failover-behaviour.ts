@@ -2,7 +2,7 @@ import { connect, type Connection } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
 import { expect } from "vitest";
 import type { Semaphore } from "../src/index.js";
-import { enqueue, type SemaphoreBench, take } from "./harness.js";
+import { enqueue, type SemaphoreFixture, take } from "./harness.js";
 
 /** A client that kit made, for one test. */
 export const owned = async (redis: TestRedis<RedisMode>): Promise<Connection> => {
@@ -12,7 +12,7 @@ export const owned = async (redis: TestRedis<RedisMode>): Promise<Connection> =>
 };
 
 /** How long the first permit of a semaphore to end has on a node. */
-const msLeftOn = async (node: RedisNode, fixture: SemaphoreBench, name: string): Promise<number> => {
+const msLeftOn = async (node: RedisNode, fixture: SemaphoreFixture, name: string): Promise<number> => {
   const [, ending] = (await node.call("ZRANGE", fixture.keysOf(name).permits, "0", "0", "WITHSCORES")) as string[];
   const [seconds] = (await node.call("TIME")) as string[];
   return Number(ending ?? 0) - Number(seconds) * 1_000;
@@ -24,11 +24,11 @@ const msLeftOn = async (node: RedisNode, fixture: SemaphoreBench, name: string):
  */
 export const servesThrough = async (
   redis: TestRedis<RedisMode>,
-  fixture: SemaphoreBench,
+  fixture: SemaphoreFixture,
   [name, another]: readonly [string, string],
   failOver: () => Promise<RedisNode>,
 ): Promise<void> => {
-  const pair = (own: string, clients: readonly Parameters<SemaphoreBench["on"]>[0][]): Semaphore[] =>
+  const pair = (own: string, clients: readonly Parameters<SemaphoreFixture["on"]>[0][]): Semaphore[] =>
     clients.map((client) => fixture.on(client, { name: own, permits: 3 }));
   const borrowed = pair(name, [fixture.connect(), fixture.connect()]);
   const ours = pair(another, [await owned(redis), await owned(redis)]);

@@ -30,7 +30,7 @@ export const name = "renderer";
 export type MadeWith = Partial<SemaphoreOptions> & { readonly name?: string };
 
 /** The members of its server that a semaphore test needs. */
-export interface SemaphoreBench {
+export interface SemaphoreFixture {
   /** A new client of the user whose semaphores are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];
   /** A semaphore on the shared client under the test's prefix, closed after the test. */
@@ -55,9 +55,9 @@ export interface SemaphoreBench {
 }
 
 /** With a `login` all semaphores are that user's, and only the tests' own commands go over the shared client. */
-export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreBench => {
+export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreFixture => {
   const clients = clientsOf(redis, login);
-  const on: SemaphoreBench["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
+  const on: SemaphoreFixture["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
     const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, deadlineMs: 10_000, ...options });
     placesOf.set(semaphore, async () => await recordsOf(db(), keysOf(own)));
     redis.defer(() => semaphore.close({ timeoutMs: 0 }));

@@ -47,6 +47,7 @@ export { answered, DedicatedConnection, reconnectMs } from "./connection/dedicat
 export { isOwned, superviseClient } from "./connection/supervision.js";
 export { lowerBoundMs } from "./context/clock.js";
 export { attach, ClientContext, withContext } from "./context/context.js";
+export { expiryOf } from "./context/expiry.js";
 export { defineScript } from "./script/script.js";
 
 export type { CoreErrorCode, KitErrorCode, KitErrorCodes } from "./base/errors.js";

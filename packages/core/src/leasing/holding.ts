@@ -1,5 +1,5 @@
 import { KitKeyTypeError } from "../index.js";
-import { type Deadline, newToken, traced } from "../toolkit/index.js";
+import { type Deadline, type ExpiryScheduler, expiryOf, newToken, traced } from "../toolkit/index.js";
 import { type LeasingCommands, type Seen, within } from "./commands.js";
 import type { LossReason } from "./errors.js";
 import type { Grant, Lease, LeaseKeeper, ReleaseOutcome, RenewState } from "./lease.js";
@@ -38,6 +38,7 @@ export class Holding<
   readonly #make: LeaseMaker<Resolved, L>;
   readonly #events: HoldingEvents<L>;
   readonly #leases = new Set<L>();
+  readonly #expiry: ExpiryScheduler;
   /** Leases of all objects of a kind on one client are renewed together. */
   readonly #group: string;
   #onIdle: (() => void) | undefined;
@@ -48,6 +49,7 @@ export class Holding<
 
   constructor(commands: LeasingCommands<Resolved, S, L>, make: LeaseMaker<Resolved, L>, events: HoldingEvents<L>) {
     this.#commands = commands;
+    this.#expiry = expiryOf(commands.context);
     this.#group = `${kindOf(commands)} ${String(commands.settings.deadlineMs)} `;
     this.#make = make;
     this.#events = events;
@@ -72,15 +74,15 @@ export class Holding<
 
   add(lease: L): void {
     this.#leases.add(lease);
-    this.#commands.context.expiry.add(lease);
+    this.#expiry.add(lease);
   }
 
   changed(lease: L): void {
-    this.#commands.context.expiry.changed(lease);
+    this.#expiry.changed(lease);
   }
 
   remove(lease: L): void {
-    this.#commands.context.expiry.remove(lease);
+    this.#expiry.remove(lease);
     if (this.#leases.delete(lease) && this.#leases.size === 0) this.#onIdle?.();
   }
 

@@ -14,6 +14,7 @@ export {
   DedicatedConnection,
   destroySocket,
   duplicateNode,
+  expiryOf,
   integerOption,
   inTime,
   isForbidden,

@@ -11,6 +11,7 @@ import {
   namesOf,
   serverError,
   integerOption,
+  optionsObject,
   signalOption,
   type ExclusiveConnection,
   backoffMs,
@@ -71,6 +72,7 @@ const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)
  * @throws {KitUnavailableError} no connection within `waitMs`; nothing was changed.
  * @throws {KitUnknownOutcomeError} the connection broke with EXEC under way.
  * @throws what `attempt` throws; nothing was changed.
+ * @throws {TypeError | RangeError} an option is not what it should be.
  *
  * @example
  * await optimistic(redis, ["stock"], async (tx) => {
@@ -85,9 +87,9 @@ export const optimistic = async <T>(
   attempt: (transaction: Transaction) => Promise<T>,
   options: OptimisticOptions = {},
 ): Promise<OptimisticResult<T>> => {
-  const { waitMs = 5_000 } = options;
+  const { waitMs = 5_000, signal } = optionsObject("options", options, ["waitMs", "signal"]);
   integerOption("waitMs", waitMs, 0);
-  const signal = signalOption("signal", options.signal);
+  signalOption("signal", signal);
   const [first] = keys;
   if (first === undefined) throw new RangeError("Expected `keys` to name at least one key");
   return withContext(redis, (context) =>

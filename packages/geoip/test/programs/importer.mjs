@@ -8,7 +8,7 @@ const redis = new Redis(url);
 let sent = 0;
 const { sendCommand } = redis;
 redis.sendCommand = function (command, ...rest) {
-  // What a connection begins with is not the importer's.
+  // The first commands of a connection are not the importer's.
   if (!["info", "client", "hello", "auth"].includes(command.name) && ++sent === Number(last))
     process.kill(process.pid, "SIGKILL");
   return sendCommand.call(this, command, ...rest);

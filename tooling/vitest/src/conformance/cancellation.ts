@@ -1,14 +1,14 @@
 import { getEventListeners } from "node:events";
 import { expect, it } from "vitest";
 import type { Call, Conforming } from "./description.js";
-import { type Bench, expectEach, keysOf, type Outcome } from "./ground.js";
+import { type Fixture, expectEach, keysOf, type Outcome } from "./ground.js";
 
 export const takesSignal = ({ options = {} }: Call): boolean => "signal" in options;
 
 /** A signal ends a call with its reason, before or during it, and carries no listener afterwards. */
-export const cancellation = (bench: Bench, object: Conforming): void => {
+export const cancellation = (fixture: Fixture, object: Conforming): void => {
   const keys = keysOf(object, takesSignal);
-  const { redis } = bench;
+  const { redis } = fixture;
   const reason = new Error("never mind");
   const ended = (outcome: Outcome, { signal }: AbortController): unknown => {
     expect(getEventListeners(signal, "abort")).toHaveLength(0);
@@ -20,10 +20,10 @@ export const cancellation = (bench: Bench, object: Conforming): void => {
     const outcomes = new Map<string, unknown>();
     for (const key of keys) {
       const { prepare } = object.calls[key]!;
-      const client = prepare ? bench.connect() : bench.connect({ lazyConnect: true });
+      const client = prepare ? fixture.connect() : fixture.connect({ lazyConnect: true });
       const controller = new AbortController();
       controller.abort(reason);
-      const ready = await bench.ready(object, key, client);
+      const ready = await fixture.ready(object, key, client);
       outcomes.set(key, ended(await ready.run({ signal: controller.signal }), controller));
       expect([key, prepare ? "wait" : client.status]).toEqual([key, "wait"]);
     }
@@ -33,20 +33,20 @@ export const cancellation = (bench: Bench, object: Conforming): void => {
   const cancelled = keys.filter((key) => !object.calls[key]!.isFinished);
   if (cancelled.length > 0)
     it("rejects by a signal that aborts while the server is silent", async () => {
-      const { proxy, client } = await bench.proxied();
+      const { proxy, client } = await fixture.proxied();
       const controller = new AbortController();
       const { signal } = controller;
       // The deadline is longer than a test may take.
       const calls = await Promise.all(
-        cancelled.map((key) => bench.ready(object, key, client, { deadlineMs: 600_000 })),
+        cancelled.map((key) => fixture.ready(object, key, client, { deadlineMs: 600_000 })),
       );
       proxy.down.hole = true;
       const pending = Object.fromEntries(calls.map((ready) => [ready.key, ready.run({ signal })] as const));
-      await bench.settle();
+      await fixture.settle();
       controller.abort(reason);
-      const settled = await bench.all(pending);
+      const settled = await fixture.all(pending);
       // Ends what was sent, too.
-      await bench.end(client);
+      await fixture.end(client);
       expectEach(new Map(Array.from(settled, ([key, outcome]) => [key, ended(outcome, controller)])), wanted);
     });
 
@@ -56,8 +56,8 @@ export const cancellation = (bench: Bench, object: Conforming): void => {
       const outcomes = new Map<string, unknown>();
       for (const key of waiting) {
         const controller = new AbortController();
-        const pending = (await bench.ready(object, key, redis.client)).run({ signal: controller.signal });
-        await bench.settle();
+        const pending = (await fixture.ready(object, key, redis.client)).run({ signal: controller.signal });
+        await fixture.settle();
         controller.abort(reason);
         outcomes.set(key, ended(await pending, controller));
       }
@@ -67,7 +67,7 @@ export const cancellation = (bench: Bench, object: Conforming): void => {
   it("leaves no listener on the signal of a call that ended well", async () => {
     for (const key of keys.filter((one) => !object.calls[one]!.waits)) {
       const controller = new AbortController();
-      const outcome = await (await bench.ready(object, key, redis.client)).run({ signal: controller.signal });
+      const outcome = await (await fixture.ready(object, key, redis.client)).run({ signal: controller.signal });
       expect([key, "error" in outcome ? outcome.error : "well"]).toEqual([key, "well"]);
       ended(outcome, controller);
     }

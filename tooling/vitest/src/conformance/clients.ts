@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Conforming } from "./description.js";
-import { type Bench, expectEach, keysOf, shown } from "./ground.js";
+import { type Fixture, expectEach, keysOf, shown } from "./ground.js";
 
 /** Kinds of clients that users have, and what `keys()` must not find then. */
 const kinds: Readonly<Record<string, object>> = {
@@ -27,23 +27,23 @@ const shapeOf = (value: unknown): unknown => {
 };
 
 /** The same results on every kind of client. */
-export const clients = (bench: Bench, object: Conforming, only: readonly string[] = Object.keys(kinds)): void => {
-  const { redis } = bench;
+export const clients = (fixture: Fixture, object: Conforming, only: readonly string[] = Object.keys(kinds)): void => {
+  const { redis } = fixture;
 
   it("gives the same results on every kind of client", async () => {
-    const plain = shapeOf(await bench.tour(object, redis.client));
+    const plain = shapeOf(await fixture.tour(object, redis.client));
     for (const kind of only) {
-      const client = bench.connect(kinds[kind]);
+      const client = fixture.connect(kinds[kind]);
       const before = await redis.keys();
-      expect([kind, shapeOf(await bench.tour(object, client))]).toEqual([kind, plain]);
+      expect([kind, shapeOf(await fixture.tour(object, client))]).toEqual([kind, plain]);
       const made = (await redis.keys()).filter((key) => !before.includes(key));
       expect(made.filter((key) => key.startsWith("app:"))).toEqual(kind === "keyPrefix" ? made : []);
       if (kind === "db 3") await client.call("FLUSHDB");
     }
-    const connection = await bench.connectByUrl(redis.url);
-    expect(["connect()", shapeOf(await bench.tour(object, connection))]).toEqual(["connect()", plain]);
+    const connection = await fixture.connectByUrl(redis.url);
+    expect(["connect()", shapeOf(await fixture.tour(object, connection))]).toEqual(["connect()", plain]);
     const isolate = "isolate" in object.options ? { isolate: true } : {};
-    expect(["isolate", shapeOf(await bench.tour(object, redis.client, isolate))]).toEqual(["isolate", plain]);
+    expect(["isolate", shapeOf(await fixture.tour(object, redis.client, isolate))]).toEqual(["isolate", plain]);
   });
 
   /** Nothing is closed here: what stays open then would fail the test that leaves it. */
@@ -53,28 +53,28 @@ export const clients = (bench: Bench, object: Conforming, only: readonly string[
 
   const endsBy = async (how: "disconnect" | "quit"): Promise<void> => {
     const outcomes = new Map<string, unknown>();
-    const client = bench.own();
+    const client = fixture.own();
     const idle = [];
     const retryable: unknown[] = [];
     for (const key of keysOf(object, ({ waits, isLocal }) => !waits && !isLocal)) {
-      const ready = await bench.readyOn(object, key, bench.makeOpen(object, client));
+      const ready = await fixture.readyOn(object, key, fixture.makeOpen(object, client));
       // Half of them have not sent anything yet.
       if (idle.length % 2 === 0 && ready.call.prepare === undefined) await ready.run();
       idle.push(ready);
     }
-    await bench.end(client, how);
+    await fixture.end(client, how);
     for (const ready of idle) {
       const outcome = await ready.run();
       retryable.push("error" in outcome && (outcome.error as { retryable?: unknown }).retryable);
       outcomes.set(ready.key, shown(outcome));
     }
     for (const key of keysOf(object, ({ waits }) => waits === true)) {
-      const owned = bench.own();
-      const ready = await bench.readyOn(object, key, bench.makeOpen(object, owned));
+      const owned = fixture.own();
+      const ready = await fixture.readyOn(object, key, fixture.makeOpen(object, owned));
       const pending = ready.run();
-      await bench.settle();
-      await bench.end(owned, how);
-      outcomes.set(key, shown((await bench.all({ [key]: pending })).get(key)!));
+      await fixture.settle();
+      await fixture.end(owned, how);
+      outcomes.set(key, shown((await fixture.all({ [key]: pending })).get(key)!));
     }
     expect(retryable).not.toContain(true);
     expectEach(outcomes, () => expect.stringMatching(/^KIT_(?:UNAVAILABLE|CLOSED|UNKNOWN_OUTCOME)$/) as unknown);

@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
 import type { Conforming } from "./description.js";
-import { type Bench, expectEach, keysOf, listenersOf, type Made, type Ready, shown } from "./ground.js";
+import { type Fixture, expectEach, keysOf, listenersOf, type Made, type Ready, shown } from "./ground.js";
 
 /** After `close()` nothing begins and nothing is left; the borrowed client goes on. */
-export const closing = (bench: Bench, object: Conforming): void => {
-  const { redis } = bench;
+export const closing = (fixture: Fixture, object: Conforming): void => {
+  const { redis } = fixture;
   const ending = keysOf(object, ({ waits }) => !waits);
   const waiting = keysOf(object, ({ waits }) => waits === true);
 
@@ -13,7 +13,7 @@ export const closing = (bench: Bench, object: Conforming): void => {
   it("lets no call begin after close()", async () => {
     const outcomes = new Map<string, unknown>();
     for (const key of keysOf(object)) {
-      const ready = await bench.ready(object, key, redis.client);
+      const ready = await fixture.ready(object, key, redis.client);
       await ready.object.close({ timeoutMs: 0 });
       outcomes.set(key, shown(await ready.run()));
     }
@@ -24,9 +24,9 @@ export const closing = (bench: Bench, object: Conforming): void => {
     it("rejects what waits when close() is called", async () => {
       const outcomes = new Map<string, unknown>();
       for (const key of waiting) {
-        const ready = await bench.ready(object, key, redis.client);
+        const ready = await fixture.ready(object, key, redis.client);
         const pending = ready.run();
-        await bench.settle();
+        await fixture.settle();
         await ready.object.close({ timeoutMs: 0 });
         outcomes.set(key, shown(await pending));
       }
@@ -34,15 +34,15 @@ export const closing = (bench: Bench, object: Conforming): void => {
     });
 
   it("closes twice, and gives the borrowed client back as it was", async () => {
-    const client = bench.connect();
+    const client = fixture.connect();
     await client.ping();
     const before = listenersOf(client);
     const options = { ...client.options };
     const made: Made[] = [];
     for (const key of ending) {
-      const one = bench.makeOpen(object, client);
+      const one = fixture.makeOpen(object, client);
       made.push(one);
-      const outcome = await (await bench.readyOn(object, key, one)).run();
+      const outcome = await (await fixture.readyOn(object, key, one)).run();
       expect([key, outcome]).not.toEqual([key, { error: expect.anything() as unknown }]);
     }
     for (const one of made) {
@@ -59,19 +59,19 @@ export const closing = (bench: Bench, object: Conforming): void => {
     const [key = ""] = keysOf(object, (call) => !call.waits && !("closed" in call));
     let left: Ready;
     {
-      await using made = bench.makeOpen(object, redis.client);
-      left = await bench.readyOn(object, key, made);
+      await using made = fixture.makeOpen(object, redis.client);
+      left = await fixture.readyOn(object, key, made);
     }
     expect(shown(await left.run())).toBe("KIT_CLOSED");
   });
 
   it("refuses a wrong timeoutMs, and stays open", async () => {
-    const made = bench.make(object, redis.client);
+    const made = fixture.make(object, redis.client);
     for (const timeoutMs of [-1, 0.5, "1000", null])
       await expect((async () => made.close({ timeoutMs }))()).rejects.toThrow(
         "`timeoutMs` to be an integer from 0 to 86400000",
       );
     await expect((async () => made.close({ timeoutMS: 1 }))()).rejects.toThrow(TypeError);
-    expect(shown(await (await bench.readyOn(object, ending[0]!, made)).run())).not.toBe("KIT_CLOSED");
+    expect(shown(await (await fixture.readyOn(object, ending[0]!, made)).run())).not.toBe("KIT_CLOSED");
   });
 };

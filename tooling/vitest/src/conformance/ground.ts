@@ -84,7 +84,7 @@ export interface Ready {
 export type Made = AsyncDisposable & { close(options?: object): Promise<unknown> };
 
 /** A package on a server, for one test after another. */
-export class Bench {
+export class Fixture {
   readonly description: Conformance;
   readonly ground: Ground;
   #prefixes = 0;
@@ -98,7 +98,7 @@ export class Bench {
     return this.ground.redis;
   }
 
-  /** The package's permanent keys are also permanent under the prefixes of this bench, of which a client has many. */
+  /** The package's permanent keys are also permanent under the prefixes of this fixture, of which a client has many. */
   begin(): void {
     (this.redis.client as Client).setMaxListeners(0);
     const { permanentKeys = [] } = this.description;

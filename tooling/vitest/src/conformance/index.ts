@@ -4,7 +4,7 @@ import { cancellation, takesSignal } from "./cancellation.js";
 import { clients, smokeKinds } from "./clients.js";
 import { closing } from "./closing.js";
 import type { Conformance, Conforming } from "./description.js";
-import { Bench, type Ground, keysOf } from "./ground.js";
+import { Fixture, type Ground, keysOf } from "./ground.js";
 import { options } from "./options.js";
 import { outages } from "./outages.js";
 import { secrets } from "./secrets.js";
@@ -38,9 +38,9 @@ const methodsOf = (made: object): readonly string[] => {
   return names;
 };
 
-const describeCalls = (bench: Bench, { make, calls, others = [] }: Conforming): void => {
+const describeCalls = (fixture: Fixture, { make, calls, others = [] }: Conforming): void => {
   it("has each public method in its description", async () => {
-    const made = make(bench.redis.client as never, { prefix: bench.redis.prefix }) as { close?(): Promise<void> };
+    const made = make(fixture.redis.client as never, { prefix: fixture.redis.prefix }) as { close?(): Promise<void> };
     await made.close?.();
     const described = new Set([...Object.keys(calls).map((key) => key.split(/[ .,]/)[0]!), ...others]);
     const missing = methodsOf(made).filter((name) => !described.has(name));
@@ -50,35 +50,35 @@ const describeCalls = (bench: Bench, { make, calls, others = [] }: Conforming): 
 
 /** The promises that all packages share, tested by a package's description of itself. */
 export const describeConformance = (description: Conformance, ground: Ground): void => {
-  const bench = new Bench(description, ground);
+  const fixture = new Fixture(description, ground);
   guardPrototypes();
-  beforeEach(() => bench.begin());
+  beforeEach(() => fixture.begin());
   for (const object of description.objects)
     describe(object.what, () => {
-      describeCalls(bench, object);
+      describeCalls(fixture, object);
       describe("options", () => {
-        options(bench, object);
+        options(fixture, object);
       });
       if (!object.hasNoClose)
         describe("close", () => {
-          closing(bench, object);
+          closing(fixture, object);
         });
       describe("clients", () => {
-        clients(bench, object);
+        clients(fixture, object);
       });
       describe("outages", () => {
-        outages(bench, object);
+        outages(fixture, object);
       });
       if (keysOf(object, takesSignal).length > 0)
         describe("signals", () => {
-          cancellation(bench, object);
+          cancellation(fixture, object);
         });
       if (keysOf(object, isTraced).length > 0)
         describe("traces", () => {
-          tracing(bench, object);
+          tracing(fixture, object);
         });
       describe("secrets", () => {
-        secrets(bench, object);
+        secrets(fixture, object);
       });
     });
   it(`traces nothing of ${description.name} that its description lacks`, () => expectTracesDescribed(description));
@@ -86,11 +86,11 @@ export const describeConformance = (description: Conformance, ground: Ground): v
 
 /** The suites that meet the client: for the smoke file that runs with the other major of ioredis. */
 export const describeSmoke = (description: Conformance, ground: Ground): void => {
-  const bench = new Bench(description, ground);
-  beforeEach(() => bench.begin());
+  const fixture = new Fixture(description, ground);
+  beforeEach(() => fixture.begin());
   for (const object of description.objects)
     describe(object.what, () => {
-      clients(bench, object, smokeKinds);
-      if (!object.hasNoClose) closing(bench, object);
+      clients(fixture, object, smokeKinds);
+      if (!object.hasNoClose) closing(fixture, object);
     });
 };

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { hostileNames, polluted } from "../hostile.js";
 import { expectRefusal } from "../refusals.js";
 import type { Conforming } from "./description.js";
-import { type Bench, type Client, keysOf, listenersOf, type Outcome, outcomeOf, shown } from "./ground.js";
+import { type Fixture, type Client, keysOf, listenersOf, type Outcome, outcomeOf, shown } from "./ground.js";
 import type { OptionRule } from "./rules.js";
 
 /** Names that cannot be part of a key. */
@@ -28,14 +28,14 @@ const unknown: readonly (readonly [name: string, options: object])[] = ["leasems
 const noObjects = [null, "fast", true, []];
 
 /** Options are checked at the edge, by name; what somebody put on `Object.prototype` is none. */
-export const options = (bench: Bench, object: Conforming): void => {
-  const { redis } = bench;
+export const options = (fixture: Fixture, object: Conforming): void => {
+  const { redis } = fixture;
   const makeOn = (client: unknown, given: object): Promise<Outcome> =>
     outcomeOf(() => object.make(client as never, given) as unknown);
   const make = (given: object): Promise<Outcome> => makeOn(redis.client, given);
   const withOptions = keysOf(object, (call) => call.options !== undefined);
   /** A client that has sent nothing for as long as its status is "wait". */
-  const silent = (): Client => bench.connect({ lazyConnect: true });
+  const silent = (): Client => fixture.connect({ lazyConnect: true });
 
   if (!object.hasNoClose) {
     it("refuses wrong options where it is made, and leaves the client alone", async () => {
@@ -75,7 +75,7 @@ export const options = (bench: Bench, object: Conforming): void => {
       const defaults = Object.freeze(given);
       for (const key of keysOf(object, ({ waits }) => !waits).slice(0, 3)) {
         const { options: rules = {}, required = {} } = object.calls[key]!;
-        const ready = await bench.ready(object, key, redis.client, defaults);
+        const ready = await fixture.ready(object, key, redis.client, defaults);
         const outcome = await ready.run(Object.freeze(undefinedOf(rules, Object.keys(required))));
         expect([key, "error" in outcome ? outcome.error : "well"]).toEqual([key, "well"]);
       }
@@ -86,8 +86,8 @@ export const options = (bench: Bench, object: Conforming): void => {
     it("refuses wrong options of calls, and sends nothing", async () => {
       for (const key of withOptions) {
         const call = object.calls[key]!;
-        const client = call.prepare ? bench.connect() : silent();
-        const ready = await bench.ready(object, key, client);
+        const client = call.prepare ? fixture.connect() : silent();
+        const ready = await fixture.ready(object, key, client);
         for (const [option, rule] of Object.entries(call.options!))
           for (const value of rule.refused) expectRefused(await ready.run({ [option]: value }), option, value, rule);
         for (const [name, given] of unknown) expectUnknown(await ready.run(given), name, key);
@@ -102,7 +102,7 @@ export const options = (bench: Bench, object: Conforming): void => {
     it("refuses names that cannot be a key, and sends nothing", async () => {
       const client = silent();
       for (const key of named) {
-        const made = bench.make(object, client);
+        const made = fixture.make(object, client);
         for (const name of badNames) {
           const outcome = await outcomeOf(() => object.calls[key]!.named!(made as never, name as string));
           expect([key, name, shown(outcome)]).toEqual([key, name, "KIT_NAME"]);
@@ -116,7 +116,7 @@ export const options = (bench: Bench, object: Conforming): void => {
     if (!object.hasNoClose)
       it("takes none of it for an option of its own", async () => {
         for (const [option, { refused }] of Object.entries(object.options)) {
-          const prefix = bench.prefix();
+          const prefix = fixture.prefix();
           const given = option === "prefix" ? {} : { prefix };
           const made = polluted(option, refused[0], () => object.make(redis.client as never, given)) as never;
           redis.defer(() => (made as { close(o: object): unknown }).close({ timeoutMs: 0 }));
@@ -130,7 +130,7 @@ export const options = (bench: Bench, object: Conforming): void => {
           for (const [option, { refused }] of Object.entries(object.calls[key]!.options!)) {
             // It would change what ioredis and Node themselves are called with, too.
             if (option === "signal") continue;
-            const ready = await bench.ready(object, key, redis.client);
+            const ready = await fixture.ready(object, key, redis.client);
             const calling = polluted(option, refused[0], () => ready.run());
             const outcome = await calling;
             expect([key, option, "error" in outcome ? outcome.error : "well"]).toEqual([key, option, "well"]);

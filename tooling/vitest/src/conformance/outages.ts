@@ -1,35 +1,35 @@
 import { expect, it } from "vitest";
 import { closedPort } from "../servers.js";
 import type { Conforming } from "./description.js";
-import { type Bench, codeOf, expectEach, keysOf, type Outcome } from "./ground.js";
+import { type Fixture, codeOf, expectEach, keysOf, type Outcome } from "./ground.js";
 
 const typed = (outcome: Outcome): unknown => ("error" in outcome ? codeOf(outcome.error) : "resolves");
 
 /** Every call settles, however the network fails, with an error that says so. */
-export const outages = (bench: Bench, object: Conforming): void => {
+export const outages = (fixture: Fixture, object: Conforming): void => {
   const needsServer = keysOf(object, ({ isLocal, persists }) => !isLocal && !persists);
 
   const calls = needsServer.filter((key) => !object.calls[key]!.prepare);
   if (calls.length > 0)
     it("settles every call where nobody listens", async () => {
-      const client = bench.own({ port: closedPort });
+      const client = fixture.own({ port: closedPort });
       const outcomes = new Map<string, unknown>();
       await Promise.all(
         calls.map(async (key) => {
-          outcomes.set(key, typed(await (await bench.ready(object, key, client, { deadlineMs: 100 })).run()));
+          outcomes.set(key, typed(await (await fixture.ready(object, key, client, { deadlineMs: 100 })).run()));
         }),
       );
       expectEach(outcomes, () => "KIT_UNAVAILABLE");
     });
 
   it("settles every call, and close(), of a server that fell silent", async () => {
-    const { proxy, client } = await bench.proxied();
+    const { proxy, client } = await fixture.proxied();
     const outcomes = new Map<string, unknown>();
     const readies = await Promise.all(
       needsServer
         .filter((key) => !object.calls[key]!.waits)
         // On a busy machine the deadline may end what prepares the call.
-        .map((key) => bench.ground.eventually(() => bench.ready(object, key, client, { deadlineMs: 500 }))),
+        .map((key) => fixture.ground.eventually(() => fixture.ready(object, key, client, { deadlineMs: 500 }))),
     );
     proxy.down.hole = true;
     await Promise.all(readies.map(async (ready) => outcomes.set(ready.key, typed(await ready.run()))));

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { exposures } from "../exposure.js";
 import { tappedTokens, withoutOp } from "../secrets.js";
 import { canary, type Conforming } from "./description.js";
-import { type Bench, keysOf, type Made, type Outcome, outcomeOf, type Ready } from "./ground.js";
+import { type Fixture, keysOf, type Made, type Outcome, outcomeOf, type Ready } from "./ground.js";
 
 /** Causes of failing calls, each in another way; the function that it returns ends it. */
 type Trouble = (
@@ -61,8 +61,8 @@ const troubles: Readonly<Record<string, readonly [begin: Trouble, end?: Trouble]
 };
 
 /** Neither password, nor payload, nor stored text is shown by any error, event or trace. */
-export const secrets = (bench: Bench, object: Conforming): void => {
-  const { redis, description, ground } = bench;
+export const secrets = (fixture: Fixture, object: Conforming): void => {
+  const { redis, description, ground } = fixture;
 
   it("shows no secret in errors, events and traces, whatever goes wrong", async () => {
     const password = `${canary}-pass`;
@@ -71,7 +71,7 @@ export const secrets = (bench: Bench, object: Conforming): void => {
     const proxy = await ground.FaultProxy.start({ port: server.nodes[0]!.port });
     redis.defer(() => proxy.close());
     const url = `redis://:${password}@127.0.0.1:${String(proxy.port)}`;
-    const connection = await bench.connectByUrl(url);
+    const connection = await fixture.connectByUrl(url);
     const tokens = description.hidesTokens ? tappedTokens(connection) : new Set<string>();
 
     /** The texts that were told, and their sources. */
@@ -102,8 +102,8 @@ export const secrets = (bench: Bench, object: Conforming): void => {
     const readyAt = async (key: string): Promise<{ readonly ready: Ready; readonly prefix: string }> => {
       // On a busy machine the deadline may end what prepares the call.
       const made = await ground.eventually(async () => {
-        const prefix = bench.prefix();
-        return { prefix, ready: await bench.ready(object, key, connection, { prefix, deadlineMs: 400 }) };
+        const prefix = fixture.prefix();
+        return { prefix, ready: await fixture.ready(object, key, connection, { prefix, deadlineMs: 400 }) };
       });
       overhear(made.ready.object, key);
       return made;
@@ -125,7 +125,7 @@ export const secrets = (bench: Bench, object: Conforming): void => {
       );
       for (const { prefix } of readies) await begin(server, prefix);
       const pending = Object.fromEntries(readies.map(({ ready }) => [ready.key, ready.run()] as const));
-      const settled = await bench.all(pending);
+      const settled = await fixture.all(pending);
       for (const [key, outcome] of settled) if (failed(`${key}, ${trouble}`, outcome)) failures++;
       await end?.(server, "");
       await closeAll(readies);
@@ -159,7 +159,7 @@ export const secrets = (bench: Bench, object: Conforming): void => {
     expect(tokens.size > 0).toBe(description.hidesTokens === true);
     expect(shownBy.filter(([, shown]) => shown.length > 0)).toEqual([]);
     expect(told.length).toBeGreaterThan(20);
-    const made = object.hasNoClose ? {} : bench.make(object, connection);
+    const made = object.hasNoClose ? {} : fixture.make(object, connection);
     expect(exposures(made, [canary, ...tokens])).toEqual([]);
   });
 };

@@ -1,34 +1,34 @@
 import { expect, it } from "vitest";
 import { recordTraces } from "../traces.js";
 import type { Call, Conformance, Conforming } from "./description.js";
-import { type Bench, keysOf } from "./ground.js";
+import { type Fixture, keysOf } from "./ground.js";
 
 export const isTraced = ({ trace }: Call): boolean => trace !== undefined;
 
 /** Each call is told on its channel: what it is of when it starts, what came of it when it ends. */
-export const tracing = (bench: Bench, object: Conforming): void => {
+export const tracing = (fixture: Fixture, object: Conforming): void => {
   const keys = keysOf(object, isTraced);
-  const { redis } = bench;
+  const { redis } = fixture;
 
   it("tells of each call that ends well", async () => {
     for (const key of keys.filter((one) => !object.calls[one]!.waits)) {
       const [channel, facts] = object.calls[key]!.trace!;
-      const ready = await bench.ready(object, key, redis.client);
+      const ready = await fixture.ready(object, key, redis.client);
       const { events } = recordTraces(redis, channel);
       const outcome = await ready.run();
       const kinds = events.map(([kind]) => kind);
       expect([key, kinds.slice(0, 2), kinds.slice(-2)]).toEqual([key, ["start", "end"], ["asyncStart", "asyncEnd"]]);
       expect([key, events[0]![1]]).toEqual([key, facts]);
       const result = "error" in outcome ? outcome.error : outcome.value;
-      const told = bench.description.tracesResults ? result : (events.at(-1)![1]["result"] as unknown);
+      const told = fixture.description.tracesResults ? result : (events.at(-1)![1]["result"] as unknown);
       expect([key, events.at(-1)![1]]).toEqual([key, { ...facts, result: told }]);
     }
   });
 
   it("tells of each call that fails", async () => {
     for (const key of keys) {
-      const client = bench.own();
-      const ready = await bench.ready(object, key, client);
+      const client = fixture.own();
+      const ready = await fixture.ready(object, key, client);
       client.disconnect();
       const { events } = recordTraces(redis, object.calls[key]!.trace![0]);
       const outcome = await ready.run();

@@ -1,5 +1,5 @@
 import { Deadline } from "./deadline.js";
-import { integerOption, signalOption } from "./options.js";
+import { integerOption, optionsObject, signalOption } from "./options.js";
 import { settled } from "./settle.js";
 
 /** How long to go on, and how far apart the tries are. */
@@ -46,6 +46,8 @@ export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
     },
   );
 
+const names = ["waitMs", "baseMs", "capMs", "signal"];
+
 /**
  * Calls `attempt` until it resolves, with jittered waits that double up to a cap.
  *
@@ -53,17 +55,18 @@ export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
  * Under contention the waits spread out; the clock is monotonic; a try that is under way is never cut short.
  *
  * @throws the error of the last try; `signal.reason` if `signal` aborts while waiting.
+ * @throws {TypeError | RangeError} an option is not what it should be.
  */
 export const retry = async <T>(
   attempt: (number: number) => Promise<T>,
   options: RetryOptions = {},
   again: (error: unknown) => boolean = isRetryable,
 ): Promise<T> => {
-  const { waitMs = 2_000, baseMs = 5, capMs = 200 } = options;
+  const { waitMs = 2_000, baseMs = 5, capMs = 200, signal } = optionsObject("options", options, names);
   integerOption("waitMs", waitMs, 0);
   integerOption("baseMs", baseMs, 1);
   integerOption("capMs", capMs, 1);
-  const signal = signalOption("signal", options.signal);
+  signalOption("signal", signal);
   const deadline = Deadline.in(waitMs);
   signal?.throwIfAborted();
   for (let number = 1; ; number++)

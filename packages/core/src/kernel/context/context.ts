@@ -12,7 +12,6 @@ import { isForbidden, isReplyError, KitClosedError, serverError, withCaller } fr
 import { CommandExecutor, reading } from "../execution/executor.js";
 import { Inbox } from "./inbox.js";
 import { checkPrefix, slotOf } from "../base/keyspace.js";
-import { ExpiryScheduler } from "./expiry.js";
 import { assertClient, type AttachOptions, booleanOption } from "../base/options.js";
 import { onEnded, superviseClient } from "../connection/supervision.js";
 import { ExclusivePool } from "../execution/pool.js";
@@ -21,7 +20,7 @@ const contexts = new WeakMap<RedisLike, Map<string, ClientContext>>();
 
 /**
  * The state that core keeps for one client object and prefix, shared by all packages that work on it: the executor for commands, the
- * server's clock, the inbox, the connections for WATCH, the leases. Made by `attach()`, gone with the last `release()`.
+ * server's clock, the inbox, the connections for WATCH. Made by `attach()`, gone with the last `release()`.
  */
 export class ClientContext {
   readonly client: RedisLike;
@@ -29,9 +28,8 @@ export class ClientContext {
   readonly executor: CommandExecutor;
   readonly inbox: Inbox;
   readonly #pools = new Map<string, ExclusivePool>();
-  readonly expiry: ExpiryScheduler = new ExpiryScheduler();
   readonly #clocks = new Map<string, ServerClock>();
-  readonly #undo: readonly (() => unknown)[];
+  readonly #undo: (() => unknown)[];
   #holders = 1;
   #cluster: Promise<boolean> | undefined;
   #isCluster = true;
@@ -54,7 +52,6 @@ export class ClientContext {
       this.inbox.follow();
       this.inbox.comeBack();
       for (const pool of this.#pools.values()) pool.follow();
-      this.expiry.renewNow();
     });
     this.#undo = [stopOnDrop, stopOnReady, () => executor.detach(), onGone];
   }
@@ -62,6 +59,11 @@ export class ClientContext {
   hold(): this {
     this.#holders++;
     return this;
+  }
+
+  /** Has the last `detach()` call `undo`. */
+  onDetached(undo: () => unknown): void {
+    this.#undo.push(undo);
   }
 
   /** Lets go; the last one to do so closes what is ours. Never the caller's client. */

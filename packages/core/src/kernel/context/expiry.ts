@@ -1,3 +1,5 @@
+import type { ClientContext } from "./context.js";
+
 /** A right that ends at an instant of our monotonic clock unless it is renewed before. */
 export interface ScheduledLease {
   /** Leases of one group are renewed in one script: all of a single server, those of one slot on a Cluster. */
@@ -161,3 +163,15 @@ export class ExpiryScheduler {
 }
 
 const at = ({ renewAt, deadlineAt }: ScheduledLease): number => Math.min(renewAt, deadlineAt);
+
+const schedulers = new WeakMap<ClientContext, ExpiryScheduler>();
+
+/** The scheduler for all leases that live on one client under one prefix. A connection that is new renews them all. */
+export const expiryOf = (context: ClientContext): ExpiryScheduler => {
+  const known = schedulers.get(context);
+  if (known) return known;
+  const scheduler = new ExpiryScheduler();
+  schedulers.set(context, scheduler);
+  context.onDetached(context.executor.onReady(() => scheduler.renewNow()));
+  return scheduler;
+};

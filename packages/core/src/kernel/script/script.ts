@@ -199,7 +199,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   const runOn = async (executor: CommandExecutor, call: ScriptCall): Promise<Reply> => {
     const { operands, deadline } = call;
     // It would never be over.
-    if (Number.isNaN(deadline.at)) throw new TypeError("Expected `deadlineMs` to be a number");
+    if (!(deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
     try {
       try {
         return spec.reply(await executor.run("evalsha", operands, call));

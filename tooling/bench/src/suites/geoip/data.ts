@@ -49,7 +49,7 @@ const locationsHeader =
   "geoname_id,locale_code,continent_code,continent_name,country_iso_code,country_name,subdivision_1_iso_code," +
   "subdivision_1_name,subdivision_2_iso_code,subdivision_2_name,city_name,metro_code,time_zone,is_in_european_union";
 
-/** What a row says of a place, behind the network. */
+/** The columns of a row behind the network: its place. */
 const placeTexts = (): string[] => {
   const random = randomOf(11);
   const degrees = (limit: number): string => (random(2 * limit * 10_000) / 10_000 - limit).toFixed(4);

@@ -4,7 +4,7 @@ import { geoIpImplementation } from "./implementations.js";
 import type { ImportResult, LookUpTask, RowsTask } from "./jobs.js";
 
 const importRows = 3_500_000;
-/** What is too slow to do all of it: its rate does not grow with the rows. */
+/** Implementations that are too slow for all rows: their rate does not grow with the rows. */
 const fewerRows: Readonly<Record<string, number>> = { classic: 30_000, "variadic ZADD": 500_000 };
 const loadedRows = 500_000;
 

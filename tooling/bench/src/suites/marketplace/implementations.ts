@@ -17,7 +17,7 @@ export type Way = "WATCH" | "market lock" | "item lock";
 interface Stall {
   /** Puts a market into Redis in which nothing has been sold. */
   open(market: string, buyers: number, items: number): Promise<void>;
-  /** What buys for one buyer; rejects unless the item is sold to it. */
+  /** Returns the purchase function of one buyer; it rejects unless the item is sold to that buyer. */
   buyer(index: number): (market: string, item: number) => Promise<void>;
   /** The command that is sent once per try, where a buyer may have to try again. */
   readonly tryCommand: string | undefined;
