@@ -345,7 +345,7 @@ const oneNamed = ({ replicas }: Group, printed: string): Machine => {
 
 const toSentinels = async ({ sentinels }: Group): Promise<Writer> => {
   const hosts = sentinels.map(({ host, port }) => `${host}:${port}`).join(",");
-  const client = await connect(`redis+sentinel://${hosts}/kit`);
+  const client = await connect({ url: `redis+sentinel://${hosts}/kit`, deadlineMs: 30_000 });
   lab.onClose(() => client.disconnect());
   return client;
 };

@@ -14,7 +14,7 @@ describe("kit inspect", () => {
   const fixture = fixtureOf(redis);
   const look = async (thing: string, options: Record<string, number>, ...args: string[]) => {
     const inspector = descriptor.inspectors!.find((one) => one.thing === thing)!;
-    const client = await connect({ url: redis.url });
+    const client = await connect({ url: redis.url, deadlineMs: 30_000 });
     redis.defer(() => client.close());
     return await inspector.look(inspectCall(client, redis.prefix, options), ...args);
   };

@@ -12,7 +12,7 @@ const fixture = fixtureOf(redis);
 describeDescriptor(descriptor, redis);
 
 const connection = async () => {
-  const client = await connect({ url: redis.url });
+  const client = await connect({ url: redis.url, deadlineMs: 30_000 });
   redis.defer(() => client.close());
   return client;
 };

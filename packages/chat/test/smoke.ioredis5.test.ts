@@ -42,7 +42,7 @@ describe("a chat on ioredis 5", () => {
 
   it("works on connections of its own, and on a client of core's connect()", async () => {
     await works(fixture.make({ isolate: true }));
-    const connection = await connect({ url: redis.url });
+    const connection = await connect({ url: redis.url, deadlineMs: 30_000 });
     redis.defer(() => connection.close());
     await works(fixture.on(connection));
   });

@@ -69,7 +69,7 @@ describe("connect: targets", () => {
       rmSync(folder, { recursive: true });
     });
     for (const url of [`unix:${path}`, `unix://${path}`, `unix://${path}?db=4`]) {
-      const client = await connect(url);
+      const client = await connect({ url, deadlineMs: 30_000 });
       expect(await client.client("INFO")).toContain(url.includes("db=4") ? " db=4 " : " db=0 ");
       await client.close();
     }
@@ -184,7 +184,7 @@ describe("connect: TLS", () => {
     redis.defer(() => server.stop());
     const url = `rediss://127.0.0.1:${String(port)}`;
     const ca = readFileSync(file("crt"));
-    const client = await connect({ url, options: { tls: { ca } } });
+    const client = await connect({ url, options: { tls: { ca } }, deadlineMs: 30_000 });
     expect(await client.ping()).toBe("PONG");
     await client.close();
 
@@ -320,7 +320,7 @@ describe("connect: credentials", () => {
       ["default:pa%3Ass%2Fw%40rd", "default"],
       ["ada:s%3Fcret", "ada"],
     ]) {
-      const client = await connect(`redis://${login!}@${host}`);
+      const client = await connect({ url: `redis://${login!}@${host}`, deadlineMs: 30_000 });
       expect(await client.acl("WHOAMI")).toBe(user);
       await client.close();
     }
@@ -340,7 +340,7 @@ describe("connect: credentials", () => {
 
   it("prints nothing in this process either, with either major of ioredis, where no password is wanted", async () => {
     const spies = (["log", "warn", "error"] as const).map((method) => vi.spyOn(console, method));
-    const client = await connect(redis.url.replace("redis://", "redis://:secret@"));
+    const client = await connect({ url: redis.url.replace("redis://", "redis://:secret@"), deadlineMs: 30_000 });
     expect(await client.ping()).toBe("PONG");
     await client.close();
     expect(spies.flatMap((spy) => spy.mock.calls)).toEqual([]);
@@ -355,7 +355,7 @@ describe("connect: credentials", () => {
     for (const login of [":secret@", "default:secret@", "ada:pw@"]) {
       const { stdout, stderr, code } = await runProgram(`
         import { connect } from "./dist/index.js";
-        const client = await connect("redis://${login}${host}");
+        const client = await connect({ url: "redis://${login}${host}", deadlineMs: 30_000 });
         if ((await client.ping()) === "PONG") await client.close();`);
       expect({ stdout, stderr, code }).toEqual({ stdout: "", stderr: "", code: 0 });
     }
@@ -364,7 +364,7 @@ describe("connect: credentials", () => {
 
 describe("connect: close", () => {
   it("lets what is in flight finish, is idempotent, and leaves no connection", async () => {
-    const client = await connect({ url: redis.url, connectionName: "closing" });
+    const client = await connect({ url: redis.url, connectionName: "closing", deadlineMs: 30_000 });
     const replies = Array.from({ length: 200 }, (_, index) => client.call("ECHO", String(index)));
     await Promise.all([client.close(), client.close(), client[Symbol.asyncDispose]()]);
     expect(await Promise.all(replies)).toEqual(replies.map((_, index) => String(index)));
@@ -373,7 +373,7 @@ describe("connect: close", () => {
   });
 
   it("lets gathered commands finish too", async () => {
-    const client = await connect({ url: redis.url, options: { enableAutoPipelining: true } });
+    const client = await connect({ url: redis.url, options: { enableAutoPipelining: true }, deadlineMs: 30_000 });
     const replies = Array.from({ length: 20 }, (_, index) => client.echo(String(index)));
     await client.close();
     expect(await Promise.all(replies)).toHaveLength(20);
@@ -381,14 +381,14 @@ describe("connect: close", () => {
 
   it("gives up on a silent server after two seconds", async () => {
     const proxy = await proxied(redis);
-    const client = await connect(proxy.url);
+    const client = await connect({ url: proxy.url, deadlineMs: 30_000 });
     proxy.down.hole = true;
     expect(await timed(client.close())).toBeGreaterThan(1_900);
   });
 
   it("does not come back after the caller's own quit or disconnect", async () => {
     for (const ending of ["quit", "disconnect"] as const) {
-      const client = await connect({ url: redis.url, connectionName: "ending" });
+      const client = await connect({ url: redis.url, connectionName: "ending", deadlineMs: 30_000 });
       await client[ending]();
       await until(() => client.status === "end");
       const error = await rejection(echo.run(client, {}, { value: "x" }));

@@ -13,14 +13,14 @@ const geoLite2 = ["Blocks-IPv4", "Locations-de", "Blocks-IPv6", "Locations-en"].
 );
 
 const run = async (path: string, args: readonly string[], options = {}) => {
-  const client = await connect({ url: redis.url });
+  const client = await connect({ url: redis.url, deadlineMs: 30_000 });
   redis.defer(() => client.close());
   const call = commandCall(client, redis.prefix, options);
   await descriptor.commands!.find((command) => command.path === path)!.run(call, ...args);
   return call.written;
 };
 const inspect = async (database: string) => {
-  const client = await connect({ url: redis.url });
+  const client = await connect({ url: redis.url, deadlineMs: 30_000 });
   redis.defer(() => client.close());
   return await descriptor.inspectors![0]!.look(inspectCall(client, redis.prefix), database);
 };

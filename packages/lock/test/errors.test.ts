@@ -46,7 +46,7 @@ describe("the stack of an error leads to the caller", () => {
 
   it("of a server that is silent, also in a call that goes deep", async () => {
     await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
-    const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
+    const client = await connect({ url: `redis://127.0.0.1:${String(proxy.port)}`, deadlineMs: 30_000 });
     redis.defer(() => client.disconnect());
     const lock = fixture.on(client);
     const lease = await lock.acquire(name, { leaseMs: 60_000, renew: false });

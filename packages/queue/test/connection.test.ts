@@ -13,7 +13,7 @@ const { make, work, on } = fixture;
 const proxied = async (deadlineMs = 800): Promise<{ proxy: FaultProxy; queue: Queue }> => {
   const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
   redis.defer(() => proxy.close());
-  const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
+  const client = await connect({ url: `redis://127.0.0.1:${String(proxy.port)}`, deadlineMs: 30_000 });
   redis.defer(() => client.close());
   return { proxy, queue: on(client, { deadlineMs }) };
 };
@@ -83,7 +83,7 @@ describe("a queue whose connections break", () => {
   it("adds a job once that a network delivers twice", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
-    const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
+    const client = await connect({ url: `redis://127.0.0.1:${String(proxy.port)}`, deadlineMs: 30_000 });
     redis.defer(() => client.close());
     const queue = on(client);
     await queue.add("job", 1);
@@ -359,7 +359,7 @@ describe("a queue whose connections break", () => {
   });
 
   it("refuses adds by name while the server is a replica, refuses writes or is busy, and then works on", async () => {
-    const client = await connect(redis.url);
+    const client = await connect({ url: redis.url, deadlineMs: 30_000 });
     redis.defer(() => client.close());
     const queue = on(client, { deadlineMs: 1_000 });
     const runs = new Runs();

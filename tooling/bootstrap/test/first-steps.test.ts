@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
-import { type RedisServer, startRedis } from "@kit/testing";
+import { eventually, type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { packPackage, publicPackages } from "../pack.mjs";
 import { findPnpm } from "../pnpm.mjs";
@@ -45,11 +45,12 @@ afterAll(async () => {
 
 const printsWhatItSays = async (name: string, text: string): Promise<void> => {
   writeFiles(project, { [name]: text });
-  const { stdout, stderr } = await run(process.execPath, [name], {
-    cwd: project,
-    env: { ...process.env, REDIS_URL: server.url },
-    timeout: 60_000,
-  });
+  const env = { ...process.env, REDIS_URL: server.url };
+  // On a slow machine the start of a process takes longer than connect() waits for a server.
+  const { stdout, stderr } = await eventually(
+    () => run(process.execPath, [name], { cwd: project, env, timeout: 60_000 }),
+    { timeoutMs: 180_000 },
+  );
   const said = [...text.matchAll(/\/\/ prints: (.*)$/gm)].map(([, line]) => line);
   expect(said).not.toEqual([]);
   expect({ lines: stdout.trim().split("\n"), stderr }).toEqual({ lines: said, stderr: "" });

@@ -176,7 +176,8 @@ export class Fixture {
     const settled = new Map<string, Outcome>();
     for (const [key, call] of Object.entries(pending)) void call.then((outcome) => settled.set(key, outcome));
     const open = (): readonly string[] => Object.keys(pending).filter((key) => !settled.has(key));
-    await this.ground.eventually(() => assertNone(open()), { timeoutMs: 10_000 });
+    // Longer than a lease: where the reply to a worker was late, its job runs when that has ended.
+    await this.ground.eventually(() => assertNone(open()), { timeoutMs: 60_000 });
     return settled;
   }
 
