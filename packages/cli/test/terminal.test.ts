@@ -218,8 +218,10 @@ describe("the program", () => {
     const terminated = async (child: ChildProcess, wanted: (stdout: string) => boolean): Promise<string> => {
       let stdout = "";
       child.stdout?.on("data", (chunk: Buffer) => {
+        const isSignalled = wanted(stdout);
         stdout += chunk.toString();
-        if (wanted(stdout)) child.kill("SIGTERM");
+        // Once: a second signal ends it at once.
+        if (!isSignalled && wanted(stdout)) child.kill("SIGTERM");
       });
       const { code, stderr } = await ended(child);
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
