@@ -61,7 +61,7 @@ export class Place {
     this.#pushes = pushes;
     this.token = token;
     this.inbox = inbox;
-    // A server that was told of no channel pushes nothing before it is.
+    // Only a server that knows our channel pushes; with `-` or `+` it does not until a heartbeat names the channel.
     if (inbox === pushes.channel) pushes.expect(token, (payload) => void (this.#early ??= []).push(payload));
   }
 
@@ -117,7 +117,7 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
   start(): void {
     this.#armTimer();
     this.#stopListening = onAbort(this.resolved.signal, () => this.abandon(this.resolved.signal?.reason));
-    // One that has given up by now gives back what is pushed to it.
+    // If it has given up already, the listener of its former place stays: that one gives back grants.
     if (!this.#isSettled) this.place.listen((payload) => this.#pushed(payload));
   }
 

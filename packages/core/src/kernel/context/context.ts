@@ -61,9 +61,10 @@ export class ClientContext {
     return this;
   }
 
-  /** Has the last `detach()` call `undo`. */
+  /** Has the last `detach()` call `undo`; at once if that is over. */
   onDetached(undo: () => unknown): void {
-    this.#undo.push(undo);
+    if (this.#holders < 1) undo();
+    else this.#undo.push(undo);
   }
 
   /** Lets go; the last one to do so closes what is ours. Never the caller's client. */

@@ -166,7 +166,7 @@ const at = ({ renewAt, deadlineAt }: ScheduledLease): number => Math.min(renewAt
 
 const schedulers = new WeakMap<ClientContext, ExpiryScheduler>();
 
-/** The scheduler for all leases that live on one client under one prefix. A connection that is new renews them all. */
+/** The scheduler for all leases that live on one client under one prefix. All are renewed on a new connection. */
 export const expiryOf = (context: ClientContext): ExpiryScheduler => {
   const known = schedulers.get(context);
   if (known) return known;

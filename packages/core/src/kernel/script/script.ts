@@ -139,8 +139,8 @@ type Parts = Readonly<Record<string, string | number>>;
 const packing =
   ([first = "", ...others]: readonly string[]) =>
   (values: Parts): string => {
-    let text = String(values[first]);
-    for (const part of others) text += ` ${values[part]}`;
+    let text = String(values[first] ?? "");
+    for (const part of others) text += ` ${values[part] ?? ""}`;
     return text;
   };
 
@@ -198,7 +198,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
 
   const runOn = async (executor: CommandExecutor, call: ScriptCall): Promise<Reply> => {
     const { operands, deadline } = call;
-    // It would never be over.
+    // Of NaN, or a text that is no number: it would never come.
     if (!(deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
     try {
       try {
