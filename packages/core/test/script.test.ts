@@ -44,6 +44,20 @@ describe("defineScript", () => {
     expect(await joined.run(redis.client, {}, { n: 21 })).toBe(42);
   });
 
+  it("packs values by their names, in the order of the names; one that is missing is empty", async () => {
+    const packed = defineScript({
+      name: "test.packed",
+      source: "return ARGV[1]",
+      keys: [],
+      args: ["terms: first second third"],
+      readonly: true,
+      reply: String,
+    });
+    expect(await packed.run(redis.client, {}, { terms: { third: "c", first: 1, second: "b" } })).toBe("1 b c");
+    const missing = { terms: { first: undefined as never, second: 0, third: undefined as never } };
+    expect(await packed.run(redis.client, {}, missing)).toBe(" 0 ");
+  });
+
   it("sends the hash, and the text once per server", async () => {
     await redis.server.call("SCRIPT", "FLUSH");
     const before = { eval: await callsOf(redis, "eval"), evalsha: await callsOf(redis, "evalsha") };
