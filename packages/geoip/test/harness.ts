@@ -16,7 +16,7 @@ import { cityFiles } from "./data.js";
 
 const database = "city";
 
-/** What a test of this package needs of its server. */
+/** The server of a test of this package, and its helpers. */
 export interface Fixture {
   /** A new client of the user whose objects are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];

@@ -165,7 +165,7 @@ export class Holding<
     const op = this.#resumed.get(lease) ?? token;
     try {
       const state = await this.#commands.release(name, token, resolved, { proof, op });
-      // Where a reply may have been lost, and it cannot have run out by itself yet, an earlier copy of this very call is
+      // Where a reply may have been lost, and it cannot have run out by itself yet, an earlier release by this lease is
       // taken for what ended it.
       const isEarly = performance.now() < lease.deadlineAt;
       const mayBeOwn = isEarly && (this.#unanswered.has(lease) || executor.connectionEpoch > connectionEpoch);

@@ -46,7 +46,7 @@ export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
     },
   );
 
-const names = ["waitMs", "baseMs", "capMs", "signal"];
+const optionNames = ["waitMs", "baseMs", "capMs", "signal"];
 
 /**
  * Calls `attempt` until it resolves, with jittered waits that double up to a cap.
@@ -62,7 +62,7 @@ export const retry = async <T>(
   options: RetryOptions = {},
   again: (error: unknown) => boolean = isRetryable,
 ): Promise<T> => {
-  const { waitMs = 2_000, baseMs = 5, capMs = 200, signal } = optionsObject("options", options, names);
+  const { waitMs = 2_000, baseMs = 5, capMs = 200, signal } = optionsObject("options", options, optionNames);
   integerOption("waitMs", waitMs, 0);
   integerOption("baseMs", baseMs, 1);
   integerOption("capMs", capMs, 1);

@@ -20,7 +20,7 @@ const contexts = new WeakMap<RedisLike, Map<string, ClientContext>>();
 
 /**
  * The state that core keeps for one client object and prefix, shared by all packages that work on it: the executor for commands, the
- * server's clock, the inbox, the connections for WATCH. Made by `attach()`, gone with the last `release()`.
+ * server's clock, the inbox, the connections for WATCH. Made by `attach()`, gone with the last `detach()`.
  */
 export class ClientContext {
   readonly client: RedisLike;
