@@ -129,11 +129,11 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       it("gives a lease whose end was taken away its end back at the next renewal", async () => {
         const { make, db } = fixture();
         const lock = make();
-        const lease = await lock.acquire(name, { leaseMs: 900 });
+        const lease = await lock.acquire(name, { leaseMs: 9_000 });
         await db.persist(key());
         expect(await lock.inspect(name)).toMatchObject({ state: "held", msLeft: Infinity });
         expect(await lock.tryAcquire(name)).toBeNull();
-        await eventually(async () => expectWithin(await db.pttl(key()), 1, 900));
+        await eventually(async () => expectWithin(await db.pttl(key()), 1, 9_000));
         expect(lease.isHeld).toBe(true);
       });
 

@@ -26,7 +26,7 @@ describe("Lease.handOver", () => {
   });
 
   it("ends what the first handle may do", async () => {
-    const lease = await fixture.make({ leaseMs: 300 }).acquire(name);
+    const lease = await fixture.make({ leaseMs: 2_000 }).acquire(name);
     lease.handOver();
     expect(lease.isHeld).toBe(false);
     expect(() => lease.assertHeld()).toThrow(LockLostError);
@@ -42,9 +42,9 @@ describe("Lease.handOver", () => {
 
   it("lets the lease run out when nobody resumes it", async () => {
     const lock = fixture.make();
-    const lease = await lock.acquire(name, { leaseMs: 200 });
+    const lease = await lock.acquire(name, { leaseMs: 2_000 });
     lease.handOver();
-    await lock.using(name, () => undefined, { waitMs: 5_000 });
+    await lock.using(name, () => undefined, { waitMs: 20_000 });
     expect((await lock.inspect(name)).state).toBe("free");
   });
 });
@@ -77,7 +77,7 @@ describe("Lock.resume", () => {
   });
 
   it("does not start to renew a lease whose renewal had been stopped", async () => {
-    const lease = await fixture.make().acquire(name, { leaseMs: 300 });
+    const lease = await fixture.make().acquire(name, { leaseMs: 2_000 });
     lease.stopRenewal();
     const resumed = await fixture.make().resume(lease.handOver());
     await eventually(() => {

@@ -187,14 +187,14 @@ describe("faults of the classic refresh", () => {
     await eventually(async () => expect(await acquireFairSemaphore(other, name, 1, limit)).not.toBeNull());
     expect(await classicHolders()).not.toContain(holder);
 
-    const semaphore = fixture.make({ permits: 1, leaseMs: 600 });
+    const semaphore = fixture.make({ permits: 1, leaseMs: 2_400 });
     const permit = await semaphore.acquire();
     const end = async (): Promise<number> => {
       const [, score] = await fixture.db.zrange(fixture.keysOf(name).permits, "0", "-1", "WITHSCORES");
       return Number(score);
     };
     const firstEnd = await end();
-    await eventually(async () => expect(await end()).toBeGreaterThan(firstEnd + 600));
+    await eventually(async () => expect(await end()).toBeGreaterThan(firstEnd + 2_400));
     expect([permit.isHeld, await semaphore.tryAcquire()]).toEqual([true, null]);
   });
 

@@ -23,9 +23,9 @@ describe("close", () => {
 
   it("waits for permits that are held, which go on being renewed", async () => {
     const semaphore = fixture.make({ permits: 1 });
-    const permit = await semaphore.acquire({ leaseMs: 900 });
+    const permit = await semaphore.acquire({ leaseMs: 2_400 });
     const closing = watched(semaphore.close());
-    await rejection(fixture.on(redis.connect(), { permits: 1 }).acquire({ waitMs: 1_300 }));
+    await rejection(fixture.on(redis.connect(), { permits: 1 }).acquire({ waitMs: 3_000 }));
     expect([closing.isSettled, permit.isHeld]).toEqual([false, true]);
     await permit.release();
     await closing.promise;

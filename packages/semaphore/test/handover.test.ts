@@ -30,13 +30,13 @@ describe("Permit.handOver", () => {
 
   it("ends what the first handle may do, and the permit runs out when nobody resumes it", async () => {
     const semaphore = fixture.make({ permits: 1 });
-    const permit = await semaphore.acquire({ leaseMs: 200 });
+    const permit = await semaphore.acquire({ leaseMs: 2_000 });
     permit.handOver();
     expect(permit.isHeld).toBe(false);
     expect(() => permit.assertHeld()).toThrow(PermitLostError);
     expect(await rejection(permit.extend())).toMatchObject({ reason: "handed-over" });
     expect(() => permit.handOver()).toThrow(PermitLostError);
-    await semaphore.using(() => undefined, { waitMs: 5_000 });
+    await semaphore.using(() => undefined, { waitMs: 20_000 });
     expect(await fixture.used()).toBe(0);
   });
 });
@@ -44,7 +44,7 @@ describe("Permit.handOver", () => {
 describe("Semaphore.resume", () => {
   it("carries all terms of the permit, and goes on with what is left of maxHoldMs", async () => {
     const group = { permits: 9, permitsPerTenant: 5 };
-    const terms = { leaseMs: 400, renew: true, maxHoldMs: 800, holder: "mover" };
+    const terms = { leaseMs: 2_000, renew: true, maxHoldMs: 4_000, holder: "mover" };
     const permit = await fixture.make(group).acquire({ ...terms, weight: 2, tenant: "a|b ü" });
     const saved = JSON.parse(permit.serialise()) as Record<string, unknown>;
     expect(saved).toEqual({
@@ -58,9 +58,9 @@ describe("Semaphore.resume", () => {
       // The rest of it.
       maxHoldMs: expect.any(Number) as number,
     });
-    expect(saved["maxHoldMs"]).toBeLessThan(800);
+    expect(saved["maxHoldMs"]).toBeLessThan(4_000);
     const resumed = await fixture.make({ ...group, leaseMs: 9_000, holder: "other" }).resume(permit.handOver());
-    expect(resumed).toMatchObject({ name, holder: "mover", leaseMs: 400, weight: 2, tenant: "a|b ü" });
+    expect(resumed).toMatchObject({ name, holder: "mover", leaseMs: 2_000, weight: 2, tenant: "a|b ü" });
     expect(await aborted(resumed.signal)).toMatchObject({ reason: "max-hold" });
   });
 

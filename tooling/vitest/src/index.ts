@@ -34,4 +34,4 @@ export {
   scriptCalls,
   sentTwice,
 } from "./servers.js";
-export { atBest, block, clock, promptMs, timed, watchStalls } from "./time.js";
+export { atBest, block, clock, promptMs, renewedTwice, timed, watchStalls } from "./time.js";

@@ -28,6 +28,24 @@ export const atBest = async (ms: number, round: () => Promise<number>): Promise<
   await vi.waitFor(async () => expect(await round()).toBeLessThan(ms), { timeout: 20_000, interval: 1 });
 };
 
+/** Waits until each lease was renewed twice more by itself; how many renewals of a lease these were in all, at least. */
+export const renewedTwice = async (leases: readonly { readonly remainingMs: number }[]): Promise<number> => {
+  const seen = leases.map(({ remainingMs }) => ({ remainingMs, renewals: 0 }));
+  await vi.waitFor(
+    () => {
+      for (const [index, { remainingMs }] of leases.entries()) {
+        const last = seen[index]!;
+        // What is left grows only by a renewal.
+        if (remainingMs > last.remainingMs) last.renewals++;
+        last.remainingMs = remainingMs;
+      }
+      expect(Math.min(...seen.map(({ renewals }) => renewals))).toBeGreaterThanOrEqual(2);
+    },
+    { timeout: 20_000, interval: 10 },
+  );
+  return seen.reduce((sum, { renewals }) => sum + renewals, 0);
+};
+
 /** Keeps the event loop busy, as a long computation would. */
 export const block = (ms: number): void => {
   const until = performance.now() + ms;
