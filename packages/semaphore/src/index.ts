@@ -6,4 +6,4 @@ export type { CloseOptions } from "@kit/core/toolkit";
 export type { SemaphoreErrorCode } from "./errors.js";
 export type { AcquireOptions, InspectOptions, Limits, NewLimits, SemaphoreOptions, TryOptions } from "./options.js";
 export type { Permit } from "./permit.js";
-export type { Claimant, Semaphore, SemaphoreEvents, SemaphoreInspection } from "./semaphore.js";
+export type { HolderOrWaiter, Semaphore, SemaphoreEvents, SemaphoreInspection } from "./semaphore.js";

@@ -50,7 +50,7 @@ export interface SemaphoreEvents {
 }
 
 /** A holder or waiter, and its weight. */
-export interface Claimant {
+export interface HolderOrWaiter {
   readonly holder: string;
   readonly weight: number;
   /** Null outside of groups. */
@@ -68,11 +68,11 @@ export interface SemaphoreInspection {
   /** Free weight; 0 also when more is held than the limit, after it was lowered. */
   readonly free: number;
   /** The ten permits that end first, unless they are renewed; of one tenant, among the ten thousand of all that do. */
-  readonly holders: readonly (Claimant & { readonly msLeft: number })[];
+  readonly holders: readonly (HolderOrWaiter & { readonly msLeft: number })[];
   /** How many wait, dead ones not yet noticed among them. */
   readonly waiters: number;
   /** The first ten in the queue; where over a thousand wait in a group, of the first thousand by their tenants' names. */
-  readonly queue: readonly Claimant[];
+  readonly queue: readonly HolderOrWaiter[];
 }
 
 /**

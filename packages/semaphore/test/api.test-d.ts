@@ -3,9 +3,9 @@ import type { KitError, RedisLike } from "@kit/core";
 import type { Cluster, Redis } from "ioredis";
 import type {
   AcquireOptions,
-  Claimant,
   CloseOptions,
   createSemaphore,
+  HolderOrWaiter,
   InspectOptions,
   LeaseOptions,
   Limits,
@@ -132,7 +132,9 @@ export type Pins = [
   >,
   Check<Same<SemaphoreEvents["mismatch"], readonly [event: { configured: Limits; stored: Limits }]>>,
   Check<Same<SemaphoreEvents["error"], readonly [error: KitError]>>,
-  Check<Same<Flat<Claimant>, { readonly holder: string; readonly weight: number; readonly tenant: string | null }>>,
+  Check<
+    Same<Flat<HolderOrWaiter>, { readonly holder: string; readonly weight: number; readonly tenant: string | null }>
+  >,
   Check<
     Same<
       Flat<SemaphoreInspection>,
@@ -141,9 +143,9 @@ export type Pins = [
         readonly permitsPerTenant: number | null;
         readonly used: number;
         readonly free: number;
-        readonly holders: readonly (Claimant & { readonly msLeft: number })[];
+        readonly holders: readonly (HolderOrWaiter & { readonly msLeft: number })[];
         readonly waiters: number;
-        readonly queue: readonly Claimant[];
+        readonly queue: readonly HolderOrWaiter[];
       }
     >
   >,

@@ -1,6 +1,6 @@
 import type { Connection } from "@kit/core";
 import { countText, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
-import { type Claimant, createSemaphore, type SemaphoreInspection } from "../index.js";
+import { createSemaphore, type HolderOrWaiter, type SemaphoreInspection } from "../index.js";
 import { semaphoreKeys } from "../keys.js";
 
 /** A semaphore at one instant; what `kit inspect semaphore NAME --json` prints. */
@@ -34,7 +34,7 @@ const reportOf = async (
   }
 };
 
-const called = ({ holder, weight, tenant }: Claimant): string => {
+const called = ({ holder, weight, tenant }: HolderOrWaiter): string => {
   const particulars = [
     ...(weight === 1 ? [] : [`weight ${String(weight)}`]),
     ...(tenant === null ? [] : [`of ${tenant}`]),
