@@ -9,7 +9,7 @@ export const CONTACTS_KEPT = 100;
 /** The characters that a name may have, with the ones before `a` and behind `z`. */
 const VALID_CHARACTERS = "`abcdefghijklmnopqrstuvwxyz{";
 
-/** Row 37: `LREM`, `LPUSH`, `LTRIM` to the newest 100, in one `MULTI`. */
+/** "Redis in Action", section 6.1.1: `LREM`, `LPUSH`, `LTRIM` to the newest 100, in one `MULTI`. */
 export async function addContact(redis: Redis, user: string, contact: string, prefix = ""): Promise<void> {
   const key = classicKeys(prefix).contacts(user);
   await execute(
@@ -21,13 +21,13 @@ export async function addContact(redis: Redis, user: string, contact: string, pr
   );
 }
 
-/** Row 37: `LREM`. */
+/** "Redis in Action", section 6.1.1: `LREM`. */
 export async function removeContact(redis: Redis, user: string, contact: string, prefix = ""): Promise<void> {
   await redis.lrem(classicKeys(prefix).contacts(user), 0, contact);
 }
 
 /**
- * Row 37: all of the list by `LRANGE`, filtered here.
+ * "Redis in Action", section 6.1.1: all of the list by `LRANGE`, filtered here.
  *
  * Known fault: every keystroke transfers the whole list.
  */
@@ -36,17 +36,20 @@ export async function completeContact(redis: Redis, user: string, text: string, 
   return contacts.filter((contact) => contact.toLowerCase().startsWith(text));
 }
 
-/** Row 38: `ZADD` with score 0. */
+/** "Redis in Action", section 6.1.2: `ZADD` with score 0. */
 export async function joinGuild(redis: Redis, guild: string, user: string, prefix = ""): Promise<void> {
   await redis.zadd(classicKeys(prefix).guild(guild), 0, user);
 }
 
-/** Row 38: `ZREM`. */
+/** "Redis in Action", section 6.1.2: `ZREM`. */
 export async function leaveGuild(redis: Redis, guild: string, user: string, prefix = ""): Promise<void> {
   await redis.zrem(classicKeys(prefix).guild(guild), user);
 }
 
-/** Row 38: what sorts just before and just behind all names that begin with `text`, as far as those are a to z. */
+/**
+ * "Redis in Action", section 6.1.2: what sorts just before and just behind all names that begin with `text`, as far as
+ * those are a to z.
+ */
 export function prefixRange(text: string): [start: string, end: string] {
   const last = text.slice(-1);
   const found = Array.from(VALID_CHARACTERS).findIndex((character) => character >= last);
@@ -55,8 +58,9 @@ export function prefixRange(text: string): [start: string, end: string] {
 }
 
 /**
- * Row 38: puts two marks with an id of their own around the names that begin with `text`, and then under `WATCH` reads their
- * ranks, removes them and reads what stood between, at most ten. Again from the ranks when another wrote meanwhile.
+ * "Redis in Action", section 6.1.2: puts two marks with an id of their own around the names that begin with `text`, and
+ * then under `WATCH` reads their ranks, removes them and reads what stood between, at most ten. Again from the ranks
+ * when another wrote meanwhile.
  *
  * Known faults: four writes for each read; capitals, digits and other letters are not known; where nothing matches, the end
  * of the range is negative and counts from the other side: wrong names, or all; a crash leaves marks; the marks of others

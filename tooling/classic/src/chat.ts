@@ -28,8 +28,8 @@ export interface ClassicSendOptions {
 }
 
 /**
- * Row 23: one transaction gives everybody position 0, in the chat's ZSET and in each member's own; then the first message
- * is sent. Without an id the next free number is taken. Resolves to the id.
+ * "Redis in Action", section 6.5.2: one transaction gives everybody position 0, in the chat's ZSET and in each member's
+ * own; then the first message is sent. Without an id the next free number is taken. Resolves to the id.
  *
  * Known faults: puts the sender into the caller's list; a chat that exists is not noticed, all its positions go back to 0; a
  * crash before the first message leaves a chat without a counter, which nobody can join; ids that somebody chose collide
@@ -57,8 +57,8 @@ export async function createClassicChat(
 }
 
 /**
- * Row 23: under the lock of row 10, `INCR` for the id and `ZADD` of the packed message. Resolves to the id. Needs a
- * connection of its own, as all that uses `WATCH`.
+ * "Redis in Action", section 6.5.2: under the lock of {@link acquireLock}, `INCR` for the id and `ZADD` of the packed
+ * message. Resolves to the id. Needs a connection of its own, as all that uses `WATCH`.
  *
  * Known faults: a crash under the lock closes the chat for ever; six round trips; asks neither whether there is such a chat
  * nor whether the sender is a member, so that keys of dead chats come back; no limit of size; the client's clock.
@@ -85,8 +85,9 @@ export async function sendChatMessage(
 }
 
 /**
- * Row 23: for each chat of the recipient all messages after its position. The new position goes to the chat's ZSET at once, to the
- * recipient's own in a transaction at the end, together with the trimming of what all have.
+ * "Redis in Action", section 6.5.2: for each chat of the recipient all messages after its position. The new position
+ * goes to the chat's ZSET at once, to the recipient's own in a transaction at the end, together with the trimming of
+ * what all have.
  *
  * Known faults: acknowledges before anybody has the messages; of two at a time the slower one moves the position back; a crash
  * in between leaves two positions; a recipient that leaves meanwhile is a member again; trims by a minimum that is old by
@@ -117,7 +118,7 @@ export async function fetchChatMessages(redis: Redis, recipient: string, prefix 
 }
 
 /**
- * Row 23: the position of a new member is the chat's last id, in both ZSETs.
+ * "Redis in Action", section 6.5.2: the position of a new member is the chat's last id, in both ZSETs.
  *
  * Known faults: fails by the server's error where there is no counter; without one of its own it makes ghosts of chats that are
  * being deleted.
@@ -129,8 +130,8 @@ export async function joinClassicChat(redis: Redis, chat: string, user: string, 
 }
 
 /**
- * Row 23: removes the member from both ZSETs and counts who is left; nobody: the messages and the counter are deleted, somebody:
- * what those have is trimmed.
+ * "Redis in Action", section 6.5.2: removes the member from both ZSETs and counts who is left; nobody: the messages and
+ * the counter are deleted, somebody: what those have is trimmed.
  *
  * Known faults: who joins between the count and the deletion never sees a message, as its position is beyond the new ids; when the last others
  * leave before the trimming it crashes.
@@ -147,7 +148,10 @@ export async function leaveClassicChat(redis: Redis, chat: string, user: string,
   await redis.zremrangebyscore(keys.chatMessages(chat), 0, slowest!.toString());
 }
 
-/** Row 22: `RPUSH` of the packed message. The sender has a look at the list: {@link lookIntoMailbox}. */
+/**
+ * "Redis in Action", section 6.5.1: `RPUSH` of the packed message. The sender has a look at the list:
+ * {@link lookIntoMailbox}.
+ */
 export async function mail(
   redis: Redis,
   recipient: string,
@@ -159,7 +163,7 @@ export async function mail(
 }
 
 /**
- * Row 22: `LPOP`; null when the mailbox is empty.
+ * "Redis in Action", section 6.5.1: `LPOP`; null when the mailbox is empty.
  *
  * Known faults: a recipient that crashes with the message has lost it; no waiting.
  */
@@ -173,7 +177,7 @@ export async function popMail(
 }
 
 /**
- * Row 22: the number of messages that wait.
+ * "Redis in Action", section 6.5.1: the number of messages that wait.
  *
  * Known faults: an empty list is a recipient that reads everything as well as one that nobody has written to; neither age nor last visit.
  */

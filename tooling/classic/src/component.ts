@@ -1,15 +1,18 @@
 import { Redis } from "ioredis";
 import { type ClassicConfig, type ClassicConfigs, isSame } from "./configuration.js";
 
-/** Row 2: the connections of one process, by component; also those that were replaced, which nobody else knows any more. */
+/**
+ * "Redis in Action", section 5.4.3: the connections of one process, by component; also those that were replaced, which
+ * nobody else knows any more.
+ */
 export interface ClassicConnections {
   readonly current: Map<string, Redis>;
   readonly all: Redis[];
 }
 
 /**
- * Row 2: gives `fn` the connection of a component, and makes another when the configuration `config:redis:<component>` is
- * found changed by this very call.
+ * "Redis in Action", section 5.4.3: gives `fn` the connection of a component, and makes another when the configuration
+ * `config:redis:<component>` is found changed by this very call.
  *
  * Known faults: without a configuration it connects to localhost; when anybody else in the process reads the
  * configuration first, the change is not seen here and the connection is never swapped; the old one is never closed, so

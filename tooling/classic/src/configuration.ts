@@ -8,7 +8,7 @@ export const configKey = (type: string, component: string, prefix = ""): string 
   `${prefix}config:${type}:${component}`;
 
 /**
- * Row 1: `SET config:<type>:<component>` to the JSON of a configuration.
+ * "Redis in Action", section 5.4.2: `SET config:<type>:<component>` to the JSON of a configuration.
  *
  * Known faults: any value is taken; the last writer wins unseen; nobody is told.
  */
@@ -23,8 +23,8 @@ export async function setConfig(
 }
 
 /**
- * Row 1: what one process remembers of configurations, and when it looked last. The classic code has this once per
- * process, as globals.
+ * "Redis in Action", section 5.4.2: what one process remembers of configurations, and when it looked last. The classic
+ * code has this once per process, as globals.
  *
  * Known faults: each process reads again every `waitSeconds` for as long as somebody asks, changed or not, and sees a
  * change only then; what is not set reads as `{}`; no type check; all callers share one object that each may change.

@@ -29,8 +29,8 @@ const rows = (file: Uint8Array): string[][] =>
     .map(fields);
 
 /**
- * Carlson, Redis in Action, section 5.3: reads a file of `start, end, city id`, and adds `<city id>_<row>` scored by the start to a ZSET, one awaited `ZADD`
- * for each row.
+ * "Redis in Action", section 5.3: reads a file of `start, end, city id`, and adds `<city id>_<row>` scored by the start
+ * to a ZSET, one awaited `ZADD` for each row.
  *
  * Known faults: the end of a range is thrown away; a row whose first field holds an "i" is taken for the header; a start
  * in CIDR notation throws, in the middle of the import; IPv6 is skipped, since a score has 53 bits; the member holds the
@@ -48,7 +48,10 @@ export async function importIps(redis: Redis, file: Uint8Array, prefix = ""): Pr
   }
 }
 
-/** Section 5.3: reads a file of `city id, country, region, city` into a hash. Known fault: UTF-8 is read as Latin-1. */
+/**
+ * "Redis in Action", section 5.3: reads a file of `city id, country, region, city` into a hash. Known fault: UTF-8 is
+ * read as Latin-1.
+ */
 export async function importCities(redis: Redis, file: Uint8Array, prefix = ""): Promise<void> {
   const { cities } = classicKeys(prefix);
   for (const [cityId = "", country, region, city] of rows(file)) {
@@ -58,7 +61,7 @@ export async function importCities(redis: Redis, file: Uint8Array, prefix = ""):
 }
 
 /**
- * Section 5.3: `ZREVRANGEBYSCORE … LIMIT 0 1`, then `HGET`.
+ * "Redis in Action", section 5.3: `ZREVRANGEBYSCORE … LIMIT 0 1`, then `HGET`.
  *
  * Known faults: an address behind the end of a range, or between two, has the city of the range before; so have private and
  * other special addresses; IPv6 throws; two round trips.

@@ -8,8 +8,8 @@ import { execute } from "./transaction.js";
 const POLL_MS = 1;
 
 /**
- * Row 10: `SETNX lock:<name> <uuid>`, tried each millisecond until `acquireTimeoutMs` has passed. Resolves to the
- * token, or null.
+ * "Redis in Action", section 6.2.3: `SETNX lock:<name> <uuid>`, tried each millisecond until `acquireTimeoutMs` has
+ * passed. Resolves to the token, or null.
  *
  * Known faults: no time limit on the lock, so that a crashed holder keeps it for ever; every waiter polls, in no order;
  * no fencing token.
@@ -31,8 +31,8 @@ export async function acquireLock(
 }
 
 /**
- * Rows 10 and 11: `WATCH`, `GET`, and if it is still our token `MULTI DEL EXEC`. Resolves to false when the lock was
- * no longer ours. Needs a connection of its own, as all that uses `WATCH`.
+ * "Redis in Action", sections 6.2.3 and 6.2.5: `WATCH`, `GET`, and if it is still our token `MULTI DEL EXEC`. Resolves
+ * to false when the lock was no longer ours. Needs a connection of its own, as all that uses `WATCH`.
  *
  * Known faults: three round trips (four with the acquire); retried at once and without bound for as long as anyone
  * touches the key, an `EXPIRE` of a waiter included; false comes only after the work was done.
@@ -50,8 +50,8 @@ export async function releaseLock(redis: Redis, name: string, token: string, pre
 }
 
 /**
- * Row 11: as {@link acquireLock}, then `EXPIRE`; a waiter that finds the lock without a time limit gives it its own.
- * Released by {@link releaseLock}.
+ * "Redis in Action", section 6.2.5: as {@link acquireLock}, then `EXPIRE`; a waiter that finds the lock without a time
+ * limit gives it its own. Released by {@link releaseLock}.
  *
  * Known faults: a crash between `SETNX` and `EXPIRE` is mended only if somebody happens to wait; whole seconds, rounded
  * up; the holder never learns that the lock has lapsed; a waiter's limit also lands on the lock of an untimed holder.
@@ -79,7 +79,7 @@ export async function acquireLockWithTimeout(
 }
 
 /**
- * Row 11, the later way: `SET lock:<name> <uuid> EX <seconds> NX`, tried each millisecond. Released by
+ * The same lock by a later command: `SET lock:<name> <uuid> EX <seconds> NX`, tried each millisecond. Released by
  * {@link releaseLock}.
  *
  * Known faults: as {@link acquireLockWithTimeout}, without the crash window and without the repair.

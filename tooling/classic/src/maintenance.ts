@@ -4,7 +4,8 @@ import type { Redis } from "ioredis";
 export const maintenanceKey = (prefix = ""): string => `${prefix}is-under-maintenance`;
 
 /**
- * Row 3: whether the service is under maintenance, as one process knows it: a GET, at most once a second.
+ * "Redis in Action", section 5.4.1: whether the service is under maintenance, as one process knows it: a GET, at most
+ * once a second.
  *
  * Known faults: any non-empty text, also `no`, means on; the instant is noted before the GET, so that after a failed one
  * the old answer stands for a second, unseen; each process asks again every second; no reason, no end.

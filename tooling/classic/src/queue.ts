@@ -22,13 +22,14 @@ export interface ClassicQueueOptions {
   readonly now?: () => number;
 }
 
-/** Row 17: `RPUSH queue:email` of the mail as JSON. */
+/** "Redis in Action", section 6.4.1: `RPUSH queue:email` of the mail as JSON. */
 export async function sendEmailViaQueue(redis: Redis, email: object, prefix = ""): Promise<void> {
   await redis.rpush(classicKeys(prefix).queue("email"), JSON.stringify(email));
 }
 
 /**
- * Row 17, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent. Resolves to false when none came.
+ * "Redis in Action", section 6.4.1, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent.
+ * Resolves to false when none came.
  *
  * Known faults: a crash after the pop loses the mail; a failed send is told to the log and dropped, never tried again.
  */
@@ -51,7 +52,7 @@ export async function processEmailOnce(
 /** The function of a worker for each name. */
 export type ClassicCallbacks = Readonly<Record<string, (...args: unknown[]) => unknown>>;
 
-/** Rows 18 and 19: `RPUSH queue:<queue>` of `[name, args]`. */
+/** "Redis in Action", section 6.4.1: `RPUSH queue:<queue>` of `[name, args]`. */
 export async function enqueue(
   redis: Redis,
   queue: string,
@@ -63,8 +64,8 @@ export async function enqueue(
 }
 
 /**
- * Rows 18 and 19, one round of the worker: `BLPOP` of all queues in their order, for 30 s; the callback of the name gets the
- * arguments. Resolves to false when nothing came.
+ * "Redis in Action", section 6.4.1, one round of the worker: `BLPOP` of all queues in their order, for 30 s; the
+ * callback of the name gets the arguments. Resolves to false when nothing came.
  *
  * Known faults: a job whose name is unknown is told to the log and gone; what a callback throws ends the worker's loop, and
  * the job is gone; an item of {@link executeLater} carries four values where two are unpacked; while an earlier queue has
@@ -93,8 +94,8 @@ export async function workOnQueuesOnce(
 }
 
 /**
- * Row 20: `[id, queue, name, args]`, without a delay `RPUSH` to its queue, otherwise `ZADD delayed:` at the time it is due by
- * the client's clock. Resolves to the id.
+ * "Redis in Action", section 6.4.2: `[id, queue, name, args]`, without a delay `RPUSH` to its queue, otherwise `ZADD
+ * delayed:` at the time it is due by the client's clock. Resolves to the id.
  */
 export async function executeLater(
   redis: Redis,
@@ -113,9 +114,9 @@ export async function executeLater(
 }
 
 /**
- * Row 20, one round of the mover: looks at the head of `delayed:`; if it is due, takes the lock of its id, `ZREM`, `RPUSH`,
- * and releases the lock. Resolves to whether it has moved one; otherwise after 10 ms. Needs a connection of its own, as all
- * that uses `WATCH`.
+ * "Redis in Action", section 6.4.2, one round of the mover: looks at the head of `delayed:`; if it is due, takes the
+ * lock of its id, `ZREM`, `RPUSH`, and releases the lock. Resolves to whether it has moved one; otherwise after 10 ms.
+ * Needs a connection of its own, as all that uses `WATCH`.
  *
  * Known faults: a crash between `ZREM` and `RPUSH` loses the job; one while the lock is held, which has no time limit, stops
  * all delayed jobs; what is due goes by clients' clocks; seven round trips a move; a query each 10 ms while idle.
@@ -147,7 +148,8 @@ return head[1]
 `;
 
 /**
- * Row 21: one script pops the head of `delayed:` if it is due by the client's clock. Resolves to the item, or null.
+ * The mover of "Redis in Action", section 6.4.2, by one script that pops the head of `delayed:` if it is due by the
+ * client's clock. Resolves to the item, or null.
  *
  * Known faults: what was popped is gone if the client then fails, or never gets the reply; clients' clocks.
  */

@@ -21,8 +21,9 @@ export interface SemaphoreOptions {
 const wallClock = (): number => performance.timeOrigin + performance.now();
 
 /**
- * Row 13: in one transaction `ZREMRANGEBYSCORE` of what is older than the time limit, `ZADD` of itself at the client's
- * time, `ZRANK`; a rank below `limit` is a permit. Otherwise `ZREM`. Resolves to the token, or null at once.
+ * "Redis in Action", section 6.3.1: in one transaction `ZREMRANGEBYSCORE` of what is older than the time limit, `ZADD`
+ * of itself at the client's time, `ZRANK`; a rank below `limit` is a permit. Otherwise `ZREM`. Resolves to the token,
+ * or null at once.
  *
  * Known faults: the rank goes by clients' clocks, so that a client whose clock is 10 ms slow takes a permit from the
  * newest holder, who is not told; one whose clock is fast by the time limit removes everybody; no waiting.
@@ -49,15 +50,16 @@ export async function acquireSemaphore(
   return null;
 }
 
-/** Row 13: `ZREM`. Resolves to false when the permit had lapsed and was swept. */
+/** "Redis in Action", section 6.3.1: `ZREM`. Resolves to false when the permit had lapsed and was swept. */
 export async function releaseSemaphore(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
   return (await redis.zrem(classicKeys(prefix).semaphore(name), token)) === 1;
 }
 
 /**
- * Row 14: the order is that of a counter, kept in a second ZSET of owners. One transaction sweeps the time ZSET, cuts the
- * owners down to those still in it (`ZINTERSTORE`, weights 1 and 0) and takes a number (`INCR`); a second one adds both
- * rows and looks at the rank among the owners. Otherwise both rows go again. Resolves to the token, or null at once.
+ * "Redis in Action", section 6.3.2: the order is that of a counter, kept in a second ZSET of owners. One transaction
+ * sweeps the time ZSET, cuts the owners down to those still in it (`ZINTERSTORE`, weights 1 and 0) and takes a number
+ * (`INCR`); a second one adds both rows and looks at the rank among the owners. Otherwise both rows go again. Resolves
+ * to the token, or null at once.
  *
  * Known faults: between the two transactions another with a later number may see itself within the limit, and both are
  * in; a client whose clock is ahead by the time limit removes everybody, one that is behind by it is removed by
@@ -89,7 +91,10 @@ export async function acquireFairSemaphore(
   return null;
 }
 
-/** Rows 14 and 16: `ZREM` from both ZSETs. Resolves to false when the permit had lapsed and was swept. */
+/**
+ * "Redis in Action", sections 6.3.2 and 6.3.4: `ZREM` from both ZSETs. Resolves to false when the permit had lapsed and
+ * was swept.
+ */
 export async function releaseFairSemaphore(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
   const keys = classicKeys(prefix);
   const replies = await execute(
@@ -99,8 +104,8 @@ export async function releaseFairSemaphore(redis: Redis, name: string, token: st
 }
 
 /**
- * Row 15: `ZADD` of the holder at the client's time; if that was a new row the permit was lost, and both rows go.
- * Resolves to whether the permit is still held.
+ * "Redis in Action", section 6.3.3: `ZADD` of the holder at the client's time; if that was a new row the permit was
+ * lost, and both rows go. Resolves to whether the permit is still held.
  *
  * Known faults: until it is removed again, a lost permit is back among the holders, and stays for another time limit if
  * its client crashes there; nobody renews by itself; the holder learns of the loss only when it asks.
@@ -117,8 +122,8 @@ export async function refreshFairSemaphore(
 }
 
 /**
- * Row 16: {@link acquireFairSemaphore} under the lock of row 10, for which it waits 10 ms. Released and refreshed as the
- * fair one. Needs a connection of its own, as all that uses `WATCH`.
+ * "Redis in Action", section 6.3.4: {@link acquireFairSemaphore} under the lock of {@link acquireLock}, for which it
+ * waits 10 ms. Released and refreshed as the fair one. Needs a connection of its own, as all that uses `WATCH`.
  *
  * Known faults: the lock has no time limit, so that one crash while it is held closes the semaphore for ever; null means
  * "full" as well as "lock busy"; four round trips more than the fair acquire; the clock faults of the fair one.

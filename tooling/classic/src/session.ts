@@ -12,14 +12,14 @@ export const SESSIONS_KEPT = 10_000_000;
 /** The most sessions one pass of the clean-up removes. */
 const CLEAN_BATCH = 100;
 
-/** Row 41: `HGET login: <token>`: the user, or null. */
+/** "Redis in Action", section 2.1: `HGET login: <token>`: the user, or null. */
 export async function checkToken(redis: Redis, token: string, prefix = ""): Promise<string | null> {
   return await redis.hget(classicKeys(prefix).login, token);
 }
 
 /**
- * Row 41: `HSET login:`, `ZADD recent:`, and for an item `ZADD viewed:<token>`, `ZREMRANGEBYRANK` down to the newest
- * 25, `ZINCRBY viewed:` by -1; each a plain command awaited before the next.
+ * "Redis in Action", sections 2.1 and 2.5: `HSET login:`, `ZADD recent:`, and for an item `ZADD viewed:<token>`,
+ * `ZREMRANGEBYRANK` down to the newest 25, `ZINCRBY viewed:` by -1; each a plain command awaited before the next.
  *
  * Known faults: `login:`, `recent:` and the global `viewed:` never shrink; one `viewed:<token>` per token for ever,
  * since no key has a time to live; five round trips; the time is the client's.
@@ -42,8 +42,8 @@ export async function updateToken(
 }
 
 /**
- * Row 41: the commands of {@link updateToken} in one pipeline without a transaction: one round trip, the same faults
- * otherwise.
+ * "Redis in Action", section 4.5: the commands of {@link updateToken} in one pipeline without a transaction: one round
+ * trip, the same faults otherwise.
  */
 export async function updateTokenPipeline(
   redis: Redis,
@@ -76,8 +76,8 @@ export interface CleanOptions {
 }
 
 /**
- * Row 41: the clean-up process: one pass after the other, a second of sleep when there is nothing to remove. Resolves
- * once `signal` aborts.
+ * "Redis in Action", section 2.1: the clean-up process: one pass after the other, a second of sleep when there is
+ * nothing to remove. Resolves once `signal` aborts.
  *
  * Known faults: those of {@link cleanSessionsOnce}; and while no such process runs, everything stays.
  */
@@ -93,8 +93,8 @@ export async function cleanSessions(
 }
 
 /**
- * Row 41, one pass: `ZCARD recent:`, and above `keep` the oldest tokens, at most 100, go from `viewed:<token>`, `login:`
- * and `recent:`. Resolves to how many went.
+ * "Redis in Action", section 2.1, one pass: `ZCARD recent:`, and above `keep` the oldest tokens, at most 100, go from
+ * `viewed:<token>`, `login:` and `recent:`. Resolves to how many went.
  *
  * Known faults: a limit by number, never by age; the global view counts are not touched.
  */

@@ -10,8 +10,8 @@ const DISK_MS = 1_000;
 const KEPT_SECONDS = 86_400;
 
 /**
- * Row 4: writes a token on the master, polls the replica until its link is up and until it has the token, then polls
- * the replica's INFO until `aof_pending_bio_fsync` is 0, at most one second.
+ * "Redis in Action", section 4.2.4: writes a token on the master, polls the replica until its link is up and until it
+ * has the token, then polls the replica's INFO until `aof_pending_bio_fsync` is 0, at most one second.
  *
  * Known faults: waits without limit for the link, and for its token; returns after a second whether the disk has it or
  * not, and the caller cannot tell; 0 pending syncs are also shown before the write has reached the buffer that is to be
