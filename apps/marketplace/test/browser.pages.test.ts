@@ -127,7 +127,7 @@ inBrowser("Every page", () => {
         for (const [name, count] of Object.entries(await heldFor(10)))
           expect(count, name).toBeLessThanOrEqual(before[name] ?? 0);
       },
-      { timeoutMs: 100_000 },
+      { timeoutMs: stepMs },
     );
     expect(complaints).toEqual([]);
     await close();

@@ -13,7 +13,7 @@ const executablePath = findBrowser();
 if (!executablePath)
   process.stderr.write("Browser tests are skipped: install Chromium (apt install chromium) or set CHROMIUM_PATH\n");
 
-const patience = { timeout: 180_000 };
+const patience = { timeout: 600_000 };
 
 /** A group of tests that need the browser; patient with a busy machine. */
 export const inBrowser = (name: string, tests: () => void): void => {
@@ -22,7 +22,8 @@ export const inBrowser = (name: string, tests: () => void): void => {
   });
 };
 
-const stepMs = 60_000;
+/** How long one step in a page may take, on a machine that is busy with all other tests. */
+export const stepMs = 200_000;
 
 export interface Watched {
   readonly page: Page;
