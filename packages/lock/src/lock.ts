@@ -112,10 +112,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /**
    * Waits until this caller holds the lock, and returns the lease that proves it.
    *
-   * Waiters are served in the order of their arrival at the server; nobody overtakes. Each acquire is a holder of its
-   * own: asking for a name that this process holds already waits as well. A wait costs nothing but a sign of life every
-   * five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in the queue is
-   * given back behind the scenes; a lock that was granted in that very moment moves on to the next.
+   * Waiters are served first in, first out, in the order of their arrival at the server; an unreachable waiter is skipped and
+   * keeps its place. Each acquire is a holder of its own: a second acquire of a name that this process holds waits as well. A
+   * wait costs one heartbeat every five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once
+   * and the waiter leaves the queue in the background; a lock that was granted at that moment goes to the next waiter.
    *
    * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis could not be asked at the end.
    * @throws {LockLostError} the server's answer came after the lease was over. It is being undone; call again.

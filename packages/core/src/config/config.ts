@@ -530,7 +530,7 @@ const textOf = (version: ConfigVersion | undefined): string | undefined => versi
 const succeeds = (version: ConfigVersion, known: ConfigVersion): boolean =>
   version.epoch === known.epoch && version.revision > known.revision;
 
-/** Of what the server was not asked in vain. */
+/** Errors about the value, not about reaching the server. */
 const isAboutContent = (error: KitError): boolean =>
   error instanceof ConfigMissingError || error instanceof ConfigInvalidError;
 

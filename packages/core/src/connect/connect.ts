@@ -157,8 +157,9 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   const secured =
     given.tls && parsed.settings.sentinels ? { enableTLSForSentinelMode: true, sentinelTLS: given.tls } : {};
   const settings = { ...given, ...secured, ...options.options };
-  // ioredis prints when it may not ask INFO whether the server is loading its data. So we ask first, and it from then on
-  // if it may. It asks Sentinel's masters for their role, too, and a Cluster's nodes are asked by others besides.
+  // The ready check of ioredis prints a warning where INFO is not permitted. We run the first check ourselves; ioredis's own
+  // check is enabled only if INFO is permitted. Behind Sentinels it stays enabled, since it verifies the master's role. On a
+  // Cluster ioredis also checks nodes over connections that this option does not reach.
   const asksItself = settings.enableReadyCheck ?? (parsed.nodes ?? parsed.settings.sentinels) !== undefined;
   const client = await make(parsed, { ...settings, enableReadyCheck: asksItself });
   const end = superviseClient(client);

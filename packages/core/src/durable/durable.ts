@@ -22,7 +22,7 @@ import { confirm, type Durability, unknown } from "./confirm.js";
 import { lend } from "./connection.js";
 import { type DurabilityOptions, type Terms, termsOf } from "./terms.js";
 
-/** Where the writes go whose fate is asked for: a connection that nobody else uses meanwhile. */
+/** A dedicated connection for writes whose durability is confirmed. Nothing else uses it meanwhile. */
 export interface DurableScope {
   /**
    * One command.
