@@ -88,7 +88,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *
    * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and after the routine
    * has ended the call rejects; the routine's own error comes first. When the lock cannot be given back because of an
-   * outage, the result stands, and an `error` event tells of it.
+   * outage, the result stands, and an `error` event is emitted.
    *
    * @throws what the routine throws.
    * @throws {LockLostError} the routine ended well, but the lease had been lost before.
@@ -167,8 +167,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Takes the lock away from whoever holds it, and hands it to the first who waits. The former holder learns of it at its
-   * next renewal, and until then goes on: for operators, when a holder is known to be gone.
+   * Takes the lock away from its holder, and grants it to the first waiter. The former holder's lease is lost at its next
+   * renewal, and until then the holder goes on: for operators, when a holder is known to be gone.
    *
    * Resolves with the label of the former holder; or null when nobody held it, or it changed hands at that moment.
    *

@@ -100,7 +100,7 @@ const isFinal = (error: unknown): boolean => {
 type Settings = Omit<RedisOptions, "replyMapping">;
 
 const make = async ({ nodes }: Target, settings: Settings): Promise<RedisLike> => {
-  // ioredis costs 30–45 ms to load, so only who connects pays for it.
+  // ioredis costs 30–45 ms to load, so it is loaded only here.
   const { Cluster, Redis } = await import("ioredis");
   if (!nodes) {
     const options: Settings = { ...settings, retryStrategy: reconnectMs };
@@ -124,7 +124,7 @@ const make = async ({ nodes }: Target, settings: Settings): Promise<RedisLike> =
  * The client reconnects for ever, with jittered waits of at most two seconds; a connection that goes silent under a kit
  * call is replaced; a client that gave up is connected again. A command of yours whose reply is lost rejects (ioredis
  * would send it a second time); one given while the connection is down waits for the next try. Behind Sentinels it also
- * hears of failovers (one connection to each Sentinel), and leaves a master that is one no more. Close it with `close()`, or
+ * subscribes to failovers (one connection to each Sentinel), and leaves a master that was demoted. Close it with `close()`, or
  * `await using`.
  *
  * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message names host, port and cause.
@@ -186,7 +186,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
     return closing;
   };
   const disconnect = client.disconnect.bind(client) as (reconnect: boolean) => void;
-  // ioredis keeps the password in `options`: whoever logs a client sees where it leads, and no more.
+  // ioredis keeps the password in `options`: a client that is logged shows its address and status, and no more.
   Object.defineProperty(client, inspect.custom, { value: () => `Redis at ${addressOf(client)} (${client.status})` });
   return Object.assign(client, {
     close,

@@ -16,7 +16,7 @@ export interface NodeReplication {
   readonly lagMs: number | undefined;
   /** Of a replica whose link is down: since when, in milliseconds. */
   readonly linkDownMs: number | undefined;
-  /** Of a replica: who it gets its data from, `host:port`; that may be a replica too. */
+  /** Of a replica: the server it replicates from, `host:port`; that may be a replica too. */
   readonly master: string | undefined;
   /** How many servers stand between it and the data's source: 0 for a master; undefined where the chain is broken. */
   readonly depth: number | undefined;

@@ -161,8 +161,8 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
    * Makes the lease last `leaseMs` from now, and gives it this length from now on, also when renewed. Never creates a
    * lease that is gone. One round trip; ends at `maxHoldMs` at the latest.
    *
-   * A shorter one counts from the moment it is sent: whether or not its answer comes, the lease may be over then. Those who
-   * wait were told of the former end, and may notice up to six seconds after the new one.
+   * A shorter length counts from the moment it is sent: the lease may be over then, whether or not a reply comes. Waiters were
+   * notified of the former end, and may notice up to six seconds after the new one.
    *
    * @throws {LockLostError | PermitLostError} it is lost or released.
    * @throws {KitError} the server could not be asked in time: then the lease ends when it would have, or when `leaseMs` are
@@ -187,7 +187,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * Gives it back, and with it to the first who waits. One round trip, sent again if its reply is lost.
+   * Releases the lease, which grants it to the first waiter. One round trip, sent again if its reply is lost.
    *
    * Resolves with `released`; or with `not-held` when the lease had ended before, so that another may have had it
    * meanwhile. Where the connection broke while it was under way, and the lease cannot have run out by then, its end is

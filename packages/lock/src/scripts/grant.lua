@@ -36,17 +36,16 @@ local function ownerToken(owner)
   return owner and string.match(owner, '^([^|]*)|')
 end
 
--- Frees the lock and grants it to the first of the queue that lives and can be told. `present` is a set of tokens that
--- hear of it by the reply of this very call. `from` is the call that hands it on, kept with the fencing token: a release
--- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure of the layout.
+-- Frees the lock and grants it to the first of the queue that lives and can be notified. `present` is a set of tokens that
+-- learn of it by the reply of this call. `from` is the call that hands it on, kept with the fencing token: a release
+-- whose reply was lost can be repeated. Returns the winner's token, or nil. The caller has made sure of the layout.
 --
--- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself, and is
--- granted the lock all the same if that is soon. The
--- search ends after mostUnreachable inboxes without a listener, or mostPages of the queue, and whoever stands behind finds the lock free at its
--- next heartbeat.
+-- A waiter that a PUBLISH does not reach is passed over and keeps its place. A waiter that cannot be notified polls, and is
+-- granted the lock all the same if its next heartbeat is soon. The search ends after mostUnreachable inboxes without a
+-- listener, or mostPages of the queue; a waiter behind them finds the lock free at its next heartbeat.
 --
--- The next in the queue has to look when the winner's lease ends. It is told of that end only if it would look too late by
--- itself: `watched`, in its record, is the end that it was last told of.
+-- The next in the queue has to look when the winner's lease ends. It is notified of that end only if it would look too late
+-- by itself: `watched`, in its record, is the end that was last sent to it.
 --
 -- Everything is read before the first write, which is a DEL: a write that shrinks is allowed at maxmemory, and after it
 -- all others are. So no message can go out for a grant that then fails.

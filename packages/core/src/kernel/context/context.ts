@@ -111,7 +111,7 @@ export class ClientContext {
     for (const pool of this.#pools.values()) pool.suspend();
   }
 
-  /** Only the server's refusal counts; whoever waits may try when it cannot be asked. */
+  /** Only a refusal by the server counts. While the server is unreachable, publishing counts as permitted. */
   async #mayPublish(channel: string): Promise<boolean> {
     return await this.executor.run("PUBLISH", [channel, ""], reading("PUBLISH", Deadline.in(2_000))).then(
       () => true,
