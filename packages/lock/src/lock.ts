@@ -56,7 +56,7 @@ export interface LockInspection {
  * keeps its data. Made by {@link createLock}.
  *
  * A caller that cannot have the lock waits in the queue, in the order in which the server saw the calls. A release hands the
- * lock to the first of the queue and notifies it, in one step; nobody polls.
+ * lock to the first of the queue and notifies it, in one step; nothing polls.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #settings: LeaserSettings;

@@ -171,8 +171,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Tries once, and returns the permit, or null when it is full, or others wait for what is free. That nobody could be
-   * asked is no null: it rejects.
+   * Tries once, and returns the permit, or null when it is full, or others wait for what is free. When Redis is
+   * unreachable, it rejects.
    *
    * @throws all that {@link acquire} throws but SemaphoreTimeoutError and SemaphoreQueueFullError.
    */
@@ -181,8 +181,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Changes the limits, for everybody and at once: raised, all that fit now are let in; lowered, nothing is taken from
-   * anybody, and nobody is let in until enough has been given back. 0 is a pause. A waiter with a weight above
+   * Changes the limits for all objects of this name, at once. A higher limit grants to all waiters that fit now. A lower limit
+   * takes no permit away; nothing is granted until enough permits have been released. 0 is a pause. A waiter with a weight above
    * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
    * The stored limits are forgotten when nobody has used the semaphore for a week; then its first user sets them.

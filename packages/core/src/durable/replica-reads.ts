@@ -325,7 +325,7 @@ const nameOf = ({ host, port }: Address): string => `${host}:${String(port)}`;
 /** Replies that another node, or the same one later, would not give. */
 const isPassing = ({ code, retryable }: KitError): boolean => retryable && code !== "KIT_READONLY";
 
-/** How long ago the master stood no further than this replica does now; undefined when that cannot be told. */
+/** How long ago the master's offset was no higher than this replica's is now; undefined when no sample shows it. */
 const staleness = (samples: readonly Sample[], replica: Standing): number | undefined => {
   const reached = samples.find(
     ({ standing }) => standing.replid === replica.replid && standing.offset <= replica.offset,

@@ -12,7 +12,7 @@ export interface NodeReplication {
   readonly role: "master" | "replica" | undefined;
   /** Of a replica: whether its link to its master is up, down, or loading all data anew. */
   readonly link: "up" | "down" | "syncing" | undefined;
-  /** Of a replica: milliseconds since it last heard of its master, in whole seconds. An idle master speaks every 10 s. */
+  /** Of a replica: milliseconds since its master last sent anything, in whole seconds. An idle master sends a PING every 10 s. */
   readonly lagMs: number | undefined;
   /** Of a replica whose link is down: since when, in milliseconds. */
   readonly linkDownMs: number | undefined;

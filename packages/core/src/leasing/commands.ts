@@ -64,7 +64,7 @@ export type HeartbeatReply<S extends Seen> = S & { readonly now: number; readonl
 export interface Giving {
   /** Of the lease; empty: only an acquire is to be undone. */
   readonly proof: string;
-  /** Names all releases by one lease object: a copy finds its own work done, anybody else finds nothing to give back. */
+  /** Names all releases by one lease object: a copy finds its own work done, another release finds nothing to give back. */
   readonly op?: string | undefined;
 }
 

@@ -27,7 +27,7 @@ export interface LeaseKeeper<L> {
   lossOf(lease: L, reason: LossReason): KitError;
   /** The lease ended without a release. */
   lost(lease: L, reason: LossReason): void;
-  /** The lease was passed on: what the server does with it concerns somebody else now. */
+  /** The lease was handed over: its later grants and losses belong to another handle. */
   handedOver(lease: L): void;
   /** Something failed that no caller waits for. */
   failed(error: unknown): void;
@@ -136,7 +136,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     return this.remainingMs > 0;
   }
 
-  /** Aborts, with the error that tells of the loss as its reason, when the lease is lost. Not by a release. */
+  /** Aborts when the lease is lost, with the error of the loss as its reason. A release does not abort it. */
   get signal(): AbortSignal {
     if (!this.#controller) {
       this.#controller = new AbortController();
@@ -218,8 +218,8 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * Gives the lease to whoever calls `resume(text)` with the returned text, and lets go of it here: it is not renewed
-   * any more, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
+   * Hands the lease over to the process that calls `resume(text)` with the returned text. Here the lease is no longer
+   * renewed, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
    * from now, unless it is resumed before: one that was just waited for lasts two seconds, so `extend()` it first. The text
    * is enough to release it.
    *

@@ -53,7 +53,7 @@ local shared, grantMs, aliveMs, maxWaiters, inbox = string.match(waiting, '^(%d?
 local found = redis.call('GET', lease)
 local position = redis.call('ZRANK', queue, token)
 if not found then
-  -- The holder's lease ran out and others wait: they come first. If none of them can be told, we do.
+  -- The holder's lease ran out and others wait: they come first. If none of them can be notified, this call is granted.
   if not grantNext(lease, fence, queue, waiters, shared, '', { [token] = true }) then
     if position then
       redis.call('ZREM', queue, token)

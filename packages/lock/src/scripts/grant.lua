@@ -17,7 +17,7 @@ local layoutError = 'KIT_LAYOUT the lock was written by a newer version, or is d
 
 -- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was
 -- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours, and for a token
--- that somebody set so high that the next could not be told from it.
+-- that was set by hand so high that the next could not be told apart from it.
 local function nextFence(last, micros)
   if last then
     local layout, previous = string.match(last .. ':', '^(%d+):(%d+):')
@@ -27,7 +27,7 @@ local function nextFence(last, micros)
   return string.format('%.0f', micros)
 end
 
--- Until when a waiter that was told of `msLeft` looks by itself; -1 has no end.
+-- The instant at which a waiter that received `msLeft` looks by itself; -1 has no end.
 local function watchedEnd(now, msLeft)
   return msLeft == -1 and '9999999999999' or string.format('%.0f', now + math.max(msLeft, 0))
 end

@@ -223,7 +223,7 @@ local function openSemaphore(keys, call)
     end
     return true
   end
-  -- Drops waiters that died while suspended.
+  -- Drops suspended waiters without a recent heartbeat.
   function self.purgeSuspended()
     local rows = redis.call('ZRANGEBYLEX', queue, '[|', '(|' .. string.format('%.0f', now), 'LIMIT', 0, pageSize)
     isQueueNew = isQueueNew or #rows > 0
@@ -285,7 +285,7 @@ local function openSemaphore(keys, call)
     waiter.grantMs, waiter.inbox = grantMs, inbox
     return stand(waiter, aliveUntil)
   end
-  -- The sign of life of waiters, and where they are told from now on; those unknown are left out.
+  -- The heartbeat of waiters, with the inbox that notifies them from now on; those without a record are left out.
   function self.heartbeat(permitRecords, aliveUntil, inbox)
     for _, permitRecord in ipairs(permitRecords) do
       local waiter = self.waiterOf(permitRecord)
@@ -303,7 +303,7 @@ local function openSemaphore(keys, call)
     reevaluate(waiter.tenant)
     return true
   end
-  -- Drops some of those that died in the queue. Returns whether there were any.
+  -- Drops some of the dead waiters in the queue. Returns whether there were any.
   function self.purgeDead()
     local dead = someDead(waiters, now)
     for _, permitRecord in ipairs(dead) do
@@ -373,7 +373,7 @@ local function openSemaphore(keys, call)
     if not hasShrunk then redis.call('ZREM', ready, '|') end
     local granted = {}
     local turns = 0
-    -- Where nothing is free nobody has to be looked for; in a group the first may be another than before.
+    -- Where nothing is free no waiter has to be found; in a group the first may be another than before.
     local isEvaluating = (tonumber(evaluatingUntil or 0) or 0) > now
     local isOver = not limit or isEvaluating or (self.used >= limit and not perTenant)
     while not isOver and turns < mostTurns do

@@ -91,7 +91,7 @@ export const keyPrefixOf = (client: RedisLike): string =>
 export const nodeOfSlot = (client: RedisLike, slot: number): string =>
   isClusterClient(client) ? (client.slots[slot]?.[0] ?? "") : "";
 
-/** An address that a Cluster node or a Sentinel told, as this client reaches it. */
+/** An address that a Cluster node or a Sentinel gave, as this client reaches it. */
 export const reachable = (client: RedisLike, address: Address): Address => {
   const map = (client as Partial<NodeClient>).options?.natMap;
   const told = `${address.host}:${String(address.port)}`;
@@ -120,7 +120,7 @@ export const hasSentinels = (client: RedisLike): client is NodeClient => {
 export const peerOf = ({ stream }: NodeClient): string =>
   stream?.remotePort === undefined ? "" : `${stream.remoteAddress ?? ""}:${String(stream.remotePort)}`;
 
-/** Whether a connection of ours was told another master by the Sentinels than the client beside which it stands. */
+/** Whether the Sentinels gave a connection of ours another master than the client that it belongs to. */
 export const isAstray = (connection: NodeClient, client: RedisLike): boolean => {
   if (!hasSentinels(client) || !hasSentinels(connection) || !isReady(client)) return false;
   const peer = peerOf(connection);

@@ -70,7 +70,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
       if (connection) void answered(connection.call("PING"), () => destroySocket(connection));
   }, pingEveryMs);
   ping.unref();
-  // A Sentinel that has not heard yet may have sent it back there.
+  // A Sentinel without the news of the failover may have sent it back to the old master.
   client.on("ready", leave);
   for (const dedicated of connections) dedicated.open();
   return () => {

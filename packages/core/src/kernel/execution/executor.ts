@@ -276,7 +276,7 @@ export class CommandExecutor {
     if (!stream || !isOwned(this.client) || stream !== (this.client as NodeClient).stream) return;
     if (now - this.#reconnectedAt < reconnectEveryMs) return;
     this.#reconnectedAt = now;
-    // Half-closed first: those that are under way are still told that they were refused, too.
+    // Half-closed first, so that commands under way still receive their refusals.
     (this.client as { disconnect(reconnect: boolean): void }).disconnect(true);
   }
 

@@ -44,7 +44,7 @@ export interface ExclusiveConnection {
 }
 
 /**
- * A few connections that are lent out one borrower at a time. They never reconnect: what was watched on a connection is
+ * A few connections, each checked out by one borrower at a time. They never reconnect: what was watched on a connection is
  * gone with it, so a reconnected one would let a transaction through unguarded. On a Cluster each is a plain connection
  * to the node of the slot, for the same reason: a redirection would execute what was not watched there.
  */
@@ -68,7 +68,7 @@ export class ExclusivePool {
     this.#maxConnections = maxConnections;
   }
 
-  /** Lends a connection to the node that serves `key`; waits its turn while all are lent, first come first served. */
+  /** Checks out a connection to the node that serves `key`; waits while all are checked out, first in, first out. */
   checkOut(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
     const slot = slotOf(keyPrefixOf(this.#client) + key);
     return this.#checkOut(
@@ -79,7 +79,7 @@ export class ExclusivePool {
     );
   }
 
-  /** The same to one node, at an address that a server told. */
+  /** The same to one node, at an address that a server gave. */
   checkOutNode(node: Address, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
     return this.#checkOut(() => reachable(this.#client, node), undefined, deadline, signal);
   }
@@ -113,7 +113,7 @@ export class ExclusivePool {
     this.suspend();
   }
 
-  /** The client was ended: so are all connections, also those that are lent, and nobody waits for one any more. */
+  /** The client was ended: all connections end, also those that are checked out, and waits for one are rejected. */
   suspend(): void {
     for (const { refuse } of [...this.#queue]) refuse();
     for (const connection of this.#all) this.#discard(connection);
