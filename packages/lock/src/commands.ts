@@ -21,7 +21,7 @@ import { type LockKeys, lockKeys } from "./keys.js";
 import type { Lease } from "./lease.js";
 import * as scripts from "./scripts/index.js";
 
-/** In place of a fencing token: whoever has it. */
+/** In place of a fencing token: whichever lease there is. */
 const byForce = "*";
 
 /** The scripts of one lock object, on its client. */

@@ -17,9 +17,9 @@ declare module "@kit/core" {
 }
 
 /**
- * The lock could not be had within `waitMs`: another held it, as far as is known; with a `cause`, Redis could not be asked at
- * the end (a connection that is gone is known at once, a server that is silent by the next sign of life, within eight
- * seconds). Nothing of the attempt is left behind.
+ * The lock was not granted within `waitMs`: another caller held it at the last reply. With a `cause`, Redis was unreachable at
+ * the end; a lost connection is noticed at once, a silent server by the next heartbeat, within eight seconds. Nothing of the
+ * attempt is left behind.
  */
 export class LockTimeoutError extends KitError {
   /** @internal */

@@ -56,7 +56,7 @@ export interface LockInspection {
  * keeps its data. Made by {@link createLock}.
  *
  * A caller that cannot have the lock waits in the queue, in the order in which the server saw the calls. A release hands the
- * lock to the first of the queue and notifies it, in one step; nobody polls.
+ * lock to the first of the queue and notifies it, in one step; nothing polls.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #settings: LeaserSettings;
@@ -88,7 +88,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *
    * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and after the routine
    * has ended the call rejects; the routine's own error comes first. When the lock cannot be given back because of an
-   * outage, the result stands, and an `error` event tells of it.
+   * outage, the result stands, and an `error` event is emitted.
    *
    * @throws what the routine throws.
    * @throws {LockLostError} the routine ended well, but the lease had been lost before.
@@ -112,10 +112,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /**
    * Waits until this caller holds the lock, and returns the lease that proves it.
    *
-   * Waiters are served in the order of their arrival at the server; nobody overtakes. Each acquire is a holder of its
-   * own: asking for a name that this process holds already waits as well. A wait costs nothing but a sign of life every
-   * five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in the queue is
-   * given back behind the scenes; a lock that was granted in that very moment moves on to the next.
+   * Waiters are served first in, first out, in the order of their arrival at the server; an unreachable waiter is skipped and
+   * keeps its place. Each acquire is a holder of its own: a second acquire of a name that this process holds waits as well. A
+   * wait costs one heartbeat every five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once
+   * and the waiter leaves the queue in the background; a lock that was granted at that moment goes to the next waiter.
    *
    * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis could not be asked at the end.
    * @throws {LockLostError} the server's answer came after the lease was over. It is being undone; call again.
@@ -167,8 +167,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Takes the lock away from whoever holds it, and hands it to the first who waits. The former holder learns of it at its
-   * next renewal, and until then goes on: for operators, when a holder is known to be gone.
+   * Takes the lock away from its holder, and grants it to the first waiter. The former holder's lease is lost at its next
+   * renewal, and until then the holder goes on: for operators, when a holder is known to be gone.
    *
    * Resolves with the label of the former holder; or null when nobody held it, or it changed hands at that moment.
    *

@@ -27,9 +27,8 @@ interface SeenUse {
 }
 
 /**
- * There was no room for all of `waitMs`, as far as is known: with a `cause`, Redis could not be asked at the end (a connection
- * that is gone is known at once, a server that is silent by the next sign of life, within eight seconds). Nothing of the
- * attempt is left behind.
+ * There was no room for all of `waitMs`. With a `cause`, Redis was unreachable at the end; a lost connection is noticed at
+ * once, a silent server by the next heartbeat, within eight seconds. Nothing of the attempt is left behind.
  */
 export class SemaphoreTimeoutError extends KitError {
   /** @internal */

@@ -14,8 +14,8 @@ import {
 /** Settings of a semaphore. Those that concern leases are defaults for each acquire. */
 export interface SemaphoreOptions extends LeaserOptions {
   /**
-   * How many permits there are, by weight: 0 to 1,000,000,000; 0 lets nobody in. Stored by whoever uses the name first;
-   * from then on only `setPermits()` changes it, and whoever was made with another number gets a `mismatch` event.
+   * How many permits there are, by weight: 0 to 1,000,000,000; 0 grants nothing. The first acquire under a name stores it;
+   * from then on only `setPermits()` changes it, and an object that was made with another number emits `mismatch`.
    */
   readonly permits: number;
   /**
@@ -27,7 +27,7 @@ export interface SemaphoreOptions extends LeaserOptions {
   readonly permitsPerTenant?: number | undefined;
 }
 
-/** How much to ask for, and of whom. */
+/** How many permits to take, and for which tenant. */
 interface ClaimOptions {
   /**
    * How many of the permits to take.

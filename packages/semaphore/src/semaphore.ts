@@ -32,8 +32,8 @@ export interface SemaphoreEvents {
   /** An acquire without `waitMs` has waited for half a minute. Once for each, within five seconds of that. */
   readonly stillWaiting: readonly [event: { position: number; used: number; permits: number; waitedMs: number }];
   /**
-   * The server did not know a waiter any more (lost data, a grant that ran out unheard, or limits below its weight): it
-   * asks again, and stands at the end.
+   * The server no longer had a record of a waiter (lost data, a grant that expired before its message arrived, or limits below
+   * its weight): it queues again, at the end.
    */
   readonly requeued: readonly [];
   /** A permit was given back. */
@@ -80,8 +80,9 @@ export interface SemaphoreInspection {
  * server's clock, as long as the server keeps its data. Made by {@link createSemaphore}.
  *
  * A caller that finds no room waits in the queue: by priority, and in the order in which the server saw the calls. A release
- * grants to the next one that fits, and notifies it, in one step; nobody polls, nobody overtakes: where the next needs more than is
- * free, all wait for it. In a group each tenant has a queue of its own, and one whose tenant is full holds up no other.
+ * grants to the next one that fits, and notifies it, in one step; nothing polls. The order is strict: where the next one needs more
+ * than is free, all wait for it; only an unreachable waiter is skipped, and keeps its place. In a group each tenant has a queue
+ * of its own, and a full tenant holds up no other.
  *
  * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3), without their
  * faults: no client's clock counts, and every operation is one atomic step.
@@ -93,7 +94,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   #resolved: ResolvedPermit | undefined;
   readonly #commands: SemaphoreCommands;
   readonly #leaser: Leaser<ResolvedPermit, Usage, Permit>;
-  /** The expected stored limits, as far as they were not reported. */
+  /** The limits that the server is expected to have; others emit `mismatch`. */
   #expected: Limits;
 
   /** Made by this package only. */
@@ -122,7 +123,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    *
    * Resolves with the routine's result. If the permit is lost while it runs, `permit.signal` aborts, and after the routine
    * has ended the call rejects; the routine's own error comes first. When the permit cannot be given back because of an
-   * outage, the result stands, and an `error` event tells of it.
+   * outage, the result stands, and an `error` event is emitted.
    *
    * @throws what the routine throws.
    * @throws {PermitLostError} the routine ended well, but the permit had been lost before.
@@ -140,13 +141,12 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   /**
    * Waits for a permit, and returns it.
    *
-   * Waiters are served by priority, and in the order of their arrival at the server among equals; nobody overtakes, so a
-   * heavy one holds up those behind it until there is room for it. A wait costs nothing but a sign of life every five
-   * seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the place in the queue is given back
-   * behind the scenes; a permit that was granted in that very moment moves on to the next.
+   * Waiters are served by priority, and in the order of their arrival at the server among equals. A heavy waiter holds up those
+   * behind it until there is room for it; an unreachable waiter is skipped and keeps its place. A wait costs one heartbeat
+   * every five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the waiter leaves the
+   * queue in the background; a permit that was granted at that moment goes to the next waiter.
    *
-   * @throws {SemaphoreTimeoutError} it was full for `waitMs`, as far as is known: with a `cause`, Redis could not be asked at
-   * the end.
+   * @throws {SemaphoreTimeoutError} it was full for `waitMs`. With a `cause`, Redis was unreachable at the end.
    * @throws {SemaphoreWeightError} the limits are less than `weight`, so that it would wait for ever. A limit of 0 is a
    * pause: then it waits.
    * @throws {PermitLostError} the server's answer came after the permit was over. It is being undone; call again.
@@ -171,8 +171,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Tries once, and returns the permit, or null when it is full, or others wait for what is free. That nobody could be
-   * asked is no null: it rejects.
+   * Tries once, and returns the permit, or null when it is full, or others wait for what is free. When Redis is
+   * unreachable, it rejects.
    *
    * @throws all that {@link acquire} throws but SemaphoreTimeoutError and SemaphoreQueueFullError.
    */
@@ -181,8 +181,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Changes the limits, for everybody and at once: raised, all that fit now are let in; lowered, nothing is taken from
-   * anybody, and nobody is let in until enough has been given back. 0 is a pause. A waiter with a weight above
+   * Changes the limits for all objects of this name, at once. A higher limit grants to all waiters that fit now. A lower limit
+   * takes no permit away; nothing is granted until enough permits have been released. 0 is a pause. A waiter with a weight above
    * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
    * The stored limits are forgotten when nobody has used the semaphore for a week; then its first user sets them.

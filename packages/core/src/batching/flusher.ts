@@ -12,7 +12,7 @@ export interface FlusherOptions {
 
 /**
  * Decides when an aggregate in local memory is written: one flush at a time, some time after the first change, at once when
- * asked to. Its timer alone does not keep a process alive, so whoever must not lose what is gathered calls `close()`.
+ * asked to. Its timer alone does not keep a process alive: call `close()` so that nothing gathered is lost.
  */
 export class Flusher {
   readonly #options: FlusherOptions;
@@ -36,7 +36,7 @@ export class Flusher {
   }
 
   /**
-   * Flushes all that was gathered before the call. While a flush is under way, those who ask share the one after it.
+   * Flushes all that was gathered before the call. Calls that come while a flush is under way share the one after it.
    *
    * @throws what `flush` rejects with.
    */

@@ -26,8 +26,8 @@ export const limited = <T>(
   );
 
 /**
- * What `work` gives, if it does so in time: after the deadline this rejects with what `late` makes, after an abort with
- * the signal's reason. A later result is dropped.
+ * Settles as `work` does, if that is in time. After the deadline it rejects with the error that `late` makes, after an abort
+ * with the signal's reason. A later result is dropped.
  */
 export const bounded = <T>(work: Promise<T>, limit: Limit, late: () => Error): Promise<T> =>
   limited<T>(limit, late, ({ resolve, reject }) => void work.then(resolve, reject));

@@ -6,11 +6,11 @@ import { ownSchema, type StandardSchema } from "./schema.js";
 export interface ComponentEntry {
   /** As for `connect()`, but with a host, and without a password: Redis is no place for one. */
   readonly url: string;
-  /** The name of the password, which `secrets` knows. */
+  /** The name under which `secrets` gives the password. */
   readonly secret?: string | undefined;
 }
 
-/** What `open` has besides the entry. */
+/** The arguments of `open` besides the entry. */
 export interface OpenContext {
   /**
    * A secret by its name.

@@ -27,9 +27,9 @@ import { limitOf, Waiters } from "./waiters.js";
  * How much `current` can be relied on.
  *
  * - `loading`: there is no value yet
- * - `fresh`: it is the entry's; a change is told as soon as it happens
+ * - `fresh`: it is the entry's value; each change is pushed as it happens
  * - `stale`: the last good value; whether the entry has changed cannot be seen at the moment
- * - `degraded`: the last good value; the entry is gone, or what stands in it is refused
+ * - `degraded`: the last good value; the entry is gone, or its value is refused
  */
 export type ConfigState = "loading" | "fresh" | "stale" | "degraded";
 
@@ -95,7 +95,7 @@ export class Config<Value = unknown, Input = Value>
   #refused:
     | { readonly version: string; readonly text: string; readonly error: ConfigInvalidError; readonly isFinal: boolean }
     | undefined;
-  /** A version that cannot follow the one we know: looked at twice before it is believed. */
+  /** A version that cannot follow the known one: it is read a second time before it is taken. */
   #suspect: string | undefined;
   #isMissing = false;
   readonly #missing: ConfigMissingError;
@@ -194,10 +194,10 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Asks the server now, and returns what stands there. `current` is not waited for.
+   * Reads the entry from the server now, and returns its value.
    *
    * @throws {ConfigMissingError} nothing is set; a default counts only while nothing was ever seen.
-   * @throws {ConfigInvalidError} what stands there is refused, or the schema did not settle within `deadlineMs`.
+   * @throws {ConfigInvalidError} its value is refused, or the schema did not settle within `deadlineMs`.
    * @throws {KitClosedError} it was closed while the schema was asked.
    * @throws {KitUnavailableError | KitError} as every command.
    */
@@ -221,7 +221,7 @@ export class Config<Value = unknown, Input = Value>
    * @throws {ConfigInvalidError} the schema refuses it, or did not settle within `deadlineMs`, or it is no JSON; nothing
    *   was sent.
    * @throws {KitClosedError} it was closed while the schema was asked; nothing was sent.
-   * @throws {KitUnknownOutcomeError} its reply is lost; ask again with its `op`.
+   * @throws {KitUnknownOutcomeError} its reply is lost; call again with its `op`.
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {
@@ -268,8 +268,8 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Stops following the entry: who waits for `ready()` or for an asynchronous schema is rejected with KitClosedError,
-   * commands under way are waited for, and `current` stays what it is, `stale`. The client is not touched. Idempotent; never rejects.
+   * Stops following the entry: waits for `ready()` or for an asynchronous schema reject with KitClosedError, commands under
+   * way are waited for, and `current` keeps its value, `stale`. The client is not touched. Idempotent; never rejects.
    */
   async close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -356,7 +356,7 @@ export class Config<Value = unknown, Input = Value>
     return version;
   }
 
-  /** One look is under way at a time; whoever wants one meanwhile gets another after it. */
+  /** One read is under way at a time; a request that comes meanwhile gets another read after it. */
   #want(): void {
     if (this.#closing) return;
     this.#isWanted = true;
@@ -530,7 +530,7 @@ const textOf = (version: ConfigVersion | undefined): string | undefined => versi
 const succeeds = (version: ConfigVersion, known: ConfigVersion): boolean =>
   version.epoch === known.epoch && version.revision > known.revision;
 
-/** Of what the server was not asked in vain. */
+/** Errors about the value, not about reaching the server. */
 const isAboutContent = (error: KitError): boolean =>
   error instanceof ConfigMissingError || error instanceof ConfigInvalidError;
 

@@ -15,7 +15,7 @@ export type ConfigErrorCode = Extract<CoreErrorCode, `KIT_CONFIG_${string}` | `K
 /** Names may hold anything; in a message they must not break a line or drive a terminal. */
 const shown = (text: string): string => JSON.stringify(text);
 
-/** There is no such entry. That is not an empty one: who has a last good value keeps it. */
+/** There is no such entry. A missing entry is not an empty one: an object with a last good value keeps it. */
 export class ConfigMissingError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigMissingError";

@@ -25,7 +25,7 @@ import { Store } from "./store.js";
 
 /** The declaration of a flag. */
 export interface FlagDefinition {
-  /** The answer while nobody knows: before the first look, and when the last one is more than `maxStaleMs` ago. */
+  /** The answer while the flag is unknown: before the first read, and when the last one is more than `maxStaleMs` ago. */
   readonly whenUnknown: boolean;
 }
 
@@ -86,7 +86,7 @@ type StoredFlags = Readonly<Record<string, StoredFlag>>;
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Also of flags that this process does not know: others may. Text is no answer, whatever it says. */
+/** Also checks flags that only other processes define. A text such as `"false"` is refused. */
 const issuesOf = (name: string, flag: unknown): { message: string; path: string[] }[] => {
   if (!isRecord(flag)) return [{ message: "expected an object", path: [name] }];
   const { on, reason, until, ...rest } = flag;
@@ -258,7 +258,7 @@ const flagOf = ({ on, reason, until }: StoredFlag, isKnown: boolean): Flag =>
   Object.freeze({ on, reason, until, isKnown });
 
 /**
- * Follows flags that are named with what they are taken for while nobody knows.
+ * Follows flags, each named with its value while it is unknown.
  *
  * Close it with `close()`, or `await using`.
  *

@@ -14,7 +14,7 @@ interface Waiter {
   readonly failed: (error: KitError) => void;
 }
 
-/** Those who wait for a first value, or a first connection. */
+/** Calls that wait for a first value, or a first connection. */
 export class Waiters {
   readonly #waiting = new Set<Waiter>();
 

@@ -100,7 +100,7 @@ const isFinal = (error: unknown): boolean => {
 type Settings = Omit<RedisOptions, "replyMapping">;
 
 const make = async ({ nodes }: Target, settings: Settings): Promise<RedisLike> => {
-  // ioredis costs 30–45 ms to load, so only who connects pays for it.
+  // ioredis costs 30–45 ms to load, so it is loaded only here.
   const { Cluster, Redis } = await import("ioredis");
   if (!nodes) {
     const options: Settings = { ...settings, retryStrategy: reconnectMs };
@@ -124,7 +124,7 @@ const make = async ({ nodes }: Target, settings: Settings): Promise<RedisLike> =
  * The client reconnects for ever, with jittered waits of at most two seconds; a connection that goes silent under a kit
  * call is replaced; a client that gave up is connected again. A command of yours whose reply is lost rejects (ioredis
  * would send it a second time); one given while the connection is down waits for the next try. Behind Sentinels it also
- * hears of failovers (one connection to each Sentinel), and leaves a master that is one no more. Close it with `close()`, or
+ * subscribes to failovers (one connection to each Sentinel), and leaves a master that was demoted. Close it with `close()`, or
  * `await using`.
  *
  * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message names host, port and cause.
@@ -157,8 +157,9 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   const secured =
     given.tls && parsed.settings.sentinels ? { enableTLSForSentinelMode: true, sentinelTLS: given.tls } : {};
   const settings = { ...given, ...secured, ...options.options };
-  // ioredis prints when it may not ask INFO whether the server is loading its data. So we ask first, and it from then on
-  // if it may. It asks Sentinel's masters for their role, too, and a Cluster's nodes are asked by others besides.
+  // The ready check of ioredis prints a warning where INFO is not permitted. We run the first check ourselves; ioredis's own
+  // check is enabled only if INFO is permitted. Behind Sentinels it stays enabled, since it verifies the master's role. On a
+  // Cluster ioredis also checks nodes over connections that this option does not reach.
   const asksItself = settings.enableReadyCheck ?? (parsed.nodes ?? parsed.settings.sentinels) !== undefined;
   const client = await make(parsed, { ...settings, enableReadyCheck: asksItself });
   const end = superviseClient(client);
@@ -185,7 +186,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
     return closing;
   };
   const disconnect = client.disconnect.bind(client) as (reconnect: boolean) => void;
-  // ioredis keeps the password in `options`: whoever logs a client sees where it leads, and no more.
+  // ioredis keeps the password in `options`: a client that is logged shows its address and status, and no more.
   Object.defineProperty(client, inspect.custom, { value: () => `Redis at ${addressOf(client)} (${client.status})` });
   return Object.assign(client, {
     close,

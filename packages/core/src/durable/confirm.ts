@@ -13,14 +13,14 @@ import { distrust } from "./trust.js";
 /** The durability of writes. */
 export interface Durability {
   /**
-   * - `safe`: what was asked for is reached
-   * - `short`: it is known that it was not reached in time; the write stands on the server, and may reach more
-   * - `unknown`: nobody can tell: the connection or the server changed meanwhile, or the server cannot be asked
+   * - `safe`: the requested replicas and disks have the writes
+   * - `short`: they did not confirm in time; the writes stand on the server, and may still reach them
+   * - `unknown`: it cannot be found out: the connection or the server changed meanwhile, or the server is unreachable
    */
   readonly outcome: "safe" | "short" | "unknown";
-  /** How many replicas acknowledged, as far as was heard. */
+  /** How many replicas are known to have acknowledged. */
   readonly replicas: number;
-  /** Whether the master's disk has it, and the disks of how many replicas, as far as was heard. */
+  /** Whether the master's disk is known to have it, and the disks of how many replicas. */
   readonly fsync: { readonly local: boolean; readonly replicas: number };
   /** Why it is not safe, in words. */
   readonly why: string | undefined;
@@ -67,9 +67,9 @@ const markMs = 10_000;
 /**
  * Asks the server of a checked-out connection for the durability of everything written on it so far, by anybody.
  *
- * It writes a mark of its own first: since 7.2 WAIT speaks of the connection's own last write only, and a change that
- * had been made before, by an earlier try whose reply was lost, is none. Replication is one stream, so who has the mark
- * has all before it.
+ * It writes a mark of its own first: since 7.2 WAIT counts the connection's own last write only, and a change that an
+ * earlier try made, whose reply was lost, is not one. Replication is one stream, so a replica that has the mark has all
+ * before it.
  */
 export const confirm = async (
   context: ClientContext,
@@ -167,8 +167,8 @@ const isForbidden = (said: Said): boolean =>
   "refusal" in said && (said.refusal.code === "KIT_NO_PERMISSION" || /unknown command/.test(said.refusal.message));
 
 /**
- * Where WAIT is forbidden: writes a token and looks for it on the replicas that the master names. Counts those that were
- * seen to have it in time, and no others.
+ * Where WAIT is forbidden: writes a token and reads it on the replicas that the master names. Counts only the replicas on
+ * which it was found in time.
  */
 const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
   const { context, connection, terms, waitUntil, deadline } = inquiry;

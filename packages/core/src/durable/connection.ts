@@ -48,7 +48,7 @@ export interface Look {
 }
 
 /**
- * Looks at the server behind a connection. Undefined: INFO is forbidden, so nobody can say who it is.
+ * Looks at the server behind a connection. Undefined: INFO is forbidden, so the server cannot be identified.
  *
  * @throws {KitError} no answer, or another refusal.
  */
@@ -96,8 +96,8 @@ const againMs = 50;
 const pokeMs = 500;
 
 /**
- * Borrows a connection to the master that serves the key: one that was master a moment ago, and has the slot. Each try
- * that fails is told.
+ * Checks out a connection to the master that serves the key: its server was master a moment ago, and has the slot. The
+ * caller is informed of each try that fails.
  *
  * @throws {KitError} there is none until the deadline; nothing was sent that changes anything.
  */

@@ -22,7 +22,7 @@ import { confirm, type Durability, unknown } from "./confirm.js";
 import { lend } from "./connection.js";
 import { type DurabilityOptions, type Terms, termsOf } from "./terms.js";
 
-/** Where the writes go whose fate is asked for: a connection that nobody else uses meanwhile. */
+/** A dedicated connection for writes whose durability is confirmed. Nothing else uses it meanwhile. */
 export interface DurableScope {
   /**
    * One command.
@@ -52,11 +52,11 @@ const reserved =
   /^(MULTI|EXEC|DISCARD|WATCH|UNWATCH|RESET|QUIT|SELECT|AUTH|HELLO|CLIENT|READONLY|READWRITE|ASKING|[PS]?(UN)?SUBSCRIBE|MONITOR|SYNC|PSYNC|WAIT|WAITAOF|B(L|R|Z)\w*POP\w*|BLMOVE)$/i;
 
 /**
- * Runs `write` on a connection of its own and says what became of its writes: how many replicas have them, and whether
- * disks do.
+ * Runs `write` on a connection of its own and reports the durability of its writes: how many replicas have them, and
+ * whether disks do.
  *
  * Never `safe` by mistake: the same server must answer on the same connection, and still be the master in the same
- * history, else the outcome is `unknown`. What `write` read counts as written: a retry that found its work done is safe
+ * history, else the outcome is `unknown`. Data that `write` read counts as written: a retry that found its work done is safe
  * only when that work is. It is no consensus; see `replicas`.
  *
  * At most eight run at a time for a client; others wait their turn, and nobody else's commands wait for them. A script
@@ -84,9 +84,8 @@ export const durable = async <T>(
 };
 
 /**
- * Asks whether everything that was written so far, by anybody, on the server that serves `key` now, has the copies asked
- * for. After a failover that is another server: it does not know what it never received, so for a certain write use
- * `durable`.
+ * Reports whether everything that any client has written so far, on the server that serves `key` now, has the requested
+ * copies. After a failover that is another server, which may never have received a certain write: use `durable` for that.
  *
  * @throws {KitUnavailableError} no master in time.
  * @throws `signal.reason` if `signal` aborts first.

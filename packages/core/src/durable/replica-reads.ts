@@ -74,7 +74,7 @@ export const replicaReads = (redis: RedisLike, options: ReplicaReadsOptions = {}
   return new Reader(attach(redis), maxStaleMs, deadlineMs);
 };
 
-/** Where the master stood at an instant on our clock. */
+/** The master's replication offset at an instant on our clock. */
 interface Sample {
   readonly at: number;
   readonly standing: Standing;
@@ -101,7 +101,7 @@ class Reader implements ReplicaReads {
   readonly #maxStaleMs: number;
   readonly #deadlineMs: number;
   readonly #shards = new Map<string, Shard>();
-  /** Of a Cluster: the master of each slot that was read from, as far as is known. */
+  /** On a Cluster: the known masters of the slots that were read from. */
   readonly #masters = new Map<number, string>();
   readonly #links = new Map<string, Promise<ExclusiveConnection>>();
   readonly #readonly = new Map<string, Promise<boolean>>();
@@ -189,12 +189,12 @@ class Reader implements ReplicaReads {
     return master;
   }
 
-  /** Where the slot lives is looked up anew at the next read. */
+  /** The next read looks up the slot's master anew. */
   #forgetMaster(key: string): void {
     this.#masters.delete(slotBehind(this.#context.client, key));
   }
 
-  /** Asks the master where it stands; of many at once one asks for all. On failure it reports nothing new. */
+  /** Reads the master's offset; many calls at once share one read. On failure nothing changes. */
   #sample(shard: Shard, key: string, deadline: Deadline): Promise<void> {
     shard.sampling ??= this.#ask(shard, key, deadline)
       .catch(() => this.#forgetMaster(key))
@@ -325,7 +325,7 @@ const nameOf = ({ host, port }: Address): string => `${host}:${String(port)}`;
 /** Replies that another node, or the same one later, would not give. */
 const isPassing = ({ code, retryable }: KitError): boolean => retryable && code !== "KIT_READONLY";
 
-/** How long ago the master stood no further than this replica does now; undefined when that cannot be told. */
+/** How long ago the master's offset was no higher than this replica's is now; undefined when no sample shows it. */
 const staleness = (samples: readonly Sample[], replica: Standing): number | undefined => {
   const reached = samples.find(
     ({ standing }) => standing.replid === replica.replid && standing.offset <= replica.offset,

@@ -12,11 +12,11 @@ export interface NodeReplication {
   readonly role: "master" | "replica" | undefined;
   /** Of a replica: whether its link to its master is up, down, or loading all data anew. */
   readonly link: "up" | "down" | "syncing" | undefined;
-  /** Of a replica: milliseconds since it last heard of its master, in whole seconds. An idle master speaks every 10 s. */
+  /** Of a replica: milliseconds since its master last sent anything, in whole seconds. An idle master sends a PING every 10 s. */
   readonly lagMs: number | undefined;
   /** Of a replica whose link is down: since when, in milliseconds. */
   readonly linkDownMs: number | undefined;
-  /** Of a replica: who it gets its data from, `host:port`; that may be a replica too. */
+  /** Of a replica: the server it replicates from, `host:port`; that may be a replica too. */
   readonly master: string | undefined;
   /** How many servers stand between it and the data's source: 0 for a master; undefined where the chain is broken. */
   readonly depth: number | undefined;

@@ -95,7 +95,7 @@ class Survey<T> {
     try {
       const connection = await this.#connect(node, deadline);
       try {
-        // Where Sentinel leads is known once the connection is there.
+        // Behind Sentinels the address is known only once the connection is there.
         const text = await replyTo(connection, "INFO", [], deadline).finally(() => {
           if (!node) address = connection.address;
         });

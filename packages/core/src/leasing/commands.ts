@@ -64,7 +64,7 @@ export type HeartbeatReply<S extends Seen> = S & { readonly now: number; readonl
 export interface Giving {
   /** Of the lease; empty: only an acquire is to be undone. */
   readonly proof: string;
-  /** Names all releases by one lease object: a copy finds its own work done, anybody else finds nothing to give back. */
+  /** Names all releases by one lease object: a copy finds its own work done, another release finds nothing to give back. */
   readonly op?: string | undefined;
 }
 
@@ -155,8 +155,8 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
   }
 
   /**
-   * The channel on which waiters of this client are told now; `-` while there is none; `+` while it is being opened: the
-   * server then counts on their asking as soon as it is, and grants to them unheard.
+   * The channel on which waiters of this client are notified now; `-` while there is none. `+` while it is being opened: the
+   * server then grants without a message, and the waiters' heartbeat finds the grant as soon as the channel is open.
    */
   get inbox(): string {
     const { inbox } = this.context;
@@ -230,7 +230,7 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
     return states;
   }
 
-  /** The waiters' sign of life, with where they are told from now on; and what became of them. */
+  /** The waiters' heartbeat, with the channel on which they are notified from now on; returns the state of each. */
   async heartbeat(
     name: string,
     waiters: readonly { readonly token: string; readonly resolved: Resolved }[],

@@ -5,8 +5,8 @@ import type { Place } from "./waiting.js";
 const mostRecent = 10_000;
 
 /**
- * Places that were left, for as long as they may be in the queue again: a server that comes back without its last writes grants
- * to them, one after another, and each grant that nobody takes would last its full length.
+ * Waiters that left recently; a failover may bring them back. A server that has lost its last writes grants to such waiters one
+ * after another, and a grant that is not given back lasts its full length.
  */
 export class FormerPlaces {
   #recent = new Map<string, Place>();
@@ -19,7 +19,7 @@ export class FormerPlaces {
     this.#timer ??= this.#arm();
   }
 
-  /** Somebody else has it now. */
+  /** The token belongs to another object now: a grant to it must not be given back here. */
   forget(token: string): void {
     for (const places of [this.#recent, this.#older]) {
       places.get(token)?.leave();

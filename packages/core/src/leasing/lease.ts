@@ -27,7 +27,7 @@ export interface LeaseKeeper<L> {
   lossOf(lease: L, reason: LossReason): KitError;
   /** The lease ended without a release. */
   lost(lease: L, reason: LossReason): void;
-  /** The lease was passed on: what the server does with it concerns somebody else now. */
+  /** The lease was handed over: its later grants and losses belong to another handle. */
   handedOver(lease: L): void;
   /** Something failed that no caller waits for. */
   failed(error: unknown): void;
@@ -136,7 +136,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     return this.remainingMs > 0;
   }
 
-  /** Aborts, with the error that tells of the loss as its reason, when the lease is lost. Not by a release. */
+  /** Aborts when the lease is lost, with the error of the loss as its reason. A release does not abort it. */
   get signal(): AbortSignal {
     if (!this.#controller) {
       this.#controller = new AbortController();
@@ -161,8 +161,8 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
    * Makes the lease last `leaseMs` from now, and gives it this length from now on, also when renewed. Never creates a
    * lease that is gone. One round trip; ends at `maxHoldMs` at the latest.
    *
-   * A shorter one counts from the moment it is sent: whether or not its answer comes, the lease may be over then. Those who
-   * wait were told of the former end, and may notice up to six seconds after the new one.
+   * A shorter length counts from the moment it is sent: the lease may be over then, whether or not a reply comes. Waiters were
+   * notified of the former end, and may notice up to six seconds after the new one.
    *
    * @throws {LockLostError | PermitLostError} it is lost or released.
    * @throws {KitError} the server could not be asked in time: then the lease ends when it would have, or when `leaseMs` are
@@ -187,7 +187,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * Gives it back, and with it to the first who waits. One round trip, sent again if its reply is lost.
+   * Releases the lease, which grants it to the first waiter. One round trip, sent again if its reply is lost.
    *
    * Resolves with `released`; or with `not-held` when the lease had ended before, so that another may have had it
    * meanwhile. Where the connection broke while it was under way, and the lease cannot have run out by then, its end is
@@ -218,8 +218,8 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * Gives the lease to whoever calls `resume(text)` with the returned text, and lets go of it here: it is not renewed
-   * any more, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
+   * Hands the lease over to the process that calls `resume(text)` with the returned text. Here the lease is no longer
+   * renewed, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
    * from now, unless it is resumed before: one that was just waited for lasts two seconds, so `extend()` it first. The text
    * is enough to release it.
    *

@@ -16,7 +16,7 @@ export interface LeaserEvents<S extends Seen, L>
 /**
  * Takes leases by name: at once, or in the queue. The package's commands say what is leased.
  *
- * Nobody polls: whoever has to wait stands in the queue on the server, and is told by a message when it is granted.
+ * Nothing polls: a waiter stands in the queue on the server, and a message notifies it when it is granted.
  */
 export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
   readonly #commands: LeasingCommands<Resolved, S, L>;
@@ -169,7 +169,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       if (!isUnsent) this.#commands.cancel(name, token, resolved);
       // Timers of Node may fire a moment early.
       const isOver = waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable;
-      // That it is taken is not for those to say who were never answered, and have no connection.
+      // Without any reply and without a connection we cannot say that it is taken.
       const isCutOff = isUnsent && this.#commands.context.client.status !== "ready";
       if (isOver && !isCutOff) throw this.#commands.timeoutError(name, resolved, undefined, error);
       throw error;

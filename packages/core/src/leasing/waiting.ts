@@ -21,9 +21,9 @@ import type { ResolvedAcquire } from "./options.js";
 
 /** A third of the time for which a waiter counts as alive. */
 const heartbeatMs = aliveMs / 3;
-/** How often to ask where nothing can be pushed. */
+/** How often to poll where nothing can be pushed. */
 const pollMs = 150;
-/** The same where pushes will arrive in a moment, and all ask then. */
+/** The same while the inbox is being opened; every waiter sends a heartbeat when it is. */
 const openingPollMs = 500;
 /**
  * A waiter behind the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
@@ -34,7 +34,7 @@ const watchStepsMs = 100;
 const maxBatch = 500;
 /** A wait without an end emits one event after so long: nothing else would show the standstill. */
 const stillWaitingMs = 30_000;
-/** A grant that is nearly over when its message arrives is not worth taking: the server is asked instead. */
+/** A grant that is nearly over when its message arrives is not taken: a heartbeat asks for the state instead. */
 const leastGrantMs = 5;
 
 /** Callbacks of waiting. */
@@ -49,10 +49,10 @@ export interface WaitingEvents<Resolved, S extends Seen> {
   readonly empty: (name: string) => void;
 }
 
-/** Where the pushes for one acquire arrive; those that come before somebody listens are kept. */
+/** Receives the pushes for one acquire, and keeps those that come before its listener. */
 export class Place {
   readonly token: string;
-  /** Where the server was told to push when it queued this acquire. */
+  /** The channel that the acquire sent when it was queued. */
   inbox: string;
   readonly #pushes: Inbox;
   #early: string[] | undefined;
@@ -61,7 +61,7 @@ export class Place {
     this.#pushes = pushes;
     this.token = token;
     this.inbox = inbox;
-    // Only a server that knows our channel pushes; with `-` or `+` it does not until a heartbeat names the channel.
+    // A server that has `-` or `+` for this waiter does not push until a heartbeat names the channel.
     if (inbox === pushes.channel) pushes.expect(token, (payload) => void (this.#early ??= []).push(payload));
   }
 
@@ -121,12 +121,12 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
     if (!this.#isSettled) this.place.listen((payload) => this.#pushed(payload));
   }
 
-  /** Where it stands, as the server just said. */
+  /** The server's latest reply about this waiter. */
   saw(seen: S): void {
     this.#seen = seen;
   }
 
-  /** The same, of one that has been waiting. */
+  /** The same in a heartbeat, which may emit `stillWaiting`. */
   sawAgain(position: number, seen: S): void {
     this.saw(seen);
     const waitedMs = performance.now() - this.#startedAt;
@@ -135,7 +135,7 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
     this.#waiters.events.stillWaiting(this.#waiters.name, position, seen, waitedMs);
   }
 
-  /** Returns whether that was of use: a grant that is over when it is heard of is asked for again. */
+  /** Returns whether the grant could be used: one that is over when its message arrives is requested again. */
   grant(proof: string, grantedMs: number, deadlineAt: number): boolean {
     if (deadlineAt <= performance.now()) return false;
     const { name } = this.#waiters;
@@ -143,7 +143,7 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
     return true;
   }
 
-  /** Gives up: the caller hears at once, the server as soon as it can. */
+  /** Gives up: the caller's promise rejects at once, the cancel is sent as soon as possible. */
   abandon(reason: unknown): void {
     if (!this.#settle()) return;
     this.#isCancelled = true;
@@ -151,7 +151,7 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
     this.#reject(reason);
   }
 
-  /** The server does not know us: it lost its data, or a grant of ours ran out unheard. */
+  /** The server has no record of this waiter: it lost its data, or a grant expired before its message arrived. */
   requeue(): void {
     if (this.#isSettled) return;
     this.isQueued = false;
@@ -212,7 +212,7 @@ class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<R
     const grantedMs = Number(grantMs);
     const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + lowerBoundMs(grantedMs));
     if (deadlineAt - receivedAt >= leastGrantMs) this.grant(proof, grantedMs, deadlineAt);
-    // How long it is good for is not known (or not long): the state tells, once the server's answer has arrived.
+    // The rest of the lease is unknown, or short: a heartbeat finds the state, once the server has replied to the acquire.
     else if (this.isQueued) this.#waiters.heartbeatNow();
     else this.#hasDoubt = true;
   }
@@ -272,7 +272,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
     return this.commands.clockOf(this.name);
   }
 
-  /** Why the server cannot be asked now; undefined: it can, as far as is known. */
+  /** Why the server is unreachable now; undefined: nothing says that it is. */
   get outage(): unknown {
     const { client } = this.commands.context;
     if (this.#lastFailure !== undefined || client.status === "ready") return this.#lastFailure;
@@ -290,7 +290,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
     return waiter.granted;
   }
 
-  /** Everybody asks the server, now: messages may have been lost. */
+  /** Sends a heartbeat for all waiters now: messages may have been lost. */
   heartbeatNow(): void {
     this.#isHeartbeatWanted = true;
     if (!this.#isHeartbeatUnderWay) void this.#heartbeat();
@@ -320,13 +320,13 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   }
 
   queued(waiter: Waiter<Resolved, S, L>, reply: NotGranted<S>): void {
-    // Nobody needs a second connection before the first wait.
+    // Before the first wait no second connection is needed.
     this.commands.context.inbox.start();
     this.#watch(reply.msLeft, reply.position);
     if (!this.#heartbeatTimer) this.#scheduleHeartbeat();
-    // The inbox came, or went, while the command was under way: only a heartbeat tells the server.
+    // The inbox opened or closed while the command was under way: only a heartbeat sends the change to the server.
     if (waiter.place.inbox !== this.commands.inbox) this.heartbeatNow();
-    // Last, since whoever hears of it may close it all.
+    // Last, since a listener may close the object.
     this.events.queued(this.name, reply);
   }
 
@@ -355,7 +355,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
 
   /**
    * Looks again when the holder's lease is over, unless that is planned for an earlier instant; -1: it has no end; -2:
-   * nobody holds it, and nobody could be told.
+   * nobody holds it, and no waiter could be notified.
    */
   #watch(msLeft: number, position: number): void {
     if (this.#waiters.size === 0 || msLeft === -1) return;

@@ -38,7 +38,7 @@ interface Place {
  *
  * A span has the operation's name (`lock.acquire`), its facts as `kit.*`, and the span around it as its parent: yours, by
  * OpenTelemetry's active context, or that of the kit operation in which it runs. One that fails has status ERROR and
- * `error.type`: the error's code. Packages need not be told, nor be loaded before.
+ * `error.type`: the error's code. Packages need no setting for it, and need not be loaded before.
  *
  * Spans that are under way when it is stopped end at that moment.
  *

@@ -49,7 +49,7 @@ export interface ClusterMember {
   readonly flags: readonly string[];
   /** The id of its master; `-` for a master. */
   readonly masterId: string;
-  /** Ranges of slots, and in brackets those on the move, which only the node itself tells. */
+  /** Ranges of slots, and in brackets those on the move, which only the node itself reports. */
   readonly slots: readonly string[];
 }
 

@@ -4,12 +4,12 @@
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
--- ARGV[1]  owner    string   who asks, as the lease names it: `token|holder`, a token of this acquire alone
+-- ARGV[1]  owner    string   the caller, as the lease names it: `token|holder`, a token of this acquire alone
 -- ARGV[2]  terms    string   `leaseMs notAfter shared grantMs aliveMs maxWaiters inbox`, one text since each operand costs:
 --                            time to live of the lease, ms; server epoch ms after which nobody waits for the answer, 0
---                            for none; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not known
+--                            for none; and for a waiter: 1 on a Cluster, 0 on a single server, empty if not known
 --                            yet; first time to live if it is granted later; how long a waiter counts as alive without
---                            a heartbeat; how many may queue; channel to be told on, `-` for none, `+` for one that is being
+--                            a heartbeat; how many may queue; channel to be notified on, `-` for none, `+` for one that is being
 --                            opened, empty: do not queue
 --
 -- Reply     fencingToken                     granted just now: a new lease, at that instant in microseconds
@@ -53,7 +53,7 @@ local shared, grantMs, aliveMs, maxWaiters, inbox = string.match(waiting, '^(%d?
 local found = redis.call('GET', lease)
 local position = redis.call('ZRANK', queue, token)
 if not found then
-  -- The holder's lease ran out and others wait: they come first. If none of them can be told, we do.
+  -- The holder's lease ran out and others wait: they come first. If none of them can be notified, this call is granted.
   if not grantNext(lease, fence, queue, waiters, shared, '', { [token] = true }) then
     if position then
       redis.call('ZREM', queue, token)
@@ -88,7 +88,7 @@ if not position then
   end
   redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), token)
 end
--- Also where it stands in the queue already: it hears of this lease's end now, perhaps of another than the first time.
+-- Also where it stands in the queue already: this reply may name another end of the lease than the first one.
 local aliveUntil = string.format('%.0f', now + tonumber(aliveMs))
 redis.call('HSET', waiters, token, table.concat({ aliveUntil, watchedEnd(now, msLeft), grantMs, inbox, holder }, ' '))
 redis.call('PEXPIRE', queue, tonumber(aliveMs) + 1000)

@@ -17,7 +17,7 @@ local layoutError = 'KIT_LAYOUT the lock was written by a newer version, or is d
 
 -- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was
 -- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours, and for a token
--- that somebody set so high that the next could not be told from it.
+-- that was set by hand so high that the next could not be told apart from it.
 local function nextFence(last, micros)
   if last then
     local layout, previous = string.match(last .. ':', '^(%d+):(%d+):')
@@ -27,7 +27,7 @@ local function nextFence(last, micros)
   return string.format('%.0f', micros)
 end
 
--- Until when a waiter that was told of `msLeft` looks by itself; -1 has no end.
+-- The instant at which a waiter that received `msLeft` looks by itself; -1 has no end.
 local function watchedEnd(now, msLeft)
   return msLeft == -1 and '9999999999999' or string.format('%.0f', now + math.max(msLeft, 0))
 end
@@ -36,17 +36,16 @@ local function ownerToken(owner)
   return owner and string.match(owner, '^([^|]*)|')
 end
 
--- Frees the lock and grants it to the first of the queue that lives and can be told. `present` is a set of tokens that
--- hear of it by the reply of this very call. `from` is the call that hands it on, kept with the fencing token: a release
--- whose reply was lost can ask again. Returns the winner's token, or nil. The caller has made sure of the layout.
+-- Frees the lock and grants it to the first of the queue that lives and can be notified. `present` is a set of tokens that
+-- learn of it by the reply of this call. `from` is the call that hands it on, kept with the fencing token: a release
+-- whose reply was lost can be repeated. Returns the winner's token, or nil. The caller has made sure of the layout.
 --
--- A waiter that a PUBLISH does not reach is passed over and keeps its place; one that cannot be told asks by itself, and is
--- granted the lock all the same if that is soon. The
--- search ends after mostUnreachable inboxes without a listener, or mostPages of the queue, and whoever stands behind finds the lock free at its
--- next heartbeat.
+-- A waiter that a PUBLISH does not reach is passed over and keeps its place. A waiter that cannot be notified polls, and is
+-- granted the lock all the same if its next heartbeat is soon. The search ends after mostUnreachable inboxes without a
+-- listener, or mostPages of the queue; a waiter behind them finds the lock free at its next heartbeat.
 --
--- The next in the queue has to look when the winner's lease ends. It is told of that end only if it would look too late by
--- itself: `watched`, in its record, is the end that it was last told of.
+-- The next in the queue has to look when the winner's lease ends. It is notified of that end only if it would look too late
+-- by itself: `watched`, in its record, is the end that was last sent to it.
 --
 -- Everything is read before the first write, which is a DEL: a write that shrinks is allowed at maxmemory, and after it
 -- all others are. So no message can go out for a grant that then fails.

@@ -1,4 +1,4 @@
--- heartbeat.lua - tells waiters the truth, and the queue that they live.
+-- heartbeat.lua - keeps waiters alive, and replies with the state of each.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
@@ -6,8 +6,8 @@
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  aliveMs  integer  how long a waiter counts as alive without a heartbeat, milliseconds
--- ARGV[3]  inbox    string   channel that they are told on from now on, `-` for none, `+` for one that is being opened
--- ARGV[n]  tokens   string   the waiters that ask, 1000 at most
+-- ARGV[3]  inbox    string   channel that they are notified on from now on, `-` for none, `+` for one that is being opened
+-- ARGV[n]  tokens   string   the waiters of this heartbeat, 1000 at most
 --
 -- Reply     {now, msLeft, owner, fencingToken, state, …}, of the lease as it is now (msLeft -2: free), and a state for
 --           each waiter:
@@ -56,7 +56,7 @@ if not owner then
   local winner = grantNext(lease, fence, queue, waiters, shared, '', present)
   owner = redis.call('GET', lease)
   msLeft = redis.call('PTTL', lease)
-  -- Those who ask hear of the new lease by this very reply.
+  -- The waiters of this call learn of the new lease by its reply.
   if winner then sign(winner) end
 end
 local winner = ownerToken(owner)

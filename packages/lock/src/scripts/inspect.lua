@@ -1,4 +1,4 @@
--- inspect.lua - what is known of a lock; changes nothing.
+-- inspect.lua - the stored state of a lock; changes nothing.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on

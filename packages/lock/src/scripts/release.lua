@@ -4,10 +4,10 @@
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
--- ARGV[1]  owner    string   who gives it back, as the lease names it: `token|holder`
+-- ARGV[1]  owner    string   the caller, as the lease names it: `token|holder`
 -- ARGV[2]  terms    string   `shared fencingToken op`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
 --                            the lease to give back, empty if only an acquire is to be undone, `*` to do it by force; the
---                            same for all releases by one lease object, empty if nobody needs to know its own work again
+--                            same for all releases by one lease object, empty if no copy has to recognise its own work
 --
 -- Reply     1  released, now or by an earlier copy of this call
 --           2  left the queue

@@ -5,13 +5,13 @@
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
 -- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
--- ARGV[1]  permitRecord    string   who asks for what: `token|weight|tenant|holder`, a token of this acquire alone
+-- ARGV[1]  permitRecord    string   the request: `token|weight|tenant|holder`, a token of this acquire alone
 -- ARGV[2]  terms    string   `leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox`, one text
 --                            since each operand costs: length of the lease, ms; server epoch ms after which nobody waits
 --                            for the answer, 0 for none; the limits that the caller was made with, the second empty
---                            without tenants; and for who has to wait: 1 on a Cluster, 0 on a single server, empty if not
---                            known yet; who is served first, lower is sooner; first length if it is granted later; how
---                            long a waiter counts as alive without a heartbeat; how many may queue; channel to be told on, `-`
+--                            without tenants; and for a waiter: 1 on a Cluster, 0 on a single server, empty if not
+--                            known yet; its priority, lower is sooner; first length if it is granted later; how
+--                            long a waiter counts as alive without a heartbeat; how many may queue; channel to be notified on, `-`
 --                            for none, `+` for one that is being opened, empty: do not queue
 --
 -- Reply     now                                               granted just now, and the limits are the caller's
@@ -82,7 +82,7 @@ end
 if semaphore.isTooHeavy(tonumber(weight), tenant) then return reply(5, 0) end
 semaphore.purgeSuspended()
 local hasPurged = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.purgeDead()
--- Those who wait come before who asks now.
+-- Waiters come before this call.
 if semaphore.expirePermits() or hasPurged then semaphore.grant(true) end
 local ending = semaphore.endOf(permitRecord)
 if ending then return reply(1, ending - now) end
@@ -92,7 +92,7 @@ if not mayFit and not known then
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
   if semaphore.waiting >= tonumber(maxWaiters) then return reply(3, semaphore.msLeft(), semaphore.used) end
 end
--- Those who came before come first, and this one may be the next.
+-- Earlier waiters come first, and this one may be the next.
 local aliveUntil = string.format('%.0f', now + aliveMs)
 local position = semaphore.join(known, permitRecord, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
 if mayFit or semaphore.isRecounted then

@@ -1,4 +1,4 @@
--- grant.lua - who has how much, who waits for it, and who is next.
+-- grant.lua - the permits that are held, the waiters, and the next one to grant.
 --
 -- Needs newNotifier, someDead
 -- Defines layoutError, metaMs, openSemaphore
@@ -28,7 +28,7 @@ end
 -- `call` has
 --
 -- now, shared        the server's milliseconds; whether subscribers may sit on another node
--- present            the permit records that hear of a grant by the reply of this very call, each with the length of its lease, or
+-- present            the permit records that learn of a grant by the reply of this call, each with the length of its lease, or
 --                    true for that of its record
 -- limit, perTenant   what its limits shall be where it has none yet; no limit leaves it without, and nothing is granted
 --
@@ -36,8 +36,8 @@ end
 -- are made anew where the server has lost (evicted) one key and kept another.
 --
 -- The waiters of a tenant stand in the queue in order of their scores; `ready` has the tenants whose first waiter has room
--- there. So the least score in `ready` is the next, a full tenant holds up nobody, and nobody overtakes. A waiter that
--- cannot be told, nor asks by itself soon, is suspended: it leaves the queue and comes back to its old place by its next
+-- there. So the least score in `ready` is the next, and a full tenant holds up nobody. A waiter that cannot be notified,
+-- and whose next heartbeat is not soon, is suspended: it leaves the queue and comes back to its old place by its next
 -- heartbeat.
 local function openSemaphore(keys, call)
   local permits, meta, queue, ready, waiters = unpack(keys)
@@ -86,7 +86,7 @@ local function openSemaphore(keys, call)
   end
   local isMetaLost = not layout and held > 0
   local isCountLeft = held == 0 and redis.call('HLEN', meta) > (perTenant and 3 or 2)
-  -- Whether there may be room that nobody was told of.
+  -- Whether there may be room that no waiter was notified of.
   self.isRecounted = limit and (isMetaLost or isCountLeft)
   if self.isRecounted then
     recount()
@@ -149,7 +149,7 @@ local function openSemaphore(keys, call)
   -- The result of firstOf, until that changes; false: nobody.
   local firsts = {}
   -- The first living waiter of a tenant. The dead before it are dropped, and those that are too heavy since the limits were
-  -- lowered: they ask again, and are refused.
+  -- lowered: their next heartbeat finds them unknown, they acquire again, and are refused.
   local function firstOf(tenant)
     while firsts[tenant] == nil do
       local row = redis.call('ZRANGEBYLEX', queue, '[' .. tenant .. ' ', '(' .. tenant .. '!', 'LIMIT', 0, 1)[1]
@@ -223,7 +223,7 @@ local function openSemaphore(keys, call)
     end
     return true
   end
-  -- Drops waiters that died while suspended.
+  -- Drops suspended waiters without a recent heartbeat.
   function self.purgeSuspended()
     local rows = redis.call('ZRANGEBYLEX', queue, '[|', '(|' .. string.format('%.0f', now), 'LIMIT', 0, pageSize)
     isQueueNew = isQueueNew or #rows > 0
@@ -269,7 +269,7 @@ local function openSemaphore(keys, call)
     if suspended then redis.call('ZREM', queue, suspended) end
     local position = positionIn(waiter)
     if position == 0 and not self.isTooHeavy(waiter.weight, waiter.tenant) then firsts[waiter.tenant] = waiter end
-    -- Without tenants whoever is not the first changes nothing; in a group the first may have died.
+    -- Without tenants only the first waiter changes `ready`; in a group the first may have died.
     if position == 0 or perTenant then reevaluate(waiter.tenant) end
     return position
   end
@@ -285,7 +285,7 @@ local function openSemaphore(keys, call)
     waiter.grantMs, waiter.inbox = grantMs, inbox
     return stand(waiter, aliveUntil)
   end
-  -- The sign of life of waiters, and where they are told from now on; those unknown are left out.
+  -- The heartbeat of waiters, with the inbox that notifies them from now on; those without a record are left out.
   function self.heartbeat(permitRecords, aliveUntil, inbox)
     for _, permitRecord in ipairs(permitRecords) do
       local waiter = self.waiterOf(permitRecord)
@@ -303,7 +303,7 @@ local function openSemaphore(keys, call)
     reevaluate(waiter.tenant)
     return true
   end
-  -- Drops some of those that died in the queue. Returns whether there were any.
+  -- Drops some of the dead waiters in the queue. Returns whether there were any.
   function self.purgeDead()
     local dead = someDead(waiters, now)
     for _, permitRecord in ipairs(dead) do
@@ -341,8 +341,8 @@ local function openSemaphore(keys, call)
     end
     return start
   end
-  -- The same over several calls, between which nobody is granted: that would be before those who are not in their places
-  -- yet. A caller that does not go on holds them up for a moment only, and each tenant is put in its place by its next heartbeat.
+  -- The same over several calls. Between them nothing is granted, since a tenant that is not re-evaluated yet may be next.
+  -- If the caller does not go on, this lasts evaluatingMs, and each tenant is re-evaluated by its next heartbeat.
   function self.reevaluateFrom(start)
     local rest = evaluateFrom(start)
     evaluatingUntil = rest and now + evaluatingMs
@@ -354,11 +354,11 @@ local function openSemaphore(keys, call)
     return rest
   end
   if self.isRecounted then evaluateFrom('-') end
-  -- Goes by other limits from here on. Returns whether tenants are to be put in their places anew: a higher limit changes
-  -- nothing for those who wait but that it has room; after a pause some may be too heavy.
+  -- Uses other limits from here on. Returns whether all tenants are to be re-evaluated: a higher limit only gives waiters
+  -- room; after a pause some may be too heavy.
   function self.resize(most, mostPerTenant)
     local isHigher = limit > 0 and most >= limit and mostPerTenant == perTenant
-    -- Outside of groups nobody relies on what is counted of tenants.
+    -- Outside of groups the counts of tenants are not used, and may be wrong.
     if mostPerTenant and not perTenant then recount() end
     limit, perTenant = most, mostPerTenant
     self.limit, self.perTenant = limit, perTenant
@@ -373,7 +373,7 @@ local function openSemaphore(keys, call)
     if not hasShrunk then redis.call('ZREM', ready, '|') end
     local granted = {}
     local turns = 0
-    -- Where nothing is free nobody has to be looked for; in a group the first may be another than before.
+    -- Where nothing is free no waiter has to be found; in a group the first may be another than before.
     local isEvaluating = (tonumber(evaluatingUntil or 0) or 0) > now
     local isOver = not limit or isEvaluating or (self.used >= limit and not perTenant)
     while not isOver and turns < mostTurns do
@@ -408,7 +408,7 @@ local function openSemaphore(keys, call)
         reevaluate(tenant)
       end
     end
-    -- Those who are next look when the new permits end, unless they look sooner anyhow.
+    -- The next waiters look when the new permits end, unless they look sooner anyhow.
     for each in pairs(granted) do
       watch(firstOf(each))
     end

@@ -1,4 +1,4 @@
--- heartbeat.lua - tells waiters the truth, and the queue that they live.
+-- heartbeat.lua - keeps waiters alive, and replies with the state of each.
 --
 -- KEYS[1]  permits    zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta       hash     layout, limits, and what is counted
@@ -9,8 +9,8 @@
 -- ARGV[2]  aliveMs    integer  how long a waiter counts as alive without a heartbeat, milliseconds
 -- ARGV[3]  limit      integer  the limits that the caller was made with, where the server has none
 -- ARGV[4]  perTenant  string   empty: no tenants
--- ARGV[5]  inbox      string   channel that they are told on from now on, `-` for none, `+` for one that is being opened
--- ARGV[n]  permitRecords     string   the waiters that ask, 500 at most
+-- ARGV[5]  inbox      string   channel that they are notified on from now on, `-` for none, `+` for one that is being opened
+-- ARGV[n]  permitRecords     string   the waiters of this heartbeat, 500 at most
 --
 -- Reply     {now, msLeft, permits, perTenant, used, state, …}, msLeft to the end of the next permit (-1: there is none;
 --           -2: more could be granted), perTenant -1 without tenants, and a state for each waiter:

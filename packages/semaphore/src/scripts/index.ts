@@ -31,10 +31,10 @@ const limitsOf = (permits: unknown, perTenant: unknown): Limits => ({
   permitsPerTenant: Number(perTenant) === -1 ? undefined : Number(perTenant),
 });
 
-/** An answer that tells the stored limits; undefined: they are the caller's. */
+/** A reply with the stored limits; undefined: they are the caller's. */
 type Limited<T> = T & { readonly limits?: Limits | undefined };
 
-/** The limits are less than what one acquire asks for. */
+/** The limits are less than the weight of the acquire. */
 export interface TooHeavy extends Limits {
   readonly state: "too-heavy";
   readonly now: number;
@@ -137,7 +137,7 @@ export const heartbeat: Script<
   },
 });
 
-/** Where changing the limits stands: not all tenants are in their places, from there on; or all, and what is left to grant. */
+/** The progress of a change of the limits: `from`, the tenants from there on are not re-evaluated yet; else, `isMore` to grant. */
 export type Resized = { readonly from: string } | { readonly from: undefined; readonly isMore: boolean };
 
 /** Changes the limits. */

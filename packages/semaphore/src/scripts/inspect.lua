@@ -1,4 +1,4 @@
--- inspect.lua - what is known of a semaphore; changes nothing.
+-- inspect.lua - the stored state of a semaphore; changes nothing.
 --
 -- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta     hash     layout, limits, and what is counted
@@ -35,7 +35,7 @@ end
 
 local usedByAll = redis.call('ZCARD', permits)
 if usedByAll > 0 then usedByAll = usedByAll + tonumber(extra or 0) end
--- Outside of groups nobody relies on what is counted of a tenant, and it may be old.
+-- Outside of groups the count of a tenant is not used, and may be old.
 local isCounted = perTenant and usedByAll > 0
 local used = isCounted and tonumber(own or 0) or 0
 for _, permitRecord in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do

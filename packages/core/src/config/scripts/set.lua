@@ -2,12 +2,12 @@
 --
 -- KEYS[1]  entry       hash     layout, epoch, revision, at, op, author, value
 -- KEYS[2]  history     list     the newest first: epoch, revision, at, op, author and value, parted by tabs
--- ARGV[1]  op          string   operation id: who sends it again changes nothing and gets the first answer
+-- ARGV[1]  op          string   operation id: sent again, it changes nothing and gets the first reply
 -- ARGV[2]  expected    string   `epoch:revision:at` of what must be there; `none`: nothing; empty: whatever it is
 -- ARGV[3]  author      string   who writes, for people; without control characters
 -- ARGV[4]  value       string   JSON, so without tabs
 -- ARGV[5]  maxHistory  integer  how many writes are kept, this one included, and looked through for `op`
--- ARGV[6]  channel     string   where it is told: `epoch:revision:at`
+-- ARGV[6]  channel     string   where the write is published: `epoch:revision:at`
 --
 -- Reply     { 1, epoch, revision, at }  written, now or by an earlier copy of this call
 --           { 0, epoch, revision, at }  something else is there than expected; { 0 }: nothing is; nothing changed

@@ -26,15 +26,15 @@ let holders = 0;
 let timer: NodeJS.Timeout | undefined;
 let timerAt = Infinity;
 
-/** Something that is told when its deadline has passed. */
+/** An object that is called when its deadline has passed. */
 export abstract class Timed {
   readonly deadline: Deadline;
-  /** Where it stands among all that wait; -1: it waits no more. */
+  /** Its index in the heap; -1: it no longer waits. */
   #index: number = waiting.length;
   readonly #holdsProcess: boolean;
   #immediate: NodeJS.Immediate | undefined;
 
-  /** `holdsProcess`: whether the process is to live until then; not needed by who waits on a socket, which holds it. */
+  /** `holdsProcess`: keeps the process alive until then. A wait on a socket does not need it: the socket does the same. */
   constructor(deadline: Deadline, holdsProcess: boolean) {
     this.deadline = deadline;
     this.#holdsProcess = holdsProcess;

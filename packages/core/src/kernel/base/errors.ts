@@ -185,8 +185,8 @@ export class KitClosedError extends KitError {
 }
 
 /**
- * Lets the stack of an error of ours end where its call was made: it may have been made by a timer or a socket, of which a
- * caller knows nothing. To be called in the `catch` of an async function that awaited the work, on the way out.
+ * Lets the stack of an error of ours end where its call was made: a timer or a socket that means nothing to the caller may
+ * have made the error. To be called in the `catch` of an async function that awaited the work, on the way out.
  */
 export const withCaller = (error: unknown): unknown => {
   if (!KitError.is(error)) return error;
@@ -194,7 +194,7 @@ export const withCaller = (error: unknown): unknown => {
   Error.captureStackTrace(here, withCaller);
   const { stack = "" } = error;
   const frames = here.stack.split("\n").slice(1);
-  // It may know a part of the way already.
+  // The stack may have a part of these frames already.
   const known = frames.map((frame) => stack.indexOf(frame)).find((at) => at >= 0);
   error.stack = [stack.slice(0, known).trimEnd(), ...frames].join("\n");
   return error;
@@ -239,7 +239,7 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
   ],
   [/^(NOREPLICAS|MISCONF)\b/, "KIT_SERVER", "the server refuses writes", true],
   [/^(NOAUTH|WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
-  // The second form is what a script is told.
+  // The second form is the error that a script gets.
   [
     /^(NOPERM\b|(ERR )?The user executing the script)/,
     "KIT_NO_PERMISSION",
@@ -270,7 +270,7 @@ export const isReplyError = (error: unknown): error is Error => error instanceof
 export const isForbidden = (error: unknown): boolean =>
   /^(ReplyError: )?(NOPERM|ERR unknown command)/.test(String(error));
 
-/** A typed error for what the server replied to `what`. WRONGTYPE is named by the caller, who knows the keys. */
+/** A typed error for the server's reply to `what`. The caller handles WRONGTYPE, since it has the keys. */
 export const serverError = (error: Error, what: string): KitError => {
   const reply = replyOf(error.message);
   const cause = safeCause(error);

@@ -17,7 +17,7 @@ type Stop = (() => void) | void;
 
 /**
  * A promise that ends once: as `begin` says, at the deadline as `late` says, or with the signal's reason when that aborts.
- * What `begin` returns is called then, before anybody hears of the end: it takes back what was begun. A signal that has
+ * The function that `begin` returns undoes what was begun; it is called before the promise settles. A signal that has
  * aborted before counts too, after `begin`.
  */
 export const settled = <T>(

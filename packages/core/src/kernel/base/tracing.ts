@@ -3,12 +3,12 @@ import { withCaller } from "./errors.js";
 
 type Names = Set<string>;
 
-// Shared by all installed copies of this package: whoever listens hears of the operations of each.
+// Shared by all installed copies of this package: a listener receives the operations of each.
 const registry = Symbol.for("kit.tracing");
 const shared = globalThis as { [registry]?: Names };
 const names: Names = (shared[registry] ??= new Set());
 
-/** diagnostics_channel knows no wildcard, so each new name is told here, before its first operation. */
+/** diagnostics_channel has no wildcard, so each new name is published here, before its first operation. */
 const announcements = channel("kit:channels");
 const channels = new Map<string, TracingChannel<object, object>>();
 
@@ -25,7 +25,7 @@ const open = (name: string): TracingChannel<object, object> => {
 /**
  * Runs `operation` inside the diagnostics channel `kit:<name>`, whose `start`, `end`, `asyncStart`, `asyncEnd` and
  * `error` events carry `context()`. Its result goes to traces and logs: names and figures, never contents or
- * proofs. Costs one look-up while nobody listens. The stack of an error leads to whoever awaits the operation.
+ * proofs. Costs one look-up while nobody listens. The stack of an error leads to the caller that awaits the operation.
  */
 export const traced = async <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
   const found = channels.get(name) ?? open(name);
@@ -37,8 +37,8 @@ export const traced = async <T>(name: string, context: () => object, operation: 
 };
 
 /**
- * Tells `listener` the name of each traced operation: at once those that have run, and later each new one before it
- * runs for the first time. Returns what ends it.
+ * Calls `listener` with the name of each traced operation: at once for those that have run, later for each new one before
+ * it runs for the first time. Returns the function that ends it.
  */
 export const onTraced = (listener: (name: string) => void): (() => void) => {
   const hear = (message: unknown): void => listener((message as { readonly name: string }).name);

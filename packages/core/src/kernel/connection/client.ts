@@ -2,7 +2,7 @@
 export type RedisArgument = string | number | Buffer;
 
 /**
- * The few members that kit asks of a client.
+ * The few members of a client that kit uses.
  *
  * Any ioredis 5.4+ or 6 `Redis` or `Cluster` fits, whichever copy of ioredis it comes from: the type is structural, so
  * two installed versions do not clash.
@@ -61,7 +61,7 @@ interface ClusterClient extends RedisLike {
   nodes(role: "all" | "master"): NodeClient[];
 }
 
-/** Whether the caller's client routes by slot. Whether the *server* is a Cluster, `ClientContext.isCluster` asks it. */
+/** Whether the caller's client routes by slot. `ClientContext.isCluster` finds out whether the *server* is a Cluster. */
 export const isClusterClient = (client: RedisLike): client is ClusterClient =>
   typeof (client as Partial<ClusterClient>).nodes === "function";
 
@@ -77,8 +77,8 @@ export const isReady = (client: RedisLike): boolean =>
   client.status === "ready" && (client as NodeClient).stream?.writable !== false;
 
 /**
- * Whether the client has given up. A Cluster that ended may say `close`, since each of its connections reports once more
- * after the end; right after a loss it says so too, so this is for who does not hear its events.
+ * Whether the client has given up. A Cluster client that ended may have the status `close`, since each of its connections
+ * reports once more after the end. It has that status right after a loss, too: where its events are at hand, use those.
  */
 export const hasEnded = (client: RedisLike): boolean =>
   client.status === "end" || (client.status === "close" && isClusterClient(client));
@@ -87,11 +87,11 @@ export const hasEnded = (client: RedisLike): boolean =>
 export const keyPrefixOf = (client: RedisLike): string =>
   (client as Partial<ClusterClient | NodeClient>).options?.keyPrefix ?? "";
 
-/** The node that serves `slot` as far as the client knows: `host:port`; of a single server nothing needs to be known. */
+/** The node that serves `slot` by the client's map of slots: `host:port`; empty on a single server. */
 export const nodeOfSlot = (client: RedisLike, slot: number): string =>
   isClusterClient(client) ? (client.slots[slot]?.[0] ?? "") : "";
 
-/** An address that a Cluster node or a Sentinel told, as this client reaches it. */
+/** An address that a Cluster node or a Sentinel gave, as this client reaches it. */
 export const reachable = (client: RedisLike, address: Address): Address => {
   const map = (client as Partial<NodeClient>).options?.natMap;
   const told = `${address.host}:${String(address.port)}`;
@@ -110,7 +110,7 @@ export const addressOf = (client: RedisLike): string => {
   return path ?? `${host ?? "127.0.0.1"}:${String(port ?? 6379)}`;
 };
 
-/** Whether the client asks Sentinels who its master is. One that asks for any replica may lead anywhere. */
+/** Whether the client gets its master's address from Sentinels. One that wants a replica may lead to any server. */
 export const hasSentinels = (client: RedisLike): client is NodeClient => {
   const { sentinels, role } = (client as Partial<NodeClient>).options ?? {};
   return !isClusterClient(client) && !!sentinels?.length && role !== "slave";
@@ -120,7 +120,7 @@ export const hasSentinels = (client: RedisLike): client is NodeClient => {
 export const peerOf = ({ stream }: NodeClient): string =>
   stream?.remotePort === undefined ? "" : `${stream.remoteAddress ?? ""}:${String(stream.remotePort)}`;
 
-/** Whether a connection of ours was told another master by the Sentinels than the client beside which it stands. */
+/** Whether the Sentinels gave a connection of ours another master than the client that it belongs to. */
 export const isAstray = (connection: NodeClient, client: RedisLike): boolean => {
   if (!hasSentinels(client) || !hasSentinels(connection) || !isReady(client)) return false;
   const peer = peerOf(connection);
@@ -151,8 +151,8 @@ export const ownSettings: {
   maxLoadingRetryTime: 500,
   // A socket that is cut already must not keep a closing process alive.
   disconnectTimeout: 100,
-  // A command whose reply is lost is reported at once and never sent again behind our back: who has an operation id
-  // resends it himself.
+  // A command whose reply is lost is reported at once and never resent by ioredis: a caller with an operation id resends
+  // it.
   maxRetriesPerRequest: 0,
 };
 

@@ -5,7 +5,7 @@ import { answered, DedicatedConnection } from "./dedicated.js";
 
 const channel = "+switch-master";
 
-/** A demoted master is told so within some ten seconds; until then it takes writes that will be thrown away. */
+/** Sentinels demote a former master within some ten seconds; until then it accepts writes that will be lost. */
 const distrustMs = 15_000;
 
 /** Sentinels are silent for weeks, so that a link which nobody keeps alive may be gone unnoticed. */
@@ -33,7 +33,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
     left = reachable(client, { host: oldHost, port: Number(oldPort) });
     leftAt = performance.now();
     const next = reachable(client, { host, port: Number(port) });
-    // The wait between two tries may be two seconds, and who is asked now gives the right answer.
+    // The wait between two tries may be two seconds, and the Sentinels already name the new master.
     if (client.status === "reconnecting" || client.status === "end") client.connect().catch(() => undefined);
     else if (!isAt(next)) destroySocket(client);
   };
@@ -70,7 +70,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
       if (connection) void answered(connection.call("PING"), () => destroySocket(connection));
   }, pingEveryMs);
   ping.unref();
-  // A Sentinel that has not heard yet may have sent it back there.
+  // A Sentinel without the news of the failover may have sent it back to the old master.
   client.on("ready", leave);
   for (const dedicated of connections) dedicated.open();
   return () => {

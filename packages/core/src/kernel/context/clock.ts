@@ -14,7 +14,7 @@ interface Sample {
 /**
  * Lower bounds of a server's instants on our own monotonic clock.
  *
- * A reply that carries the server's time S, to a command sent at local t0, tells that the server's clock showed S no
+ * A reply that carries the server's time S, to a command sent at local t0, proves that the server's clock showed S no
  * earlier than t0. So a server instant E comes no earlier than t0 + (E − S), less drift. No assumption about one-way
  * delays or about our wall clock enters.
  */

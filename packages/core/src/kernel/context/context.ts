@@ -75,7 +75,7 @@ export class ClientContext {
     for (const undo of this.#undo) undo();
   }
 
-  /** Connections of our own for one purpose, opened on demand and lent out one borrower at a time; none once it is detached. */
+  /** Connections of our own for one purpose, opened on demand and checked out by one borrower at a time; none once it is detached. */
   pool(purpose: string, maxConnections = 8): ExclusivePool {
     let pool = this.#pools.get(purpose);
     if (!pool) this.#pools.set(purpose, (pool = new ExclusivePool(this.client, purpose, maxConnections)));
@@ -111,7 +111,7 @@ export class ClientContext {
     for (const pool of this.#pools.values()) pool.suspend();
   }
 
-  /** Only the server's refusal counts; whoever waits may try when it cannot be asked. */
+  /** Only a refusal by the server counts. While the server is unreachable, publishing counts as permitted. */
   async #mayPublish(channel: string): Promise<boolean> {
     return await this.executor.run("PUBLISH", [channel, ""], reading("PUBLISH", Deadline.in(2_000))).then(
       () => true,

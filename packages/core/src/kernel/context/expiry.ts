@@ -67,7 +67,7 @@ export class ExpiryScheduler {
       this.#rise(last);
       this.#sink(last);
     }
-    // The timer stays when nothing is left: it holds no process, and whoever takes lock after lock needs no other.
+    // The timer stays when nothing is left: it holds no process, and a caller that takes lock after lock needs no other.
   }
 
   /** Renews everything now: the clocks, or the server, are not what they were. */

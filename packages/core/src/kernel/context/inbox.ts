@@ -12,7 +12,7 @@ import { isForbidden } from "../base/errors.js";
 import { answered, DedicatedConnection } from "../connection/dedicated.js";
 import { newToken } from "../base/token.js";
 
-/** Whether messages of a channel arrive now; where subscribing to it is forbidden, whoever listens has to ask instead. */
+/** Whether messages of a channel arrive now. Where subscribing is `forbidden`, listeners have to poll. */
 type ChannelState = "open" | "down" | "forbidden";
 
 /** Callbacks of a channel's listener. */
@@ -40,8 +40,8 @@ interface Subscriber extends NodeClient {
  * One pushed channel for one client object, subscribed once and kept; and beside it, on the same connection, the channels
  * that packages share with others (`listen`).
  *
- * Messages of the own channel are `id TAB payload`; who expects something registers its id. A push is a hint: it can be lost with the
- * connection, and then `onResubscribed` tells everybody who waits to look at the state instead.
+ * Messages of the own channel are `id TAB payload`; a listener registers its id. A push is a hint: it can be lost with the
+ * connection, and then `onResubscribed` makes every waiter read the state instead.
  */
 export class Inbox {
   /** The channel that scripts publish to. */
@@ -94,7 +94,7 @@ export class Inbox {
     return this.#state === "opening" && performance.now() - this.#downAt < openingMs;
   }
 
-  /** Whether the server does not let us subscribe or publish: then whoever waits has to ask again and again. */
+  /** Whether the ACL user may not subscribe or publish: then waiters have to poll. */
   get isForbidden(): boolean {
     return this.#state === "forbidden";
   }
@@ -177,7 +177,7 @@ export class Inbox {
     return this.#checking;
   }
 
-  /** The client is connected, or knows other nodes: a connection that waits is made at once, one that leads elsewhere is replaced. */
+  /** The client is connected, or has other nodes: a connection that waits is made at once, one to another server is replaced. */
   follow(): void {
     if (this.#state === "closed" && this.#channels.size > 0) this.start();
     this.#dedicated.hurry();
@@ -188,8 +188,8 @@ export class Inbox {
   }
 
   /**
-   * The client lost its connection. It could not give back what was pushed to it, so nothing is to be pushed: on a single
-   * server whoever would be told sees that nobody listens, and goes on to the next.
+   * The client lost its connection. It could not return a grant that was pushed to it, so the channel is left: on a single
+   * server the script sees that PUBLISH reached nobody, and goes on to the next waiter.
    */
   leave(): void {
     this.#isAway = true;

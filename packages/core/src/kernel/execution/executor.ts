@@ -118,8 +118,8 @@ export class CommandExecutor {
   #inFlight = 0;
   readonly #writes = new WriteBatching();
   /**
-   * How often a connection was lost, or a reply with it (a Cluster client tells only of replies): what was under way then
-   * may have been sent twice, by us or by the client.
+   * How often a connection was lost, or a reply with it (a Cluster client reports only lost replies). Commands that were under
+   * way then may have been sent twice, by us or by the client.
    */
   connectionEpoch = 0;
   #lastError: unknown;
@@ -128,8 +128,8 @@ export class CommandExecutor {
   #reconnectedAt = -Infinity;
 
   /**
-   * `isShared`: many callers send single commands, so that it pays to send some of them together, and what was refused is
-   * sent again. Otherwise one borrower sends a sequence, and only he knows what a refusal in it means.
+   * `isShared`: many callers send single commands, so that it pays to send some of them together, and a refused command is
+   * sent again. Otherwise one borrower sends a sequence, and has to decide what a refusal in it means.
    */
   constructor(client: RedisLike, isShared = false) {
     this.client = client;
@@ -276,7 +276,7 @@ export class CommandExecutor {
     if (!stream || !isOwned(this.client) || stream !== (this.client as NodeClient).stream) return;
     if (now - this.#reconnectedAt < reconnectEveryMs) return;
     this.#reconnectedAt = now;
-    // Half-closed first: those that are under way are still told that they were refused, too.
+    // Half-closed first, so that commands under way still receive their refusals.
     (this.client as { disconnect(reconnect: boolean): void }).disconnect(true);
   }
 
@@ -334,7 +334,7 @@ export class CommandExecutor {
 
   #replaceUnresponsive(isUnresponsive: boolean): void {
     const connections = connectionsOf(this.client);
-    // Which node of a Cluster it was is not known here, and a short deadline proves nothing yet: ask.
+    // On a Cluster the node is not known here, and a short deadline proves nothing yet: probe every connection.
     if (connections.length === 1 && connections[0] && isUnresponsive) destroySocket(connections[0]);
     else for (const connection of connections) void probe(connection);
   }
@@ -373,7 +373,7 @@ const callForBytes = (client: RedisLike, command: string, args: readonly RedisAr
 
 const probed = new WeakSet<NodeClient>();
 
-/** Ends a connection that does not respond. Of many calls that are late at once, one asks for all. */
+/** Ends a connection that does not respond. Many late calls share one probe. */
 const probe = async (connection: NodeClient): Promise<void> => {
   if (!isReady(connection) || probed.has(connection)) return;
   probed.add(connection);

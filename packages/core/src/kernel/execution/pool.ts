@@ -37,14 +37,14 @@ export interface ExclusiveConnection {
    * @throws {KitUnknownOutcomeError} the same, with `mutates`, once it was sent.
    */
   call(command: string, args: readonly RedisArgument[], deadlineMs: number, mutates?: boolean): Promise<unknown>;
-  /** Learns from what the server complained (`MOVED 866 host:port`) where the slot lives, or that we do not know. */
+  /** Takes the node of the slot from the server's error (`MOVED 866 host:port`), or forgets the node it had. */
   misrouted(complaint: string): void;
   /** Returns it to the pool. An unclean connection (WATCH, MULTI or a command still open on it) is closed. */
   returnToPool(isClean: boolean): void;
 }
 
 /**
- * A few connections that are lent out one borrower at a time. They never reconnect: what was watched on a connection is
+ * A few connections, each checked out by one borrower at a time. They never reconnect: what was watched on a connection is
  * gone with it, so a reconnected one would let a transaction through unguarded. On a Cluster each is a plain connection
  * to the node of the slot, for the same reason: a redirection would execute what was not watched there.
  */
@@ -68,7 +68,7 @@ export class ExclusivePool {
     this.#maxConnections = maxConnections;
   }
 
-  /** Lends a connection to the node that serves `key`; waits its turn while all are lent, first come first served. */
+  /** Checks out a connection to the node that serves `key`; waits while all are checked out, first in, first out. */
   checkOut(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
     const slot = slotOf(keyPrefixOf(this.#client) + key);
     return this.#checkOut(
@@ -79,7 +79,7 @@ export class ExclusivePool {
     );
   }
 
-  /** The same to one node, at an address that a server told. */
+  /** The same to one node, at an address that a server gave. */
   checkOutNode(node: Address, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
     return this.#checkOut(() => reachable(this.#client, node), undefined, deadline, signal);
   }
@@ -103,7 +103,7 @@ export class ExclusivePool {
     }
   }
 
-  /** The client is connected: connections that lead elsewhere are ended, also those that are lent. */
+  /** The client is connected: connections to another server are ended, also those that are checked out. */
   follow(): void {
     for (const connection of this.#all) if (isAstray(connection, this.#client)) destroySocket(connection);
   }
@@ -113,7 +113,7 @@ export class ExclusivePool {
     this.suspend();
   }
 
-  /** The client was ended: so are all connections, also those that are lent, and nobody waits for one any more. */
+  /** The client was ended: all connections end, also those that are checked out, and waits for one are rejected. */
   suspend(): void {
     for (const { refuse } of [...this.#queue]) refuse();
     for (const connection of this.#all) this.#discard(connection);
@@ -134,7 +134,7 @@ export class ExclusivePool {
     );
   }
 
-  /** The place of who is done goes straight to who has waited longest. */
+  /** A place that becomes free goes straight to the call that has waited longest. */
   #pass(): void {
     const [next] = this.#queue;
     if (next) next.admit();
@@ -149,9 +149,9 @@ export class ExclusivePool {
   #make(address: Address | undefined): NodeClient {
     // Idle ones to other nodes make room, so that the bound holds.
     if (this.#all.size >= this.#maxConnections) this.#discard(this.#idle[0]?.connection);
-    // Where an address is given, neither Sentinel nor a socket's path has a say.
+    // A given address overrides Sentinels and a socket's path.
     const direct = address && { sentinels: undefined, path: undefined };
-    // The caller's idea of which error replies call for another connection is not ours: a borrower decides.
+    // `reconnectOnError` of the caller's client does not apply: the borrower decides after an error reply.
     const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
     const connection = duplicateNode(this.#client, { ...own, ...direct }, address);
     this.#all.add(connection);
@@ -186,7 +186,7 @@ export class ExclusivePool {
     return {
       executor,
       get address() {
-        // Sentinel alone knows whom it connected us to.
+        // Behind Sentinels only the socket has the address.
         return address || (hasSentinels(connection) && peerOf(connection)) || addressOf(connection);
       },
       get isBroken() {
@@ -197,7 +197,7 @@ export class ExclusivePool {
       misrouted: (complaint) => {
         if (slot === undefined) return;
         const [, host = "", port] = /^MOVED \d+ (.*):(\d+)$/.exec(complaint) ?? [];
-        // A node that does not know its own name means: where you found me.
+        // A node without a host name of its own means the address that we reached it by.
         const own = connection.options.host ?? "127.0.0.1";
         const told = { host: host === "" || host === "?" ? own : host, port: Number(port) };
         if (port === undefined) this.#told.delete(slot);

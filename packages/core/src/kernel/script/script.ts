@@ -45,7 +45,7 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
    */
   readonly readonly?: boolean;
   /**
-   * Whether sending it twice has the effect of sending it once. Then core asks again when a connection breaks.
+   * Whether sending it twice has the effect of sending it once. Then core sends it again when a connection breaks.
    *
    * @default `readonly`
    */
@@ -90,7 +90,7 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
   readonly keys: Keys;
   readonly args: Args;
   /**
-   * Runs it as one atomic step: by its hash, and by its text if the server does not know it (any more).
+   * Runs it as one atomic step: by its hash, and by its text if the server does not have it (any more).
    *
    * On a Cluster all keys must lie in one slot. Settles by the deadline, always.
    *

@@ -1,4 +1,4 @@
 import waitQueue from "./wait-queue.lua";
 
-/** Lua that scripts of wait queues are joined with: the server's time, and messages to those who wait. */
+/** The Lua library of wait queues: the server's time, messages to waiters, and which of them are dead. */
 export const waitQueueSource: string = waitQueue;

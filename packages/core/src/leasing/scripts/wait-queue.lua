@@ -1,4 +1,4 @@
--- wait-queue.lua - what every queue of waiters needs: the server's time, messages to those who wait, and who of them died.
+-- wait-queue.lua - what every wait queue needs: the server's time, messages to waiters, and which of them are dead.
 --
 -- Defines readClock, newNotifier, someDead
 --
@@ -14,8 +14,8 @@ end
 -- Two functions: one publishes to an inbox and says whether anybody received it; the other counts the inboxes without a listener.
 --
 -- Where subscribers may sit on another node (`shared` is 1; empty: to be found out) the count of receivers says nothing,
--- and every message counts as received. Inboxes `-` and `+` cannot be told; one that is `+` is being opened, and its waiters
--- ask as soon as it is. Waiters of one process share an inbox, so a dead process costs one PUBLISH.
+-- and every message counts as received. Inboxes `-` and `+` cannot be notified; one that is `+` is being opened, and its waiters
+-- send a heartbeat as soon as it is open. Waiters of one process share an inbox, so a dead process costs one PUBLISH.
 local function newNotifier(shared)
   local unreachable, unreachableCount = {}, 0
   local function notify(inbox, message)
@@ -38,7 +38,7 @@ local function newNotifier(shared)
   end
 end
 
--- Some of those who wait and have died, if there are any: of a sample, so that a long queue costs no more than a short one.
+-- Dead waiters, from a sample of fifty: so a long queue costs no more than a short one.
 -- Each record begins with the instant until which its waiter counts as alive.
 local function someDead(waiters, now)
   local dead = {}
