@@ -2,7 +2,7 @@
 import { fork, type ChildProcess } from "node:child_process";
 
 /** How long a child tries to reach Redis: several start at once, and the machine may be a busy one. */
-export const patienceMs = 10_000;
+export const patienceMs = 20_000;
 
 const running = new Set<ChildProcess>();
 

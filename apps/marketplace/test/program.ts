@@ -44,8 +44,15 @@ export const spawnShop = (...args: readonly string[]): { process: ChildProcess; 
 };
 
 /** A shop on a port of its own, so that shops of several files do not meet on the usual one. */
-export const startShop = (...args: readonly string[]): Promise<RunningShop> =>
-  whenOpen(spawnShop("--port", "0", ...args));
+export const startShop = async (...args: readonly string[]): Promise<RunningShop> => {
+  for (let attempt = 1; ; attempt++)
+    try {
+      return await whenOpen(spawnShop("--port", "0", ...args));
+    } catch (error) {
+      // Redis is there, and on a busy machine answers later than the shop waits for it.
+      if (attempt === 5 || !/no answer|Command timed out/.test(String(error))) throw error;
+    }
+};
 
 /** Resolves once the shop says where it is open. */
 export const whenOpen = async ({ process: child, said }: ReturnType<typeof spawnShop>): Promise<RunningShop> => {
