@@ -13,7 +13,7 @@ import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-invarian
 import { type Call, clockErrorMs, type Span } from "../../records.js";
 import type {
   AccessRecord,
-  Claim,
+  PermitRecord,
   Death,
   Echoed,
   Heal,
@@ -99,36 +99,42 @@ const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge
   }
   idleness.end(endOf(run));
   handOver.end(endOf(run));
-  for (const { claim, fate } of lateCopies(run, steps))
-    judge("U2", fate === "kept" && `${name}: ${claim.text} was granted again after it was given back, and kept`);
+  for (const { permitRecord, fate } of lateCopies(run, steps))
+    judge("U2", fate === "kept" && `${name}: ${permitRecord.text} was granted again after it was given back, and kept`);
   checkEchoes(run, name, steps, judge);
   for (const death of run.deaths) if (death.name === name) checkRecovery(run, death, idleness.spans, judge);
 };
 
 /** Limits are reached by grants alone: nothing else makes the sum larger. */
-const checkLimits = (name: string, replay: Replay, { at, claim }: PermitStep, judge: Judge): void => {
+const checkLimits = (name: string, replay: Replay, { at, permitRecord }: PermitStep, judge: Judge): void => {
   const { limit = Infinity, perTenant = Infinity } = replay;
   const used = replay.usedAt(at);
-  judge("S1", used > limit && `${name}: with ${claim.text} ${String(used)} are in use, of ${String(limit)}`);
+  judge("S1", used > limit && `${name}: with ${permitRecord.text} ${String(used)} are in use, of ${String(limit)}`);
   if (perTenant === Infinity) return;
-  const usedByTenant = replay.usedAt(at, claim.tenant);
+  const usedByTenant = replay.usedAt(at, permitRecord.tenant);
   const isOver = usedByTenant > perTenant;
-  judge("S1", isOver && `${name}: with ${claim.text} its tenant has ${String(usedByTenant)} of ${String(perTenant)}`);
+  judge(
+    "S1",
+    isOver && `${name}: with ${permitRecord.text} its tenant has ${String(usedByTenant)} of ${String(perTenant)}`,
+  );
 };
 
-const checkGrant = (name: string, replay: Replay, { at, claim, script }: PermitStep, judge: Judge): void => {
-  const overtaken = replay.before(claim, at);
+const checkGrant = (name: string, replay: Replay, { at, permitRecord, script }: PermitStep, judge: Judge): void => {
+  const overtaken = replay.before(permitRecord, at);
   const told = overtaken.map(({ text }) => text).join();
-  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${claim.text} before ${told}`);
+  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${permitRecord.text} before ${told}`);
 };
 
 const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge): void => {
   const { script, what, at } = step;
   if (script === "renew" && (what === "add" || what === "set"))
-    judge("L5", !replay.isLive(step.claim, at) && `${name}: ${step.claim.text} was renewed, and was over`);
-  if (what !== "rem" || !replay.isLive(step.claim, at)) return;
+    judge(
+      "L5",
+      !replay.isLive(step.permitRecord, at) && `${name}: ${step.permitRecord.text} was renewed, and was over`,
+    );
+  if (what !== "rem" || !replay.isLive(step.permitRecord, at)) return;
   const isOwn = script === "release" && step.isOwn;
-  judge("L5", !isOwn && `${name}: ${script} took ${step.claim.text} away, which nobody had given back`);
+  judge("L5", !isOwn && `${name}: ${script} took ${step.permitRecord.text} away, which nobody had given back`);
 };
 
 // ── copies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -137,29 +143,32 @@ const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge):
 type Fate = "given back again" | "kept, of an acquire without an end" | "kept, as nobody could be asked" | "kept";
 
 /**
- * Grants to claims that had been given back: the network delivered a copy of their acquire so late. Each has to be given
- * back again, before it ends by itself. A request without an end (the first acquire of a connection) may stay.
+ * Grants to permit records that had been given back: the network delivered a copy of their acquire so late. Each has to
+ * be given back again, before it ends by itself. A request without an end (the first acquire of a connection) may stay.
  */
-const lateCopies = (run: RunHistory, steps: readonly Step[]): { readonly claim: Claim; readonly fate: Fate }[] => {
+const lateCopies = (
+  run: RunHistory,
+  steps: readonly Step[],
+): { readonly permitRecord: PermitRecord; readonly fate: Fate }[] => {
   const givenBack = new Set<string>();
   const ends = new Map<string, number>();
   const open = new Map<string, PermitStep>();
-  const found: { claim: Claim; fate: Fate }[] = [];
+  const found: { permitRecord: PermitRecord; fate: Fate }[] = [];
   const fateOf = (grant: PermitStep, end: Step): Fate => {
     if (end.script === "release") return "given back again";
-    if (ends.get(grant.claim.text) === 0) return "kept, of an acquire without an end";
+    if (ends.get(grant.permitRecord.text) === 0) return "kept, of an acquire without an end";
     return wasOut(run, grant) ? "kept, as nobody could be asked" : "kept";
   };
   for (const step of steps) {
-    if (!("claim" in step)) continue;
-    const { what, claim } = step;
-    const { text } = claim;
+    if (!("permitRecord" in step)) continue;
+    const { what, permitRecord } = step;
+    const { text } = permitRecord;
     if (step.notAfter !== undefined) ends.set(text, step.notAfter);
     if (what === "add" && givenBack.has(text)) open.set(text, step);
     if (what !== "rem") continue;
     const grant = open.get(text);
     open.delete(text);
-    if (grant) found.push({ claim, fate: fateOf(grant, step) });
+    if (grant) found.push({ permitRecord, fate: fateOf(grant, step) });
     if (step.script === "release" && step.isOwn) givenBack.add(text);
   }
   return found;
@@ -183,9 +192,9 @@ const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judg
     if (echo.name === name) echoes.set(echo.token, [...(echoes.get(echo.token) ?? []), echo]);
   const since = new Map<string, PermitStep>();
   for (const step of steps) {
-    if (step.what === "add") since.set(step.claim.token, step);
+    if (step.what === "add") since.set(step.permitRecord.token, step);
     if (step.what !== "rem") continue;
-    const { token } = step.claim;
+    const { token } = step.permitRecord;
     const grant = since.get(token);
     if (!grant) continue;
     for (const { at, isDenied } of echoes.get(token) ?? []) {
@@ -197,7 +206,7 @@ const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judg
 };
 
 /** Whether the worker could not ask the server while a permit lasted, or was not there any more. */
-const wasOut = ({ workers }: RunHistory, { claim: { worker }, at, endsAt }: PermitStep): boolean => {
+const wasOut = ({ workers }: RunHistory, { permitRecord: { worker }, at, endsAt }: PermitStep): boolean => {
   const { killedAt = Infinity, records = [] } = workers.find(({ id }) => id === worker) ?? {};
   const isFailure = (record: LogRecord): boolean =>
     record.kind === "call" &&
@@ -295,8 +304,8 @@ const calmIn = ({ outages }: RunHistory, { from, to }: Span): Span => {
 };
 
 /**
- * Whether what is free is granted: to those in the queue, which a script does at once, and to those who stand aside because
- * nothing reached them, who are back as soon as they can be reached.
+ * Whether what is free is granted: to those in the queue, which a script does at once, and to suspended waiters, which
+ * nothing reached, as soon as they can be reached.
  */
 class HandOver {
   readonly #run: RunHistory;
@@ -338,7 +347,7 @@ class HandOver {
   }
 
   /** A server that lost data may have those in its queue who were served, or left: who still waits gives a sign of life. */
-  readonly #isOwed = ({ worker }: Claim, joinedAt: number): boolean =>
+  readonly #isOwed = ({ worker }: PermitRecord, joinedAt: number): boolean =>
     (this.#until.get(worker) ?? 0) > this.#at &&
     !this.#run.dataLosses.some((loss) => loss.from <= this.#at && joinedAt <= loss.to + clockErrorMs);
 
@@ -370,7 +379,7 @@ const checkRecovery = (
 
 // ── what callers hold ───────────────────────────────────────────────────────────────────────────────────────────────
 
-type Surely = Span & Pick<Claim, "weight" | "tenant">;
+type Surely = Span & Pick<PermitRecord, "weight" | "tenant">;
 
 const holdsOf = ({ records }: WorkerHistory, name: string): HoldRecord[] =>
   records.filter((record) => record.kind === "hold" && record.name === name) as HoldRecord[];
