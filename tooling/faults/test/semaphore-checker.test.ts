@@ -296,7 +296,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     },
   ],
   [
-    "one who left the line, came back, and kept its place",
+    "a waiter that left the wait queue, came back, and kept its place",
     ["order"],
     ({ steps }) => {
       const list = steps.get("narrow") ?? [];
@@ -313,7 +313,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     },
   ],
   [
-    "two who surely hold what only one may",
+    "two callers that certainly hold what only one may",
     ["held"],
     ({ workers, pick }) => {
       const holds = workers
@@ -338,7 +338,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
   ["what a dead holder had, granted too late", ["S2"], (draft) => aDeath(draft, 0.1 * leaseMs + 102)],
   ["what a dead holder had, granted to nobody", ["S2"], (draft) => aDeath(draft, undefined)],
   ["what is free, granted too late to one in the queue", ["S4"], (draft) => void aWait(draft, false, 142)],
-  ["what is free, granted too late to one who is suspended", ["S4"], (draft) => void aWait(draft, true, 142)],
+  ["what is free, granted too late to a suspended waiter", ["S4"], (draft) => void aWait(draft, true, 142)],
   [
     "what is free, granted too late after an outage",
     ["S4"],

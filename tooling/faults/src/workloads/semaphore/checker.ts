@@ -35,7 +35,7 @@ import { Replay } from "./replay.js";
  * - `S3` when all have left nothing is in use, all of it can be had, and no key stays
  * - `S4` what is free is granted within 10 % of a lease and 100 ms, where no fault is on nor was in the second before
  * - `order` who is granted something has waited longest of the most urgent; a tenant that has all it may have is passed by
- * - `held` what callers surely hold is within the limits, and the server knows of it
+ * - `held` what callers certainly hold is within the limits, and the server knows of it
  * - `L3` a signal aborts before its permit ends, on its holder's own monotonic clock
  * - `L5` nobody but its owner ends a permit, and nobody revives one
  * - `U1` every promise settles by its deadline and 100 ms
@@ -379,19 +379,19 @@ const checkRecovery = (
 
 // ── what callers hold ───────────────────────────────────────────────────────────────────────────────────────────────
 
-type Surely = Span & Pick<PermitRecord, "weight" | "tenant">;
+type CertainSpan = Span & Pick<PermitRecord, "weight" | "tenant">;
 
 const holdsOf = ({ records }: WorkerHistory, name: string): HoldRecord[] =>
   records.filter((record) => record.kind === "hold" && record.name === name) as HoldRecord[];
 
-/** When each caller surely held what: from when it knew, until it gave back, was told of a loss, or it may have ended. */
-const surelyHeld = (run: RunHistory, name: string): Surely[] =>
+/** When each caller certainly held what: from when it knew, until it gave back, was told of a loss, or it may have ended. */
+const certainlyHeld = (run: RunHistory, name: string): CertainSpan[] =>
   run.workers.flatMap((worker) => {
     const { records, killedAt } = worker;
     const holds = holdsOf(worker, name);
     const told = new Set(holds.map(({ token }) => token));
     // A worker that was killed did not say how it ended.
-    const cutOff = records.flatMap((record): Surely[] => {
+    const cutOff = records.flatMap((record): CertainSpan[] => {
       if (killedAt === undefined || record.kind !== "call" || record.token === undefined) return [];
       if (record.name !== name || told.has(record.token)) return [];
       const { startedAt, settledAt, weight = 0, tenant = "" } = record;
@@ -412,7 +412,7 @@ const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
   const { name, permits, permitsPerTenant = Infinity, resizedTo = 0 } = spec;
   // Lowering takes nothing away, so that what was held at any time under a higher limit may still be.
   const most = Math.max(permits, resizedTo);
-  const spans = surelyHeld(run, name);
+  const spans = certainlyHeld(run, name);
   const events = spans
     .filter(({ from, to }) => to - clockErrorMs > from + clockErrorMs)
     .flatMap((span) => [
@@ -429,17 +429,20 @@ const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
     sum += sign * weight;
     // A holder of a permit that the server has forgotten learns of it within its lease.
     if (sign < 0 || lostDataBetween(run, at - run.leaseMs, at)) continue;
-    judge("held", sum > most && `${name}: callers surely held ${String(sum)} of ${String(most)} at ${at.toFixed(1)}`);
+    judge(
+      "held",
+      sum > most && `${name}: callers certainly held ${String(sum)} of ${String(most)} at ${at.toFixed(1)}`,
+    );
     if (permitsPerTenant === Infinity) continue;
     const isOver = ofTenant > permitsPerTenant;
-    judge("held", isOver && `${name}: ${tenant} surely held ${String(ofTenant)} of ${String(permitsPerTenant)}`);
+    judge("held", isOver && `${name}: ${tenant} certainly held ${String(ofTenant)} of ${String(permitsPerTenant)}`);
   }
 };
 
 const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: Judge): void => {
   const { name, token, at, from, isKnown, isHeld } = access;
   if (!isHeld || lostDataBetween(run, from - run.leaseMs, at)) return;
-  judge("held", !isKnown && `${name}: ${id} surely held ${token}, of which the server knew nothing`);
+  judge("held", !isKnown && `${name}: ${id} certainly held ${token}, of which the server knew nothing`);
 };
 
 // ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────

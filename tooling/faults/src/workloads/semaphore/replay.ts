@@ -82,7 +82,7 @@ export class Replay {
     return [...this.#permits.values()].map(({ endsAt }) => endsAt).toSorted((a, b) => a - b);
   }
 
-  /** Those in line who have to be served before a permit record that is granted now. */
+  /** Those in the wait queue who have to be served before a permit record that is granted now. */
   before(permitRecord: PermitRecord, at: number): PermitRecord[] {
     return [...this.#waiting.values()].filter(
       (other) =>

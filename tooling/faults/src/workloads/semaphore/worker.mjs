@@ -48,7 +48,7 @@ const look = async (name, permit) => {
     try {
       const from = clock();
       const [isKnown, endsAt] = await looking.call("EVAL", lookScript, 1, key, `${token}|`);
-      // Asked in the same breath as the answer arrives: whatever it says happened while the permit was surely held.
+      // Asked in the same breath as the answer arrives: whatever it says happened while the permit was certainly held.
       const { isHeld } = permit;
       log("access", { name, token, from, at: clock(), isKnown: isKnown === 1, isHeld });
       // The server's clock is that of this machine, unless it is made to jump.
