@@ -4,7 +4,7 @@ import { lockImplementation, type LockSetup } from "./implementations.js";
 import type { Lab, Team } from "../../lab.js";
 import { median, percentile } from "../../statistics.js";
 import type { Case, Entry, Goal, Measurement, Suite } from "../../suite.js";
-import { unfairness } from "../../loops/course.js";
+import { unfairness } from "../../loops/loops-run.js";
 import type { BurstTask, HoldTask } from "./jobs.js";
 import type { PairsTask } from "../../loops/loops-jobs.js";
 import { type Field, headStartMs, loopsCase, pairsCase, runLoops } from "../../loops/loops.js";
