@@ -11,7 +11,7 @@ const alsoWithOlder = [
   "test/executor.test.ts",
   "test/inbox.test.ts",
   "test/optimistic.test.ts",
-  "test/runtime.test.ts",
+  "test/context.test.ts",
 ];
 
 export default preset({}, { alsoWithOlder });

@@ -36,7 +36,7 @@ export async function step(name, work, outcome = () => "done") {
   }
 }
 
-const BEAT_MS = 1_000;
+const HEARTBEAT_MS = 1_000;
 const STALE_MS = 15_000;
 
 /**
@@ -56,11 +56,11 @@ export async function alone(work, folder = cacheDir) {
     waited = true;
     await sleep(200);
   }
-  const beat = setInterval(() => touch(file), BEAT_MS);
+  const heartbeat = setInterval(() => touch(file), HEARTBEAT_MS);
   try {
     return await work();
   } finally {
-    clearInterval(beat);
+    clearInterval(heartbeat);
     rmSync(file, { force: true });
   }
 }

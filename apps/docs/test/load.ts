@@ -7,7 +7,7 @@ const LOOPS = 64;
 export interface Loss {
   readonly acknowledged: number;
   readonly lost: number;
-  /** How long before the blow the oldest of the lost writes was acknowledged. */
+  /** How long before the fault the oldest of the lost writes was acknowledged. */
   readonly ageMs: number;
 }
 
@@ -63,10 +63,10 @@ export class Load {
     while (performance.now() - from < ms || this.acknowledged < atLeast) await this.#writeOne();
   }
 
-  /** Deals the blow, and ends the loops. */
-  async endsBy(blow: () => Promise<void>): Promise<void> {
+  /** Injects the fault, and ends the loops. */
+  async endsBy(inject: () => Promise<void>): Promise<void> {
     this.#stopped = performance.now();
-    await blow();
+    await inject();
     this.#going = false;
     this.#client.disconnect();
     await Promise.all(this.#loops);
@@ -91,7 +91,7 @@ export class Load {
       try {
         await this.#writeOne();
       } catch {
-        // The blow: what was not acknowledged does not count.
+        // The fault: what was not acknowledged does not count.
         if (this.#client.status === "end") return;
       }
     }

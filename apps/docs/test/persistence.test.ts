@@ -43,7 +43,7 @@ const started = async (mode: Mode, cut?: PowerCut, more = ""): Promise<Machine> 
   return machine;
 };
 
-/** Writes before and after a save, and a load that goes on until the blow; returns what was acknowledged by the save. */
+/** Writes before and after a save, and a load that goes on until the fault; returns what was acknowledged by the save. */
 const loadAcrossSave = async (machine: Machine, mode: Mode, load: Load): Promise<number> => {
   await load.lasts(200);
   if (mode !== "Snapshots") return 0;
@@ -72,7 +72,7 @@ const judges: Readonly<Record<Mode, { readonly killed: Judge; readonly cut: Judg
   Snapshots: { killed: onlyUnsavedIsLost, cut: onlyUnsavedIsLost },
   "Append-only, synced by the kernel": { killed: nothingIsLost, cut: everythingIsLost },
   "Append-only, synced each second": {
-    // Where it cannot be seen when a sync is under way, the blow may fall into one.
+    // Where it cannot be seen when a sync is under way, the injection may fall into one.
     killed: noPowerCut === undefined ? nothingIsLost : aMomentMayBeLost,
     cut: aMomentIsLost,
   },
@@ -122,7 +122,7 @@ describe("Persistence", () => {
       const saved = await loadAcrossSave(machine, mode, load);
       if (mode === everySecond) await afterSync(machine, power);
       await load.lasts(700);
-      await load.endsBy(() => power.strike(machine));
+      await load.endsBy(() => power.inject(machine));
       await machine.start();
       const loss = await load.lossOn(machine);
       cut.set(mode, loss);

@@ -58,7 +58,7 @@ export class PowerCut {
   }
 
   /** The machine loses its power: the process is gone, and of its files what was not synced. */
-  async strike(machine: Machine): Promise<void> {
+  async inject(machine: Machine): Promise<void> {
     await machine.end("SIGKILL");
     this.cut(machine);
   }

@@ -196,7 +196,7 @@ inBrowser("A visitor with a browser", () => {
     const seen = await left();
     await eventually(async () => expect(await left()).not.toBe(seen));
 
-    // Somebody buys under the lock: stands in line until it is let go, then the page says that it is out of date.
+    // Somebody buys under the lock: waits in the queue until it is let go, then the page says that it is out of date.
     const other = new Visitor(shop.origin);
     const token = await other.signIn("u62");
     // Let in once the first one lets go; nobody waits here for that.

@@ -9,7 +9,7 @@ import { random } from "../src/seed/random.js";
 import { heard, person, startWorker, thing, useMarkets } from "./harness.js";
 import type { TradeReport } from "./worker.js";
 
-const bench = useMarkets();
+const fixture = useMarkets();
 const processes = 4;
 
 const total = (reports: readonly TradeReport[], what: string): number =>
@@ -38,11 +38,11 @@ describe("Locked and optimistic traders in four processes", () => {
   ])("on %s: no money and no item is made or lost, and the ledger tells how", async (_, itemCount, writes, fewest) => {
     const users = Array.from({ length: 8 }, (_, n) => person(`u${n + 1}`, 900));
     const items = Array.from({ length: itemCount }, (_, n) => thing(`i${n + 1}`, `u${(n % 8) + 1}`, 100));
-    const market = await bench.open({ users, items });
+    const market = await fixture.open({ users, items });
     const ids = users.map(({ id }) => id);
     const task = {
       kind: "trade",
-      url: bench.server.url,
+      url: fixture.server.url,
       market: market.id,
       writes,
       users: ids,
@@ -64,7 +64,7 @@ describe("Locked and optimistic traders in four processes", () => {
     expect(looks).toBeGreaterThan(20);
 
     // The buyers' answers agree with the ledger, sale by sale.
-    const ledger = (await bench.redis.xrange(market.keys.ledger, "-", "+")).map(([, fields]) => entryOf(fields));
+    const ledger = (await fixture.redis.xrange(market.keys.ledger, "-", "+")).map(([, fields]) => entryOf(fields));
     const told = reports.flatMap(({ sales }) => sales);
     const line = (sale: { request: string; buyer: string; item: string; price: number }): string =>
       `${sale.request} ${sale.buyer} ${sale.item} ${sale.price}`;
@@ -91,12 +91,12 @@ describe("Locked and optimistic traders in four processes", () => {
 
 describe("A buyer stopped past its lease", () => {
   it("is refused by the token in the write, after the next buyer won", async () => {
-    const market = await bench.open({
+    const market = await fixture.open({
       users: [person("s", 0), person("sleeper", 1_000), person("b", 1_000)],
       items: [thing("i1", "s", 500)],
     });
     const leaseMs = 400;
-    const { url } = bench.server;
+    const { url } = fixture.server;
     const sleeper = startWorker({
       kind: "late",
       url,
@@ -135,8 +135,8 @@ describe("A shop whose replies get lost", () => {
     "sells each request once, however often it must be sent (%s)",
     async (way) => {
       const items = Array.from({ length: 60 }, (_, n) => thing(`i${n + 1}`, "s", 10));
-      const market = await bench.open({ users: [person("s", 0), person("b", 600)], items });
-      await using proxy = await FaultProxy.start({ port: Number(new URL(bench.server.url).port) });
+      const market = await fixture.open({ users: [person("s", 0), person("b", 600)], items });
+      await using proxy = await FaultProxy.start({ port: Number(new URL(fixture.server.url).port) });
       await using redis = await connect(proxy.url);
       const lock = createLock(redis, { leaseMs: 1_000 });
       const shop = new Market(redis, lock, market.id);
@@ -179,7 +179,7 @@ describe("A shop whose replies get lost", () => {
       const again = { item: "i1", buyer: "b", price: 10, revision: 1, request: "i1" };
       expect(await eventually(() => shop.buy(way, again, "b"))).toMatchObject({ kind: "sold", repeat: true });
       await lock.close();
-      const ledger = (await bench.redis.xrange(market.keys.ledger, "-", "+")).map(
+      const ledger = (await fixture.redis.xrange(market.keys.ledger, "-", "+")).map(
         ([, fields]) => entryOf(fields).request,
       );
       expect(ledger.sort()).toEqual(items.map(({ id }) => id).sort());

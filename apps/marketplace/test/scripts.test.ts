@@ -11,7 +11,7 @@ import { ordersQueue, shopChat } from "../src/tools.js";
 import { type Session, Sessions } from "../src/sessions.js";
 import { dump, person, thing, useMarkets } from "./harness.js";
 
-const bench = useMarkets();
+const fixture = useMarkets();
 const ways = ["lock", "optimistic"] as const;
 
 const buyBy = (market: Market, way: Way, purchase: Partial<Purchase>, fencingToken = "100") => {
@@ -25,7 +25,7 @@ const listBy = (market: Market, way: Way, offer: Partial<Offer>, fencingToken = 
 };
 
 const open = (lifeMs?: number): Promise<Market> =>
-  bench.open(
+  fixture.open(
     {
       users: [person("s", 0), person("b", 1_000), person("c", 100)],
       items: [thing("i1", "s", 500), thing("i2", "s", null)],
@@ -35,7 +35,7 @@ const open = (lifeMs?: number): Promise<Market> =>
 
 /** The data that an outcome leaves behind, without the fields that the two ways write differently on purpose. */
 const left = async (market: Market): Promise<Record<string, unknown>> => {
-  const content = await dump(bench.redis, market.keys);
+  const content = await dump(fixture.redis, market.keys);
   for (const [name, value] of Object.entries(content)) {
     if (name.startsWith("item:")) delete (value as Record<string, string>)["fence"];
     if (name.startsWith("receipt:")) content[name] = String(value).replace(/ 100$/, "");
@@ -48,33 +48,33 @@ describe("Scripts", () => {
   it("keep the contract of script files", async () => {
     const list = Object.values(scripts).map(({ name, sources, keys, args }) => ({ name, source: sources, keys, args }));
     expect(list.length).toBeGreaterThan(5);
-    expect(await contract(list, bench.server)).toEqual([]);
+    expect(await contract(list, fixture.server)).toEqual([]);
   });
 });
 
 describe("A session's forms", () => {
   it("are counted for ten seconds, and refused beyond a hundred", async () => {
     const market = await open();
-    const sessions = new Sessions(bench.redis, market.keys);
+    const sessions = new Sessions(fixture.redis, market.keys);
     const session = await sessions.open("b");
     const admits = (): Promise<boolean> => sessions.admits(session, "192.0.2.1");
     const admitted = await Promise.all(Array.from({ length: 110 }, admits));
     expect(admitted.filter(Boolean)).toHaveLength(100);
-    const counters = await bench.redis.keys(market.keys.forms("*"));
-    for (const key of counters) expect(await bench.redis.pttl(key)).toBeGreaterThan(0);
+    const counters = await fixture.redis.keys(market.keys.forms("*"));
+    for (const key of counters) expect(await fixture.redis.pttl(key)).toBeGreaterThan(0);
     // The next window begins anew.
-    await bench.redis.del(...counters);
+    await fixture.redis.del(...counters);
     expect(await admits()).toBe(true);
   });
 
   it("are counted by persona and by address as well, whatever the session", async () => {
     const market = await open();
-    const sessions = new Sessions(bench.redis, market.keys);
+    const sessions = new Sessions(fixture.redis, market.keys);
     const admits = async (user: string, address: string): Promise<boolean> =>
       await sessions.admits(await sessions.open(user), address);
     const fill = async (kind: "persona" | "address"): Promise<void> => {
-      const counters = await bench.redis.keys(market.keys.forms(`${kind}-*`));
-      for (const key of counters) await bench.redis.set(key, 100_000, "KEEPTTL");
+      const counters = await fixture.redis.keys(market.keys.forms(`${kind}-*`));
+      for (const key of counters) await fixture.redis.set(key, 100_000, "KEEPTTL");
     };
     expect(await admits("b", "192.0.2.1")).toBe(true);
     await fill("persona");
@@ -87,9 +87,9 @@ describe("A session's forms", () => {
 describe("The presence of a person", () => {
   const accountsOf = async () => {
     const { keys } = await open();
-    const sessions = new Sessions(bench.redis, keys);
-    const accounts = new Accounts(bench.redis, keys, sessions, "kit");
-    const isPresent = async (): Promise<boolean> => (await bench.redis.exists(keys.present("s"))) === 1;
+    const sessions = new Sessions(fixture.redis, keys);
+    const accounts = new Accounts(fixture.redis, keys, sessions, "kit");
+    const isPresent = async (): Promise<boolean> => (await fixture.redis.exists(keys.present("s"))) === 1;
     const signIn = async (): Promise<Session> => {
       const session = await accounts.signIn("s", true);
       if (!session) throw new Error("five sessions are open");
@@ -119,10 +119,10 @@ describe("The presence of a person", () => {
       clock.mockRestore();
     };
     visitAfter(0);
-    await bench.redis.pexpire(keys.present("s"), minuteMs);
+    await fixture.redis.pexpire(keys.present("s"), minuteMs);
     visitAfter(11 * minuteMs);
-    await eventually(async () => expect(await bench.redis.pttl(keys.present("s"))).toBeGreaterThan(20 * minuteMs));
-    await bench.redis.del(keys.present("s"));
+    await eventually(async () => expect(await fixture.redis.pttl(keys.present("s"))).toBeGreaterThan(20 * minuteMs));
+    await fixture.redis.del(keys.present("s"));
     visitAfter(11 * minuteMs);
     expect(await isPresent()).toBe(false);
     await accounts.signOut(session);
@@ -236,7 +236,7 @@ describe.each(ways)("Buying (%s)", (way) => {
     const market = await open(60_000);
     await buyBy(market, way, {});
     await listBy(market, way, { request: "r2" });
-    const { redis } = bench;
+    const { redis } = fixture;
     const names = await redis.keys(market.keys.totals.replace(/totals$/, "*"));
     expect(names.length).toBeGreaterThan(8);
     for (const name of names) expect([name, (await redis.pttl(name)) > 0]).toEqual([name, true]);
@@ -335,7 +335,7 @@ describe("Fencing token", () => {
     expect(await buyBy(market, "optimistic", {})).toMatchObject({ kind: "sold" });
     expect(await buyBy(market, "lock", { buyer: "c", price: 500 }, "100")).toEqual({ kind: "not-for-sale" });
     await listBy(market, "optimistic", { item: "i1", seller: "b", price: 500, revision: 2, request: "r2" });
-    await bench.redis.hset(market.keys.user("c"), "funds", 1_000);
+    await fixture.redis.hset(market.keys.user("c"), "funds", 1_000);
     expect(await buyBy(market, "lock", { buyer: "c", price: 500 }, "100")).toEqual({ kind: "changed" });
   });
 });
@@ -343,7 +343,7 @@ describe("Fencing token", () => {
 describe("A visit", () => {
   const sessionsOf = async (): Promise<{ sessions: Sessions; market: Market }> => {
     const market = await open();
-    return { market, sessions: new Sessions(bench.redis, market.keys) };
+    return { market, sessions: new Sessions(fixture.redis, market.keys) };
   };
 
   it("knows its session, tells a notice once, and remembers nothing without an item", async () => {
@@ -357,13 +357,13 @@ describe("A visit", () => {
       recent: [],
     });
     expect(await sessions.visit(session.id)).toMatchObject({ notice: "" });
-    expect(await bench.redis.exists(market.keys.views)).toBe(0);
+    expect(await fixture.redis.exists(market.keys.views)).toBe(0);
   });
 
   it("is nobody's with an unknown id, and writes nothing then", async () => {
     const { sessions, market } = await sessionsOf();
     expect(await sessions.visit("A".repeat(22), "i1")).toBeNull();
-    expect(await bench.redis.exists(market.keys.views)).toBe(0);
+    expect(await fixture.redis.exists(market.keys.views)).toBe(0);
   });
 
   it("keeps the newest 25 items, each once, and counts every view", async () => {
@@ -380,8 +380,8 @@ describe("A visit", () => {
   it("is over at the end of the session, however often it was used", async () => {
     const { sessions, market } = await sessionsOf();
     const session = await sessions.open("b");
-    const [key] = await bench.redis.keys(market.keys.session("*"));
-    await bench.redis.hset(key ?? "", "endsAt", Date.now() - 1);
+    const [key] = await fixture.redis.keys(market.keys.session("*"));
+    await fixture.redis.hset(key ?? "", "endsAt", Date.now() - 1);
     expect(await sessions.visit(session.id)).toBeNull();
   });
 
@@ -390,14 +390,14 @@ describe("A visit", () => {
     const session = await sessions.open("b");
     await sessions.close(session);
     await sessions.tell(session, "too late");
-    expect(await bench.redis.keys(market.keys.session("*"))).toEqual([]);
+    expect(await fixture.redis.keys(market.keys.session("*"))).toEqual([]);
   });
 });
 
 describe("The audit", () => {
   it("finds money made from nothing, an item in two places, a lost one, and debt", async () => {
     const market = await open();
-    const { redis } = bench;
+    const { redis } = fixture;
     const users = ["s", "b", "c"];
     const fine = { openingMoney: 1_100, money: 1_100, openingItems: 2, items: 2, itemsTwice: 0, inDebt: 0, listed: 1 };
     expect(await market.audit(users)).toMatchObject(fine);
@@ -414,16 +414,16 @@ describe("The audit", () => {
 
 describe("An order", () => {
   it("is placed once, if it is placed often and at the same time: one order, each job once", async () => {
-    const queue = ordersQueue(bench.redis, "kit");
-    const chat = shopChat(bench.redis, "kit");
+    const queue = ordersQueue(fixture.redis, "kit");
+    const chat = shopChat(fixture.redis, "kit");
     const own = marketKeys("main", "kit");
-    const orders = new Orders({ redis: bench.redis, keys: own, queue, chat });
+    const orders = new Orders({ redis: fixture.redis, keys: own, queue, chat });
     const sale = { request: "r", item: "i1", buyer: "u1", seller: "u2", price: 5, at: 1 };
     const ids = await Promise.all([orders.place(sale), orders.place(sale), orders.place(sale)]);
     await orders.place(sale);
     expect(new Set(ids).size).toBe(1);
-    expect(await bench.redis.llen("kit:queue:{orders}:waiting")).toBe(3);
-    expect(await bench.redis.zcard("kit:queue:{orders}:delayed")).toBe(1);
+    expect(await fixture.redis.llen("kit:queue:{orders}:waiting")).toBe(3);
+    expect(await fixture.redis.zcard("kit:queue:{orders}:delayed")).toBe(1);
     expect((await chat.inspect(`order:${ids[0] ?? ""}`)).messages).toBe(1);
     await queue.close();
     await chat.close();

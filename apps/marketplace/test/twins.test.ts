@@ -4,20 +4,20 @@ import type { Purchase } from "../src/market.js";
 import { Sessions, viewsKept } from "../src/sessions.js";
 import { person, thing, useMarkets } from "./harness.js";
 
-const bench = useMarkets();
+const fixture = useMarkets();
 
 const fifty = Array.from({ length: 50 }, (_, n) => n + 1);
 
 describe("ids with dots", () => {
   it.each(["lock", "optimistic"] as const)("%s: ids with dots stay apart", async (way) => {
-    const market = await bench.open({
+    const market = await fixture.open({
       users: [person("c"), person("b.c")],
       items: [thing("a.b", "c", null), thing("a", "b.c", null)],
     });
     const offer = { revision: 1, request: "r" };
     await market.list(way, { ...offer, item: "a.b", seller: "c", price: 10 }, "c");
     await market.list(way, { ...offer, item: "a", seller: "b.c", price: 20 }, "b.c");
-    expect(await bench.redis.zcard(market.keys.market)).toBe(2);
+    expect(await fixture.redis.zcard(market.keys.market)).toBe(2);
     expect(await market.item("a.b")).toMatchObject({ listing: { price: 10, seller: "c" } });
     expect(await market.item("a")).toMatchObject({ listing: { price: 20, seller: "b.c" } });
   });
@@ -26,7 +26,7 @@ describe("ids with dots", () => {
 describe("sixteen listings of one seller at once", () => {
   it.each(["lock", "optimistic"] as const)("%s: all are listed", async (way) => {
     const items = fifty.slice(0, 16).map((n) => thing(`i${n}`, "s", null));
-    const market = await bench.open({ users: [person("s")], items });
+    const market = await fixture.open({ users: [person("s")], items });
     const told = await Promise.all(
       items.map(({ id }) => market.list(way, { item: id, seller: "s", price: 5, revision: 1, request: id }, "s")),
     );
@@ -37,7 +37,7 @@ describe("sixteen listings of one seller at once", () => {
 describe("fifty purchases at once by a buyer who can afford one", () => {
   it.each(["lock", "optimistic"] as const)("%s: exactly one succeeds", async (way) => {
     const items = fifty.map((n) => thing(`i${n}`, "s", 100));
-    const market = await bench.open({ users: [person("s", 0), person("b", 100)], items });
+    const market = await fixture.open({ users: [person("s", 0), person("b", 100)], items });
     const told = await Promise.all(
       items.map(({ id }) => market.buy(way, { item: id, buyer: "b", price: 100, revision: 1, request: id }, "b")),
     );
@@ -50,7 +50,7 @@ describe("fifty purchases at once by a buyer who can afford one", () => {
 
 describe("an optimistic and a locked buyer of one item", () => {
   it("it is sold once, whoever read first", async () => {
-    const market = await bench.open({
+    const market = await fixture.open({
       users: [person("s", 0), person("a"), person("b")],
       items: [thing("i", "s", 500)],
     });
@@ -67,7 +67,7 @@ describe("an optimistic and a locked buyer of one item", () => {
 
   it("fifty of them at once, half and half, leave one owner", async () => {
     const buyers = fifty.map((n) => person(`b${n}`));
-    const market = await bench.open({ users: [person("s", 0), ...buyers], items: [thing("i", "s", 500)] });
+    const market = await fixture.open({ users: [person("s", 0), ...buyers], items: [thing("i", "s", 500)] });
     const told = await Promise.all(
       buyers.map(({ id }, n) => {
         const purchase: Purchase = { item: "i", buyer: id, price: 500, revision: 1, request: id };
@@ -87,10 +87,10 @@ describe("every other sale", () => {
   it("disturbs nobody who wants another item", async () => {
     const items = fifty.map((n) => thing(`i${n}`, "s", 100));
     const buyers = fifty.map((n) => person(`b${n}`));
-    const market = await bench.open({ users: [person("s", 0), ...buyers], items });
+    const market = await fixture.open({ users: [person("s", 0), ...buyers], items });
     // A disturbed attempt shows as one more WATCH.
     const watches = async (): Promise<number> =>
-      Number(/cmdstat_watch:calls=(\d+)/.exec(await bench.redis.info("commandstats"))?.[1] ?? 0);
+      Number(/cmdstat_watch:calls=(\d+)/.exec(await fixture.redis.info("commandstats"))?.[1] ?? 0);
     const before = await watches();
     const told = await Promise.all(
       fifty.map((n) =>
@@ -104,7 +104,7 @@ describe("every other sale", () => {
 
 describe("the price the buyer saw", () => {
   it.each(["lock", "optimistic"] as const)("%s: is checked; another price is an answer of its own", async (way) => {
-    const market = await bench.open({ users: [person("s", 0), person("b")], items: [thing("i", "s", 100)] });
+    const market = await fixture.open({ users: [person("s", 0), person("b")], items: [thing("i", "s", 100)] });
     await market.list(way, { item: "i", seller: "s", price: 900, revision: 1, request: "r" }, "s");
     const told = await market.buy(way, { item: "i", buyer: "b", price: 100, revision: 1, request: "r" }, "b");
     expect(told).toEqual({ kind: "price-changed", price: 900 });
@@ -114,7 +114,7 @@ describe("the price the buyer saw", () => {
 
 describe("pence", () => {
   it.each(["lock", "optimistic"] as const)("%s: pence are exact", async (way) => {
-    const market = await bench.open({
+    const market = await fixture.open({
       users: [person("s", 1), person("b", 100_000_001)],
       items: [thing("i", "s", 9_750), thing("j", "s", 99_990_250)],
     });
@@ -127,10 +127,10 @@ describe("pence", () => {
 
 describe("sessions, recently viewed, view counts", () => {
   it("sessions, recent items and view counts expire, and the counts are bounded", async () => {
-    const market = await bench.open({ users: [person("u")], items: [] });
-    const sessions = new Sessions(bench.redis, market.keys);
+    const market = await fixture.open({ users: [person("u")], items: [] });
+    const sessions = new Sessions(fixture.redis, market.keys);
     for (const n of fifty) await sessions.visit((await sessions.open("u")).id, `i${n}`);
-    const { redis } = bench;
+    const { redis } = fixture;
     const keys = [market.keys.session("*"), market.keys.recent("*"), market.keys.views];
     const found = (await Promise.all(keys.map((key) => redis.keys(key)))).flat();
     expect(found).toHaveLength(50 + 50 + 1);
@@ -144,12 +144,12 @@ describe("sessions, recently viewed, view counts", () => {
   });
 
   it("a page view is one command", async () => {
-    const market = await bench.open({ users: [person("u")], items: [] });
-    const sessions = new Sessions(bench.redis, market.keys);
+    const market = await fixture.open({ users: [person("u")], items: [] });
+    const sessions = new Sessions(fixture.redis, market.keys);
     const { id } = await sessions.open("u");
     await sessions.visit(id, "i1");
     const calls = async (): Promise<string[]> =>
-      (await bench.redis.info("commandstats"))
+      (await fixture.redis.info("commandstats"))
         .split("\r\n")
         .filter((line) => /cmdstat_(evalsha|eval|hget|zincrby):/.test(line));
     const count = (lines: readonly string[], command: string): number =>

@@ -20,23 +20,23 @@ import {
   type Creation,
   creation,
   type FetchOptions,
-  fetchTerms,
+  resolveFetchOptions,
   type HistoryOptions,
-  historyTerms,
+  resolveHistoryOptions,
   historyText,
   type JoinOptions,
   type ListenOptions,
-  listenTerms,
+  resolveListenOptions,
   mailboxCreation,
   type MailboxOptions,
   type MembersOptions,
-  membersTerms,
+  resolveMembersOptions,
   type SendOptions,
-  sendTerms,
+  resolveSendOptions,
   type TailOptions,
-  tailTerms,
+  resolveTailOptions,
   type WaitOptions,
-  waitTerms,
+  resolveWaitOptions,
 } from "./options.js";
 import { type Accepted, Outbox, type Outgoing, refusalOf } from "./outbox.js";
 import { type ChatNews, type Message, messageOf, Reader } from "./reader.js";
@@ -193,7 +193,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const { seq } = await chat.send("order:1", { from: "ann", body: "Is it still available?", clientId: "m1" });
    */
   async send(chat: string, options: SendOptions<Body>): Promise<Accepted> {
-    const { from, body, clientId = newToken(), durable: durability, signal } = sendTerms(options);
+    const { from, body, clientId = newToken(), durable: durability, signal } = resolveSendOptions(options);
     const item: Outgoing = { chat, from, clientId, body: encodeBody(body) };
     const { maxBodyBytes } = this.#store.settings;
     if (item.body.bytes > maxBodyBytes) throw new ChatTooLargeError(chat, item.body.bytes, maxBodyBytes);
@@ -221,7 +221,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * for (const { messages } of chats) for (const message of messages) await show(message);
    */
   async fetch(member: string, options: FetchOptions = {}): Promise<Page<Body>> {
-    const { token, autoAck, ...budget } = fetchTerms(options);
+    const { token, autoAck, ...budget } = resolveFetchOptions(options);
     return await traced(
       "chat.fetch",
       () => ({ member }),
@@ -250,7 +250,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * if (await chat.wait("bob", { token, waitMs: 30_000 })) page = await chat.fetch("bob", { token });
    */
   async wait(member: string, options: WaitOptions = {}): Promise<boolean> {
-    const { token, waitMs, signal } = waitTerms(options);
+    const { token, waitMs, signal } = resolveWaitOptions(options);
     const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
     return await traced(
       "chat.wait",
@@ -273,22 +273,22 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.listen("bob", { signal }).each((message) => show(message), { concurrency: 8 });
    */
   listen(member: string, options: ListenOptions = {}): Listener<Body> {
-    const terms = listenTerms(options);
+    const resolved = resolveListenOptions(options);
     const facts = (): object => ({ member });
     let reader: Reader<Body> | undefined;
     const readerOf = async (): Promise<Reader<Body>> => {
       this.#assertOpen();
-      return (reader ??= await this.#reader(member, terms.token, true, terms.signal));
+      return (reader ??= await this.#reader(member, resolved.token, true, resolved.signal));
     };
     const host = {
       next: (signal?: AbortSignal) =>
-        traced("chat.fetch", facts, async () => await (await readerOf()).next({ ...terms, signal })),
+        traced("chat.fetch", facts, async () => await (await readerOf()).next({ ...resolved, signal })),
       wait: (signal?: AbortSignal) =>
         traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
       ack: (message: Message) => this.#kept(traced("chat.ack", facts, () => this.#outbox.ack({ ...message, member }))),
       onError: (error: KitError) => this.emit("error", error),
     };
-    return new Listener<Body>(host, terms);
+    return new Listener<Body>(host, resolved);
   }
 
   /**
@@ -396,7 +396,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const { messages, hasOlder } = await chat.history("order:1", { before: 120, limit: 20 });
    */
   async history(chat: string, options: HistoryOptions = {}): Promise<HistoryPage<Body>> {
-    const { user, ...args } = historyTerms(options);
+    const { user, ...args } = resolveHistoryOptions(options);
     return await traced(
       "chat.history",
       () => ({ chat }),
@@ -437,7 +437,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * for await (const { from, body } of chat.tail("order:1", { signal })) console.log(from, body);
    */
   async *tail(chat: string, options: TailOptions = {}): AsyncGenerator<Message<Body>, void, undefined> {
-    const { last, signal } = tailTerms(options);
+    const { last, signal } = resolveTailOptions(options);
     try {
       await this.#open(signal);
       const { head } = await this.inspect(chat);
@@ -502,7 +502,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const { members, cursor } = await chat.members("order:1", { limit: 100 });
    */
   async members(chat: string, options: MembersOptions = {}): Promise<MembersPage> {
-    const args = { chat, ...membersTerms(options) };
+    const args = { chat, ...resolveMembersOptions(options) };
     return await traced(
       "chat.members",
       () => ({ chat }),

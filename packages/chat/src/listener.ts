@@ -1,6 +1,6 @@
 import { KitError } from "@kit/core";
 import { integerOption, onAbort, pause, settled } from "@kit/core/toolkit";
-import type { ListenTerms } from "./options.js";
+import type { ResolvedListenOptions } from "./options.js";
 import type { ChatNews, Gap, Message, News } from "./reader.js";
 
 /** A message that a listener hands out. */
@@ -64,7 +64,7 @@ const longestPauseMs = 1_000;
  */
 export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   readonly #host: ListenerHost<Body>;
-  readonly #terms: ListenTerms;
+  readonly #resolved: ResolvedListenOptions;
   readonly #watermarks = new Map<string, Watermark>();
   readonly #acks = new Set<Promise<void>>();
   /** Of chats that had none to tell it with: what the next message is to tell. */
@@ -75,9 +75,9 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   #isOver = false;
 
   /** Made by this package only. */
-  constructor(host: ListenerHost<Body>, terms: ListenTerms) {
+  constructor(host: ListenerHost<Body>, resolved: ResolvedListenOptions) {
     this.#host = host;
-    this.#terms = terms;
+    this.#resolved = resolved;
   }
 
   /**
@@ -92,7 +92,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     { concurrency = 1 }: { readonly concurrency?: number } = {},
   ): Promise<void> {
     integerOption("concurrency", concurrency, 1);
-    const { signal } = this.#terms;
+    const { signal } = this.#resolved;
     const running = new Set<Promise<void>>();
     // Also while no other message comes.
     const ending = new AbortController();
@@ -125,7 +125,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
    * @throws {KitError} the first fetch failed, or the server refuses for good.
    */
   [Symbol.asyncIterator](): AsyncGenerator<Delivery<Body>, void, undefined> {
-    return this.#deliveries(this.#terms.signal);
+    return this.#deliveries(this.#resolved.signal);
   }
 
   async *#deliveries(signal: AbortSignal | undefined): AsyncGenerator<Delivery<Body>, void, undefined> {
@@ -153,7 +153,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           this.#host.onError(error);
           await pause(Math.min(longestPauseMs, 50 * 2 ** Math.min(attempt++, 5)), signal);
         }
-        while (this.#inFlight >= this.#terms.maxInFlight) await this.#room(signal);
+        while (this.#inFlight >= this.#resolved.maxInFlight) await this.#room(signal);
       }
     } finally {
       await this.#settled();

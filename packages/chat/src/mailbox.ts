@@ -1,7 +1,7 @@
 import { Deadline, newToken, traced } from "@kit/core/toolkit";
 import { ChatUnknownError } from "./errors.js";
 import type { ChatKeys, Keys } from "./keys.js";
-import { leaseOption, type SendOptions, type TakeOptions, takeTerms } from "./options.js";
+import { leaseOption, type SendOptions, type TakeOptions, resolveTakeOptions } from "./options.js";
 import { type Accepted, refusalOf } from "./outbox.js";
 import { type Gap, type Message, messageOf } from "./reader.js";
 import * as scripts from "./scripts/index.js";
@@ -102,15 +102,15 @@ export class Mailbox<Body = unknown> {
    * }
    */
   async take(options: TakeOptions = {}): Promise<LeasedMessage<Body>[]> {
-    const { waitMs, signal, ...terms } = takeTerms(options);
+    const { waitMs, signal, ...resolved } = resolveTakeOptions(options);
     const deadline = Deadline.in(waitMs);
     return await traced("chat.take", this.#facts, async () => {
       for (let parts: readonly string[] | undefined; ;) {
         await this.#host.open(signal);
-        const { messages, nextMs } = await this.#made(() => this.#take(terms));
+        const { messages, nextMs } = await this.#made(() => this.#take(resolved));
         const leftMs = Math.min(deadline.remainingMs, nextMs ?? longestWaitMs, longestWaitMs);
         if (messages.length > 0 || deadline.remainingMs <= 0)
-          return messages.map((message) => this.#leased(message, terms));
+          return messages.map((message) => this.#leased(message, resolved));
         // Entries after `parts` end the wait; messages from before are found by another look.
         const { watcher } = this.#host;
         if (parts) await watcher.waitFor(this.name, parts, Deadline.in(Math.max(1, leftMs)), signal);
@@ -155,7 +155,7 @@ export class Mailbox<Body = unknown> {
     }
   }
 
-  async #take(terms: {
+  async #take(resolved: {
     readonly limit: number;
     readonly maxBytes: number;
     readonly leaseMs: number;
@@ -166,7 +166,7 @@ export class Mailbox<Body = unknown> {
     const token = newToken().replaceAll("-", "").slice(0, 20);
     // A signal would leave messages with nobody.
     const options = { ...store.call(), op: token };
-    const reply = await scripts.take.run(store.context, places, { chat: this.name, token, ...terms }, options);
+    const reply = await scripts.take.run(store.context, places, { chat: this.name, token, ...resolved }, options);
     this.#assertDone(reply.code);
     return { nextMs: reply.nextMs, messages: reply.messages.map((message) => ({ ...message, token })) };
   }

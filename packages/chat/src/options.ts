@@ -270,12 +270,12 @@ export interface MembersOptions {
 }
 
 /** Checked, with every default filled in; what has none is undefined. */
-type Terms<Options, None extends keyof Options> = {
+type Resolved<Options, None extends keyof Options> = {
   readonly [Name in keyof Options]-?: Name extends None ? Options[Name] | undefined : NonNullable<Options[Name]>;
 };
-export type TakeTerms = Terms<TakeOptions, "signal">;
-export type FetchTerms = Terms<FetchOptions, "token" | "signal">;
-export type ListenTerms = FetchTerms & Pick<Terms<ListenOptions, "signal">, "maxInFlight">;
+export type ResolvedTakeOptions = Resolved<TakeOptions, "signal">;
+export type ResolvedFetchOptions = Resolved<FetchOptions, "token" | "signal">;
+export type ResolvedListenOptions = ResolvedFetchOptions & Pick<Resolved<ListenOptions, "signal">, "maxInFlight">;
 
 /** Checked, with every default filled in. */
 export interface ChatSettings extends ClientSettings {
@@ -356,7 +356,7 @@ export const mailboxCreation = (name: string, options: MailboxOptions, defaultMa
 export const leaseOption = (leaseMs: number): number => integerOption("leaseMs", leaseMs, 1, yearsMs);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const takeTerms = (options: TakeOptions): TakeTerms => {
+export const resolveTakeOptions = (options: TakeOptions): ResolvedTakeOptions => {
   const given = optionsObject("options", options, ["limit", "maxBytes", "leaseMs", "waitMs", "signal"]);
   const { limit = 1, maxBytes = 1_048_576, leaseMs = 30_000, waitMs = 0, signal } = given;
   return {
@@ -369,7 +369,7 @@ export const takeTerms = (options: TakeOptions): TakeTerms => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const sendTerms = <Body>(options: SendOptions<Body>): SendOptions<Body> => {
+export const resolveSendOptions = <Body>(options: SendOptions<Body>): SendOptions<Body> => {
   const given = optionsObject("options", options, ["from", "body", "clientId", "durable", "signal"]);
   if (given.clientId !== undefined) textOption("clientId", given.clientId, 128);
   if (given.durable !== undefined) optionsObject("durable", given.durable, ["replicas", "fsync", "timeoutMs"]);
@@ -378,7 +378,7 @@ export const sendTerms = <Body>(options: SendOptions<Body>): SendOptions<Body> =
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const fetchTerms = (options: FetchOptions): FetchTerms => {
+export const resolveFetchOptions = (options: FetchOptions): ResolvedFetchOptions => {
   const given = optionsObject("options", options, ["token", "limit", "maxBytes", "autoAck", "signal"]);
   const { token, limit = 500, maxBytes = 1_048_576, autoAck = false, signal } = given;
   return {
@@ -391,7 +391,7 @@ export const fetchTerms = (options: FetchOptions): FetchTerms => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const waitTerms = (options: WaitOptions): WaitOptions => {
+export const resolveWaitOptions = (options: WaitOptions): WaitOptions => {
   const given = optionsObject("options", options, ["token", "waitMs", "signal"]);
   if (given.waitMs !== undefined) integerOption("waitMs", given.waitMs, 0);
   signalOption("signal", given.signal);
@@ -399,11 +399,11 @@ export const waitTerms = (options: WaitOptions): WaitOptions => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const listenTerms = (options: ListenOptions): ListenTerms => {
+export const resolveListenOptions = (options: ListenOptions): ResolvedListenOptions => {
   const given = optionsObject("options", options, ["token", "limit", "maxBytes", "maxInFlight", "signal"]);
   const { maxInFlight = 1_000, token, limit = 100, maxBytes, signal } = given;
   return {
-    ...fetchTerms({ token, limit, maxBytes, signal }),
+    ...resolveFetchOptions({ token, limit, maxBytes, signal }),
     maxInFlight: integerOption("maxInFlight", maxInFlight, 1),
   };
 };
@@ -411,14 +411,14 @@ export const listenTerms = (options: ListenOptions): ListenTerms => {
 const historyModes = ["before", "after", "around", "at"] as const;
 
 /** The operands of `history.lua`. */
-export interface HistoryTerms extends Pick<Terms<HistoryOptions, never>, "limit" | "maxBytes"> {
+export interface ResolvedHistoryOptions extends Pick<Resolved<HistoryOptions, never>, "limit" | "maxBytes"> {
   readonly mode: (typeof historyModes)[number];
   readonly anchor: number;
   readonly user: string;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const historyTerms = (options: HistoryOptions): HistoryTerms => {
+export const resolveHistoryOptions = (options: HistoryOptions): ResolvedHistoryOptions => {
   const given = optionsObject("options", options, [...historyModes, "limit", "maxBytes", "member"]);
   const { limit = 50, maxBytes = 1_048_576, member } = given;
   const [mode = "before", ...others] = historyModes.filter((name) => given[name] !== undefined);
@@ -433,7 +433,7 @@ export const historyTerms = (options: HistoryOptions): HistoryTerms => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const tailTerms = (
+export const resolveTailOptions = (
   options: TailOptions,
 ): { readonly last: number; readonly signal: AbortSignal | undefined } => {
   const { last = 10, signal } = optionsObject("options", options, ["last", "signal"]);
@@ -454,7 +454,7 @@ export const historyText = (options: JoinOptions): string => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const membersTerms = (options: MembersOptions): { readonly cursor: string; readonly limit: number } => {
+export const resolveMembersOptions = (options: MembersOptions): { readonly cursor: string; readonly limit: number } => {
   const { cursor = "0", limit = 100 } = optionsObject("options", options, ["cursor", "limit"]);
   if (!/^\d{1,20}$/.test(textOption("cursor", cursor, 20)))
     throw new RangeError("Expected `cursor` to come from a page of members");

@@ -117,7 +117,7 @@ describe("ServerClock", () => {
   });
 });
 
-describe("surely", () => {
+describe("a lower bound", () => {
   it("makes spans shorter and the past longer ago", () => {
     expect([lowerBoundMs(10_000), lowerBoundMs(0), lowerBoundMs(-10_000)]).toEqual([9_898, -2, -10_102]);
   });

@@ -125,7 +125,7 @@ describe("durable", () => {
     expect((await durable(context, terms({ replicas: 2 }), (scope) => scope.call("DEL", redis.prefix))).value).toBe(1);
   });
 
-  it("leaves no connection on a client that nobody retains, and none behind an error", async () => {
+  it("leaves no connection on a client to which nobody is attached, and none behind an error", async () => {
     await durable(redis.client, terms(quick), write);
     await rejection(durable(redis.client, terms(quick), () => Promise.reject(new Error("mine"))));
     await until(async () => (await connectionsNamed(redis, "kit:durable")).length === 0);

@@ -57,7 +57,7 @@ describe("failover by Sentinel", () => {
     expect(await master.call("ZCARD", `${redis.prefix}:idle`)).toBe(1);
   });
 
-  it("takes lanes and transactions along, with those of a borrowed client and of a duplicate", async () => {
+  it("takes dedicated connections and transactions along, with those of a borrowed client and of a duplicate", async () => {
     const borrowed = redis.connect({ retryStrategy: () => 50 });
     const contexts = [attach(await own(redis)), attach(borrowed), attach(borrowed, { isolate: true })];
     redis.defer(() => contexts.forEach((context) => context.detach()));
@@ -90,7 +90,7 @@ describe("failover by Sentinel", () => {
     }
   });
 
-  it("moves a lane off a master that is stopped, though nobody waits on it", async () => {
+  it("moves a dedicated connection off a master that is stopped, though nobody waits on it", async () => {
     const context = attach(await own(redis));
     redis.defer(() => context.detach());
     await context.inbox.open(Deadline.in(5_000));

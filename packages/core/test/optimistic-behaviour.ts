@@ -224,7 +224,7 @@ export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
       await Promise.allSettled(busy);
     });
 
-    it("leaves no connection on a client that nobody retains", async () => {
+    it("leaves no connection on a client to which nobody is attached", async () => {
       await increment(redis.client, redis.prefix);
       await until(async () => (await connectionsNamed(redis, "kit:exclusive")).length === 0);
       expect(await redis.client.get(redis.prefix)).toBe("1");

@@ -51,7 +51,7 @@ export const scriptBehaviour = (redis: TestRedis<RedisMode>): void => {
     });
   });
 
-  describe("runtime", () => {
+  describe("client context", () => {
     it("asks the server once whether it is a Cluster", async () => {
       const context = attach(redis.client, { prefix: redis.prefix });
       const answers = await Promise.all([context.isCluster(2_000), context.isCluster(2_000), context.isCluster(2_000)]);

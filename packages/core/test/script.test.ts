@@ -127,59 +127,59 @@ describe("defineScript", () => {
 const faults: readonly {
   readonly name: string;
   readonly args?: readonly string[];
-  readonly strike: (call: (...command: string[]) => Promise<unknown>) => Promise<unknown>;
+  readonly inject: (call: (...command: string[]) => Promise<unknown>) => Promise<unknown>;
   readonly login?: string;
   readonly expected: { readonly code: string; readonly retryable: boolean };
 }[] = [
   {
     name: "a server at its memory limit",
-    strike: (call) => call("CONFIG", "SET", "maxmemory", "1"),
+    inject: (call) => call("CONFIG", "SET", "maxmemory", "1"),
     expected: { code: "KIT_SERVER_FULL", retryable: true },
   },
   {
     name: "a read-only replica",
-    strike: (call) => call("REPLICAOF", "127.0.0.1", "1"),
+    inject: (call) => call("REPLICAOF", "127.0.0.1", "1"),
     expected: { code: "KIT_READONLY", retryable: true },
   },
   {
     name: "a replica without its master's data",
     args: ["--replica-serve-stale-data", "no"],
-    strike: (call) => call("REPLICAOF", "127.0.0.1", "1"),
+    inject: (call) => call("REPLICAOF", "127.0.0.1", "1"),
     expected: { code: "KIT_LOADING", retryable: true },
   },
   {
     name: "too few replicas",
-    strike: (call) => call("CONFIG", "SET", "min-replicas-to-write", "1"),
+    inject: (call) => call("CONFIG", "SET", "min-replicas-to-write", "1"),
     expected: { code: "KIT_SERVER", retryable: true },
   },
   {
     name: "a user who may not run scripts",
     login: "ada:pw",
-    strike: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-@scripting"),
+    inject: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-@scripting"),
     expected: { code: "KIT_NO_PERMISSION", retryable: false },
   },
   {
     name: "a user who may not run a command of the script",
     login: "ada:pw",
-    strike: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-set"),
+    inject: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-set"),
     expected: { code: "KIT_NO_PERMISSION", retryable: false },
   },
   {
     name: "a user who may not touch the key",
     login: "ada:pw",
-    strike: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~other:*", "&*", "+@all"),
+    inject: (call) => call("ACL", "SETUSER", "ada", "on", ">pw", "~other:*", "&*", "+@all"),
     expected: { code: "KIT_NO_PERMISSION", retryable: false },
   },
 ];
 
 describe("script errors", () => {
-  it.each(faults)("come out typed and name the key: $name", async ({ args = [], strike, login, expected }) => {
+  it.each(faults)("come out typed and name the key: $name", async ({ args = [], inject, login, expected }) => {
     const server = await startRedis({ args });
     redis.defer(() => server.stop());
-    if (login) await strike((...command) => server.call(...command));
+    if (login) await inject((...command) => server.call(...command));
     const url = login ? server.url.replace("redis://", `redis://${login}@`) : server.url;
     const client = await own(redis, { url });
-    if (!login) await strike((...command) => server.call(...command));
+    if (!login) await inject((...command) => server.call(...command));
     const error = await rejection(write.run(client, { key: "kit:t:{x}:lease" }, {}));
     expect(error).toMatchObject({ name: "KitError", ...expected });
     expect(error.message).toContain('test.write of "x" failed: ');

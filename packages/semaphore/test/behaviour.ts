@@ -268,7 +268,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(patient.isSettled).toBe(false);
       });
 
-      it("gives up at waitMs, says how full it was and for how long, and leaves the line", async () => {
+      it("gives up at waitMs, says how full it was and for how long, and leaves the wait queue", async () => {
         const semaphore = make({ permits: 5 });
         await semaphore.acquire({ weight: 3 });
         await semaphore.acquire({ weight: 2, leaseMs: 20_000 });
@@ -849,7 +849,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
 
     describe("a holder, a waiter or a server that is gone", () => {
       describe("whose last writes are lost, so that it has waiters in the queue again", () => {
-        /** Runs an action, and puts the line back as it was before: a replica that had not heard of it. */
+        /** Runs an action, and puts the wait queue back as it was before: a replica that had not heard of it. */
         const forgotten = async <T>(action: () => Promise<T>): Promise<T> => {
           const { permits, meta: _, ...queue } = fixture().keysOf(name);
           const { db } = fixture();

@@ -441,7 +441,7 @@ describe("release", () => {
     expect([await held(), await waiting()]).toEqual([["heavy|3||HEAVY"], ["light"]]);
   });
 
-  it("lets those behind a heavy one in when that leaves the line", async () => {
+  it("lets those behind a heavy one in when that leaves the wait queue", async () => {
     const { channel } = await anInbox();
     await acquire("a");
     await queue("heavy", { weight: 2, inbox: channel });
@@ -512,7 +512,7 @@ describe("release", () => {
     await queue("d", { inbox: channel });
     await release("a");
     expect(await held()).toEqual(["b|1||B", "c|1||C"]);
-    // Aside, it holds nobody up; its next sign of life brings it back, before the other.
+    // Suspended, it holds nobody up; its next sign of life brings it back, before the other.
     await heartbeat("unreachable");
     expect(await waiting()).toEqual(["unreachable", "d"]);
   });

@@ -16,7 +16,7 @@ const LOG_LINES = 15;
 /** Whether a node's process answers, is stopped by SIGSTOP, or is gone. */
 export type RedisNodeState = "running" | "paused" | "stopped";
 
-/** One server process, which a test may strike. */
+/** One server process, into which a test may inject faults. */
 export interface RedisNode {
   /** Always 127.0.0.1. */
   readonly host: string;

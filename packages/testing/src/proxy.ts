@@ -19,7 +19,7 @@ export interface ProxyFaults {
   cutNext: number;
   /**
    * So many more bytes pass, whatever connection they come on; the connection of the next byte is then reset, in the
-   * middle of a frame if it so happens. Strikes once, and is then undefined again.
+   * middle of a frame if it so happens. Takes effect once, and is then undefined again.
    */
   cutAfterBytes: number | undefined;
 }
@@ -202,7 +202,7 @@ export class FaultProxy implements AsyncDisposable {
     // Delayed bytes go out in the order in which they came in; undefined means that nothing waits.
     let queue: Promise<void> | undefined;
     from.on("data", (chunk) => {
-      const passing = this.#strike(link, faults, chunk);
+      const passing = this.#inject(link, faults, chunk);
       if (!passing) return;
       if (!queue && !isSlow(faults)) {
         deliver(from, to, passing);
@@ -225,7 +225,7 @@ export class FaultProxy implements AsyncDisposable {
   }
 
   /** Lets the faults that lose bytes have their way; returns what may pass. */
-  #strike(link: Link, faults: ProxyFaults, chunk: Buffer): Buffer | undefined {
+  #inject(link: Link, faults: ProxyFaults, chunk: Buffer): Buffer | undefined {
     if (faults.hole || link.isTorn) {
       link.isTorn = true;
       this.#stats.droppedBytes += chunk.length;

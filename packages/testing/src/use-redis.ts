@@ -306,9 +306,9 @@ async function runDeferred(deferred: (() => unknown)[]): Promise<string[]> {
 }
 
 async function reviveNodes(nodes: readonly RedisNode[]): Promise<string[]> {
-  const struck = nodes.filter(({ state }) => state !== "running");
-  const problems = struck.map(({ host, port, state }) => `a ${state} server: ${host}:${port}`);
-  for (const node of struck) {
+  const faulty = nodes.filter(({ state }) => state !== "running");
+  const problems = faulty.map(({ host, port, state }) => `a ${state} server: ${host}:${port}`);
+  for (const node of faulty) {
     if (node.state === "paused") node.resume();
     else await node.start();
   }

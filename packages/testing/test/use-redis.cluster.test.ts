@@ -28,13 +28,13 @@ describe("useRedis in cluster mode", () => {
   });
 
   it("fails a test that leaves a Cluster open, even one that only listens", async () => {
-    const lanes: { disconnect(): void }[] = [];
+    const connections: { disconnect(): void }[] = [];
     const problem = await file.leak(async () => {
-      const lane = redis.client.duplicate();
-      lanes.push(lane);
-      await lane.subscribe("news");
+      const connection = redis.client.duplicate();
+      connections.push(connection);
+      await connection.subscribe("news");
     });
-    for (const lane of lanes) lane.disconnect();
+    for (const connection of connections) connection.disconnect();
     expect(problem).toMatch(/an open connection \(.*\(subscriber\).*last command "subscribe"/);
     await eventually(async () => expect(await file.run(() => {})).toBeUndefined());
   });

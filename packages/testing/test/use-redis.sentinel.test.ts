@@ -57,13 +57,13 @@ describe("useRedis in sentinel mode", () => {
 
   it("fails a test that leaves a connection to a replica or a Sentinel", async () => {
     for (const node of [redis.server.replicas[1], redis.server.sentinels[2]] as RedisNode[]) {
-      const lanes: { disconnect(): void }[] = [];
+      const connections: { disconnect(): void }[] = [];
       const problem = await file.leak(async () => {
-        const lane = new Redis(node.port, node.host, { enableReadyCheck: false });
-        lanes.push(lane);
-        await lane.ping();
+        const connection = new Redis(node.port, node.host, { enableReadyCheck: false });
+        connections.push(connection);
+        await connection.ping();
       });
-      for (const lane of lanes) lane.disconnect();
+      for (const connection of connections) connection.disconnect();
       expect(problem).toMatch(new RegExp(`an open connection \\(${node.port}#`));
     }
   });

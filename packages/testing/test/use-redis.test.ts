@@ -61,10 +61,10 @@ describe("useRedis", () => {
   it("runs what was deferred before it looks, the last first", async () => {
     const order: string[] = [];
     const problem = await run(() => {
-      const lane = redis.server.client();
+      const connection = redis.server.client();
       redis.defer(() => order.push("first given"));
       redis.defer(async () => {
-        await lane.quit();
+        await connection.quit();
         order.push("last given");
       });
     });
@@ -128,17 +128,17 @@ describe("leak checks", () => {
   });
 
   it("fail a test that leaves a connection open, also a duplicate of a client given to it", async () => {
-    const lanes: { disconnect(): void }[] = [];
+    const connections: { disconnect(): void }[] = [];
     const problem = await leak(async () => {
       const own = redis.connect();
       const duplicates = [own.duplicate(), redis.client.duplicate()];
-      lanes.push(...duplicates);
-      await Promise.all(duplicates.map((lane) => lane.subscribe("news")));
+      connections.push(...duplicates);
+      await Promise.all(duplicates.map((connection) => connection.subscribe("news")));
     });
     expect(
       problem?.match(/an open connection \(\d+#\d+ from 127\.0\.0\.1:\d+, name ".*", last command "subscribe"\)/g),
     ).toHaveLength(2);
-    for (const lane of lanes) lane.disconnect();
+    for (const connection of connections) connection.disconnect();
     await eventually(async () => expect(String(await redis.server.call("CLIENT", "LIST"))).not.toContain("subscribe"));
     expect(await run(() => {})).toBeUndefined();
   });

@@ -5,7 +5,7 @@ import { Lab } from "./lab.js";
 import { type Options, parseOptions, usage, UsageError } from "./options.js";
 import { hottest, profileOurs } from "./profile.js";
 import { type EntryReport, entryReport, type Report, table } from "./report.js";
-import { type Course, type Plan, runCase } from "./rounds.js";
+import { type CaseRun, type Plan, runCase } from "./rounds.js";
 import type { Case, Suite } from "./suite.js";
 import { loadSuite, suiteNames } from "./suites.js";
 
@@ -31,8 +31,8 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
   await using lab = await Lab.open(suite.package);
   const reports: EntryReport[] = [];
   for (const one of cases) {
-    const courses: readonly Course[] = await runCase(lab, one, { rounds, scale, say });
-    const entries = one.entries.map((entry) => entryReport(entry, courses));
+    const runs: readonly CaseRun[] = await runCase(lab, one, { rounds, scale, say });
+    const entries = one.entries.map((entry) => entryReport(entry, runs));
     const isAskedFor = options.profile !== undefined && matches(one, options.profile);
     // A goal that is missed is looked into in the same run, on the same machine in the same mood. Where ours could not do
     // it at all, what it said stands in its place, and there is nothing to look into.

@@ -1,7 +1,7 @@
 // From rounds to what is said: the JSON object and the table. Ratios are written so that more than 1 means ours is
 // better, and where a peer is better the table says so as plainly.
 import type { HotFunction } from "./profile.js";
-import { type Course, medianOf, valuesOf } from "./rounds.js";
+import { type CaseRun, medianOf, valuesOf } from "./rounds.js";
 import { type Spread, spread } from "./statistics.js";
 import type { Better, Check, Entry } from "./suite.js";
 
@@ -70,28 +70,28 @@ const isBetter = (better: Better, one: number, other: number): boolean =>
 /** `redlock@4.2.0` → `redlock`; a scope keeps its sign. */
 const plainName = (peer: string): string => peer.replace(/(?<=.)@.*$/, "");
 
-const medianFor = (course: Course, entry: Entry): number | undefined => {
-  const values = valuesOf(course, entry.name);
+const medianFor = (run: CaseRun, entry: Entry): number | undefined => {
+  const values = valuesOf(run, entry.name);
   return values.length > 0 ? spread(values).median : undefined;
 };
 
 /** The meaning of each name in the report: a peer at its best, and its defaults beside it. */
-const named = (courses: readonly Course[], entry: Entry): Map<string, Course> => {
-  const byName = new Map<string, Course>();
-  for (const course of courses) {
-    const { peer, isDefaults } = course.implementation;
-    if (isDefaults) byName.set(`${peer} defaults`, course);
+const named = (runs: readonly CaseRun[], entry: Entry): Map<string, CaseRun> => {
+  const byName = new Map<string, CaseRun>();
+  for (const run of runs) {
+    const { peer, isDefaults } = run.implementation;
+    if (isDefaults) byName.set(`${peer} defaults`, run);
     const best = byName.get(peer);
-    const [ours, theirs] = [best && medianFor(best, entry), medianFor(course, entry)];
+    const [ours, theirs] = [best && medianFor(best, entry), medianFor(run, entry)];
     if (!best || (theirs !== undefined && (ours === undefined || isBetter(entry.better, theirs, ours))))
-      byName.set(peer, course);
+      byName.set(peer, run);
   }
   return byName;
 };
 
-const figureOf = (course: Course, { name }: Entry): Figure => {
-  const values = valuesOf(course, name);
-  if (course.error !== undefined) return { error: course.error };
+const figureOf = (run: CaseRun, { name }: Entry): Figure => {
+  const values = valuesOf(run, name);
+  if (run.error !== undefined) return { error: run.error };
   return values.length > 0 ? spread(values) : { error: "gave no figure" };
 };
 
@@ -109,10 +109,10 @@ const checkResult = (check: Check, kit: Figure, better: Better, ratios: Readonly
   };
 };
 
-export const entryReport = (entry: Entry, courses: readonly Course[]): EntryReport => {
+export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport => {
   const { name, unit, better, about, goal } = entry;
-  const byName = named(courses, entry);
-  const figures = new Map([...byName].map(([who, course]) => [who, figureOf(course, entry)]));
+  const byName = named(runs, entry);
+  const figures = new Map([...byName].map(([who, run]) => [who, figureOf(run, entry)]));
   const kit = figures.get("kit") ?? { error: "was not measured" };
   if (entry.floor !== undefined) figures.set("floor", { median: entry.floor, min: entry.floor, max: entry.floor });
   const floor = figures.get("floor");
@@ -133,10 +133,10 @@ export const entryReport = (entry: Entry, courses: readonly Course[]): EntryRepo
     }
   }
   const checks = (goal?.checks ?? []).map((check) => checkResult(check, kit, better, ratios));
-  const perName = <T>(pick: (course: Course) => T | undefined): Record<string, T> =>
+  const perName = <T>(pick: (run: CaseRun) => T | undefined): Record<string, T> =>
     Object.fromEntries(
-      [...byName].flatMap(([who, course]) => {
-        const value = pick(course);
+      [...byName].flatMap(([who, run]) => {
+        const value = pick(run);
         return value === undefined ? [] : [[who, value]];
       }),
     );
@@ -145,7 +145,7 @@ export const entryReport = (entry: Entry, courses: readonly Course[]): EntryRepo
     unit,
     better,
     about,
-    rounds: Math.max(...courses.map(({ rounds }) => rounds.length)),
+    rounds: Math.max(...runs.map(({ rounds }) => rounds.length)),
     kit,
     peers: Object.fromEntries([...figures].filter(([who]) => who !== "kit" && who !== "floor")),
     floor: isSpread(floor) ? floor : null,
@@ -154,17 +154,17 @@ export const entryReport = (entry: Entry, courses: readonly Course[]): EntryRepo
     met: goal ? checks.every(({ met }) => met) : null,
     checks,
     settings: perName(({ implementation }) => implementation.settings),
-    serverCpuMicros: perName((course) => medianOf(course, (ran) => ran.serverCpuMicros)),
-    innerCommands: perName((course) => medianOf(course, (ran) => ran.innerCommands)),
+    serverCpuMicros: perName((run) => medianOf(run, (ran) => ran.serverCpuMicros)),
+    innerCommands: perName((run) => medianOf(run, (ran) => ran.innerCommands)),
     details: perName(detailsOf),
   };
 };
 
-const detailsOf = (course: Course): Record<string, number> | undefined => {
-  const names = new Set(course.rounds.flatMap(({ measurement }) => Object.keys(measurement.details ?? {})));
+const detailsOf = (run: CaseRun): Record<string, number> | undefined => {
+  const names = new Set(run.rounds.flatMap(({ measurement }) => Object.keys(measurement.details ?? {})));
   if (names.size === 0) return undefined;
   return Object.fromEntries(
-    [...names].map((name) => [name, medianOf(course, ({ measurement }) => measurement.details?.[name]) ?? 0]),
+    [...names].map((name) => [name, medianOf(run, ({ measurement }) => measurement.details?.[name]) ?? 0]),
   );
 };
 

@@ -11,7 +11,7 @@ export interface Ran {
 }
 
 /** The results of one implementation in one case. */
-export interface Course {
+export interface CaseRun {
   readonly implementation: Implementation;
   readonly rounds: readonly Ran[];
   /** Why it could not do it, as it said itself. */
@@ -25,7 +25,7 @@ export interface Plan {
   readonly say: (text: string) => void;
 }
 
-export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan): Promise<readonly Course[]> => {
+export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan): Promise<readonly CaseRun[]> => {
   const ran = new Map<string, Ran[]>(one.implementations.map(({ id }) => [id, []]));
   const failed = new Map<string, string>();
   const teams = new Map<string, Team>();
@@ -99,11 +99,11 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
 };
 
 /** The values of one entry, round by round. */
-export const valuesOf = ({ rounds }: Course, entry: string): number[] =>
+export const valuesOf = ({ rounds }: CaseRun, entry: string): number[] =>
   rounds.flatMap(({ measurement }) => measurement.values[entry] ?? []);
 
 /** The median over the rounds of a figure that not every case has. */
-export const medianOf = ({ rounds }: Course, figure: (ran: Ran) => number | undefined): number | undefined => {
+export const medianOf = ({ rounds }: CaseRun, figure: (ran: Ran) => number | undefined): number | undefined => {
   const values = rounds.flatMap((ran) => figure(ran) ?? []);
   return values.length > 0 ? median(values) : undefined;
 };

@@ -1,5 +1,5 @@
 import type { Report } from "../src/report.js";
-import { type Course as Rounds, type Ran } from "../src/rounds.js";
+import { type CaseRun, type Ran } from "../src/rounds.js";
 import type { Implementation, Entry } from "../src/suite.js";
 
 export const anEntry = (overrides: Partial<Entry> = {}): Entry => ({
@@ -11,11 +11,11 @@ export const anEntry = (overrides: Partial<Entry> = {}): Entry => ({
 });
 
 /** An implementation that gave these values, one per round, for the entry `speed`. */
-export const aCourse = (
+export const aRun = (
   implementation: Partial<Implementation> & { readonly peer: string },
   values: readonly number[],
   error?: string,
-): Rounds => ({
+): CaseRun => ({
   implementation: {
     id: implementation.peer,
     isDefaults: false,

@@ -5,13 +5,13 @@ import { describe, expect, it } from "vitest";
 import { keep, slug } from "../src/keep.js";
 import { plot } from "../src/plot.js";
 import { entryReport } from "../src/report.js";
-import { aCourse, anEntry, aReport } from "./builders.js";
+import { aRun, anEntry, aReport } from "./builders.js";
 
 const entry = entryReport(anEntry({ name: "burst <50> & more", about: `from "asking" to running` }), [
-  aCourse({ peer: "kit" }, [90, 100, 120]),
-  aCourse({ peer: "peer@1.0.0" }, [200]),
-  aCourse({ peer: "odd@1.0.0" }, [], "gave up after <10> tries"),
-  aCourse({ peer: "floor" }, [400]),
+  aRun({ peer: "kit" }, [90, 100, 120]),
+  aRun({ peer: "peer@1.0.0" }, [200]),
+  aRun({ peer: "odd@1.0.0" }, [], "gave up after <10> tries"),
+  aRun({ peer: "floor" }, [400]),
 ]);
 // The builder's rounds are of another entry's name, so figures are put in by hand.
 const withFigures = {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { entryReport, table } from "../src/report.js";
-import { aCourse, anEntry, aReport } from "./builders.js";
+import { aRun, anEntry, aReport } from "./builders.js";
 
 const keen = { peer: "redlock@5.0.0", id: "keen", settings: "keen" };
 const usual = { peer: "redlock@5.0.0", id: "usual", settings: "usual", isDefaults: true };
@@ -8,9 +8,9 @@ const usual = { peer: "redlock@5.0.0", id: "usual", settings: "usual", isDefault
 describe("an entry's report", () => {
   it("holds medians with their least and most, of ours, of each peer and of the floor", () => {
     const report = entryReport(anEntry(), [
-      aCourse({ peer: "kit" }, [90, 100, 120]),
-      aCourse({ peer: "redis-semaphore@5.8.0" }, [200, 190, 210]),
-      aCourse({ peer: "floor" }, [400, 400, 400]),
+      aRun({ peer: "kit" }, [90, 100, 120]),
+      aRun({ peer: "redis-semaphore@5.8.0" }, [200, 190, 210]),
+      aRun({ peer: "floor" }, [400, 400, 400]),
     ]);
     expect(report.kit).toEqual({ median: 100, min: 90, max: 120 });
     expect(report.peers).toEqual({ "redis-semaphore@5.8.0": { median: 200, min: 190, max: 210 } });
@@ -22,8 +22,8 @@ describe("an entry's report", () => {
     ["higher", 0.5],
     ["lower", 2],
   ] as const)("writes ratios so that more than 1 means ours is better (%s)", (better, expected) => {
-    const courses = [aCourse({ peer: "kit" }, [100]), aCourse({ peer: "peer@1.0.0" }, [200])];
-    const { ratio } = entryReport(anEntry({ better }), courses);
+    const runs = [aRun({ peer: "kit" }, [100]), aRun({ peer: "peer@1.0.0" }, [200])];
+    const { ratio } = entryReport(anEntry({ better }), runs);
     expect(ratio["peer@1.0.0"]).toBe(expected);
     expect(ratio["peer"]).toBe(expected);
   });
@@ -32,20 +32,20 @@ describe("an entry's report", () => {
     ["higher", 300, "usual"],
     ["lower", 200, "keen"],
   ] as const)("lets a peer stand with those of its settings that do best (%s)", (better, best, settings) => {
-    const courses = [aCourse({ peer: "kit" }, [100]), aCourse(keen, [200]), aCourse(usual, [300])];
-    const report = entryReport(anEntry({ better }), courses);
+    const runs = [aRun({ peer: "kit" }, [100]), aRun(keen, [200]), aRun(usual, [300])];
+    const report = entryReport(anEntry({ better }), runs);
     expect(report.peers["redlock@5.0.0"]).toMatchObject({ median: best });
     expect(report.settings["redlock@5.0.0"]).toBe(settings);
     expect(report.peers["redlock@5.0.0 defaults"]).toMatchObject({ median: 300 });
   });
 
   it("means the harder of two versions by a name without a version", () => {
-    const courses = [
-      aCourse({ peer: "kit" }, [100]),
-      aCourse({ peer: "redlock@4.2.0" }, [50]),
-      aCourse({ peer: "redlock@5.0.0" }, [80]),
+    const runs = [
+      aRun({ peer: "kit" }, [100]),
+      aRun({ peer: "redlock@4.2.0" }, [50]),
+      aRun({ peer: "redlock@5.0.0" }, [80]),
     ];
-    const { ratio } = entryReport(anEntry(), courses);
+    const { ratio } = entryReport(anEntry(), runs);
     expect(ratio["redlock"]).toBe(1.25);
     expect(ratio["best peer"]).toBe(1.25);
   });
@@ -55,15 +55,15 @@ describe("an entry's report", () => {
     [0, 0, 1],
     [5, 0, 0.2],
   ])("takes a count of nothing as one: %d of ours against %d", (ours, theirs, expected) => {
-    const courses = [aCourse({ peer: "kit" }, [ours]), aCourse({ peer: "peer@1.0.0" }, [theirs])];
-    const { ratio, kit } = entryReport(anEntry({ better: "lower" }), courses);
+    const runs = [aRun({ peer: "kit" }, [ours]), aRun({ peer: "peer@1.0.0" }, [theirs])];
+    const { ratio, kit } = entryReport(anEntry({ better: "lower" }), runs);
     expect(ratio["peer"]).toBe(expected);
     expect(kit).toMatchObject({ median: ours });
   });
 
   it("says what a peer could not do, and leaves it out of the ratios", () => {
-    const courses = [aCourse({ peer: "kit" }, [100]), aCourse({ peer: "peer@1.0.0" }, [], "gave up")];
-    const report = entryReport(anEntry(), courses);
+    const runs = [aRun({ peer: "kit" }, [100]), aRun({ peer: "peer@1.0.0" }, [], "gave up")];
+    const report = entryReport(anEntry(), runs);
     expect(report.peers["peer@1.0.0"]).toEqual({ error: "gave up" });
     expect(report.ratio).toEqual({});
   });
@@ -76,25 +76,25 @@ describe("an entry's report", () => {
     [{ atMost: 99 }, false],
     [{ atMost: 100, of: "max" }, false],
   ] as const)("holds ours to %j", (check, met) => {
-    const courses = [aCourse({ peer: "kit" }, [90, 100, 120]), aCourse({ peer: "peer@1.0.0" }, [200])];
-    const report = entryReport(anEntry({ goal: { text: "a goal", checks: [check] } }), courses);
+    const runs = [aRun({ peer: "kit" }, [90, 100, 120]), aRun({ peer: "peer@1.0.0" }, [200])];
+    const report = entryReport(anEntry({ goal: { text: "a goal", checks: [check] } }), runs);
     expect(report.met).toBe(met);
     expect(report.checks).toHaveLength(1);
   });
 
   it("misses its goal when ours gave no figure", () => {
     const goal = { text: "a goal", checks: [{ atMost: 5 }] };
-    expect(entryReport(anEntry({ goal }), [aCourse({ peer: "kit" }, [], "broken")]).met).toBe(false);
-    expect(entryReport(anEntry(), [aCourse({ peer: "kit" }, [], "broken")]).met).toBeNull();
+    expect(entryReport(anEntry({ goal }), [aRun({ peer: "kit" }, [], "broken")]).met).toBe(false);
+    expect(entryReport(anEntry(), [aRun({ peer: "kit" }, [], "broken")]).met).toBeNull();
   });
 });
 
 describe("the table", () => {
   const entry = entryReport(anEntry({ goal: { text: "≥ 1 × peer", checks: [{ than: "peer", atLeast: 1 }] } }), [
-    aCourse({ peer: "kit" }, [100, 110, 120]),
-    aCourse({ peer: "peer@1.0.0" }, [220]),
-    aCourse({ peer: "slow@1.0.0" }, [55]),
-    aCourse({ peer: "odd@1.0.0" }, [], "cannot do it"),
+    aRun({ peer: "kit" }, [100, 110, 120]),
+    aRun({ peer: "peer@1.0.0" }, [220]),
+    aRun({ peer: "slow@1.0.0" }, [55]),
+    aRun({ peer: "odd@1.0.0" }, [], "cannot do it"),
   ]);
   const text = table(aReport([{ ...entry, profile: [{ name: "hot", place: "core/dist/index.js:7", share: 0.25 }] }]));
 

@@ -12,7 +12,7 @@ import { tempFolder, writeFiles } from "./temp.js";
 const folder = join(import.meta.dirname, "..");
 
 /** Starts a program that hosts another, which starts a third; resolves when all are up. */
-async function startHost(manners: "polite" | "deaf" | "forking") {
+async function startHost(manners: "polite" | "unresponsive" | "forking") {
   const host = spawn(process.execPath, [join(import.meta.dirname, "fixtures", "host.mjs"), manners], {
     stdio: ["ignore", "pipe", "inherit"],
   });
@@ -45,7 +45,7 @@ describe("a hosted program", () => {
   });
 
   it("is killed with all its children if it does not listen", async () => {
-    const { host, ended, pids } = await startHost("deaf");
+    const { host, ended, pids } = await startHost("unresponsive");
     host.kill("SIGTERM");
     await ended;
     await expect.poll(() => pids.filter(isRunning), { timeout: 20_000 }).toEqual([]);

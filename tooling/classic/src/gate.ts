@@ -10,8 +10,8 @@ export interface HeldRequest {
 }
 
 /**
- * A relay in front of one Redis server that lets a test strike between two round trips of unchanged code: it counts the
- * requests of a client, holds the one a test waits for, and can cut the client off as a crash would.
+ * A relay in front of one Redis server that lets a test inject a fault between two round trips of unchanged code: it
+ * counts the requests of a client, holds the one a test waits for, and can cut the client off as a crash would.
  *
  * A request is what the client wrote before it next waited for a reply, so a pipeline is one. Meant for a client that
  * has one call in flight.

@@ -319,7 +319,11 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
       Object.assign(hold, { abortedAt: hold.endedAt, reason: pick(["expired", "taken"]) });
     },
   ],
-  ["a refusal of one who surely holds", ["exclusion"], ({ some }) => void (some("access").verdict = "refused")],
+  [
+    "a refusal of a caller that certainly holds",
+    ["exclusion"],
+    ({ some }) => void (some("access").verdict = "refused"),
+  ],
   ["a lock of which the server says another has it", ["exclusion"], ({ some }) => void (some("access").owned = 0)],
   [
     "two who hold for longer than a lease after the data was lost",
@@ -429,7 +433,7 @@ describe("The checker", () => {
     }
   });
 
-  it("allows a Cluster one lease for each waiter that died in line, and a single server none", () => {
+  it("allows a Cluster one lease for each waiter that died in the wait queue, and a single server none", () => {
     const draft = aRun(1);
     const { worker } = aDeath(draft, 0.1 * leaseMs + 101);
     draft.run.deaths = draft.run.deaths.map((death) => ({ ...death, waiting: [worker] }));

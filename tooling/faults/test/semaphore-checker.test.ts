@@ -42,7 +42,7 @@ const specs: readonly Spec[] = [
 
 interface Asked {
   readonly worker: string;
-  readonly claim: string;
+  readonly permitRecord: string;
   readonly weight: number;
   readonly tenant: string;
   readonly priority: number;
@@ -66,10 +66,10 @@ const play = (
   const hasRoom = ({ tenant, weight }: Asked): boolean => uses(tenant) + weight <= (permitsPerTenant ?? Infinity);
 
   const grant = (asked: Asked, at: number, script: string): void => {
-    const { worker, claim, weight, tenant, startedAt, holdMs } = asked;
-    const [token = ""] = claim.split("|");
+    const { worker, permitRecord, weight, tenant, startedAt, holdMs } = asked;
+    const [token = ""] = permitRecord.split("|");
     const endsAt = Math.floor(at) + leaseMs;
-    write(at, script, "add", claim, endsAt, script === "acquire" ? Math.floor(startedAt + 240) : "-");
+    write(at, script, "add", permitRecord, endsAt, script === "acquire" ? Math.floor(startedAt + 240) : "-");
     const until = at + holdMs;
     held = [...held, { ...asked, until }].toSorted((a, b) => a.until - b.until);
     const facts = { name, token, weight, ...(tenant !== "" && { tenant }) };
@@ -89,7 +89,7 @@ const play = (
       const next = ranked.find(hasRoom);
       if (!next || uses() + next.weight > permits) return;
       waiting = waiting.filter((one) => one !== next);
-      write(at, script, "leave", next.claim, "-", "-");
+      write(at, script, "leave", next.permitRecord, "-", "-");
       grant(next, at, script);
     }
   };
@@ -104,7 +104,7 @@ const play = (
     if (first && (asked === 40 || first.until <= nextAt)) {
       at = first.until;
       held = held.slice(1);
-      write(at, "release", "rem", first.claim, "own", "-");
+      write(at, "release", "rem", first.permitRecord, "own", "-");
       letIn(at, "release");
       continue;
     }
@@ -114,9 +114,9 @@ const play = (
     const weight = 1 + Math.floor(random() * weights);
     const tenant = tenants > 0 ? `t${String(1 + Math.floor(random() * tenants))}` : "";
     const priority = hasPriorities ? Math.floor(random() * 3) - 1 : 0;
-    const claim = `${name}-${String(++asked)}|${String(weight)}|${tenant}|${worker}.${String(priority)}.0`;
-    waiting.push({ worker, claim, weight, tenant, priority, startedAt: at - 1, holdMs: 5 + random() * 25 });
-    write(at, "acquire", "join", claim, "-", Math.floor(at + 239));
+    const permitRecord = `${name}-${String(++asked)}|${String(weight)}|${tenant}|${worker}.${String(priority)}.0`;
+    waiting.push({ worker, permitRecord, weight, tenant, priority, startedAt: at - 1, holdMs: 5 + random() * 25 });
+    write(at, "acquire", "join", permitRecord, "-", Math.floor(at + 239));
     letIn(at, "acquire");
   }
   return lines;
@@ -205,14 +205,14 @@ const aDeath = ({ run, steps, workers }: Draft, grantedAfterMs: number | undefin
 };
 
 /** The permit that is free after all else, and its waiter, in the queue or beside it, until it is granted so much later. */
-const aWait = ({ steps, workers }: Draft, isAside: boolean, ms: number): Span => {
+const aWait = ({ steps, workers }: Draft, isSuspended: boolean, ms: number): Span => {
   const list = steps.get("narrow") ?? [];
   const at = Math.ceil(list.at(-1)?.at ?? 0) + 2_000;
   const write = (instant: number, ...what: readonly string[]): void =>
     void list.push(...parseSteps(what.map((one) => `${String(instant * 1_000)} other ${one}`)));
   write(at, "join late|1||w1.0.0 - -");
-  if (isAside) write(at, "aside late|1||w1.0.0 - -", "leave late|1||w1.0.0 - -");
-  write(at + ms, ...(isAside ? ["join late|1||w1.0.0 - -", "back late|1||w1.0.0 - -"] : []));
+  if (isSuspended) write(at, "suspend late|1||w1.0.0 - -", "leave late|1||w1.0.0 - -");
+  write(at + ms, ...(isSuspended ? ["join late|1||w1.0.0 - -", "resume late|1||w1.0.0 - -"] : []));
   write(at + ms, "leave late|1||w1.0.0 - -", `add late|1||w1.0.0 ${String(at + ms + leaseMs)} -`);
   const settledAt = at + ms + 1;
   workers[0]?.records.push(aCall({ what: "acquire", name: "narrow", startedAt: at, settledAt, dueMs: 4_000 }));
@@ -296,7 +296,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     },
   ],
   [
-    "one who left the line, came back, and kept its place",
+    "a waiter that left the wait queue, came back, and kept its place",
     ["order"],
     ({ steps }) => {
       const list = steps.get("narrow") ?? [];
@@ -313,7 +313,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     },
   ],
   [
-    "two who surely hold what only one may",
+    "two callers that certainly hold what only one may",
     ["held"],
     ({ workers, pick }) => {
       const holds = workers
@@ -338,7 +338,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
   ["what a dead holder had, granted too late", ["S2"], (draft) => aDeath(draft, 0.1 * leaseMs + 102)],
   ["what a dead holder had, granted to nobody", ["S2"], (draft) => aDeath(draft, undefined)],
   ["what is free, granted too late to one in the queue", ["S4"], (draft) => void aWait(draft, false, 142)],
-  ["what is free, granted too late to one who stands aside", ["S4"], (draft) => void aWait(draft, true, 142)],
+  ["what is free, granted too late to a suspended waiter", ["S4"], (draft) => void aWait(draft, true, 142)],
   [
     "what is free, granted too late after an outage",
     ["S4"],
@@ -374,8 +374,8 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ({ pick, steps }) => {
       const list = pick([...steps.values()]);
       const index = pick(list.map((_, at) => at).filter((at) => list[at]?.what === "rem"));
-      const { claim } = list[index] as Step & { what: "rem" };
-      insert(list, index + 1, `renew set ${claim.text} ${String(epoch)} -`);
+      const { permitRecord } = list[index] as Step & { what: "rem" };
+      insert(list, index + 1, `renew set ${permitRecord.text} ${String(epoch)} -`);
     },
   ],
   [
@@ -401,13 +401,13 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ["U2"],
     ({ steps }) => {
       const list = steps.get("narrow") ?? [];
-      const { claim } = list.at(-1) as Step & { what: "rem" };
+      const { permitRecord } = list.at(-1) as Step & { what: "rem" };
       const at = Math.ceil(list.at(-1)?.at ?? 0) + 5;
       const end = at + leaseMs;
       list.push(
         ...parseSteps([
-          `${String(at * 1_000)} acquire add ${claim.text} ${String(end)} ${String(at + 100)}`,
-          `${String(end * 1_000)} other rem ${claim.text} other -`,
+          `${String(at * 1_000)} acquire add ${permitRecord.text} ${String(end)} ${String(at + 100)}`,
+          `${String(end * 1_000)} other rem ${permitRecord.text} other -`,
         ]),
       );
     },
@@ -416,8 +416,8 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     "an acquire that was sent twice and stands in its own way",
     ["U2"],
     ({ run, someGrant }) => {
-      const { at, claim } = someGrant("narrow").step;
-      run.echoes = [{ name: "narrow", token: claim.token, at: Math.ceil(at) + 1, isDenied: true }];
+      const { at, permitRecord } = someGrant("narrow").step;
+      run.echoes = [{ name: "narrow", token: permitRecord.token, at: Math.ceil(at) + 1, isDenied: true }];
     },
   ],
   ["a promise that settles late", ["U1"], ({ some }) => void (some("call").dueMs = -200)],
@@ -475,15 +475,15 @@ describe("The checker", () => {
     }
   });
 
-  it("lets a waiter keep its place through signs of life, and when it was set aside", () => {
+  it("lets a waiter keep its place through signs of life, and when it was suspended", () => {
     const draft = aRun(1);
     const list = draft.steps.get("narrow") ?? [];
     const waiter = (what: string, token: string): string => `other ${what} ${token}|1||w1.0.0 - -`;
-    const signs = [waiter("leave", "one"), waiter("join", "one"), waiter("aside", "one"), waiter("leave", "one")];
+    const signs = [waiter("leave", "one"), waiter("join", "one"), waiter("suspend", "one"), waiter("leave", "one")];
     insert(list, list.length, waiter("join", "one"), waiter("join", "two"), ...signs);
     const at = Math.ceil(list.at(-1)?.at ?? 0) + 1;
     list.push(...parseSteps([`${String(at * 1_000)} ${waiter("join", "one")}`]));
-    insert(list, list.length, waiter("back", "one"), waiter("leave", "one"));
+    insert(list, list.length, waiter("resume", "one"), waiter("leave", "one"));
     insert(list, list.length, `other add one|1||w1.0.0 ${String(at + leaseMs)} -`);
     expect(violationsOf(draft.run)).toEqual([]);
   });
@@ -532,8 +532,8 @@ describe("The checker", () => {
   it("accepts a copy of an acquire that found its permit, or ran before that was granted", () => {
     for (const seed of seeds) {
       const draft = aRun(seed);
-      const { at, claim } = draft.someGrant("narrow").step;
-      const copy = { name: "narrow", token: claim.token };
+      const { at, permitRecord } = draft.someGrant("narrow").step;
+      const copy = { name: "narrow", token: permitRecord.token };
       draft.run.echoes = [
         { ...copy, at: Math.ceil(at) + 1, isDenied: false },
         { ...copy, at: Math.floor(at) - 1, isDenied: true },
@@ -560,14 +560,14 @@ describe("The checker", () => {
   ] as const)("accepts a late copy of an acquire whose grant is %s", (what, script, whose, untilMs) => {
     const draft = aRun(1);
     const list = draft.steps.get("narrow") ?? [];
-    const { claim } = list.at(-1) as Step & { what: "rem" };
+    const { permitRecord } = list.at(-1) as Step & { what: "rem" };
     const at = Math.ceil(list.at(-1)?.at ?? 0) + 5;
     const end = at + leaseMs;
     const until = untilMs === 0 ? 0 : at + untilMs;
     list.push(
       ...parseSteps([
-        `${String(at * 1_000)} acquire add ${claim.text} ${String(end)} ${String(until)}`,
-        `${String(end * 1_000)} ${script} rem ${claim.text} ${whose} -`,
+        `${String(at * 1_000)} acquire add ${permitRecord.text} ${String(end)} ${String(until)}`,
+        `${String(end * 1_000)} ${script} rem ${permitRecord.text} ${whose} -`,
       ]),
     );
     expect(violationsOf(draft.run)).toEqual([]);

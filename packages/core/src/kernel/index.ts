@@ -11,7 +11,6 @@ export {
   KitKeyTypeError,
   KitUnavailableError,
   KitUnknownOutcomeError,
-  namesOf,
   originOf,
   reasonOf,
   replyOf,

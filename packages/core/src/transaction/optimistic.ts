@@ -8,7 +8,6 @@ import {
   type KitError,
   KitUnavailableError,
   KitUnknownOutcomeError,
-  namesOf,
   serverError,
   integerOption,
   optionsObject,
@@ -118,6 +117,8 @@ const untilUndisturbed = async <T>(terms: Terms, attempt: Attempt<T>): Promise<O
     await pause(wait, signal);
   }
 };
+
+const namesOf = (keys: readonly string[]): string => keys.join(", ");
 
 const overtaken = (keys: readonly string[], attempts: number): KitConflictError =>
   new KitConflictError(

@@ -11,6 +11,6 @@ void runner.test("is clean", async () => {
 });
 
 void runner.test("leaks", async () => {
-  const lane = redis.server.client();
-  await lane.ping();
+  const connection = redis.server.client();
+  await connection.ping();
 });

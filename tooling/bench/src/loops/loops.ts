@@ -2,7 +2,7 @@
 import { now } from "../clock.js";
 import type { Team } from "../lab.js";
 import type { Case, Implementation, Entry, Measurement } from "../suite.js";
-import { type Course, courseOf, type Frame, unfairness } from "./course.js";
+import { type LoopsRun, loopsRunOf, type Frame, unfairness } from "./loops-run.js";
 import type { LoopsResult, LoopsTask, PairsResult, PairsTask } from "./loops-jobs.js";
 
 /** The implementations that take part, and the settings of each. */
@@ -69,7 +69,7 @@ export const loopsCase = (
   field: Field,
   rounds: number,
   loops: Loops,
-  values: (course: Course) => Record<string, number>,
+  values: (run: LoopsRun) => Record<string, number>,
 ): Case => ({
   entries,
   ...field,
@@ -81,8 +81,8 @@ export const loopsCase = (
     alone: async (team, _lab, scale): Promise<Measurement> => {
       const shortened = { ...loops, settleMs: loops.settleMs * scale, countMs: loops.countMs * scale };
       const { results, frame } = await runLoops(team, shortened);
-      const course = courseOf(results, frame);
-      const { operations, sent, sentInWindow, grants, seconds, perLoop, gapsToOthers } = course;
+      const run = loopsRunOf(results, frame);
+      const { operations, sent, sentInWindow, grants, seconds, perLoop, gapsToOthers } = run;
       // Throughput says nothing without fairness: who takes its own lock again and again hands nothing on.
       const details = {
         handOffsPerSecond: grants / seconds,
@@ -91,10 +91,10 @@ export const loopsCase = (
         mostPerLoop: Math.max(...perLoop),
         maxToMinPerLoop: unfairness(perLoop),
         shareToOthers: gapsToOthers.length / grants,
-        meanHoldMs: mean(course.holds),
-        meanHandOffMs: mean(course.gaps),
+        meanHoldMs: mean(run.holds),
+        meanHandOffMs: mean(run.gaps),
       };
-      return { values: values(course), operations, sent, details };
+      return { values: values(run), operations, sent, details };
     },
   },
 });

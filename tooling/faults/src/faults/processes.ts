@@ -14,7 +14,7 @@ export const processRows: readonly Fault[] = [
     times: 4,
     isForCluster: true,
     inject: async (lab) => {
-      // So that no fewer contend at any time, and all of those in line can be told.
+      // So that no fewer contend at any time, and all of those in the wait queue can be told.
       await Promise.all(lab.workers.map((worker) => worker.started()));
       await lab.settled();
       const worker = await lab.victim({ isWaitedFor: true });

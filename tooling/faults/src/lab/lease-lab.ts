@@ -11,7 +11,7 @@ export interface Holder {
   /** Server time, epoch milliseconds. */
   readonly seenAt: number;
   readonly endsAt: number;
-  /** The workers in line, in order. */
+  /** The workers in the wait queue, in order. */
   readonly waiting: readonly string[];
 }
 
@@ -69,7 +69,7 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
   }
 
   // On a Cluster nobody can see that a waiter is dead, so it may be given one lease. Keys that are left when all have left shall
-  // be theirs who left: the contenders go on until no dead waiter stands in line.
+  // be theirs who left: the contenders go on until no dead waiter stands in the wait queue.
   override async finished(): Promise<void> {
     await super.finished();
     if (this.server.mode !== "cluster") return;
@@ -77,7 +77,7 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
     await eventually(
       async () => {
         const dead = (await this.claimants()).filter((id) => id !== "" && !living.has(id));
-        if (dead.length > 0) throw new Error(`${dead.join()} are dead and still in line`);
+        if (dead.length > 0) throw new Error(`${dead.join()} are dead and still in the wait queue`);
       },
       { timeoutMs: 20_000 },
     );

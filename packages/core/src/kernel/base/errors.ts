@@ -1,5 +1,3 @@
-import type { RedisArgument } from "../connection/client.js";
-
 /**
  * Codes of errors that any kit package can raise. They are stable; messages are not.
  *
@@ -278,6 +276,3 @@ export const serverError = (error: Error, what: string): KitError => {
     if (pattern.test(reply)) return new KitError(code, `${what} failed: ${reason}`, { cause, retryable });
   return new KitError("KIT_SERVER", `${what} failed: ${replyOf(cause.message)}`, { cause });
 };
-
-/** The bytes of an argument list matter to nobody who reads an error; the names of keys do. */
-export const namesOf = (keys: readonly RedisArgument[]): string => keys.map(String).join(", ");

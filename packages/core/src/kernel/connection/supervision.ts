@@ -64,7 +64,7 @@ export const superviseClient = (client: RedisLike): (() => void) => {
       watches.delete(node);
     },
   };
-  // Also while nobody retains it, and after its end: without a listener ioredis prints.
+  // Also while nobody is attached to it, and after its end: without a listener ioredis prints.
   client.on("error", ignore);
   for (const [event, listener] of Object.entries(listeners)) client.on(event, listener);
   connectionsOf(client).forEach(listeners["+node"]);

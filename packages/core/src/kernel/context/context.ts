@@ -163,7 +163,7 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
   return context;
 };
 
-/** Runs one operation on what is retained, or on a client that no package retains, and leaves nothing on that. */
+/** Runs one operation on an attached context, or on a client to which no package is attached, and leaves nothing on that. */
 export const withContext = async <T>(
   redis: RedisLike | ClientContext,
   operation: (context: ClientContext) => Promise<T>,

@@ -4,7 +4,7 @@ import { lockImplementation, type LockSetup } from "./implementations.js";
 import type { Lab, Team } from "../../lab.js";
 import { median, percentile } from "../../statistics.js";
 import type { Case, Entry, Goal, Measurement, Suite } from "../../suite.js";
-import { unfairness } from "../../loops/course.js";
+import { unfairness } from "../../loops/loops-run.js";
 import type { BurstTask, HoldTask } from "./jobs.js";
 import type { PairsTask } from "../../loops/loops-jobs.js";
 import { type Field, headStartMs, loopsCase, pairsCase, runLoops } from "../../loops/loops.js";
@@ -443,12 +443,12 @@ const lossDetection: Case = {
           const [toldAt] = (await team.all<number[]>("losses")).flat();
           const renewals = (await team.all<number[]>("sentAt")).flat();
           const last = renewals.findLast((instant) => instant < silentFrom);
-          const surelyHeard = renewals.findLast((instant) => instant < silentFrom - 5);
+          const certainlyReceived = renewals.findLast((instant) => instant < silentFrom - 5);
           if (toldAt === undefined)
             outcomes.set(team.implementation, new Error(`told nothing in ${String(silenceMs)} ms of silence`));
           // One that was under way when the server stopped may have counted or not; then the round says nothing, unless
           // the one before was hardly older.
-          else if (last !== undefined && surelyHeard !== undefined && last - surelyHeard < 10)
+          else if (last !== undefined && certainlyReceived !== undefined && last - certainlyReceived < 10)
             outcomes.set(team.implementation, { values: { [lossName]: toldAt - last }, operations: 0 });
         }
       } finally {

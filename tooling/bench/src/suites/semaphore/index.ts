@@ -1,7 +1,7 @@
 import { semaphoreImplementation, type SemaphoreSetup } from "./implementations.js";
 import { percentile } from "../../statistics.js";
 import type { Case, Measurement, Suite } from "../../suite.js";
-import { excessOf, unfairness } from "../../loops/course.js";
+import { excessOf, unfairness } from "../../loops/loops-run.js";
 import { type Field, type Loops, loopsCase, pairsCase, runLoops } from "../../loops/loops.js";
 
 const permits = 10;

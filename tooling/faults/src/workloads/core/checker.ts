@@ -297,7 +297,7 @@ const checkReads = ({ id, records }: WorkerHistory, judge: Judge): void => {
 const heldUp = ({ slow }: RunHistory, worker: WorkerHistory, from: number): number =>
   Math.max(stalledIn(worker, from, from + newestMs), shared(slow, from, from + newestMs));
 
-/** When a worker was surely still at work. */
+/** When a worker was certainly still at work. */
 const lastCallAt = (worker: WorkerHistory): number =>
   callsOf(worker).reduce((last, { settledAt }) => Math.max(last, settledAt), -Infinity);
 

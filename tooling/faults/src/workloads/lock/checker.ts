@@ -33,7 +33,7 @@ import {
  * - `L5` nobody but its owner ends or revives a lease
  * - `L6` a lock that is given back while somebody waits is granted within 10 % of a lease and 100 ms, where no fault is on
  *   nor was in the second before
- * - `exclusion` while a lease is surely held, nobody else holds the lock
+ * - `exclusion` while a lease is certainly held, nobody else holds the lock
  * - `linearizable` calls, as their callers saw them, are those of a mutex whose fencing tokens grow
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U2` what is sent twice has one effect and one answer
@@ -218,13 +218,13 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
   const isRefused = verdict === "refused";
   judge(
     "exclusion",
-    isRefused && `${name}: a ${action} of ${id} with ${fence} was refused while its lease was surely held (${op})`,
+    isRefused && `${name}: a ${action} of ${id} with ${fence} was refused while its lease was certainly held (${op})`,
   );
   if (run.isRegisterBeside && !isRefused)
     judge(
       "exclusion",
       owned === 0 &&
-        `${name}: ${id} with ${fence} surely held what the server had given to another, or to nobody (${op})`,
+        `${name}: ${id} with ${fence} certainly held what the server had given to another, or to nobody (${op})`,
     );
 };
 
@@ -238,7 +238,7 @@ const regrantDueAt = (run: RunHistory, { leaseEndsAt, waiting }: Death): number 
   return waiting.reduce((due, id) => ((killedAt.get(id) ?? Infinity) < due ? due + run.leaseMs : due), dueAt);
 };
 
-/** Whether some caller stood in line, alive, for all the time in which the lock had to be granted again. */
+/** Whether some caller stood in the wait queue, alive, for all the time in which the lock had to be granted again. */
 export const isWaitedFor = (run: RunHistory, death: Death): boolean => {
   const dueAt = regrantDueAt(run, death);
   // A request of that very moment may have been on its way.

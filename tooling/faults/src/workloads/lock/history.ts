@@ -64,7 +64,7 @@ export interface Death {
   readonly name: string;
   readonly worker: string;
   readonly fence: bigint;
-  /** When it was surely dead, and the line was looked at. */
+  /** When it was certainly dead, and the wait queue was read. */
   readonly foundAt: number;
   /** When its lease ran out. */
   readonly leaseEndsAt: number;

@@ -91,10 +91,10 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
         if (abortedAt !== undefined) lost.add(fence);
         // A lease that was not renewed ends for its holder a lease's length after its request, however late the server granted it.
         const ownEnd = (askedAt.get(fence) ?? -Infinity) + 0.98 * run.leaseMs;
-        const surelyUntil =
+        const heldAtLeastUntil =
           endsAt === undefined ? -Infinity : Math.min(endsAt - clockErrorMs, ownEnd, abortedAt ?? Infinity);
         // A worker that is killed while it gives back leaves no record of that.
-        endsFrom.set(fence, given.has(fence) ? surelyUntil : Math.min(surelyUntil, endedAt));
+        endsFrom.set(fence, given.has(fence) ? heldAtLeastUntil : Math.min(heldAtLeastUntil, endedAt));
       } else if (record.kind === "call" && record.what === "release") {
         const { lease = "", outcome, result, startedAt } = record;
         if (outcome === "ok" && result === "released") released.add(lease);

@@ -48,7 +48,7 @@ const access = async (action, name, lease, base) => {
         ...keys,
         ...args,
       );
-      // Asked in the same breath as the answer arrives: whatever it says happened while the lease was surely held.
+      // Asked in the same breath as the answer arrives: whatever it says happened while the lease was certainly held.
       const isHeld = lease.isHeld;
       log("access", { action, name, fence: lease.fencingToken, op, verdict, owned: Number(owned), micros, isHeld });
       if (Number(owned) === 1 && Number(msLeft) > 0) confirm(lease.token, Number(micros) / 1_000 + Number(msLeft));

@@ -13,7 +13,7 @@ import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-invarian
 import { type Call, clockErrorMs, type Span } from "../../records.js";
 import type {
   AccessRecord,
-  Claim,
+  PermitRecord,
   Death,
   Echoed,
   Heal,
@@ -35,7 +35,7 @@ import { Replay } from "./replay.js";
  * - `S3` when all have left nothing is in use, all of it can be had, and no key stays
  * - `S4` what is free is granted within 10 % of a lease and 100 ms, where no fault is on nor was in the second before
  * - `order` who is granted something has waited longest of the most urgent; a tenant that has all it may have is passed by
- * - `held` what callers surely hold is within the limits, and the server knows of it
+ * - `held` what callers certainly hold is within the limits, and the server knows of it
  * - `L3` a signal aborts before its permit ends, on its holder's own monotonic clock
  * - `L5` nobody but its owner ends a permit, and nobody revives one
  * - `U1` every promise settles by its deadline and 100 ms
@@ -99,36 +99,42 @@ const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge
   }
   idleness.end(endOf(run));
   handOver.end(endOf(run));
-  for (const { claim, fate } of lateCopies(run, steps))
-    judge("U2", fate === "kept" && `${name}: ${claim.text} was granted again after it was given back, and kept`);
+  for (const { permitRecord, fate } of lateCopies(run, steps))
+    judge("U2", fate === "kept" && `${name}: ${permitRecord.text} was granted again after it was given back, and kept`);
   checkEchoes(run, name, steps, judge);
   for (const death of run.deaths) if (death.name === name) checkRecovery(run, death, idleness.spans, judge);
 };
 
 /** Limits are reached by grants alone: nothing else makes the sum larger. */
-const checkLimits = (name: string, replay: Replay, { at, claim }: PermitStep, judge: Judge): void => {
+const checkLimits = (name: string, replay: Replay, { at, permitRecord }: PermitStep, judge: Judge): void => {
   const { limit = Infinity, perTenant = Infinity } = replay;
   const used = replay.usedAt(at);
-  judge("S1", used > limit && `${name}: with ${claim.text} ${String(used)} are in use, of ${String(limit)}`);
+  judge("S1", used > limit && `${name}: with ${permitRecord.text} ${String(used)} are in use, of ${String(limit)}`);
   if (perTenant === Infinity) return;
-  const usedByTenant = replay.usedAt(at, claim.tenant);
+  const usedByTenant = replay.usedAt(at, permitRecord.tenant);
   const isOver = usedByTenant > perTenant;
-  judge("S1", isOver && `${name}: with ${claim.text} its tenant has ${String(usedByTenant)} of ${String(perTenant)}`);
+  judge(
+    "S1",
+    isOver && `${name}: with ${permitRecord.text} its tenant has ${String(usedByTenant)} of ${String(perTenant)}`,
+  );
 };
 
-const checkGrant = (name: string, replay: Replay, { at, claim, script }: PermitStep, judge: Judge): void => {
-  const overtaken = replay.before(claim, at);
+const checkGrant = (name: string, replay: Replay, { at, permitRecord, script }: PermitStep, judge: Judge): void => {
+  const overtaken = replay.before(permitRecord, at);
   const told = overtaken.map(({ text }) => text).join();
-  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${claim.text} before ${told}`);
+  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${permitRecord.text} before ${told}`);
 };
 
 const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge): void => {
   const { script, what, at } = step;
   if (script === "renew" && (what === "add" || what === "set"))
-    judge("L5", !replay.isLive(step.claim, at) && `${name}: ${step.claim.text} was renewed, and was over`);
-  if (what !== "rem" || !replay.isLive(step.claim, at)) return;
+    judge(
+      "L5",
+      !replay.isLive(step.permitRecord, at) && `${name}: ${step.permitRecord.text} was renewed, and was over`,
+    );
+  if (what !== "rem" || !replay.isLive(step.permitRecord, at)) return;
   const isOwn = script === "release" && step.isOwn;
-  judge("L5", !isOwn && `${name}: ${script} took ${step.claim.text} away, which nobody had given back`);
+  judge("L5", !isOwn && `${name}: ${script} took ${step.permitRecord.text} away, which nobody had given back`);
 };
 
 // ── copies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -137,29 +143,32 @@ const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge):
 type Fate = "given back again" | "kept, of an acquire without an end" | "kept, as nobody could be asked" | "kept";
 
 /**
- * Grants to claims that had been given back: the network delivered a copy of their acquire so late. Each has to be given
- * back again, before it ends by itself. A request without an end (the first acquire of a connection) may stay.
+ * Grants to permit records that had been given back: the network delivered a copy of their acquire so late. Each has to
+ * be given back again, before it ends by itself. A request without an end (the first acquire of a connection) may stay.
  */
-const lateCopies = (run: RunHistory, steps: readonly Step[]): { readonly claim: Claim; readonly fate: Fate }[] => {
+const lateCopies = (
+  run: RunHistory,
+  steps: readonly Step[],
+): { readonly permitRecord: PermitRecord; readonly fate: Fate }[] => {
   const givenBack = new Set<string>();
   const ends = new Map<string, number>();
   const open = new Map<string, PermitStep>();
-  const found: { claim: Claim; fate: Fate }[] = [];
+  const found: { permitRecord: PermitRecord; fate: Fate }[] = [];
   const fateOf = (grant: PermitStep, end: Step): Fate => {
     if (end.script === "release") return "given back again";
-    if (ends.get(grant.claim.text) === 0) return "kept, of an acquire without an end";
+    if (ends.get(grant.permitRecord.text) === 0) return "kept, of an acquire without an end";
     return wasOut(run, grant) ? "kept, as nobody could be asked" : "kept";
   };
   for (const step of steps) {
-    if (!("claim" in step)) continue;
-    const { what, claim } = step;
-    const { text } = claim;
+    if (!("permitRecord" in step)) continue;
+    const { what, permitRecord } = step;
+    const { text } = permitRecord;
     if (step.notAfter !== undefined) ends.set(text, step.notAfter);
     if (what === "add" && givenBack.has(text)) open.set(text, step);
     if (what !== "rem") continue;
     const grant = open.get(text);
     open.delete(text);
-    if (grant) found.push({ claim, fate: fateOf(grant, step) });
+    if (grant) found.push({ permitRecord, fate: fateOf(grant, step) });
     if (step.script === "release" && step.isOwn) givenBack.add(text);
   }
   return found;
@@ -183,9 +192,9 @@ const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judg
     if (echo.name === name) echoes.set(echo.token, [...(echoes.get(echo.token) ?? []), echo]);
   const since = new Map<string, PermitStep>();
   for (const step of steps) {
-    if (step.what === "add") since.set(step.claim.token, step);
+    if (step.what === "add") since.set(step.permitRecord.token, step);
     if (step.what !== "rem") continue;
-    const { token } = step.claim;
+    const { token } = step.permitRecord;
     const grant = since.get(token);
     if (!grant) continue;
     for (const { at, isDenied } of echoes.get(token) ?? []) {
@@ -197,7 +206,7 @@ const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judg
 };
 
 /** Whether the worker could not ask the server while a permit lasted, or was not there any more. */
-const wasOut = ({ workers }: RunHistory, { claim: { worker }, at, endsAt }: PermitStep): boolean => {
+const wasOut = ({ workers }: RunHistory, { permitRecord: { worker }, at, endsAt }: PermitStep): boolean => {
   const { killedAt = Infinity, records = [] } = workers.find(({ id }) => id === worker) ?? {};
   const isFailure = (record: LogRecord): boolean =>
     record.kind === "call" &&
@@ -295,8 +304,8 @@ const calmIn = ({ outages }: RunHistory, { from, to }: Span): Span => {
 };
 
 /**
- * Whether what is free is granted: to those in the queue, which a script does at once, and to those who stand aside because
- * nothing reached them, who are back as soon as they can be reached.
+ * Whether what is free is granted: to those in the queue, which a script does at once, and to suspended waiters, which
+ * nothing reached, as soon as they can be reached.
  */
 class HandOver {
   readonly #run: RunHistory;
@@ -338,7 +347,7 @@ class HandOver {
   }
 
   /** A server that lost data may have those in its queue who were served, or left: who still waits gives a sign of life. */
-  readonly #isOwed = ({ worker }: Claim, joinedAt: number): boolean =>
+  readonly #isOwed = ({ worker }: PermitRecord, joinedAt: number): boolean =>
     (this.#until.get(worker) ?? 0) > this.#at &&
     !this.#run.dataLosses.some((loss) => loss.from <= this.#at && joinedAt <= loss.to + clockErrorMs);
 
@@ -370,19 +379,19 @@ const checkRecovery = (
 
 // ── what callers hold ───────────────────────────────────────────────────────────────────────────────────────────────
 
-type Surely = Span & Pick<Claim, "weight" | "tenant">;
+type CertainSpan = Span & Pick<PermitRecord, "weight" | "tenant">;
 
 const holdsOf = ({ records }: WorkerHistory, name: string): HoldRecord[] =>
   records.filter((record) => record.kind === "hold" && record.name === name) as HoldRecord[];
 
-/** When each caller surely held what: from when it knew, until it gave back, was told of a loss, or it may have ended. */
-const surelyHeld = (run: RunHistory, name: string): Surely[] =>
+/** When each caller certainly held what: from when it knew, until it gave back, was told of a loss, or it may have ended. */
+const certainlyHeld = (run: RunHistory, name: string): CertainSpan[] =>
   run.workers.flatMap((worker) => {
     const { records, killedAt } = worker;
     const holds = holdsOf(worker, name);
     const told = new Set(holds.map(({ token }) => token));
     // A worker that was killed did not say how it ended.
-    const cutOff = records.flatMap((record): Surely[] => {
+    const cutOff = records.flatMap((record): CertainSpan[] => {
       if (killedAt === undefined || record.kind !== "call" || record.token === undefined) return [];
       if (record.name !== name || told.has(record.token)) return [];
       const { startedAt, settledAt, weight = 0, tenant = "" } = record;
@@ -403,7 +412,7 @@ const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
   const { name, permits, permitsPerTenant = Infinity, resizedTo = 0 } = spec;
   // Lowering takes nothing away, so that what was held at any time under a higher limit may still be.
   const most = Math.max(permits, resizedTo);
-  const spans = surelyHeld(run, name);
+  const spans = certainlyHeld(run, name);
   const events = spans
     .filter(({ from, to }) => to - clockErrorMs > from + clockErrorMs)
     .flatMap((span) => [
@@ -420,17 +429,20 @@ const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
     sum += sign * weight;
     // A holder of a permit that the server has forgotten learns of it within its lease.
     if (sign < 0 || lostDataBetween(run, at - run.leaseMs, at)) continue;
-    judge("held", sum > most && `${name}: callers surely held ${String(sum)} of ${String(most)} at ${at.toFixed(1)}`);
+    judge(
+      "held",
+      sum > most && `${name}: callers certainly held ${String(sum)} of ${String(most)} at ${at.toFixed(1)}`,
+    );
     if (permitsPerTenant === Infinity) continue;
     const isOver = ofTenant > permitsPerTenant;
-    judge("held", isOver && `${name}: ${tenant} surely held ${String(ofTenant)} of ${String(permitsPerTenant)}`);
+    judge("held", isOver && `${name}: ${tenant} certainly held ${String(ofTenant)} of ${String(permitsPerTenant)}`);
   }
 };
 
 const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: Judge): void => {
   const { name, token, at, from, isKnown, isHeld } = access;
   if (!isHeld || lostDataBetween(run, from - run.leaseMs, at)) return;
-  judge("held", !isKnown && `${name}: ${id} surely held ${token}, of which the server knew nothing`);
+  judge("held", !isKnown && `${name}: ${id} certainly held ${token}, of which the server knew nothing`);
 };
 
 // ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -75,7 +75,8 @@ const subject: Subject<Scene> = {
 const spoilt = (): Promise<Findings> =>
   spoiltKeys(subject, {
     permits: {
-      "claims that say nothing": (server, key) => server.call("ZADD", key, "9999999999999", "nobody", "inf", "|||"),
+      "permit records that say nothing": (server, key) =>
+        server.call("ZADD", key, "9999999999999", "nobody", "inf", "|||"),
       "a weight that is none": (server, key) => server.call("ZADD", key, "9999999999999", "a|x||b", "0", "c|-1||d"),
     },
     meta: {

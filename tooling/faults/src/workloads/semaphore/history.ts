@@ -16,7 +16,7 @@ export interface Spec {
 }
 
 /** A request, as the server's keys have it. */
-export interface Claim {
+export interface PermitRecord {
   readonly text: string;
   readonly token: string;
   readonly weight: number;
@@ -31,12 +31,12 @@ export type Step = {
   /** Server time, epoch milliseconds with their fraction: what the script went by. */
   readonly at: number;
   readonly script: string;
-  /** By an acquire of the claim itself: the server's instant after which it is refused; 0: it is not. */
+  /** By an acquire of the permit record itself: the server's instant after which it is refused; 0: it is not. */
   readonly notAfter?: number;
 } & (
-  | { readonly what: "add" | "set"; readonly claim: Claim; readonly endsAt: number }
-  | { readonly what: "rem"; readonly claim: Claim; readonly isOwn: boolean }
-  | { readonly what: "join" | "leave" | "aside" | "back"; readonly claim: Claim }
+  | { readonly what: "add" | "set"; readonly permitRecord: PermitRecord; readonly endsAt: number }
+  | { readonly what: "rem"; readonly permitRecord: PermitRecord; readonly isOwn: boolean }
+  | { readonly what: "join" | "leave" | "suspend" | "resume"; readonly permitRecord: PermitRecord }
   | { readonly what: "permits" | "perTenant"; readonly limit: number }
 );
 
@@ -112,7 +112,7 @@ export interface RunHistory extends LeaseRun {
   readonly lookedAt: number;
 }
 
-export const parseClaim = (text: string): Claim => {
+export const parsePermitRecord = (text: string): PermitRecord => {
   const [token = "", weight = "", tenant = "", holder = ""] = text.split("|");
   // The last part is what its clock said, which nobody may go by.
   const [worker = "", priority = ""] = holder.split(".");
@@ -121,11 +121,11 @@ export const parseClaim = (text: string): Claim => {
 
 /** The lines of the history of one name. */
 export const parseSteps = (lines: readonly string[]): Step[] => {
-  const claims = new Map<string, Claim>();
-  const claimOf = (text: string): Claim => {
-    const claim = claims.get(text) ?? parseClaim(text);
-    claims.set(text, claim);
-    return claim;
+  const permitRecords = new Map<string, PermitRecord>();
+  const permitRecordOf = (text: string): PermitRecord => {
+    const permitRecord = permitRecords.get(text) ?? parsePermitRecord(text);
+    permitRecords.set(text, permitRecord);
+    return permitRecord;
   };
   return lines.map((line) => {
     const [micros, script = "", what, text = "", value, until = "-"] = line.split(" ");
@@ -137,14 +137,14 @@ export const parseSteps = (lines: readonly string[]): Step[] => {
     switch (what) {
       case "add":
       case "set":
-        return { ...common, what, claim: claimOf(text), endsAt: Number(value) };
+        return { ...common, what, permitRecord: permitRecordOf(text), endsAt: Number(value) };
       case "rem":
-        return { ...common, what, claim: claimOf(text), isOwn: value === "own" };
+        return { ...common, what, permitRecord: permitRecordOf(text), isOwn: value === "own" };
       case "join":
       case "leave":
-      case "aside":
-      case "back":
-        return { ...common, what, claim: claimOf(text) };
+      case "suspend":
+      case "resume":
+        return { ...common, what, permitRecord: permitRecordOf(text) };
       case "permits":
       case "perTenant":
         return { ...common, what, limit: Number(value) };

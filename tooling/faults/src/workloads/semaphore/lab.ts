@@ -10,7 +10,7 @@ import {
   type Death,
   type Echoed,
   type LogRecord,
-  parseClaim,
+  parsePermitRecord,
   parseSteps,
   type RunHistory,
   type Spec,
@@ -89,11 +89,11 @@ export class SemaphoreLab extends LeaseLab<Holder> {
     const reply = await this.ask("EVAL", sightScript, String(keys.length), ...keys);
     const [[seconds, micros] = [], permits = [], rows = []] = reply as string[][];
     const seenAt = Number(seconds) * 1_000 + Number(micros) / 1_000;
-    const waiting = rows.map((row) => parseClaim(row.slice(row.lastIndexOf(" ") + 1)).worker);
+    const waiting = rows.map((row) => parsePermitRecord(row.slice(row.lastIndexOf(" ") + 1)).worker);
     const holders = permits.flatMap((text, index): Holder[] => {
       const endsAt = Number(permits[index + 1]);
       if (index % 2 === 1 || endsAt <= seenAt) return [];
-      const { token, worker } = parseClaim(text);
+      const { token, worker } = parsePermitRecord(text);
       return [{ name, token, worker, seenAt, endsAt, waiting }];
     });
     return { holders, waiting };
@@ -208,8 +208,8 @@ export class SemaphoreLab extends LeaseLab<Holder> {
 const echoOf = ({ command, reply }: Echo): Echoed[] => {
   const [, , count, permits = ""] = command;
   const name = /^kit:semaphore:\{(.*)\}:permits$/.exec(permits)?.[1];
-  const [claim = "", terms = ""] = command.slice(3 + Number(count));
+  const [permitRecord = "", terms = ""] = command.slice(3 + Number(count));
   if (name === undefined || !/^\d+ \d+ \d+ \d* /.test(terms)) return [];
   const [code, at] = typeof reply === "number" ? [1, reply] : (reply as unknown[]).map(Number);
-  return [{ name, token: parseClaim(claim).token, at: at ?? 0, isDenied: code === 0 || code === 3 }];
+  return [{ name, token: parsePermitRecord(permitRecord).token, at: at ?? 0, isDenied: code === 0 || code === 3 }];
 };

@@ -2,11 +2,12 @@
 --
 -- Put in front of each of them, with its name for SCRIPT: from there on `redis` is this table.
 --
--- Each write leaves a line `micros script what claim value until` in the list `history:{name}`, micros being the instant that
--- the script went by. What: `add` and `set` (a permit, or its new end; value: the end), `rem` (value: `own` if it is the
--- claim of the caller), `join` and `leave` (the queue), `aside` and `back` (set aside), `permits` and `perTenant` (a limit).
--- A ZREM of several rows is noted for each of them, whichever was there. Until: the end of the caller's acquire, if that
--- is what the caller asks for. A key that this file does not know is an error: without it a history would look complete.
+-- Each write leaves a line `micros script what permitRecord value until` in the list `history:{name}`, micros being the
+-- instant that the script went by. What: `add` and `set` (a permit, or its new end; value: the end), `rem` (value: `own` if
+-- it is the permit record of the caller), `join` and `leave` (the wait queue), `suspend` and `resume` (a waiter), `permits`
+-- and `perTenant` (a limit). A ZREM of several rows is noted for each of them, whichever was there. Until: the end of the
+-- caller's acquire, if that is what the caller asks for. A key that this file does not know is an error: without it a
+-- history would look complete.
 local redis = rawget(redis, 'isRecorded') and redis or (function(server)
   local self = { isRecorded = true, pcall = server.pcall, error_reply = server.error_reply }
   local micros
@@ -16,9 +17,9 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
     micros = string.format('%s%06d', time[1], time[2])
   end
 
-  local function write(key, what, claim, value)
+  local function write(key, what, permitRecord, value)
     if not micros then goBy(server.call('TIME')) end
-    local line = table.concat({ micros, 'SCRIPT', what, claim, value, claim == ARGV[1] and untilMs or '-' }, ' ')
+    local line = table.concat({ micros, 'SCRIPT', what, permitRecord, value, permitRecord == ARGV[1] and untilMs or '-' }, ' ')
     server.call('RPUSH', 'history:' .. string.match(key, '{.*}'), line)
   end
 
@@ -35,14 +36,14 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
         write(key, reply == 1 and 'add' or 'set', args[2], args[1])
       end
     elseif part == 'permits' and command == 'ZREM' and reply > 0 then
-      for _, claim in ipairs(args) do
-        write(key, 'rem', claim, claim == ARGV[1] and 'own' or 'other')
+      for _, permitRecord in ipairs(args) do
+        write(key, 'rem', permitRecord, permitRecord == ARGV[1] and 'own' or 'other')
       end
     elseif part == 'queue' and command == 'ZADD' then
-      write(key, string.sub(args[2], 1, 1) == '|' and 'aside' or 'join', string.match(args[2], '%S+$'), '-')
+      write(key, string.sub(args[2], 1, 1) == '|' and 'suspend' or 'join', string.match(args[2], '%S+$'), '-')
     elseif part == 'queue' and command == 'ZREM' and reply > 0 then
       for _, row in ipairs(args) do
-        write(key, string.sub(row, 1, 1) == '|' and 'back' or 'leave', string.match(row, '%S+$'), '-')
+        write(key, string.sub(row, 1, 1) == '|' and 'resume' or 'leave', string.match(row, '%S+$'), '-')
       end
     elseif part == 'meta' and command == 'HSET' then
       for i = 1, #args, 2 do

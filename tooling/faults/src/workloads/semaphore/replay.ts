@@ -1,7 +1,7 @@
-import type { Claim, Step } from "./history.js";
+import type { PermitRecord, Step } from "./history.js";
 
 interface Held {
-  readonly claim: Claim;
+  readonly permitRecord: PermitRecord;
   readonly endsAt: number;
 }
 
@@ -14,9 +14,9 @@ export class Replay {
   perTenant: number | undefined;
   /** Those whose time is over among them, until they are swept. */
   readonly #permits = new Map<string, Held>();
-  readonly #waiting = new Map<string, Claim>();
+  readonly #waiting = new Map<string, PermitRecord>();
   /** They come back to their old places, whenever that is. */
-  readonly #aside = new Map<string, Claim>();
+  readonly #suspended = new Map<string, PermitRecord>();
   readonly #arrivals = new Map<string, number>();
   /** When each last joined, which a sign of life does, too. */
   readonly #joinedAt = new Map<string, number>();
@@ -27,22 +27,22 @@ export class Replay {
     switch (step.what) {
       case "add":
       case "set":
-        this.#permits.set(step.claim.text, step);
+        this.#permits.set(step.permitRecord.text, step);
         break;
       case "rem":
-        this.#permits.delete(step.claim.text);
+        this.#permits.delete(step.permitRecord.text);
         break;
       case "join":
-        this.#join(step.claim, step.at);
+        this.#join(step.permitRecord, step.at);
         break;
       case "leave":
-        if (this.#waiting.delete(step.claim.text)) this.#left.set(step.claim.text, step.at);
+        if (this.#waiting.delete(step.permitRecord.text)) this.#left.set(step.permitRecord.text, step.at);
         break;
-      case "aside":
-        this.#aside.set(step.claim.text, step.claim);
+      case "suspend":
+        this.#suspended.set(step.permitRecord.text, step.permitRecord);
         break;
-      case "back":
-        this.#aside.delete(step.claim.text);
+      case "resume":
+        this.#suspended.delete(step.permitRecord.text);
         break;
       case "permits":
         this.limit = step.limit;
@@ -53,17 +53,17 @@ export class Replay {
   }
 
   /** Within one step of the server a waiter may leave and come back; who had left before comes last. */
-  #join(claim: Claim, at: number): void {
-    const { text } = claim;
-    const isBack = this.#waiting.has(text) || this.#aside.has(text) || this.#left.get(text) === at;
+  #join(permitRecord: PermitRecord, at: number): void {
+    const { text } = permitRecord;
+    const isBack = this.#waiting.has(text) || this.#suspended.has(text) || this.#left.get(text) === at;
     if (!isBack || !this.#arrivals.has(text)) this.#arrivals.set(text, ++this.#arrived);
     this.#left.delete(text);
     this.#joinedAt.set(text, at);
-    this.#waiting.set(text, claim);
+    this.#waiting.set(text, permitRecord);
   }
 
-  /** Whether a claim has a permit that lives. */
-  isLive({ text }: Claim, at: number): boolean {
+  /** Whether a permit record has a permit that lives. */
+  isLive({ text }: PermitRecord, at: number): boolean {
     const held = this.#permits.get(text);
     return held !== undefined && isLive(held, at);
   }
@@ -72,7 +72,8 @@ export class Replay {
   usedAt(at: number, tenant?: string): number {
     let used = 0;
     for (const held of this.#permits.values())
-      if ((tenant === undefined || held.claim.tenant === tenant) && isLive(held, at)) used += held.claim.weight;
+      if ((tenant === undefined || held.permitRecord.tenant === tenant) && isLive(held, at))
+        used += held.permitRecord.weight;
     return used;
   }
 
@@ -81,59 +82,66 @@ export class Replay {
     return [...this.#permits.values()].map(({ endsAt }) => endsAt).toSorted((a, b) => a - b);
   }
 
-  /** Those in line who have to be served before a claim that is granted now. */
-  before(claim: Claim, at: number): Claim[] {
+  /** Those in the wait queue who have to be served before a permit record that is granted now. */
+  before(permitRecord: PermitRecord, at: number): PermitRecord[] {
     return [...this.#waiting.values()].filter(
       (other) =>
-        other.text !== claim.text &&
-        this.#precedes(other, claim) &&
-        (other.tenant === claim.tenant || this.#hasRoom(other, at)),
+        other.text !== permitRecord.text &&
+        this.#precedes(other, permitRecord) &&
+        (other.tenant === permitRecord.tenant || this.#hasRoom(other, at)),
     );
   }
 
   /** The next to be granted something: the first of those whose tenant has room, if there is enough for it. */
-  next(at: number): Claim | undefined {
+  next(at: number): PermitRecord | undefined {
     return this.#nextOf([...this.#waiting.values()], at);
   }
 
-  /** The same of those who are owed it, of all who wait: those who stand aside among them. */
-  nextOfAll(at: number, isOwed: (claim: Claim, joinedAt: number) => boolean): Claim | undefined {
-    const all = new Map([...this.#waiting, ...this.#aside]);
-    const owed = [...all.values()].filter((claim) => isOwed(claim, this.#joinedAt.get(claim.text) ?? -Infinity));
+  /** The same of those who are owed it, of all who wait: those who are suspended among them. */
+  nextOfAll(at: number, isOwed: (permitRecord: PermitRecord, joinedAt: number) => boolean): PermitRecord | undefined {
+    const all = new Map([...this.#waiting, ...this.#suspended]);
+    const owed = [...all.values()].filter((permitRecord) =>
+      isOwed(permitRecord, this.#joinedAt.get(permitRecord.text) ?? -Infinity),
+    );
     return this.#nextOf(owed, at);
   }
 
-  #nextOf(claims: readonly Claim[], at: number): Claim | undefined {
-    if (claims.length === 0 || this.limit === undefined || this.usedAt(at) >= this.limit) return undefined;
-    let first: Claim | undefined;
-    for (const claim of claims)
-      if ((!first || this.#precedes(claim, first)) && this.#leads(claim, claims) && this.#hasRoom(claim, at))
-        first = claim;
+  #nextOf(permitRecords: readonly PermitRecord[], at: number): PermitRecord | undefined {
+    if (permitRecords.length === 0 || this.limit === undefined || this.usedAt(at) >= this.limit) return undefined;
+    let first: PermitRecord | undefined;
+    for (const permitRecord of permitRecords)
+      if (
+        (!first || this.#precedes(permitRecord, first)) &&
+        this.#leads(permitRecord, permitRecords) &&
+        this.#hasRoom(permitRecord, at)
+      )
+        first = permitRecord;
     return first && this.usedAt(at) + first.weight <= this.limit ? first : undefined;
   }
 
-  get waiting(): Iterable<Claim> {
+  get waiting(): Iterable<PermitRecord> {
     return this.#waiting.values();
   }
 
   /** Whether it is the first of its tenant. */
-  #leads(claim: Claim, claims: readonly Claim[]): boolean {
+  #leads(permitRecord: PermitRecord, permitRecords: readonly PermitRecord[]): boolean {
     if (this.perTenant === undefined) return true;
-    for (const other of claims) if (other.tenant === claim.tenant && this.#precedes(other, claim)) return false;
+    for (const other of permitRecords)
+      if (other.tenant === permitRecord.tenant && this.#precedes(other, permitRecord)) return false;
     return true;
   }
 
-  #hasRoom({ tenant, weight }: Claim, at: number): boolean {
+  #hasRoom({ tenant, weight }: PermitRecord, at: number): boolean {
     return this.perTenant === undefined || this.usedAt(at, tenant) + weight <= this.perTenant;
   }
 
-  #precedes(one: Claim, other: Claim): boolean {
+  #precedes(one: PermitRecord, other: PermitRecord): boolean {
     if (one.text === other.text) return false;
     if (one.priority !== other.priority) return one.priority < other.priority;
     return this.#arrivalOf(one) < this.#arrivalOf(other);
   }
 
-  #arrivalOf({ text }: Claim): number {
+  #arrivalOf({ text }: PermitRecord): number {
     // A request that was never queued comes after all that are.
     return this.#waiting.has(text) || this.#left.has(text) ? (this.#arrivals.get(text) ?? Infinity) : Infinity;
   }

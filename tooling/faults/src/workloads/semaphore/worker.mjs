@@ -7,7 +7,7 @@ import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leas
 const { id, prefix, specs, leaseMs, deadlineMs, isClockTrue } = settings;
 const { createSemaphore } = await import(settings.semaphoreModule);
 
-const tokenOf = (claim) => claim.split("|")[0];
+const tokenOf = (permitRecord) => permitRecord.split("|")[0];
 
 /** Renewals, acquires, and waiters' signs of life. Grants by push are told by the first look. */
 const note = (keys, args, answer, sentAt) => {
@@ -17,13 +17,13 @@ const note = (keys, args, answer, sentAt) => {
         confirm(tokenOf(args[2 * i + 1]), sentAt + Number(args[2 * i + 2].replace("=", "")));
     return;
   }
-  const [claim = "", terms = "", , , ...claims] = args;
+  const [permitRecord = "", terms = "", , , ...permitRecords] = args;
   const grantedMs = /^(\d+) \d+ \d+ \d* /.exec(terms)?.[1];
   if (grantedMs !== undefined) {
-    if (typeof answer === "number") confirm(tokenOf(claim), sentAt + Number(grantedMs));
-    else if (Number(answer?.[0]) === 1) confirm(tokenOf(claim), sentAt + Number(answer[2]));
+    if (typeof answer === "number") confirm(tokenOf(permitRecord), sentAt + Number(grantedMs));
+    else if (Number(answer?.[0]) === 1) confirm(tokenOf(permitRecord), sentAt + Number(answer[2]));
   }
-  for (const [i, waiter] of claims.entries()) {
+  for (const [i, waiter] of permitRecords.entries()) {
     const msLeft = -2 - Number(answer?.[i + 5]);
     if (msLeft > 0) confirm(tokenOf(waiter), sentAt + msLeft);
   }
@@ -48,7 +48,7 @@ const look = async (name, permit) => {
     try {
       const from = clock();
       const [isKnown, endsAt] = await looking.call("EVAL", lookScript, 1, key, `${token}|`);
-      // Asked in the same breath as the answer arrives: whatever it says happened while the permit was surely held.
+      // Asked in the same breath as the answer arrives: whatever it says happened while the permit was certainly held.
       const { isHeld } = permit;
       log("access", { name, token, from, at: clock(), isKnown: isKnown === 1, isHeld });
       // The server's clock is that of this machine, unless it is made to jump.
@@ -91,12 +91,12 @@ const sourceOf = (random) => {
   const priority = hasPriorities ? Math.floor(random() * 3) - 1 : 0;
   const tenant = tenants > 0 ? `tenant ${1 + Math.floor(random() * tenants)}` : undefined;
   // Our own clock is told for the control that goes by it.
-  const claim = (urgency) => ({ weight, tenant, holder: `${id}.${urgency}.${Date.now()}` });
+  const requestOf = (urgency) => ({ weight, tenant, holder: `${id}.${urgency}.${Date.now()}` });
   return {
     name,
-    acquire: (options) => semaphore.acquire({ ...options, ...claim(priority), priority }),
-    tryAcquire: (options) => semaphore.tryAcquire({ ...options, ...claim(0) }),
-    using: (routine, options) => semaphore.using(routine, { ...options, ...claim(priority), priority }),
+    acquire: (options) => semaphore.acquire({ ...options, ...requestOf(priority), priority }),
+    tryAcquire: (options) => semaphore.tryAcquire({ ...options, ...requestOf(0) }),
+    using: (routine, options) => semaphore.using(routine, { ...options, ...requestOf(priority), priority }),
     resume: (text) => semaphore.resume(text),
     work: async (chance, permit) => {
       await look(name, permit);

@@ -2,7 +2,7 @@
 import type { LoopsResult } from "./loops-jobs.js";
 
 /** The work of all loops together, from `countFrom` to `stopAt`. */
-export interface Course {
+export interface LoopsRun {
   /** From one giving back to the next running in its place. */
   readonly gaps: number[];
   /** Of these, the gaps after which another loop ran than the one that had given back. */
@@ -67,10 +67,10 @@ export const excessOf = (results: readonly LoopsResult[], permits: number): Exce
 };
 
 /** @throws {Error} more held at once than may, so that no figure of theirs means anything. */
-export const courseOf = (
+export const loopsRunOf = (
   results: readonly LoopsResult[],
   { loopsPerProcess, countFrom, stopAt, permits }: Frame,
-): Course => {
+): LoopsRun => {
   const { atOnce } = excessOf(results, permits);
   if (atOnce > 0) throw new Error(`${String(permits + atOnce)} held at once what ${String(permits)} may`);
   const all = acquisitionsOf(results, loopsPerProcess);

@@ -12,7 +12,7 @@ import { append, read } from "./scripts.js";
 
 const redis = useRedis(vitest);
 
-describe("runtime", () => {
+describe("client context", () => {
   it("is one for a client and prefix, until the last holder lets go", () => {
     const first = attach(redis.client);
     expect(attach(redis.client)).toBe(first);
@@ -31,7 +31,7 @@ describe("runtime", () => {
     next.detach();
   });
 
-  it("belongs to one operation when nobody retains, also when that fails", async () => {
+  it("belongs to one operation when nobody is attached, also when that fails", async () => {
     const count = (): number => redis.client.listenerCount("error");
     const before = count();
     await expect(withContext(redis.client, () => Promise.reject(new Error("x")))).rejects.toThrow("x");

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { courseOf, excessOf, unfairness } from "../src/loops/course.js";
+import { loopsRunOf, excessOf, unfairness } from "../src/loops/loops-run.js";
 import type { LoopsResult } from "../src/loops/loops-jobs.js";
 
 /** Rows of asked, running, giving back, loop. */
@@ -15,35 +15,35 @@ const process = (...rows: readonly (readonly [number, number, number, number])[]
 const frame = { loopsPerProcess: 1, countFrom: 10, stopAt: 100, permits: 1 };
 
 describe("what loops did together", () => {
-  const course = courseOf(
+  const run = loopsRunOf(
     [process([0, 5, 10, 0], [10, 22, 30, 0], [30, 33, 40, 0]), process([0, 12, 20, 0], [20, 101, 101, 0])],
     frame,
   );
 
   it("finds the gaps between one holder and the next across processes, inside the window only", () => {
-    expect(course.gaps).toEqual([2, 2, 3]);
+    expect(run.gaps).toEqual([2, 2, 3]);
   });
 
   it("tells hand-offs to others from a loop that takes its own lock again", () => {
-    expect(course.gapsToOthers).toEqual([2, 2]);
+    expect(run.gapsToOthers).toEqual([2, 2]);
   });
 
   it("counts the waits of all that asked in time, also of who was served in the end", () => {
-    expect(course.waits.toSorted((one, other) => one - other)).toEqual([3, 12, 12, 81]);
+    expect(run.waits.toSorted((one, other) => one - other)).toEqual([3, 12, 12, 81]);
   });
 
   it("adds up grants per loop and what all processes sent", () => {
-    expect(course).toMatchObject({ perLoop: [2, 1], grants: 3, sentInWindow: 8, sent: 20, operations: 5 });
+    expect(run).toMatchObject({ perLoop: [2, 1], grants: 3, sentInWindow: 8, sent: 20, operations: 5 });
   });
 
   it("refuses a run in which two held the lock at once", () => {
     const overlapping = [process([0, 5, 10, 0]), process([0, 9, 20, 0])];
-    expect(() => courseOf(overlapping, frame)).toThrow("2 held at once what 1 may");
+    expect(() => loopsRunOf(overlapping, frame)).toThrow("2 held at once what 1 may");
   });
 
   it("finds the gap after the place that came free first, where several may hold", () => {
     const two = [process([0, 10, 30, 0], [30, 33, 50, 0]), process([0, 12, 20, 0], [20, 24, 40, 0])];
-    const { gaps, gapsToOthers, holds } = courseOf(two, { ...frame, permits: 2 });
+    const { gaps, gapsToOthers, holds } = loopsRunOf(two, { ...frame, permits: 2 });
     expect(gaps).toEqual([4, 3]);
     expect(gapsToOthers).toEqual([]);
     expect(holds).toEqual([20, 8, 16, 17]);
