@@ -1,7 +1,6 @@
 import { connect } from "@kit/core";
 import { type RedisMode, useRedis } from "@kit/testing";
-import { expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
-import type { Redis } from "ioredis";
+import { describeUser, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
@@ -12,7 +11,6 @@ export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of an index and a book on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
     const fixture = fixtureOf(redis);
-    const { username } = user.login;
 
     it("is granted the commands that they run, and no other", async () => {
       const { server } = redis;
@@ -62,31 +60,11 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
     });
 
-    it("is who they work as, and may do nothing else", async () => {
-      const { prefix, server } = redis;
-      const setUser = (...rules: readonly string[]): Promise<unknown> =>
-        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
-      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
-      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
-      const client = redis.connect({ ...user.login }) as Redis;
-      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
       const index = fixture.indexOn(client);
       await index.put({ id: "1", text: "Ann" });
       expect(texts(await index.suggest("a"))).toEqual(["Ann"]);
-      const own = fixture.keysOf().index;
-      for (const [call, refusal] of [
-        [`redis.call('TYPE', '${own.replace(":autocomplete:", ":queue:")}')`, /can't access at least one of the keys/],
-        ["redis.call('FLUSHALL')", /can't run this command/],
-        ["redis.call('PUBLISH', 'x', 'x')", /can't/],
-      ] as const)
-        await expect(client.eval(`return ${call}`, 1, own)).rejects.toThrow(refusal);
-      const node = await fixture.nodeOf(own);
-      for (const forbidden of [["FLUSHALL"], ["KEYS", "*"], ["CONFIG", "GET", "*"], ["SET", "a", "b"], ["DEL", own]])
-        expect(String(await node.call("ACL", "DRYRUN", username, ...forbidden))).toMatch(/no permissions/);
-    });
-
-    it("is shown by the README as it is", () => {
-      expectShown(new URL("../README.md", import.meta.url), user);
+      return fixture.keysOf().index;
     });
   });
 };

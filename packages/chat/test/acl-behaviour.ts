@@ -1,7 +1,6 @@
 import { connect } from "@kit/core";
 import { type RedisMode, useRedis } from "@kit/testing";
-import { expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
-import type { Redis } from "ioredis";
+import { describeUser, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
@@ -12,7 +11,6 @@ export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a chat on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
     const fixture = fixtureOf(redis);
-    const { username } = user.login;
 
     it("is granted the commands that a chat runs, and no other", async () => {
       const { server } = redis;
@@ -66,39 +64,11 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(await usedCommands(server.nodes)).toEqual(grantedCommands(user.grants(mode)));
     });
 
-    it("is who the chat works as, and may do nothing else", async () => {
-      const { prefix, server } = redis;
-      const setUser = (...rules: readonly string[]): Promise<unknown> =>
-        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
-      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
-      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
-      const client = redis.connect({ ...user.login }) as Redis;
-      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
       const chat = fixture.on(client);
       await chat.create(room, { members: ["ann"] });
-      const { meta: own } = fixture.keysOf(room);
-      const node = await fixture.nodeOf(room);
-      const verdictOf = (command: readonly string[]): Promise<unknown> =>
-        node.call("ACL", "DRYRUN", username, ...command);
-      expect(await verdictOf(["EXISTS", own])).toBe("OK");
-      for (const forbidden of [
-        ["EXISTS", own.replace(":chat:", ":queue:")],
-        ["EXISTS", `other:${own}`],
-        ["SET", own, "x"],
-        ["PUBLISH", `${prefix}:chat`, "m"],
-        ["KEYS", "*"],
-        ["FLUSHALL"],
-        ["CONFIG", "GET", "*"],
-        ["SCRIPT", "FLUSH"],
-        ["CLIENT", "KILL", "TYPE", "normal"],
-        ["MONITOR"],
-      ])
-        expect([forbidden, await verdictOf(forbidden)]).toEqual([forbidden, expect.stringMatching(/no permissions/)]);
       expect(await chat.send(room, { from: "ann", body: "x" })).toMatchObject({ seq: 1 });
-    });
-
-    it("is shown by the README as it is", () => {
-      expectShown(new URL("../README.md", import.meta.url), user);
+      return fixture.keysOf(room).meta;
     });
   });
 };

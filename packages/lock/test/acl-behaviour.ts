@@ -1,7 +1,6 @@
 import { connect } from "@kit/core";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { expectConfined, expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
-import type { Redis } from "ioredis";
+import { describeUser, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createLock } from "../src/index.js";
@@ -73,26 +72,10 @@ export const aclBehaviour = (mode: RedisMode): void => {
       ).toEqual(granted);
     });
 
-    it("is who the lock works as, and may do nothing else", async () => {
-      const { prefix, server } = redis;
-      const setUser = (...rules: readonly string[]): Promise<unknown> =>
-        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", user.login.username, ...rules)));
-      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
-      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", user.login.username))));
-      const client = redis.connect({ ...user.login }) as Redis;
-      expect(await client.call("ACL", "WHOAMI")).toBe(user.login.username);
-      const lock = fixture.on(client);
-      const lease = await lock.acquire(name);
-
-      const node = await fixture.nodeOf(name);
-      const { lease: own } = fixture.keysOf(name);
-      const foreign = own.replace(":lock:", ":queue:");
-      await expectConfined({ node, client, prefix, own, foreign });
+    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
+      const lease = await fixture.on(client).acquire(name);
       expect(await lease.release()).toBe("released");
-    });
-
-    it("is shown by the README as it is", () => {
-      expectShown(new URL("../README.md", import.meta.url), user);
+      return fixture.keysOf(name).lease;
     });
   });
 };

@@ -2,8 +2,7 @@ import { connect } from "@kit/core";
 import { Readable } from "node:stream";
 import { appendFile } from "node:fs/promises";
 import type { RedisMode, TestRedis } from "@kit/testing";
-import { expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
-import type { Redis } from "ioredis";
+import { describeUser, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
 import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { countWords, type Fixture, logLines, name, textOf, writeLog } from "./harness.js";
@@ -64,34 +63,9 @@ export const aclBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect([...used].toSorted()).toEqual(grantedCommands(user.grants(redis.server.mode)));
     });
 
-    it("is sufficient for this package, and may do nothing else", async () => {
-      const { prefix, server } = redis;
-      const { username } = user.login;
-      const setUser = (...rules: readonly string[]): Promise<unknown> =>
-        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
-      await setUser(...user.rulesOf(server.mode, prefix), "+acl|whoami");
-      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
-      const client = redis.connect({ ...user.login }) as Redis;
-      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
       await fixture.shipper({ client }).send("a", Readable.from(["one\n"]));
-      const { channel: own } = fixture.keysOf(name);
-      const verdictOf = (...command: string[]): Promise<unknown> =>
-        server.nodes[0]!.call("ACL", "DRYRUN", username, ...command);
-      for (const forbidden of [
-        ["SET", "session:1", "admin"],
-        ["GET", own.replace(":logship:", ":queue:")],
-        ["FLUSHALL"],
-        ["KEYS", "*"],
-        ["CONFIG", "GET", "*"],
-      ])
-        expect([forbidden, await verdictOf(...forbidden)]).toEqual([
-          forbidden,
-          expect.stringMatching(/no permissions/),
-        ]);
-    });
-
-    it("is shown by the README as it is", () => {
-      expectShown(new URL("../README.md", import.meta.url), user);
+      return fixture.keysOf(name).channel;
     });
   });
 };

@@ -1,7 +1,6 @@
 import { connect } from "@kit/core";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { expectShown, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
-import type { Redis } from "ioredis";
+import { describeUser, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
@@ -12,7 +11,6 @@ export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a queue on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
     const fixture = fixtureOf(redis);
-    const { username } = user.login;
 
     it("is granted the commands that a queue runs, and no other", async () => {
       const { server } = redis;
@@ -91,31 +89,13 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(granted.filter((command) => !used.includes(command) && !own.has(command))).toEqual([]);
     });
 
-    it("is who the queue works as, and may do nothing else", async () => {
-      const { prefix, server } = redis;
-      const setUser = (...rules: readonly string[]): Promise<unknown> =>
-        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
-      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
-      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
-      const client = redis.connect({ ...user.login }) as Redis;
-      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
       const queue = fixture.on(client);
       const runs = new Runs();
       fixture.work(queue, runs.handler);
       await queue.add("job", 1);
       await runs.until(1);
-      const { jobs: own } = fixture.keysOf(name);
-      const foreign = own.replace(":queue:", ":lock:");
-      const node = await fixture.nodeOf();
-      const verdictOf = (...command: readonly string[]): Promise<unknown> =>
-        node.call("ACL", "DRYRUN", username, ...command);
-      expect(await verdictOf("EXISTS", own)).toBe("OK");
-      for (const forbidden of [["EXISTS", foreign], ["DEL", own], ["KEYS", "*"], ["FLUSHALL"], ["CONFIG", "GET", "*"]])
-        expect(await verdictOf(...forbidden)).toMatch(/no permissions/);
-    });
-
-    it("is shown by the README as it is", () => {
-      expectShown(new URL("../README.md", import.meta.url), user);
+      return fixture.keysOf(name).jobs;
     });
   });
 };

@@ -1,7 +1,6 @@
 import { connect } from "@kit/core";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { expectConfined, expectShown, grantedCommands, lapse, rejection, usedCommands } from "@tooling/vitest/helpers";
-import type { Redis } from "ioredis";
+import { describeUser, grantedCommands, lapse, rejection, usedCommands } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
@@ -12,7 +11,6 @@ export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a semaphore on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode });
     const fixture = fixtureOf(redis);
-    const { username } = user.login;
 
     it("is granted the commands that a semaphore runs, and no other", async () => {
       const { server } = redis;
@@ -79,23 +77,10 @@ export const aclBehaviour = (mode: RedisMode): void => {
       ).toEqual(granted);
     });
 
-    it("is who the semaphore works as, and may do nothing else", async () => {
-      const { prefix, server } = redis;
-      const setUser = (...rules: readonly string[]): Promise<unknown> =>
-        Promise.all(server.nodes.map((node) => node.call("ACL", "SETUSER", username, ...rules)));
-      await setUser(...user.rulesOf(mode, prefix), "+acl|whoami");
-      redis.defer(() => Promise.all(server.nodes.map((node) => node.call("ACL", "DELUSER", username))));
-      const client = redis.connect({ ...user.login }) as Redis;
-      expect(await client.call("ACL", "WHOAMI")).toBe(username);
+    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
       const permit = await fixture.on(client).acquire();
-      const { permits: own } = fixture.keysOf(name);
-      const foreign = own.replace(":semaphore:", ":queue:");
-      await expectConfined({ node: await fixture.nodeOf(name), client, prefix, own, foreign });
       expect(await permit.release()).toBe("released");
-    });
-
-    it("is shown by the README as it is", () => {
-      expectShown(new URL("../README.md", import.meta.url), user);
+      return fixture.keysOf(name).permits;
     });
   });
 };
