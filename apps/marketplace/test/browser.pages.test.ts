@@ -4,7 +4,7 @@ import { eventually } from "@kit/testing";
 import axe from "axe-core";
 import { expect, inject, it } from "vitest";
 import { ask } from "../src/http-client.js";
-import { buySomething, firstItem, hears, inBrowser, signIn, useBrowser } from "./browser.js";
+import { buySomething, firstItem, hears, inBrowser, signIn, stepMs, useBrowser } from "./browser.js";
 import { Visitor } from "./shop.js";
 
 /** Run in the page: what can be pressed and is lower than a finger is wide. Links inside of sentences are let off. */

@@ -2,7 +2,7 @@
 import { eventually, FaultProxy } from "@kit/testing";
 import { expect, inject, it } from "vitest";
 import { ask } from "../src/http-client.js";
-import { buySomething, fault, firstItem, hears, inBrowser, press, signIn, useBrowser } from "./browser.js";
+import { buySomething, fault, firstItem, hears, inBrowser, press, signIn, stepMs, useBrowser } from "./browser.js";
 import { Visitor } from "./shop.js";
 
 inBrowser("A visitor with a browser", () => {
@@ -27,7 +27,7 @@ inBrowser("A visitor with a browser", () => {
     await signIn(here);
     await buySomething(here, "toys");
     await eventually(async () => expect(await page.locator(".waterfall .mark.good").count()).toBe(3), {
-      timeoutMs: 60_000,
+      timeoutMs: stepMs,
     });
     const order = new URL(page.url()).pathname.slice("/order/".length);
     await page.click(".twin summary");
