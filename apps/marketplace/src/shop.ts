@@ -161,7 +161,13 @@ export class Shop {
         return await this.lock.using("shop.main.opening", () => this.#fill(onProgress), { waitMs: 30_000 });
       } catch (error) {
         // On a busy machine a command may be late; an interrupted opening is done again.
-        if (performance.now() > until || !isAway(error)) throw error;
+        if (!isAway(error)) throw error;
+        if (performance.now() > until) {
+          const cause = error instanceof Error ? error.message : String(error);
+          throw new Error(`Redis answers too slowly for the shop to open within ${openingMs / 1_000} s: ${cause}`, {
+            cause: error,
+          });
+        }
         await delay(100);
       }
   }

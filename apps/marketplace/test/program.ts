@@ -50,7 +50,7 @@ export const startShop = async (...args: readonly string[]): Promise<RunningShop
       return await whenOpen(spawnShop("--port", "0", ...args));
     } catch (error) {
       // Redis is there, and on a busy machine answers later than the shop waits for it.
-      if (attempt === 5 || !/no answer|Command timed out/.test(String(error))) throw error;
+      if (attempt === 5 || !/no answer|answers too slowly/.test(String(error))) throw error;
     }
 };
 

@@ -1,6 +1,16 @@
 import { KitError } from "@kit/core";
 import { eventually, useRedis } from "@kit/testing";
-import { aborted, block, callsOf, clock, rejection, renewedTwice, timed, watchStalls } from "@tooling/vitest/helpers";
+import {
+  aborted,
+  block,
+  callsOf,
+  clock,
+  cutOffRenewed,
+  rejection,
+  renewedTwice,
+  timed,
+  watchStalls,
+} from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type Permit, PermitLostError } from "../src/index.js";
@@ -25,38 +35,24 @@ const abortedAt = async (permit: Permit): Promise<{ at: number; lateMs: number }
   return { at: clock(), lateMs: stalls.end().worst };
 };
 
-/**
- * Stops the server just after a renewal, before the next one is due: by then nothing moves the ends that were read.
- * The instants of `clock()` from which on the permits were renewed, and before which the server cannot end them.
- */
-const cutOff = async (permits: readonly Permit[]): Promise<{ at: number; ends: readonly number[] }> => {
-  const node = redis.server.nodes[0]!;
-  for (;;) {
-    const at = clock();
-    await Promise.all(permits.map((permit) => permit.extend()));
-    const askedAt = clock();
-    const ends = (await Promise.all(permits.map(msLeft))).map((ms) => askedAt + ms);
-    node.pause();
-    if (clock() - at < 3_000 / 4) return { at, ends };
-    node.resume();
-  }
-};
-
 describe("a server that falls silent", () => {
   it("costs each permit before it can have ended, by the local clock", async () => {
     const semaphore = fixture.make({ leaseMs: 3_000 });
     const permits = await take(semaphore, 2);
-    const [node] = redis.server.nodes;
-    const renewed = await cutOff(permits);
+    const node = redis.server.nodes[0]!;
+    const { renewedAt, ends } = await cutOffRenewed(permits, msLeft, {
+      cut: () => node.pause(),
+      mend: () => node.resume(),
+    });
     const losses = await Promise.all(permits.map(abortedAt));
     for (const [index, permit] of permits.entries()) {
       expect(() => permit.assertHeld()).toThrow(PermitLostError);
       const { at, lateMs } = losses[index]!;
-      expect(at - lateMs).toBeLessThanOrEqual(renewed.ends[index]!);
-      expect(at - renewed.at).toBeGreaterThan(2_500);
+      expect(at - lateMs).toBeLessThanOrEqual(ends[index]!);
+      expect(at - renewedAt).toBeGreaterThan(2_500);
       expect(permit.signal.reason).toMatchObject({ reason: "deadline", resource: name });
     }
-    node!.resume();
+    node.resume();
     expect(await permits[0]!.release()).toBe("not-held");
     await eventually(async () => expect(await fixture.used()).toBe(0));
   });

@@ -33,4 +33,4 @@ export {
   scriptCalls,
   sentTwice,
 } from "./servers.js";
-export { atBest, block, clock, promptMs, renewedTwice, timed, watchStalls } from "./time.js";
+export { atBest, block, clock, cutOffRenewed, promptMs, renewedTwice, timed, watchStalls } from "./time.js";

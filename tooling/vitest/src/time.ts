@@ -46,6 +46,34 @@ export const renewedTwice = async (leases: readonly { readonly remainingMs: numb
   return seen.reduce((sum, { renewals }) => sum + renewals, 0);
 };
 
+interface Renewable {
+  readonly leaseMs: number;
+  extend(): Promise<unknown>;
+}
+
+/**
+ * Cuts the server off just after a renewal of all leases, and before the next one is due: nothing moves the ends that
+ * were read. Otherwise it mends the link, and begins again. Instants of `clock()`: since when all were renewed, and before
+ * which the server can end none of them.
+ */
+export const cutOffRenewed = async <L extends Renewable>(
+  leases: readonly L[],
+  msLeft: (lease: L) => Promise<number>,
+  link: { readonly cut: () => void; readonly mend: () => void },
+): Promise<{ readonly renewedAt: number; readonly ends: readonly number[] }> => {
+  const shortest = Math.min(...leases.map(({ leaseMs }) => leaseMs));
+  for (;;) {
+    const renewedAt = clock();
+    // After a link that was mended, the first may fail.
+    await vi.waitFor(() => Promise.all(leases.map((lease) => lease.extend())), { timeout: 20_000, interval: 1 });
+    const askedAt = clock();
+    const ends = (await Promise.all(leases.map(msLeft))).map((ms) => askedAt + ms);
+    link.cut();
+    if (clock() - renewedAt < shortest / 4) return { renewedAt, ends };
+    link.mend();
+  }
+};
+
 /** Keeps the event loop busy, as a long computation would. */
 export const block = (ms: number): void => {
   const until = performance.now() + ms;

@@ -5,14 +5,14 @@
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
 -- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
--- ARGV[1]  permitRecord    string   the request: `token|weight|tenant|holder`, a token of this acquire alone
+-- ARGV[1]  permitRecord  string   the request: `token|weight|tenant|holder`, a token of this acquire alone
 -- ARGV[2]  terms    string   `leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox`, one text
 --                            since each operand costs: length of the lease, ms; server epoch ms after which nobody waits
 --                            for the answer, 0 for none; the limits that the caller was made with, the second empty
 --                            without tenants; and for a waiter: 1 on a Cluster, 0 on a single server, empty if not
 --                            known yet; its priority, lower is sooner; first length if it is granted later; how
---                            long a waiter counts as alive without a heartbeat; how many may queue; channel to be notified on, `-`
---                            for none, `+` for one that is being opened, empty: do not queue
+--                            long a waiter counts as alive without a heartbeat; how many may queue; channel to be
+--                            notified on, `-` for none, `+` for one that is being opened, empty: do not queue
 --
 -- Reply     now                                               granted just now, and the limits are the caller's
 --           {1, now, msLeft, permits, perTenant}              granted; perTenant -1: none

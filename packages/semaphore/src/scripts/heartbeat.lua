@@ -10,7 +10,7 @@
 -- ARGV[3]  limit      integer  the limits that the caller was made with, where the server has none
 -- ARGV[4]  perTenant  string   empty: no tenants
 -- ARGV[5]  inbox      string   channel that they are notified on from now on, `-` for none, `+` for one that is being opened
--- ARGV[n]  permitRecords     string   the waiters of this heartbeat, 500 at most
+-- ARGV[n]  permitRecords  string   the waiters of this heartbeat, 500 at most
 --
 -- Reply     {now, msLeft, permits, perTenant, used, state, …}, msLeft to the end of the next permit (-1: there is none;
 --           -2: more could be granted), perTenant -1 without tenants, and a state for each waiter:

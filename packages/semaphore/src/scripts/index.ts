@@ -137,7 +137,10 @@ export const heartbeat: Script<
   },
 });
 
-/** The progress of a change of the limits: `from`, the tenants from there on are not re-evaluated yet; else, `isMore` to grant. */
+/**
+ * The progress of a change of the limits. With `from`, the tenants from there on are not re-evaluated yet. Otherwise all
+ * are, and `isMore` says whether there is more to grant.
+ */
 export type Resized = { readonly from: string } | { readonly from: undefined; readonly isMore: boolean };
 
 /** Changes the limits. */

@@ -5,7 +5,7 @@
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
 -- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
--- ARGV[1]  permitRecord    string   the permit: `token|weight|tenant|holder`
+-- ARGV[1]  permitRecord  string   the permit: `token|weight|tenant|holder`
 -- ARGV[2]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
 --
 -- Reply     1  released

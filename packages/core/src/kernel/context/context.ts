@@ -75,7 +75,10 @@ export class ClientContext {
     for (const undo of this.#undo) undo();
   }
 
-  /** Connections of our own for one purpose, opened on demand and checked out by one borrower at a time; none once it is detached. */
+  /**
+   * Connections of our own for one purpose, opened on demand, each checked out by one borrower at a time. None once the
+   * context is detached.
+   */
   pool(purpose: string, maxConnections = 8): ExclusivePool {
     let pool = this.#pools.get(purpose);
     if (!pool) this.#pools.set(purpose, (pool = new ExclusivePool(this.client, purpose, maxConnections)));
