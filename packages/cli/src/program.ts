@@ -17,10 +17,32 @@ type Descriptors = readonly PackageDescriptor[];
 
 const print = (text: string): void => void process.stdout.write(text);
 
-const doctor = async (options: Target & { readonly strict?: true }): Promise<number> => {
+interface DoctorOptions extends Target {
+  readonly strict?: true;
+  readonly skip?: string;
+}
+
+/** The explanations of the doctor's checks by their ids, those of the packages last. */
+const explanationsOf = (descriptors: Descriptors): ReadonlyMap<string, string> => {
+  const ofPackages = descriptors.flatMap(({ checks = [] }): readonly DoctorCheck[] => checks);
+  return new Map([...sectionsOf(doctorPage), ...ofPackages.map(({ id, about }) => [id, about.trim()] as const)]);
+};
+
+/** @throws {Failure} there is no check of that name. */
+const skippedBy = (option: string | undefined, packages: Descriptors): readonly string[] => {
+  const skip = option?.split(",") ?? [];
+  const ids = [...explanationsOf(packages).keys()];
+  const unknown = skip.find((id) => !ids.includes(id));
+  if (unknown === undefined) return skip;
+  throw new Failure(`--skip: there is no check ${JSON.stringify(unknown)}. Checks: ${ids.join(", ")}`, exitCodes.usage);
+};
+
+const doctor = async (options: DoctorOptions): Promise<number> => {
   const url = givenUrl(options.url);
   const isStrict = options.strict === true;
-  const examined = { url, prefix: options.prefix, isStrict, packages: await installedDescriptors() };
+  const packages = await installedDescriptors();
+  const skip = skippedBy(options.skip, packages);
+  const examined = { url, prefix: options.prefix, isStrict, skip, packages };
   if (options.json) {
     const report = await examine(examined, () => undefined);
     const { checks, exitCode } = report;
@@ -47,12 +69,6 @@ const listInspectors = async (descriptors: Descriptors): Promise<void> => {
       process.stdout,
       `${wrap(`Not installed, or a version without a descriptor: ${absent.map((name) => `@kit/${name}`).join(", ")}`, width()).join("\n")}\n`,
     );
-};
-
-/** The explanations of the doctor's checks by their ids, those of the packages last. */
-const explanationsOf = (descriptors: Descriptors): ReadonlyMap<string, string> => {
-  const ofPackages = descriptors.flatMap(({ checks = [] }): readonly DoctorCheck[] => checks);
-  return new Map([...sectionsOf(doctorPage), ...ofPackages.map(({ id, about }) => [id, about.trim()] as const)]);
 };
 
 /** A check of the doctor, or a command by its words; without a topic the whole program. */
@@ -110,11 +126,12 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
   targetOptions(kit.command("doctor"))
     .description("looks for what is wrong with a Redis, and says how to mend it")
     .option("--strict", "exit 1 when there are warnings")
+    .option("--skip <checks>", "leave these checks out, by their names with commas between, as in: throughput,slow-log")
     .addHelpText(
       "after",
       "\nExit codes: 0 fine, 1 warnings (with --strict), 2 a problem, 3 cannot connect, 64 used wrongly",
     )
-    .action(async (options: Target & { strict?: true }) => finish(await doctor(options)));
+    .action(async (options: DoctorOptions) => finish(await doctor(options)));
   const inspected = kit
     .command("inspect")
     .description("one thing in words: who has it, since when, who waits; alone: what can be inspected")

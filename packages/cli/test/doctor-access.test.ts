@@ -164,7 +164,10 @@ describe("kit doctor over TLS", () => {
       ],
     });
     const url = `rediss://:${encodeURIComponent(soundPassword)}@127.0.0.1:${String(tlsPort)}`;
-    const { of, said } = await doctor(url, [], { env: { NODE_EXTRA_CA_CERTS: file("loopback.crt") } });
+    const { of, said } = await doctor(url, [], {
+      env: { NODE_EXTRA_CA_CERTS: file("loopback.crt") },
+      measures: true,
+    });
     expect(said("tls")).toBe("encrypted, and the server's certificate was checked");
     expect(said("throughput")).toMatch(/^a bare socket \S+\/s; one client/);
     expect(of("access").severity).toBe("ok");
@@ -174,7 +177,7 @@ describe("kit doctor over TLS", () => {
 describe("kit doctor where redis-benchmark is not installed", () => {
   it("measures with a bare socket", async () => {
     const server = await started();
-    const { said } = await doctor(server.url, [], { env: { PATH: emptyFolder() } });
+    const { said } = await doctor(server.url, [], { env: { PATH: emptyFolder() }, measures: true });
     expect(said("throughput")).toMatch(/^a bare socket \S+\/s; one client without pipelining \S+\/s \(\d+ %\)/);
   });
 });

@@ -20,7 +20,7 @@ describe("kit doctor on a sound server", () => {
     await redis.rpush("kit:config:{a}:history", "1");
     await redis.set("theirs", "1");
     const cwd = installed({ "node_modules/ioredis": "6.0.0", "node_modules/@kit/core": "1.0.0" });
-    sound = await doctor(server.url, [], { cwd });
+    sound = await doctor(server.url, [], { cwd, measures: true });
   });
   afterAll(() => server.stop());
 

@@ -8,7 +8,7 @@ import { kit } from "./harness.js";
 describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
   it("shows what is held now, a row for each, and nothing of other prefixes", async () => {
     await using server = await startRedis({ mode });
-    const redis = await connect(server.url);
+    const redis = await connect({ url: server.url, deadlineMs: 30_000 });
     onTestFinished(() => redis.close());
     const list = (...args: string[]) => kit(["list", ...args, "--url", server.url]);
     expect(await list("locks")).toEqual({ code: 0, stdout: "locks  none\n", stderr: "" });
@@ -40,7 +40,7 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
 
   it("stops at a hundred, and says so", async () => {
     await using server = await startRedis({ mode });
-    const redis = await connect(server.url);
+    const redis = await connect({ url: server.url, deadlineMs: 30_000 });
     onTestFinished(() => redis.close());
     const lock = createLock(redis, { renew: false });
     await Promise.all(Array.from({ length: 101 }, (_, index) => lock.acquire(`item:${String(index)}`)));

@@ -183,8 +183,17 @@ describe("the program", () => {
   });
 
   it("exits 1 with --strict when there are warnings", async () => {
-    const { code } = await kit(["doctor", "--url", server.url, "--strict"]);
+    const { code } = await kit(["doctor", "--url", server.url, "--strict", "--skip", "throughput"]);
     expect(code).toBe(1);
+  });
+
+  it("leaves out the checks of --skip, and says so", async () => {
+    const { code, stdout } = await kit(["doctor", "--url", server.url, "--skip", "throughput,slow-log"]);
+    expect(stdout.match(/^skipped {2}\S+ +by --skip$/gm)?.map((line) => line.split(/ +/)[1])).toEqual([
+      "slow-log",
+      "throughput",
+    ]);
+    expect(code).toBe(0);
   });
 
   it("ends quietly when nobody reads on", async () => {
@@ -280,6 +289,7 @@ describe("the program", () => {
     ["no command", []],
     ["an unknown command", ["docter"]],
     ["an unknown option", ["doctor", "--no-such"]],
+    ["an unknown check to leave out", ["doctor", "--skip", "tls,no-such"]],
     ["an unknown thing to inspect", ["inspect", "lock"]],
     ["a prefix that cannot be one", ["doctor", "--prefix", "a{b"]],
     ["an empty address", ["doctor", "--url", ""]],

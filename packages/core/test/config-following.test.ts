@@ -322,7 +322,7 @@ describe("config: clients", () => {
     const { code, stdout, stderr } = await runProgram(
       `import { connect } from "./dist/index.js";
        import { createConfig } from "./dist/config.js";
-       const redis = await connect();
+       const redis = await connect({ deadlineMs: 60_000 });
        const config = createConfig(redis, "idle", { prefix: process.env.PREFIX, default: 1 });
        process.stdout.write(String(await config.ready()));
        await redis.close();

@@ -77,7 +77,7 @@ export const runProgram = (source: string, env: Record<string, string> = {}): Pr
     const output = { stdout: "", stderr: "" };
     child.stdout.on("data", (chunk: Buffer) => (output.stdout += chunk.toString()));
     child.stderr.on("data", (chunk: Buffer) => (output.stderr += chunk.toString()));
-    const killer = setTimeout(() => child.kill("SIGKILL"), 60_000);
+    const killer = setTimeout(() => child.kill("SIGKILL"), 200_000);
     child.on("error", reject);
     child.on("close", (code) => {
       clearTimeout(killer);

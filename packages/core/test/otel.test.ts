@@ -233,11 +233,11 @@ describe("the main entry", () => {
     await using server = await startRedis();
     const source = `
       const { connect } = await import("./dist/index.js");
-      const redis = await connect(${JSON.stringify(server.url)});
+      const redis = await connect({ url: ${JSON.stringify(server.url)}, deadlineMs: 60_000 });
       await redis.ping();
       await redis.close();
       const loaded = Object.keys((await import("node:module")).default._cache);
       process.stdout.write(String(loaded.filter((file) => /opentelemetry/.test(file)).length));`;
-    expect((await runProgram(source)).stdout).toBe("0");
+    expect(await runProgram(source)).toEqual({ stdout: "0", stderr: "", code: 0 });
   });
 });

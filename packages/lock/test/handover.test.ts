@@ -91,7 +91,7 @@ describe("Lease.extend to less", () => {
   it("counts from the moment it is sent, whether or not its answer comes", async () => {
     const { port } = redis.server.nodes[0]!;
     await using proxy = await FaultProxy.start({ port });
-    const client = await connect(proxy.url);
+    const client = await connect({ url: proxy.url, deadlineMs: 30_000 });
     redis.defer(() => client.close());
     const lease = await fixture.on(client, { deadlineMs: 500 }).acquire(name, { leaseMs: 30_000 });
     // The request arrives, the answer is late.

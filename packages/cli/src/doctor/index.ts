@@ -91,10 +91,10 @@ const resultOf = (id: string, findings: readonly Finding[]): CheckResult => ({
  * @throws {TypeError | RangeError} the prefix cannot be one.
  */
 export const examine = async (
-  examined: Examined & { readonly isStrict: boolean },
+  examined: Examined & { readonly isStrict: boolean; readonly skip: readonly string[] },
   tell: (result: CheckResult) => void,
 ): Promise<Report> => {
-  const { url, prefix, isStrict, packages } = examined;
+  const { url, prefix, isStrict, skip, packages } = examined;
   // Refuses a prefix that no package takes.
   keyspace("doctor", prefix);
   const results: CheckResult[] = [];
@@ -113,8 +113,8 @@ export const examine = async (
   }
   try {
     for (const check of [...checks, ...packages.flatMap((one) => (one.checks ?? []).map(checkOf))])
-      if (server) say(check.id, await lookWithin(check, server));
-      else if (check.isLocal) say(check.id, await lookWithin(check, nothing));
+      if (server || check.isLocal)
+        say(check.id, skip.includes(check.id) ? [skipped("by --skip")] : await lookWithin(check, server ?? nothing));
       else if (check !== reachability) results.push(resultOf(check.id, [skipped("no connection")]));
   } finally {
     over.abort();

@@ -51,11 +51,11 @@ const kit: Definition = {
   id: "kit",
   peer: "kit",
   isDefaults: false,
-  settings: () => "defaults: renewed each third of the lease, fencing on, in order of arrival",
+  settings: () => "defaults but deadlineMs: 20000; renewed each third of the lease, fencing on, in order of arrival",
   open: async (url, { leaseMs, renew }) => {
     const { createLock } = await import("@kit/lock");
     const { keyspace } = await import("@kit/core");
-    const lock = createLock(await connected(url), { leaseMs, renew });
+    const lock = createLock(await connected(url), { leaseMs, renew, deadlineMs: 20_000 });
     const using: LockCaller["using"] = async (name, routine) => {
       const lease = await lock.acquire(name);
       try {

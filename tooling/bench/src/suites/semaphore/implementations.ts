@@ -37,11 +37,11 @@ const kit: Definition = {
   id: "kit",
   peer: "kit",
   isDefaults: false,
-  settings: "defaults: renewed each third of the lease, in order of arrival",
+  settings: "defaults but deadlineMs: 20000; renewed each third of the lease, in order of arrival",
   open: async (url, { permits, leaseMs }) => {
     const { createSemaphore } = await import("@kit/semaphore");
     const redis = await connected(url);
-    const semaphoreOf = perName((name) => createSemaphore(redis, name, { permits, leaseMs }));
+    const semaphoreOf = perName((name) => createSemaphore(redis, name, { permits, leaseMs, deadlineMs: 20_000 }));
     const using: Caller["using"] = async (name, routine) => {
       const permit = await semaphoreOf(name).acquire();
       try {
